@@ -1,0 +1,1 @@
+"""Bandit online learning with unknown delays, as an HTTP service."""

@@ -1,0 +1,174 @@
+"""DEXP3 (Algorithm 1): exponential weights for losses whose slot is unknown."""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, cast
+
+import numpy as np
+from pydantic import Field, model_validator
+
+from service.learners.base import ArmLearner, FloatArray, Information, Slot, at
+from service.learners.specs import (
+    MAX_COUNT,
+    ArmsSpec,
+    Horizon,
+    MaxDelay,
+    Rate,
+    RateMode,
+    RateScale,
+    TotalDelay,
+    rate_mode,
+)
+
+ANYTIME_SCALE = 2.0
+"""c of the anytime rates."""
+MAX_EXPONENT = 700.0
+"""exp(-700) is still a normal double, so that no weight becomes 0 (one arm alone would then divide 0 by 0)."""
+
+
+class Rates(NamedTuple):
+    """eta, delta_1 and delta_2."""
+
+    learning_rate: float
+    loss_clip: float
+    probability_floor: float
+
+
+def theorem_rates(n_arms: int, horizon: int, max_delay: int, total_delay: int, scale: float = 1.0) -> Rates:
+    """Rates of Theorem 1, with d-bar = 0 taken as 1.
+
+    Raises
+    ------
+    ValueError
+        where horizon + total_delay <= 2 max(1, max_delay): delta_1 would not be positive.
+    """
+    slots, delay = horizon + total_delay, max(1, max_delay)
+    if slots <= 2 * delay:
+        raise ValueError(
+            "horizon + total_delay must exceed 2 max_delay (and 2), else loss_clip is not positive"
+        )
+    eta = scale * math.sqrt((1 + math.log(n_arms)) / (delay * n_arms * slots))
+    floor = 1 / slots
+    return Rates(eta, 1 / (2 * eta * delay) - floor / eta, floor)
+
+
+def anytime_rates(n_arms: int, t: int, total_delay: float) -> Rates:
+    """Rates of slot ``t``, from the outstanding decisions counted so far; no bound is proved for them."""
+    floor = min(1 / (t + total_delay), 0.25)
+    eta = ANYTIME_SCALE * math.sqrt((1 + math.log(n_arms)) / (n_arms * t + total_delay))
+    return Rates(eta, 4 * (0.5 - floor) / eta, floor)
+
+
+class Dexp3Spec(ArmsSpec):
+    """DEXP3: arm known, slot unknown. The paper's learner with a proof for unlabelled feedback."""
+
+    kind: Literal["dexp3"] = "dexp3"
+    horizon: Horizon | None = None
+    max_delay: MaxDelay | None = None
+    total_delay: TotalDelay | None = None
+    learning_rate: Annotated[Rate, Field(description="eta")] | None = None
+    loss_clip: Annotated[Rate, Field(description="delta_1, the bound on an estimated loss.")] | None = None
+    probability_floor: Annotated[Rate, Field(le=1, description="delta_2")] | None = None
+    max_outstanding: Annotated[int, Field(ge=1, le=MAX_COUNT)] | None = None
+    rate_scale: RateScale | None = None
+
+    @property
+    def mode(self) -> RateMode:
+        """Where the rates come from."""
+        given = {name: getattr(self, name) for name in Rates._fields}
+        theorem = {name: getattr(self, name) for name in ("horizon", "max_delay", "total_delay")}
+        return rate_mode(given, theorem, anytime=True)
+
+    @model_validator(mode="after")
+    def _one_way_to_give_rates(self) -> Dexp3Spec:
+        mode = self.mode
+        if self.rate_scale is not None and mode is not RateMode.THEOREM:
+            raise ValueError(
+                "rate_scale multiplies the theorem's rates: give horizon, max_delay and total_delay"
+            )
+        if self.max_outstanding is not None and mode is not RateMode.ANYTIME:
+            raise ValueError("max_outstanding belongs to the anytime rates")
+        self.fixed_rates()
+        return self
+
+    def fixed_rates(self) -> Rates | None:
+        """The rates where they don't change from slot to slot, else None."""
+        if self.mode is RateMode.GIVEN:
+            return Rates(*(cast("float", getattr(self, name)) for name in Rates._fields))
+        if self.horizon is None or self.max_delay is None or self.total_delay is None:
+            return None
+        return theorem_rates(
+            self.arm_count, self.horizon, self.max_delay, self.total_delay, self.rate_scale or 1.0
+        )
+
+    def build(self) -> Dexp3:
+        return Dexp3(self.arm_count, self.fixed_rates(), self.max_outstanding, self.mode)
+
+
+class State(NamedTuple):
+    """p_t^n, p_t of the open slot, its rates, and the delay sum the anytime rates count."""
+
+    p: FloatArray
+    p_open: FloatArray
+    learning_rate: float
+    loss_clip: float
+    probability_floor: float
+    delay_sum: int
+
+
+class Dexp3(ArmLearner[State]):
+    """Weights chain from event to event, while every event of a slot is divided by p_t of its start.
+
+    Parameters
+    ----------
+    n_arms : K
+    rates : fixed rates, or None for the anytime ones
+    max_outstanding : cap on what one slot adds to the anytime delay sum; None for no cap
+    """
+
+    information: ClassVar = Information.ARM
+    state_type: ClassVar = State
+
+    def __init__(
+        self,
+        n_arms: int,
+        rates: Rates | None = None,
+        max_outstanding: int | None = None,
+        mode: RateMode = RateMode.ANYTIME,
+    ) -> None:
+        self.n_arms = n_arms
+        self.mode = mode
+        self._rates = rates
+        self._cap = MAX_COUNT if max_outstanding is None else max_outstanding
+
+    def start(self) -> State:
+        p = np.full(self.n_arms, 1 / self.n_arms)
+        return State(p, p, *(self._rates or anytime_rates(self.n_arms, 1, 0)), delay_sum=0)
+
+    def open(self, state: State, slot: Slot) -> State:
+        delay_sum = state.delay_sum + min(slot.outstanding, self._cap)
+        rates = self._rates or anytime_rates(self.n_arms, slot.t, delay_sum)
+        return State(state.p, state.p, *rates, delay_sum)
+
+    def settle(self, state: State, arm: Any, loss: Any) -> State:
+        """Eqs. (estloss), (tildew1), (w1), (tildep1)."""
+        index = at(arm)
+        return self._step(state, index, np.minimum(state.loss_clip, loss / state.p_open[index]))
+
+    def _step(self, state: State, index: tuple[Any, ...], estimate: Any) -> State:
+        w = state.p.copy()
+        w[index] *= np.exp(-np.minimum(state.learning_rate * estimate, MAX_EXPONENT))
+        w /= w.sum(axis=-1, keepdims=True)
+        np.maximum(w, state.probability_floor / self.n_arms, out=w)
+        w /= w.sum(axis=-1, keepdims=True)
+        return state._replace(p=w)
+
+    def distribution(self, state: State) -> FloatArray:
+        return state.p_open
+
+    def probabilities(self, state: State) -> FloatArray:
+        return state.p
+
+    def rates(self, state: State) -> dict[str, Any]:
+        return {"rates": self.mode} | {name: getattr(state, name) for name in Rates._fields}

@@ -1,0 +1,50 @@
+"""What is counted in a session, whatever its learner: slots, decisions outstanding, events settled."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from service.learners.base import IntArray
+
+
+@dataclass(slots=True)
+class Ledger:
+    """Counts of one session.
+
+    At every moment, in total and per arm: acts = settled by feedback + expired + removed + outstanding.
+    """
+
+    slot: int = 0
+    """Acts so far; every act opens a slot."""
+    feedbacks: int = 0
+    """Events applied for clients."""
+    expired: int = 0
+    removed: int = 0
+    total_delay: int = 0
+    """Sum over closed slots of the decisions outstanding at the slot's end: the sum of delays so far."""
+    outstanding: int = 0
+    by_arm: IntArray | None = None
+    """Outstanding decisions of each arm; None for learners over points."""
+
+    @classmethod
+    def of(cls, n_arms: int | None) -> Ledger:
+        """A fresh ledger; ``n_arms`` None for learners over points."""
+        return cls(by_arm=None if n_arms is None else np.zeros(n_arms, dtype=np.int64))
+
+    def copy(self) -> Ledger:
+        """A ledger that may be changed without changing this one."""
+        return replace(self, by_arm=None if self.by_arm is None else self.by_arm.copy())
+
+    def open(self) -> int:
+        """Close the open slot and open the next; its number, from 1."""
+        self.total_delay += self.outstanding
+        self.slot += 1
+        self.outstanding += 1
+        return self.slot
+
+    def settle(self) -> None:
+        """One outstanding decision has got its feedback."""
+        self.outstanding -= 1
+        self.feedbacks += 1

@@ -1,0 +1,34 @@
+"""How a posted loss becomes the loss a learner sees."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class LossRange(NamedTuple):
+    """[best, worst], two different finite numbers in either order.
+
+    With ``normalize`` the learner sees (loss - best)/(worst - best), in [0, 1]; without it the raw value,
+    which must then be >= 0 (negative losses break Lemma 2).
+    """
+
+    best: float = 0.0
+    worst: float = 1.0
+    normalize: bool = True
+
+    def learned(self, loss: float) -> float:
+        """The loss as the learner sees it.
+
+        Raises
+        ------
+        ValueError
+            outside the range, or negative where losses are taken raw.
+        """
+        low, high = min(self.best, self.worst), max(self.best, self.worst)
+        if not low <= loss <= high:
+            raise ValueError(f"loss must lie in [{low!r}, {high!r}]")
+        if not self.normalize:
+            if loss < 0:
+                raise ValueError("loss must be >= 0 where losses are not normalised")
+            return loss
+        return (loss - self.best) / (self.worst - self.best)

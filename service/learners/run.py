@@ -1,0 +1,139 @@
+"""One session's arithmetic: a learner, its draws and its counts, driven by acts and events.
+
+The service folds requests over a ``Run``; an in-process replay drives the same class, so both give the
+same numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from service.learners.base import ArmLearner, FloatArray, Learner, PointLearner, Slot, Spec
+from service.learners.draws import Draws
+from service.learners.ledger import Ledger
+from service.learners.losses import LossRange
+
+
+class ArmAction(NamedTuple):
+    """A drawn arm and its probability in the distribution it was drawn from."""
+
+    slot: int
+    arm: int
+    probability: float
+
+
+class PointAction(NamedTuple):
+    """A point, shape (dim,), and its query points, shape (dim, dim), or None where only x is played."""
+
+    slot: int
+    x: FloatArray
+    query_points: FloatArray | None
+
+
+Action = ArmAction | PointAction
+
+
+class ArmFeedback(NamedTuple):
+    """One loss of an arm, as the learner sees losses; ``slot`` where the client names it."""
+
+    arm: int
+    loss: float
+    slot: int | None = None
+
+
+class PointFeedback(NamedTuple):
+    """One bundle of dim+1 losses, or one gradient of length dim."""
+
+    values: FloatArray
+
+
+Feedback = ArmFeedback | PointFeedback
+
+
+class Params(NamedTuple):
+    """What a session is created with and never changes."""
+
+    learner: Spec
+    seed: int
+    losses: LossRange = LossRange()
+
+
+@dataclass(slots=True)
+class Run:
+    """A session's learner at one moment. ``copy`` before changing a run that others may read."""
+
+    params: Params
+    learner: Learner[Any]
+    draws: Draws
+    second_draws: Draws | None
+    ledger: Ledger
+    state: Any
+
+    @classmethod
+    def start(cls, params: Params) -> Run:
+        """A run before its first slot."""
+        learner = params.learner.build()
+        n_arms = learner.n_arms if isinstance(learner, ArmLearner) else None
+        return cls.at(params, Ledger.of(n_arms), learner.start(), learner)
+
+    @classmethod
+    def at(cls, params: Params, ledger: Ledger, state: Any, learner: Learner[Any] | None = None) -> Run:
+        """A run taken up again."""
+        learner = learner or params.learner.build()
+        second = Draws(params.seed, stream=1) if learner.second_stream else None
+        return cls(params, learner, Draws(params.seed), second, ledger, state)
+
+    def copy(self) -> Run:
+        """A run that may be stepped without changing this one; learner and draws are shared."""
+        return Run(self.params, self.learner, self.draws, self.second_draws, self.ledger.copy(), self.state)
+
+    def act(self) -> Action:
+        """Open the next slot and draw its action."""
+        outstanding = self.ledger.outstanding
+        t = self.ledger.open()
+        v = self.second_draws.uniform(t) if self.second_draws is not None else 0.0
+        if isinstance(self.learner, ArmLearner):
+            slot = Slot(t, outstanding, self.draws.uniform(t), v)
+            state, arm = self.learner.draw(self.learner.open(self.state, slot), slot)
+            self.state = state
+            assert self.ledger.by_arm is not None  # noqa: S101 - ArmLearner sessions always count by arm
+            self.ledger.by_arm[arm] += 1
+            return ArmAction(t, arm, float(self.learner.distribution(state)[arm]))
+        assert isinstance(self.learner, PointLearner)  # noqa: S101 - the other kind of learner
+        self.state = self.learner.open(self.state, Slot(t, outstanding, 0.0, v))
+        return PointAction(t, self.learner.x(self.state), self.learner.query_points(self.state))
+
+    def surplus(self, events: Sequence[Feedback]) -> list[int]:
+        """Indexes of the events no outstanding decision can have caused, judged greedily in order."""
+        if self.ledger.by_arm is None:
+            return list(range(min(self.ledger.outstanding, len(events)), len(events)))
+        left: dict[int, int] = {}
+        indexes = []
+        for index, event in enumerate(events):
+            assert isinstance(event, ArmFeedback)  # noqa: S101 - sessions check the kind of event first
+            count = left.get(event.arm)
+            count = int(self.ledger.by_arm[event.arm]) if count is None else count
+            if count == 0:
+                indexes.append(index)
+            left[event.arm] = max(count - 1, 0)
+        return indexes
+
+    def settle(self, event: Feedback) -> None:
+        """Apply one event that is not surplus."""
+        self.ledger.settle()
+        if isinstance(event, ArmFeedback):
+            assert self.ledger.by_arm is not None  # noqa: S101
+            self.ledger.by_arm[event.arm] -= 1
+            self.state = self.learner.settle(self.state, event.arm, event.loss)
+        else:
+            self.state = self.learner.settle(self.state, event.values, self.ledger.outstanding)
+
+    @property
+    def probabilities(self) -> FloatArray:
+        """What a view shows of a learner over arms, shape (n_arms,); uniform before the first act."""
+        assert isinstance(self.learner, ArmLearner)  # noqa: S101
+        return np.asarray(self.learner.probabilities(self.state))

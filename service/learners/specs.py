@@ -1,0 +1,79 @@
+"""The fields that learners' parameters share, and the three ways rates come."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Annotated, Any
+
+from pydantic import Field, model_validator
+
+from service.learners.base import Spec
+
+MAX_COUNT = 2**53 - 1
+"""Largest count that every JSON reader keeps digit for digit."""
+
+Rate = Annotated[float, Field(ge=1e-12, le=1e12, allow_inf_nan=False)]
+"""A step or a bound: so small that it drowns in rounding, or so large that it overflows, is refused."""
+Horizon = Annotated[int, Field(ge=1, le=MAX_COUNT, description="Slots to be played, T.")]
+MaxDelay = Annotated[int, Field(ge=0, le=MAX_COUNT, description="Largest delay in slots, d-bar.")]
+TotalDelay = Annotated[int, Field(ge=0, le=MAX_COUNT, description="Sum of all delays in slots, D.")]
+RateScale = Annotated[Rate, Field(description="c, the factor on the theorem's rates (default 1).")]
+Label = Annotated[str, Field(min_length=1)]
+
+
+class RateMode(StrEnum):
+    """Where a learner's rates come from; a session view names it."""
+
+    GIVEN = "given"
+    THEOREM = "theorem"
+    ANYTIME = "anytime"
+
+
+def rate_mode(given: Mapping[str, Any], theorem: Mapping[str, Any], *, anytime: bool) -> RateMode:
+    """Tell the three ways apart.
+
+    Parameters
+    ----------
+    given, theorem : field name to value, None where the client left it out
+    anytime : whether the learner has anytime rates
+
+    Raises
+    ------
+    ValueError
+        for a mixture, naming the fields of both ways.
+    """
+    rates, fields = (", ".join(names) for names in (given, theorem))
+    has_rates = [value is not None for value in given.values()]
+    has_fields = [value is not None for value in theorem.values()]
+    if given and all(has_rates) and not any(has_fields):
+        return RateMode.GIVEN
+    if theorem and all(has_fields) and not any(has_rates):
+        return RateMode.THEOREM
+    if anytime and not any(has_rates) and not any(has_fields):
+        return RateMode.ANYTIME
+    neither = ", or none of them (anytime rates)" if anytime else ""
+    raise ValueError(f"give all of {rates}, or all of {fields} and no rates{neither}; not a mixture")
+
+
+class ArmsSpec(Spec):
+    """Arms by number or by name."""
+
+    n_arms: Annotated[int, Field(ge=1, le=MAX_COUNT)] | None = None
+    arms: Annotated[list[Label], Field(min_length=1, description="Labels of the arms.")] | None = None
+
+    @model_validator(mode="after")
+    def _one_way_to_name_arms(self) -> ArmsSpec:
+        if (self.n_arms is None) == (self.arms is None):
+            raise ValueError("give either n_arms or arms")
+        if self.arms is not None:
+            if len(set(self.arms)) != len(self.arms):
+                raise ValueError("arms must have different labels")
+            if not all(label.isprintable() for label in self.arms):
+                raise ValueError("labels must be printable")
+        return self
+
+    @property
+    def arm_count(self) -> int:
+        """Number of arms at the session's start."""
+        return len(self.arms) if self.arms is not None else int(self.n_arms or 0)

@@ -1,0 +1,156 @@
+"""What a store promises.
+
+**Atomic.** A commit happens wholly or not at all; a session never mixes two versions.
+**Ordered.** A commit is applied only on the version it was computed from.
+**Once.** Sending the same commit again never applies it again: the session remembers, for each writer, the
+id of its last commit, so a writer that lost a reply may simply ask again, also after others have committed.
+**Remembered.** Event ids and stored answers outlive the commit by the dedupe window and die with the session.
+**Expiring.** All keys of a session share one deadline by the store's clock, or have none.
+
+A writer (one worker incarnation) has one commit in flight per session at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol
+
+DIGEST_BYTES = 16
+"""Size of an event-id or idempotency-key digest as stored."""
+
+
+class StoreUnavailableError(Exception):
+    """The store can't be reached or refuses to work now; the text names the reason and no secret."""
+
+
+class Snapshot(NamedTuple):
+    """A session as stored. ``spec`` and ``state`` are opaque bytes."""
+
+    version: str
+    spec: bytes
+    state: bytes
+    created_at: float
+    """Unix seconds by the store's clock."""
+    expires_at: float | None
+    """Unix seconds; None for a session without idle expiry."""
+
+
+@dataclass(frozen=True, slots=True)
+class NewSession:
+    """A session to create."""
+
+    session_id: str
+    version: str
+    spec: bytes
+    state: bytes
+    idle_ttl_ms: int | None = None
+    answer: tuple[bytes, bytes] | None = None
+    """Digest and answer of an idempotency key to store with it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """One attempt to move a session from ``expected`` to ``version``.
+
+    With ``version`` None nothing is written: the store only confirms that ``expected`` is still the
+    session's version (the idle deadline is left alone), and tells duplicates and replays.
+    """
+
+    session_id: str
+    writer: str
+    """Worker incarnation, lower-case hexadecimal."""
+    expected: str
+    version: str | None
+    state: bytes = b""
+    digest: bytes = b""
+    """Trailing bytes of the expected state; where the stored ones differ the state was changed by hand."""
+    idle_ttl_ms: int | None = None
+    events: Sequence[bytes] = ()
+    """Digests of event ids to look up and, on OK, to record."""
+    lookups: Sequence[bytes] = ()
+    """Digests of idempotency keys to look up."""
+    answers: Mapping[bytes, bytes] = field(default_factory=dict)
+    """Digest of an idempotency key to the answer to record on OK."""
+    records: Mapping[bytes, bytes | None] = field(default_factory=dict)
+    """Changed records of open slots, by key; None deletes one."""
+
+
+class Committed(NamedTuple):
+    """OK: the commit is in the store (or, for a confirmation, ``expected`` is the present version).
+
+    ``snapshot`` is not None when the commit took earlier and others have committed since: the
+    session as it is now.
+    """
+
+    snapshot: Snapshot | None = None
+
+
+class Conflict(NamedTuple):
+    """Another version is stored; nothing was written. ``last_commit`` is this writer's newest commit there."""
+
+    snapshot: Snapshot
+    last_commit: str | None
+
+
+class Known(NamedTuple):
+    """DUPLICATES and REPLAY: some events or keys were recorded before; nothing was written."""
+
+    duplicates: frozenset[bytes]
+    """Digests of event ids recorded before."""
+    replays: Mapping[bytes, bytes]
+    """Digest of an idempotency key to its stored answer."""
+
+
+class Gone(NamedTuple):
+    """There is no such session."""
+
+
+Outcome = Committed | Conflict | Known | Gone
+
+
+class Page(NamedTuple):
+    """Ids of some sessions and where to go on, None at the end."""
+
+    session_ids: Sequence[str]
+    next_cursor: str | None
+
+
+class Store(Protocol):
+    """A store of sessions. Every method raises ``StoreUnavailableError`` where the store can't serve it."""
+
+    async def create(self, session: NewSession) -> Snapshot | None:
+        """Create a session; None if done, else the session that already has this id."""
+
+    async def load(self, session_id: str) -> Snapshot | None:
+        """A session as it is now; None where there is none. The deadline is left alone."""
+
+    async def recall(self, session_id: str, digest: bytes) -> bytes | None:
+        """The answer recorded for an idempotency key of a session, None where there is none."""
+
+    async def commit(self, commit: Commit) -> Outcome:
+        """Try to commit. The checks come in the order: Gone, Committed before, Conflict, Known, Committed."""
+
+    async def read_records(self, session_id: str, keys: Sequence[bytes]) -> Mapping[bytes, bytes]:
+        """The records of open slots that exist under these keys."""
+
+    async def delete(self, session_id: str) -> bool:
+        """Delete a session with all that belongs to it; False where there was none."""
+
+    async def list(self, cursor: str | None, limit: int) -> Page:
+        """Ids of at most ``limit`` sessions; a session present all along is listed at least once.
+
+        Raises
+        ------
+        ValueError
+            for a cursor this store never gave.
+        """
+
+    async def ping(self) -> None:
+        """Return if the store can commit now."""
+
+    def now(self) -> float:
+        """Unix seconds by the store's clock, as of its latest reply; never goes backwards."""
+
+    async def close(self) -> None:
+        """Give back connections."""
