@@ -126,10 +126,12 @@ class Run:
         """Apply one event that is not surplus."""
         self.ledger.settle()
         if isinstance(event, ArmFeedback):
-            assert self.ledger.by_arm is not None  # noqa: S101
+            assert isinstance(self.learner, ArmLearner)  # noqa: S101 - sessions check the kind of event first
+            assert self.ledger.by_arm is not None  # noqa: S101 - ArmLearner sessions always count by arm
             self.ledger.by_arm[event.arm] -= 1
             self.state = self.learner.settle(self.state, event.arm, event.loss)
         else:
+            assert isinstance(self.learner, PointLearner)  # noqa: S101 - sessions check the kind of event first
             self.state = self.learner.settle(self.state, event.values, self.ledger.outstanding)
 
     @property

@@ -87,7 +87,7 @@ class Committed(NamedTuple):
 
 
 class Conflict(NamedTuple):
-    """Another version is stored; nothing was written. ``last_commit`` is this writer's newest commit there."""
+    """Another version is stored; nothing was written. ``last_commit`` is this writer's newest there."""
 
     snapshot: Snapshot
     last_commit: str | None
