@@ -110,7 +110,7 @@ class PointLearner(Learner[S]):
     def x(self, state: S) -> FloatArray:
         """The point to play, shape (..., dim)."""
 
-    def query_points(self, state: S) -> FloatArray | None:
+    def query_points(self, state: S) -> FloatArray | None:  # noqa: ARG002 - overridden by learners that query
         """The dim query points x + perturbation e_k, shape (..., dim, dim); None where only x is played."""
         return None
 

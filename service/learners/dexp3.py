@@ -45,9 +45,7 @@ def theorem_rates(n_arms: int, horizon: int, max_delay: int, total_delay: int, s
     """
     slots, delay = horizon + total_delay, max(1, max_delay)
     if slots <= 2 * delay:
-        raise ValueError(
-            "horizon + total_delay must exceed 2 max_delay (and 2), else loss_clip is not positive"
-        )
+        raise ValueError("horizon + total_delay must exceed 2 max_delay (and 2), else loss_clip is not positive")
     eta = scale * math.sqrt((1 + math.log(n_arms)) / (delay * n_arms * slots))
     floor = 1 / slots
     return Rates(eta, 1 / (2 * eta * delay) - floor / eta, floor)
@@ -84,9 +82,7 @@ class Dexp3Spec(ArmsSpec):
     def _one_way_to_give_rates(self) -> Dexp3Spec:
         mode = self.mode
         if self.rate_scale is not None and mode is not RateMode.THEOREM:
-            raise ValueError(
-                "rate_scale multiplies the theorem's rates: give horizon, max_delay and total_delay"
-            )
+            raise ValueError("rate_scale multiplies the theorem's rates: give horizon, max_delay and total_delay")
         if self.max_outstanding is not None and mode is not RateMode.ANYTIME:
             raise ValueError("max_outstanding belongs to the anytime rates")
         self.fixed_rates()
@@ -98,9 +94,7 @@ class Dexp3Spec(ArmsSpec):
             return Rates(*(cast("float", getattr(self, name)) for name in Rates._fields))
         if self.horizon is None or self.max_delay is None or self.total_delay is None:
             return None
-        return theorem_rates(
-            self.arm_count, self.horizon, self.max_delay, self.total_delay, self.rate_scale or 1.0
-        )
+        return theorem_rates(self.arm_count, self.horizon, self.max_delay, self.total_delay, self.rate_scale or 1.0)
 
     def build(self) -> Dexp3:
         return Dexp3(self.arm_count, self.fixed_rates(), self.max_outstanding, self.mode)
