@@ -63,7 +63,10 @@ class Learner(ABC, Generic[S]):
 
     information: ClassVar[Information]
     state_type: ClassVar[type]
-    """The NamedTuple class of the state; its annotations (int, float, bool, FloatArray, IntArray) are the codec's schema."""
+    """The NamedTuple class of the state.
+
+    Its annotations (int, float, bool, FloatArray, IntArray) are the codec's schema.
+    """
     second_stream: ClassVar[bool] = False
 
     @abstractmethod

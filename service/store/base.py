@@ -68,6 +68,8 @@ class Commit:
     idle_ttl_ms: int | None = None
     events: Sequence[bytes] = ()
     """Digests of event ids to look up and, on OK, to record."""
+    event_lookups: Sequence[bytes] = ()
+    """Digests of event ids to look up only: those of events that are refused or skipped."""
     lookups: Sequence[bytes] = ()
     """Digests of idempotency keys to look up."""
     answers: Mapping[bytes, bytes] = field(default_factory=dict)
