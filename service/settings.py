@@ -1,0 +1,121 @@
+"""What an operator can set: flags over environment variables (``BANDIT_*``) over defaults."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, Field, Secret, ValidationError
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+STORE_SCHEMES = ("embedded:", "memory://", "redis://", "rediss://", "redis+sentinel://", "redis+cluster://")
+
+
+class SettingsError(Exception):
+    """A setting has a bad value; the text names the setting and never shows the value."""
+
+
+class StoreUrl(Secret[str]):
+    """A store's URL that prints without user, password and options; ``get_secret_value()`` is the whole."""
+
+    def _display(self) -> str:
+        return hide_password(self.get_secret_value())
+
+    @property
+    def scheme(self) -> str:
+        """What stands before the colon, such as ``embedded``."""
+        return self.get_secret_value().partition(":")[0]
+
+
+def hide_password(url: str) -> str:
+    """A store URL as logs may show it, also where its password was left unquoted (``@``, ``/``, ``#``)."""
+    scheme, colon, rest = url.partition(":")
+    slashes = "//" if rest.startswith("//") else ""
+    secret, at, place = rest.removeprefix("//").rpartition("@")
+    shown = re.split(r"[?#]", place, maxsplit=1)[0]
+    return f"{scheme}{colon}{slashes}{'***@' if at and secret else ''}{shown}"
+
+
+def _known_store(url: StoreUrl) -> StoreUrl:
+    text = url.get_secret_value()
+    if text not in STORE_SCHEMES[:2] and not text.startswith(STORE_SCHEMES[2:]):
+        raise ValueError(f"must be embedded: or memory://, or start with one of {', '.join(STORE_SCHEMES[2:])}")
+    return url
+
+
+Count = Annotated[int, Field(ge=1, le=2**53 - 1)]
+Seconds = Annotated[float, Field(gt=0, le=1e9, allow_inf_nan=False)]
+
+
+class Settings(BaseSettings):
+    """The settings of one service, the same in all its processes."""
+
+    model_config = SettingsConfigDict(
+        env_prefix="BANDIT_", frozen=True, extra="forbid", hide_input_in_errors=True, cli_kebab_case=True
+    )
+
+    store_url: Annotated[StoreUrl, AfterValidator(_known_store)] = Field(
+        StoreUrl("embedded:"),
+        description="Where sessions live: `embedded:` (a server of its own in the data folder), `memory://` "
+        "(one process, lost at exit), `redis://`, `rediss://`, `redis+sentinel://` or `redis+cluster://`.",
+    )
+    data_dir: Path = Field(Path("bandit-data"), description="Folder of the embedded store.")
+    appendfsync: Literal["always", "everysec"] = Field(
+        "always",
+        description="When the embedded store's log reaches the disk: before an answer, or within a second or two.",
+    )
+    key_prefix: str = Field(
+        "bandit",
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$",
+        description="What every key of the store begins with.",
+    )
+    host: str = Field("127.0.0.1", min_length=1, description="Address to listen on.")
+    port: int = Field(8000, ge=0, le=65535, description="Port to listen on; 0 takes a free one.")
+    workers: int = Field(1, ge=1, le=256, description="Processes that serve requests.")
+    log_level: Literal["debug", "info", "warning", "error"] = Field(
+        "info", description="Least level that is logged."
+    )
+    grace_seconds: Seconds = Field(20, description="How long a stop waits for requests that were accepted.")
+    keep_alive_seconds: Seconds = Field(
+        75, description="How long an idle connection stays open; longer than the load balancer's own."
+    )
+    retry_after_seconds: Count = Field(1, description="`Retry-After` of a 503.")
+    dedupe_window_seconds: Count = Field(
+        86_400, description="How long event ids and idempotency keys are remembered."
+    )
+    store_timeout_seconds: Seconds = Field(5, description="How long one call to the store may take.")
+    store_budget_seconds: Seconds = Field(3, description="How long a commit may keep trying before a 503.")
+    store_connections: Count = Field(32, description="Most connections of one worker to the store.")
+    cache_sessions: Count = Field(1024, description="Sessions a worker keeps in memory.")
+    max_queue: Count = Field(1000, description="Requests of one session that may wait in a worker.")
+    max_acts: Count = Field(1000, description="Most acts in a call (`count`).")
+    max_act_cells: Count = Field(1_000_000, description="Most acts times arms in a call.")
+    max_events: Count = Field(10_000, description="Most events in a call.")
+    max_arms: Count = Field(100_000, description="Most arms of a session.")
+    max_arms_centred: Count = Field(10_000, description="Most arms of a `centred_tsallis` session.")
+    max_dim: Count = Field(1000, description="Most dimensions of a session over points.")
+    max_label_bytes: Count = Field(128, description="Longest arm label, in bytes of UTF-8.")
+    max_body_bytes: Count = Field(2_000_000, description="Largest request body.")
+    body_timeout_seconds: Seconds = Field(10, description="How long a request body may take to arrive.")
+
+
+def read_settings(arguments: Sequence[str] = ()) -> Settings:
+    """Settings from flags (``--store-url memory://``), the environment and defaults.
+
+    Raises
+    ------
+    SettingsError
+        for bad values, one line each.
+    """
+    try:
+        return Settings(_cli_parse_args=list(arguments), _cli_prog_name="python -m service")
+    except ValidationError as error:
+        lines = (f"{_name(e['loc'])}: {e['msg'].removeprefix('Value error, ')}" for e in error.errors())
+        raise SettingsError("\n".join(lines)) from None
+
+
+def _name(location: tuple[int | str, ...]) -> str:
+    field = str(location[0]).replace("-", "_") if location else "settings"
+    return f"--{field.replace('_', '-')} (BANDIT_{field.upper()})"
