@@ -30,13 +30,20 @@ class RateMode(StrEnum):
     ANYTIME = "anytime"
 
 
-def rate_mode(given: Mapping[str, Any], theorem: Mapping[str, Any], *, anytime: bool) -> RateMode:
+def rate_mode(
+    given: Mapping[str, Any],
+    theorem: Mapping[str, Any],
+    *,
+    anytime: bool,
+    unused: Mapping[str, Any] | None = None,
+) -> RateMode:
     """Tell the three ways apart.
 
     Parameters
     ----------
     given, theorem : field name to value, None where the client left it out
     anytime : whether the learner has anytime rates
+    unused : fields that may come with the theorem's and change nothing
 
     Raises
     ------
@@ -46,11 +53,12 @@ def rate_mode(given: Mapping[str, Any], theorem: Mapping[str, Any], *, anytime: 
     rates, fields = (", ".join(names) for names in (given, theorem))
     has_rates = [value is not None for value in given.values()]
     has_fields = [value is not None for value in theorem.values()]
-    if given and all(has_rates) and not any(has_fields):
+    has_unused = any(value is not None for value in (unused or {}).values())
+    if given and all(has_rates) and not any(has_fields) and not has_unused:
         return RateMode.GIVEN
     if theorem and all(has_fields) and not any(has_rates):
         return RateMode.THEOREM
-    if anytime and not any(has_rates) and not any(has_fields):
+    if anytime and not any(has_rates) and not any(has_fields) and not has_unused:
         return RateMode.ANYTIME
     neither = ", or none of them (anytime rates)" if anytime else ""
     raise ValueError(f"give all of {rates}, or all of {fields} and no rates{neither}; not a mixture")

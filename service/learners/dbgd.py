@@ -1,0 +1,146 @@
+"""DBGD (Algorithm 2): descent on forward differences, for bundles of losses whose slot is unknown."""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, cast
+
+import numpy as np
+from pydantic import Field, model_validator
+
+from service.learners.base import FloatArray, Information, PointLearner, Slot
+from service.learners.feasible_sets import FeasibleSet
+from service.learners.gradients import forward_difference, squared_norm
+from service.learners.points import PointsSpec
+from service.learners.specs import Horizon, MaxDelay, Rate, RateMode, RateScale, TotalDelay, rate_mode
+
+ANYTIME_PERTURBATION = 1e-3
+"""Default delta of the anytime steps, in inradii."""
+FIRST_DISTANCE = 1 / 20
+"""What the anytime steps take for the distance travelled before there is any, in diameters."""
+
+
+class Rates(NamedTuple):
+    """eta (None: the anytime steps) and delta."""
+
+    learning_rate: float | None
+    perturbation: float
+
+
+def theorem_rates(dim: int, horizon: int, total_delay: int, scale: float = 1.0) -> Rates:
+    """Rates of Theorem 2."""
+    slots = horizon + total_delay
+    return Rates(scale / math.sqrt(dim * slots), scale / slots)
+
+
+class DbgdSpec(PointsSpec):
+    """DBGD: bundles of dim+1 losses, slot and point unknown. The paper's learner with a proof for them."""
+
+    kind: Literal["dbgd"] = "dbgd"
+    horizon: Horizon | None = None
+    max_delay: Annotated[MaxDelay, Field(description="Accepted beside the horizon; no rate needs it.")] | None = (
+        None
+    )
+    total_delay: TotalDelay | None = None
+    learning_rate: Annotated[Rate, Field(description="eta")] | None = None
+    perturbation: Annotated[Rate, Field(description="delta, the distance of the query points.")] | None = None
+    rate_scale: RateScale | None = None
+
+    @property
+    def mode(self) -> RateMode:
+        """Where the rates come from; a perturbation alone goes with the anytime steps."""
+        fields = {"horizon": self.horizon, "total_delay": self.total_delay}
+        given = {"learning_rate": self.learning_rate, "perturbation": self.perturbation}
+        unused = {"max_delay": self.max_delay}
+        if self.learning_rate is None and all(value is None for value in fields.values()):
+            given = dict.fromkeys(given)
+        return rate_mode(given, fields, anytime=True, unused=unused)
+
+    @model_validator(mode="after")
+    def _one_way_to_give_rates(self) -> DbgdSpec:
+        if self.rate_scale is not None and self.mode is not RateMode.THEOREM:
+            raise ValueError("rate_scale multiplies the theorem's rates: give horizon and total_delay")
+        self.check_perturbation(self.rates().perturbation)
+        return self
+
+    def rates(self) -> Rates:
+        """The rates in use."""
+        if self.mode is RateMode.GIVEN:
+            return Rates(self.learning_rate, cast("float", self.perturbation))
+        if self.horizon is not None and self.total_delay is not None:
+            return theorem_rates(self.dim, self.horizon, self.total_delay, self.rate_scale or 1.0)
+        return Rates(None, self.perturbation or ANYTIME_PERTURBATION * self.inradius)
+
+    def build(self) -> Dbgd:
+        return Dbgd(self.build_set(), self.rates(), self.mode)
+
+
+class State(NamedTuple):
+    """The point, and what the anytime steps remember: the weighted sum of |g|^2 and the largest |x - x_1|."""
+
+    x: FloatArray
+    gradient_sum: float
+    distance: float
+
+
+class Dbgd(PointLearner[State]):
+    """One projected step per bundle, in the order of arrival.
+
+    Parameters
+    ----------
+    feasible_set : X; x_1 is its center
+    rates : eta and delta; eta None for the anytime steps
+    mode : where the rates come from, for the view
+    """
+
+    information: ClassVar = Information.LOSSES
+    state_type: ClassVar = State
+
+    def __init__(self, feasible_set: FeasibleSet, rates: Rates, mode: RateMode) -> None:
+        self.dim = feasible_set.center.size
+        self.mode = mode
+        self.feasible_set = feasible_set
+        self.perturbation = rates.perturbation
+        self._learning_rate = rates.learning_rate
+        self._shrunk = feasible_set.shrunk(rates.perturbation)
+        self._offsets = rates.perturbation * np.eye(self.dim)
+
+    def start(self) -> State:
+        return State(self.feasible_set.center, 0.0, 0.0)
+
+    def open(self, state: State, slot: Slot) -> State:  # noqa: ARG002 - nothing changes when a slot opens
+        return state
+
+    def x(self, state: State) -> FloatArray:
+        return state.x
+
+    def query_points(self, state: State) -> FloatArray:
+        return state.x[..., None, :] + self._offsets
+
+    def settle(self, state: State, values: FloatArray, outstanding: int) -> State:
+        """Eqs. (g_estimate) and (xupdate), or the anytime step."""
+        g = forward_difference(values, self.perturbation)
+        if self._learning_rate is not None:
+            return state._replace(x=self._shrunk.project(state.x - self._learning_rate * g))
+        return self._anytime_step(state, g, outstanding)
+
+    def _anytime_step(self, state: State, g: FloatArray, outstanding: int) -> State:
+        """Distance over gradients, each gradient weighted by the bundles still outstanding."""
+        gradient_sum = state.gradient_sum + squared_norm(g) * (1 + 2 * outstanding)
+        travelled = np.sqrt(squared_norm(state.x - self.feasible_set.center))
+        distance = np.maximum(state.distance, travelled)
+        state = State(state.x, gradient_sum, distance if distance.ndim else float(distance))
+        return state._replace(x=self._shrunk.project(state.x - self._step(state) * g))
+
+    def _step(self, state: State) -> Any:
+        """max(r, R/20)/sqrt(G), shaped to multiply a gradient; 0 before the first gradient."""
+        distance = np.maximum(state.distance, FIRST_DISTANCE * self.feasible_set.diameter)
+        gradient_sum = np.asarray(state.gradient_sum)
+        step = np.where(gradient_sum > 0, distance / np.sqrt(np.maximum(gradient_sum, np.finfo(float).tiny)), 0.0)
+        return step[..., None]
+
+    def rates(self, state: State) -> dict[str, Any]:
+        eta = self._learning_rate
+        if eta is None and np.ndim(state.gradient_sum) == 0 and state.gradient_sum > 0:
+            eta = float(self._step(state)[0])
+        return {"rates": self.mode, "learning_rate": eta, "perturbation": self.perturbation}

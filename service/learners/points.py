@@ -1,0 +1,162 @@
+"""What a learner over points is told: the dimension and the feasible set."""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated, Literal
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from service.learners.base import Spec
+from service.learners.feasible_sets import Ball, Box, FeasibleSet, Simplex, shrunk_scale
+from service.learners.specs import MAX_COUNT
+
+LARGEST_COORDINATE = 1e12
+SMALLEST_RELATIVE_INRADIUS = 2e-9
+"""A thinner set, relative to its largest coordinate (or to 1), has no room for perturbations above rounding."""
+SMALLEST_RELATIVE_PERTURBATION = 1e-12
+"""A smaller step, relative to the largest coordinate (or to 1), drowns in the rounding of x + delta e_k."""
+
+Coordinate = Annotated[float, Field(ge=-LARGEST_COORDINATE, le=LARGEST_COORDINATE, allow_inf_nan=False)]
+Size = Annotated[float, Field(gt=0, le=LARGEST_COORDINATE, allow_inf_nan=False)]
+
+
+class SetSpec(BaseModel):
+    """A feasible set as a client posts it; unknown fields and loose types are refused."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+
+    def inradius(self, dim: int) -> float:
+        """Radius of the inscribed ball."""
+        raise NotImplementedError
+
+    def reach(self) -> float:
+        """Bound on the size of any coordinate."""
+        raise NotImplementedError
+
+    def build(self, dim: int) -> FeasibleSet:
+        """The arithmetic in ``dim`` dimensions."""
+        raise NotImplementedError
+
+    def check(self, dim: int) -> None:
+        """Refuse a set that is not one of ``dim`` dimensions with room inside.
+
+        Raises
+        ------
+        ValueError
+            naming what is wrong.
+        """
+        thinnest = SMALLEST_RELATIVE_INRADIUS * max(1.0, self.reach())
+        if self.inradius(dim) < thinnest:
+            raise ValueError(f"feasible_set is too thin: its inradius must be at least {thinnest:.3g}")
+
+
+class BallSpec(SetSpec):
+    """All points within ``radius`` of ``center``."""
+
+    kind: Literal["ball"] = "ball"
+    radius: Annotated[Size, Field(description="Radius of the ball.")]
+    center: Annotated[list[Coordinate], Field(description="Center (default: the origin).")] | None = None
+
+    def inradius(self, dim: int) -> float:  # noqa: ARG002 - other sets need it
+        return self.radius
+
+    def reach(self) -> float:
+        return self.radius + max(map(abs, self.center or ()), default=0.0)
+
+    def build(self, dim: int) -> Ball:
+        center = np.zeros(dim) if self.center is None else np.array(self.center)
+        return Ball(center, self.radius, self.reach())
+
+    def check(self, dim: int) -> None:
+        if self.center is not None and len(self.center) != dim:
+            raise ValueError(f"feasible_set.center must have dim = {dim} numbers, not {len(self.center)}")
+        super().check(dim)
+
+
+class BoxSpec(SetSpec):
+    """All points between ``lower`` and ``upper``, coordinate by coordinate."""
+
+    kind: Literal["box"] = "box"
+    lower: Annotated[list[Coordinate], Field(min_length=1, description="Least value of each coordinate.")]
+    upper: Annotated[list[Coordinate], Field(min_length=1, description="Greatest value of each coordinate.")]
+
+    @model_validator(mode="after")
+    def _lower_below_upper(self) -> BoxSpec:
+        if len(self.lower) != len(self.upper):
+            raise ValueError("lower and upper must have the same length")
+        for index, (low, high) in enumerate(zip(self.lower, self.upper, strict=True)):
+            if low >= high:
+                raise ValueError(f"lower must be below upper in every coordinate; it is not at index {index}")
+        return self
+
+    def inradius(self, dim: int) -> float:  # noqa: ARG002 - other sets need it
+        return min(high - low for low, high in zip(self.lower, self.upper, strict=True)) / 2
+
+    def reach(self) -> float:
+        return max(map(abs, self.lower + self.upper))
+
+    def build(self, dim: int) -> Box:
+        lower, upper = np.array(self.lower), np.array(self.upper)
+        return Box((lower + upper) / 2, self.inradius(dim), self.reach(), lower, upper)
+
+    def check(self, dim: int) -> None:
+        if len(self.lower) != dim:
+            raise ValueError(f"feasible_set.lower must have dim = {dim} numbers, not {len(self.lower)}")
+        super().check(dim)
+
+
+class SimplexSpec(SetSpec):
+    """All points with no negative coordinate and a sum of at most ``total``."""
+
+    kind: Literal["simplex"] = "simplex"
+    total: Annotated[Size, Field(description="Largest sum of the coordinates.")] = 1.0
+
+    def inradius(self, dim: int) -> float:
+        return self.total / (dim + math.sqrt(dim))
+
+    def reach(self) -> float:
+        return self.total
+
+    def build(self, dim: int) -> Simplex:
+        inradius = self.inradius(dim)
+        return Simplex(np.full(dim, inradius), inradius, self.reach(), self.total)
+
+
+FeasibleSetSpec = Annotated[BallSpec | BoxSpec | SimplexSpec, Field(discriminator="kind")]
+
+
+class PointsSpec(Spec):
+    """Points of a convex set."""
+
+    dim: Annotated[int, Field(ge=1, le=MAX_COUNT, description="Number of coordinates of a point.")]
+    feasible_set: Annotated[FeasibleSetSpec, Field(description="Where points and query points must lie.")]
+
+    @model_validator(mode="after")
+    def _set_fits_dim(self) -> PointsSpec:
+        self.feasible_set.check(self.dim)
+        return self
+
+    @property
+    def inradius(self) -> float:
+        """Radius of the ball inscribed in the feasible set."""
+        return self.feasible_set.inradius(self.dim)
+
+    def build_set(self) -> FeasibleSet:
+        """The feasible set's arithmetic."""
+        return self.feasible_set.build(self.dim)
+
+    def check_perturbation(self, delta: float) -> None:
+        """Refuse a delta that does not fit into the set, or that rounding would swallow.
+
+        Raises
+        ------
+        ValueError
+            naming the bound.
+        """
+        reach = self.feasible_set.reach()
+        smallest = SMALLEST_RELATIVE_PERTURBATION * max(1.0, reach)
+        if delta < smallest:
+            raise ValueError(f"perturbation is {delta:.3g}; for this set it must be at least {smallest:.3g}")
+        shrunk_scale(delta, self.dim, self.inradius, reach)
