@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field, Secret, ValidationError
+from pydantic import AfterValidator, Field, Secret, ValidationError, model_validator
+from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 STORE_SCHEMES = ("embedded:", "memory://", "redis://", "rediss://", "redis+sentinel://", "redis+cluster://")
@@ -100,6 +102,16 @@ class Settings(BaseSettings):
     max_body_bytes: Count = Field(2_000_000, description="Largest request body.")
     body_timeout_seconds: Seconds = Field(10, description="How long a request body may take to arrive.")
 
+    @model_validator(mode="after")
+    def _memory_is_one_process(self) -> Settings:
+        if self.store_url.scheme == "memory" and self.workers > 1:
+            raise ValueError("memory:// keeps sessions in one process: use it with one worker, or another store")
+        return self
+
+    def to_json(self) -> str:
+        """All of it, the store's password included, for a worker's ``Settings(**json.loads(text))``."""
+        return json.dumps(self.model_dump(mode="json") | {"store_url": self.store_url.get_secret_value()})
+
 
 def read_settings(arguments: Sequence[str] = ()) -> Settings:
     """Settings from flags (``--store-url memory://``), the environment and defaults.
@@ -112,10 +124,12 @@ def read_settings(arguments: Sequence[str] = ()) -> Settings:
     try:
         return Settings(_cli_parse_args=list(arguments), _cli_prog_name="python -m service")
     except ValidationError as error:
-        lines = (f"{_name(e['loc'])}: {e['msg'].removeprefix('Value error, ')}" for e in error.errors())
-        raise SettingsError("\n".join(lines)) from None
+        raise SettingsError("\n".join(map(_line, error.errors(include_input=False)))) from None
 
 
-def _name(location: tuple[int | str, ...]) -> str:
-    field = str(location[0]).replace("-", "_") if location else "settings"
-    return f"--{field.replace('_', '-')} (BANDIT_{field.upper()})"
+def _line(error: ErrorDetails) -> str:
+    message = error["msg"].removeprefix("Value error, ")
+    if not error["loc"]:
+        return message
+    field = str(error["loc"][0])
+    return f"--{field.replace('_', '-')} (BANDIT_{field.upper()}): {message}"

@@ -1,0 +1,87 @@
+"""``python -m service``: bind, start the embedded store where it is wanted, keep workers until stopped."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import sys
+from collections.abc import Sequence
+
+from service import logs
+from service.settings import Settings, SettingsError, read_settings
+from service.store.embedded import EmbeddedServer
+from service.supervisor import Supervisor
+
+CANNOT_START = 1
+"""Exit code where the address or the data folder can't be had."""
+BAD_SETTINGS = 2
+"""Exit code for settings that make no sense, as for unknown flags."""
+
+logger = logging.getLogger("service")
+
+
+class StartError(Exception):
+    """The service can't start here; the text says why."""
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A listening socket, which clients may connect to before the first worker serves.
+
+    Raises
+    ------
+    StartError
+        where the address is unknown, forbidden or in use.
+    """
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        family, _, _, _, address = found[0]
+        return socket.create_server(address[:2], family=family, backlog=2048)
+    except OSError as error:
+        raise StartError(f"can't listen on {_shown(host, port)}: {error.strerror}") from error
+
+
+def start_embedded(settings: Settings) -> EmbeddedServer | None:
+    """The embedded server, running, where the settings ask for it."""
+    if settings.store_url.scheme != "embedded":
+        return None
+    return EmbeddedServer(settings.data_dir, settings.appendfsync)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the service; the exit code."""
+    try:
+        settings = read_settings(arguments)
+    except SettingsError as error:
+        return _refuse(error, BAD_SETTINGS)
+    logs.configure(settings.log_level)
+    try:
+        listener = listen(settings.host, settings.port)
+        server = start_embedded(settings)
+    except StartError as error:
+        return _refuse(error, CANNOT_START)
+    port = listener.getsockname()[1]
+    logger.info("listening on http://%s, store %s", _shown(settings.host, port), _store(settings))
+    return asyncio.run(_supervise(settings, listener, server))
+
+
+async def _supervise(settings: Settings, listener: socket.socket, server: EmbeddedServer | None) -> int:
+    return await Supervisor(settings, listener, server).run()
+
+
+def _shown(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _store(settings: Settings) -> str:
+    folder = f" in {settings.data_dir.resolve()}" if settings.store_url.scheme == "embedded" else ""
+    return f"{settings.store_url}{folder}"
+
+
+def _refuse(error: Exception, code: int) -> int:
+    sys.stderr.write(f"service: {error}\n")
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

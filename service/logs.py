@@ -1,0 +1,44 @@
+"""One JSON line per record on stderr, bounded, escaped, and without passwords of store URLs."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import sys
+from datetime import UTC, datetime
+
+MAX_CHARS = 8000
+"""Longest text of one record, traceback included; the rest is cut."""
+
+_USER_INFO = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*://)\S*@")
+
+
+def hide_passwords(text: str) -> str:
+    """The text with whatever stands before the ``@`` of a URL replaced."""
+    return _USER_INFO.sub(r"\1***@", text)
+
+
+class JsonLines(logging.Formatter):
+    """A record as one line of ASCII JSON."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        line = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "pid": record.process,
+            "message": hide_passwords(record.getMessage())[:MAX_CHARS],
+        }
+        if record.exc_info:
+            line["exception"] = hide_passwords(self.formatException(record.exc_info))[-MAX_CHARS:]
+        return json.dumps(line)
+
+
+def configure(level: str) -> None:
+    """Send every logger of this process to stderr; uvicorn's own progress only at level ``debug``."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(JsonLines())
+    logging.basicConfig(handlers=[handler], level=level.upper(), force=True)
+    logging.getLogger("uvicorn").setLevel(logging.NOTSET if level == "debug" else logging.WARNING)
+    logging.getLogger("asyncio").setLevel(logging.WARNING)

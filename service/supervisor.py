@@ -1,0 +1,157 @@
+"""The parent process: it holds the listening socket and the embedded server, and keeps the workers.
+
+Workers and server are replaced when they die, and end with this process however it ends. On SIGTERM or
+SIGINT the socket closes first, then the workers finish what they accepted, and the server stops last.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import socket
+import sys
+from asyncio.subprocess import PIPE, Process
+
+from service.settings import Settings
+from service.store.embedded import EmbeddedServer
+
+STARTUP_FAILURE = 3
+"""Exit code when no worker ever came to serve; uvicorn's own for one worker."""
+KILLED = 1
+"""Exit code when a worker had to be killed at a stop."""
+
+_FIRST_DELAY, _LONGEST_DELAY = 0.1, 10.0
+_STEADY_SECONDS = 10.0
+"""A process that lived so long is replaced without a longer pause than the first."""
+_KILL_MARGIN = 3.0
+"""What a worker gets beyond the grace time to close its store."""
+
+logger = logging.getLogger(__name__)
+
+
+class BackOff:
+    """Pauses between the lives of a process: growing while it dies young, never beyond ten seconds."""
+
+    def __init__(self) -> None:
+        self._delay = _FIRST_DELAY
+
+    def after(self, lived: float) -> float:
+        """Seconds to wait after a life of so many seconds."""
+        delay = _FIRST_DELAY if lived >= _STEADY_SECONDS else self._delay
+        self._delay = min(2 * delay, _LONGEST_DELAY)
+        return delay
+
+
+class Supervisor:
+    """The life of one service."""
+
+    def __init__(self, settings: Settings, listener: socket.socket, server: EmbeddedServer | None) -> None:
+        self._settings = settings
+        self._listener = listener
+        self._server = server
+        self._workers: set[Process] = set()
+        self._stopping = asyncio.Event()
+        self._hurry = asyncio.Event()
+        self._served = False
+        self._exit_code = 0
+
+    async def run(self) -> int:
+        """Serve until a signal or a start-up failure; the exit code."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._stop, number)
+        keepers = [asyncio.create_task(self._keep_worker()) for _ in range(self._settings.workers)]
+        watcher = asyncio.create_task(self._keep_server())
+        await self._stopping.wait()
+        self._listener.close()
+        await self._end_workers(keepers)
+        if self._server is not None:
+            self._server.stop()
+        await watcher
+        logger.info("stopped")
+        return self._exit_code
+
+    def _stop(self, number: signal.Signals) -> None:
+        logger.info("received %s, %s", number.name, "killing" if self._stopping.is_set() else "stopping")
+        if self._stopping.is_set():
+            self._hurry.set()
+        self._stopping.set()
+
+    async def _end_workers(self, keepers: list[asyncio.Task[None]]) -> None:
+        for worker in self._workers:
+            _send(worker, signal.SIGTERM)
+        ended = asyncio.gather(*keepers)
+        hurry = asyncio.create_task(self._hurry.wait())
+        grace = self._settings.grace_seconds + _KILL_MARGIN
+        await asyncio.wait([ended, hurry], timeout=grace, return_when=asyncio.FIRST_COMPLETED)
+        hurry.cancel()
+        for worker in self._workers:
+            logger.error("worker %d did not end in time: killed", worker.pid)
+            self._exit_code = KILLED
+            _send(worker, signal.SIGKILL)
+        await ended
+
+    async def _keep_worker(self) -> None:
+        back_off = BackOff()
+        clock = asyncio.get_running_loop().time
+        while not self._stopping.is_set():
+            started = clock()
+            code = await self._run_worker()
+            if self._stopping.is_set():
+                return
+            if not self._served:
+                logger.error("a worker ended with %s before it could serve: giving up", code)
+                self._exit_code = STARTUP_FAILURE
+                self._stopping.set()
+                return
+            delay = back_off.after(clock() - started)
+            logger.error("a worker ended with %s: starting another in %.1f s", code, delay)
+            await self._pause(delay)
+
+    async def _run_worker(self) -> int:
+        descriptor = self._listener.fileno()
+        arguments = ("-m", "service.worker", str(descriptor), str(os.getpid()))
+        worker = await asyncio.create_subprocess_exec(
+            sys.executable, *arguments, stdin=PIPE, stdout=PIPE, pass_fds=(descriptor,), start_new_session=True
+        )
+        self._workers.add(worker)
+        try:
+            if self._stopping.is_set():
+                _send(worker, signal.SIGTERM)
+            assert worker.stdin is not None and worker.stdout is not None  # noqa: S101, PT018 - both are pipes
+            worker.stdin.write(self._settings.to_json().encode())
+            worker.stdin.close()
+            if await worker.stdout.read(1):
+                self._served = True
+            return await worker.wait()
+        finally:
+            self._workers.discard(worker)
+
+    async def _keep_server(self) -> None:
+        if self._server is None:
+            return
+        back_off = BackOff()
+        clock = asyncio.get_running_loop().time
+        while not self._stopping.is_set():
+            started = clock()
+            code = await asyncio.to_thread(self._server.wait)
+            if self._stopping.is_set():
+                return
+            delay = back_off.after(clock() - started)
+            logger.error("the embedded store ended with %s: starting it again in %.1f s", code, delay)
+            await self._pause(delay)
+            if not self._stopping.is_set():
+                self._server.start()
+
+    async def _pause(self, seconds: float) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._stopping.wait()
+
+
+def _send(worker: Process, number: signal.Signals) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        worker.send_signal(number)

@@ -1,0 +1,72 @@
+"""A worker process: serves the supervisor's socket with uvicorn, and dies with the supervisor.
+
+Run by the supervisor as ``python -m service.worker SOCKET_FD PARENT_PID`` with the settings as JSON on
+stdin. One byte on stdout says that it serves; from then on stdout is stderr.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import math
+import os
+import signal
+import socket
+import sys
+
+import uvicorn
+
+from service import logs
+from service.app import create_app
+from service.settings import Settings
+
+_PR_SET_PDEATHSIG = 1
+
+
+def die_with_parent(parent: int) -> None:
+    """Ask the kernel for SIGKILL when the parent's main thread ends; go at once if it has ended."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        sys.exit(1)
+
+
+class Server(uvicorn.Server):
+    """uvicorn's server, telling the supervisor when it serves."""
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        os.write(sys.stdout.fileno(), b".")
+        os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+
+
+def serve(settings: Settings, listener: socket.socket) -> None:
+    """Serve until SIGTERM, then finish what was accepted."""
+
+    config = uvicorn.Config(
+        create_app(settings),
+        loop="uvloop",
+        http="httptools",
+        ws="none",
+        lifespan="on",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        timeout_keep_alive=math.ceil(settings.keep_alive_seconds),
+        timeout_graceful_shutdown=math.ceil(settings.grace_seconds),
+    )
+    Server(config).run(sockets=[listener])
+
+
+def main() -> None:
+    """Take over from the supervisor."""
+    descriptor, parent = map(int, sys.argv[1:])
+    die_with_parent(parent)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    settings = Settings(**json.load(sys.stdin))
+    logs.configure(settings.log_level)
+    serve(settings, socket.socket(fileno=descriptor))
+
+
+if __name__ == "__main__":
+    main()
