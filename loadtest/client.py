@@ -1,0 +1,141 @@
+"""Calls to the service: one at a time, timed, and tried again while the service is away."""
+
+from __future__ import annotations
+
+import errno
+import json
+import time
+from array import array
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import httpx
+
+from loadtest.errors import ClientLimitError, ServiceError
+
+RETRIED = frozenset({429, 502, 503, 504})
+"""Answers that say "not now": nothing is known to be wrong with the request."""
+FIRST_PAUSE, LONGEST_PAUSE = 0.05, 2.0
+"""Seconds between attempts; doubled each time, or what ``Retry-After`` asks for within the longest."""
+CLIENT_ERRNOS = frozenset({errno.EADDRNOTAVAIL, errno.EMFILE, errno.ENFILE, errno.ENOBUFS})
+"""The machine has no port, file or buffer left for the client."""
+CLIENT_FAULTS = (httpx.PoolTimeout, httpx.UnsupportedProtocol, httpx.LocalProtocolError)
+
+
+@dataclass
+class CallLog:
+    """What calls took, by kind of call, and how often something had to be tried again."""
+
+    seconds: dict[str, array[float]] = field(default_factory=lambda: defaultdict(lambda: array("d")))
+    retries: Counter[str] = field(default_factory=Counter)
+    """Reason to number of attempts that followed it."""
+    client_errors: int = 0
+
+    @contextmanager
+    def timed(self, kind: str) -> Iterator[None]:
+        """Time a call from its first attempt to its answer."""
+        start = time.perf_counter()
+        yield
+        self.seconds[kind].append(time.perf_counter() - start)
+
+    @property
+    def calls(self) -> int:
+        """Calls that were answered."""
+        return sum(map(len, self.seconds.values()))
+
+
+class Client:
+    """JSON calls over one connection.
+
+    Parameters
+    ----------
+    http : has the service's address as its base URL
+    retry_seconds : how long one call may be tried, from its first attempt
+    sleep : waits between attempts
+    """
+
+    def __init__(
+        self, http: httpx.Client, retry_seconds: float = 60.0, sleep: Callable[[float], None] = time.sleep
+    ) -> None:
+        self.log = CallLog()
+        self._http = http
+        self._retry_seconds = retry_seconds
+        self._sleep = sleep
+
+    def call(self, kind: str, method: str, path: str, body: Any = None, key: str | None = None) -> Any:
+        """Make a call until it is answered; every attempt sends the same bytes and Idempotency-Key.
+
+        Raises
+        ------
+        ServiceError
+            where the service refuses the call, or can't be reached within the retry budget.
+        ClientLimitError
+            where the client itself failed.
+        """
+        request = self._request(method, path, body, key)
+        with self.log.timed(kind):
+            answer = self._answer(request)
+        if not answer.is_success:
+            raise ServiceError(f"{method} {path}: {_problem(answer)}")
+        try:
+            return answer.json()
+        except ValueError as error:
+            raise ServiceError(f"{method} {path}: the answer is not JSON") from error
+
+    def _request(self, method: str, path: str, body: Any, key: str | None) -> httpx.Request:
+        headers = {} if key is None else {"Idempotency-Key": key}
+        if body is None:
+            return self._http.build_request(method, path, headers=headers)
+        headers["Content-Type"] = "application/json"
+        return self._http.build_request(method, path, headers=headers, content=json.dumps(body, allow_nan=False))
+
+    def _answer(self, request: httpx.Request) -> httpx.Response:
+        deadline = time.monotonic() + self._retry_seconds
+        pause = FIRST_PAUSE
+        while True:
+            answer, reason = self._attempt(request)
+            if answer is not None and answer.status_code not in RETRIED:
+                return answer
+            wait = max(pause, _retry_after(answer))
+            if time.monotonic() + wait > deadline:
+                raise ServiceError(f"{request.url.path}: {reason}; given up after {self._retry_seconds:g} s")
+            self.log.retries[reason] += 1
+            self._sleep(wait)
+            pause = min(2 * pause, LONGEST_PAUSE)
+
+    def _attempt(self, request: httpx.Request) -> tuple[httpx.Response | None, str]:
+        try:
+            answer = self._http.send(request)
+        except httpx.TransportError as error:
+            if _is_client_fault(error):
+                self.log.client_errors += 1
+                raise ClientLimitError(f"the load client failed, not the service: {error!r}") from error
+            return None, type(error).__name__
+        return answer, f"status {answer.status_code}"
+
+
+def _retry_after(answer: httpx.Response | None) -> float:
+    text = "" if answer is None else answer.headers.get("Retry-After", "")
+    return min(float(text), LONGEST_PAUSE) if text.isdecimal() else 0.0
+
+
+def _is_client_fault(error: BaseException | None) -> bool:
+    if isinstance(error, CLIENT_FAULTS):
+        return True
+    while error is not None:
+        if isinstance(error, OSError) and error.errno in CLIENT_ERRNOS:
+            return True
+        error = error.__cause__ or error.__context__
+    return False
+
+
+def _problem(answer: httpx.Response) -> str:
+    try:
+        problem = answer.json()
+        text = ": ".join(str(problem[name]) for name in ("code", "detail") if problem.get(name))
+    except (ValueError, AttributeError):
+        text = answer.text[:200]
+    return f"status {answer.status_code}: {text}"

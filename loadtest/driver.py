@@ -1,0 +1,180 @@
+"""Two ways to drive one learner: over HTTP, or in process. The same calls give the same numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from loadtest.client import CallLog, Client
+from loadtest.errors import LoadTestError, ServiceError
+from loadtest.plan import IDLE_TTL_SECONDS, Plan
+from service.learners.base import ArmLearner, FloatArray, Information
+from service.learners.losses import LossRange
+from service.learners.run import Action, ArmAction, ArmFeedback, Feedback, Params, PointAction, PointFeedback, Run
+
+
+class Event(NamedTuple):
+    """One slot's feedback on its way."""
+
+    slot: int
+    arm: int | None
+    posted: Any
+
+
+class Receipt(NamedTuple):
+    """How many events of a call are in the state, and how many of them were there before."""
+
+    acknowledged: int
+    duplicates: int
+
+
+class Counts(NamedTuple):
+    """The session's own counts."""
+
+    slot: int
+    feedbacks: int
+    outstanding: int
+
+
+class Driver(Protocol):
+    """One session, called by one client, one call at a time."""
+
+    log: CallLog
+
+    def act(self) -> Action:
+        """Open the next slot."""
+
+    def look(self, slot: int) -> FloatArray | None:
+        """p_t of the open slot ``slot``; None for points."""
+
+    def deliver(self, events: Sequence[Event]) -> Receipt:
+        """Hand over feedback, in this order."""
+
+    def counts(self) -> Counts:
+        """What the session has counted."""
+
+    def describe(self) -> dict[str, Any]:
+        """How the session was driven, and its learner's parameters as resolved."""
+
+
+class HttpDriver:
+    """Drives a session of the service.
+
+    Every event carries an ``event_id`` and every act an ``Idempotency-Key``, so that a call may be
+    made again after a lost answer without counting twice.
+    """
+
+    def __init__(self, client: Client, plan: Plan, session_id: str) -> None:
+        self.log = client.log
+        self._client = client
+        self._information = plan.information
+        self._session_id = session_id
+        self._path = f"/v1/sessions/{session_id}"
+        request = {"session_id": session_id, "learner": plan.learner, "seed": plan.seed, **plan.session}
+        client.call("create", "POST", "/v1/sessions", request | {"idle_ttl_seconds": IDLE_TTL_SECONDS})
+
+    def act(self) -> Action:
+        # The key need only differ from act to act: its scope is this session's route.
+        key = f"act-{len(self.log.seconds['act']) + 1}"
+        answer = self._client.call("act", "POST", f"{self._path}/act", key=key)
+        with _understood("act"):
+            if "arm" in answer:
+                return ArmAction(answer["slot"], answer["arm"], answer["probability"])
+            points = answer.get("query_points")
+            query_points = None if points is None else np.array(points, dtype=float)
+            return PointAction(answer["slot"], np.array(answer["x"], dtype=float), query_points)
+
+    def look(self, slot: int) -> FloatArray | None:
+        if self._information not in (Information.ARM, Information.SLOT):
+            return None
+        view = self._view()
+        with _understood("view"):
+            if view["slot"] != slot:
+                raise ServiceError(
+                    f"slot {slot} is open, but the session shows {view['slot']}: is someone else in it?"
+                )
+            return np.array(view["probabilities"], dtype=float)
+
+    def deliver(self, events: Sequence[Event]) -> Receipt:
+        body = {"events": [self._body(event) for event in events]}
+        answer = self._client.call("feedbacks", "POST", f"{self._path}/feedbacks", body)
+        with _understood("feedbacks"):
+            receipt = Receipt(answer["applied"] + answer["duplicates"], answer["duplicates"])
+        if receipt.acknowledged != len(events):
+            raise ServiceError(f"{len(events)} events sent, {receipt.acknowledged} acknowledged")
+        return receipt
+
+    def counts(self) -> Counts:
+        view = self._view()
+        with _understood("view"):
+            return Counts(*(int(view[name]) for name in Counts._fields))
+
+    def describe(self) -> dict[str, Any]:
+        return {"driver": "http", "session_id": self._session_id, "parameters": self._view().get("learner")}
+
+    def _view(self) -> Any:
+        return self._client.call("view", "GET", self._path)
+
+    def _body(self, event: Event) -> dict[str, Any]:
+        event_id = f"slot-{event.slot}"
+        if self._information is Information.ARM:
+            return {"arm": event.arm, "loss": event.posted, "event_id": event_id}
+        if self._information is Information.SLOT:
+            return {"arm": event.arm, "loss": event.posted, "slot": event.slot, "event_id": event_id}
+        return {self._information.value: event.posted.tolist(), "event_id": event_id}
+
+
+class InProcessDriver:
+    """Drives the same arithmetic without the service."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.log = CallLog()
+        self._kind = plan.spec.kind
+        self._knows_slots = plan.information is Information.SLOT
+        best, worst = plan.session.get("loss_range", (0.0, 1.0))
+        self._range = LossRange(best, worst, plan.session.get("normalize_losses", True))
+        self._run = Run.start(Params(plan.spec, plan.seed, self._range))
+
+    def act(self) -> Action:
+        with self.log.timed("act"):
+            return self._run.act()
+
+    def look(self, slot: int) -> FloatArray | None:  # noqa: ARG002 - nobody else can be in this session
+        if not isinstance(self._run.learner, ArmLearner):
+            return None
+        with self.log.timed("view"):
+            return self._run.probabilities
+
+    def deliver(self, events: Sequence[Event]) -> Receipt:
+        with self.log.timed("feedbacks"):
+            feedbacks = [self._feedback(event) for event in events]
+            if self._run.surplus(feedbacks):
+                raise LoadTestError("an event answers no outstanding decision")
+            for feedback in feedbacks:
+                self._run.settle(feedback)
+        return Receipt(len(events), 0)
+
+    def counts(self) -> Counts:
+        ledger = self._run.ledger
+        return Counts(ledger.slot, ledger.feedbacks, ledger.outstanding)
+
+    def describe(self) -> dict[str, Any]:
+        rates = self._run.learner.rates(self._run.state)
+        return {"driver": "in_process", "session_id": None, "parameters": {"kind": self._kind} | rates}
+
+    def _feedback(self, event: Event) -> Feedback:
+        if event.arm is None:
+            return PointFeedback(np.asarray(event.posted))
+        slot = event.slot if self._knows_slots else None
+        return ArmFeedback(event.arm, self._range.learned(event.posted), slot)
+
+
+@contextmanager
+def _understood(call: str) -> Iterator[None]:
+    try:
+        yield
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise ServiceError(f"{call}: the service's answer is not understood ({error!r})") from error

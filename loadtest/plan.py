@@ -1,0 +1,138 @@
+"""What session a replay asks for: the learner's fields, their rates, and what its events must say."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Protocol
+
+from pydantic import ValidationError
+
+from loadtest import delays
+from loadtest.errors import LoadTestError
+from loadtest.scenarios import Baseline, BestFixed, Outcome
+from service.learners import REGISTRY
+from service.learners.base import FloatArray, Information, Spec
+from service.learners.run import Action
+
+IDLE_TTL_SECONDS = 86_400
+"""A replay's session can be looked at for a day and then goes by itself."""
+
+
+class Player(Protocol):
+    """Plays a world."""
+
+    def play(self, action: Action, p: FloatArray | None) -> Outcome:
+        """What ``action``, drawn from ``p``, caused."""
+
+
+class World(Protocol):
+    """A scenario of known losses (``scenarios``, ``point_worlds``)."""
+
+    @property
+    def name(self) -> str:
+        """The scenario's name."""
+
+    @property
+    def informations(self) -> tuple[Information, ...]:
+        """The information models its learners may have."""
+
+    @property
+    def slots(self) -> int:
+        """T."""
+
+    def head(self, slots: int) -> World:
+        """The same world, ended after ``slots`` slots."""
+
+    def learner_fields(self) -> dict[str, Any]:
+        """What a learner has to be told of the world."""
+
+    def session_fields(self) -> dict[str, Any]:
+        """What a session has to be told of the losses."""
+
+    def player(self) -> Player:
+        """Something that plays this world slot by slot."""
+
+    def best_fixed(self) -> BestFixed:
+        """The best fixed action in hindsight."""
+
+    def baseline(self) -> Baseline:
+        """What a player who never learns pays."""
+
+
+class RateChoice(StrEnum):
+    """Which rates the learner gets."""
+
+    AUTO = "auto"
+    """Anytime where the learner has them, else the theorem's."""
+    ANYTIME = "anytime"
+    THEOREM = "theorem"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A session to be played."""
+
+    learner: dict[str, Any]
+    """As posted."""
+    session: dict[str, Any]
+    seed: int
+    spec: Spec
+    information: Information
+
+
+def plan_session(world: World, kind: str, rates: RateChoice, seed: int, options: Mapping[str, Any]) -> Plan:
+    """Choose the fields of a session of ``kind`` for ``world``; ``options`` are further learner fields.
+
+    Raises
+    ------
+    LoadTestError
+        where there is no such learner, it can't play this world, or its fields make no sense.
+    """
+    if kind not in REGISTRY:
+        raise LoadTestError(f"no learner {kind!r}; there are {', '.join(sorted(REGISTRY))}")
+    spec_type = REGISTRY[kind]
+    fields = {"kind": kind} | world.learner_fields() | dict(options)
+    theorem = fields | _theorem_fields(world, spec_type)
+    if rates is RateChoice.AUTO:
+        rates = RateChoice.ANYTIME if _is_valid(spec_type, fields) else RateChoice.THEOREM
+    if rates is RateChoice.THEOREM and theorem == fields:
+        raise LoadTestError(f"{kind} takes no horizon and no delays: it has no theorem's rates")
+    chosen = theorem if rates is RateChoice.THEOREM else fields
+    spec = _validated(spec_type, chosen)
+    information = spec.build().information
+    if information not in world.informations:
+        raise LoadTestError(f"{kind} can't play {world.name}")
+    return Plan(chosen, world.session_fields(), seed, spec, information)
+
+
+def plays_points(kind: str) -> bool:
+    """Whether ``kind`` names a learner over points."""
+    return kind in REGISTRY and "dim" in REGISTRY[kind].model_fields
+
+
+def _theorem_fields(world: World, spec_type: type[Spec]) -> dict[str, int]:
+    """``horizon`` and what of the stream's delays the learner's theorem needs."""
+    stream = {
+        "horizon": world.slots,
+        "max_delay": int(delays.strict(world.slots).max(initial=0)),
+        "total_delay": delays.total_delay(world.slots).strict,
+    }
+    return {name: value for name, value in stream.items() if name in spec_type.model_fields}
+
+
+def _is_valid(spec_type: type[Spec], fields: dict[str, Any]) -> bool:
+    try:
+        spec_type.model_validate(fields)
+    except ValidationError:
+        return False
+    return True
+
+
+def _validated(spec_type: type[Spec], fields: dict[str, Any]) -> Spec:
+    try:
+        return spec_type.model_validate(fields)
+    except ValidationError as error:
+        texts = [": ".join((*map(str, item["loc"]), item["msg"])) for item in error.errors(include_url=False)]
+        raise LoadTestError(f"{fields['kind']}: {'; '.join(texts)}") from error

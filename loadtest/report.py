@@ -1,0 +1,184 @@
+"""What a replay found: a summary, a curve, a figure and a table."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from rich.table import Table
+
+from loadtest import delays, figures
+from loadtest.client import CallLog
+from loadtest.driver import Event
+from loadtest.plan import Plan, World
+from loadtest.replay import Record
+from service.learners.base import FloatArray, IntArray
+
+PERCENTILES = (50, 95, 99)
+MAX_LISTED = 1000
+"""Pending events named one by one; beyond, they are only counted."""
+
+
+class Report(NamedTuple):
+    """A summary for machines and the curves behind it."""
+
+    summary: dict[str, Any]
+    slots: IntArray
+    regret: FloatArray
+    """Reg_t / T, shape (slots,)."""
+    baseline: FloatArray
+    """The same for a player who never learns."""
+    baseline_name: str
+
+
+def build_report(world: World, plan: Plan, record: Record, log: CallLog, facts: Mapping[str, Any]) -> Report:
+    """Put a replay's figures together; ``facts`` are further fields of the summary.
+
+    Regret is taken against the best fixed action over the slots played, in expectation form.
+    """
+    played = max(record.played, 1)
+    world = world.head(record.played)
+    best, baseline = world.best_fixed(), world.baseline()
+    regret = (record.expected - best.losses).cumsum() / played
+    still = (baseline.losses - best.losses).cumsum() / played
+    summary = {
+        "scenario": world.name,
+        "learner": plan.spec.kind,
+        "slots": record.played,
+        **_learning(record, regret, best.losses),
+        **_baseline(baseline.name, baseline.losses, still),
+        "best_arm": best.action if isinstance(best.action, int) else None,
+        "best_action": best.label if isinstance(best.action, int) else best.action,
+        "best_mean_loss": _mean(best.losses),
+        "total_delay": delays.total_delay(record.played)._asdict(),
+        "seed": plan.seed,
+        **_accounting(record),
+        **_calls(record, log),
+        **facts,
+    }
+    return Report(summary, np.arange(1, record.played + 1), regret, still, baseline.name)
+
+
+def _learning(record: Record, regret: FloatArray, best: FloatArray) -> dict[str, Any]:
+    return {
+        "regret_per_slot": float(regret[-1]) if regret.size else None,
+        "realised_regret_per_slot": _mean(record.losses - best),
+        "mean_loss": _mean(record.losses),
+        "expected_mean_loss": _mean(record.expected),
+    }
+
+
+def _baseline(name: str, losses: FloatArray, regret: FloatArray) -> dict[str, Any]:
+    """``uniform_*`` for arms; for points, where nobody plays uniformly, the same of standing still."""
+    prefix = "uniform" if name == "uniform play" else "still"
+    figures = {"regret_per_slot": float(regret[-1]) if regret.size else None, "mean_loss": _mean(losses)}
+    return {f"{prefix}_{key}": value for key, value in figures.items()}
+
+
+def _accounting(record: Record) -> dict[str, Any]:
+    settled = None if record.counts is None else record.counts.feedbacks
+    problems = record.problems()
+    return {
+        "sent": record.sent,
+        "acknowledged": record.acknowledged,
+        "duplicates": record.duplicates,
+        "settled": settled,
+        "unanswered": len(record.unanswered),
+        "pending": len(record.pending),
+        "pending_events": [_listed(event) for event in record.pending[:MAX_LISTED]],
+        "events_sha256": record.digest,
+        "interrupted": record.interrupted,
+        "problems": problems,
+        "ok": not problems and not record.interrupted,
+    }
+
+
+def _listed(event: Event) -> dict[str, Any]:
+    return {"slot": event.slot} if event.arm is None else {"slot": event.slot, "arm": event.arm}
+
+
+def _calls(record: Record, log: CallLog) -> dict[str, Any]:
+    return {
+        "latency_ms": {kind: _latency(np.array(seconds)) for kind, seconds in log.seconds.items() if seconds},
+        "requests": log.calls,
+        "requests_per_second": log.calls / record.seconds if record.seconds > 0 else None,
+        "seconds": record.seconds,
+        "retries": sum(log.retries.values()),
+        "retry_reasons": dict(log.retries),
+        "client_errors": log.client_errors,
+    }
+
+
+def _latency(seconds: FloatArray) -> dict[str, float]:
+    named = {f"p{percent}": 1000 * float(np.percentile(seconds, percent)) for percent in PERCENTILES}
+    return named | {"max": 1000 * float(seconds.max())}
+
+
+def _mean(values: FloatArray) -> float | None:
+    return float(values.mean()) if values.size else None
+
+
+def write_report(report: Report, folder: Path) -> list[Path]:
+    """Write ``summary.json``, ``curve.csv`` and ``regret.png``; their paths."""
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = [folder / name for name in ("summary.json", "curve.csv", "regret.png")]
+    paths[0].write_text(json.dumps(report.summary, indent=2, allow_nan=False) + "\n", encoding="utf-8")
+    column = report.baseline_name.replace(" ", "_")
+    with paths[1].open("w", newline="", encoding="utf-8") as stream:
+        writer = csv.writer(stream)
+        writer.writerow(["slot", "normalised_regret", column])
+        writer.writerows(zip(report.slots.tolist(), report.regret.tolist(), report.baseline.tolist(), strict=True))
+    figures.plot_replay(report.slots, report.regret, report.baseline, _legend(report), paths[2])
+    return paths
+
+
+def _legend(report: Report) -> tuple[str, str]:
+    learner, rates = report.summary["learner"], report.summary.get("rates")
+    return f"{figures.display_name(learner)}{f' ({rates} rates)' if rates else ''}", report.baseline_name
+
+
+def table_of(summary: Mapping[str, Any]) -> Table:
+    """The table a command ends with."""
+    title = f"{summary['scenario']}, {summary['learner']}, {summary['slots']:,} slots, seed {summary['seed']}"
+    table = Table(title=title, title_justify="left", show_header=False)
+    table.add_column(style="bold")
+    table.add_column(justify="right")
+    for name, value in _lines(summary):
+        table.add_row(name, value)
+    return table
+
+
+def _lines(summary: Mapping[str, Any]) -> Sequence[tuple[str, str]]:
+    without = "uniform" if "uniform_mean_loss" in summary else "still"
+    other = "uniform play" if without == "uniform" else "standing still"
+    best = f" ({summary['best_action']})" if summary["best_arm"] is not None else ""
+    delay = summary["total_delay"]
+    lines = [
+        ("regret per slot", _number(summary["regret_per_slot"])),
+        (f"regret per slot, {other}", _number(summary[f"{without}_regret_per_slot"])),
+        ("mean loss", _number(summary["mean_loss"])),
+        (f"mean loss, {other}", _number(summary[f"{without}_mean_loss"])),
+        (f"mean loss, best fixed action{best}", _number(summary["best_mean_loss"])),
+        ("total delay D, strict / only d_T cut", f"{delay['strict']:,} / {delay['last']:,}"),
+        ("events acknowledged / settled / pending", _counts(summary)),
+        ("calls, per second", f"{summary['requests']:,}, {_number(summary['requests_per_second'], 0)}"),
+        ("retries / client errors", f"{summary['retries']} / {summary['client_errors']}"),
+    ]
+    for kind, latency in summary["latency_ms"].items():
+        lines.append(
+            (f"{kind}: p50 / p95 / p99 / max ms", " / ".join(f"{value:.3f}" for value in latency.values()))
+        )
+    return lines
+
+
+def _counts(summary: Mapping[str, Any]) -> str:
+    settled = "unknown" if summary["settled"] is None else f"{summary['settled']:,}"
+    return f"{summary['acknowledged']:,} / {settled} / {summary['pending']:,}"
+
+
+def _number(value: float | None, digits: int = 4) -> str:
+    return "-" if value is None else f"{value:,.{digits}f}"
