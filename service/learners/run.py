@@ -6,8 +6,8 @@ same numbers.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -72,6 +72,10 @@ class Run:
     second_draws: Draws | None
     ledger: Ledger
     state: Any
+    names: Sequence[str] | None = None
+    """Labels of the arms in order, where the session named them."""
+    labels: Mapping[str, int] | None = None
+    """Label to arm."""
 
     @classmethod
     def start(cls, params: Params) -> Run:
@@ -85,11 +89,17 @@ class Run:
         """A run taken up again."""
         learner = learner or params.learner.build()
         second = Draws(params.seed, stream=1) if learner.second_stream else None
-        return cls(params, learner, Draws(params.seed), second, ledger, state)
+        names = getattr(params.learner, "arms", None)
+        labels = None if names is None else {label: arm for arm, label in enumerate(names)}
+        return cls(params, learner, Draws(params.seed), second, ledger, state, names, labels)
+
+    def moved(self, ledger: Ledger, state: Any) -> Run:
+        """The same session at another moment; learner and draws are shared."""
+        return replace(self, ledger=ledger, state=state)
 
     def copy(self) -> Run:
-        """A run that may be stepped without changing this one; learner and draws are shared."""
-        return Run(self.params, self.learner, self.draws, self.second_draws, self.ledger.copy(), self.state)
+        """A run that may be stepped without changing this one."""
+        return self.moved(self.ledger.copy(), self.state)
 
     def act(self) -> Action:
         """Open the next slot and draw its action."""

@@ -1,0 +1,35 @@
+"""Health."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Request, Response
+
+from service.api.requests import JSON
+from service.errors import StoreDownError
+from service.readiness import Readiness
+
+router = APIRouter(tags=["health"])
+
+OK = b'{"status":"ok"}'
+
+
+@router.get("/livez", response_class=Response, responses={200: {"content": {JSON: {"example": {"status": "ok"}}}}})
+async def livez() -> Response:
+    """Tell that the process serves requests, whatever its store does."""
+    return Response(OK, media_type=JSON)
+
+
+@router.get(
+    "/readyz",
+    response_class=Response,
+    responses={
+        200: {"content": {JSON: {"example": {"status": "ok"}}}},
+        503: {"description": "The store does not answer or refuses to work"},
+    },
+)
+async def readyz(request: Request) -> Response:
+    """Tell whether the store can commit now."""
+    readiness: Readiness = request.app.state.readiness
+    if (reason := await readiness.failure()) is not None:
+        raise StoreDownError(reason)
+    return Response(OK, media_type=JSON)

@@ -1,0 +1,107 @@
+"""Bodies and answers of the HTTP interface."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from service.events import Event
+from service.specification import Specification
+
+SESSION_ID_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$"
+
+
+class _Body(BaseModel):
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+
+
+class CreateSession(Specification):
+    """A session to create. Without ``session_id`` the service chooses one."""
+
+    session_id: Annotated[str | None, Field(pattern=SESSION_ID_PATTERN)] = None
+
+    @property
+    def specification(self) -> Specification:
+        """The session without its id."""
+        return Specification.model_construct(
+            self.model_fields_set - {"session_id"},
+            **{name: getattr(self, name) for name in Specification.model_fields},
+        )
+
+
+class Nothing(_Body):
+    """An empty object; the body may be left out."""
+
+
+class Acts(_Body):
+    """How many slots to open in a row."""
+
+    count: Annotated[int, Field(ge=1)]
+
+
+class Feedbacks(_Body):
+    """Events in the order they are to be applied, all or none of them."""
+
+    events: Annotated[list[Event], Field(min_length=1)]
+
+
+class Action(BaseModel):
+    """A drawn arm (``arm``, ``probability``), or a point (``x``, ``query_points``)."""
+
+    slot: int
+    arm: int | None = None
+    label: str | None = None
+    probability: float | None = None
+    x: list[float] | None = None
+    query_points: list[list[float]] | None = None
+
+
+class Actions(BaseModel):
+    """Actions of slots in a row."""
+
+    actions: list[Action]
+
+
+class Settlement(BaseModel):
+    """What became of the events."""
+
+    applied: int
+    duplicates: int
+    surplus: int | None = Field(None, description="Events skipped, with on_surplus=skip.")
+    slot: int
+    outstanding: int
+
+
+class SessionSummary(BaseModel):
+    """A session without its distribution."""
+
+    session_id: str
+    learner: dict[str, Any] = Field(description="kind, rates, and every parameter as resolved.")
+    loss_range: list[float]
+    normalize_losses: bool
+    idle_ttl_seconds: float | None
+    expiry: dict[str, Any] | None
+    slot: int = Field(description="Acts so far.")
+    feedbacks: int = Field(description="Events applied.")
+    outstanding: int = Field(description="Acts without feedback so far.")
+    expired: int
+    removed: int
+    total_delay: int = Field(description="Sum of delays over closed slots.")
+    version: str
+    created_at: str
+    expires_at: str | None
+
+
+class SessionView(SessionSummary):
+    """A session; ``probabilities`` for learners over arms, ``x`` for learners over points."""
+
+    probabilities: list[float] | None = None
+    x: list[float] | None = None
+
+
+class SessionList(BaseModel):
+    """A page of sessions."""
+
+    sessions: list[SessionSummary]
+    next_cursor: str | None

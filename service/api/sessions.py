@@ -1,0 +1,68 @@
+"""Sessions: create, view, list, delete."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Body, Query, Response
+
+from service.api.dependencies import IdempotencyDep, SessionsDep
+from service.api.examples import CREATE, PROBLEMS, VIEW, example
+from service.api.requests import JSON, StrictRoute
+from service.api.responses import json_response
+from service.api.schemas import CreateSession, SessionList, SessionView
+from service.sessions import MAX_PAGE
+
+router = APIRouter(prefix="/v1/sessions", tags=["sessions"], route_class=StrictRoute, responses=PROBLEMS)
+
+CURSOR = Query(description="``next_cursor`` of the page before.", max_length=400)
+LIMIT = Query(ge=1, le=MAX_PAGE, description="Sessions on a page, at most.")
+
+
+@router.post(
+    "",
+    status_code=201,
+    response_model=SessionView,
+    response_class=Response,
+    responses={
+        200: {"model": SessionView, "description": "It exists already, with the same fields"},
+        201: example(SessionView, VIEW, "Created"),
+    },
+)
+async def create_session(
+    body: Annotated[CreateSession, Body(openapi_examples=CREATE)],
+    sessions: SessionsDep,
+    idempotency: IdempotencyDep,
+) -> Response:
+    """Create a session: one learner, its parameters, and how its losses are read.
+
+    Posting the same fields again finds the session; other fields under the same id are refused.
+    """
+    created = await sessions.create(body.session_id, body.specification, idempotency)
+    return json_response(created.answer, 201 if created.new else 200)
+
+
+@router.get("", response_model=SessionList, response_class=Response)
+async def list_sessions(
+    sessions: SessionsDep, cursor: Annotated[str | None, CURSOR] = None, limit: Annotated[int, LIMIT] = 100
+) -> Response:
+    """List sessions, a page at a time, without their distributions."""
+    return Response(await sessions.list(cursor, limit), media_type=JSON)
+
+
+@router.get(
+    "/{session_id}",
+    response_model=SessionView,
+    response_class=Response,
+    responses={200: example(SessionView, VIEW, "The session as it is now")},
+)
+async def view_session(session_id: str, sessions: SessionsDep) -> Response:
+    """View a session. Reading changes nothing and does not put off its idle deadline."""
+    return Response(await sessions.view(session_id), media_type=JSON)
+
+
+@router.delete("/{session_id}", status_code=204, response_class=Response)
+async def delete_session(session_id: str, sessions: SessionsDep) -> Response:
+    """Delete a session with all that belongs to it."""
+    await sessions.delete(session_id)
+    return Response(status_code=204)

@@ -1,0 +1,100 @@
+"""Slots: act, and feed losses back."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Body, Query, Response
+
+from service.api.dependencies import IdempotencyDep, SessionsDep, SettingsDep
+from service.api.examples import ACTION, ACTIONS, EVENT, EVENTS, PROBLEMS, SETTLEMENT, example
+from service.api.requests import StrictRoute
+from service.api.responses import json_response
+from service.api.schemas import Action, Actions, Acts, Feedbacks, Nothing, Settlement
+from service.errors import InvalidRequestError
+from service.events import Event
+from service.operations import Act, Feed
+from service.specification import Surplus
+
+router = APIRouter(prefix="/v1/sessions/{session_id}", tags=["slots"], route_class=StrictRoute, responses=PROBLEMS)
+
+OnSurplus = Annotated[
+    Surplus, Query(description="Refuse the whole request (409), or skip the events that answer no decision.")
+]
+
+
+@router.post(
+    "/act",
+    response_model=Action,
+    response_class=Response,
+    responses={200: example(Action, ACTION, "The action of a new slot")},
+)
+async def act(
+    session_id: str,
+    sessions: SessionsDep,
+    settings: SettingsDep,
+    idempotency: IdempotencyDep,
+    body: Nothing | None = None,  # noqa: ARG001 - an empty body and an empty object mean the same
+) -> Response:
+    """Open the next slot and draw an arm, or play a point."""
+    operation = Act(1, settings.max_act_cells, single=True, idempotency=idempotency)
+    return json_response(await sessions.submit(session_id, operation))
+
+
+@router.post(
+    "/acts",
+    response_model=Actions,
+    response_class=Response,
+    responses={200: example(Actions, ACTIONS, "The actions of new slots")},
+)
+async def acts(
+    session_id: str,
+    body: Annotated[Acts, Body(examples=[{"count": 2}])],
+    sessions: SessionsDep,
+    settings: SettingsDep,
+    idempotency: IdempotencyDep,
+) -> Response:
+    """Open several slots in a row: the same actions as that many calls of act."""
+    if body.count > settings.max_acts:
+        raise InvalidRequestError.of("count", f"must not exceed {settings.max_acts}")
+    operation = Act(body.count, settings.max_act_cells, idempotency=idempotency)
+    return json_response(await sessions.submit(session_id, operation))
+
+
+@router.post(
+    "/feedback",
+    response_model=Settlement,
+    response_class=Response,
+    responses={200: example(Settlement, SETTLEMENT, "What became of the event")},
+)
+async def feedback(
+    session_id: str,
+    body: Annotated[Event, Body(openapi_examples=EVENT)],
+    sessions: SessionsDep,
+    idempotency: IdempotencyDep,
+    on_surplus: OnSurplus = "refuse",
+) -> Response:
+    """Feed back what one decision cost, whenever it becomes known."""
+    operation = Feed([body], on_surplus, single=True, idempotency=idempotency)
+    return json_response(await sessions.submit(session_id, operation))
+
+
+@router.post(
+    "/feedbacks",
+    response_model=Settlement,
+    response_class=Response,
+    responses={200: example(Settlement, SETTLEMENT, "What became of the events")},
+)
+async def feedbacks(
+    session_id: str,
+    body: Annotated[Feedbacks, Body(openapi_examples=EVENTS)],
+    sessions: SessionsDep,
+    settings: SettingsDep,
+    idempotency: IdempotencyDep,
+    on_surplus: OnSurplus = "refuse",
+) -> Response:
+    """Feed back a batch: all of its events, or none of them."""
+    if len(body.events) > settings.max_events:
+        raise InvalidRequestError.of("events", f"at most {settings.max_events} events in one call")
+    operation = Feed(body.events, on_surplus, idempotency=idempotency)
+    return json_response(await sessions.submit(session_id, operation))

@@ -1,0 +1,45 @@
+"""The application: built by a function, nothing at import."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from fastapi import FastAPI
+
+from service.api import ops, problems, sessions, slots
+from service.api.openapi import describe
+from service.readiness import Readiness
+from service.sessions import Sessions
+from service.settings import Settings
+from service.store import open_store
+from service.store.base import Store
+
+TITLE = "Bandit online learning with unknown delays"
+
+
+def create_app(settings: Settings, store: Store | None = None) -> FastAPI:
+    """The service on a store; without one, the settings' URL chooses it.
+
+    The store is opened before the first request and closed after the last answer: requests accepted
+    before a stop are committed, then the connections are given back.
+    """
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        opened = store or open_store(settings)
+        app.state.sessions = Sessions(opened, settings)
+        app.state.readiness = Readiness(opened)
+        try:
+            yield
+            await app.state.sessions.drained()
+        finally:
+            await opened.close()
+
+    app = FastAPI(title=TITLE, version="0.1.0", lifespan=lifespan, redirect_slashes=False, redoc_url=None)
+    app.state.settings = settings
+    for routes in (sessions, slots, ops):
+        app.include_router(routes.router)
+    problems.install(app, settings.retry_after_seconds)
+    describe(app)
+    return app

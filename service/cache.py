@@ -1,0 +1,92 @@
+"""The sessions a worker has at hand, each at the version it last saw."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import NamedTuple
+
+from service import specification
+from service.errors import StateCorruptError
+from service.learners.base import ArmLearner
+from service.learners.run import Run
+from service.specification import Stored
+from service.store import codec
+from service.store.base import Snapshot
+
+MAX_BYTES = 64 * 2**20
+"""State bytes kept at most; decoded states take about as much again."""
+
+
+class Cached(NamedTuple):
+    """One version of a session, decoded. The run is never changed: ``copy`` it first."""
+
+    version: str
+    stored: Stored
+    run: Run
+    digest: bytes
+    size: int
+
+    @classmethod
+    def of(cls, snapshot: Snapshot, known: Cached | None = None) -> Cached:
+        """Decode a snapshot; learner and draws of a version ``known`` before are used again.
+
+        Raises
+        ------
+        StateCorruptError
+            where the stored bytes are not what this version writes.
+        """
+        try:
+            stored = specification.decode(snapshot.spec)
+            run = known.run if known is not None and known.stored == stored else stored.start()
+            by_arm = isinstance(run.learner, ArmLearner)
+            ledger, state = codec.decode(snapshot.state, run.learner.state_type, by_arm=by_arm)
+        except (codec.CodecError, ValueError) as error:
+            raise StateCorruptError from error
+        return cls._at(snapshot.version, stored, snapshot.state, run.moved(ledger, state))
+
+    @classmethod
+    def _at(cls, version: str, stored: Stored, state: bytes, run: Run) -> Cached:
+        return cls(version, stored, run, state[-codec.DIGEST_BYTES :], len(state))
+
+    @staticmethod
+    def encode(run: Run) -> bytes:
+        """The bytes of a run's state."""
+        return codec.encode(run.ledger, run.state)
+
+    def after(self, version: str, state: bytes, run: Run) -> Cached:
+        """The session as this worker has just committed it."""
+        return self._at(version, self.stored, state, run)
+
+
+class SessionCache:
+    """The least recently used sessions leave when there are too many, or too many bytes."""
+
+    def __init__(self, max_sessions: int, max_bytes: int = MAX_BYTES) -> None:
+        self._max_sessions = max_sessions
+        self._max_bytes = max_bytes
+        self._bytes = 0
+        self._sessions: OrderedDict[str, Cached] = OrderedDict()
+
+    def get(self, session_id: str) -> Cached | None:
+        """The session as last seen here, which may be old."""
+        cached = self._sessions.get(session_id)
+        if cached is not None:
+            self._sessions.move_to_end(session_id)
+        return cached
+
+    def put(self, session_id: str, cached: Cached) -> Cached:
+        """Keep a session's newest version."""
+        self.forget(session_id)
+        self._sessions[session_id] = cached
+        self._bytes += cached.size
+        while len(self._sessions) > self._max_sessions or (
+            self._bytes > self._max_bytes and len(self._sessions) > 1
+        ):
+            self.forget(next(iter(self._sessions)))
+        return cached
+
+    def forget(self, session_id: str) -> None:
+        """Drop a session."""
+        cached = self._sessions.pop(session_id, None)
+        if cached is not None:
+            self._bytes -= cached.size

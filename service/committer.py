@@ -1,0 +1,316 @@
+"""Group commit: the requests waiting for one session are folded together and committed in one round trip.
+
+For each session of this worker there is at most one commit in flight. Requests that arrive meanwhile wait
+and are folded together next: the cached state is copied, every request is applied to the copy in order, and
+the result is committed on the version it was computed from. On a conflict, or where the store knows some of
+the event ids or keys, the same requests are folded again on what came back. Nothing is answered before the
+store has confirmed the version it was judged on, refusals included: a cached state may be old.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import secrets
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol
+
+from service.cache import Cached, SessionCache
+from service.errors import (
+    IdempotencyConflictError,
+    InternalError,
+    OverloadedError,
+    ServiceError,
+    StoreDownError,
+    UnknownSessionError,
+)
+from service.learners.run import Run
+from service.specification import Idempotency
+from service.store.base import Commit, Committed, Conflict, Known, Store, StoreUnavailableError
+
+MAX_FOLD_WEIGHT = 2_000
+"""Acts and events folded into one commit, beyond the first request."""
+MAX_ATTEMPTS = 64
+"""Folds of one batch before its requests are turned away as overload."""
+MAX_BACKOFF_SECONDS = 0.05
+YIELD_SECONDS = 0.005
+"""Arithmetic done before other requests get their turn."""
+DIGEST = 16
+
+log = logging.getLogger(__name__)
+
+
+class Answer(NamedTuple):
+    """The body of a success; ``replayed`` where it was stored with an idempotency key before."""
+
+    body: bytes
+    replayed: bool = False
+
+
+class Applied(NamedTuple):
+    """What one operation did to a run."""
+
+    body: bytes
+    recorded: Sequence[bytes] = ()
+    """Digests of the event ids that now count."""
+    changed: bool = True
+
+
+class Operation(Protocol):
+    """One request, applied to a run as often as its batch is folded."""
+
+    @property
+    def weight(self) -> int:
+        """Acts or events in it."""
+
+    @property
+    def idempotency(self) -> Idempotency | None:
+        """The request's idempotency key."""
+
+    @property
+    def digests(self) -> Sequence[bytes]:
+        """Digests of its event ids."""
+
+    def check(self, run: Run) -> None:
+        """Raise ``InvalidRequestError`` where the request does not fit the session."""
+
+    async def apply(self, run: Run, counted: Callable[[bytes], bool], pause: Pause) -> Applied:
+        """Apply all of it, or raise a ``ServiceError`` having applied nothing.
+
+        ``counted`` tells whether an event id, by its digest, counts already.
+        """
+
+
+class Pause:
+    """Lets other requests have their turn within long arithmetic."""
+
+    def __init__(self) -> None:
+        self._since = time.perf_counter()
+
+    async def __call__(self) -> None:
+        """Yield the event loop if it was held long enough."""
+        if time.perf_counter() - self._since > YIELD_SECONDS:
+            await asyncio.sleep(0)
+            self._since = time.perf_counter()
+
+
+@dataclass(slots=True, eq=False)
+class _Waiting:
+    operation: Operation
+    answer: asyncio.Future[Answer]
+
+
+@dataclass(slots=True)
+class _Fold:
+    """A batch applied to a copy of one version's run."""
+
+    run: Run
+    outcomes: list[Answer | Exception] = field(default_factory=list)
+    recorded: dict[bytes, None] = field(default_factory=dict)
+    answers: dict[bytes, tuple[bytes, bytes]] = field(default_factory=dict)
+    """Idempotency key to the body's digest and the answer."""
+    changed: bool = False
+
+
+@dataclass(slots=True)
+class _Memory:
+    """What the store is known to remember, learned while a batch is tried."""
+
+    duplicates: set[bytes] = field(default_factory=set)
+    replays: dict[bytes, bytes] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class _Lane:
+    waiting: deque[_Waiting] = field(default_factory=deque)
+    task: asyncio.Task[None] | None = None
+
+
+class Committer:
+    """The one writer of this worker."""
+
+    def __init__(self, store: Store, cache: SessionCache, *, max_queue: int) -> None:
+        self.writer = secrets.token_hex(8)
+        self._store = store
+        self._cache = cache
+        self._max_queue = max_queue
+        self._lanes: dict[str, _Lane] = {}
+        self._count = 0
+
+    def new_version(self) -> str:
+        """A version never used before, by any writer."""
+        self._count += 1
+        return f"{self.writer}-{self._count:x}"
+
+    async def submit(self, session_id: str, operation: Operation) -> Answer:
+        """Apply ``operation`` to a session; the answer comes once the store has committed it.
+
+        Raises
+        ------
+        ServiceError
+            as the operation, or the store, refuses it; nothing of it is applied then.
+        """
+        lane = self._lanes.setdefault(session_id, _Lane())
+        if len(lane.waiting) >= self._max_queue:
+            raise OverloadedError("Too many requests are waiting for this session")
+        waiting = _Waiting(operation, asyncio.get_running_loop().create_future())
+        lane.waiting.append(waiting)
+        if lane.task is None:
+            lane.task = asyncio.create_task(self._drain(session_id, lane))
+        return await waiting.answer
+
+    async def drained(self) -> None:
+        """Return when every request taken so far has been answered."""
+        while tasks := [lane.task for lane in self._lanes.values() if lane.task is not None]:
+            await asyncio.wait(tasks)
+
+    async def _drain(self, session_id: str, lane: _Lane) -> None:
+        while batch := _take(lane.waiting):
+            try:
+                outcomes = await self._commit(session_id, [each.operation for each in batch])
+            except StoreUnavailableError as error:
+                self._cache.forget(session_id)
+                outcomes = [StoreDownError(str(error))] * len(batch)
+            except ServiceError as error:
+                self._cache.forget(session_id)
+                outcomes = [error] * len(batch)
+            except Exception:
+                self._cache.forget(session_id)
+                log.exception("commit failed, session %s", session_id)
+                outcomes = [InternalError()] * len(batch)
+            _answer(batch, outcomes)
+        del self._lanes[session_id]
+
+    async def _commit(self, session_id: str, batch: Sequence[Operation]) -> Sequence[Answer | Exception]:
+        base = self._cache.get(session_id) or await self._load(session_id)
+        memory = _Memory()
+        for attempt in range(MAX_ATTEMPTS):
+            fold = await _fold(base.run, batch, memory)
+            commit = self._prepare(session_id, base, batch, fold, memory)
+            outcome = await self._store.commit(commit)
+            if isinstance(outcome, Committed):
+                self._keep(session_id, base, commit, fold, outcome)
+                return fold.outcomes
+            if isinstance(outcome, Conflict):
+                self._cache.forget(session_id)
+                base = self._cache.put(session_id, Cached.of(outcome.snapshot, base))
+                await _back_off(attempt)
+            elif isinstance(outcome, Known):
+                memory.duplicates |= outcome.duplicates
+                memory.replays.update(outcome.replays)
+            else:
+                raise UnknownSessionError
+        raise OverloadedError("Too many others write this session at once")
+
+    async def _load(self, session_id: str) -> Cached:
+        snapshot = await self._store.load(session_id)
+        if snapshot is None:
+            raise UnknownSessionError
+        return self._cache.put(session_id, Cached.of(snapshot))
+
+    def _prepare(
+        self, session_id: str, base: Cached, batch: Sequence[Operation], fold: _Fold, memory: _Memory
+    ) -> Commit:
+        digests = {digest for operation in batch for digest in operation.digests}
+        keys = {operation.idempotency.key for operation in batch if operation.idempotency}
+        writes = fold.changed or bool(fold.answers)
+        return Commit(
+            session_id=session_id,
+            writer=self.writer,
+            expected=base.version,
+            version=self.new_version() if writes else None,
+            state=base.encode(fold.run) if writes else b"",
+            digest=base.digest,
+            idle_ttl_ms=base.stored.specification.idle_ttl_ms,
+            events=list(fold.recorded),
+            event_lookups=list(digests - memory.duplicates - fold.recorded.keys()),
+            lookups=list(keys - memory.replays.keys()),
+            answers={key: body + answer for key, (body, answer) in fold.answers.items()},
+        )
+
+    def _keep(self, session_id: str, base: Cached, commit: Commit, fold: _Fold, outcome: Committed) -> None:
+        if outcome.snapshot is not None:
+            self._cache.put(session_id, Cached.of(outcome.snapshot, base))
+        elif commit.version is not None:
+            self._cache.put(session_id, base.after(commit.version, commit.state, fold.run))
+
+
+async def _fold(base: Run, batch: Sequence[Operation], memory: _Memory) -> _Fold:
+    fold = _Fold(base.copy())
+    pause = Pause()
+    for operation in batch:
+        before = fold.run.copy()
+        try:
+            fold.outcomes.append(await _apply(operation, fold, memory, pause))
+        except ServiceError as error:
+            fold.outcomes.append(error)
+        except Exception:
+            log.exception("request failed")
+            fold.run = before
+            fold.outcomes.append(InternalError())
+        await pause()
+    return fold
+
+
+async def _apply(operation: Operation, fold: _Fold, memory: _Memory, pause: Pause) -> Answer:
+    operation.check(fold.run)
+    key = operation.idempotency
+    if key is not None and (earlier := _earlier(key, fold, memory.replays)) is not None:
+        return earlier
+    applied = await operation.apply(
+        fold.run, lambda digest: digest in memory.duplicates or digest in fold.recorded, pause
+    )
+    fold.recorded.update(dict.fromkeys(applied.recorded))
+    fold.changed |= applied.changed
+    if key is not None:
+        fold.answers[key.key] = (key.body, applied.body)
+    return Answer(applied.body)
+
+
+def _earlier(key: Idempotency, fold: _Fold, replays: Mapping[bytes, bytes]) -> Answer | None:
+    """The answer this key got before, in this batch or ever; its body must be the same."""
+    stored = replays.get(key.key)
+    body, answer = fold.answers.get(key.key, (None, b"")) if stored is None else unpack_answer(stored)
+    if body is None:
+        return None
+    if body != key.body:
+        raise IdempotencyConflictError
+    return Answer(answer, replayed=True)
+
+
+def unpack_answer(stored: bytes) -> tuple[bytes, bytes]:
+    """The digest of the body an idempotency key came with, and the answer it got."""
+    return stored[:DIGEST], stored[DIGEST:]
+
+
+def _take(waiting: deque[_Waiting]) -> list[_Waiting]:
+    """The next batch; requests whose client has gone before they were taken are dropped."""
+    batch: list[_Waiting] = []
+    weight = 0
+    while waiting and (not batch or weight + waiting[0].operation.weight <= MAX_FOLD_WEIGHT):
+        each = waiting.popleft()
+        if not each.answer.cancelled():
+            batch.append(each)
+            weight += each.operation.weight
+    return batch
+
+
+def _answer(batch: Sequence[_Waiting], outcomes: Sequence[Answer | Exception]) -> None:
+    for each, outcome in zip(batch, outcomes, strict=True):
+        if each.answer.done():
+            continue
+        if isinstance(outcome, Exception):
+            each.answer.set_exception(outcome)
+        else:
+            each.answer.set_result(outcome)
+
+
+async def _back_off(attempt: int) -> None:
+    """Wait a random time, longer from attempt to attempt, so that writers stop colliding."""
+    if attempt:
+        limit = min(MAX_BACKOFF_SECONDS, 0.0005 * 2**attempt)
+        await asyncio.sleep(random.uniform(0, limit))  # noqa: S311 - jitter is no secret

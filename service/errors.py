@@ -1,0 +1,172 @@
+"""Every error a client can meet, as one tree.
+
+ServiceError
+├── InvalidRequestError        422 invalid_request
+├── UnknownSessionError        404 unknown_session
+├── NotFoundError              404 not_found
+├── MethodNotAllowedError      405 method_not_allowed
+├── SessionExistsError         409 session_exists
+├── SurplusFeedbackError       409 surplus_feedback
+├── NoLabelsError              409 no_labels
+├── IdempotencyConflictError   422 idempotency_conflict
+├── PayloadTooLargeError       413 payload_too_large
+├── UnsupportedMediaTypeError  415 unsupported_media_type
+├── RequestTimeoutError        408 request_timeout
+├── UnauthorizedError          401 unauthorized
+├── ForbiddenError             403 forbidden
+├── StateCorruptError          500 state_corrupt
+├── InternalError              500 internal_error
+├── OverloadedError            503 overloaded
+└── StoreDownError             503 store_unavailable
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+MAX_LISTED = 20
+"""Errors and indexes listed at most in one answer, so that it stays below 10 kB."""
+MAX_MESSAGE = 200
+"""Characters of one listed message."""
+
+
+@dataclass(frozen=True, slots=True)
+class FieldError:
+    """What is wrong with one field; ``index`` is the event's place in its batch, from 0."""
+
+    field: str
+    message: str
+    index: int | None = None
+
+
+class ServiceError(Exception):
+    """An error with a stable code, its HTTP status and a short title."""
+
+    status: ClassVar[int]
+    code: ClassVar[str]
+    title: ClassVar[str]
+    retry: ClassVar[bool] = False
+    """Whether the same request may succeed soon: the answer then carries ``Retry-After``."""
+
+    def __init__(
+        self,
+        detail: str | None = None,
+        *,
+        errors: Sequence[FieldError] = (),
+        indexes: Sequence[int] = (),
+    ) -> None:
+        self.detail = detail or self.title
+        self.errors = errors
+        self.indexes = indexes
+        super().__init__(self.detail)
+
+
+class InvalidRequestError(ServiceError):
+    """The request does not fit its schema, or the session it names."""
+
+    status, code, title = 422, "invalid_request", "The request is not valid"
+
+    @classmethod
+    def of(cls, field: str, message: str, index: int | None = None) -> InvalidRequestError:
+        """One wrong field."""
+        where = field if index is None else f"events[{index}].{field}"
+        indexes = () if index is None else (index,)
+        return cls(f"{where}: {message}", errors=[FieldError(field, message, index)], indexes=indexes)
+
+
+class UnknownSessionError(ServiceError):
+    """There is no session with this id, or it has expired or been deleted."""
+
+    status, code, title = 404, "unknown_session", "There is no session with this id"
+
+
+class NotFoundError(ServiceError):
+    """There is no such route."""
+
+    status, code, title = 404, "not_found", "There is no such resource"
+
+
+class MethodNotAllowedError(ServiceError):
+    """The route exists for other methods."""
+
+    status, code, title = 405, "method_not_allowed", "The resource does not offer this method"
+
+
+class SessionExistsError(ServiceError):
+    """The id is taken by a session created with other fields."""
+
+    status, code, title = 409, "session_exists", "A session with this id and another specification exists"
+
+
+class SurplusFeedbackError(ServiceError):
+    """Some events answer no outstanding decision; nothing of the request was applied."""
+
+    status, code, title = 409, "surplus_feedback", "Some events answer no outstanding decision"
+
+
+class NoLabelsError(ServiceError):
+    """Arms can be changed only in sessions that named them."""
+
+    status, code, title = 409, "no_labels", "The session has no labelled arms"
+
+
+class IdempotencyConflictError(ServiceError):
+    """The idempotency key was used with another body."""
+
+    status, code, title = 422, "idempotency_conflict", "The Idempotency-Key was used with another body"
+
+
+class PayloadTooLargeError(ServiceError):
+    """The body is larger than this service reads."""
+
+    status, code, title = 413, "payload_too_large", "The body is too large"
+
+
+class UnsupportedMediaTypeError(ServiceError):
+    """Bodies are application/json in UTF-8, without content encoding."""
+
+    status, code, title = 415, "unsupported_media_type", "The body must be application/json, not encoded"
+
+
+class RequestTimeoutError(ServiceError):
+    """The body did not arrive in time."""
+
+    status, code, title = 408, "request_timeout", "The body did not arrive in time"
+
+
+class UnauthorizedError(ServiceError):
+    """The request carries no valid API key."""
+
+    status, code, title = 401, "unauthorized", "A valid API key is needed"
+
+
+class ForbiddenError(ServiceError):
+    """The API key does not allow this."""
+
+    status, code, title = 403, "forbidden", "The API key does not allow this"
+
+
+class StateCorruptError(ServiceError):
+    """The stored state can't be read: changed by hand, or written by a newer version."""
+
+    status, code, title = 500, "state_corrupt", "The stored state of this session can't be read"
+
+
+class InternalError(ServiceError):
+    """A fault of the service itself."""
+
+    status, code, title = 500, "internal_error", "The service failed to answer"
+
+
+class OverloadedError(ServiceError):
+    """Too many requests wait for this session."""
+
+    status, code, title, retry = 503, "overloaded", "Too many requests are waiting", True
+
+
+class StoreDownError(ServiceError):
+    """The store does not answer or refuses to work; retry with the same ids."""
+
+    status, code, title, retry = 503, "store_unavailable", "The store is not available", True

@@ -1,0 +1,74 @@
+"""Feedback as clients post it, one shape for each information model."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag
+
+Finite = Annotated[float, Field(allow_inf_nan=False)]
+PRINTABLE_ASCII = r"^[\x20-\x7e]+$"
+EventId = Annotated[
+    str,
+    Field(
+        min_length=1,
+        max_length=128,
+        pattern=PRINTABLE_ASCII,
+        description="The event counts once within the dedupe window, however often it is sent.",
+    ),
+]
+DIGEST_BYTES = 16
+
+
+class _Event(BaseModel):
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+
+    event_id: EventId | None = None
+
+    @property
+    def digest(self) -> bytes | None:
+        """What the store remembers of the event id: 16 bytes, whatever its length."""
+        return None if self.event_id is None else digest(self.event_id)
+
+
+class ArmEvent(_Event):
+    """The loss of one arm, in the unit of the session's ``loss_range``."""
+
+    arm: Annotated[int | None, Field(ge=0, description="The arm's number, from 0.")] = None
+    label: Annotated[str | None, Field(description="The arm's name, in place of ``arm``.")] = None
+    loss: Finite
+    slot: Annotated[int | None, Field(ge=1, description="The slot that was acted, where the learner needs it.")] = (
+        None
+    )
+
+
+class LossesEvent(_Event):
+    """f(x) and f at the query points, in their order: dim + 1 losses of one slot."""
+
+    losses: Annotated[list[Finite], Field(min_length=1)]
+
+
+class GradientEvent(_Event):
+    """The gradient at the played point."""
+
+    gradient: Annotated[list[Finite], Field(min_length=1)]
+
+
+def _shape(value: Any) -> str:
+    fields = value if isinstance(value, dict) else type(value).model_fields if isinstance(value, _Event) else ()
+    return next((name for name in ("losses", "gradient") if name in fields), "arm")
+
+
+Event = Annotated[
+    Annotated[ArmEvent, Tag("arm")]
+    | Annotated[LossesEvent, Tag("losses")]
+    | Annotated[GradientEvent, Tag("gradient")],
+    Discriminator(_shape),
+]
+EVENT_TAGS = frozenset({"arm", "losses", "gradient"})
+
+
+def digest(text: str, *scope: str) -> bytes:
+    """16 bytes that stand for a text in a scope."""
+    return hashlib.blake2b("\n".join((*scope, text)).encode(), digest_size=DIGEST_BYTES).digest()

@@ -1,0 +1,214 @@
+"""What a request does to a session's run: open slots, or settle feedback."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from service.committer import Applied, Pause
+from service.errors import MAX_LISTED, FieldError, InvalidRequestError, SurplusFeedbackError
+from service.events import ArmEvent, Event, GradientEvent, LossesEvent
+from service.learners.base import ArmLearner, Information, PointLearner
+from service.learners.run import Action, ArmAction, ArmFeedback, Feedback, PointFeedback, Run
+from service.specification import Idempotency, Surplus
+
+
+@dataclass(slots=True)
+class Act:
+    """Open ``count`` slots in a row; ``single`` answers with one action instead of a list."""
+
+    count: int
+    max_cells: int
+    """Largest count * n_arms (or count * dim * dim) in one request."""
+    single: bool = False
+    idempotency: Idempotency | None = None
+    digests: Sequence[bytes] = ()
+
+    @property
+    def weight(self) -> int:
+        """Acts in it."""
+        return self.count
+
+    def check(self, run: Run) -> None:
+        """Refuse a request that would answer, or compute, too much."""
+        learner = run.learner
+        cells = learner.n_arms if isinstance(learner, ArmLearner) else learner.dim**2  # type: ignore[attr-defined]
+        if self.count > 1 and self.count * cells > self.max_cells:
+            raise InvalidRequestError.of(
+                "count", f"count times the learner's size ({cells}) must not exceed {self.max_cells}"
+            )
+
+    async def apply(self, run: Run, counted: Callable[[bytes], bool], pause: Pause) -> Applied:  # noqa: ARG002 - acts have no event ids
+        """Act."""
+        actions = []
+        for _ in range(self.count):
+            actions.append(_action(run.act(), run))
+            await pause()
+        body = actions[0] if self.single else '{"actions":[' + ",".join(actions) + "]}"
+        return Applied(body.encode())
+
+
+@dataclass(slots=True)
+class Feed:
+    """Settle a batch of events, all or none of them (surplus may be skipped)."""
+
+    events: Sequence[Event]
+    on_surplus: Surplus
+    single: bool = False
+    idempotency: Idempotency | None = None
+    _feedback: Sequence[Feedback] = field(default=(), init=False)
+
+    @property
+    def weight(self) -> int:
+        """Events in it."""
+        return len(self.events)
+
+    @property
+    def digests(self) -> Sequence[bytes]:
+        """Digests of its event ids."""
+        return [digest for event in self.events if (digest := event.digest) is not None]
+
+    def check(self, run: Run) -> None:
+        """Read every event as the session's learner does, or refuse the request with the indexes."""
+        read = _READERS[run.learner.information]
+        errors, feedback = [], []
+        for index, event in enumerate(self.events):
+            try:
+                feedback.append(read(event, run))
+            except InvalidRequestError as error:
+                errors += [replace(each, index=None if self.single else index) for each in error.errors]
+                if len(errors) >= MAX_LISTED:
+                    break
+        if errors:
+            indexes = [error.index for error in errors if error.index is not None]
+            raise InvalidRequestError(_summary(errors[0]), errors=errors, indexes=indexes)
+        self._feedback = feedback
+
+    async def apply(self, run: Run, counted: Callable[[bytes], bool], pause: Pause) -> Applied:
+        """Settle what is neither a duplicate nor surplus."""
+        fresh, recorded, duplicates = self._fresh(counted)
+        surplus = run.surplus([self._feedback[index] for index in fresh])
+        if surplus and self.on_surplus == "refuse":
+            raise SurplusFeedbackError(
+                f"{len(fresh)} events for {run.ledger.outstanding} outstanding decisions: {len(surplus)} too many",
+                indexes=[fresh[place] for place in surplus],
+            )
+        skipped = {fresh[place] for place in surplus}
+        for index in fresh:
+            if index not in skipped:
+                run.settle(self._feedback[index])
+                await pause()
+        ids = [digest for index, digest in recorded.items() if index not in skipped]
+        return self._settlement(run, len(fresh) - len(skipped), duplicates, len(skipped), ids)
+
+    def _fresh(self, counted: Callable[[bytes], bool]) -> tuple[list[int], dict[int, bytes], int]:
+        """Indexes of the events that don't count yet, their digests, and the number of duplicates."""
+        fresh: list[int] = []
+        recorded: dict[int, bytes] = {}
+        seen: set[bytes] = set()
+        for index, event in enumerate(self.events):
+            digest = event.digest
+            if digest is not None:
+                if digest in seen or counted(digest):
+                    continue
+                seen.add(digest)
+                recorded[index] = digest
+            fresh.append(index)
+        return fresh, recorded, len(self.events) - len(fresh)
+
+    def _settlement(self, run: Run, applied: int, duplicates: int, skipped: int, ids: list[bytes]) -> Applied:
+        body = {
+            "applied": applied,
+            "duplicates": duplicates,
+            "slot": run.ledger.slot,
+            "outstanding": run.ledger.outstanding,
+        }
+        if self.on_surplus == "skip":
+            body["surplus"] = skipped
+        return Applied(json.dumps(body, separators=(",", ":")).encode(), ids, changed=applied > 0)
+
+
+def _action(action: Action, run: Run) -> str:
+    if isinstance(action, ArmAction):
+        label = "" if run.names is None else f',"label":{json.dumps(run.names[action.arm])}'
+        return f'{{"slot":{action.slot},"arm":{action.arm},"probability":{action.probability!r}{label}}}'
+    body = {"slot": action.slot, "x": action.x.tolist()}
+    if action.query_points is not None:
+        body["query_points"] = action.query_points.tolist()
+    return json.dumps(body, separators=(",", ":"), allow_nan=False)
+
+
+def _arm_feedback(event: Event, run: Run) -> Feedback:
+    if not isinstance(event, ArmEvent):
+        raise InvalidRequestError.of("loss", "this session's learner takes one loss of one arm")
+    arm = _arm(event, run)
+    try:
+        loss = run.params.losses.learned(event.loss)
+    except ValueError as error:
+        raise InvalidRequestError.of("loss", str(error)) from error
+    return ArmFeedback(arm, loss, event.slot)
+
+
+def _slot_feedback(event: Event, run: Run) -> Feedback:
+    feedback = _arm_feedback(event, run)
+    if isinstance(event, ArmEvent) and event.slot is None:
+        raise InvalidRequestError.of("slot", "this learner needs the slot that was acted; dexp3 learns without it")
+    return feedback
+
+
+def _arm(event: ArmEvent, run: Run) -> int:
+    labels = run.labels
+    if event.label is not None:
+        if event.arm is not None:
+            raise InvalidRequestError.of("label", "give either arm or label")
+        if labels is None:
+            raise InvalidRequestError.of("label", "this session's arms have no labels")
+        if (arm := labels.get(event.label)) is None:
+            raise InvalidRequestError.of("label", "the session has no arm with this label")
+        return arm
+    n_arms = run.learner.n_arms  # type: ignore[attr-defined]
+    if event.arm is None or event.arm >= n_arms:
+        raise InvalidRequestError.of("arm", f"must be an arm's number, 0 to {n_arms - 1}")
+    return event.arm
+
+
+def _losses_feedback(event: Event, run: Run) -> Feedback:
+    dim = _dim(run)
+    if not isinstance(event, LossesEvent):
+        raise InvalidRequestError.of("losses", f"this session's learner takes {dim + 1} losses of one slot")
+    return _values("losses", event.losses, dim + 1)
+
+
+def _gradient_feedback(event: Event, run: Run) -> Feedback:
+    dim = _dim(run)
+    if not isinstance(event, GradientEvent):
+        raise InvalidRequestError.of("gradient", f"this session's learner takes a gradient of length {dim}")
+    return _values("gradient", event.gradient, dim)
+
+
+def _values(name: str, values: Sequence[float], length: int) -> Feedback:
+    if len(values) != length:
+        raise InvalidRequestError.of(name, f"must have {length} numbers, has {len(values)}")
+    return PointFeedback(np.asarray(values, dtype=np.float64))
+
+
+def _dim(run: Run) -> int:
+    learner = run.learner
+    assert isinstance(learner, PointLearner)  # noqa: S101 - the information model tells
+    return learner.dim
+
+
+_READERS: dict[Information, Callable[[Event, Run], Feedback]] = {
+    Information.ARM: _arm_feedback,
+    Information.SLOT: _slot_feedback,
+    Information.LOSSES: _losses_feedback,
+    Information.GRADIENT: _gradient_feedback,
+}
+
+
+def _summary(error: FieldError) -> str:
+    where = error.field if error.index is None else f"events[{error.index}].{error.field}"
+    return f"{where}: {error.message}"

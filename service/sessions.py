@@ -1,0 +1,250 @@
+"""What can be done with sessions: create, view, list, delete, act, feed."""
+
+from __future__ import annotations
+
+import json
+import re
+import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+
+from service import specification
+from service.cache import Cached, SessionCache
+from service.committer import Answer, Committer, Operation, unpack_answer
+from service.errors import (
+    IdempotencyConflictError,
+    InvalidRequestError,
+    SessionExistsError,
+    StateCorruptError,
+    StoreDownError,
+    UnknownSessionError,
+)
+from service.learners.base import ArmLearner, PointLearner
+from service.learners.run import Run
+from service.settings import Settings
+from service.specification import Idempotency, Specification, Stored
+from service.store import codec
+from service.store.base import NewSession, Snapshot, Store, StoreUnavailableError
+
+SESSION_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}", re.ASCII)
+MAX_PAGE = 1000
+
+
+class Created(NamedTuple):
+    """A session's view; ``new`` unless it was there already."""
+
+    answer: Answer
+    new: bool
+
+
+class Sessions:
+    """The one place that knows store, committer and limits."""
+
+    def __init__(self, store: Store, settings: Settings) -> None:
+        self._store = store
+        self._settings = settings
+        self._cache = SessionCache(settings.cache_sessions)
+        self._committer = Committer(store, self._cache, max_queue=settings.max_queue)
+
+    async def create(self, session_id: str | None, spec: Specification, key: Idempotency | None) -> Created:
+        """Create a session, or find the one that was created with the same fields.
+
+        Raises
+        ------
+        InvalidRequestError, SessionExistsError, IdempotencyConflictError, StoreDownError
+        """
+        self._check_limits(spec)
+        if session_id is None:
+            session_id = str(uuid.UUID(bytes=key.key)) if key else str(uuid.uuid4())
+        with _store_errors():
+            return await self._create(session_id, spec, key)
+
+    async def _create(self, session_id: str, spec: Specification, key: Idempotency | None) -> Created:
+        stored = Stored.of(spec)
+        version = self._committer.new_version()
+        existing = await self._store.create(
+            NewSession(
+                session_id=session_id,
+                version=version,
+                spec=stored.encode(),
+                state=_first_state(stored),
+                idle_ttl_ms=spec.idle_ttl_ms,
+                answer=None if key is None else (key.key, key.body + version.encode()),
+            )
+        )
+        if existing is None:
+            return Created(Answer(await self.view(session_id)), new=True)
+        if key is not None and (recalled := await self._store.recall(session_id, key.key)) is not None:
+            return _created_before(session_id, existing, key, recalled)
+        cached = self._cached(session_id, existing)
+        if not cached.stored.matches(spec):
+            raise SessionExistsError
+        return Created(Answer(_json(session_view(session_id, existing, cached))), new=False)
+
+    async def view(self, session_id: str) -> bytes:
+        """A session as it is now.
+
+        Raises
+        ------
+        UnknownSessionError, StateCorruptError, StoreDownError
+        """
+        _check_id(session_id)
+        with _store_errors():
+            snapshot = await self._store.load(session_id)
+        if snapshot is None:
+            raise UnknownSessionError
+        return _json(session_view(session_id, snapshot, self._cached(session_id, snapshot)))
+
+    def _cached(self, session_id: str, snapshot: Snapshot) -> Cached:
+        cached = self._cache.get(session_id)
+        if cached is not None and cached.version == snapshot.version and snapshot.state.endswith(cached.digest):
+            return cached
+        return Cached.of(snapshot, cached)
+
+    async def list(self, cursor: str | None, limit: int) -> bytes:
+        """Summaries of at most ``limit`` sessions.
+
+        Raises
+        ------
+        InvalidRequestError, StoreDownError
+        """
+        with _store_errors():
+            try:
+                page = await self._store.list(cursor, min(limit, MAX_PAGE))
+            except ValueError as error:
+                raise InvalidRequestError.of("cursor", "is not one this service gave") from error
+            summaries = [
+                self._summary(session_id, snapshot)
+                for session_id in page.session_ids
+                if (snapshot := await self._store.load(session_id)) is not None
+            ]
+        return _json({"sessions": summaries, "next_cursor": page.next_cursor})
+
+    def _summary(self, session_id: str, snapshot: Snapshot) -> dict[str, Any]:
+        try:
+            return _counts(session_id, snapshot, self._cached(session_id, snapshot))
+        except StateCorruptError as error:
+            return {"session_id": session_id, "code": error.code}
+
+    async def delete(self, session_id: str) -> None:
+        """Delete a session with all that belongs to it.
+
+        Raises
+        ------
+        UnknownSessionError, StoreDownError
+        """
+        _check_id(session_id)
+        with _store_errors():
+            deleted = await self._store.delete(session_id)
+        self._cache.forget(session_id)
+        if not deleted:
+            raise UnknownSessionError
+
+    async def submit(self, session_id: str, operation: Operation) -> Answer:
+        """Apply a request to a session; see ``Committer.submit``."""
+        _check_id(session_id)
+        return await self._committer.submit(session_id, operation)
+
+    async def drained(self) -> None:
+        """Return when everything accepted so far has been answered."""
+        await self._committer.drained()
+
+    def _check_limits(self, spec: Specification) -> None:
+        limits = self._settings
+        learner = spec.learner
+        size: Mapping[str, Any] = learner.model_dump(include={"n_arms", "arms", "dim"})
+        labels = size.get("arms") or []
+        n_arms = size.get("n_arms") or len(labels)
+        most = limits.max_arms_centred if learner.kind == "centred_tsallis" else limits.max_arms
+        if n_arms > most:
+            raise InvalidRequestError.of("learner.n_arms", f"must not exceed {most}")
+        if size.get("dim", 0) > limits.max_dim:
+            raise InvalidRequestError.of("learner.dim", f"must not exceed {limits.max_dim}")
+        if any(len(label.encode()) > limits.max_label_bytes for label in labels):
+            raise InvalidRequestError.of("learner.arms", f"a label has at most {limits.max_label_bytes} bytes")
+
+
+@contextmanager
+def _store_errors() -> Iterator[None]:
+    """Turn the store's failure into the service's error."""
+    try:
+        yield
+    except StoreUnavailableError as error:
+        raise StoreDownError(str(error)) from error
+
+
+def _first_state(stored: Stored) -> bytes:
+    run = stored.start()
+    return codec.encode(run.ledger, run.state)
+
+
+def _created_before(session_id: str, now: Snapshot, key: Idempotency, recalled: bytes) -> Created:
+    """The answer that created the session, rebuilt from the version it started with."""
+    body, version = unpack_answer(recalled)
+    if body != key.body:
+        raise IdempotencyConflictError
+    stored = specification.decode(now.spec)
+    ttl_ms = stored.specification.idle_ttl_ms
+    first = now._replace(
+        version=version.decode(),
+        state=_first_state(stored),
+        expires_at=None if ttl_ms is None else now.created_at + ttl_ms / 1000,
+    )
+    return Created(Answer(_json(session_view(session_id, first, Cached.of(first))), replayed=True), new=True)
+
+
+def session_view(session_id: str, snapshot: Snapshot, cached: Cached) -> dict[str, Any]:
+    """What a reader sees of a session."""
+    run = cached.run
+    view = _counts(session_id, snapshot, cached)
+    if isinstance(run.learner, ArmLearner):
+        view["probabilities"] = run.probabilities.tolist()
+    elif isinstance(run.learner, PointLearner):
+        view["x"] = run.learner.x(run.state).tolist()
+    return view
+
+
+def _counts(session_id: str, snapshot: Snapshot, cached: Cached) -> dict[str, Any]:
+    spec, ledger = cached.stored.specification, cached.run.ledger
+    return {
+        "session_id": session_id,
+        "learner": _learner_view(cached.run),
+        "loss_range": spec.loss_range,
+        "normalize_losses": spec.normalize_losses,
+        "idle_ttl_seconds": spec.idle_ttl_seconds,
+        "expiry": None,
+        "slot": ledger.slot,
+        "feedbacks": ledger.feedbacks,
+        "outstanding": ledger.outstanding,
+        "expired": ledger.expired,
+        "removed": ledger.removed,
+        "total_delay": ledger.total_delay,
+        "version": snapshot.version,
+        "created_at": _time(snapshot.created_at),
+        "expires_at": None if snapshot.expires_at is None else _time(snapshot.expires_at),
+    }
+
+
+def _learner_view(run: Run) -> dict[str, Any]:
+    learner = run.learner
+    view = run.params.learner.model_dump(mode="json") | learner.rates(run.state)
+    if isinstance(learner, ArmLearner):
+        view["n_arms"] = learner.n_arms
+        if view["arms"] is None:
+            del view["arms"]
+    return view
+
+
+def _check_id(session_id: str) -> None:
+    if not SESSION_ID.fullmatch(session_id):
+        raise UnknownSessionError
+
+
+def _time(unix_seconds: float) -> str:
+    return datetime.fromtimestamp(unix_seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _json(value: Any) -> bytes:
+    return json.dumps(value, separators=(",", ":"), allow_nan=False).encode()

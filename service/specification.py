@@ -1,0 +1,124 @@
+"""What a session is created with, as clients post it and as the store keeps it."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Union
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from service.learners import REGISTRY
+from service.learners.base import Spec
+from service.learners.losses import LossRange
+from service.learners.run import Params, Run
+
+if TYPE_CHECKING:
+    LearnerSpec = Spec
+else:
+    LearnerSpec = Annotated[Union[tuple(REGISTRY.values())], Field(discriminator="kind")]  # noqa: UP007
+
+Finite = Annotated[float, Field(allow_inf_nan=False)]
+TEN_YEARS = 315_360_000
+SEED_BITS = 128
+"""Entropy of a seed the client did not choose."""
+
+
+class Specification(BaseModel):
+    """A session's learner and how its losses are read."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+
+    learner: LearnerSpec
+    loss_range: Annotated[
+        list[Finite],
+        Field(min_length=2, max_length=2, description="[best, worst]: two different numbers, in either order."),
+    ] = [0.0, 1.0]
+    normalize_losses: Annotated[
+        bool, Field(description="Learn from (loss - best)/(worst - best); false learns from the raw loss.")
+    ] = True
+    seed: Annotated[
+        int | None, Field(ge=0, lt=2**63, description="Seed of the draws, a secret; 128 random bits without one.")
+    ] = None
+    idle_ttl_seconds: Annotated[
+        float | None,
+        Field(ge=0.001, le=TEN_YEARS, description="Delete the session after this time without act or feedback."),
+    ] = None
+
+    @model_validator(mode="after")
+    def _range_has_two_ends(self) -> Specification:
+        best, worst = self.loss_range
+        if best == worst:
+            raise ValueError("loss_range needs two different numbers")
+        if not abs(worst - best) < float("inf"):
+            raise ValueError("loss_range is too wide")
+        return self
+
+    @property
+    def idle_ttl_ms(self) -> int | None:
+        """The idle time to live in the store's unit."""
+        return None if self.idle_ttl_seconds is None else max(1, round(self.idle_ttl_seconds * 1000))
+
+    def params(self, seed: int) -> Params:
+        """What a run is started with."""
+        best, worst = self.loss_range
+        return Params(self.learner, seed, LossRange(best, worst, self.normalize_losses))
+
+
+class Stored(NamedTuple):
+    """A specification with the seed that is in force."""
+
+    specification: Specification
+    seed: int
+
+    @classmethod
+    def of(cls, specification: Specification) -> Stored:
+        """Choose a seed where the client gave none."""
+        given = specification.seed
+        return cls(specification, secrets.randbits(SEED_BITS) if given is None else given)
+
+    def encode(self) -> bytes:
+        """The bytes the store keeps."""
+        fields = self.specification.model_dump(mode="json", exclude={"seed"}, exclude_unset=True)
+        return json.dumps({"specification": fields, "seed": self.seed}, separators=(",", ":")).encode()
+
+    def matches(self, posted: Specification) -> bool:
+        """Whether posting these fields again means this session; an omitted seed matches any."""
+        same_fields = _fields(self.specification) == _fields(posted)
+        return same_fields and posted.seed in (None, self.seed)
+
+    def start(self) -> Run:
+        """The run before its first slot."""
+        return Run.start(self.specification.params(self.seed))
+
+
+@lru_cache(maxsize=1024)
+def decode(spec: bytes) -> Stored:
+    """What ``Stored.encode`` wrote.
+
+    Raises
+    ------
+    ValueError
+        for anything else.
+    """
+    fields: Mapping[str, Any] = json.loads(spec)
+    try:
+        return Stored(Specification.model_validate(fields["specification"]), int(fields["seed"]))
+    except (KeyError, TypeError, ValidationError) as error:
+        raise ValueError("not a session's specification") from error
+
+
+def _fields(specification: Specification) -> dict[str, Any]:
+    return specification.model_dump(exclude={"seed"})
+
+
+class Idempotency(NamedTuple):
+    """An Idempotency-Key in its scope, and the body it came with, both as digests."""
+
+    key: bytes
+    body: bytes
+
+
+Surplus = Literal["refuse", "skip"]

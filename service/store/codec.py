@@ -1,0 +1,110 @@
+"""Bytes of a session's state: exact, checked, and marked with a schema number.
+
+Layout, little-endian: schema (1 byte), the ledger's counts (6 int64), the outstanding decisions by arm, the
+fields of the learner's state in order, CRC-32 of all before it (4 bytes). An array is its number of axes
+(1 byte), its lengths (uint32 each) and its numbers.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+import zlib
+from collections.abc import Hashable
+from functools import lru_cache
+from typing import Any, get_type_hints
+
+import numpy as np
+
+from service.learners.base import FloatArray, IntArray
+from service.learners.ledger import Ledger
+
+SCHEMA = 1
+DIGEST_BYTES = 4
+"""The checksum at the end: what a commit compares to notice a state changed by hand."""
+
+_COUNTS = ("slot", "feedbacks", "expired", "removed", "total_delay", "outstanding")
+_HEAD = struct.Struct("<B6q")
+_CRC = struct.Struct("<I")
+_SCALARS = {int: struct.Struct("<q"), float: struct.Struct("<d"), bool: struct.Struct("<?")}
+_ARRAYS: list[tuple[Any, Any]] = [(FloatArray, np.dtype("<f8")), (IntArray, np.dtype("<i8"))]
+
+
+class CodecError(Exception):
+    """The bytes are no state of this learner, or one of a newer schema."""
+
+
+def encode(ledger: Ledger, state: Any) -> bytes:
+    """The bytes of a session's state; ``state`` is the learner's NamedTuple."""
+    parts = [_HEAD.pack(SCHEMA, *(getattr(ledger, name) for name in _COUNTS))]
+    if ledger.by_arm is not None:
+        parts += _array_parts(ledger.by_arm)
+    for kind, value in zip(_fields(type(state)), state, strict=True):
+        parts += [kind.pack(value)] if isinstance(kind, struct.Struct) else _array_parts(value)
+    body = b"".join(parts)
+    return body + _CRC.pack(zlib.crc32(body))
+
+
+def decode(data: bytes, state_type: type, *, by_arm: bool) -> tuple[Ledger, Any]:
+    """The ledger and the learner's state.
+
+    Raises
+    ------
+    CodecError
+        for anything ``encode`` did not write for this state type.
+    """
+    if len(data) < _HEAD.size + _CRC.size or data[0] > SCHEMA or data[0] == 0:
+        raise CodecError("not a state this version can read")
+    body = memoryview(data)[: -_CRC.size]
+    if zlib.crc32(body) != _CRC.unpack(data[-_CRC.size :])[0]:
+        raise CodecError("the checksum does not fit")
+    reader = _Reader(body)
+    counts = dict(zip(_COUNTS, reader.unpack(_HEAD)[1:], strict=True))
+    arms = reader.array(np.dtype("<i8")) if by_arm else None
+    values = [
+        reader.unpack(kind)[0] if isinstance(kind, struct.Struct) else reader.array(kind)
+        for kind in _fields(state_type)
+    ]
+    if reader.left or not all(map(_is_finite, values)):
+        raise CodecError("not a state of this learner")
+    return Ledger(**counts, by_arm=arms), state_type(*values)
+
+
+class _Reader:
+    def __init__(self, data: memoryview) -> None:
+        self.left = data
+
+    def unpack(self, kind: struct.Struct) -> tuple[Any, ...]:
+        return kind.unpack(self._take(kind.size))
+
+    def array(self, dtype: np.dtype[Any]) -> Any:
+        (axes,) = self._take(1)
+        shape = struct.unpack(f"<{axes}I", self._take(4 * axes))
+        return np.frombuffer(self._take(dtype.itemsize * math.prod(shape)), dtype).reshape(shape).copy()
+
+    def _take(self, count: int) -> memoryview:
+        taken, self.left = self.left[:count], self.left[count:]
+        if len(taken) != count:
+            raise CodecError("the state is cut short")
+        return taken
+
+
+def _array_parts(array: Any) -> list[bytes]:
+    return [struct.pack(f"<B{array.ndim}I", array.ndim, *array.shape), array.tobytes()]
+
+
+def _is_finite(value: Any) -> bool:
+    return bool(np.all(np.isfinite(value)))
+
+
+@lru_cache(maxsize=64)
+def _fields(state_type: Hashable) -> tuple[Any, ...]:
+    """How each field of a state is written: a struct for a scalar, a dtype for an array."""
+    return tuple(_kind(hint) for hint in get_type_hints(state_type).values())
+
+
+def _kind(hint: Any) -> Any:
+    for array, dtype in _ARRAYS:
+        if hint == array:
+            return dtype
+    return _SCALARS[hint]

@@ -1,0 +1,222 @@
+"""Create, view, list and delete sessions."""
+
+import re
+
+import pytest
+
+ARMS = {"kind": "dexp3", "n_arms": 4}
+BALL = {"kind": "dbgd", "dim": 2, "feasible_set": {"kind": "ball", "radius": 1.0}}
+
+
+async def test_a_view_shows_the_session_as_resolved_and_never_its_seed(client):
+    response = await client.post("/v1/sessions", json={"session_id": "s1", "learner": ARMS, "seed": 5})
+
+    assert response.status_code == 201
+    view = response.json()
+    assert view["session_id"] == "s1"
+    assert view["learner"]["kind"] == "dexp3"
+    assert view["learner"]["n_arms"] == 4
+    assert view["learner"]["rates"] == "anytime"
+    assert view["loss_range"] == [0, 1]
+    assert view["normalize_losses"] is True
+    assert view["probabilities"] == [0.25] * 4
+    assert {view[name] for name in ("slot", "feedbacks", "outstanding", "total_delay", "expired", "removed")} == {0}
+    assert view["expires_at"] is None
+    assert view["expiry"] is None
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", view["created_at"])
+    assert "seed" not in response.text
+    assert (await client.get("/v1/sessions/s1")).json() == view
+
+
+async def test_the_theorems_rates_are_shown_as_resolved(client):
+    learner = ARMS | {"horizon": 2000, "max_delay": 3, "total_delay": 2569, "n_arms": 5}
+
+    view = (await client.post("/v1/sessions", json={"learner": learner})).json()["learner"]
+
+    assert view["rates"] == "theorem"
+    assert view["learning_rate"] == pytest.approx(0.006170456221683922, rel=1e-12)
+    assert view["loss_clip"] == pytest.approx(26.974958481843924, rel=1e-12)
+    assert view["probability_floor"] == pytest.approx(1 / 4569, rel=1e-12)
+
+
+async def test_given_rates_are_used_as_given(client):
+    rates = {"learning_rate": 0.2, "loss_clip": 3.0, "probability_floor": 0.05}
+
+    view = (await client.post("/v1/sessions", json={"learner": ARMS | rates})).json()["learner"]
+
+    assert view["rates"] == "given"
+    assert rates.items() <= view.items()
+
+
+async def test_posting_the_same_fields_again_finds_the_session(client):
+    body = {"session_id": "s", "learner": ARMS, "seed": 5}
+    first = await client.post("/v1/sessions", json=body)
+    again = await client.post("/v1/sessions", json=body | {"loss_range": [0, 1.0], "normalize_losses": True})
+    without_seed = await client.post("/v1/sessions", json={"session_id": "s", "learner": ARMS})
+
+    assert (first.status_code, again.status_code, without_seed.status_code) == (201, 200, 200)
+    assert again.json() == first.json() == without_seed.json()
+
+
+@pytest.mark.parametrize(
+    "other", [{"seed": 6}, {"loss_range": [1, 0]}, {"normalize_losses": False}, {"idle_ttl_seconds": 60.0}, {"learner": BALL}]
+)
+async def test_posting_other_fields_under_an_id_is_refused(client, other):
+    body = {"session_id": "s", "learner": ARMS, "seed": 5}
+    await client.post("/v1/sessions", json=body)
+
+    response = await client.post("/v1/sessions", json=body | other)
+
+    assert response.status_code == 409
+    assert response.json()["code"] == "session_exists"
+
+
+async def test_a_deleted_session_is_gone_everywhere(client):
+    await client.post("/v1/sessions", json={"session_id": "s", "learner": ARMS})
+    version = (await client.get("/v1/sessions/s")).json()["version"]
+
+    assert (await client.delete("/v1/sessions/s")).status_code == 204
+    for method, path, body in [
+        ("GET", "", None),
+        ("DELETE", "", None),
+        ("POST", "/act", None),
+        ("POST", "/acts", {"count": 2}),
+        ("POST", "/feedback", {"arm": 0, "loss": 0.5}),
+        ("POST", "/feedbacks", {"events": [{"arm": 0, "loss": 0.5}]}),
+    ]:
+        response = await client.request(method, f"/v1/sessions/s{path}", json=body)
+        assert (response.status_code, response.json()["code"]) == (404, "unknown_session")
+    again = await client.post("/v1/sessions", json={"session_id": "s", "learner": ARMS})
+    assert again.json()["version"] != version
+
+
+async def test_a_list_gives_every_session_once_and_no_probabilities(client):
+    ids = {f"s{number}" for number in range(25)}
+    for session_id in ids:
+        await client.post("/v1/sessions", json={"session_id": session_id, "learner": ARMS})
+
+    listed, cursor = [], None
+    while True:
+        page = (await client.get("/v1/sessions", params={"limit": 10} | ({"cursor": cursor} if cursor else {}))).json()
+        assert len(page["sessions"]) <= 10
+        listed += page["sessions"]
+        if (cursor := page["next_cursor"]) is None:
+            break
+
+    assert sorted(summary["session_id"] for summary in listed) == sorted(ids)
+    assert not any("probabilities" in summary for summary in listed)
+
+
+@pytest.mark.parametrize("params", [{"cursor": "nonsense"}, {"limit": 0}, {"limit": 1001}, {"limit": "x"}])
+async def test_a_list_refuses_what_it_never_gave(client, params):
+    response = await client.get("/v1/sessions", params=params)
+
+    assert (response.status_code, response.json()["code"]) == (422, "invalid_request")
+
+
+@pytest.mark.parametrize(
+    "session_id", ["", " s", "s ", "-s", "caf\u00e9", "a/b", "s\n", "s\u0000", "\u202es", "x" * 129, "\ud83d\ude00", 5, True]
+)
+async def test_ids_outside_the_pattern_are_refused(client, session_id):
+    response = await client.post("/v1/sessions", json={"session_id": session_id, "learner": ARMS})
+
+    assert (response.status_code, response.json()["code"]) == (422, "invalid_request")
+    assert response.json()["errors"][0]["field"] == "session_id"
+
+
+async def test_ids_that_differ_in_case_differ(client):
+    for session_id in ("s1", "S1"):
+        response = await client.post("/v1/sessions", json={"session_id": session_id, "learner": ARMS})
+        assert response.status_code == 201
+
+
+@pytest.mark.parametrize("path", ["/v1/sessions/%00", "/v1/sessions/%0a", "/v1/sessions/-x", "/v1/sessions/" + "x" * 300])
+async def test_paths_with_impossible_ids_know_no_session(client, path):
+    response = await client.get(path)
+
+    assert (response.status_code, response.json()["code"]) == (404, "unknown_session")
+
+
+@pytest.mark.parametrize(
+    ("learner", "field"),
+    [
+        ({"kind": "dexp3"}, "learner"),
+        ({"kind": "dexp3", "n_arms": 0}, "n_arms"),
+        ({"kind": "dexp3", "n_arms": -3}, "n_arms"),
+        ({"kind": "dexp3", "n_arms": 100_001}, "n_arms"),
+        ({"kind": "dexp3", "n_arms": 10**30}, "n_arms"),
+        ({"kind": "dexp3", "n_arms": "3"}, "n_arms"),
+        ({"kind": "dexp3", "n_arms": True}, "n_arms"),
+        ({"kind": "dexp3", "n_arms": 3.0}, "n_arms"),
+        ({"kind": "dexp3", "n_arms": 3, "arms": ["a"]}, "learner"),
+        ({"kind": "dexp3", "arms": []}, "arms"),
+        ({"kind": "dexp3", "arms": ["a", "a"]}, "learner"),
+        ({"kind": "dexp3", "arms": ["1", 1]}, "arms"),
+        ({"kind": "dexp3", "arms": ["x" * 129]}, "arms"),
+        ({"kind": "dexp3", "arms": ["a\u0000"]}, "learner"),
+        ({"kind": "dexp3", "n_arms": 3, "gama": 0.5}, "gama"),
+        ({"kind": "dexp3", "n_arms": 3, "learning_rate": 0.1}, "learner"),
+        ({"kind": "dexp3", "n_arms": 3, "horizon": 100}, "learner"),
+        ({"kind": "dexp3", "n_arms": 3, "horizon": 0, "max_delay": 1, "total_delay": 1}, "horizon"),
+        ({"kind": "dexp3", "n_arms": 3, "horizon": 2, "max_delay": 3, "total_delay": 4}, "learner"),
+        ({"kind": "dexp3", "n_arms": 3, "learning_rate": 0, "loss_clip": 1, "probability_floor": 0.1}, "learning_rate"),
+        ({"kind": "dexp3", "n_arms": 3, "learning_rate": -1, "loss_clip": 1, "probability_floor": 0.1}, "learning_rate"),
+        ({"kind": "dexp3", "n_arms": 3, "learning_rate": 1e308, "loss_clip": 1, "probability_floor": 0.1}, "learning_rate"),
+        ({"kind": "dexp3", "n_arms": 3, "learning_rate": 0.1, "loss_clip": 1, "probability_floor": 1.5}, "probability_floor"),
+        (BALL | {"dim": 1001}, "dim"),
+        (BALL | {"feasible_set": {"kind": "ball", "radius": 0}}, "radius"),
+        (BALL | {"learning_rate": 0.1, "perturbation": 1.0}, "learner"),
+        ({"kind": "nonsense", "n_arms": 3}, "learner"),
+        (5, "learner"),
+    ],
+)
+async def test_learners_that_make_no_sense_are_refused_with_the_field(client, learner, field):
+    response = await client.post("/v1/sessions", json={"learner": learner})
+
+    body = response.json()
+    assert (response.status_code, body["code"]) == (422, "invalid_request")
+    assert field in " ".join(error["field"] for error in body["errors"]) + body["detail"]
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"loss_range": [0, 0]},
+        {"loss_range": [0]},
+        {"loss_range": [0, 1, 2]},
+        {"loss_range": ["0", 1]},
+        {"loss_range": [-1.7e308, 1.7e308]},
+        {"seed": -1},
+        {"seed": 2**63},
+        {"seed": 1.5},
+        {"idle_ttl_seconds": 0},
+        {"normalize_losses": 1},
+        {"unknown": 1},
+    ],
+)
+async def test_session_fields_that_make_no_sense_are_refused(client, fields):
+    response = await client.post("/v1/sessions", json={"learner": ARMS} | fields)
+
+    assert (response.status_code, response.json()["code"]) == (422, "invalid_request")
+
+
+async def test_large_counts_are_read_back_digit_for_digit(client):
+    learner = ARMS | {"horizon": 2**53 - 1, "max_delay": 2, "total_delay": 2**53 - 1}
+
+    view = (await client.post("/v1/sessions", json={"learner": learner, "seed": 2**63 - 1})).json()
+
+    assert view["learner"]["horizon"] == 2**53 - 1
+
+
+async def test_a_key_gives_the_answer_that_created_the_session(client):
+    headers = {"Idempotency-Key": "k"}
+    first = await client.post("/v1/sessions", json={"learner": ARMS}, headers=headers)
+    path = f"/v1/sessions/{first.json()['session_id']}"
+    await client.post(f"{path}/act")
+
+    again = await client.post("/v1/sessions", json={"learner": ARMS}, headers=headers)
+    other = await client.post("/v1/sessions", json={"learner": ARMS, "seed": 1}, headers=headers)
+
+    assert (again.status_code, again.text) == (201, first.text)
+    assert again.headers["Idempotent-Replayed"] == "true"
+    assert (other.status_code, other.json()["code"]) == (422, "idempotency_conflict")
