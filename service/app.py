@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 
 from fastapi import FastAPI
 
-from service.api import ops, problems, sessions, slots
+from service.api import docs, ops, problems, sessions, slots
 from service.api.openapi import describe
 from service.readiness import Readiness
 from service.sessions import Sessions
@@ -36,10 +36,11 @@ def create_app(settings: Settings, store: Store | None = None) -> FastAPI:
         finally:
             await opened.close()
 
-    app = FastAPI(title=TITLE, version="0.1.0", lifespan=lifespan, redirect_slashes=False, redoc_url=None)
+    app = FastAPI(title=TITLE, version="0.1.0", lifespan=lifespan, redirect_slashes=False, docs_url=None, redoc_url=None)
     app.state.settings = settings
     for routes in (sessions, slots, ops):
         app.include_router(routes.router)
+    docs.install(app)
     problems.install(app, settings.retry_after_seconds)
     describe(app)
     return app
