@@ -1,0 +1,154 @@
+"""A run opens slots, draws by slot, tells surplus and never changes an earlier moment."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from service.learners import REGISTRY
+from service.learners.draws import Draws
+from service.learners.run import ArmAction, ArmFeedback, Params, PointAction, PointFeedback, Run
+
+ARMS = {"kind": "dexp3", "n_arms": 3}
+POINTS = {"kind": "dbgd", "dim": 2, "feasible_set": {"kind": "ball", "radius": 1.0}}
+
+
+def start(spec: dict[str, Any], seed: int = 5) -> Run:
+    return Run.start(Params(REGISTRY[spec["kind"]].model_validate(spec), seed))
+
+
+def act_arm(run: Run) -> ArmAction:
+    action = run.act()
+    assert isinstance(action, ArmAction)
+    return action
+
+
+def test_the_arm_of_a_slot_depends_on_seed_and_slot_alone() -> None:
+    run = start({"kind": "dexp3", "n_arms": 4}, seed=42)
+
+    for t in range(1, 600):
+        action = act_arm(run)
+        assert action == (t, int(Draws(42).uniform(t) * 4), 0.25)
+
+
+def test_acts_in_one_call_are_acts_in_a_row() -> None:
+    """Whatever is done with copies between them, the numbers stay the same."""
+    together, one_by_one = start(ARMS), start(ARMS)
+    actions = [act_arm(together) for _ in range(20)]
+
+    for action in actions:
+        one_by_one = one_by_one.copy()
+        assert act_arm(one_by_one) == action
+        one_by_one.copy().settle(ArmFeedback(action.arm, 1.0))
+
+    for action in actions:
+        together.settle(ArmFeedback(action.arm, 0.7))
+        one_by_one.settle(ArmFeedback(action.arm, 0.7))
+    np.testing.assert_array_equal(together.probabilities, one_by_one.probabilities)
+
+
+def test_copies_leave_the_run_as_it_was() -> None:
+    run = start(ARMS)
+    arm = act_arm(run).arm
+    before = run.probabilities.copy(), run.ledger.copy()
+
+    copy = run.copy()
+    copy.settle(ArmFeedback(arm, 1.0))
+    copy.act()
+
+    np.testing.assert_array_equal(run.probabilities, before[0])
+    assert (run.ledger.slot, run.ledger.outstanding) == (before[1].slot, before[1].outstanding)
+    assert not np.array_equal(copy.probabilities, before[0])
+
+
+def test_a_run_taken_up_again_goes_on_with_the_same_numbers() -> None:
+    run = start(ARMS)
+    arms = [act_arm(run).arm for _ in range(7)]
+    run.settle(ArmFeedback(arms[0], 0.5))
+
+    again = Run.at(run.params, run.ledger.copy(), run.state)
+
+    assert [act_arm(again) for _ in range(300)] == [act_arm(run) for _ in range(300)]
+
+
+def test_everything_is_surplus_before_the_first_act() -> None:
+    assert start(ARMS).surplus([ArmFeedback(0, 0.5), ArmFeedback(2, 0.5)]) == [0, 1]
+    assert start(POINTS).surplus([PointFeedback(np.zeros(3))]) == [0]
+
+
+def test_surplus_is_judged_per_arm_in_the_order_of_the_batch() -> None:
+    run = start(ARMS)
+    arms = [act_arm(run).arm for _ in range(3)]
+    played, never = arms[0], next(arm for arm in range(4) if arm not in arms)
+    count = arms.count(played)
+
+    events = [ArmFeedback(played, 0.1) for _ in range(count + 2)]
+
+    assert run.surplus(events) == [count, count + 1]
+    if never < 3:
+        assert run.surplus([ArmFeedback(never, 0.1), events[0]]) == [0]
+
+
+def test_bundles_beyond_the_outstanding_acts_are_surplus() -> None:
+    run = start(POINTS)
+    for _ in range(3):
+        run.act()
+
+    assert run.surplus([PointFeedback(np.zeros(3))] * 5) == [3, 4]
+    assert run.surplus([PointFeedback(np.zeros(3))] * 3) == []
+
+
+def test_points_come_with_their_query_points() -> None:
+    run = start(POINTS | {"perturbation": 0.25, "learning_rate": 0.5})
+
+    action = run.act()
+
+    assert isinstance(action, PointAction)
+    assert action.x.tolist() == [0.0, 0.0]
+    assert action.query_points is not None
+    assert action.query_points.tolist() == [[0.25, 0.0], [0.0, 0.25]]
+    run.settle(PointFeedback(np.array([0.0, 0.25, 0.0])))
+    action = run.act()
+    assert isinstance(action, PointAction)
+    assert action.x.tolist() == [-0.5, 0.0]
+
+
+def test_probabilities_are_uniform_before_the_first_act() -> None:
+    assert start({"kind": "dexp3", "n_arms": 4}).probabilities.tolist() == [0.25] * 4
+
+
+@pytest.mark.parametrize("rates", [{}, {"learning_rate": 1e12, "loss_clip": 1e12, "probability_floor": 1e-12}])
+def test_one_arm_is_always_played(rates: dict[str, float]) -> None:
+    run = start({"kind": "dexp3", "n_arms": 1} | rates)
+
+    for t in range(1, 101):
+        assert act_arm(run) == (t, 0, 1.0)
+        run.settle(ArmFeedback(0, 1.0))
+        assert run.probabilities.tolist() == [1.0]
+
+
+@pytest.mark.parametrize("rate", [1e-12, 1.0, 1e12])
+def test_extreme_rates_keep_probabilities_sound(rate: float) -> None:
+    """The sum may err by 1e-12; a step of 1e-12 is lost in rounding only below 1e-16 of a probability."""
+    rates = {"learning_rate": rate, "loss_clip": rate, "probability_floor": min(rate, 1.0)}
+    run = start({"kind": "dexp3", "n_arms": 5} | rates)
+
+    for _ in range(200):
+        run.settle(ArmFeedback(act_arm(run).arm, 1.0))
+        assert np.isfinite(run.probabilities).all()
+        assert (run.probabilities > 0).all()
+        assert abs(run.probabilities.sum() - 1) <= 1e-12
+
+
+def test_one_dimension_has_one_query_point() -> None:
+    run = start(POINTS | {"dim": 1})
+    for _ in range(50):
+        action = run.act()
+        assert isinstance(action, PointAction)
+        assert action.query_points is not None
+        points = np.vstack([action.x, action.query_points])
+        run.settle(PointFeedback(np.square(points[:, 0] - 0.3)))
+
+    assert run.act().x == pytest.approx([0.3], abs=0.05)  # type: ignore[union-attr]

@@ -1,0 +1,75 @@
+"""Learners over arms reproduce their hand-derived and recorded traces."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from service.learners import REGISTRY
+from service.learners.base import ArmLearner, draw
+from tests.learners import vectors
+
+TRACES = [
+    pytest.param(trace, id=f"{kind}-{trace['name']}")
+    for kind in vectors.kinds()
+    for trace in vectors.traces(kind)
+    if "dim" not in trace["spec"]
+]
+THEOREMS = [
+    pytest.param(case, id=f"{kind}-{index}")
+    for kind in vectors.kinds()
+    for index, case in enumerate(vectors.load(kind).get("theorem", []))
+]
+
+
+def close(expected: Any, actual: Any, tolerance: float) -> None:
+    np.testing.assert_allclose(actual, expected, rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("trace", TRACES)
+def test_learner_follows_its_trace(trace: dict[str, Any]) -> None:
+    learner = vectors.build(trace)
+    assert isinstance(learner, ArmLearner)
+    tolerance, state = trace["tolerance"], None
+
+    for what, row, state, arm in vectors.arm_moments(learner, trace):
+        if what == "open":
+            close(vectors.numbers(row["p"]), learner.distribution(state), tolerance)
+            assert arm == row.get("arm", arm)
+            for name, rate in row.get("rates", {}).items():
+                close(rate, learner.rates(state)[name], tolerance)
+        elif what == "event" and "p" in row:
+            close(vectors.numbers(row["p"]), learner.probabilities(state), tolerance)
+
+    if "p_end" in trace:
+        close(vectors.numbers(trace["p_end"]), learner.probabilities(state), tolerance)
+
+
+@pytest.mark.parametrize("case", THEOREMS)
+def test_theorem_rates(case: dict[str, Any]) -> None:
+    learner = REGISTRY[case["spec"]["kind"]].model_validate(case["spec"]).build()
+
+    rates = learner.rates(learner.start())
+
+    assert rates["rates"] == "theorem"
+    for name, rate in case["rates"].items():
+        close(rate, rates[name], 1e-12)
+
+
+@pytest.mark.parametrize("case", vectors.load("draw")["cases"], ids=str)
+def test_draw_is_the_inverse_of_the_cumulative_sum(case: dict[str, Any]) -> None:
+    p = np.array(case["p"])
+
+    assert draw(p, case["u"]) == case["arm"]
+    assert draw(np.stack([p, p]), np.full(2, case["u"])).tolist() == [case["arm"]] * 2
+
+
+def test_draw_takes_the_last_live_arm_where_rounding_leaves_none() -> None:
+    p = np.array([0.1] * 10 + [0.0])
+    u = 1 - 2**-53
+    assert p.cumsum()[-1] <= u
+
+    assert draw(p, u) == 9
+    assert draw(p[None], np.array([u])).tolist() == [9]

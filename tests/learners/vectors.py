@@ -1,0 +1,84 @@
+"""Reading the vector files, and stepping a learner through one of their traces."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from fractions import Fraction
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from service.learners import REGISTRY
+from service.learners.base import ArmLearner, FloatArray, Learner, PointLearner, Slot
+
+VECTORS = Path(__file__).parent.parent / "vectors"
+
+
+def load(name: str) -> dict[str, Any]:
+    return json.loads((VECTORS / f"{name}.json").read_text())
+
+
+def kinds() -> list[str]:
+    """Kinds that have a vector file."""
+    return [kind for kind in REGISTRY if (VECTORS / f"{kind}.json").exists()]
+
+
+def traces(kind: str) -> list[dict[str, Any]]:
+    document = load(kind)
+    return [{"tolerance": document["tolerance"], **trace} for trace in document["traces"]]
+
+
+def number(value: float | str) -> float:
+    """A number, or an exact fraction written as text."""
+    return float(Fraction(value)) if isinstance(value, str) else float(value)
+
+
+def numbers(values: list[float | str]) -> FloatArray:
+    return np.array([number(value) for value in values])
+
+
+def build(trace: dict[str, Any]) -> Learner[Any]:
+    return REGISTRY[trace["spec"]["kind"]].model_validate(trace["spec"]).build()
+
+
+class Moment(NamedTuple):
+    """A learner's state when a slot has opened, when an event has been applied, or at a slot's end."""
+
+    what: str
+    row: dict[str, Any]
+    state: Any
+    arm: int | None = None
+
+
+def arm_moments(learner: ArmLearner[Any], trace: dict[str, Any]) -> Iterator[Moment]:
+    """Open, draw (where the trace gives u) and settle, as one session would."""
+    state, outstanding = learner.start(), 0
+    if "start" in trace:
+        state = state._replace(p=numbers(trace["start"]))
+    for t, row in enumerate(trace["slots"], start=1):
+        slot = Slot(t, outstanding, row.get("u", 0.0), row.get("v", 0.0))
+        state, arm = learner.draw(learner.open(state, slot), slot)
+        yield Moment("open", row, state, arm)
+        outstanding += 1
+        for event in row["events"]:
+            outstanding = max(outstanding - 1, 0)
+            state = learner.settle(state, event["arm"], number(event["loss"]))
+            yield Moment("event", event, state)
+        yield Moment("end", row, state)
+
+
+def point_moments(learner: PointLearner[Any], trace: dict[str, Any]) -> Iterator[Moment]:
+    """Open and settle, as one session would."""
+    state, outstanding = learner.start(), 0
+    for t, row in enumerate(trace["slots"], start=1):
+        state = learner.open(state, Slot(t, outstanding, 0.0))
+        yield Moment("open", row, state)
+        outstanding += 1
+        for event in row["events"]:
+            outstanding -= 1
+            assert event.get("outstanding", outstanding) == outstanding
+            state = learner.settle(state, np.array(event["values"]), outstanding)
+            yield Moment("event", event, state)
+        yield Moment("end", row, state)
