@@ -14,6 +14,7 @@ from service.sessions import Sessions
 from service.settings import Settings
 from service.store import open_store
 from service.store.base import Store
+from service.store.options import StoreOptions
 
 TITLE = "Bandit online learning with unknown delays"
 
@@ -27,7 +28,7 @@ def create_app(settings: Settings, store: Store | None = None) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        opened = store or open_store(settings)
+        opened = store or open_store(settings.store_url.get_secret_value(), options=store_options(settings))
         app.state.sessions = Sessions(opened, settings)
         app.state.readiness = Readiness(opened)
         try:
@@ -36,7 +37,9 @@ def create_app(settings: Settings, store: Store | None = None) -> FastAPI:
         finally:
             await opened.close()
 
-    app = FastAPI(title=TITLE, version="0.1.0", lifespan=lifespan, redirect_slashes=False, docs_url=None, redoc_url=None)
+    app = FastAPI(
+        title=TITLE, version="0.1.0", lifespan=lifespan, redirect_slashes=False, docs_url=None, redoc_url=None
+    )
     app.state.settings = settings
     for routes in (sessions, slots, ops):
         app.include_router(routes.router)
@@ -44,3 +47,14 @@ def create_app(settings: Settings, store: Store | None = None) -> FastAPI:
     problems.install(app, settings.retry_after_seconds)
     describe(app)
     return app
+
+
+def store_options(settings: Settings) -> StoreOptions:
+    """What the settings say about the store."""
+    return StoreOptions(
+        prefix=settings.key_prefix,
+        dedupe_window_seconds=settings.dedupe_window_seconds,
+        max_connections=settings.store_connections,
+        reply_seconds=settings.store_timeout_seconds,
+        resend_seconds=settings.store_budget_seconds,
+    )
