@@ -9,7 +9,9 @@ import sys
 from collections.abc import Sequence
 
 from service import logs
-from service.settings import Settings, SettingsError, read_settings
+from service.settings import Settings, SettingsError, StoreUrl, read_settings
+from service.store import open_store
+from service.store.base import StoreUnavailableError
 from service.store.embedded import EmbeddedServer
 from service.supervisor import Supervisor
 
@@ -41,11 +43,20 @@ def listen(host: str, port: int) -> socket.socket:
         raise StartError(f"can't listen on {_shown(host, port)}: {error.strerror}") from error
 
 
-def start_embedded(settings: Settings) -> EmbeddedServer | None:
-    """The embedded server, running, where the settings ask for it."""
+def start_store(settings: Settings) -> EmbeddedServer | None:
+    """The embedded server, running, where the settings ask for it; other URLs are only read.
+
+    Raises
+    ------
+    StoreUnavailableError, ValueError
+        where it can't run, or the URL can't be read.
+    """
     if settings.store_url.scheme != "embedded":
+        open_store(settings.store_url.get_secret_value())
         return None
-    return EmbeddedServer(settings.data_dir, settings.appendfsync)
+    server = EmbeddedServer(settings.data_dir, fsync=settings.appendfsync)
+    server.start()
+    return server
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -57,11 +68,15 @@ def main(arguments: Sequence[str]) -> int:
     logs.configure(settings.log_level)
     try:
         listener = listen(settings.host, settings.port)
-        server = start_embedded(settings)
-    except StartError as error:
+        server = start_store(settings)
+    except (StartError, StoreUnavailableError) as error:
         return _refuse(error, CANNOT_START)
-    port = listener.getsockname()[1]
-    logger.info("listening on http://%s, store %s", _shown(settings.host, port), _store(settings))
+    except ValueError as error:
+        return _refuse(error, BAD_SETTINGS)
+    address = _shown(settings.host, listener.getsockname()[1])
+    logger.info("listening on http://%s, store %s", address, _store(settings))
+    if server is not None:
+        settings = settings.model_copy(update={"store_url": StoreUrl(server.url)})
     return asyncio.run(_supervise(settings, listener, server))
 
 

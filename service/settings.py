@@ -12,7 +12,7 @@ from pydantic import AfterValidator, Field, Secret, ValidationError, model_valid
 from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-STORE_SCHEMES = ("embedded:", "memory://", "redis://", "rediss://", "redis+sentinel://", "redis+cluster://")
+STORE_SCHEMES = ("embedded:", "memory://", "redis://", "rediss://", "unix://")
 
 
 class SettingsError(Exception):
@@ -61,7 +61,7 @@ class Settings(BaseSettings):
     store_url: Annotated[StoreUrl, AfterValidator(_known_store)] = Field(
         StoreUrl("embedded:"),
         description="Where sessions live: `embedded:` (a server of its own in the data folder), `memory://` "
-        "(one process, lost at exit), `redis://`, `rediss://`, `redis+sentinel://` or `redis+cluster://`.",
+        "(one process, lost at exit), `redis://`, `rediss://` (TLS) or `unix://` (a Redis socket).",
     )
     data_dir: Path = Field(Path("bandit-data"), description="Folder of the embedded store.")
     appendfsync: Literal["always", "everysec"] = Field(

@@ -14,9 +14,11 @@ import signal
 import socket
 import sys
 from asyncio.subprocess import PIPE, Process
+from typing import Any
 
 from service.settings import Settings
 from service.store.embedded import EmbeddedServer
+from service.store.folder_lock import EmbeddedStoreError
 
 STARTUP_FAILURE = 3
 """Exit code when no worker ever came to serve; uvicorn's own for one worker."""
@@ -64,13 +66,16 @@ class Supervisor:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stop, number)
         keepers = [asyncio.create_task(self._keep_worker()) for _ in range(self._settings.workers)]
-        watcher = asyncio.create_task(self._keep_server())
-        await self._stopping.wait()
+        watchers = [asyncio.create_task(self._keep_server(self._server))] if self._server else []
+        await _first(asyncio.create_task(self._stopping.wait()), *keepers, *watchers)
+        self._stopping.set()
         self._listener.close()
-        await self._end_workers(keepers)
-        if self._server is not None:
-            self._server.stop()
-        await watcher
+        try:
+            await self._end_workers(keepers)
+        finally:
+            if self._server is not None:
+                self._server.stop()
+            await asyncio.gather(*watchers)
         logger.info("stopped")
         return self._exit_code
 
@@ -86,7 +91,7 @@ class Supervisor:
         ended = asyncio.gather(*keepers)
         hurry = asyncio.create_task(self._hurry.wait())
         grace = self._settings.grace_seconds + _KILL_MARGIN
-        await asyncio.wait([ended, hurry], timeout=grace, return_when=asyncio.FIRST_COMPLETED)
+        await _first(ended, hurry, timeout=grace)
         hurry.cancel()
         for worker in self._workers:
             logger.error("worker %d did not end in time: killed", worker.pid)
@@ -130,21 +135,27 @@ class Supervisor:
         finally:
             self._workers.discard(worker)
 
-    async def _keep_server(self) -> None:
-        if self._server is None:
-            return
+    async def _keep_server(self, server: EmbeddedServer) -> None:
         back_off = BackOff()
         clock = asyncio.get_running_loop().time
+        started = clock()
         while not self._stopping.is_set():
-            started = clock()
-            code = await asyncio.to_thread(self._server.wait)
-            if self._stopping.is_set():
+            if (code := server.poll()) is not None:
+                logger.error("the embedded store ended with %d: starting it again", code)
+                await self._restart(server, back_off, clock() - started)
+                started = clock()
+            await self._pause(_FIRST_DELAY)
+
+    async def _restart(self, server: EmbeddedServer, back_off: BackOff, lived: float) -> None:
+        while not self._stopping.is_set():
+            await self._pause(back_off.after(lived))
+            try:
+                server.start()
+            except EmbeddedStoreError as error:
+                logger.error("%s", error)
+                lived = 0.0
+            else:
                 return
-            delay = back_off.after(clock() - started)
-            logger.error("the embedded store ended with %s: starting it again in %.1f s", code, delay)
-            await self._pause(delay)
-            if not self._stopping.is_set():
-                self._server.start()
 
     async def _pause(self, seconds: float) -> None:
         with contextlib.suppress(TimeoutError):
@@ -155,3 +166,7 @@ class Supervisor:
 def _send(worker: Process, number: signal.Signals) -> None:
     with contextlib.suppress(ProcessLookupError):
         worker.send_signal(number)
+
+
+async def _first(*futures: asyncio.Future[Any], timeout: float | None = None) -> None:  # noqa: ASYNC109 - as asyncio.wait
+    await asyncio.wait(futures, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)

@@ -42,7 +42,6 @@ class Server(uvicorn.Server):
 
 def serve(settings: Settings, listener: socket.socket) -> None:
     """Serve until SIGTERM, then finish what was accepted."""
-
     config = uvicorn.Config(
         create_app(settings),
         loop="uvloop",

@@ -1,0 +1,119 @@
+"""The service as a user starts it: real processes, found by what they print."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import httpx
+
+T = TypeVar("T")
+SECONDS = 30.0
+
+
+def wait_until(found: Callable[[], T], seconds: float = SECONDS) -> T:
+    """The first true answer of ``found``; an assertion error when there is none in time."""
+    deadline = time.monotonic() + seconds
+    while not (answer := found()):
+        assert time.monotonic() < deadline, f"waited {seconds} s in vain"
+        time.sleep(0.01)
+    return answer
+
+
+class RunningService:
+    """``python -m service`` on a free port, its log in a file; ends with the ``with`` block."""
+
+    def __init__(self, folder: Path, *flags: str, environment: dict[str, str] | None = None) -> None:
+        self.log = folder / "service.log"
+        kept = {name: value for name, value in os.environ.items() if not name.startswith("BANDIT_")}
+        with self.log.open("wb") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "service", "--port", "0", "--data-dir", str(folder / "data"), *flags],
+                stderr=log,
+                env=kept | (environment or {}),
+            )
+
+    def __enter__(self) -> RunningService:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.process.poll() is None:
+            self.process.terminate()
+        try:
+            self.process.wait(SECONDS)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            raise
+
+    def messages(self) -> list[str]:
+        """What was logged so far, lines that are no JSON as they are."""
+        return [json.loads(line)["message"] if line.startswith("{") else line for line in self.text().splitlines()]
+
+    def text(self) -> str:
+        """The whole log so far."""
+        return self.log.read_text()
+
+    @property
+    def url(self) -> str:
+        """Where it listens, as it says."""
+
+        def listening() -> re.Match[str] | None:
+            assert self.process.poll() is None, self.text()
+            return re.search(r"listening on (http://\S+),", self.text())
+
+        return wait_until(listening)[1]
+
+    def ready(self) -> httpx.Client:
+        """A client, once the store can commit."""
+        client = httpx.Client(base_url=self.url, timeout=SECONDS)
+        wait_until(lambda: client.get("/readyz").status_code == 200)
+        return client
+
+    def children(self, what: str) -> list[int]:
+        """Process ids of the service's children whose command line contains ``what``."""
+        return [pid for pid in _children(self.process.pid) if what in _command(pid)]
+
+    def workers(self) -> list[int]:
+        return self.children("service.worker")
+
+    def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
+        """The exit code after a signal."""
+        self.process.send_signal(number)
+        return self.process.wait(SECONDS)
+
+
+def alive(pid: int) -> bool:
+    """Whether a process exists and is no zombie."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def _children(parent: int) -> list[int]:
+    try:
+        return [int(pid) for pid in Path(f"/proc/{parent}/task/{parent}/children").read_text().split()]
+    except FileNotFoundError:
+        return []
+
+
+def _command(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
+    except FileNotFoundError:
+        return ""
+
+
+def create(client: httpx.Client, **fields: Any) -> str:
+    """The id of a new session of three arms."""
+    answer = client.post("/v1/sessions", json={"learner": {"kind": "dexp3", "n_arms": 3}, "seed": 1} | fields)
+    assert answer.status_code == 201, answer.text
+    return str(answer.json()["session_id"])

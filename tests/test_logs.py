@@ -1,0 +1,43 @@
+"""Logs: one JSON line per record, bounded, escaped, without passwords."""
+
+import json
+import logging
+import sys
+
+import pytest
+
+from service.logs import MAX_CHARS, JsonLines
+
+
+def line(message, *args, exc_info=None):
+    record = logging.LogRecord("service", logging.ERROR, __file__, 1, message, args, exc_info)
+    return JsonLines().format(record)
+
+
+def test_a_record_is_one_line_of_json():
+    shown = json.loads(line("slot %d\nforged\u202e", 17))
+
+    assert shown["message"] == "slot 17\nforged\u202e"
+    assert shown["level"] == "error"
+    assert shown["time"].endswith("+00:00")
+    assert "\n" not in line("slot\n17")
+    assert line("forged\u202e").isascii()
+
+
+def test_a_long_message_is_cut():
+    assert len(line("x" * 10 * MAX_CHARS)) < MAX_CHARS + 500
+
+
+@pytest.mark.parametrize(
+    "password", ["hunter22", "hunt@er22", "hunt/er22", "hunt:er22", "hunt#er22", "hunt%40er22"]
+)
+def test_passwords_of_urls_are_hidden(password):
+    url = f"redis://user:{password}@host:6379/0"
+    try:
+        raise RuntimeError(f"no answer from {url}")
+    except RuntimeError:
+        shown = line("tried %s twice", url, exc_info=sys.exc_info())
+
+    assert password[-4:] not in shown
+    assert "tried redis://***@host:6379/0 twice" in shown
+    assert "RuntimeError: no answer from redis://***@host:6379/0" in shown

@@ -1,0 +1,254 @@
+"""Starting, stopping, and what dies with what: real processes."""
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+import httpx
+import pytest
+
+from service.supervisor import BackOff
+from tests.running import RunningService, alive, create, wait_until
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks at /proc")
+
+
+@pytest.fixture
+def run(tmp_path):
+    """Starts services in one folder and ends them."""
+    with contextlib.ExitStack() as stack:
+        yield lambda *flags, **options: stack.enter_context(RunningService(tmp_path, *flags, **options))
+
+
+def act(client, session):
+    answer = client.post(f"/v1/sessions/{session}/act")
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_it_serves_and_ends_cleanly_on_a_signal(run, workers):
+    service = run("--workers", workers)
+    with service.ready() as client:
+        act(client, create(client))
+        server = service.children("unixsocket")
+        pids = service.workers()
+        ended = service.stop(signal.SIGTERM)
+
+    assert ended == 0
+    assert len(pids) == int(workers)
+    assert not any(map(alive, pids + server))
+    assert "stopped" in service.messages()
+
+
+def test_interrupting_it_is_a_clean_stop(run):
+    service = run("--store-url", "memory://")
+    service.ready().close()
+
+    assert service.stop(signal.SIGINT) == 0
+
+
+def test_it_says_where_it_listens_and_which_store_without_the_password(run):
+    service = run("--store-url", "redis://user:hunter22@127.0.0.1:1/0")
+
+    assert service.url.startswith("http://127.0.0.1:")
+    assert f"listening on {service.url}, store redis://***@127.0.0.1:1/0" in service.messages()
+    service.stop()
+    assert "hunter22" not in service.text()
+
+
+def test_state_outlives_a_restart(run):
+    first = run("--workers", "2")
+    with first.ready() as client:
+        session = create(client)
+        actions = [act(client, session) for _ in range(3)]
+        view = client.get(f"/v1/sessions/{session}").json()
+    first.stop()
+    second = run()
+    with second.ready() as client:
+        assert client.get(f"/v1/sessions/{session}").json() == view
+        following = act(client, session)
+        twin = create(client)
+        assert [*actions, following] == [act(client, twin) for _ in range(4)]
+
+
+def test_a_taken_port_is_a_clear_failure(run):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        service = run("--port", str(port))
+
+        assert service.process.wait(30) == 1
+    assert service.text() == f"service: can't listen on 127.0.0.1:{port}: Address already in use\n"
+
+
+def test_an_unknown_host_is_a_clear_failure(run):
+    service = run("--host", "host.invalid")
+
+    assert service.process.wait(30) == 1
+    assert "service: can't listen on host.invalid:0: " in service.text()
+
+
+def test_a_second_service_on_the_same_folder_is_refused(run, tmp_path):
+    first = run()
+    first.ready().close()
+    (tmp_path / "second").mkdir()
+    with RunningService(tmp_path / "second", "--data-dir", str(tmp_path / "data")) as second:
+        assert second.process.wait(30) == 1
+        assert "service: " in second.text()
+        assert str(tmp_path / "data") in second.text()
+        assert "Traceback" not in second.text()
+    with first.ready() as client:
+        create(client)
+
+
+def test_a_killed_parent_leaves_nobody_behind(run):
+    service = run("--workers", "2")
+    service.ready().close()
+    family = wait_until(lambda: len(found := service.children("")) == 3 and found)
+    service.process.kill()
+    service.process.wait()
+
+    wait_until(lambda: not any(map(alive, family)))
+
+
+def test_after_a_killed_parent_the_folder_is_free_and_nothing_acknowledged_is_lost(run):
+    first = run()
+    with first.ready() as client:
+        session = create(client)
+        act(client, session)
+    first.process.kill()
+    first.process.wait()
+    second = run()
+    with second.ready() as client:
+        assert client.get(f"/v1/sessions/{session}").json()["slot"] == 1
+
+
+def test_a_dead_worker_is_replaced(run):
+    service = run("--workers", "2")
+    with service.ready() as client:
+        session = create(client)
+        before = wait_until(lambda: len(found := service.workers()) == 2 and found)
+        os.kill(before[0], signal.SIGKILL)
+        wait_until(lambda: len(set(service.workers()) - {before[0]}) == 2)
+        act(client, session)
+
+    assert any("a worker ended with -9" in message for message in service.messages())
+    assert service.stop() == 0
+
+
+def test_a_dead_embedded_server_is_started_again_with_its_state(run):
+    service = run()
+    with service.ready() as client:
+        session = create(client)
+        act(client, session)
+        (server,) = service.children("unixsocket")
+        os.kill(server, signal.SIGKILL)
+        wait_until(lambda: set(service.children("unixsocket")) - {server})
+        wait_until(lambda: client.get("/readyz").status_code == 200)
+
+        assert act(client, session)["slot"] == 2
+    assert service.stop() == 0
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_a_worker_that_cannot_start_fails_the_whole_start(run, tmp_path, workers):
+    (tmp_path / "sitecustomize.py").write_text("import sys\nsys.modules['service.app'] = None\n")
+    service = run("--workers", workers, environment={"PYTHONPATH": str(tmp_path)})
+
+    assert service.process.wait(30) == 3
+    assert "a worker ended with 1 before it could serve: giving up" in service.messages()
+    assert not service.children("")
+
+
+def test_a_store_url_that_cannot_be_read_is_a_bad_setting(run):
+    service = run("--store-url", "redis://user:hunter22@127.0.0.1:port/0")
+
+    assert service.process.wait(30) == 2
+    assert service.text().startswith("service: ")
+    assert "hunter22" not in service.text()
+
+
+def test_a_store_that_is_down_makes_it_wait_and_heal(run, tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port = str(probe.getsockname()[1])
+    service = run("--store-url", f"redis://127.0.0.1:{port}/0", "--workers", "2")
+    with httpx.Client(base_url=service.url, timeout=30) as client:
+        wait_until(lambda: client.get("/livez").status_code == 200)
+        down = client.get("/readyz")
+        assert (down.status_code, down.json()["code"]) == (503, "store_unavailable")
+        with subprocess.Popen(
+            ["redis-server", "--port", port, "--save", "", "--dir", str(tmp_path)], stdout=subprocess.DEVNULL
+        ) as server:
+            wait_until(lambda: client.get("/readyz").status_code == 200)
+            act(client, create(client))
+            assert service.stop() == 0
+            server.terminate()
+
+
+def test_accepted_requests_are_finished_at_a_stop(run):
+    """What clients were told is in the store; what they were not told may or may not be."""
+    service = run("--workers", "2")
+    with service.ready() as client, ThreadPoolExecutor(4) as pool:
+        session = create(client)
+
+        def hammer(_: int) -> int:
+            slots = 0
+            with httpx.Client(base_url=service.url, timeout=30) as own, contextlib.suppress(httpx.TransportError):
+                while (answer := own.post(f"/v1/sessions/{session}/act")).status_code == 200:
+                    slots = max(slots, answer.json()["slot"])
+            return slots
+
+        told = pool.map(hammer, range(4))
+        wait_until(lambda: client.get(f"/v1/sessions/{session}").json()["slot"] > 50)
+        assert service.stop() == 0
+    with run().ready() as client:
+        assert max(told) <= client.get(f"/v1/sessions/{session}").json()["slot"] <= max(told) + 4
+
+
+def test_a_stop_does_not_wait_for_idle_connections(run):
+    service = run("--store-url", "memory://", "--grace-seconds", "20")
+    with contextlib.ExitStack() as stack:
+        for _ in range(50):
+            client = stack.enter_context(httpx.Client(base_url=service.url))
+            assert client.get("/livez").status_code == 200
+        service.process.terminate()
+
+        assert service.process.wait(5) == 0
+
+
+def test_a_half_sent_request_does_not_hold_a_stop_beyond_the_grace_time(run):
+    service = run("--store-url", "memory://", "--grace-seconds", "1")
+    service.ready().close()
+    host, port = service.url.removeprefix("http://").split(":")
+    with socket.create_connection((host, int(port))) as half:
+        half.sendall(
+            b"POST /v1/sessions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n{"
+        )
+        httpx.get(f"{service.url}/livez")
+        service.process.terminate()
+
+        assert service.process.wait(10) == 0
+
+
+def test_a_second_signal_kills_at_once(run):
+    service = run("--store-url", "memory://", "--grace-seconds", "60")
+    service.ready().close()
+    (worker,) = service.workers()
+    os.kill(worker, signal.SIGSTOP)
+    service.process.terminate()
+    wait_until(lambda: "received SIGTERM, stopping" in service.messages())
+
+    assert service.stop() == 1
+    assert not alive(worker)
+
+
+def test_pauses_grow_while_a_process_dies_young():
+    back_off = BackOff()
+
+    assert [back_off.after(0.5) for _ in range(9)] == [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 10.0, 10.0]
+    assert back_off.after(60.0) == 0.1
+    assert back_off.after(0.5) == 0.2

@@ -1,0 +1,114 @@
+"""Settings: where they come from, what is refused, and what is never shown."""
+
+import json
+
+import pytest
+from pydantic import ValidationError
+
+from service.settings import Settings, SettingsError, StoreUrl, hide_password, read_settings
+
+
+@pytest.fixture(autouse=True)
+def _no_settings_from_outside(monkeypatch):
+    for name in Settings.model_fields:
+        monkeypatch.delenv(f"BANDIT_{name.upper()}", raising=False)
+
+
+def test_flags_win_over_the_environment_and_that_over_defaults(monkeypatch):
+    monkeypatch.setenv("BANDIT_PORT", "9001")
+    monkeypatch.setenv("BANDIT_WORKERS", "2")
+
+    settings = read_settings(["--port", "9002"])
+
+    assert (settings.port, settings.workers, settings.host) == (9002, 2, "127.0.0.1")
+
+
+def test_no_flags_are_no_flags_whatever_started_this_process():
+    assert read_settings([]).port == 8000
+
+
+def test_every_setting_is_described():
+    assert all(field.description for field in Settings.model_fields.values())
+
+
+def test_settings_do_not_change():
+    with pytest.raises(ValidationError, match="frozen"):
+        Settings().port = 1
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--port", "99999"], "--port (BANDIT_PORT): Input should be less than or equal to 65535"),
+        (["--workers", "0"], "--workers (BANDIT_WORKERS): "),
+        (["--grace-seconds", "nan"], "--grace-seconds (BANDIT_GRACE_SECONDS): "),
+        (["--appendfsync", "no"], "--appendfsync (BANDIT_APPENDFSYNC): "),
+        (["--store-url", "http://h"], "--store-url (BANDIT_STORE_URL): must be embedded:"),
+        (["--store-url", "memory://", "--workers", "2"], "memory:// keeps sessions in one process"),
+    ],
+)
+def test_a_bad_value_is_named(flags, message):
+    with pytest.raises(SettingsError) as refused:
+        read_settings(flags)
+
+    assert message in str(refused.value)
+
+
+def test_a_refused_store_url_is_not_shown():
+    with pytest.raises(SettingsError) as refused:
+        read_settings(["--store-url", "reds://user:hunter22@h"])
+
+    assert "hunter22" not in str(refused.value)
+    assert "hunter22" not in repr(refused.value.__cause__)
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("embedded:", "embedded:"),
+        ("memory://", "memory://"),
+        ("redis://h:6379/0", "redis://h:6379/0"),
+        ("redis://:p@h:6379/0", "redis://***@h:6379/0"),
+        ("rediss://u:p@h", "rediss://***@h"),
+        ("redis://u:p#/@?x@h", "redis://***@h"),
+        ("redis://h?password=p", "redis://h"),
+        ("redis+sentinel://u:p@a,b/m?sentinel_password=p", "redis+sentinel://***@a,b/m"),
+        ("redis://u:p@h?password=x@y", "redis://***@y"),
+    ],
+)
+def test_a_store_url_prints_without_its_secrets(url, shown):
+    secret = StoreUrl(url)
+
+    assert shown == hide_password(url) == str(secret) == f"{secret}"
+    assert f"StoreUrl({shown!r})" == repr(secret)
+    assert url == secret.get_secret_value()
+
+
+def test_settings_print_without_password():
+    settings = Settings(store_url=StoreUrl("redis://u:hunter22@h"))
+
+    assert "hunter22" not in f"{settings} {settings!r} {settings.model_dump()} {settings.model_dump_json()}"
+
+
+def test_a_worker_gets_the_same_settings(monkeypatch):
+    settings = Settings(store_url=StoreUrl("redis://u:hunter22@h"), port=1)
+    monkeypatch.setenv("BANDIT_PORT", "2")
+
+    assert Settings(**json.loads(settings.to_json())) == settings
+
+
+def test_bad_values_end_the_command_with_code_2(capsys):
+    from service.__main__ import main
+
+    assert main(["--port", "-1"]) == 2
+    assert "service: --port (BANDIT_PORT): " in capsys.readouterr().err
+
+
+def test_an_unknown_flag_ends_the_command_with_code_2(capsys):
+    from service.__main__ import main
+
+    with pytest.raises(SystemExit) as ended:
+        main(["--stor-url", "memory://"])
+
+    assert ended.value.code == 2
+    assert "--stor-url" in capsys.readouterr().err
