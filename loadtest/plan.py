@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Protocol
@@ -82,7 +81,7 @@ class Plan:
     information: Information
 
 
-def plan_session(world: World, kind: str, rates: RateChoice, seed: int, options: Mapping[str, Any]) -> Plan:
+def plan_session(world: World, kind: str, rates: RateChoice, seed: int, options: dict[str, Any]) -> Plan:
     """Choose the fields of a session of ``kind`` for ``world``; ``options`` are further learner fields.
 
     Raises
@@ -93,8 +92,8 @@ def plan_session(world: World, kind: str, rates: RateChoice, seed: int, options:
     if kind not in REGISTRY:
         raise LoadTestError(f"no learner {kind!r}; there are {', '.join(sorted(REGISTRY))}")
     spec_type = REGISTRY[kind]
-    fields = {"kind": kind} | world.learner_fields() | dict(options)
-    theorem = fields | _theorem_fields(world, spec_type)
+    base = {"kind": kind} | world.learner_fields()
+    fields, theorem = base | options, base | _theorem_fields(world, spec_type) | options
     if rates is RateChoice.AUTO:
         rates = RateChoice.ANYTIME if _is_valid(spec_type, fields) else RateChoice.THEOREM
     if rates is RateChoice.THEOREM and theorem == fields:
