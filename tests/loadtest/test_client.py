@@ -1,0 +1,127 @@
+"""What is tried again, what isn't, and whose fault it is. The peer is a scripted transport."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable
+
+import httpx
+import pytest
+
+from loadtest.client import Client
+from loadtest.errors import ClientLimitError, ServiceError
+
+Step = httpx.Response | Exception
+
+
+class Script:
+    """Answers each attempt with the next step of a script; remembers attempts and pauses."""
+
+    def __init__(self, *steps: Step) -> None:
+        self.steps = list(steps)
+        self.requests: list[httpx.Request] = []
+        self.pauses: list[float] = []
+
+    def __call__(self, request: httpx.Request) -> httpx.Response:
+        self.requests.append(request)
+        step = self.steps.pop(0)
+        if isinstance(step, Exception):
+            raise step
+        return step
+
+    def client(self, retry_seconds: float = 60.0) -> Client:
+        http = httpx.Client(transport=httpx.MockTransport(self), base_url="http://service")
+        return Client(http, retry_seconds, sleep=self.pauses.append)
+
+
+def away(retry_after: str | None = None) -> httpx.Response:
+    headers = {} if retry_after is None else {"Retry-After": retry_after}
+    return httpx.Response(503, headers=headers, json={"code": "store_unavailable"})
+
+
+def done() -> httpx.Response:
+    return httpx.Response(200, json={"applied": 1})
+
+
+@pytest.mark.parametrize(
+    "trouble",
+    [
+        away,
+        lambda: httpx.Response(502, text="bad gateway"),
+        lambda: httpx.ConnectError("refused"),
+        lambda: httpx.ReadError("reset"),
+        lambda: httpx.ReadTimeout("slow"),
+        lambda: httpx.RemoteProtocolError("closed"),
+    ],
+)
+def test_a_call_is_made_again_with_the_same_bytes_and_key(trouble: Callable[[], Step]) -> None:
+    script = Script(trouble(), trouble(), done())
+    client = script.client()
+
+    assert client.call("feedback", "POST", "/x", {"loss": 0.1}, key="k") == {"applied": 1}
+
+    assert {(request.content, request.headers["Idempotency-Key"]) for request in script.requests} == {
+        (b'{"loss": 0.1}', "k")
+    }
+    assert len(script.requests) == 3
+    assert client.log.retries.total() == 2
+    assert (client.log.calls, client.log.client_errors) == (1, 0)
+
+
+def test_pauses_grow_and_follow_retry_after_within_bounds() -> None:
+    script = Script(away(), away("1"), away("3600"), away("soon"), done())
+    script.client().call("act", "POST", "/x")
+
+    assert script.pauses == [0.05, 1.0, 2.0, 0.4]
+
+
+def test_the_retry_budget_is_bounded_and_the_reason_is_given() -> None:
+    script = Script(httpx.ConnectError("refused"))
+
+    with pytest.raises(ServiceError, match=r"/x: ConnectError; given up after 0 s"):
+        script.client(retry_seconds=0).call("act", "POST", "/x")
+
+
+@pytest.mark.parametrize("status", [400, 404, 409, 422, 500])
+def test_a_refusal_is_final(status: int) -> None:
+    script = Script(httpx.Response(status, json={"code": "surplus_feedback", "detail": "nothing is outstanding"}))
+
+    with pytest.raises(ServiceError, match=f"status {status}: surplus_feedback: nothing is outstanding"):
+        script.client().call("feedback", "POST", "/x", {})
+    assert len(script.requests) == 1
+
+
+@pytest.mark.parametrize("answer", [httpx.Response(200, text="<html>"), httpx.Response(500, text="<html>")])
+def test_an_answer_that_is_not_json_is_an_error(answer: httpx.Response) -> None:
+    with pytest.raises(ServiceError):
+        Script(answer).client().call("act", "POST", "/x")
+
+
+def out_of(number: int) -> httpx.ConnectError:
+    error = httpx.ConnectError("failed")
+    error.__cause__ = OSError(number, "the machine has none left")
+    return error
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        httpx.PoolTimeout("pool"),
+        httpx.LocalProtocolError("illegal header"),
+        out_of(errno.EADDRNOTAVAIL),
+        out_of(errno.EMFILE),
+    ],
+)
+def test_the_clients_own_failures_are_counted_apart_and_end_the_run(error: Exception) -> None:
+    client = Script(error).client()
+
+    with pytest.raises(ClientLimitError, match="not the service"):
+        client.call("act", "POST", "/x")
+    assert (client.log.client_errors, client.log.retries.total()) == (1, 0)
+
+
+def test_a_refused_connection_is_the_services_fault() -> None:
+    client = Script(out_of(errno.ECONNREFUSED), done()).client()
+    client.call("act", "POST", "/x")
+
+    assert (client.log.client_errors, dict(client.log.retries)) == (0, {"ConnectError": 1})

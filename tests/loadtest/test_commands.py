@@ -1,0 +1,105 @@
+"""The command line: exit codes, messages and files."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from loadtest.commands import app
+from tests.loadtest.jester_files import invented, write_csv
+
+
+def run(*arguments: object) -> Result:
+    return CliRunner().invoke(app, ["replay", *map(str, arguments)])
+
+
+def summary(folder: Path) -> dict[str, object]:
+    return json.loads((folder / "summary.json").read_text())
+
+
+@pytest.fixture
+def jester(tmp_path: Path) -> Path:
+    return write_csv(tmp_path, *invented(60).tolist())
+
+
+def test_jester_in_process(tmp_path: Path, jester: Path) -> None:
+    result = run("jester", "--data", jester, "--in-process", "--seed", 4, "--out", tmp_path / "out")
+
+    assert result.exit_code == 0, result.output
+    found = summary(tmp_path / "out")
+    assert (found["slots"], found["acknowledged"], found["settled"], found["seed"]) == (60, 60, 60, 4)
+    assert found["rates"] == "anytime"
+    assert found["data"][0]["users"] == 60
+    assert "regret per slot" in result.output
+
+
+def test_two_files_make_one_stream(tmp_path: Path, jester: Path) -> None:
+    result = run("jester", "--data", jester, "--data", jester, "--in-process", "--out", tmp_path)
+
+    assert result.exit_code == 0, result.output
+    assert summary(tmp_path)["slots"] == 120
+
+
+def test_synthetic_points_in_process(tmp_path: Path) -> None:
+    result = run("synthetic", "--learner", "dbgd", "--rates", "theorem", "--in-process", "--out", tmp_path)
+
+    assert result.exit_code == 0, result.output
+    found = summary(tmp_path)
+    assert (found["scenario"], found["rates"]) == ("bco_synthetic", "theorem")
+
+
+def test_no_drain_leaves_events_pending(tmp_path: Path) -> None:
+    result = run("synthetic", "--in-process", "--slots", 100, "--no-drain", "--out", tmp_path)
+
+    assert result.exit_code == 0, result.output
+    found = summary(tmp_path)
+    assert (found["slots"], found["acknowledged"] + found["pending"]) == (100, 100)
+    assert found["pending"] > 0
+
+
+def test_more_slots_than_there_are_is_the_whole_stream(tmp_path: Path) -> None:
+    run("synthetic", "--in-process", "--slots", 5000, "--out", tmp_path)
+
+    assert summary(tmp_path)["slots"] == 2000
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["jester", "--in-process"], "jester_dataset_1_1.zip"),
+        (["jester", "--in-process", "--data", "gone.csv"], "no such file"),
+        (["synthetic", "--in-process", "--data", "gone.csv"], "takes no --data"),
+        (["synthetic", "--in-process", "--url", "http://127.0.0.1:1"], "either --url or --in-process"),
+        (["synthetic", "--in-process", "--learner", "ucb"], "no learner 'ucb'"),
+        (["synthetic", "--in-process", "--option", "rate=2"], "rate"),
+        (["synthetic", "--url", "http://127.0.0.1:1", "--retry-seconds", "0"], "given up after 0 s"),
+        (["synthetic", "--url", "ftp://127.0.0.1:1"], "the load client failed"),
+    ],
+)
+def test_what_cannot_be_replayed_ends_in_one_sentence(tmp_path: Path, arguments: list[str], message: str) -> None:
+    result = run(*arguments, "--out", tmp_path / "out")
+
+    assert result.exit_code == 1
+    assert message in " ".join(result.stderr.split())
+    assert not (tmp_path / "out").exists()
+
+
+def test_an_option_reaches_the_learner(tmp_path: Path) -> None:
+    options = ["--option", "learning_rate=0.1", "--option", "loss_clip=9.5", "--option", "probability_floor=0.001"]
+    result = run("synthetic", "--in-process", *options, "--out", tmp_path)
+
+    assert result.exit_code == 0, result.output
+    assert summary(tmp_path)["parameters"]["loss_clip"] == 9.5
+
+
+def test_a_count_that_disagrees_warns_and_the_run_counts(tmp_path: Path) -> None:
+    table = invented(20)
+    table[3, 0] += 1
+    path = write_csv(tmp_path, *table.tolist())
+    result = run("jester", "--data", path, "--in-process", "--out", tmp_path)
+
+    assert result.exit_code == 0
+    assert "row 4" in result.stderr
