@@ -1,1 +1,45 @@
-"""Stores of sessions."""
+"""Where sessions are kept, chosen by URL."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from service.store.base import Store
+from service.store.memory import MemoryStore
+from service.store.options import StoreOptions
+from service.store.redis import RedisStore
+
+
+def open_store(url: str, *, options: StoreOptions | None = None) -> Store:
+    """Open the store at a URL; nothing is connected before the first call.
+
+    Parameters
+    ----------
+    url : memory://, redis://, rediss:// or unix://
+
+    Raises
+    ------
+    ValueError
+        for a URL of another kind, or one that can't be read; the text never shows its password.
+    """
+    scheme = url.partition(":")[0].lower()
+    if scheme not in _SCHEMES:
+        raise ValueError(f"the store URL begins with one of {', '.join(f'{name}:' for name in sorted(_SCHEMES))}")
+    return _SCHEMES[scheme](url, options or StoreOptions())
+
+
+def _memory(_url: str, options: StoreOptions) -> Store:
+    return MemoryStore(options)
+
+
+def _embedded(_url: str, _options: StoreOptions) -> Store:
+    raise ValueError("the embedded store is started by the parent process, which hands its workers a unix:// URL")
+
+
+_SCHEMES: dict[str, Callable[[str, StoreOptions], Store]] = {
+    "memory": _memory,
+    "embedded": _embedded,
+    "redis": RedisStore,
+    "rediss": RedisStore,
+    "unix": RedisStore,
+}

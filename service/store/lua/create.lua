@@ -1,0 +1,34 @@
+-- Create a session with all that belongs to it, or tell what is there.
+--
+-- KEYS  1 session  2 slots  3-9 seen buckets
+-- ARGV  1 number of KEYS[3]  2 bucket width, ms  3 version  4 spec  5 state  6 idle expiry, ms, or 0
+--       7 kind byte and digest of an idempotency key, or ''  8 its answer
+-- OK      created, also where an earlier sending of this call did it
+-- EXISTS  snapshot of the session that has this id; nothing was written
+-- CLOCK   the caller's buckets don't hold the present time; nothing was written
+--
+-- Race closed: two creators of one id; one gets OK and the other sees the winner's session.
+
+local oldest, width = tonumber(ARGV[1]), tonumber(ARGV[2])
+local present = present_bucket(oldest, width)
+if not present then
+  return reply('CLOCK')
+end
+if redis.call('EXISTS', KEYS[1]) == 1 then
+  local session = snapshot(KEYS[1])
+  return session[1] == ARGV[3] and reply('OK') or reply('EXISTS', session)
+end
+
+local created_at = time[1] .. '.' .. string.format('%06d', time[2])
+redis.call('HSET', KEYS[1], 'version', ARGV[3], 'spec', ARGV[4], 'state', ARGV[5], 'created_at', created_at)
+redis.call('UNLINK', unpack(KEYS, 2, 9)) -- whatever a session deleted by hand may have left
+local deadline = ARGV[6] ~= '0' and now_ms + ARGV[6] or nil
+if deadline then
+  redis.call('HSET', KEYS[1], 'expires_at', integer(deadline))
+  redis.call('PEXPIREAT', KEYS[1], integer(deadline))
+end
+if ARGV[7] ~= '' then
+  redis.call('HSET', KEYS[present], ARGV[7], ARGV[8])
+  expire_bucket(present, oldest, width, deadline)
+end
+return reply('OK')

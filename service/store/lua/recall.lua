@@ -1,0 +1,13 @@
+-- The answer that is remembered for an idempotency key.
+--
+-- KEYS  1 session  2 slots  3-9 seen buckets
+-- ARGV  1 number of KEYS[3]  2 bucket width, ms  3 kind byte and digest
+-- OK     the answer, or nil
+-- CLOCK  the caller's buckets don't hold the present time
+--
+-- Race closed: an answer that moves out of reach between two reads of buckets.
+
+if not present_bucket(tonumber(ARGV[1]), tonumber(ARGV[2])) then
+  return reply('CLOCK')
+end
+return reply('OK', recorded(ARGV[3])[2] or false)

@@ -1,0 +1,176 @@
+"""Sessions in this process, for trials and tests: the whole contract, but nothing outlives the process."""
+
+from __future__ import annotations
+
+import heapq
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from service.store.base import Commit, Committed, Conflict, Gone, Known, NewSession, Outcome, Page, Snapshot
+from service.store.clock import StoreClock
+from service.store.keys import ANSWER, EVENT
+from service.store.options import StoreOptions
+
+MAX_WRITERS = 128
+_CURSOR = re.compile(r"after~[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+
+
+@dataclass(slots=True)
+class _Session:
+    version: str
+    spec: bytes
+    state: bytes
+    created_at: float
+    expires_at: float | None
+    writers: dict[str, str] = field(default_factory=dict)
+    """Last commit of each writer, the longest silent first."""
+    seen: dict[bytes, tuple[float, bytes]] = field(default_factory=dict)
+    """Kind byte + digest to the time it is forgotten at, soonest first, and the answer."""
+    slots: dict[bytes, bytes] = field(default_factory=dict)
+
+    def snapshot(self) -> Snapshot:
+        return Snapshot(self.version, self.spec, self.state, self.created_at, self.expires_at)
+
+
+class MemoryStore:
+    """The store contract in one process. No call waits for anything, so each is atomic on the event loop.
+
+    Parameters
+    ----------
+    clock : Unix seconds
+    """
+
+    def __init__(self, options: StoreOptions | None = None, clock: Callable[[], float] | None = None) -> None:
+        self._window = (options or StoreOptions()).dedupe_window_seconds
+        own = StoreClock()
+        self._clock = clock or own.estimate
+        self._latest = float("-inf")
+        self._sessions: dict[str, _Session] = {}
+        self._deadlines: list[tuple[float, str]] = []
+
+    async def create(self, session: NewSession) -> Snapshot | None:
+        present = self._present(session.session_id)
+        if present is not None:
+            return None if present.version == session.version else present.snapshot()
+        created = _Session(session.version, session.spec, session.state, self.now(), None)
+        self._sessions[session.session_id] = created
+        self._move_deadline(session.session_id, created, session.idle_ttl_ms)
+        if session.answer is not None:
+            digest, answer = session.answer
+            self._remember(created, {ANSWER + digest: answer})
+        return None
+
+    async def load(self, session_id: str) -> Snapshot | None:
+        session = self._present(session_id)
+        return session.snapshot() if session is not None else None
+
+    async def recall(self, session_id: str, digest: bytes) -> bytes | None:
+        session = self._present(session_id)
+        return self._recorded(session, [ANSWER + digest]).get(ANSWER + digest) if session is not None else None
+
+    async def commit(self, commit: Commit) -> Outcome:
+        session = self._present(commit.session_id)
+        if session is None:
+            return Gone()
+        last = session.writers.get(commit.writer)
+        if commit.version is not None and last == commit.version:
+            return Committed(None if session.version == commit.version else session.snapshot())
+        if session.version != commit.expected or not session.state.endswith(commit.digest):
+            return Conflict(session.snapshot(), last)
+        events = [EVENT + digest for digest in (*commit.events, *commit.event_lookups)]
+        fields = events + [ANSWER + digest for digest in commit.lookups]
+        found = self._recorded(session, fields)
+        if found:
+            return _known(found)
+        if commit.version is not None:
+            self._write(session, commit, commit.version)
+        return Committed()
+
+    async def read_records(self, session_id: str, keys: Sequence[bytes]) -> Mapping[bytes, bytes]:
+        session = self._present(session_id)
+        slots = session.slots if session is not None else {}
+        return {key: slots[key] for key in keys if key in slots}
+
+    async def delete(self, session_id: str) -> bool:
+        session = self._present(session_id)
+        self._sessions.pop(session_id, None)
+        return session is not None
+
+    async def list(self, cursor: str | None, limit: int) -> Page:
+        if cursor is not None and not _CURSOR.fullmatch(cursor):
+            raise ValueError("not a cursor of this list")
+        self._drop_due()
+        after = cursor.removeprefix("after~") if cursor is not None else ""
+        ids = sorted(one for one in self._sessions if one > after)
+        return Page(ids[:limit], f"after~{ids[limit - 1]}" if len(ids) > limit else None)
+
+    async def ping(self) -> None:
+        """Nothing can be wrong."""
+
+    async def warnings(self) -> Sequence[str]:
+        """What endangers sessions here."""
+        return ["the memory store forgets everything when the process ends"]
+
+    def now(self) -> float:
+        self._latest = max(self._latest, self._clock())
+        return self._latest
+
+    async def close(self) -> None:
+        """Keep nothing."""
+        self._sessions.clear()
+
+    def _present(self, session_id: str) -> _Session | None:
+        self._drop_due()
+        return self._sessions.get(session_id)
+
+    def _drop_due(self) -> None:
+        """Drop expired sessions; a session whose deadline has moved is looked at again at the new one."""
+        now = self.now()
+        while self._deadlines and self._deadlines[0][0] <= now:
+            _, session_id = heapq.heappop(self._deadlines)
+            session = self._sessions.get(session_id)
+            if session is None or session.expires_at is None:
+                continue
+            if session.expires_at <= now:
+                del self._sessions[session_id]
+            else:
+                heapq.heappush(self._deadlines, (session.expires_at, session_id))
+
+    def _move_deadline(self, session_id: str, session: _Session, idle_ttl_ms: int | None) -> None:
+        if idle_ttl_ms is None:
+            return
+        if session.expires_at is None:
+            heapq.heappush(self._deadlines, (self.now() + idle_ttl_ms / 1000, session_id))
+        session.expires_at = self.now() + idle_ttl_ms / 1000
+
+    def _write(self, session: _Session, commit: Commit, version: str) -> None:
+        session.version, session.state = version, commit.state
+        session.writers.pop(commit.writer, None)
+        session.writers[commit.writer] = version
+        if len(session.writers) > MAX_WRITERS:
+            del session.writers[next(iter(session.writers))]
+        self._remember(session, {EVENT + digest: b"" for digest in commit.events})
+        self._remember(session, {ANSWER + digest: answer for digest, answer in commit.answers.items()})
+        session.slots |= {key: value for key, value in commit.records.items() if value is not None}
+        for key in [key for key, value in commit.records.items() if value is None]:
+            session.slots.pop(key, None)
+        self._move_deadline(commit.session_id, session, commit.idle_ttl_ms)
+
+    def _remember(self, session: _Session, fields: Mapping[bytes, bytes]) -> None:
+        for name, answer in fields.items():
+            session.seen.pop(name, None)
+            session.seen[name] = (self.now() + self._window, answer)
+
+    def _recorded(self, session: _Session, fields: Sequence[bytes]) -> Mapping[bytes, bytes]:
+        while session.seen:
+            oldest = next(iter(session.seen))
+            if session.seen[oldest][0] > self.now():
+                break
+            del session.seen[oldest]
+        return {name: session.seen[name][1] for name in fields if name in session.seen}
+
+
+def _known(found: Mapping[bytes, bytes]) -> Known:
+    duplicates = frozenset(name[1:] for name in found if name.startswith(EVENT))
+    return Known(duplicates, {name[1:]: answer for name, answer in found.items() if name.startswith(ANSWER)})

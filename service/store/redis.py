@@ -1,0 +1,204 @@
+"""Sessions in a Redis server: every call one script, every script all or nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from service.store import scripts
+from service.store.base import (
+    Commit,
+    Committed,
+    Conflict,
+    Gone,
+    Known,
+    NewSession,
+    Outcome,
+    Page,
+    Snapshot,
+    StoreUnavailableError,
+)
+from service.store.clock import StoreClock
+from service.store.keys import ANSWER, EVENT, Keys
+from service.store.options import StoreOptions
+from service.store.redis_link import RedisLink, Word
+from service.store.scripts import Script
+
+MAX_SCANS_PER_PAGE = 1000
+"""A server full of other keys makes a page come back early, perhaps empty, with a cursor to go on."""
+LEAST_SCAN = 10
+MAX_CLOCK_LESSONS = 5
+"""Bounds a call whose every sending finds the present bucket gone by."""
+_CURSOR = re.compile(r"(end|[0-9]{1,20})(~[A-Za-z0-9][A-Za-z0-9._-]{0,127})*")
+
+
+class RedisStore:
+    """The store contract on one Redis (or Valkey) server, 6.2 or newer.
+
+    Calls are safe to send again, which is what happens when a connection is lost on the way: a commit finds
+    its own id, a creation its own version. A deletion is not sent again once it may have arrived.
+
+    Parameters
+    ----------
+    url : redis://, rediss:// or unix://; its password shows up nowhere
+    """
+
+    def __init__(self, url: str, options: StoreOptions | None = None) -> None:
+        self._options = options or StoreOptions()
+        self._link = RedisLink(url, self._options)
+        self._keys = Keys.of(self._options.prefix, self._options.dedupe_window_seconds)
+        self._clock = StoreClock()
+
+    async def create(self, session: NewSession) -> Snapshot | None:
+        digest, answer = session.answer or (b"", b"")
+        field = ANSWER + digest if session.answer else b""
+        tail = (session.version, session.spec, session.state, session.idle_ttl_ms or 0, field, answer)
+        reply = await self._dated(scripts.CREATE, session.session_id, tail)
+        return None if reply[0] == b"OK" else _snapshot(reply[1])
+
+    async def load(self, session_id: str) -> Snapshot | None:
+        reply = await self._run(scripts.LOAD, (self._keys.session(session_id),))
+        return _snapshot(reply[1]) if reply[0] == b"OK" else None
+
+    async def recall(self, session_id: str, digest: bytes) -> bytes | None:
+        reply = await self._dated(scripts.RECALL, session_id, (ANSWER + digest,))
+        answer: bytes | None = reply[1]
+        return answer
+
+    async def commit(self, commit: Commit) -> Outcome:
+        reply = await self._dated(scripts.COMMIT, commit.session_id, _commit_args(commit))
+        outcome = reply[0]
+        if outcome == b"OK":
+            return Committed(_snapshot(reply[1]) if len(reply) > 1 else None)
+        if outcome == b"CONFLICT":
+            return Conflict(_snapshot(reply[1]), None if reply[2] is None else _text(reply[2]))
+        return Gone() if outcome == b"GONE" else _known(reply[1])
+
+    async def read_records(self, session_id: str, keys: Sequence[bytes]) -> Mapping[bytes, bytes]:
+        reply = await self._run(scripts.RECORDS, (self._keys.slots(session_id),), keys)
+        return {key: value for key, value in zip(keys, reply[1], strict=True) if value is not None}
+
+    async def delete(self, session_id: str) -> bool:
+        reply = await self._dated(scripts.DELETE, session_id, (), resend=False)
+        return bool(reply[0] == b"OK")
+
+    async def list(self, cursor: str | None, limit: int) -> Page:
+        """Ids of at most ``limit`` sessions.
+
+        A scan may bring more ids than the page takes; the cursor carries those over, since the same scan
+        might not bring them again.
+        """
+        scan, ids = _parsed(cursor)
+        scans = 0
+        while len(ids) < limit and scan != "end" and scans < MAX_SCANS_PER_PAGE:
+            scan, found = await self._scan(scan, max(limit - len(ids), LEAST_SCAN))
+            ids = [*ids, *found]
+            scans += 1
+        rest = ids[limit:]
+        return Page(ids[:limit], None if scan == "end" and not rest else "~".join([scan, *rest]))
+
+    async def ping(self) -> None:
+        try:
+            async with asyncio.timeout(self._options.ping_seconds):
+                await self._run(scripts.PING, (self._keys.probe,))
+        except TimeoutError:
+            raise StoreUnavailableError("the store did not answer in time") from None
+
+    async def warnings(self) -> Sequence[str]:
+        """What in the server's settings endangers sessions, as far as its user may read them."""
+        try:
+            text = _text(await self._link.command("INFO"))
+        except StoreUnavailableError as error:
+            return [f"the store's settings can't be read: {error}"]
+        info = dict(line.split(":", 1) for line in text.splitlines() if ":" in line)
+        found = []
+        if info.get("maxmemory_policy", "noeviction") != "noeviction":
+            found.append(
+                f"maxmemory-policy is {info['maxmemory_policy']}: a full store drops sessions; use noeviction"
+            )
+        if info.get("aof_enabled") == "0":
+            found.append("appendonly is off: what was acknowledged may be lost when the store stops")
+        return found
+
+    def now(self) -> float:
+        return self._clock.now()
+
+    async def close(self) -> None:
+        await self._link.close()
+
+    async def _scan(self, cursor: str, count: int) -> tuple[str, Sequence[str]]:
+        pattern = self._keys.session_pattern
+        following, keys = await self._link.command("SCAN", cursor, "MATCH", pattern, "COUNT", count)
+        ids = sorted(self._keys.session_id(_text(key)) for key in keys)
+        return ("end" if following == b"0" else _text(following)), ids
+
+    async def _dated(
+        self, script: Script, session_id: str, tail: Sequence[Word], *, resend: bool = True
+    ) -> Sequence[Any]:
+        """Run a script on all keys of a session; again where the clock was out, which the reply has put right."""
+        for _ in range(MAX_CLOCK_LESSONS):
+            keys = self._keys.at(session_id, self._clock.estimate())
+            args = (keys.oldest, self._keys.bucket_ms, *tail)
+            reply = await self._run(script, keys.all, args, resend=resend)
+            if reply[0] != b"CLOCK":
+                return reply
+        raise StoreUnavailableError("the store's clock jumps")
+
+    async def _run(
+        self, script: Script, keys: Sequence[str], args: Sequence[Word] = (), *, resend: bool = True
+    ) -> Sequence[Any]:
+        reply: Sequence[Any] = await self._link.script(script, keys, args, resend=resend)
+        self._clock.observe(int(reply[0]) + int(reply[1]) / 1e6)
+        return reply[2:]
+
+
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", "replace")
+
+
+def _snapshot(fields: Sequence[bytes | None]) -> Snapshot:
+    """A session's fields; damaged ones give an empty state, which no codec accepts."""
+    version, spec, state, created_at, expires_at = fields
+    try:
+        times = float(created_at or b""), int(expires_at) / 1000 if expires_at is not None else None
+    except ValueError:
+        return Snapshot(_text(version or b""), spec or b"", b"", 0.0, None)
+    return Snapshot(_text(version or b""), spec or b"", state or b"", *times)
+
+
+def _commit_args(commit: Commit) -> Sequence[Word]:
+    events = b"".join([EVENT + digest for digest in commit.events])
+    lookups = b"".join(
+        [EVENT + digest for digest in commit.event_lookups] + [ANSWER + digest for digest in commit.lookups]
+    )
+    answers = [item for digest, answer in commit.answers.items() for item in (ANSWER + digest, answer)]
+    records = [item for key, value in commit.records.items() if value is not None for item in (key, value)]
+    dropped = [key for key, value in commit.records.items() if value is None]
+    head = (
+        commit.writer,
+        commit.expected,
+        commit.version or "",
+        commit.state,
+        commit.digest,
+        commit.idle_ttl_ms or 0,
+    )
+    counts = (len(answers), len(records), len(dropped))
+    return (*head, events + lookups, len(events), *counts, *answers, *records, *dropped)
+
+
+def _known(items: Sequence[bytes]) -> Known:
+    found = dict(zip(items[::2], items[1::2], strict=True))
+    duplicates = frozenset(field[1:] for field in found if field.startswith(EVENT))
+    return Known(duplicates, {field[1:]: answer for field, answer in found.items() if field.startswith(ANSWER)})
+
+
+def _parsed(cursor: str | None) -> tuple[str, Sequence[str]]:
+    if cursor is None:
+        return "0", []
+    scan, *ids = cursor.split("~")
+    given = _CURSOR.fullmatch(cursor) and (ids if scan == "end" else 0 < int(scan) < 2**64)
+    if not given:
+        raise ValueError("not a cursor of this list")
+    return scan, ids

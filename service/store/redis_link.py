@@ -1,0 +1,129 @@
+"""Calls to a Redis server: bounded waits, and a second sending only where that is safe."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+from redis.asyncio.connection import AbstractConnection
+from redis.exceptions import DataError, NoScriptError, ReadOnlyError, RedisError, ResponseError
+
+from service.store.base import StoreUnavailableError
+from service.store.options import StoreOptions
+from service.store.redis_url import connection_pool
+from service.store.scripts import Script
+from service.store.troubles import trouble
+
+FIRST_PAUSE, LONGEST_PAUSE = 0.02, 0.25
+"""Seconds; each pause before a further sending is drawn between 0 and twice the limit before."""
+
+Word = str | bytes | int
+
+
+class RedisLink:
+    """Connections to one server.
+
+    A call is sent again after a passing trouble, with random pauses, until ``resend_seconds`` after its first
+    sending; and only once in an outage that has lasted longer than that already. redis-py itself repeats nothing.
+    A connection whose reply was not read to its end (timeout, cancellation) is closed, so that nobody reads
+    another's reply.
+    """
+
+    def __init__(self, url: str, options: StoreOptions) -> None:
+        self._options = options
+        self._pool = connection_pool(url, options)
+        self._free = asyncio.Semaphore(options.max_connections)
+        self._down_since: float | None = None
+
+    async def script(
+        self, script: Script, keys: Sequence[str], args: Sequence[Word] = (), *, resend: bool = True
+    ) -> Any:
+        """Run a script; ``resend`` False where running it twice would give a wrong answer.
+
+        Raises
+        ------
+        StoreUnavailableError
+            whatever the reason; the script may or may not have run.
+        """
+        tail = (len(keys), *keys, *args)
+        return await self._call((("EVALSHA", script.sha, *tail), ("EVAL", script.source, *tail)), resend=resend)
+
+    async def command(self, *words: Word) -> Any:
+        """Send a command that only reads."""
+        return await self._call((words,), resend=True)
+
+    async def close(self) -> None:
+        """Close all connections."""
+        await self._pool.disconnect()
+
+    async def _call(self, commands: Sequence[Sequence[Word]], *, resend: bool) -> Any:
+        started, pause = time.monotonic(), FIRST_PAUSE
+        while True:
+            sent = False
+            try:
+                async with self._connection() as connection:
+                    sent = True
+                    reply = await _exchange(connection, commands)
+            except DataError:
+                raise
+            except RedisError as error:
+                what = trouble(error)
+                if not what.passing or (sent and not resend) or not self._may_wait(started):
+                    raise StoreUnavailableError(what.reason) from error
+            else:
+                self._down_since = None
+                return reply
+            await asyncio.sleep(random.uniform(0, pause))  # noqa: S311 - spreads load, guards nothing
+            pause = min(2 * pause, LONGEST_PAUSE)
+
+    def _may_wait(self, started: float) -> bool:
+        now = time.monotonic()
+        self._down_since = now if self._down_since is None else self._down_since
+        return now < min(started, self._down_since) + self._options.resend_seconds
+
+    @asynccontextmanager
+    async def _connection(self) -> AsyncIterator[AbstractConnection]:
+        await self._wait_for_turn()
+        try:
+            connection = await self._pool.get_connection()  # type: ignore[no-untyped-call]
+            try:
+                yield connection
+            except ReadOnlyError:
+                # The master is elsewhere by now; a new connection may lead there.
+                await connection.disconnect(nowait=True)
+                raise
+            except ResponseError:
+                raise
+            except BaseException:
+                await connection.disconnect(nowait=True)
+                raise
+            finally:
+                await self._pool.release(connection)
+        finally:
+            self._free.release()
+
+    async def _wait_for_turn(self) -> None:
+        if not self._free.locked():
+            await self._free.acquire()
+            return
+        try:
+            async with asyncio.timeout(self._options.pool_wait_seconds):
+                await self._free.acquire()
+        except TimeoutError:
+            raise StoreUnavailableError("all connections to the store are busy") from None
+
+
+async def _exchange(connection: AbstractConnection, commands: Sequence[Sequence[Word]]) -> Any:
+    """Send the first command, and the next one where the server doesn't know the script."""
+    for command in commands[:-1]:
+        try:
+            await connection.send_command(*command)
+            return await connection.read_response()
+        except NoScriptError:
+            continue
+    await connection.send_command(*commands[-1])
+    return await connection.read_response()

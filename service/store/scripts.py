@@ -1,0 +1,31 @@
+"""The Lua scripts as they are sent to the server."""
+
+from __future__ import annotations
+
+import hashlib
+from importlib.resources import files
+from typing import NamedTuple
+
+
+class Script(NamedTuple):
+    """A script with what all of them open with, and the name the server keeps it under."""
+
+    name: str
+    source: bytes
+    sha: str
+
+    @classmethod
+    def read(cls, name: str) -> Script:
+        """The script in ``lua/<name>.lua``."""
+        folder = files(__package__) / "lua"
+        source = (folder / "session.lua").read_bytes() + (folder / f"{name}.lua").read_bytes()
+        return cls(name, source, hashlib.sha1(source, usedforsecurity=False).hexdigest())
+
+
+CREATE = Script.read("create")
+LOAD = Script.read("load")
+RECALL = Script.read("recall")
+COMMIT = Script.read("commit")
+RECORDS = Script.read("records")
+DELETE = Script.read("delete")
+PING = Script.read("ping")
