@@ -1,0 +1,23 @@
+"""Every key a test leaves has a deadline or is of a kind that is permanent by declaration."""
+
+from __future__ import annotations
+
+import re
+
+import redis
+
+KEY = re.compile(r"(?P<session>[^{}]+:\{[^{}]+\})(?P<part>|:slots|:seen:\d+)")
+
+
+def leaks(client: redis.Redis) -> list[str]:
+    """Keys without a deadline that should have one, and parts of sessions that are gone."""
+    return sorted(text for key in client.scan_iter() if not _accounted(client, text := key.decode()))
+
+
+def _accounted(client: redis.Redis, key: str) -> bool:
+    if client.ttl(key) != -1:
+        return True
+    parts = KEY.fullmatch(key)
+    if parts is None or parts["part"].startswith(":seen"):
+        return False
+    return client.hexists(parts["session"], "version") and not client.hexists(parts["session"], "expires_at")

@@ -1,0 +1,95 @@
+"""Real servers for tests, each in a folder of its own."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+import redis
+
+from service.store.embedded import find_binary
+from service.store.folder_lock import EmbeddedStoreError
+
+
+def server_binary() -> str:
+    """A server's program; without one the test is skipped, or fails where CI is set."""
+    try:
+        return str(shutil.which("redis-server") or find_binary())
+    except EmbeddedStoreError as error:
+        if os.environ.get("CI"):
+            pytest.fail(f"real servers are needed here: {error}")
+        pytest.skip(str(error))
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def wait_until(condition: Callable[[], object], seconds: float = 20.0) -> None:
+    """Return once the condition holds; fail where it doesn't in time."""
+    until = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < until, f"not in time: {condition}"
+        time.sleep(0.005)
+
+
+class RedisServer:
+    """A redis-server on a loopback port and a unix socket, with an append-only file."""
+
+    def __init__(self, folder: Path, *arguments: str) -> None:
+        self.folder = folder
+        self.port = free_port()
+        self.url = f"redis://127.0.0.1:{self.port}/0"
+        self._arguments = arguments
+        self._process: subprocess.Popen[bytes] | None = None
+        self.client = redis.Redis(port=self.port, socket_timeout=30, protocol=2)
+
+    def start(self) -> RedisServer:
+        settings = (
+            f"--port {self.port} --bind 127.0.0.1 --dir {self.folder} --appendonly yes --appendfsync everysec"
+        )
+        words = [server_binary(), *settings.split(), "--save", "", "--logfile", "server.log", *self._arguments]
+        self._process = subprocess.Popen(words)
+        wait_until(self.answers)
+        return self
+
+    def answers(self) -> bool:
+        with suppress(redis.exceptions.AuthenticationError):
+            try:
+                return bool(self.client.ping())
+            except (redis.exceptions.ConnectionError, redis.exceptions.TimeoutError):
+                return False
+        return True
+
+    def stop(self) -> None:
+        self.kill(signal.SIGTERM)
+
+    def kill(self, number: signal.Signals = signal.SIGKILL) -> None:
+        if self._process is not None:
+            self._process.send_signal(signal.SIGCONT)
+            self._process.send_signal(number)
+            self._process.wait()
+        self._process = None
+
+    def freeze(self) -> None:
+        assert self._process is not None
+        self._process.send_signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        assert self._process is not None
+        self._process.send_signal(signal.SIGCONT)
+
+    def close(self) -> None:
+        self.kill()
+        self.client.close()

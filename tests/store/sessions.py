@@ -1,0 +1,24 @@
+"""Short ways to write sessions and commits."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+from service.store.base import Commit, NewSession
+
+
+def digest(text: object) -> bytes:
+    """Sixteen bytes that stand for an event id or a key."""
+    return hashlib.blake2b(str(text).encode(), digest_size=16).digest()
+
+
+def new_session(session_id: str = "s", **fields: Any) -> NewSession:
+    return NewSession(**({"session_id": session_id, "version": "v0", "spec": b"spec", "state": b"state0"} | fields))
+
+
+def commit(expected: str, version: str | None, **fields: Any) -> Commit:
+    """From ``expected`` to ``version`` by writer a, whose state is named after the version."""
+    state = b"" if version is None else f"state of {version}".encode()
+    given = {"session_id": "s", "writer": "a", "expected": expected, "version": version, "state": state}
+    return Commit(**(given | fields))

@@ -1,0 +1,242 @@
+"""What every store promises: atomic, ordered, once."""
+
+from __future__ import annotations
+
+import os
+import struct
+
+import pytest
+
+from service.store.base import Committed, Conflict, Gone, NewSession, Snapshot, Store
+from tests.store.sessions import commit, new_session
+
+
+async def loaded(store: Store, session_id: str = "s") -> Snapshot:
+    snapshot = await store.load(session_id)
+    assert snapshot is not None
+    return snapshot
+
+
+async def test_a_created_session_is_loaded_as_it_was_given(store: Store) -> None:
+    assert await store.create(new_session()) is None
+
+    snapshot = await loaded(store)
+
+    assert snapshot[:3] == ("v0", b"spec", b"state0")
+    assert abs(snapshot.created_at - store.now()) < 5
+    assert snapshot.expires_at is None
+
+
+async def test_a_second_creation_tells_what_is_there(store: Store) -> None:
+    await store.create(new_session())
+
+    present = await store.create(new_session(version="w0", spec=b"other", state=b"other"))
+
+    assert present == await loaded(store)
+    assert present.version == "v0"
+
+
+async def test_a_creation_sent_again_finds_itself(store: Store) -> None:
+    await store.create(new_session())
+
+    assert await store.create(new_session()) is None
+
+
+async def test_an_unknown_session_is_none_gone_and_not_deleted(store: Store) -> None:
+    assert await store.load("s") is None
+    assert await store.commit(commit("v0", "v1")) == Gone()
+    assert await store.commit(commit("v0", None)) == Gone()
+    assert await store.delete("s") is False
+    assert await store.recall("s", b"k" * 16) is None
+    assert await store.read_records("s", [b"1"]) == {}
+
+
+async def test_a_commit_replaces_version_and_state_and_nothing_else(store: Store) -> None:
+    await store.create(new_session())
+    before = await loaded(store)
+
+    assert await store.commit(commit("v0", "v1")) == Committed()
+
+    assert await loaded(store) == before._replace(version="v1", state=b"state of v1")
+
+
+async def test_every_byte_and_every_double_comes_back(store: Store) -> None:
+    doubles = struct.pack("<6d", 0.1, 5e-324, 1.7976931348623157e308, -0.0, 1 / 3, 1e-18)
+    state = bytes(range(256)) + doubles + b"\r\n$-1\r\n\x00" + os.urandom(100_000)
+    await store.create(new_session(spec=bytes(range(255, -1, -1)), state=state))
+
+    assert (await loaded(store))[1:3] == (bytes(range(255, -1, -1)), state)
+    await store.commit(commit("v0", "v1", state=state[::-1], digest=state[-16:]))
+    assert (await loaded(store)).state == state[::-1]
+
+
+async def test_an_empty_state_is_a_state(store: Store) -> None:
+    await store.create(new_session(state=b"", spec=b""))
+
+    assert (await loaded(store))[:3] == ("v0", b"", b"")
+
+
+async def test_a_commit_on_another_version_is_a_conflict_that_shows_the_session(store: Store) -> None:
+    await store.create(new_session())
+    await store.commit(commit("v0", "v1"))
+
+    outcome = await store.commit(commit("v0", "b1", writer="b"))
+
+    assert outcome == Conflict(await loaded(store), None)
+    assert outcome.snapshot.version == "v1"
+
+
+async def test_a_conflict_names_the_last_commit_of_the_writer_that_asks(store: Store) -> None:
+    await store.create(new_session())
+    await store.commit(commit("v0", "a1"))
+    await store.commit(commit("a1", "b1", writer="b"))
+
+    outcome = await store.commit(commit("v0", "a2"))
+
+    assert outcome == Conflict(await loaded(store), "a1")
+
+
+async def test_the_same_commit_again_is_committed_once(store: Store) -> None:
+    await store.create(new_session())
+    await store.commit(commit("v0", "v1"))
+    after = await loaded(store)
+
+    assert await store.commit(commit("v0", "v1")) == Committed()
+    assert await loaded(store) == after
+
+
+async def test_a_lost_reply_is_cleared_up_after_another_has_committed(store: Store) -> None:
+    """A commits and loses the reply, B commits, A asks again: committed, and here is what B made of it."""
+    await store.create(new_session())
+    await store.commit(commit("v0", "a1", events=[b"e" * 16]))
+    await store.commit(commit("a1", "b1", writer="b"))
+
+    outcome = await store.commit(commit("v0", "a1", events=[b"e" * 16]))
+
+    assert outcome == Committed(await loaded(store))
+    assert outcome.snapshot is not None
+    assert outcome.snapshot.version == "b1"
+
+
+async def test_a_writer_is_remembered_until_128_others_have_written_after_it(store: Store) -> None:
+    await store.create(new_session())
+    await store.commit(commit("v0", "v1", writer="00"))
+    for n in range(1, 128):
+        await store.commit(commit(f"v{n}", f"v{n + 1}", writer=f"{n:02x}"))
+    still = await store.commit(commit("v0", "v1", writer="00"))
+    await store.commit(commit("v128", "v129", writer="80"))
+    forgotten = await store.commit(commit("v0", "v1", writer="00"))
+    next_silent = await store.commit(commit("v1", "v2", writer="01"))
+
+    assert isinstance(still, Committed)
+    assert forgotten == Conflict(await loaded(store), None)
+    assert isinstance(next_silent, Committed)
+
+
+async def test_writing_again_renews_a_writers_place(store: Store) -> None:
+    await store.create(new_session())
+    await store.commit(commit("v0", "v1", writer="00"))
+    await store.commit(commit("v1", "v2", writer="01"))
+    await store.commit(commit("v2", "v3", writer="00"))
+    for n in range(3, 130):
+        await store.commit(commit(f"v{n}", f"v{n + 1}", writer=f"f{n:02x}"))
+
+    assert isinstance(await store.commit(commit("v2", "v3", writer="00")), Committed)
+    assert await store.commit(commit("v1", "v2", writer="01")) == Conflict(await loaded(store), None)
+
+
+async def test_a_state_changed_by_hand_is_a_conflict_and_stays(store: Store) -> None:
+    await store.create(new_session(state=b"bytes....digest of hand"))
+    before = await loaded(store)
+
+    outcome = await store.commit(commit("v0", "v1", digest=b"digest of state"))
+
+    assert outcome == Conflict(before, None)
+    assert await loaded(store) == before
+
+
+async def test_a_state_that_ends_as_expected_is_replaced(store: Store) -> None:
+    await store.create(new_session(state=b"bytes....digest of state"))
+
+    assert await store.commit(commit("v0", "v1", digest=b"digest of state")) == Committed()
+
+
+async def test_a_confirmation_holds_for_the_present_version_only_and_writes_nothing(store: Store) -> None:
+    await store.create(new_session())
+    await store.commit(commit("v0", "v1"))
+    before = await loaded(store)
+
+    assert await store.commit(commit("v1", None, events=[b"e" * 16])) == Committed()
+    assert await store.commit(commit("v0", None)) == Conflict(before, "v1")
+    assert await loaded(store) == before
+    assert await store.commit(commit("v1", None, events=[b"e" * 16])) == Committed()
+
+
+async def test_two_writers_in_turn_lose_nothing(store: Store) -> None:
+    """Each adds its numbers to what it sees; after a conflict it goes on from the snapshot it got."""
+    await store.create(new_session(state=b""))
+    cached = {writer: await loaded(store) for writer in "ab"}
+    for n in range(60):
+        writer = "aab"[n % 3]
+        while True:
+            seen = cached[writer]
+            state, version = seen.state + bytes([n]), f"{writer}{n}"
+            outcome = await store.commit(commit(seen.version, version, writer=writer, state=state))
+            if isinstance(outcome, Committed):
+                cached[writer] = seen._replace(version=version, state=state)
+                break
+            assert isinstance(outcome, Conflict)
+            cached[writer] = outcome.snapshot
+
+    assert (await loaded(store)).state == bytes(range(60))
+
+
+async def test_deleting_leaves_nothing_for_the_next_session_of_that_id(store: Store) -> None:
+    session = new_session(answer=(b"k" * 16, b"answer"))
+    await store.create(session)
+    await store.commit(commit("v0", "v1", events=[b"e" * 16], records={b"7": b"slot"}))
+
+    assert await store.delete("s") is True
+
+    assert await store.load("s") is None
+    assert await store.commit(commit("v1", "v2")) == Gone()
+    assert await store.load("s") is None
+    assert await store.create(new_session(version="w0")) is None
+    assert await store.recall("s", b"k" * 16) is None
+    assert await store.read_records("s", [b"7"]) == {}
+    assert await store.commit(commit("v0", "v1")) == Conflict(await loaded(store), None)
+    assert await store.commit(commit("w0", "w1", events=[b"e" * 16])) == Committed()
+
+
+async def test_sessions_do_not_see_each_other(store: Store) -> None:
+    for name in ("s", "s2", "S", "a.b-c_d"):
+        await store.create(new_session(name, spec=name.encode(), answer=(b"k" * 16, name.encode())))
+    await store.commit(commit("v0", "v1", events=[b"e" * 16], records={b"1": b"x"}))
+
+    for name in ("s2", "S", "a.b-c_d"):
+        assert (await loaded(store, name))[:2] == ("v0", name.encode())
+        assert await store.recall(name, b"k" * 16) == name.encode()
+        assert await store.read_records(name, [b"1"]) == {}
+        assert await store.commit(commit("v0", "v1", session_id=name, events=[b"e" * 16])) == Committed()
+
+
+async def test_a_store_that_works_answers_a_ping(store: Store) -> None:
+    await store.ping()
+
+
+async def test_the_clock_never_goes_backwards(store: Store) -> None:
+    times = [store.now()]
+    for _ in range(50):
+        await store.load("s")
+        times += [store.now(), store.now()]
+
+    assert times == sorted(times)
+
+
+@pytest.mark.parametrize("size", [1, 200_000])
+async def test_a_session_of_any_size_is_created_and_committed(store: Store, size: int) -> None:
+    await store.create(NewSession("big", "v0", b"spec", b"x" * size))
+
+    await store.commit(commit("v0", "v1", session_id="big", state=b"y" * size))
+
+    assert (await loaded(store, "big")).state == b"y" * size
