@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import socket
 import sys
 from collections.abc import Sequence
@@ -11,8 +12,8 @@ from collections.abc import Sequence
 from service import logs
 from service.settings import Settings, SettingsError, StoreUrl, read_settings
 from service.store import open_store
-from service.store.base import StoreUnavailableError
 from service.store.embedded import EmbeddedServer
+from service.store.folder_lock import EmbeddedStoreError
 from service.supervisor import Supervisor
 
 CANNOT_START = 1
@@ -40,7 +41,8 @@ def listen(host: str, port: int) -> socket.socket:
         family, _, _, _, address = found[0]
         return socket.create_server(address[:2], family=family, backlog=2048)
     except OSError as error:
-        raise StartError(f"can't listen on {_shown(host, port)}: {error.strerror}") from error
+        reason = error.strerror if isinstance(error, socket.gaierror) else os.strerror(error.errno or 0)
+        raise StartError(f"can't listen on {_shown(host, port)}: {reason}") from error
 
 
 def start_store(settings: Settings) -> EmbeddedServer | None:
@@ -48,7 +50,7 @@ def start_store(settings: Settings) -> EmbeddedServer | None:
 
     Raises
     ------
-    StoreUnavailableError, ValueError
+    EmbeddedStoreError, ValueError
         where it can't run, or the URL can't be read.
     """
     if settings.store_url.scheme != "embedded":
@@ -69,7 +71,7 @@ def main(arguments: Sequence[str]) -> int:
     try:
         listener = listen(settings.host, settings.port)
         server = start_store(settings)
-    except (StartError, StoreUnavailableError) as error:
+    except (StartError, EmbeddedStoreError) as error:
         return _refuse(error, CANNOT_START)
     except ValueError as error:
         return _refuse(error, BAD_SETTINGS)

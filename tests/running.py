@@ -9,7 +9,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -71,11 +72,17 @@ class RunningService:
 
         return wait_until(listening)[1]
 
-    def ready(self) -> httpx.Client:
+    @contextmanager
+    def client(self) -> Iterator[httpx.Client]:
         """A client, once the store can commit."""
-        client = httpx.Client(base_url=self.url, timeout=SECONDS)
-        wait_until(lambda: client.get("/readyz").status_code == 200)
-        return client
+        with httpx.Client(base_url=self.url, timeout=SECONDS) as client:
+            wait_until(lambda: client.get("/readyz").status_code == 200)
+            yield client
+
+    def wait_ready(self) -> None:
+        """Return once the store can commit."""
+        with self.client():
+            pass
 
     def children(self, what: str) -> list[int]:
         """Process ids of the service's children whose command line contains ``what``."""

@@ -19,9 +19,9 @@ CONTRACT = {"service.store.base", "service.store.codec"}
 LEARNERS = {"service.learners"}
 
 ARROWS = {
-    "service.__main__": {"service.supervisor", "service.store.embedded"} | LEAVES,
+    "service.__main__": {"service.supervisor", "service.store"} | LEAVES,
     "service.worker": {"service.app"} | LEAVES,
-    "service.supervisor": {"service.store.embedded"} | LEAVES,
+    "service.supervisor": {"service.store.embedded", "service.store.folder_lock"} | LEAVES,
     "service.app": {"service.api", "service.store"} | SESSIONS | CONTRACT | LEAVES,
     "service.api": SESSIONS | SPEAK | LEARNERS | LEAVES,
     "sessions": SESSIONS | COMMITTER | SPEAK | CONTRACT | LEARNERS | LEAVES,

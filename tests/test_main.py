@@ -33,7 +33,7 @@ def act(client, session):
 @pytest.mark.parametrize("workers", ["1", "2"])
 def test_it_serves_and_ends_cleanly_on_a_signal(run, workers):
     service = run("--workers", workers)
-    with service.ready() as client:
+    with service.client() as client:
         act(client, create(client))
         server = service.children("unixsocket")
         pids = service.workers()
@@ -47,7 +47,7 @@ def test_it_serves_and_ends_cleanly_on_a_signal(run, workers):
 
 def test_interrupting_it_is_a_clean_stop(run):
     service = run("--store-url", "memory://")
-    service.ready().close()
+    service.wait_ready()
 
     assert service.stop(signal.SIGINT) == 0
 
@@ -63,13 +63,13 @@ def test_it_says_where_it_listens_and_which_store_without_the_password(run):
 
 def test_state_outlives_a_restart(run):
     first = run("--workers", "2")
-    with first.ready() as client:
+    with first.client() as client:
         session = create(client)
         actions = [act(client, session) for _ in range(3)]
         view = client.get(f"/v1/sessions/{session}").json()
     first.stop()
     second = run()
-    with second.ready() as client:
+    with second.client() as client:
         assert client.get(f"/v1/sessions/{session}").json() == view
         following = act(client, session)
         twin = create(client)
@@ -94,20 +94,20 @@ def test_an_unknown_host_is_a_clear_failure(run):
 
 def test_a_second_service_on_the_same_folder_is_refused(run, tmp_path):
     first = run()
-    first.ready().close()
+    first.wait_ready()
     (tmp_path / "second").mkdir()
     with RunningService(tmp_path / "second", "--data-dir", str(tmp_path / "data")) as second:
         assert second.process.wait(30) == 1
         assert "service: " in second.text()
         assert str(tmp_path / "data") in second.text()
         assert "Traceback" not in second.text()
-    with first.ready() as client:
+    with first.client() as client:
         create(client)
 
 
 def test_a_killed_parent_leaves_nobody_behind(run):
     service = run("--workers", "2")
-    service.ready().close()
+    service.wait_ready()
     family = wait_until(lambda: len(found := service.children("")) == 3 and found)
     service.process.kill()
     service.process.wait()
@@ -117,19 +117,19 @@ def test_a_killed_parent_leaves_nobody_behind(run):
 
 def test_after_a_killed_parent_the_folder_is_free_and_nothing_acknowledged_is_lost(run):
     first = run()
-    with first.ready() as client:
+    with first.client() as client:
         session = create(client)
         act(client, session)
     first.process.kill()
     first.process.wait()
     second = run()
-    with second.ready() as client:
+    with second.client() as client:
         assert client.get(f"/v1/sessions/{session}").json()["slot"] == 1
 
 
 def test_a_dead_worker_is_replaced(run):
     service = run("--workers", "2")
-    with service.ready() as client:
+    with service.client() as client:
         session = create(client)
         before = wait_until(lambda: len(found := service.workers()) == 2 and found)
         os.kill(before[0], signal.SIGKILL)
@@ -142,7 +142,7 @@ def test_a_dead_worker_is_replaced(run):
 
 def test_a_dead_embedded_server_is_started_again_with_its_state(run):
     service = run()
-    with service.ready() as client:
+    with service.client() as client:
         session = create(client)
         act(client, session)
         (server,) = service.children("unixsocket")
@@ -192,7 +192,7 @@ def test_a_store_that_is_down_makes_it_wait_and_heal(run, tmp_path):
 def test_accepted_requests_are_finished_at_a_stop(run):
     """What clients were told is in the store; what they were not told may or may not be."""
     service = run("--workers", "2")
-    with service.ready() as client, ThreadPoolExecutor(4) as pool:
+    with service.client() as client, ThreadPoolExecutor(4) as pool:
         session = create(client)
 
         def hammer(_: int) -> int:
@@ -205,8 +205,9 @@ def test_accepted_requests_are_finished_at_a_stop(run):
         told = pool.map(hammer, range(4))
         wait_until(lambda: client.get(f"/v1/sessions/{session}").json()["slot"] > 50)
         assert service.stop() == 0
-    with run().ready() as client:
-        assert max(told) <= client.get(f"/v1/sessions/{session}").json()["slot"] <= max(told) + 4
+        most = max(told)
+    with run().client() as client:
+        assert most <= client.get(f"/v1/sessions/{session}").json()["slot"] <= most + 4
 
 
 def test_a_stop_does_not_wait_for_idle_connections(run):
@@ -222,7 +223,7 @@ def test_a_stop_does_not_wait_for_idle_connections(run):
 
 def test_a_half_sent_request_does_not_hold_a_stop_beyond_the_grace_time(run):
     service = run("--store-url", "memory://", "--grace-seconds", "1")
-    service.ready().close()
+    service.wait_ready()
     host, port = service.url.removeprefix("http://").split(":")
     with socket.create_connection((host, int(port))) as half:
         half.sendall(
@@ -236,7 +237,7 @@ def test_a_half_sent_request_does_not_hold_a_stop_beyond_the_grace_time(run):
 
 def test_a_second_signal_kills_at_once(run):
     service = run("--store-url", "memory://", "--grace-seconds", "60")
-    service.ready().close()
+    service.wait_ready()
     (worker,) = service.workers()
     os.kill(worker, signal.SIGSTOP)
     service.process.terminate()
