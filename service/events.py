@@ -55,18 +55,22 @@ class GradientEvent(_Event):
     gradient: Annotated[list[Finite], Field(min_length=1)]
 
 
+_TAGS = {"arm": "ArmEvent", "losses": "LossesEvent", "gradient": "GradientEvent"}
+EVENT_TAGS = frozenset(_TAGS.values())
+"""What pydantic puts between an event's place and its field."""
+
+
 def _shape(value: Any) -> str:
     fields = value if isinstance(value, dict) else type(value).model_fields if isinstance(value, _Event) else ()
-    return next((name for name in ("losses", "gradient") if name in fields), "arm")
+    return next((_TAGS[name] for name in ("losses", "gradient") if name in fields), _TAGS["arm"])
 
 
 Event = Annotated[
-    Annotated[ArmEvent, Tag("arm")]
-    | Annotated[LossesEvent, Tag("losses")]
-    | Annotated[GradientEvent, Tag("gradient")],
+    Annotated[ArmEvent, Tag("ArmEvent")]
+    | Annotated[LossesEvent, Tag("LossesEvent")]
+    | Annotated[GradientEvent, Tag("GradientEvent")],
     Discriminator(_shape),
 ]
-EVENT_TAGS = frozenset({"arm", "losses", "gradient"})
 
 
 def digest(text: str, *scope: str) -> bytes:

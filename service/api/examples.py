@@ -57,6 +57,7 @@ VIEW = {
     "expires_at": None,
     "probabilities": [0.3333333333333333, 0.3333333333333333, 0.3333333333333333],
 }
+LIST = {"sessions": [{name: value for name, value in VIEW.items() if name != "probabilities"}], "next_cursor": None}
 ACTION = {"slot": 1, "arm": 2, "probability": 0.3333333333333333}
 ACTIONS = {"actions": [ACTION, {"slot": 2, "arm": 0, "probability": 0.3333333333333333}]}
 EVENT: dict[str, Example] = {

@@ -7,7 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter, Body, Query, Response
 
 from service.api.dependencies import IdempotencyDep, SessionsDep
-from service.api.examples import CREATE, PROBLEMS, VIEW, example
+from service.api.examples import CREATE, LIST, PROBLEMS, VIEW, example
 from service.api.requests import JSON, StrictRoute
 from service.api.responses import json_response
 from service.api.schemas import CreateSession, SessionList, SessionView
@@ -25,7 +25,7 @@ LIMIT = Query(ge=1, le=MAX_PAGE, description="Sessions on a page, at most.")
     response_model=SessionView,
     response_class=Response,
     responses={
-        200: {"model": SessionView, "description": "It exists already, with the same fields"},
+        200: example(SessionView, VIEW, "It exists already, with the same fields"),
         201: example(SessionView, VIEW, "Created"),
     },
 )
@@ -42,7 +42,12 @@ async def create_session(
     return json_response(created.answer, 201 if created.new else 200)
 
 
-@router.get("", response_model=SessionList, response_class=Response)
+@router.get(
+    "",
+    response_model=SessionList,
+    response_class=Response,
+    responses={200: example(SessionList, LIST, "A page of sessions")},
+)
 async def list_sessions(
     sessions: SessionsDep, cursor: Annotated[str | None, CURSOR] = None, limit: Annotated[int, LIMIT] = 100
 ) -> Response:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 import struct
 import zlib
-from collections.abc import Hashable
 from functools import lru_cache
 from typing import Any, get_type_hints
 
@@ -39,7 +38,7 @@ def encode(ledger: Ledger, state: Any) -> bytes:
     parts = [_HEAD.pack(SCHEMA, *(getattr(ledger, name) for name in _COUNTS))]
     if ledger.by_arm is not None:
         parts += _array_parts(ledger.by_arm)
-    for kind, value in zip(_fields(type(state)), state, strict=True):
+    for kind, value in zip(_fields(state.__class__), state, strict=True):
         parts += [kind.pack(value)] if isinstance(kind, struct.Struct) else _array_parts(value)
     body = b"".join(parts)
     return body + _CRC.pack(zlib.crc32(body))
@@ -98,7 +97,7 @@ def _is_finite(value: Any) -> bool:
 
 
 @lru_cache(maxsize=64)
-def _fields(state_type: Hashable) -> tuple[Any, ...]:
+def _fields(state_type: type) -> tuple[Any, ...]:
     """How each field of a state is written: a struct for a scalar, a dtype for an array."""
     return tuple(_kind(hint) for hint in get_type_hints(state_type).values())
 

@@ -12,7 +12,9 @@ async def test_every_route_has_a_description_and_a_worked_example(client):
             if path.startswith("/v1") and method == "post" and not path.endswith("/act"):
                 content = call["requestBody"]["content"]["application/json"]
                 assert content.get("examples") or content["schema"].get("examples"), (method, path)
-            good = next((call["responses"][status] for status in ("200", "201") if status in call["responses"]), None)
+            good = next(
+                (call["responses"][status] for status in ("200", "201") if status in call["responses"]), None
+            )
             if path.startswith("/v1") and good is not None:
                 assert "example" in good["content"]["application/json"], (method, path)
 

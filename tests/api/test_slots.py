@@ -61,7 +61,9 @@ async def test_batches_equal_single_calls(client, create):
 
 async def test_points_are_played_with_their_query_points(client, create):
     ball = {"kind": "ball", "radius": 1.0}
-    path = await create(learner={"kind": "dbgd", "dim": 2, "feasible_set": ball, "learning_rate": 0.1, "perturbation": 0.25})
+    path = await create(
+        learner={"kind": "dbgd", "dim": 2, "feasible_set": ball, "learning_rate": 0.1, "perturbation": 0.25}
+    )
 
     action = (await client.post(f"{path}/act")).json()
     settlement = await client.post(f"{path}/feedback", json={"losses": [0.0, 0.75, 1.0]})
@@ -244,7 +246,9 @@ async def test_a_key_gives_the_first_answer_again(client, create):
     first = await client.post(f"{path}/act", headers=headers)
     again = await client.post(f"{path}/act", headers=headers, json={})
     elsewhere = await client.post(f"{other}/act", headers=headers)
-    feedback = await client.post(f"{path}/feedback", headers=headers, json={"arm": first.json()["arm"], "loss": 0.2})
+    feedback = await client.post(
+        f"{path}/feedback", headers=headers, json={"arm": first.json()["arm"], "loss": 0.2}
+    )
     changed = await client.post(f"{path}/feedback", headers=headers, json={"arm": first.json()["arm"], "loss": 0.9})
 
     assert (again.text, again.headers["Idempotent-Replayed"]) == (first.text, "true")
