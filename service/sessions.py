@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 
 from service import specification
 from service.cache import Cached, SessionCache
-from service.committer import Answer, Committer, Operation, unpack_answer
+from service.committer import Answer as Answer
+from service.committer import Committer, Operation, unpack_answer
 from service.errors import (
     IdempotencyConflictError,
     InvalidRequestError,

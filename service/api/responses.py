@@ -5,7 +5,7 @@ from __future__ import annotations
 from fastapi import Response
 
 from service.api.requests import JSON
-from service.committer import Answer
+from service.sessions import Answer
 
 REPLAYED = {"Idempotent-Replayed": "true"}
 
