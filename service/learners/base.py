@@ -17,6 +17,8 @@ from pydantic import BaseModel, ConfigDict
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
+Record = tuple[Any, ...]
+"""Numbers a slot leaves for its feedback: floats, or arrays of them over the leading axes."""
 S = TypeVar("S", bound=tuple[Any, ...])
 
 
@@ -104,6 +106,26 @@ class ArmLearner(Learner[S]):
         """Learn from one loss of ``arm``, as the learner sees losses (>= 0; in [0, 1] for the theory)."""
 
 
+class SlotLearner(ArmLearner[S]):
+    """A learner over arms that keeps a record of every open slot, to be handed back with the slot's loss."""
+
+    information: ClassVar = Information.SLOT
+    max_open_slots: int
+    """Open slots kept; with one more, the oldest is dropped."""
+
+    @abstractmethod
+    def record(self, state: S, arm: Any) -> Record:
+        """What the feedback of the open slot, which drew ``arm``, will need."""
+
+    @abstractmethod
+    def settle(self, state: S, arm: Any, loss: Any, record: Record = ()) -> S:
+        """Learn from the loss of a slot with its ``record``."""
+
+    def forget(self, state: S, record: Record) -> S:  # noqa: ARG002 - for learners whose records hold something
+        """Give up a slot whose loss will never be learned."""
+        return state
+
+
 class PointLearner(Learner[S]):
     """A learner over points of a convex set."""
 
@@ -144,3 +166,9 @@ def at(arm: Any) -> tuple[Any, ...]:
     if isinstance(arm, np.ndarray):
         return (np.arange(arm.shape[0]), arm)
     return (arm,)
+
+
+def many(state: S, runs: int) -> S:
+    """The state of ``runs`` runs that all stand at ``state``: arrays gain a leading axis, numbers are shared."""
+    parts = [np.repeat(part[None], runs, axis=0) if isinstance(part, np.ndarray) else part for part in state]
+    return type(state)._make(parts)  # type: ignore[attr-defined, no-any-return]

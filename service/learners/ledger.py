@@ -48,3 +48,10 @@ class Ledger:
         """One outstanding decision has got its feedback."""
         self.outstanding -= 1
         self.feedbacks += 1
+
+    def expire(self, arm: int) -> None:
+        """One outstanding decision of ``arm`` is given up."""
+        self.outstanding -= 1
+        self.expired += 1
+        if self.by_arm is not None:
+            self.by_arm[arm] -= 1

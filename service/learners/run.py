@@ -12,10 +12,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from service.learners.base import ArmLearner, FloatArray, Learner, PointLearner, Slot, Spec
+from service.learners.base import ArmLearner, FloatArray, Learner, PointLearner, Slot, SlotLearner, Spec
 from service.learners.draws import Draws
 from service.learners.ledger import Ledger
 from service.learners.losses import LossRange
+from service.learners.open_slots import OpenSlots
 
 
 class ArmAction(NamedTuple):
@@ -76,6 +77,8 @@ class Run:
     """Labels of the arms in order, where the session named them."""
     labels: Mapping[str, int] | None = None
     """Label to arm."""
+    open_slots: OpenSlots | None = None
+    """What open slots left for their feedback, for learners that need the slot."""
 
     @classmethod
     def start(cls, params: Params) -> Run:
@@ -91,36 +94,71 @@ class Run:
         second = Draws(params.seed, stream=1) if learner.second_stream else None
         names = getattr(params.learner, "arms", None)
         labels = None if names is None else {label: arm for arm, label in enumerate(names)}
-        return cls(params, learner, Draws(params.seed), second, ledger, state, names, labels)
+        open_slots = OpenSlots() if isinstance(learner, SlotLearner) else None
+        return cls(params, learner, Draws(params.seed), second, ledger, state, names, labels, open_slots)
 
-    def moved(self, ledger: Ledger, state: Any) -> Run:
+    def moved(self, ledger: Ledger, state: Any, open_slots: OpenSlots | None = None) -> Run:
         """The same session at another moment; learner and draws are shared."""
-        return replace(self, ledger=ledger, state=state)
+        if open_slots is None and self.open_slots is not None:
+            open_slots = OpenSlots()
+        return replace(self, ledger=ledger, state=state, open_slots=open_slots)
 
     def copy(self) -> Run:
         """A run that may be stepped without changing this one."""
-        return self.moved(self.ledger.copy(), self.state)
+        slots = self.open_slots
+        return self.moved(self.ledger.copy(), self.state, None if slots is None else slots.copy())
 
     def act(self) -> Action:
         """Open the next slot and draw its action."""
+        self._make_room()
         outstanding = self.ledger.outstanding
         t = self.ledger.open()
         v = self.second_draws.uniform(t) if self.second_draws is not None else 0.0
         if isinstance(self.learner, ArmLearner):
-            slot = Slot(t, outstanding, self.draws.uniform(t), v)
-            state, arm = self.learner.draw(self.learner.open(self.state, slot), slot)
-            self.state = state
-            assert self.ledger.by_arm is not None  # noqa: S101 - ArmLearner sessions always count by arm
-            self.ledger.by_arm[arm] += 1
-            return ArmAction(t, arm, float(self.learner.distribution(state)[arm]))
+            return self._act_arm(self.learner, Slot(t, outstanding, self.draws.uniform(t), v))
         assert isinstance(self.learner, PointLearner)  # noqa: S101 - the other kind of learner
         self.state = self.learner.open(self.state, Slot(t, outstanding, 0.0, v))
         return PointAction(t, self.learner.x(self.state), self.learner.query_points(self.state))
+
+    def _act_arm(self, learner: ArmLearner[Any], slot: Slot) -> ArmAction:
+        self.state, arm = learner.draw(learner.open(self.state, slot), slot)
+        assert self.ledger.by_arm is not None  # noqa: S101 - ArmLearner sessions always count by arm
+        self.ledger.by_arm[arm] += 1
+        if self.open_slots is not None:
+            assert isinstance(learner, SlotLearner)  # noqa: S101 - only they have open slots
+            self.open_slots.open(slot.t, arm, learner.record(self.state, arm))
+        return ArmAction(slot.t, arm, float(learner.distribution(self.state)[arm]))
+
+    def _make_room(self) -> None:
+        """Drop the oldest open slot where another one would be too many."""
+        if self.open_slots is None:
+            return
+        assert isinstance(self.learner, SlotLearner)  # noqa: S101 - only they have open slots
+        if len(self.open_slots) >= self.learner.max_open_slots:
+            dropped = self.open_slots.close(self.open_slots.oldest())
+            self.state = self.learner.forget(self.state, dropped.record)
+            self.ledger.expire(dropped.arm)
+
+    def check_slot(self, event: ArmFeedback) -> None:
+        """Refuse an event whose slot drew another arm.
+
+        Raises
+        ------
+        ValueError
+            naming both arms. An unknown or settled slot passes: its event is surplus.
+        """
+        if self.open_slots is None or event.slot is None:
+            return
+        opened = self.open_slots.get(event.slot)
+        if opened is not None and opened.arm != event.arm:
+            raise ValueError(f"slot {event.slot} drew arm {opened.arm}, not {event.arm}")
 
     def surplus(self, events: Sequence[Feedback]) -> list[int]:
         """Indexes of the events no outstanding decision can have caused, judged greedily in order."""
         if self.ledger.by_arm is None:
             return list(range(min(self.ledger.outstanding, len(events)), len(events)))
+        if self.open_slots is not None:
+            return self._surplus_slots(self.open_slots, events)
         left: dict[int, int] = {}
         indexes = []
         for index, event in enumerate(events):
@@ -132,6 +170,16 @@ class Run:
             left[event.arm] = max(count - 1, 0)
         return indexes
 
+    def _surplus_slots(self, open_slots: OpenSlots, events: Sequence[Feedback]) -> list[int]:
+        settled: set[int | None] = set()
+        indexes = []
+        for index, event in enumerate(events):
+            assert isinstance(event, ArmFeedback)  # noqa: S101 - sessions check the kind of event first
+            if event.slot in settled or event.slot not in open_slots:
+                indexes.append(index)
+            settled.add(event.slot)
+        return indexes
+
     def settle(self, event: Feedback) -> None:
         """Apply one event that is not surplus."""
         self.ledger.settle()
@@ -139,10 +187,17 @@ class Run:
             assert isinstance(self.learner, ArmLearner)  # noqa: S101 - sessions check the kind of event first
             assert self.ledger.by_arm is not None  # noqa: S101 - ArmLearner sessions always count by arm
             self.ledger.by_arm[event.arm] -= 1
-            self.state = self.learner.settle(self.state, event.arm, event.loss)
+            self.state = self._learned(self.learner, event)
         else:
             assert isinstance(self.learner, PointLearner)  # noqa: S101 - sessions check the kind of event first
             self.state = self.learner.settle(self.state, event.values, self.ledger.outstanding)
+
+    def _learned(self, learner: ArmLearner[Any], event: ArmFeedback) -> Any:
+        if self.open_slots is None:
+            return learner.settle(self.state, event.arm, event.loss)
+        assert isinstance(learner, SlotLearner)  # noqa: S101 - only they have open slots
+        assert event.slot is not None  # noqa: S101 - sessions check that the slot is named
+        return learner.settle(self.state, event.arm, event.loss, self.open_slots.close(event.slot).record)
 
     @property
     def probabilities(self) -> FloatArray:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import Annotated, Any
 
@@ -62,6 +62,21 @@ def rate_mode(
         return RateMode.ANYTIME
     neither = ", or none of them (anytime rates)" if anytime else ""
     raise ValueError(f"give all of {rates}, or all of {fields} and no rates{neither}; not a mixture")
+
+
+def baseline_mode(spec: Spec, given: Sequence[str], theorem: Sequence[str]) -> RateMode:
+    """The way rates come for a learner without anytime rates, by its fields' names.
+
+    Raises
+    ------
+    ValueError
+        for a mixture, and for a ``rate_scale`` without a theorem's rates to multiply.
+    """
+    rates, fields = ({name: getattr(spec, name) for name in names} for names in (given, theorem))
+    mode = rate_mode(rates, fields, anytime=False)
+    if getattr(spec, "rate_scale", None) is not None and mode is not RateMode.THEOREM:
+        raise ValueError(f"rate_scale multiplies the theorem's rates: give {', '.join(theorem)} and no rates")
+    return mode
 
 
 class ArmsSpec(Spec):

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from service.learners import REGISTRY
-from service.learners.base import ArmLearner, FloatArray, Learner, PointLearner, Slot
+from service.learners.base import ArmLearner, FloatArray, Learner, PointLearner, Record, Slot, SlotLearner
 
 VECTORS = Path(__file__).parent.parent / "vectors"
 
@@ -55,6 +55,7 @@ class Moment(NamedTuple):
 def arm_moments(learner: ArmLearner[Any], trace: dict[str, Any]) -> Iterator[Moment]:
     """Open, draw (where the trace gives u) and settle, as one session would."""
     state, outstanding = learner.start(), 0
+    records: dict[int, Record] = {}
     if "start" in trace:
         state = state._replace(p=numbers(trace["start"]))
     for t, row in enumerate(trace["slots"], start=1):
@@ -62,9 +63,12 @@ def arm_moments(learner: ArmLearner[Any], trace: dict[str, Any]) -> Iterator[Mom
         state, arm = learner.draw(learner.open(state, slot), slot)
         yield Moment("open", row, state, arm)
         outstanding += 1
+        if isinstance(learner, SlotLearner):
+            records[t] = learner.record(state, arm)
         for event in row["events"]:
             outstanding = max(outstanding - 1, 0)
-            state = learner.settle(state, event["arm"], number(event["loss"]))
+            record = (records.pop(event["slot"]),) if isinstance(learner, SlotLearner) else ()
+            state = learner.settle(state, event["arm"], number(event["loss"]), *record)
             yield Moment("event", event, state)
         yield Moment("end", row, state)
 

@@ -1,0 +1,127 @@
+"""BOLD (Joulani et al. 2013): a pool of EXP3 instances, each of which waits for its own loss."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
+
+import numpy as np
+from pydantic import Field, model_validator
+
+from service.learners.base import FloatArray, IntArray, Record, Slot, SlotLearner, at
+from service.learners.exp3 import MaxOpenSlots
+from service.learners.exponential_weights import exp3_rate, lowered, probabilities
+from service.learners.specs import ArmsSpec, Horizon, MaxDelay, Rate, RateMode, RateScale, baseline_mode
+
+MAX_OPEN_SLOTS = 1_000
+
+
+class BoldSpec(ArmsSpec):
+    """BOLD: arm and slot known. One EXP3 instance for every decision that is outstanding at once."""
+
+    kind: Literal["bold"] = "bold"
+    horizon: Horizon | None = None
+    max_delay: MaxDelay | None = None
+    learning_rate: Annotated[Rate, Field(description="eta of every instance")] | None = None
+    rate_scale: RateScale | None = None
+    max_open_slots: MaxOpenSlots = MAX_OPEN_SLOTS
+
+    @property
+    def mode(self) -> RateMode:
+        """Where the rate comes from."""
+        return baseline_mode(self, ("learning_rate",), ("horizon", "max_delay"))
+
+    @model_validator(mode="after")
+    def _one_way_to_give_rates(self) -> BoldSpec:
+        self.rate()
+        return self
+
+    def rate(self) -> float:
+        """The rate in use; an instance serves one slot in every max_delay or so."""
+        if self.mode is RateMode.THEOREM:
+            updates = (self.horizon or 1) / max(1, self.max_delay or 0)
+            return exp3_rate(self.arm_count, updates, self.rate_scale or 1.0)
+        return self.learning_rate or 0.0
+
+    def build(self) -> Bold:
+        return Bold(self.arm_count, self.rate(), self.mode, self.max_open_slots)
+
+
+class State(NamedTuple):
+    """The pool, the instance of the open slot, and what that slot's arm was drawn from."""
+
+    log_weights: FloatArray
+    """Shape (..., instances, n_arms)."""
+    waiting: IntArray
+    """1 where the instance waits for a loss, shape (..., instances), the same in all runs."""
+    instance: int
+    p_open: FloatArray
+    """p_t of the open slot, shape (..., n_arms)."""
+
+
+class Bold(SlotLearner[State]):
+    """A slot is served by the free instance of lowest index, by a new one where none is free.
+
+    Parameters
+    ----------
+    n_arms : K
+    learning_rate : eta of every instance
+    mode : where the rate comes from, for the view
+    max_open_slots : records kept, hence the most instances there can be
+    """
+
+    state_type: ClassVar = State
+
+    def __init__(self, n_arms: int, learning_rate: float, mode: RateMode, max_open_slots: int) -> None:
+        self.n_arms = n_arms
+        self.learning_rate = learning_rate
+        self.mode = mode
+        self.max_open_slots = max_open_slots
+
+    def start(self) -> State:
+        uniform = np.full(self.n_arms, 1 / self.n_arms)
+        return State(np.zeros((1, self.n_arms)), np.zeros(1, dtype=np.int64), 0, uniform)
+
+    def open(self, state: State, slot: Slot) -> State:  # noqa: ARG002 - the pool alone decides
+        state, instance = self._with_a_free_instance(state)
+        p_open = probabilities(state.log_weights[..., instance, :])
+        return _marked(state._replace(instance=instance, p_open=p_open), instance, 1)
+
+    def _with_a_free_instance(self, state: State) -> tuple[State, int]:
+        waiting = state.waiting.reshape(-1, state.waiting.shape[-1])[0]
+        free = np.flatnonzero(waiting == 0)
+        if free.size:
+            return state, int(free[0])
+        log_weights = np.concatenate([state.log_weights, np.zeros_like(state.log_weights[..., :1, :])], axis=-2)
+        grown = np.concatenate([state.waiting, np.zeros_like(state.waiting[..., :1])], axis=-1)
+        return state._replace(log_weights=log_weights, waiting=grown), waiting.size
+
+    def record(self, state: State, arm: Any) -> Record:  # noqa: ARG002 - the instance keeps its own p
+        """The instance's index."""
+        return (float(state.instance),)
+
+    def settle(self, state: State, arm: Any, loss: Any, record: Record = ()) -> State:
+        """EXP3's update of the record's instance, with its own p, which frees it."""
+        instance = int(record[0])
+        own = state.log_weights[..., instance, :]
+        log_weights = state.log_weights.copy()
+        divisor = probabilities(own)[at(arm)]
+        log_weights[..., instance, :] = lowered(own, arm, self.learning_rate, loss, divisor)
+        return _marked(state._replace(log_weights=log_weights), instance, 0)
+
+    def forget(self, state: State, record: Record) -> State:
+        return _marked(state, int(record[0]), 0)
+
+    def distribution(self, state: State) -> FloatArray:
+        return state.p_open
+
+    def probabilities(self, state: State) -> FloatArray:
+        return state.p_open
+
+    def rates(self, state: State) -> dict[str, Any]:  # noqa: ARG002 - the rate is fixed
+        return {"rates": self.mode, "learning_rate": self.learning_rate}
+
+
+def _marked(state: State, instance: int, mark: int) -> State:
+    waiting = state.waiting.copy()
+    waiting[..., instance] = mark
+    return state._replace(waiting=waiting)

@@ -1,0 +1,144 @@
+"""CLW (Cesa-Bianchi et al. 2018): the composite-loss wrapper around EXP3, blind to which arm a loss is of."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
+
+import numpy as np
+from pydantic import Field, model_validator
+
+from service.learners.base import ArmLearner, FloatArray, Information, Slot, at, draw
+from service.learners.exponential_weights import exp3_rate, lowered, probabilities
+from service.learners.schedules import MAX_RANDOM_DELAY, Clock, Kind, Schedule
+from service.learners.specs import ArmsSpec, Horizon, MaxDelay, Rate, RateMode, RateScale, baseline_mode
+
+ScheduleKind = Annotated[
+    Literal["blocks", "random"],
+    Field(description="Update every 2 max_delay slots, or at random times about as often."),
+]
+
+
+def check_window(schedule: str, max_delay: int) -> None:
+    """Refuse a window too long to be kept.
+
+    Raises
+    ------
+    ValueError
+        for the random schedule with a max_delay above 10,000.
+    """
+    if schedule == Kind.RANDOM and max_delay > MAX_RANDOM_DELAY:
+        raise ValueError(f"schedule random keeps max_delay + 1 sums: max_delay may be at most {MAX_RANDOM_DELAY}")
+
+
+class ClwSpec(ArmsSpec):
+    """CLW: arm known, slot unknown; holds an arm for about 2 max_delay slots and learns once from it."""
+
+    kind: Literal["clw"] = "clw"
+    max_delay: MaxDelay
+    schedule: ScheduleKind = "blocks"
+    horizon: Horizon | None = None
+    learning_rate: Annotated[Rate, Field(description="eta")] | None = None
+    rate_scale: RateScale | None = None
+
+    @property
+    def mode(self) -> RateMode:
+        """Where the rate comes from."""
+        return baseline_mode(self, ("learning_rate",), ("horizon",))
+
+    @model_validator(mode="after")
+    def _one_way_to_give_rates(self) -> ClwSpec:
+        check_window(self.schedule, self.max_delay)
+        self.rate()
+        return self
+
+    def build_schedule(self) -> Schedule:
+        """The schedule's arithmetic."""
+        return Schedule(Kind(self.schedule), self.max_delay, values=1)
+
+    def rate(self) -> float:
+        """The rate in use."""
+        if self.mode is RateMode.THEOREM:
+            updates = self.build_schedule().updates(self.horizon or 1)
+            return exp3_rate(self.arm_count, updates, self.rate_scale or 1.0)
+        return self.learning_rate or 0.0
+
+    def build(self) -> Clw:
+        return Clw(self.arm_count, self.rate(), self.mode, self.build_schedule())
+
+
+class State(NamedTuple):
+    """EXP3's weights, the arm in force and what it was drawn from, and the schedule's clock."""
+
+    log_weights: FloatArray
+    p: FloatArray
+    arm: int
+    redraw: bool
+    sums: FloatArray
+    t: int
+    quiet: int
+    updating: bool
+
+    @property
+    def clock(self) -> Clock:
+        """The schedule's part."""
+        return Clock(self.sums, self.t, self.quiet, self.updating)
+
+
+class Clw(ArmLearner[State]):
+    """One arm is played until the schedule's next update, which feeds EXP3 the scaled sum of recent losses.
+
+    Parameters
+    ----------
+    n_arms : K
+    learning_rate : eta
+    mode : where the rate comes from, for the view
+    schedule : when to update
+    """
+
+    information: ClassVar = Information.ARM
+    state_type: ClassVar = State
+    second_stream: ClassVar = True
+
+    def __init__(self, n_arms: int, learning_rate: float, mode: RateMode, schedule: Schedule) -> None:
+        self.n_arms = n_arms
+        self.learning_rate = learning_rate
+        self.mode = mode
+        self._schedule = schedule
+
+    def start(self) -> State:
+        p = np.full(self.n_arms, 1 / self.n_arms)
+        return State(np.zeros(self.n_arms), p, 0, True, *self._schedule.start())
+
+    def open(self, state: State, slot: Slot) -> State:
+        """Close the open slot with its update, if it has one; the next slot then draws again."""
+        redraw = state.redraw if state.t == 0 else state.updating
+        log_weights, p = state.log_weights, state.p
+        if np.any(state.updating):
+            log_weights = np.where(np.asarray(state.updating)[..., None], self._updated(state), log_weights)
+            p = probabilities(log_weights)
+        return State(log_weights, p, state.arm, redraw, *self._schedule.open(state.clock, slot))
+
+    def _updated(self, state: State) -> FloatArray:
+        loss = self._schedule.loss(state.clock)[..., 0]
+        return lowered(state.log_weights, state.arm, self.learning_rate, loss, state.p[at(state.arm)])
+
+    def draw(self, state: State, slot: Slot) -> tuple[State, Any]:
+        """The arm in force, drawn anew where the slot before ended in an update."""
+        if not np.any(state.redraw):
+            return state, state.arm
+        arm = np.where(state.redraw, draw(state.p, slot.u), state.arm)
+        drawn: Any = arm if arm.ndim else int(arm)
+        return state._replace(arm=drawn), drawn
+
+    def settle(self, state: State, arm: Any, loss: Any) -> State:  # noqa: ARG002 - composite losses name no arm
+        clock = self._schedule.add(state.clock, np.asarray(loss)[..., None])
+        return state._replace(sums=clock.sums)
+
+    def distribution(self, state: State) -> FloatArray:
+        return state.p
+
+    def probabilities(self, state: State) -> FloatArray:
+        return state.p
+
+    def rates(self, state: State) -> dict[str, Any]:  # noqa: ARG002 - the rate is fixed
+        return {"rates": self.mode, "learning_rate": self.learning_rate}

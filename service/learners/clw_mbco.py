@@ -1,0 +1,119 @@
+"""CLW-BCO: the composite-loss wrapper around the (K+1)-point method."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, cast
+
+import numpy as np
+from pydantic import Field, model_validator
+
+from service.learners.base import FloatArray, Information, PointLearner, Slot
+from service.learners.clw import ScheduleKind, check_window
+from service.learners.dbgd import Rates, theorem_rates
+from service.learners.feasible_sets import FeasibleSet
+from service.learners.gradients import bounded, forward_difference
+from service.learners.points import PointsSpec
+from service.learners.schedules import Clock, Kind, Schedule
+from service.learners.specs import Horizon, MaxDelay, Rate, RateMode, RateScale, baseline_mode
+
+
+class ClwMbcoSpec(PointsSpec):
+    """CLW-BCO: bundles of dim+1 losses, slot unknown; holds a point for about 2 max_delay slots."""
+
+    kind: Literal["clw_mbco"] = "clw_mbco"
+    max_delay: MaxDelay
+    schedule: ScheduleKind = "blocks"
+    horizon: Horizon | None = None
+    learning_rate: Annotated[Rate, Field(description="eta")] | None = None
+    perturbation: Annotated[Rate, Field(description="delta, the distance of the query points.")] | None = None
+    rate_scale: RateScale | None = None
+
+    @property
+    def mode(self) -> RateMode:
+        """Where the rates come from."""
+        return baseline_mode(self, Rates._fields, ("horizon",))
+
+    @model_validator(mode="after")
+    def _one_way_to_give_rates(self) -> ClwMbcoSpec:
+        check_window(self.schedule, self.max_delay)
+        self.check_perturbation(self.rates().perturbation)
+        return self
+
+    def _updates(self) -> float:
+        return Schedule(Kind(self.schedule), self.max_delay, values=0).updates(self.horizon or 1)
+
+    def rates(self) -> Rates:
+        """The rates in use: Theorem 2's, without delay, for the number of updates."""
+        if self.mode is RateMode.THEOREM:
+            return theorem_rates(self.dim, self._updates(), 0, self.rate_scale or 1.0)
+        return Rates(self.learning_rate, cast("float", self.perturbation))
+
+    def build(self) -> ClwMbco:
+        schedule = Schedule(Kind(self.schedule), self.max_delay, values=self.dim + 1)
+        return ClwMbco(self.build_set(), self.rates(), self.mode, schedule)
+
+
+class State(NamedTuple):
+    """The point in force and the schedule's clock."""
+
+    x: FloatArray
+    sums: FloatArray
+    t: int
+    quiet: int
+    updating: bool
+
+    @property
+    def clock(self) -> Clock:
+        """The schedule's part."""
+        return Clock(*self[1:])
+
+
+class ClwMbco(PointLearner[State]):
+    """One point is played until the schedule's next update, a step on the scaled sum of recent bundles.
+
+    Parameters
+    ----------
+    feasible_set : X; x_1 is its center
+    rates : eta and delta
+    mode : where the rates come from, for the view
+    schedule : when to update
+    """
+
+    information: ClassVar = Information.LOSSES
+    state_type: ClassVar = State
+    second_stream: ClassVar = True
+
+    def __init__(self, feasible_set: FeasibleSet, rates: Rates, mode: RateMode, schedule: Schedule) -> None:
+        self.dim = feasible_set.center.size
+        self.mode = mode
+        self.feasible_set = feasible_set
+        self._rates = rates
+        self._schedule = schedule
+        self._shrunk = feasible_set.shrunk(rates.perturbation)
+        self._offsets = rates.perturbation * np.eye(self.dim)
+
+    def start(self) -> State:
+        return State(self.feasible_set.center, *self._schedule.start())
+
+    def open(self, state: State, slot: Slot) -> State:
+        """Close the open slot with its step, if it has one."""
+        x = state.x
+        if np.any(state.updating):
+            x = np.where(np.asarray(state.updating)[..., None], self._stepped(state), x)
+        return State(x, *self._schedule.open(state.clock, slot))
+
+    def _stepped(self, state: State) -> FloatArray:
+        g = forward_difference(self._schedule.loss(state.clock), self._rates.perturbation)
+        return self._shrunk.project(state.x - cast("float", self._rates.learning_rate) * g)
+
+    def x(self, state: State) -> FloatArray:
+        return state.x
+
+    def query_points(self, state: State) -> FloatArray:
+        return state.x[..., None, :] + self._offsets
+
+    def settle(self, state: State, values: FloatArray, outstanding: int) -> State:  # noqa: ARG002 - eta is fixed
+        return state._replace(sums=self._schedule.add(state.clock, bounded(values)).sums)
+
+    def rates(self, state: State) -> dict[str, Any]:  # noqa: ARG002 - the rates are fixed
+        return {"rates": self.mode} | self._rates._asdict()

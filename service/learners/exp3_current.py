@@ -1,0 +1,79 @@
+"""EXP3 as it is often built: a late loss is divided by whatever the arm's probability is by then."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, ClassVar, Literal
+
+import numpy as np
+from pydantic import Field, model_validator
+
+from service.learners.base import ArmLearner, FloatArray, Information, Slot, at
+from service.learners.exp3 import State
+from service.learners.exponential_weights import exp3_rate, lowered, probabilities
+from service.learners.specs import ArmsSpec, Horizon, Rate, RateMode, RateScale, baseline_mode
+
+
+class Exp3CurrentSpec(ArmsSpec):
+    """Naive EXP3: arm known, slot unknown; no cap, no floor, no guarantee under delay. For comparison only."""
+
+    kind: Literal["exp3_current"] = "exp3_current"
+    horizon: Horizon | None = None
+    learning_rate: Annotated[Rate, Field(description="eta")] | None = None
+    rate_scale: RateScale | None = None
+
+    @property
+    def mode(self) -> RateMode:
+        """Where the rate comes from."""
+        return baseline_mode(self, ("learning_rate",), ("horizon",))
+
+    @model_validator(mode="after")
+    def _one_way_to_give_rates(self) -> Exp3CurrentSpec:
+        self.rate()
+        return self
+
+    def rate(self) -> float:
+        """The rate in use."""
+        if self.mode is RateMode.THEOREM:
+            return exp3_rate(self.arm_count, self.horizon or 1, self.rate_scale or 1.0)
+        return self.learning_rate or 0.0
+
+    def build(self) -> Exp3Current:
+        return Exp3Current(self.arm_count, self.rate(), self.mode)
+
+
+class Exp3Current(ArmLearner[State]):
+    """Every loss is divided by the running probability of its arm at the moment it arrives.
+
+    Parameters
+    ----------
+    n_arms : K
+    learning_rate : eta
+    mode : where the rate comes from, for the view
+    """
+
+    information: ClassVar = Information.ARM
+    state_type: ClassVar = State
+
+    def __init__(self, n_arms: int, learning_rate: float, mode: RateMode) -> None:
+        self.n_arms = n_arms
+        self.learning_rate = learning_rate
+        self.mode = mode
+
+    def start(self) -> State:
+        return State(np.zeros(self.n_arms), np.full(self.n_arms, 1 / self.n_arms))
+
+    def open(self, state: State, slot: Slot) -> State:  # noqa: ARG002 - EXP3 counts nothing
+        return state._replace(p_open=probabilities(state.log_weights))
+
+    def settle(self, state: State, arm: Any, loss: Any) -> State:
+        divisor = probabilities(state.log_weights)[at(arm)]
+        return state._replace(log_weights=lowered(state.log_weights, arm, self.learning_rate, loss, divisor))
+
+    def distribution(self, state: State) -> FloatArray:
+        return state.p_open
+
+    def probabilities(self, state: State) -> FloatArray:
+        return probabilities(state.log_weights)
+
+    def rates(self, state: State) -> dict[str, Any]:  # noqa: ARG002 - the rate is fixed
+        return {"rates": self.mode, "learning_rate": self.learning_rate}

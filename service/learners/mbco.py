@@ -1,0 +1,41 @@
+"""The (K+1)-point method (Agarwal et al. 2010): descent on forward differences, without delay."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, cast
+
+from pydantic import Field, model_validator
+
+from service.learners.dbgd import Dbgd, Rates, theorem_rates
+from service.learners.points import PointsSpec
+from service.learners.specs import Horizon, Rate, RateMode, RateScale, baseline_mode
+
+
+class MbcoSpec(PointsSpec):
+    """(K+1)-point BCO: bundles of dim+1 losses that come back within their own slot."""
+
+    kind: Literal["mbco"] = "mbco"
+    horizon: Horizon | None = None
+    learning_rate: Annotated[Rate, Field(description="eta")] | None = None
+    perturbation: Annotated[Rate, Field(description="delta, the distance of the query points.")] | None = None
+    rate_scale: RateScale | None = None
+
+    @property
+    def mode(self) -> RateMode:
+        """Where the rates come from."""
+        return baseline_mode(self, Rates._fields, ("horizon",))
+
+    @model_validator(mode="after")
+    def _one_way_to_give_rates(self) -> MbcoSpec:
+        self.check_perturbation(self.rates().perturbation)
+        return self
+
+    def rates(self) -> Rates:
+        """The rates in use: Theorem 2's without delay."""
+        if self.mode is RateMode.THEOREM:
+            return theorem_rates(self.dim, self.horizon or 1, 0, self.rate_scale or 1.0)
+        return Rates(self.learning_rate, cast("float", self.perturbation))
+
+    def build(self) -> Dbgd:
+        """DBGD's arithmetic: only the rates differ."""
+        return Dbgd(self.build_set(), self.rates(), self.mode)

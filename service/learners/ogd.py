@@ -1,0 +1,84 @@
+"""OGD (Zinkevich 2003): projected descent on gradients the caller sends."""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
+
+from pydantic import Field, model_validator
+
+from service.learners.base import FloatArray, Information, PointLearner, Slot
+from service.learners.feasible_sets import FeasibleSet
+from service.learners.gradients import bounded
+from service.learners.points import PointsSpec
+from service.learners.specs import Horizon, Rate, RateMode, RateScale, baseline_mode
+
+
+class OgdSpec(PointsSpec):
+    """OGD: full information without delay. The caller sends the gradient at the played point."""
+
+    kind: Literal["ogd"] = "ogd"
+    horizon: Horizon | None = None
+    learning_rate: Annotated[Rate, Field(description="eta")] | None = None
+    rate_scale: RateScale | None = None
+
+    @property
+    def mode(self) -> RateMode:
+        """Where the rate comes from."""
+        return baseline_mode(self, ("learning_rate",), ("horizon",))
+
+    @model_validator(mode="after")
+    def _one_way_to_give_rates(self) -> OgdSpec:
+        self.rate()
+        return self
+
+    def rate(self) -> float:
+        """The rate in use."""
+        if self.mode is RateMode.THEOREM:
+            return (self.rate_scale or 1.0) / math.sqrt(self.dim * (self.horizon or 1))
+        return self.learning_rate or 0.0
+
+    def build(self) -> Ogd:
+        return Ogd(self.build_set(), self.rate(), self.mode)
+
+
+class State(NamedTuple):
+    """The point."""
+
+    x: FloatArray
+
+
+class Ogd(PointLearner[State]):
+    """One projected step per gradient, in the order of arrival.
+
+    Parameters
+    ----------
+    feasible_set : X; x_1 is its center
+    learning_rate : eta
+    mode : where the rate comes from, for the view
+    """
+
+    information: ClassVar = Information.GRADIENT
+    state_type: ClassVar = State
+
+    def __init__(self, feasible_set: FeasibleSet, learning_rate: float, mode: RateMode) -> None:
+        self.dim = feasible_set.center.size
+        self.feasible_set = feasible_set
+        self.learning_rate = learning_rate
+        self.mode = mode
+        self._inside = feasible_set.shrunk(0.0)
+
+    def start(self) -> State:
+        return State(self.feasible_set.center)
+
+    def open(self, state: State, slot: Slot) -> State:  # noqa: ARG002 - nothing changes when a slot opens
+        return state
+
+    def x(self, state: State) -> FloatArray:
+        return state.x
+
+    def settle(self, state: State, values: FloatArray, outstanding: int) -> State:  # noqa: ARG002 - eta is fixed
+        return State(self._inside.project(state.x - self.learning_rate * bounded(values)))
+
+    def rates(self, state: State) -> dict[str, Any]:  # noqa: ARG002 - the rate is fixed
+        return {"rates": self.mode, "learning_rate": self.learning_rate}

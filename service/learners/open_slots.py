@@ -1,0 +1,78 @@
+"""The open slots of a session whose learner needs to know which slot a loss belongs to."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass, field, replace
+from itertools import chain
+from typing import NamedTuple
+
+from service.learners.base import Record
+
+
+class OpenSlot(NamedTuple):
+    """What one decision left for its feedback."""
+
+    arm: int
+    record: Record
+
+
+@dataclass(slots=True)
+class OpenSlots:
+    """Open slots, oldest first: what a store holds, and the changes made since.
+
+    Copies share what the store holds and own their changes, so that copying and acting cost no more however
+    many slots are open.
+    """
+
+    stored: OrderedDict[int, OpenSlot] = field(default_factory=OrderedDict)
+    """Slots as the store holds them, in ascending order."""
+    changes: dict[int, OpenSlot | None] = field(default_factory=dict)
+    """Slots opened, or closed (None), since then."""
+    closed: int = 0
+    """How many of the changes are None."""
+
+    def __len__(self) -> int:
+        return len(self.stored) + len(self.changes) - 2 * self.closed
+
+    def __contains__(self, slot: object) -> bool:
+        return isinstance(slot, int) and self.get(slot) is not None
+
+    def get(self, slot: int) -> OpenSlot | None:
+        """An open slot, None where it is unknown, settled or dropped."""
+        if slot in self.changes:
+            return self.changes[slot]
+        return self.stored.get(slot)
+
+    def oldest(self) -> int:
+        """The lowest open slot; there must be one."""
+        return next(slot for slot in chain(self.stored, self.changes) if self.get(slot) is not None)
+
+    def open(self, slot: int, arm: int, record: Record) -> None:
+        """A slot, later than all before, waits for its feedback."""
+        self.changes[slot] = OpenSlot(arm, record)
+
+    def close(self, slot: int) -> OpenSlot:
+        """An open slot has its feedback, or is given up."""
+        closed = self.get(slot)
+        if closed is None:
+            raise KeyError(slot)
+        if slot in self.stored:
+            self.changes[slot] = None
+            self.closed += 1
+        else:
+            del self.changes[slot]
+        return closed
+
+    def copy(self) -> OpenSlots:
+        """Slots that may change without changing these."""
+        return replace(self, changes=self.changes.copy())
+
+    def written(self) -> OpenSlots:
+        """The same slots, once the store holds the changes; earlier copies must not be used any more."""
+        for slot, change in self.changes.items():
+            if change is None:
+                del self.stored[slot]
+            else:
+                self.stored[slot] = change
+        return OpenSlots(self.stored)
