@@ -132,7 +132,7 @@ class InProcessDriver:
 
     def __init__(self, plan: Plan) -> None:
         self.log = CallLog()
-        self._kind = plan.spec.kind
+        self._spec = plan.spec
         self._knows_slots = plan.information is Information.SLOT
         best, worst = plan.session.get("loss_range", (0.0, 1.0))
         self._range = LossRange(best, worst, plan.session.get("normalize_losses", True))
@@ -162,8 +162,8 @@ class InProcessDriver:
         return Counts(ledger.slot, ledger.feedbacks, ledger.outstanding)
 
     def describe(self) -> dict[str, Any]:
-        rates = self._run.learner.rates(self._run.state)
-        return {"driver": "in_process", "session_id": None, "parameters": {"kind": self._kind} | rates}
+        parameters = self._spec.model_dump(mode="json") | self._run.learner.rates(self._run.state)
+        return {"driver": "in_process", "session_id": None, "parameters": parameters}
 
     def _feedback(self, event: Event) -> Feedback:
         if event.arm is None:
