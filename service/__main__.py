@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import socket
 import sys
 from collections.abc import Sequence
 
 from service import logs
 from service.settings import Settings, SettingsError, StoreUrl, read_settings
+from service.sockets import AddressError, listen, show
 from service.store import open_store
 from service.store.embedded import EmbeddedServer
 from service.store.folder_lock import EmbeddedStoreError
@@ -22,27 +22,6 @@ BAD_SETTINGS = 2
 """Exit code for settings that make no sense, as for unknown flags."""
 
 logger = logging.getLogger("service")
-
-
-class StartError(Exception):
-    """The service can't start here; the text says why."""
-
-
-def listen(host: str, port: int) -> socket.socket:
-    """A listening socket, which clients may connect to before the first worker serves.
-
-    Raises
-    ------
-    StartError
-        where the address is unknown, forbidden or in use.
-    """
-    try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-        family, _, _, _, address = found[0]
-        return socket.create_server(address[:2], family=family, backlog=2048)
-    except OSError as error:
-        reason = error.strerror if isinstance(error, socket.gaierror) else os.strerror(error.errno or 0)
-        raise StartError(f"can't listen on {_shown(host, port)}: {reason}") from error
 
 
 def start_store(settings: Settings) -> EmbeddedServer | None:
@@ -69,25 +48,21 @@ def main(arguments: Sequence[str]) -> int:
         return _refuse(error, BAD_SETTINGS)
     logs.configure(settings.log_level)
     try:
-        listener = listen(settings.host, settings.port)
+        listeners = listen(settings.host, settings.port, settings.workers)
         server = start_store(settings)
-    except (StartError, EmbeddedStoreError) as error:
+    except (AddressError, EmbeddedStoreError) as error:
         return _refuse(error, CANNOT_START)
     except ValueError as error:
         return _refuse(error, BAD_SETTINGS)
-    address = _shown(settings.host, listener.getsockname()[1])
+    address = show(settings.host, listeners[0].getsockname()[1])
     logger.info("listening on http://%s, store %s", address, _store(settings))
     if server is not None:
         settings = settings.model_copy(update={"store_url": StoreUrl(server.url)})
-    return asyncio.run(_supervise(settings, listener, server))
+    return asyncio.run(_supervise(settings, listeners, server))
 
 
-async def _supervise(settings: Settings, listener: socket.socket, server: EmbeddedServer | None) -> int:
-    return await Supervisor(settings, listener, server).run()
-
-
-def _shown(host: str, port: int) -> str:
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+async def _supervise(settings: Settings, listeners: list[socket.socket], server: EmbeddedServer | None) -> int:
+    return await Supervisor(settings, listeners, server).run()
 
 
 def _store(settings: Settings) -> str:

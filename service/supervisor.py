@@ -1,7 +1,7 @@
-"""The parent process: it holds the listening socket and the embedded server, and keeps the workers.
+"""The parent process: it holds the listening sockets and the embedded server, and keeps the workers.
 
 Workers and server are replaced when they die, and end with this process however it ends. On SIGTERM or
-SIGINT the socket closes first, then the workers finish what they accepted, and the server stops last.
+SIGINT the sockets close first, then the workers finish what they accepted, and the server stops last.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import signal
 import socket
 import sys
 from asyncio.subprocess import PIPE, Process
+from itertools import cycle, islice
 from typing import Any
 
 from service.settings import Settings
@@ -48,11 +49,16 @@ class BackOff:
 
 
 class Supervisor:
-    """The life of one service."""
+    """The life of one service.
 
-    def __init__(self, settings: Settings, listener: socket.socket, server: EmbeddedServer | None) -> None:
+    Parameters
+    ----------
+    listeners : sockets that are dealt out to the workers in turn
+    """
+
+    def __init__(self, settings: Settings, listeners: list[socket.socket], server: EmbeddedServer | None) -> None:
         self._settings = settings
-        self._listener = listener
+        self._listeners = listeners
         self._server = server
         self._workers: set[Process] = set()
         self._stopping = asyncio.Event()
@@ -65,11 +71,15 @@ class Supervisor:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stop, number)
-        keepers = [asyncio.create_task(self._keep_worker()) for _ in range(self._settings.workers)]
+        keepers = [
+            asyncio.create_task(self._keep_worker(listener))
+            for listener in islice(cycle(self._listeners), self._settings.workers)
+        ]
         watchers = [asyncio.create_task(self._keep_server(self._server))] if self._server else []
         await _first(asyncio.create_task(self._stopping.wait()), *keepers, *watchers)
         self._stopping.set()
-        self._listener.close()
+        for listener in self._listeners:
+            listener.close()
         try:
             await self._end_workers(keepers)
         finally:
@@ -99,12 +109,12 @@ class Supervisor:
             _send(worker, signal.SIGKILL)
         await ended
 
-    async def _keep_worker(self) -> None:
+    async def _keep_worker(self, listener: socket.socket) -> None:
         back_off = BackOff()
         clock = asyncio.get_running_loop().time
         while not self._stopping.is_set():
             started = clock()
-            code = await self._run_worker()
+            code = await self._run_worker(listener.fileno())
             if self._stopping.is_set():
                 return
             if not self._served:
@@ -116,8 +126,7 @@ class Supervisor:
             logger.error("a worker ended with %s: starting another in %.1f s", code, delay)
             await self._pause(delay)
 
-    async def _run_worker(self) -> int:
-        descriptor = self._listener.fileno()
+    async def _run_worker(self, descriptor: int) -> int:
         arguments = ("-m", "service.worker", str(descriptor), str(os.getpid()))
         worker = await asyncio.create_subprocess_exec(
             sys.executable, *arguments, stdin=PIPE, stdout=PIPE, pass_fds=(descriptor,), start_new_session=True

@@ -1,4 +1,4 @@
-"""A worker process: serves the supervisor's socket with uvicorn, and dies with the supervisor.
+"""A worker process: serves one of the supervisor's sockets with uvicorn, and dies with the supervisor.
 
 Run by the supervisor as ``python -m service.worker SOCKET_FD PARENT_PID`` with the settings as JSON on
 stdin. One byte on stdout says that it serves; from then on stdout is stderr.

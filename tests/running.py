@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import httpx
 
@@ -20,7 +20,7 @@ T = TypeVar("T")
 SECONDS = 30.0
 
 
-def wait_until(found: Callable[[], T], seconds: float = SECONDS) -> T:
+def wait_until(found: Callable[[], T | Literal[False]], seconds: float = SECONDS) -> T:
     """The first true answer of ``found``; an assertion error when there is none in time."""
     deadline = time.monotonic() + seconds
     while not (answer := found()):
@@ -88,8 +88,9 @@ class RunningService:
         """Process ids of the service's children whose command line contains ``what``."""
         return [pid for pid in _children(self.process.pid) if what in _command(pid)]
 
-    def workers(self) -> list[int]:
-        return self.children("service.worker")
+    def workers(self, count: int = 1) -> list[int]:
+        """Process ids of the workers, once there are so many."""
+        return wait_until(lambda: len(found := self.children("service.worker")) == count and found)
 
     def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
         """The exit code after a signal."""

@@ -19,9 +19,10 @@ CONTRACT = {"service.store.base", "service.store.codec"}
 LEARNERS = {"service.learners"}
 
 ARROWS = {
-    "service.__main__": {"service.supervisor", "service.store"} | LEAVES,
+    "service.__main__": {"service.supervisor", "service.sockets", "service.store"} | LEAVES,
     "service.worker": {"service.app"} | LEAVES,
     "service.supervisor": {"service.store.embedded", "service.store.folder_lock"} | LEAVES,
+    "service.sockets": set(),
     "service.app": {"service.api", "service.store"} | SESSIONS | CONTRACT | LEAVES,
     "service.api": SESSIONS | SPEAK | LEARNERS | LEAVES,
     "sessions": SESSIONS | COMMITTER | SPEAK | CONTRACT | LEARNERS | LEAVES,
