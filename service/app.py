@@ -41,7 +41,7 @@ def create_app(settings: Settings, store: Store | None = None) -> FastAPI:
         title=TITLE, version="0.1.0", lifespan=lifespan, redirect_slashes=False, docs_url=None, redoc_url=None
     )
     app.state.settings = settings
-    for routes in (sessions, slots, ops):
+    for routes in (slots, sessions, ops):
         app.include_router(routes.router)
     docs.install(app)
     problems.install(app, settings.retry_after_seconds)

@@ -1,11 +1,15 @@
-"""What handlers ask for, as types."""
+"""What handlers take from a request beside its body.
+
+Plain calls, not FastAPI dependencies: resolving those costs more than acting does.
+"""
 
 from __future__ import annotations
 
 import json
-from typing import Annotated
+import re
+from typing import Any
 
-from fastapi import Depends, Header, Request
+from fastapi import Request
 
 from service.errors import InvalidRequestError
 from service.events import PRINTABLE_ASCII, digest
@@ -13,40 +17,44 @@ from service.sessions import Sessions
 from service.settings import Settings
 from service.specification import Idempotency
 
+IDEMPOTENCY_KEY = "Idempotency-Key"
+MAX_KEY_LENGTH = 255
+IDEMPOTENCY_PARAMETER: dict[str, Any] = {
+    "name": IDEMPOTENCY_KEY,
+    "in": "header",
+    "required": False,
+    "description": "Send the request again with the same key and body and get the answer of the first time.",
+    "schema": {"type": "string", "minLength": 1, "maxLength": MAX_KEY_LENGTH, "pattern": PRINTABLE_ASCII},
+}
+"""What the OpenAPI document says of the header."""
+KEYED = {"parameters": [IDEMPOTENCY_PARAMETER]}
 
-def _sessions(request: Request) -> Sessions:
+
+def sessions_of(request: Request) -> Sessions:
+    """The process's sessions."""
     sessions: Sessions = request.app.state.sessions
     return sessions
 
 
-def _settings(request: Request) -> Settings:
+def settings_of(request: Request) -> Settings:
+    """The process's settings."""
     settings: Settings = request.app.state.settings
     return settings
 
 
-IdempotencyKey = Annotated[
-    str | None,
-    Header(
-        alias="Idempotency-Key",
-        min_length=1,
-        max_length=255,
-        pattern=PRINTABLE_ASCII,
-        description="Send the request again with the same key and body and get the answer of the first time.",
-    ),
-]
+async def idempotency_of(request: Request) -> Idempotency | None:
+    """The key within its route and session, and the body in a form that ignores spelling.
 
-
-async def _idempotency(request: Request, key: IdempotencyKey = None) -> Idempotency | None:
-    """The key within its route and session, and the body in a form that ignores spelling."""
-    if key is None:
+    Raises
+    ------
+    InvalidRequestError
+        for a key that is empty, too long, not printable ASCII, or sent twice.
+    """
+    keys = request.headers.getlist(IDEMPOTENCY_KEY)
+    if not keys:
         return None
-    if len(request.headers.getlist("idempotency-key")) > 1:
-        raise InvalidRequestError.of("Idempotency-Key", "must be sent once")
+    if len(keys) > 1 or len(keys[0]) > MAX_KEY_LENGTH or not re.fullmatch(PRINTABLE_ASCII, keys[0]):
+        raise InvalidRequestError.of(IDEMPOTENCY_KEY, f"must be 1 to {MAX_KEY_LENGTH} printable ASCII characters")
     scope = (request.method, request.scope["route"].path, request.path_params.get("session_id", ""))
     body = json.dumps(await request.json(), sort_keys=True) if await request.body() else "{}"
-    return Idempotency(digest(key, *scope), digest(body, request.url.query))
-
-
-SessionsDep = Annotated[Sessions, Depends(_sessions)]
-SettingsDep = Annotated[Settings, Depends(_settings)]
-IdempotencyDep = Annotated[Idempotency | None, Depends(_idempotency)]
+    return Idempotency(digest(keys[0], *scope), digest(body, request.url.query))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Body, Query, Response
+from fastapi import APIRouter, Body, Query, Request, Response
 
-from service.api.dependencies import IdempotencyDep, SessionsDep
+from service.api.dependencies import KEYED, idempotency_of, sessions_of
 from service.api.examples import CREATE, LIST, PROBLEMS, VIEW, example
 from service.api.requests import JSON, StrictRoute
 from service.api.responses import json_response
@@ -28,17 +28,17 @@ LIMIT = Query(ge=1, le=MAX_PAGE, description="Sessions on a page, at most.")
         200: example(SessionView, VIEW, "It exists already, with the same fields"),
         201: example(SessionView, VIEW, "Created"),
     },
+    openapi_extra=KEYED,
 )
 async def create_session(
-    body: Annotated[CreateSession, Body(openapi_examples=CREATE)],
-    sessions: SessionsDep,
-    idempotency: IdempotencyDep,
+    request: Request, body: Annotated[CreateSession, Body(openapi_examples=CREATE)]
 ) -> Response:
     """Create a session: one learner, its parameters, and how its losses are read.
 
     Posting the same fields again finds the session; other fields under the same id are refused.
     """
-    created = await sessions.create(body.session_id, body.specification, idempotency)
+    key = await idempotency_of(request)
+    created = await sessions_of(request).create(body.session_id, body.specification, key)
     return json_response(created.answer, 201 if created.new else 200)
 
 
@@ -49,10 +49,10 @@ async def create_session(
     responses={200: example(SessionList, LIST, "A page of sessions")},
 )
 async def list_sessions(
-    sessions: SessionsDep, cursor: Annotated[str | None, CURSOR] = None, limit: Annotated[int, LIMIT] = 100
+    request: Request, cursor: Annotated[str | None, CURSOR] = None, limit: Annotated[int, LIMIT] = 100
 ) -> Response:
     """List sessions, a page at a time, without their distributions."""
-    return Response(await sessions.list(cursor, limit), media_type=JSON)
+    return Response(await sessions_of(request).list(cursor, limit), media_type=JSON)
 
 
 @router.get(
@@ -61,13 +61,13 @@ async def list_sessions(
     response_class=Response,
     responses={200: example(SessionView, VIEW, "The session as it is now")},
 )
-async def view_session(session_id: str, sessions: SessionsDep) -> Response:
+async def view_session(request: Request, session_id: str) -> Response:
     """View a session. Reading changes nothing and does not put off its idle deadline."""
-    return Response(await sessions.view(session_id), media_type=JSON)
+    return Response(await sessions_of(request).view(session_id), media_type=JSON)
 
 
 @router.delete("/{session_id}", status_code=204, response_class=Response)
-async def delete_session(session_id: str, sessions: SessionsDep) -> Response:
+async def delete_session(request: Request, session_id: str) -> Response:
     """Delete a session with all that belongs to it."""
-    await sessions.delete(session_id)
+    await sessions_of(request).delete(session_id)
     return Response(status_code=204)

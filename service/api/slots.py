@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Body, Query, Response
+from fastapi import APIRouter, Body, Query, Request, Response
 
-from service.api.dependencies import IdempotencyDep, SessionsDep, SettingsDep
+from service.api.dependencies import KEYED, idempotency_of, sessions_of, settings_of
 from service.api.examples import ACTION, ACTIONS, EVENT, EVENTS, PROBLEMS, SETTLEMENT, example
 from service.api.requests import StrictRoute
 from service.api.responses import json_response
@@ -28,17 +28,16 @@ OnSurplus = Annotated[
     response_model=Action,
     response_class=Response,
     responses={200: example(Action, ACTION, "The action of a new slot")},
+    openapi_extra=KEYED,
 )
 async def act(
+    request: Request,
     session_id: str,
-    sessions: SessionsDep,
-    settings: SettingsDep,
-    idempotency: IdempotencyDep,
     body: Nothing | None = None,  # noqa: ARG001 - an empty body and an empty object mean the same
 ) -> Response:
     """Open the next slot and draw an arm, or play a point."""
-    operation = Act(1, settings.max_act_cells, single=True, idempotency=idempotency)
-    return json_response(await sessions.submit(session_id, operation))
+    operation = Act(1, settings_of(request).max_act_cells, single=True, idempotency=await idempotency_of(request))
+    return json_response(await sessions_of(request).submit(session_id, operation))
 
 
 @router.post(
@@ -46,19 +45,18 @@ async def act(
     response_model=Actions,
     response_class=Response,
     responses={200: example(Actions, ACTIONS, "The actions of new slots")},
+    openapi_extra=KEYED,
 )
 async def acts(
+    request: Request,
     session_id: str,
     body: Annotated[Acts, Body(examples=[{"count": 2}])],
-    sessions: SessionsDep,
-    settings: SettingsDep,
-    idempotency: IdempotencyDep,
 ) -> Response:
     """Open several slots in a row: the same actions as that many calls of act."""
-    if body.count > settings.max_acts:
-        raise InvalidRequestError.of("count", f"must not exceed {settings.max_acts}")
-    operation = Act(body.count, settings.max_act_cells, idempotency=idempotency)
-    return json_response(await sessions.submit(session_id, operation))
+    if body.count > settings_of(request).max_acts:
+        raise InvalidRequestError.of("count", f"must not exceed {settings_of(request).max_acts}")
+    operation = Act(body.count, settings_of(request).max_act_cells, idempotency=await idempotency_of(request))
+    return json_response(await sessions_of(request).submit(session_id, operation))
 
 
 @router.post(
@@ -66,17 +64,17 @@ async def acts(
     response_model=Settlement,
     response_class=Response,
     responses={200: example(Settlement, SETTLEMENT, "What became of the event")},
+    openapi_extra=KEYED,
 )
 async def feedback(
+    request: Request,
     session_id: str,
     body: Annotated[Event, Body(openapi_examples=EVENT)],
-    sessions: SessionsDep,
-    idempotency: IdempotencyDep,
     on_surplus: OnSurplus = "refuse",
 ) -> Response:
     """Feed back what one decision cost, whenever it becomes known."""
-    operation = Feed([body], on_surplus, single=True, idempotency=idempotency)
-    return json_response(await sessions.submit(session_id, operation))
+    operation = Feed([body], on_surplus, single=True, idempotency=await idempotency_of(request))
+    return json_response(await sessions_of(request).submit(session_id, operation))
 
 
 @router.post(
@@ -84,17 +82,16 @@ async def feedback(
     response_model=Settlement,
     response_class=Response,
     responses={200: example(Settlement, SETTLEMENT, "What became of the events")},
+    openapi_extra=KEYED,
 )
 async def feedbacks(
+    request: Request,
     session_id: str,
     body: Annotated[Feedbacks, Body(openapi_examples=EVENTS)],
-    sessions: SessionsDep,
-    settings: SettingsDep,
-    idempotency: IdempotencyDep,
     on_surplus: OnSurplus = "refuse",
 ) -> Response:
     """Feed back a batch: all of its events, or none of them."""
-    if len(body.events) > settings.max_events:
-        raise InvalidRequestError.of("events", f"at most {settings.max_events} events in one call")
-    operation = Feed(body.events, on_surplus, idempotency=idempotency)
-    return json_response(await sessions.submit(session_id, operation))
+    if len(body.events) > settings_of(request).max_events:
+        raise InvalidRequestError.of("events", f"at most {settings_of(request).max_events} events in one call")
+    operation = Feed(body.events, on_surplus, idempotency=await idempotency_of(request))
+    return json_response(await sessions_of(request).submit(session_id, operation))
