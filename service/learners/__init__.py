@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from service.learners.base import Spec
 from service.learners.bold import BoldSpec
+from service.learners.centred_tsallis import CentredTsallisSpec
 from service.learners.clw import ClwSpec
 from service.learners.clw_mbco import ClwMbcoSpec
 from service.learners.dbgd import DbgdSpec
@@ -17,6 +18,7 @@ from service.learners.solid import SolidSpec
 REGISTRY: dict[str, type[Spec]] = {
     "dexp3": Dexp3Spec,
     "dbgd": DbgdSpec,
+    "centred_tsallis": CentredTsallisSpec,
     "exp3": Exp3Spec,
     "exp3_current": Exp3CurrentSpec,
     "bold": BoldSpec,

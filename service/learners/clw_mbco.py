@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, cast
 
 import numpy as np
@@ -9,7 +10,7 @@ from pydantic import Field, model_validator
 
 from service.learners.base import FloatArray, Information, PointLearner, Slot
 from service.learners.clw import ScheduleKind, check_window
-from service.learners.dbgd import Rates, theorem_rates
+from service.learners.dbgd import Rates
 from service.learners.feasible_sets import FeasibleSet
 from service.learners.gradients import bounded, forward_difference
 from service.learners.points import PointsSpec
@@ -39,13 +40,12 @@ class ClwMbcoSpec(PointsSpec):
         self.check_perturbation(self.rates().perturbation)
         return self
 
-    def _updates(self) -> float:
-        return Schedule(Kind(self.schedule), self.max_delay, values=0).updates(self.horizon or 1)
-
     def rates(self) -> Rates:
-        """The rates in use: Theorem 2's, without delay, for the number of updates."""
+        """The rates in use: eta for the number of updates, delta for the number of slots."""
         if self.mode is RateMode.THEOREM:
-            return theorem_rates(self.dim, self._updates(), 0, self.rate_scale or 1.0)
+            scale, horizon = self.rate_scale or 1.0, self.horizon or 1
+            updates = Schedule(Kind(self.schedule), self.max_delay, values=0).updates(horizon)
+            return Rates(scale / math.sqrt(self.dim * updates), scale / horizon)
         return Rates(self.learning_rate, cast("float", self.perturbation))
 
     def build(self) -> ClwMbco:

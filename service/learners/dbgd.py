@@ -27,7 +27,7 @@ class Rates(NamedTuple):
     perturbation: float
 
 
-def theorem_rates(dim: int, horizon: float, total_delay: int, scale: float = 1.0) -> Rates:
+def theorem_rates(dim: int, horizon: int, total_delay: int, scale: float = 1.0) -> Rates:
     """Rates of Theorem 2."""
     slots = horizon + total_delay
     return Rates(scale / math.sqrt(dim * slots), scale / slots)

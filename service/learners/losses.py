@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+LARGEST = 1e100
+"""Raw losses beyond this are learned as this, so that no square of a loss overflows."""
+
 
 class LossRange(NamedTuple):
     """[best, worst], two different finite numbers in either order.
@@ -30,5 +33,5 @@ class LossRange(NamedTuple):
         if not self.normalize:
             if loss < 0:
                 raise ValueError("loss must be >= 0 where losses are not normalised")
-            return loss
+            return min(loss, LARGEST)
         return (loss - self.best) / (self.worst - self.best)

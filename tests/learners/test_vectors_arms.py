@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from service.learners import REGISTRY
-from service.learners.base import ArmLearner, draw
+from service.learners.base import ArmLearner, Slot, draw
 from tests.learners import vectors
 
 TRACES = [
@@ -22,6 +22,14 @@ THEOREMS = [
     for kind in vectors.kinds()
     for index, case in enumerate(vectors.load(kind).get("theorem", []))
 ]
+
+
+NEXT = Slot(10_000, 0, 0.5)
+
+
+def check_fields(expected: dict[str, Any], state: Any, tolerance: float) -> None:
+    for name, value in expected.items():
+        close(value, getattr(state, name), tolerance)
 
 
 def close(expected: Any, actual: Any, tolerance: float) -> None:
@@ -40,11 +48,16 @@ def test_learner_follows_its_trace(trace: dict[str, Any]) -> None:
             assert arm == row.get("arm", arm)
             for name, rate in row.get("rates", {}).items():
                 close(rate, learner.rates(state)[name], tolerance)
+            check_fields(row.get("state", {}), state, tolerance)
         elif what == "event" and "p" in row:
             close(vectors.numbers(row["p"]), learner.probabilities(state), tolerance)
+        elif what == "end":
+            check_fields(row.get("end", {}), state, tolerance)
 
     if "p_end" in trace:
         close(vectors.numbers(trace["p_end"]), learner.probabilities(state), tolerance)
+    if "p_next" in trace:
+        close(trace["p_next"], learner.distribution(learner.open(state, NEXT)), tolerance)
 
 
 @pytest.mark.parametrize("case", THEOREMS)

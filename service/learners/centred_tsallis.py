@@ -1,0 +1,195 @@
+"""1/2-Tsallis follow-the-regularised-leader on centred losses that scales itself: nothing to tune.
+
+The running mean of all losses received is subtracted from every loss; a shift common to all arms cancels, so
+this needs no labels and removes the noise of losses that are nearly all alike. A loss is divided by the mean
+probability its arm had over the decisions still outstanding, which is what one can know of the slot it is of.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, cast
+
+import numpy as np
+from pydantic import Field
+
+from service.learners.base import ArmLearner, FloatArray, Information, Slot, at
+from service.learners.specs import ArmsSpec, RateMode
+
+POOL_CAP = 1000
+"""Weight of the pool's past at most, in slots."""
+FLOOR_SHARE = 0.25
+"""The floor at the start, as a share of uniform play."""
+LARGEST_FALL, LARGEST_RISE = 0.25, 0.5
+"""Bounds on one event's change of an arm's sum, in units of scale/sqrt(p)."""
+SOLVED = 1e-14
+MAX_SOLVE_STEPS = 64
+"""Six steps are the most ever seen."""
+
+
+class CentredTsallisSpec(ArmsSpec):
+    """Centred Tsallis: arm known, slot unknown; nothing to tune. Our recommendation for production.
+
+    It has no proof of sublinear regret for unlabelled feedback; DEXP3 at the theorem's rates has one.
+    """
+
+    kind: Literal["centred_tsallis"] = "centred_tsallis"
+    tracking: Annotated[bool, Field(description="Explore more, for a best arm that moves.")] = False
+
+    def build(self) -> CentredTsallis:
+        return CentredTsallis(self.arm_count, tracking=self.tracking)
+
+
+class State(NamedTuple):
+    """Symbols of the rule in brackets. The last five stay as they are while a slot is open."""
+
+    sums: FloatArray
+    """Centred, importance-weighted losses of each arm [S]."""
+    t: int
+    outstanding: int
+    """Decisions without feedback, at most ``POOL_CAP`` [o]."""
+    events: int
+    """Events so far [n]."""
+    mean: float
+    variance_sum: float
+    """Sum of squared deviations [V]."""
+    variance_max: float
+    """Largest of them [M]."""
+    lam: float
+    """Multiplier that makes the probabilities sum to 1."""
+    scale: float
+    """Strength of the regulariser [a]; 0 until two losses differ."""
+    shift: float
+    """Mean of the losses received before the slot [b]."""
+    events_at_open: int
+    p: FloatArray
+    pool: FloatArray
+    """Mean of p over outstanding decisions [q]."""
+
+
+class CentredTsallis(ArmLearner[State]):
+    """The distribution is solved for when a slot opens; events only move the sums.
+
+    Parameters
+    ----------
+    n_arms : K
+    tracking : whether the floor falls as t^(-1/3), for a best arm that moves, instead of t^(-1/2)
+    """
+
+    information: ClassVar = Information.ARM
+    state_type: ClassVar = State
+
+    def __init__(self, n_arms: int, *, tracking: bool = False) -> None:
+        self.n_arms = n_arms
+        self.tracking = tracking
+
+    def start(self) -> State:
+        uniform = np.full(self.n_arms, 1 / self.n_arms)
+        return State(np.zeros(self.n_arms), 0, 0, 0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0, uniform, uniform)
+
+    def open(self, state: State, slot: Slot) -> State:  # noqa: ARG002 - the learner counts for itself
+        t = state.t + 1
+        least = state.sums.min(axis=-1)
+        state = state._replace(t=t, sums=state.sums - _column(least), shift=state.mean, events_at_open=state.events)
+        scale = self._scale(state)
+        if np.any(scale > 0):
+            state = self._solved(state, scale, least)
+        return self._pooled(state._replace(scale=scale))
+
+    @staticmethod
+    def _scale(state: State) -> Any:
+        """sqrt(max(t, n) (V + M)/(n + 1))."""
+        slots = max(state.t, state.events)
+        return np.sqrt(slots * (state.variance_sum + state.variance_max) / (state.events + 1))
+
+    def _solved(self, state: State, scale: Any, least: Any) -> State:
+        """The new distribution, and the sums and the multiplier that give it."""
+        live = scale > 0
+        scale = np.where(live, scale, 1.0)[()]
+        before = np.where(state.scale > 0, state.scale, scale)[()]
+        start = np.where(state.scale > 0, (state.lam - least) * (scale / before), -scale)[()]
+        lam, x = solve(state.sums, scale, start)
+        floor = self._floor(state.t)
+        low = x < floor
+        sums = np.where(low, _column(lam + scale / np.sqrt(floor)), state.sums)
+        x = np.where(low, floor, x)
+        p = x / x.sum(axis=-1, keepdims=True)
+        if np.all(live):
+            return state._replace(p=p, sums=sums, lam=lam)
+        mask, kept = _column(live), np.where(live, lam, state.lam)
+        p, sums = np.where(mask, p, state.p), np.where(mask, sums, state.sums)
+        return state._replace(p=p, sums=sums, lam=cast("float", kept))
+
+    def _floor(self, t: int) -> float:
+        share = min(float(t) ** (-1 / 3), FLOOR_SHARE) if self.tracking else FLOOR_SHARE / math.sqrt(t)
+        return share / self.n_arms
+
+    @staticmethod
+    def _pooled(state: State) -> State:
+        weight = state.outstanding
+        pool = (state.pool * weight + state.p) / (weight + 1)
+        return state._replace(pool=pool, outstanding=min(weight + 1, POOL_CAP))
+
+    def settle(self, state: State, arm: Any, loss: Any) -> State:
+        index = at(arm)
+        deviation = loss - state.shift
+        bound = state.scale / np.sqrt(state.p[index])
+        step = np.maximum(deviation / state.pool[index], -LARGEST_FALL * bound)
+        sums = state.sums.copy()
+        sums[index] += np.minimum(step, LARGEST_RISE * bound)
+        events = state.events + 1
+        state = state._replace(
+            sums=sums,
+            outstanding=max(state.outstanding - 1, 0),
+            events=events,
+            mean=state.mean + (loss - state.mean) / events,
+        )
+        return _with_deviation(state, deviation) if state.events_at_open else state
+
+    def distribution(self, state: State) -> FloatArray:
+        return state.p
+
+    def probabilities(self, state: State) -> FloatArray:
+        return state.p
+
+    def rates(self, state: State) -> dict[str, Any]:  # noqa: ARG002 - there are none to resolve
+        return {"rates": RateMode.ANYTIME}
+
+
+def _with_deviation(state: State, deviation: Any) -> State:
+    """V and M with one more squared deviation."""
+    square = deviation * deviation
+    largest = np.maximum(state.variance_max, square)
+    return state._replace(variance_sum=state.variance_sum + square, variance_max=largest)
+
+
+def _column(value: Any) -> FloatArray:
+    """A number per run, shaped to meet an array over arms."""
+    return np.asarray(value)[..., None]
+
+
+def solve(sums: FloatArray, scale: Any, start: Any) -> tuple[Any, FloatArray]:
+    """Lambda <= -scale with sum_k (scale/(sums_k - lambda))^2 = 1, and those squares.
+
+    Newton's method on F^(-1/2), F being the sum: monotone after its first step. Runs that are solved stay as
+    they are while others go on, so that a run's numbers do not depend on its company.
+
+    Parameters
+    ----------
+    sums : shape (..., n_arms), least entry 0
+    scale : positive, a float or shape (...)
+    start : first guess of lambda
+    """
+    lam, solved = np.minimum(start, -scale), np.False_
+    root = _column(scale) / (sums - _column(lam))
+    for _ in range(MAX_SOLVE_STEPS):
+        x = root * root
+        total = x.sum(axis=-1)
+        slope = 2 / scale * (x * root).sum(axis=-1)
+        moved = np.minimum(lam + 2 * (total - total * np.sqrt(total)) / slope, -scale)
+        solved = solved | (abs(total - 1) <= SOLVED) | (moved == lam)
+        if solved.all():
+            break
+        lam = np.where(solved, lam, moved)[()]
+        root = _column(scale) / (sums - _column(lam))
+    return lam, root * root
