@@ -8,23 +8,47 @@ import numpy as np
 import pytest
 
 from service.learners import REGISTRY
-from service.learners.base import ArmLearner, PointLearner, Slot
+from service.learners.base import ArmLearner, Information, PointLearner, Slot, SlotLearner
+from service.learners.base import many as many_runs
 
-RUNS, SLOTS = 4, 40
+RUNS, SLOTS = 4, 60
+BALL = {"kind": "ball", "radius": 1.0}
 ARMS: list[dict[str, Any]] = [
     {"kind": "dexp3", "n_arms": 3},
     {"kind": "dexp3", "n_arms": 130, "learning_rate": 0.3, "loss_clip": 5.0, "probability_floor": 0.01},
+    {"kind": "centred_tsallis", "n_arms": 3},
+    {"kind": "centred_tsallis", "n_arms": 130, "tracking": True},
+    {"kind": "exp3_current", "n_arms": 9, "learning_rate": 0.5},
+    {"kind": "exp3", "n_arms": 9, "learning_rate": 0.5},
+    {"kind": "bold", "n_arms": 9, "learning_rate": 0.5},
+    {"kind": "clw", "n_arms": 9, "learning_rate": 0.5, "max_delay": 2},
+    {"kind": "clw", "n_arms": 9, "learning_rate": 0.5, "max_delay": 2, "schedule": "random"},
 ]
 POINTS: list[dict[str, Any]] = [
     {"kind": "dbgd", "dim": 3, "feasible_set": {"kind": "simplex"}},
-    {"kind": "dbgd", "dim": 20, "feasible_set": {"kind": "ball", "radius": 1.0}, "horizon": 50, "total_delay": 9},
+    {"kind": "dbgd", "dim": 20, "feasible_set": BALL, "horizon": 50, "total_delay": 9},
+    {"kind": "mbco", "dim": 3, "feasible_set": BALL, "horizon": 50},
+    {
+        "kind": "ogd",
+        "dim": 3,
+        "feasible_set": {"kind": "box", "lower": [0, 0, 0], "upper": [1, 2, 3]},
+        "horizon": 9,
+    },
+    {"kind": "solid", "dim": 3, "feasible_set": BALL, "learning_rate": 0.1},
+    {"kind": "clw_mbco", "dim": 3, "feasible_set": BALL, "horizon": 50, "max_delay": 2},
+    {"kind": "clw_mbco", "dim": 3, "feasible_set": BALL, "horizon": 50, "max_delay": 1, "schedule": "random"},
 ]
 
 
-def stacked(state: Any) -> Any:
-    """The state of many runs at their start: arrays gain a leading axis, numbers are shared."""
-    arrays = [np.repeat(part[None], RUNS, axis=0) if isinstance(part, np.ndarray) else part for part in state]
-    return type(state)(*arrays)
+def test_every_kind_is_tried() -> None:
+    assert {spec["kind"] for spec in ARMS + POINTS} == set(REGISTRY)
+
+
+def settled(learner: ArmLearner[Any], state: Any, arm: Any, loss: Any) -> Any:
+    """The loss comes back in its own slot, with the record where one is kept."""
+    if isinstance(learner, SlotLearner):
+        return learner.settle(state, arm, loss, learner.record(state, arm))
+    return learner.settle(state, arm, loss)
 
 
 @pytest.mark.parametrize("spec", ARMS, ids=str)
@@ -33,16 +57,16 @@ def test_arms(spec: dict[str, Any]) -> None:
     assert isinstance(learner, ArmLearner)
     rng = np.random.default_rng(1)
     u, v, losses = rng.random((SLOTS, RUNS)), rng.random((SLOTS, RUNS)), rng.random((SLOTS, RUNS))
-    many, alone = stacked(learner.start()), [learner.start() for _ in range(RUNS)]
+    many, alone = many_runs(learner.start(), RUNS), [learner.start() for _ in range(RUNS)]
 
     for t in range(SLOTS):
         slot = Slot(t + 1, t % 3, u[t], v[t])
         many, arms = learner.draw(learner.open(many, slot), slot)
-        many = learner.settle(many, arms, losses[t])
+        many = settled(learner, many, arms, losses[t])
         for run in range(RUNS):
             slot = Slot(t + 1, t % 3, float(u[t, run]), float(v[t, run]))
             alone[run], arm = learner.draw(learner.open(alone[run], slot), slot)
-            alone[run] = learner.settle(alone[run], arm, float(losses[t, run]))
+            alone[run] = settled(learner, alone[run], arm, float(losses[t, run]))
             assert arm == arms[run]
             np.testing.assert_array_equal(learner.probabilities(many)[run], learner.probabilities(alone[run]))
 
@@ -52,12 +76,13 @@ def test_points(spec: dict[str, Any]) -> None:
     learner = REGISTRY[spec["kind"]].model_validate(spec).build()
     assert isinstance(learner, PointLearner)
     rng = np.random.default_rng(2)
-    values = rng.normal(size=(SLOTS, RUNS, learner.dim + 1))
-    many, alone = stacked(learner.start()), [learner.start() for _ in range(RUNS)]
+    length = learner.dim + (learner.information is Information.LOSSES)
+    v, values = rng.random((SLOTS, RUNS)), rng.normal(size=(SLOTS, RUNS, length))
+    many, alone = many_runs(learner.start(), RUNS), [learner.start() for _ in range(RUNS)]
 
     for t in range(SLOTS):
-        many = learner.settle(learner.open(many, Slot(t + 1, 0, 0.0)), values[t], t % 3)
+        many = learner.settle(learner.open(many, Slot(t + 1, 0, 0.0, v[t])), values[t], t % 3)
         for run in range(RUNS):
-            alone[run] = learner.open(alone[run], Slot(t + 1, 0, 0.0))
+            alone[run] = learner.open(alone[run], Slot(t + 1, 0, 0.0, float(v[t, run])))
             alone[run] = learner.settle(alone[run], values[t, run], t % 3)
             np.testing.assert_array_equal(learner.x(many)[run], learner.x(alone[run]))

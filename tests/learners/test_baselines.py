@@ -1,0 +1,172 @@
+"""The baselines: rates, schedules, and that none of them can be broken by numbers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from pydantic import ValidationError
+
+from service.learners import REGISTRY
+from service.learners.base import Slot
+from service.learners.run import ArmAction, ArmFeedback, Params, PointFeedback, Run
+from service.learners.schedules import Kind, Schedule
+
+BALL = {"dim": 2, "feasible_set": {"kind": "ball", "radius": 1.0}}
+ARMS = {"n_arms": 3}
+RATES = {"learning_rate": 0.1}
+NEEDS: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = {
+    "exp3": (ARMS, RATES, {"horizon": 100}),
+    "exp3_current": (ARMS, RATES, {"horizon": 100}),
+    "bold": (ARMS, RATES, {"horizon": 100, "max_delay": 3}),
+    "clw": (ARMS | {"max_delay": 3}, RATES, {"horizon": 100}),
+    "ogd": (BALL, RATES, {"horizon": 100}),
+    "solid": (BALL, RATES, {"horizon": 100, "total_delay": 30}),
+    "mbco": (BALL, RATES | {"perturbation": 0.01}, {"horizon": 100}),
+    "clw_mbco": (BALL | {"max_delay": 3}, RATES | {"perturbation": 0.01}, {"horizon": 100}),
+}
+
+
+def build(kind: str, fields: dict[str, Any]) -> Any:
+    return REGISTRY[kind].model_validate(fields).build()
+
+
+@pytest.mark.parametrize("kind", NEEDS)
+def test_rates_are_given_or_the_theorems(kind: str) -> None:
+    shape, given, theorem = NEEDS[kind]
+    for fields, mode in ((given, "given"), (theorem, "theorem")):
+        learner = build(kind, shape | fields)
+        assert learner.rates(learner.start())["rates"] == mode
+    learner = build(kind, shape | given)
+    assert given.items() <= learner.rates(learner.start()).items()
+
+
+@pytest.mark.parametrize("kind", NEEDS)
+def test_mixtures_and_nothing_at_all_are_refused(kind: str) -> None:
+    shape, given, theorem = NEEDS[kind]
+    refused = [given | theorem, {}, given | {"rate_scale": 2.0}, {"rate_scale": 2.0}]
+    refused += [{name: value} for name, value in theorem.items() if len(theorem) > 1]
+    for fields in refused:
+        with pytest.raises(ValidationError, match=r"mixture|multiplies"):
+            REGISTRY[kind].model_validate(shape | fields)
+
+
+@pytest.mark.parametrize("kind", NEEDS)
+def test_rate_scale_multiplies_the_theorems_rates(kind: str) -> None:
+    shape, _, theorem = NEEDS[kind]
+    plain = build(kind, shape | theorem)
+    scaled = build(kind, shape | theorem | {"rate_scale": 2.0})
+
+    for name in ("learning_rate", "perturbation"):
+        rate = plain.rates(plain.start()).get(name)
+        assert rate is None or scaled.rates(scaled.start())[name] == pytest.approx(2 * rate, rel=1e-15)
+
+
+@pytest.mark.parametrize(
+    ("kind", "fields"),
+    [
+        ("clw", ARMS | RATES),
+        ("clw", ARMS | RATES | {"max_delay": 3, "schedule": "often"}),
+        ("clw", ARMS | RATES | {"max_delay": 10_001, "schedule": "random"}),
+        ("clw_mbco", BALL | RATES | {"perturbation": 0.01}),
+        ("clw_mbco", BALL | RATES | {"perturbation": 1.0, "max_delay": 3}),
+        ("mbco", BALL | RATES | {"perturbation": 1.0}),
+        ("mbco", BALL | {"horizon": 1}),
+        ("exp3", ARMS | RATES | {"max_open_slots": 0}),
+        ("ogd", BALL | RATES | {"perturbation": 0.1}),
+        ("centred_tsallis", ARMS | RATES),
+        ("centred_tsallis", ARMS | {"tracking": 1}),
+    ],
+    ids=str,
+)
+def test_nonsense_is_refused(kind: str, fields: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError):
+        REGISTRY[kind].model_validate(fields)
+
+
+def test_a_long_delay_costs_blocks_nothing() -> None:
+    learner = build("clw", ARMS | RATES | {"max_delay": 2**53 - 1})
+    assert learner.start().sums.shape == (1, 1)
+
+
+def test_blocks_hold_an_arm_and_learn_from_their_second_half() -> None:
+    """By hand, d-bar = 2: of four slots only what arrives in slots 3 and 4 counts, (1 + 1 + 1)/2, over p = 1/2."""
+    learner = build("clw", {"n_arms": 2, "learning_rate": 0.2, "max_delay": 2})
+    state = learner.start()
+    for t, (u, arrivals) in enumerate([(0.7, 5), (0.1, 5), (0.2, 1), (0.3, 2)], start=1):
+        slot = Slot(t, 0, u)
+        state, arm = learner.draw(learner.open(state, slot), slot)
+        assert arm == 1
+        assert learner.distribution(state).tolist() == [0.5, 0.5]
+        for _ in range(arrivals):
+            state = learner.settle(state, 0, 1.0)
+
+    slot = Slot(5, 0, 0.0)
+    state, arm = learner.draw(learner.open(state, slot), slot)
+
+    weights = np.exp([0.0, -0.2 * 1.5 / 0.5])
+    np.testing.assert_allclose(learner.distribution(state), weights / weights.sum(), rtol=1e-15)
+    assert arm == 0
+
+
+def test_random_schedule_updates_as_often_as_expected() -> None:
+    """200,000 slots; the count of updates lies within 5 standard errors of its mean (false alarm below 1e-6)."""
+    schedule, slots = Schedule(Kind.RANDOM, 3, 1), 200_000
+    clock, rng, count = schedule.start(), np.random.default_rng(1), 0
+    for t in range(1, slots + 1):
+        clock = schedule.open(clock, Slot(t, 0, 0.0, float(rng.random())))
+        count += bool(clock.updating)
+
+    expected = schedule.updates(slots)
+    assert abs(count - expected) <= 5 * np.sqrt(expected)
+
+
+@pytest.mark.parametrize("kind", ["exp3", "exp3_current", "bold", "clw"])
+@pytest.mark.parametrize("n_arms", [1, 2, 1000])
+@pytest.mark.parametrize("rate", [1e-12, 1.0, 1e12])
+def test_weights_stay_finite_at_any_rate(kind: str, n_arms: int, rate: float) -> None:
+    """Losses up to the largest raw one; the sum of p may err by 1e-12."""
+    fields = {"kind": kind, "n_arms": n_arms, "learning_rate": rate} | ({"max_delay": 1} if kind == "clw" else {})
+    run = Run.start(Params(REGISTRY[kind].model_validate(fields), seed=3))
+    waiting: list[ArmAction] = []
+    for t in range(300):
+        action = run.act()
+        assert isinstance(action, ArmAction)
+        assert action.probability > 0
+        waiting.append(action)
+        if t >= 5:
+            late = waiting.pop(0)
+            run.settle(ArmFeedback(late.arm, 1e100 if t % 50 == 0 else 1.0, late.slot))
+        for part in run.state:
+            assert np.isfinite(part).all()
+        assert abs(run.probabilities.sum() - 1) <= 1e-12
+
+
+@pytest.mark.parametrize("kind", ["ogd", "solid", "mbco", "clw_mbco"])
+def test_points_stay_in_the_set_whatever_comes(kind: str) -> None:
+    shape, given, _ = NEEDS[kind]
+    run = Run.start(Params(REGISTRY[kind].model_validate(shape | given), seed=3))
+    length = 2 if kind in ("ogd", "solid") else 3
+    rng = np.random.default_rng(8)
+    for _ in range(200):
+        action: Any = run.act()
+        assert run.learner.feasible_set.contains(action.x).all()  # type: ignore[attr-defined]
+        if action.query_points is not None:
+            assert run.learner.feasible_set.contains(action.query_points).all()  # type: ignore[attr-defined]
+        run.settle(PointFeedback(rng.normal(size=length) * 10 ** rng.uniform(-5, 300)))
+
+
+def test_clw_bco_moves_once_a_block() -> None:
+    """By hand, d-bar = 1: the bundle (0, 1/4, 0) arriving in slot 2 gives g = (1, 0) and a step of 1/2."""
+    fields = BALL | {"max_delay": 1, "learning_rate": 0.5, "perturbation": 0.25}
+    learner = build("clw_mbco", fields)
+    state = learner.open(learner.start(), Slot(1, 0, 0.0))
+    state = learner.settle(state, np.array([0.0, 9.0, 9.0]), 0)
+    state = learner.open(state, Slot(2, 0, 0.0))
+    assert learner.x(state).tolist() == [0.0, 0.0]
+    state = learner.settle(state, np.array([0.0, 0.25, 0.0]), 0)
+
+    state = learner.open(state, Slot(3, 0, 0.0))
+
+    assert learner.x(state).tolist() == [-0.5, 0.0]

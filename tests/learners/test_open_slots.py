@@ -1,0 +1,159 @@
+"""Learners that need the slot: what is kept of open slots, what is dropped, and what is refused."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import Any
+
+import numpy as np
+import pytest
+
+from service.learners import REGISTRY
+from service.learners.open_slots import OpenSlot, OpenSlots
+from service.learners.run import ArmAction, ArmFeedback, Params, Run
+
+EXP3 = {"kind": "exp3", "n_arms": 4, "learning_rate": 0.4}
+BOLD = {"kind": "bold", "n_arms": 4, "learning_rate": 0.4}
+
+
+def start(spec: dict[str, Any], seed: int = 9) -> Run:
+    return Run.start(Params(REGISTRY[spec["kind"]].model_validate(spec), seed))
+
+
+def act(run: Run) -> ArmAction:
+    action = run.act()
+    assert isinstance(action, ArmAction)
+    return action
+
+
+def feedback(action: ArmAction, loss: float = 0.5) -> ArmFeedback:
+    return ArmFeedback(action.arm, loss, action.slot)
+
+
+@pytest.mark.parametrize("spec", [EXP3, BOLD], ids=lambda spec: spec["kind"])
+def test_unknown_settled_and_repeated_slots_are_surplus(spec: dict[str, Any]) -> None:
+    run = start(spec)
+    first, second = act(run), act(run)
+    run.settle(feedback(first))
+
+    assert run.surplus([feedback(first)]) == [0]
+    assert run.surplus([feedback(second), feedback(second)]) == [1]
+    assert run.surplus([ArmFeedback(second.arm, 0.5, 3), ArmFeedback(0, 0.5, 10**18)]) == [0, 1]
+    assert run.surplus([feedback(second)]) == []
+
+
+def test_a_slot_that_drew_another_arm_is_refused() -> None:
+    run = start(EXP3)
+    action = act(run)
+    other = (action.arm + 1) % 4
+
+    with pytest.raises(ValueError, match=f"slot 1 drew arm {action.arm}, not {other}"):
+        run.check_slot(ArmFeedback(other, 0.5, 1))
+    run.check_slot(feedback(action))
+    run.check_slot(ArmFeedback(other, 0.5, 2))
+
+
+def test_exp3_divides_by_the_probability_of_the_slot_that_was_acted() -> None:
+    """By hand: both arms are drawn at 1/2; the second loss is divided by 1/2 though p has moved since."""
+    run = start({"kind": "exp3", "n_arms": 2, "learning_rate": 0.4})
+    actions = [act(run) for _ in range(2)]
+
+    for action in actions:
+        run.settle(feedback(action, 1.0))
+
+    hits = np.bincount([action.arm for action in actions], minlength=2)
+    weights = np.exp(-0.4 * 2.0 * hits)
+    np.testing.assert_allclose(run.probabilities, weights / weights.sum(), rtol=1e-14)
+
+
+@pytest.mark.parametrize("spec", [EXP3, BOLD], ids=lambda spec: spec["kind"])
+def test_the_oldest_slot_is_dropped_where_there_are_too_many(spec: dict[str, Any]) -> None:
+    run = start(spec | {"max_open_slots": 3})
+    actions = [act(run) for _ in range(5)]
+
+    assert (run.ledger.expired, run.ledger.outstanding) == (2, 3)
+    assert run.ledger.by_arm is not None
+    assert run.ledger.by_arm.sum() == 3
+    assert run.surplus([feedback(action) for action in actions]) == [0, 1]
+    run.settle(feedback(actions[2]))
+    act(run)
+    assert run.ledger.expired == 2
+
+
+def test_a_slot_that_stays_open_is_kept_while_others_come_and_go() -> None:
+    run = start(EXP3 | {"max_open_slots": 2})
+    waiting = act(run)
+    for _ in range(20):
+        run.settle(feedback(act(run)))
+
+    assert run.surplus([feedback(waiting)]) == []
+    assert run.ledger.expired == 0
+
+
+def test_bold_uses_the_free_instance_of_lowest_index() -> None:
+    run = start(BOLD)
+    actions = [act(run) for _ in range(3)]
+    assert run.state.waiting.tolist() == [1, 1, 1]
+
+    run.settle(feedback(actions[1]))
+    run.settle(feedback(actions[0]))
+    act(run)
+
+    assert run.state.instance == 0
+    assert run.state.waiting.tolist() == [1, 0, 1]
+
+
+def test_bold_never_has_more_instances_than_open_slots() -> None:
+    run = start(BOLD | {"max_open_slots": 5})
+    for _ in range(50):
+        act(run)
+
+    assert run.state.log_weights.shape == (5, 4)
+    assert run.ledger.expired == 45
+
+
+@pytest.mark.parametrize("spec", [EXP3, BOLD], ids=lambda spec: spec["kind"])
+def test_copies_keep_their_own_slots(spec: dict[str, Any]) -> None:
+    run = start(spec)
+    action = act(run)
+
+    copy = run.copy()
+    copy.settle(feedback(action))
+    later = act(copy)
+
+    assert run.surplus([feedback(action)]) == []
+    assert run.surplus([feedback(later)]) == [0]
+    assert copy.surplus([feedback(action), feedback(later)]) == [0]
+
+
+def test_changes_tell_what_the_store_does_not_hold_yet() -> None:
+    slots = OpenSlots(OrderedDict({1: OpenSlot(0, (0.5,)), 4: OpenSlot(1, (0.25,))}))
+    slots.open(7, 2, (0.125,))
+    slots.open(8, 0, (1.0,))
+    slots.close(1)
+    slots.close(8)
+
+    assert slots.changes == {7: OpenSlot(2, (0.125,)), 1: None}
+    assert (len(slots), slots.oldest()) == (2, 4)
+
+    written = slots.written()
+
+    assert not written.changes
+    assert list(written.stored) == [4, 7]
+    with pytest.raises(KeyError):
+        written.close(1)
+
+
+@pytest.mark.parametrize("spec", [EXP3, BOLD], ids=lambda spec: spec["kind"])
+def test_a_run_with_reloaded_slots_goes_on_with_the_same_numbers(spec: dict[str, Any]) -> None:
+    run = start(spec)
+    actions = [act(run) for _ in range(6)]
+    run.settle(feedback(actions[3]))
+    assert run.open_slots is not None
+
+    again = run.moved(run.ledger.copy(), run.state, OpenSlots(OrderedDict(run.open_slots.changes)))  # type: ignore[arg-type]
+
+    for each in (run, again):
+        each.settle(feedback(actions[0], 1.0))
+        each.settle(feedback(actions[5], 0.0))
+    assert [act(again) for _ in range(9)] == [act(run) for _ in range(9)]
