@@ -1,0 +1,76 @@
+"""States hold what their annotations say, so that a codec can keep them exactly; and are never mutated."""
+
+from __future__ import annotations
+
+from typing import Any, get_type_hints
+
+import numpy as np
+import pytest
+
+from service.learners import REGISTRY
+from service.learners.base import FloatArray, Information, IntArray
+from service.learners.run import Action, ArmAction, ArmFeedback, Feedback, Params, PointFeedback, Run
+
+ARMS = {"n_arms": 3}
+POINTS = {"dim": 2, "feasible_set": {"kind": "ball", "radius": 1.0}}
+SPECS: dict[str, dict[str, Any]] = {
+    "dexp3": ARMS,
+    "centred_tsallis": ARMS,
+    "exp3": ARMS | {"horizon": 9},
+    "exp3_current": ARMS | {"horizon": 9},
+    "bold": ARMS | {"horizon": 9, "max_delay": 2},
+    "clw": ARMS | {"horizon": 9, "max_delay": 2, "schedule": "random"},
+    "dbgd": POINTS,
+    "ogd": POINTS | {"horizon": 9},
+    "solid": POINTS | {"horizon": 9, "total_delay": 2},
+    "mbco": POINTS | {"horizon": 9},
+    "clw_mbco": POINTS | {"horizon": 9, "max_delay": 2},
+}
+TYPES: dict[Any, tuple[type, ...]] = {int: (int, np.integer), float: (float, int), bool: (bool, np.bool_)}
+
+
+def event(run: Run, action: Action, rng: np.random.Generator) -> Feedback:
+    if isinstance(action, ArmAction):
+        return ArmFeedback(action.arm, float(rng.random()), action.slot)
+    return PointFeedback(rng.normal(size=2 if run.learner.information is Information.GRADIENT else 3))
+
+
+def walk(kind: str) -> list[Any]:
+    """The states of a run with delays up to 3."""
+    run = Run.start(Params(REGISTRY[kind].model_validate(SPECS[kind]), seed=1))
+    rng, waiting, states = np.random.default_rng(1), [], [run.state]
+    for t in range(60):
+        waiting.append(run.act())
+        states.append(run.state)
+        while len(waiting) > t % 4:
+            run.settle(event(run, waiting.pop(0), rng))
+            states.append(run.state)
+    return states
+
+
+@pytest.mark.parametrize("kind", REGISTRY)
+def test_fields_are_what_they_are_annotated_as(kind: str) -> None:
+    for state in walk(kind):
+        for value, hint in zip(state, get_type_hints(type(state)).values(), strict=True):
+            if hint == FloatArray:
+                assert value.dtype == np.float64
+            elif hint == IntArray:
+                assert value.dtype == np.int64
+            else:
+                assert isinstance(value, TYPES[hint])
+            assert np.isfinite(value).all()
+
+
+@pytest.mark.parametrize("kind", REGISTRY)
+def test_earlier_states_stay_as_they_were(kind: str) -> None:
+    first, second = walk(kind), walk(kind)
+    copies = [type(state)._make(np.copy(part) for part in state) for state in first]
+
+    for state, copy, again in zip(first, copies, second, strict=True):
+        for part, copied, repeated in zip(state, copy, again, strict=True):
+            np.testing.assert_array_equal(part, copied)
+            np.testing.assert_array_equal(part, repeated)
+
+
+def test_every_kind_is_tried() -> None:
+    assert set(SPECS) == set(REGISTRY)
