@@ -8,7 +8,7 @@ probability its arm had over the decisions still outstanding, which is what one 
 from __future__ import annotations
 
 import math
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple, cast
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 from pydantic import Field
@@ -93,8 +93,8 @@ class CentredTsallis(ArmLearner[State]):
         state = state._replace(t=t, sums=state.sums - _column(least), shift=state.mean, events_at_open=state.events)
         scale = self._scale(state)
         if np.any(scale > 0):
-            state = self._solved(state, scale, least)
-        return self._pooled(state._replace(scale=scale))
+            state = self._solved(state, scale, _guess(state, scale, least))
+        return self._pooled(state, scale)
 
     @staticmethod
     def _scale(state: State) -> Any:
@@ -102,33 +102,31 @@ class CentredTsallis(ArmLearner[State]):
         slots = max(state.t, state.events)
         return np.sqrt(slots * (state.variance_sum + state.variance_max) / (state.events + 1))
 
-    def _solved(self, state: State, scale: Any, least: Any) -> State:
-        """The new distribution, and the sums and the multiplier that give it."""
-        live = scale > 0
-        scale = np.where(live, scale, 1.0)[()]
-        before = np.where(state.scale > 0, state.scale, scale)[()]
-        start = np.where(state.scale > 0, (state.lam - least) * (scale / before), -scale)[()]
-        lam, x = solve(state.sums, scale, start)
+    def _solved(self, state: State, scale: Any, guess: Any) -> State:
+        """The new distribution, and the sums and the multiplier that give it, where ``scale`` is positive."""
+        live = None if np.all(scale > 0) else scale > 0
+        if live is not None:
+            scale, guess = np.where(live, scale, 1.0), np.where(live, guess, -1.0)
+        lam, x = solve(state.sums, scale, guess)
         floor = self._floor(state.t)
         low = x < floor
-        sums = np.where(low, _column(lam + scale / np.sqrt(floor)), state.sums)
+        sums = np.where(low, _column(lam + scale / math.sqrt(floor)), state.sums)
         x = np.where(low, floor, x)
         p = x / x.sum(axis=-1, keepdims=True)
-        if np.all(live):
-            return state._replace(p=p, sums=sums, lam=lam)
-        mask, kept = _column(live), np.where(live, lam, state.lam)
-        p, sums = np.where(mask, p, state.p), np.where(mask, sums, state.sums)
-        return state._replace(p=p, sums=sums, lam=cast("float", kept))
+        if live is not None:
+            mask, lam = _column(live), np.where(live, lam, state.lam)
+            p, sums = np.where(mask, p, state.p), np.where(mask, sums, state.sums)
+        return state._replace(p=p, sums=sums, lam=lam)
 
     def _floor(self, t: int) -> float:
         share = min(float(t) ** (-1 / 3), FLOOR_SHARE) if self.tracking else FLOOR_SHARE / math.sqrt(t)
         return share / self.n_arms
 
     @staticmethod
-    def _pooled(state: State) -> State:
+    def _pooled(state: State, scale: Any) -> State:
         weight = state.outstanding
         pool = (state.pool * weight + state.p) / (weight + 1)
-        return state._replace(pool=pool, outstanding=min(weight + 1, POOL_CAP))
+        return state._replace(scale=scale, pool=pool, outstanding=min(weight + 1, POOL_CAP))
 
     def settle(self, state: State, arm: Any, loss: Any) -> State:
         index = at(arm)
@@ -168,7 +166,15 @@ def _column(value: Any) -> FloatArray:
     return np.asarray(value)[..., None]
 
 
-def solve(sums: FloatArray, scale: Any, start: Any) -> tuple[Any, FloatArray]:
+def _guess(state: State, scale: Any, least: Any) -> Any:
+    """Where to start solving: the last multiplier, moved and scaled as the sums were."""
+    if not np.ndim(scale):
+        return (state.lam - least) * (scale / state.scale) if state.scale > 0 else -scale
+    before = np.where(np.greater(state.scale, 0), state.scale, 1.0)
+    return np.where(np.greater(state.scale, 0), (state.lam - least) * (scale / before), -scale)
+
+
+def solve(sums: FloatArray, scale: Any, guess: Any) -> tuple[Any, FloatArray]:
     """Lambda <= -scale with sum_k (scale/(sums_k - lambda))^2 = 1, and those squares.
 
     Newton's method on F^(-1/2), F being the sum: monotone after its first step. Runs that are solved stay as
@@ -178,9 +184,11 @@ def solve(sums: FloatArray, scale: Any, start: Any) -> tuple[Any, FloatArray]:
     ----------
     sums : shape (..., n_arms), least entry 0
     scale : positive, a float or shape (...)
-    start : first guess of lambda
+    guess : lambda to start from
     """
-    lam, solved = np.minimum(start, -scale), np.False_
+    if sums.ndim == 1:
+        return _solve_one(sums, float(scale), float(guess))
+    lam, solved = np.minimum(guess, -scale), np.False_
     root = _column(scale) / (sums - _column(lam))
     for _ in range(MAX_SOLVE_STEPS):
         x = root * root
@@ -190,6 +198,22 @@ def solve(sums: FloatArray, scale: Any, start: Any) -> tuple[Any, FloatArray]:
         solved = solved | (abs(total - 1) <= SOLVED) | (moved == lam)
         if solved.all():
             break
-        lam = np.where(solved, lam, moved)[()]
+        lam = np.where(solved, lam, moved)
         root = _column(scale) / (sums - _column(lam))
+    return lam, root * root
+
+
+def _solve_one(sums: FloatArray, scale: float, guess: float) -> tuple[float, FloatArray]:
+    """``solve`` for one run in plain floats, which are several times faster; the same operations bit for bit."""
+    lam = min(guess, -scale)
+    root = scale / (sums - lam)
+    for _ in range(MAX_SOLVE_STEPS):
+        x = root * root
+        total = float(x.sum())
+        slope = 2 / scale * float((x * root).sum())
+        moved = min(lam + 2 * (total - total * math.sqrt(total)) / slope, -scale)
+        if abs(total - 1) <= SOLVED or moved == lam:
+            break
+        lam = moved
+        root = scale / (sums - lam)
     return lam, root * root
