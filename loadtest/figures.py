@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from service.learners.base import FloatArray, IntArray
 
@@ -36,6 +38,27 @@ STYLE: dict[Any, Any] = {
 }
 WIDTH, HEIGHT, DPI = 4.6, 3.2, 160
 """A column of a paper, in inches."""
+LINES: dict[str, tuple[str, str, str]] = {
+    "exp3": ("EXP3, no delay", "#4d4d4d", "-"),
+    "bold": ("BOLD, slots known", "#e69f00", "-"),
+    "dexp3": ("DEXP3", "#0072b2", "-"),
+    "clw": ("CLW, blocks", "#009e73", "-"),
+    "clw_random": ("CLW, random", "#009e73", "--"),
+    "exp3_current": ("EXP3 with current $p$", "#cc79a7", ":"),
+    "dexp3_anytime": ("DEXP3, anytime", "#0072b2", "--"),
+    "centred_tsallis": ("centred Tsallis", "#d55e00", "-"),
+    "uniform": ("uniform play", "0.7", "-."),
+    "ogd": ("OGD, no delay", "#4d4d4d", "-"),
+    "mbco": ("$(K+1)$-point BCO, no delay", "#e69f00", "--"),
+    "solid": ("SOLID", "#cc79a7", "-"),
+    "dbgd": ("DBGD", "#0072b2", "--"),
+    "clw_mbco": ("CLW-BCO, blocks", "#009e73", "-"),
+    "clw_mbco_random": ("CLW-BCO, random", "#009e73", "--"),
+    "dbgd_anytime": ("DBGD, untuned", "#d55e00", "-"),
+}
+"""Name, colour and dashes of a learner's line, by its key in an experiment."""
+BAND = 2.0
+"""Half width of the bands, in standard errors."""
 MAX_POINTS = 2000
 """More points on a line than the picture has pixels only make it slow."""
 
@@ -75,3 +98,32 @@ def plot_replay(
             axes.set_xlim(0, slots[-1])
         axes.set_ylim(bottom=min(0.0, 1.05 * min(regret.min(initial=0.0), baseline.min(initial=0.0))))
         axes.legend(loc="upper left")
+
+
+def plot_experiment(learners: Mapping[str, Mapping[str, Any]], path: Path) -> None:
+    """All learners of an experiment that have a line, with bands of two standard errors."""
+    with figure(path) as axes:
+        for key, (name, colour, dashes) in LINES.items():
+            if key in learners:
+                curve = learners[key]
+                slots, mean, spread = (np.array(curve[part]) for part in ("curve_slots", "curve", "curve_stderr"))
+                axes.plot(slots, mean, color=colour, linestyle=dashes, label=name)
+                axes.fill_between(slots, mean - BAND * spread, mean + BAND * spread, color=colour, alpha=0.2, lw=0)
+                axes.set_xlim(0, slots[-1])
+        axes.legend(loc="upper left", fontsize=7)
+
+
+def plot_scaling(studies: Mapping[str, Mapping[str, Any]], path: Path) -> None:
+    """Reg_T on double logarithmic axes, one line per study."""
+    with figure(path) as axes:
+        for name, study in studies.items():
+            kind = name.partition("_")[0]
+            label = f"{display_name(kind)} against ${_formula(study['against'])}$: slope {study['slope']:.2f}"
+            axes.errorbar(study["x"], study["regret"], study["stderr"], marker="o", markersize=3, label=label)
+        axes.set(xscale="log", yscale="log", xlabel="$T$, or what the bound is the root of")
+        axes.set_ylabel(r"regret $\mathrm{Reg}_T$")
+        axes.legend(loc="upper left", fontsize=7)
+
+
+def _formula(text: str) -> str:
+    return text.replace("d-bar", r"\bar{d}")

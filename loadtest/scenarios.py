@@ -15,7 +15,7 @@ from service.learners.run import Action, ArmAction
 SYNTHETIC_SLOTS = 2000
 SYNTHETIC_ARMS = 5
 CHANGE = 500
-"""Last slot before the sudden change of the paper's synthetic losses."""
+"""Where the paper's synthetic losses change."""
 
 
 class Outcome(NamedTuple):
@@ -120,11 +120,14 @@ class ArmPlayer(NamedTuple):
         return Outcome(action.arm, posted, float(losses[action.arm]), float((p * losses).sum()))
 
 
-def mab_synthetic(slots: int = SYNTHETIC_SLOTS) -> ArmWorld:
-    """The paper's synthetic losses as printed: up to 2, so the session takes them raw from a range [0, 2]."""
+def mab_synthetic(slots: int = SYNTHETIC_SLOTS, change: int = CHANGE) -> ArmWorld:
+    """The paper's synthetic losses as printed: up to 2, so the session takes them raw from a range [0, 2].
+
+    ``change`` is the last slot before the sudden change.
+    """
     t = np.arange(1, slots + 1)[:, None]
     k = np.arange(1, SYNTHETIC_ARMS + 1)
-    losses = np.where(t <= CHANGE, 0.4 * k * np.abs(np.cos(t)), 0.2 * k * np.abs(np.sin(2 * t)))
+    losses = np.where(t <= change, 0.4 * k * np.abs(np.cos(t)), 0.2 * k * np.abs(np.sin(2 * t)))
     return ArmWorld("mab_synthetic", losses, LossRange(0.0, 2.0, normalize=False))
 
 

@@ -1,4 +1,4 @@
-"""The command line: options in, one table out; exit 1 where a run doesn't count."""
+"""``replay``: one stream, one learner, one table; exit 1 where the run doesn't count."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from typing import Annotated, Any
 
 import httpx
 import typer
-from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from loadtest import delays
 from loadtest.client import Client
+from loadtest.commands.screen import console, messages, reported
 from loadtest.driver import Driver, HttpDriver, InProcessDriver
 from loadtest.errors import LoadTestError
 from loadtest.jester import read_jester
@@ -32,14 +32,6 @@ INTERRUPTED = 130
 PROGRESS_EVERY = 50
 """Slots between two updates of the progress bar."""
 
-app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
-console, messages = Console(), Console(stderr=True)
-
-
-@app.callback()
-def main() -> None:
-    """Replays of the paper's streams against the service, over HTTP or in process."""
-
 
 class Scenario(StrEnum):
     """What is replayed."""
@@ -48,7 +40,6 @@ class Scenario(StrEnum):
     SYNTHETIC = "synthetic"
 
 
-@app.command()
 def replay(
     scenario: Annotated[Scenario, typer.Argument(help="The stream to replay.")],
     data: Annotated[list[Path] | None, typer.Option(help="Jester file; repeat it to join several.")] = None,
@@ -67,7 +58,7 @@ def replay(
     out: Annotated[Path, typer.Option(help="Folder for summary.json, curve.csv and regret.png.")] = Path("replay"),
 ) -> None:
     """Replay a stream with the paper's delays and report the regret beside uniform play."""
-    with _reported(), ExitStack() as stack:
+    with reported(), ExitStack() as stack:
         if in_process and url is not None:
             raise LoadTestError("give either --url or --in-process")
         world, facts = _world(scenario, data or [], learner, fill_seed)
@@ -163,12 +154,3 @@ def _exit(record: Record) -> None:
         raise typer.Exit(1)
     if record.interrupted:
         raise typer.Exit(INTERRUPTED)
-
-
-@contextmanager
-def _reported() -> Iterator[None]:
-    try:
-        yield
-    except LoadTestError as error:
-        messages.print(f"error: {error}", style="red", markup=False, highlight=False, soft_wrap=True)
-        raise typer.Exit(1) from error

@@ -1,0 +1,17 @@
+"""The command line: one module per command."""
+
+from __future__ import annotations
+
+import typer
+
+from loadtest.commands.paper import paper
+from loadtest.commands.replay import replay
+
+app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+app.command()(replay)
+app.command()(paper)
+
+
+@app.callback()
+def main() -> None:
+    """Replays of the paper's streams against the service, over HTTP or in process."""

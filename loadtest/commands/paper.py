@@ -1,0 +1,91 @@
+"""``paper``: the paper's four experiments, every learner, mean and standard error over seeds."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+import typer
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from loadtest import figures, scaling
+from loadtest.commands.screen import console, messages, reported
+from loadtest.jester import WHERE_FROM
+from loadtest.point_worlds import YACHT_PAGE
+from loadtest.studies import collect, find_data, jobs_of, on_all_cores, run_job
+
+JESTER_SEEDS = 20
+"""Its stream is twelve times as long as the synthetic one."""
+SCALING_SEEDS = 10
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+def paper(
+    data_dir: Annotated[Path, typer.Option(help="Folder of the Jester and yacht files.")] = Path("data"),
+    seeds: Annotated[int, typer.Option(min=2, help="Runs of each learner that draws.")] = 100,
+    jester_seeds: Annotated[int | None, typer.Option(min=2, help="Its runs; at most 20 if not given.")] = None,
+    tune: Annotated[bool, typer.Option("--tune", help="Also the best factor c on the theorem's rates.")] = False,
+    scaling_studies: Annotated[bool, typer.Option("--scaling", help="Also regret against T and D.")] = False,
+    out: Annotated[Path, typer.Option(help="Folder for summary.json and the figures.")] = Path("paper"),
+) -> None:
+    """Run the paper's experiments and write its figures."""
+    with reported():
+        found = find_data(data_dir)
+        counts = dict.fromkeys(found.ready, seeds) | {"mab_jester": jester_seeds or min(seeds, JESTER_SEEDS)}
+        jobs = jobs_of(found.ready, counts, tune=tune)
+        summary = collect(jobs, _with_progress("experiments", run_job, jobs))
+        out.mkdir(parents=True, exist_ok=True)
+        (out / "summary.json").write_text(json.dumps(summary, allow_nan=False) + "\n", encoding="utf-8")
+        for name, learners in summary.items():
+            figures.plot_experiment(learners, out / f"{name}.png")
+        console.print(table_of(summary))
+        if scaling_studies:
+            _scaling(out)
+    for name, missing in found.skipped.items():
+        where = WHERE_FROM if name == "mab_jester" else f"It is at {YACHT_PAGE}"
+        messages.print(f"skipped {name}: {missing}. {where}", style="yellow", markup=False, highlight=False)
+    console.print(f"written: {out}", soft_wrap=True, highlight=False)
+
+
+def _with_progress(label: str, work: Callable[[T], R], items: Sequence[T]) -> list[R]:
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=messages) as progress:
+        task = progress.add_task(label, total=len(items))
+        return on_all_cores(work, items, lambda _: progress.advance(task))
+
+
+def _scaling(out: Path) -> None:
+    points = scaling.points(SCALING_SEEDS)
+    regret = _with_progress("scaling", scaling.total_regret, points)
+    studies = scaling.slopes(dict(zip(points, regret, strict=True)))
+    (out / "scaling.json").write_text(json.dumps(studies, indent=2) + "\n", encoding="utf-8")
+    figures.plot_scaling(studies, out / "scaling.png")
+    table = Table(
+        "learner, varied", "against", "slope", "slope at the end", title="Growth of Reg_T", title_justify="left"
+    )
+    for name, study in studies.items():
+        table.add_row(name, study["against"], f"{study['slope']:.2f}", f"{study['last_slope']:.2f}")
+    console.print(table)
+
+
+def table_of(summary: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> Table:
+    """Normalised regret of every learner, c = 1 beside the tuned c where there is one."""
+    table = Table("learner", "Reg_T / T", "seeds", "tuned (c)", title="Normalised regret", title_justify="left")
+    for name, learners in summary.items():
+        table.add_section()
+        table.add_row(f"[bold]{name}[/bold]")
+        for key, figures_of_key in learners.items():
+            if not key.endswith("_tuned"):
+                tuned = learners.get(f"{key}_tuned")
+                best = f"{tuned['mean']:.4f} ({tuned['rate_scale']:g})" if tuned else ""
+                table.add_row(f"  {key}", _figure(figures_of_key), str(figures_of_key["seeds"]), best)
+    return table
+
+
+def _figure(of: Mapping[str, Any]) -> str:
+    return f"{of['mean']:.5f}" + (f" ± {of['stderr']:.5f}" if of["stderr"] else "")

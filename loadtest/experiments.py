@@ -1,0 +1,145 @@
+"""The paper's four experiments: which learners play which world, and the regret they have."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from loadtest import delays
+from loadtest.jester import read_jester
+from loadtest.many_runs import Progress, expected_losses
+from loadtest.plan import RateChoice, plan_session
+from loadtest.point_worlds import PointWorld, bco_synthetic, bco_yacht
+from loadtest.scenarios import ArmWorld, mab_jester, mab_synthetic
+from service.learners.base import FloatArray, IntArray
+
+MAX_CURVE = 500
+"""Points kept of a curve; the last slot is always one of them."""
+
+
+class Entry(NamedTuple):
+    """A learner in an experiment."""
+
+    key: str
+    """Its kind at the theorem's rates, with a suffix for every variant."""
+    kind: str
+    options: dict[str, Any] = {}  # noqa: RUF012 - never changed
+    rates: RateChoice = RateChoice.THEOREM
+    delayed: bool = True
+    """Without delay every loss is there by the end of its own slot."""
+    random: bool = True
+    """Whether its regret depends on the seed."""
+
+
+ARM_ENTRIES = (
+    Entry("exp3", "exp3", delayed=False),
+    Entry("bold", "bold"),
+    Entry("dexp3", "dexp3"),
+    Entry("clw", "clw"),
+    Entry("clw_random", "clw", {"schedule": "random"}),
+    Entry("exp3_current", "exp3_current"),
+    Entry("dexp3_anytime", "dexp3", rates=RateChoice.ANYTIME),
+    Entry("centred_tsallis", "centred_tsallis", rates=RateChoice.ANYTIME),
+)
+POINT_ENTRIES = (
+    Entry("ogd", "ogd", delayed=False, random=False),
+    Entry("mbco", "mbco", delayed=False, random=False),
+    Entry("solid", "solid", random=False),
+    Entry("dbgd", "dbgd", random=False),
+    Entry("clw_mbco", "clw_mbco", random=False),
+    Entry("clw_mbco_random", "clw_mbco", {"schedule": "random"}),
+    Entry("dbgd_anytime", "dbgd", rates=RateChoice.ANYTIME, random=False),
+)
+
+
+class Experiment(NamedTuple):
+    """A world and its learners."""
+
+    name: str
+    entries: tuple[Entry, ...]
+    file_names: tuple[str, ...] = ()
+    """What its data file may be called; the first one found is taken."""
+
+
+JESTER_FILES = ("jester_dataset_1_1.zip", "jester-data-1.zip", "jester-data-1.xls", "jester-data-1.xlsx")
+EXPERIMENTS = (
+    Experiment("mab_synthetic", ARM_ENTRIES),
+    Experiment("mab_jester", ARM_ENTRIES, (*JESTER_FILES, "jester-data-1.csv.gz", "jester-data-1.csv")),
+    Experiment("bco_synthetic", POINT_ENTRIES),
+    Experiment("bco_yacht", POINT_ENTRIES, ("yacht_hydrodynamics.data",)),
+)
+_WORLDS: dict[str, Callable[[Path], ArmWorld | PointWorld]] = {
+    "mab_synthetic": lambda _: mab_synthetic(),
+    "mab_jester": lambda path: mab_jester(read_jester([path])),
+    "bco_synthetic": lambda _: bco_synthetic(),
+    "bco_yacht": bco_yacht,
+}
+
+
+@cache
+def load_world(name: str, path: Path) -> ArmWorld | PointWorld:
+    """An experiment's world; ``path`` is its data file where it has one."""
+    return _WORLDS[name](path)
+
+
+class Job(NamedTuple):
+    """One learner's runs in one experiment; what a process is sent."""
+
+    experiment: str
+    path: Path
+    entry: Entry
+    seeds: tuple[int, ...]
+    scale: float = 1.0
+    """c, on the theorem's rates."""
+
+
+class Curve(NamedTuple):
+    """Normalised regret Reg_t / T over seeds, at some slots."""
+
+    mean: float
+    stderr: float
+    slots: list[int]
+    means: list[float]
+    stderrs: list[float]
+    seeds: int
+
+
+def seeds_of(count: int) -> tuple[int, ...]:
+    """The seeds of a study with ``count`` runs: each of them can be replayed alone."""
+    return tuple(range(count))
+
+
+def play(job: Job, advance: Progress = lambda _: None) -> FloatArray:
+    """Normalised regret of each run at every slot, shape (slots, runs)."""
+    world = load_world(job.experiment, job.path)
+    entry = job.entry
+    options = entry.options | ({} if job.scale == 1.0 else {"rate_scale": job.scale})
+    spec = plan_session(world, entry.kind, entry.rates, 0, options).spec
+    expected = expected_losses(world, spec, _delays(entry, world.slots), job.seeds, advance)
+    best = world.best_fixed().losses
+    return (expected - best[:, None]).cumsum(axis=0) / world.slots
+
+
+def _delays(entry: Entry, slots: int) -> IntArray:
+    return delays.strict(slots) if entry.delayed else np.zeros(slots, dtype=np.int64)
+
+
+def baseline_regret(experiment: str, path: Path) -> FloatArray:
+    """The same of a player who never learns, shape (slots, 1)."""
+    world = load_world(experiment, path)
+    regret = (world.baseline().losses - world.best_fixed().losses).cumsum() / world.slots
+    return regret[:, None]
+
+
+def summarise(regret: FloatArray) -> Curve:
+    """Mean and standard error over the runs, the curve thinned to ``MAX_CURVE`` points."""
+    slots, runs = regret.shape
+    kept = np.unique(np.linspace(1, slots, min(slots, MAX_CURVE)).round().astype(int))
+    thinned = regret[kept - 1]
+    spread = thinned.std(axis=1, ddof=1) / np.sqrt(runs) if runs > 1 else np.zeros(len(kept))
+    means = thinned.mean(axis=1)
+    return Curve(float(means[-1]), float(spread[-1]), kept.tolist(), means.tolist(), spread.tolist(), runs)
