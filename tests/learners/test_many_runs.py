@@ -10,38 +10,12 @@ import pytest
 from service.learners import REGISTRY
 from service.learners.base import ArmLearner, Information, PointLearner, Slot, SlotLearner
 from service.learners.base import many as many_runs
+from tests.learners import vectors
 
 RUNS, SLOTS = 4, 60
-BALL = {"kind": "ball", "radius": 1.0}
-ARMS: list[dict[str, Any]] = [
-    {"kind": "dexp3", "n_arms": 3},
-    {"kind": "dexp3", "n_arms": 130, "learning_rate": 0.3, "loss_clip": 5.0, "probability_floor": 0.01},
-    {"kind": "centred_tsallis", "n_arms": 3},
-    {"kind": "centred_tsallis", "n_arms": 130, "tracking": True},
-    {"kind": "exp3_current", "n_arms": 9, "learning_rate": 0.5},
-    {"kind": "exp3", "n_arms": 9, "learning_rate": 0.5},
-    {"kind": "bold", "n_arms": 9, "learning_rate": 0.5},
-    {"kind": "clw", "n_arms": 9, "learning_rate": 0.5, "max_delay": 2},
-    {"kind": "clw", "n_arms": 9, "learning_rate": 0.5, "max_delay": 2, "schedule": "random"},
-]
-POINTS: list[dict[str, Any]] = [
-    {"kind": "dbgd", "dim": 3, "feasible_set": {"kind": "simplex"}},
-    {"kind": "dbgd", "dim": 20, "feasible_set": BALL, "horizon": 50, "total_delay": 9},
-    {"kind": "mbco", "dim": 3, "feasible_set": BALL, "horizon": 50},
-    {
-        "kind": "ogd",
-        "dim": 3,
-        "feasible_set": {"kind": "box", "lower": [0, 0, 0], "upper": [1, 2, 3]},
-        "horizon": 9,
-    },
-    {"kind": "solid", "dim": 3, "feasible_set": BALL, "learning_rate": 0.1},
-    {"kind": "clw_mbco", "dim": 3, "feasible_set": BALL, "horizon": 50, "max_delay": 2},
-    {"kind": "clw_mbco", "dim": 3, "feasible_set": BALL, "horizon": 50, "max_delay": 1, "schedule": "random"},
-]
-
-
-def test_every_kind_is_tried() -> None:
-    assert {spec["kind"] for spec in ARMS + POINTS} == set(REGISTRY)
+ARMS = [spec for spec in vectors.specs() if "dim" not in spec.values[0]]
+POINTS = [spec for spec in vectors.specs() if "dim" in spec.values[0]]
+WIDE = [pytest.param({"kind": kind, "n_arms": 300}, id=f"{kind}-300") for kind in ("dexp3", "centred_tsallis")]
 
 
 def settled(learner: ArmLearner[Any], state: Any, arm: Any, loss: Any) -> Any:
@@ -51,7 +25,7 @@ def settled(learner: ArmLearner[Any], state: Any, arm: Any, loss: Any) -> Any:
     return learner.settle(state, arm, loss)
 
 
-@pytest.mark.parametrize("spec", ARMS, ids=str)
+@pytest.mark.parametrize("spec", ARMS + WIDE)
 def test_arms(spec: dict[str, Any]) -> None:
     learner = REGISTRY[spec["kind"]].model_validate(spec).build()
     assert isinstance(learner, ArmLearner)
@@ -71,7 +45,7 @@ def test_arms(spec: dict[str, Any]) -> None:
             np.testing.assert_array_equal(learner.probabilities(many)[run], learner.probabilities(alone[run]))
 
 
-@pytest.mark.parametrize("spec", POINTS, ids=str)
+@pytest.mark.parametrize("spec", POINTS)
 def test_points(spec: dict[str, Any]) -> None:
     learner = REGISTRY[spec["kind"]].model_validate(spec).build()
     assert isinstance(learner, PointLearner)

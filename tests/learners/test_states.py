@@ -10,34 +10,20 @@ import pytest
 from service.learners import REGISTRY
 from service.learners.base import FloatArray, Information, IntArray
 from service.learners.run import Action, ArmAction, ArmFeedback, Feedback, Params, PointFeedback, Run
+from tests.learners import vectors
 
-ARMS = {"n_arms": 3}
-POINTS = {"dim": 2, "feasible_set": {"kind": "ball", "radius": 1.0}}
-SPECS: dict[str, dict[str, Any]] = {
-    "dexp3": ARMS,
-    "centred_tsallis": ARMS,
-    "exp3": ARMS | {"horizon": 9},
-    "exp3_current": ARMS | {"horizon": 9},
-    "bold": ARMS | {"horizon": 9, "max_delay": 2},
-    "clw": ARMS | {"horizon": 9, "max_delay": 2, "schedule": "random"},
-    "dbgd": POINTS,
-    "ogd": POINTS | {"horizon": 9},
-    "solid": POINTS | {"horizon": 9, "total_delay": 2},
-    "mbco": POINTS | {"horizon": 9},
-    "clw_mbco": POINTS | {"horizon": 9, "max_delay": 2},
-}
 TYPES: dict[Any, tuple[type, ...]] = {int: (int, np.integer), float: (float, int), bool: (bool, np.bool_)}
 
 
 def event(run: Run, action: Action, rng: np.random.Generator) -> Feedback:
     if isinstance(action, ArmAction):
         return ArmFeedback(action.arm, float(rng.random()), action.slot)
-    return PointFeedback(rng.normal(size=2 if run.learner.information is Information.GRADIENT else 3))
+    return PointFeedback(rng.normal(size=action.x.size + (run.learner.information is Information.LOSSES)))
 
 
-def walk(kind: str) -> list[Any]:
+def walk(spec: dict[str, Any]) -> list[Any]:
     """The states of a run with delays up to 3."""
-    run = Run.start(Params(REGISTRY[kind].model_validate(SPECS[kind]), seed=1))
+    run = Run.start(Params(REGISTRY[spec["kind"]].model_validate(spec), seed=1))
     rng, waiting, states = np.random.default_rng(1), [], [run.state]
     for t in range(60):
         waiting.append(run.act())
@@ -48,9 +34,9 @@ def walk(kind: str) -> list[Any]:
     return states
 
 
-@pytest.mark.parametrize("kind", REGISTRY)
-def test_fields_are_what_they_are_annotated_as(kind: str) -> None:
-    for state in walk(kind):
+@pytest.mark.parametrize("spec", vectors.specs())
+def test_fields_are_what_they_are_annotated_as(spec: dict[str, Any]) -> None:
+    for state in walk(spec):
         for value, hint in zip(state, get_type_hints(type(state)).values(), strict=True):
             if hint == FloatArray:
                 assert value.dtype == np.float64
@@ -61,9 +47,9 @@ def test_fields_are_what_they_are_annotated_as(kind: str) -> None:
             assert np.isfinite(value).all()
 
 
-@pytest.mark.parametrize("kind", REGISTRY)
-def test_earlier_states_stay_as_they_were(kind: str) -> None:
-    first, second = walk(kind), walk(kind)
+@pytest.mark.parametrize("spec", vectors.specs())
+def test_earlier_states_stay_as_they_were(spec: dict[str, Any]) -> None:
+    first, second = walk(spec), walk(spec)
     copies = [type(state)._make(np.copy(part) for part in state) for state in first]
 
     for state, copy, again in zip(first, copies, second, strict=True):
@@ -72,5 +58,7 @@ def test_earlier_states_stay_as_they_were(kind: str) -> None:
             np.testing.assert_array_equal(part, repeated)
 
 
-def test_every_kind_is_tried() -> None:
-    assert set(SPECS) == set(REGISTRY)
+@pytest.mark.parametrize("kind", REGISTRY)
+def test_every_kind_has_a_vector_file_of_its_own(kind: str) -> None:
+    assert kind in vectors.kinds()
+    assert {trace["spec"]["kind"] for trace in vectors.traces(kind)} == {kind}

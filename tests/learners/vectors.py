@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import pytest
 
 from service.learners import REGISTRY
 from service.learners.base import ArmLearner, FloatArray, Learner, PointLearner, Record, Slot, SlotLearner
@@ -28,6 +29,17 @@ def kinds() -> list[str]:
 def traces(kind: str) -> list[dict[str, Any]]:
     document = load(kind)
     return [{"tolerance": document["tolerance"], **trace} for trace in document["traces"]]
+
+
+def specs() -> list[Any]:
+    """Every specification in the vector files, once: what contract tests of learners run on."""
+    found: dict[str, Any] = {}
+    for kind in kinds():
+        document = load(kind)
+        for case in document["traces"] + document.get("theorem", []):
+            text = json.dumps(case["spec"], sort_keys=True)
+            found.setdefault(text, pytest.param(case["spec"], id=f"{kind}-{len(found)}"))
+    return list(found.values())
 
 
 def number(value: float | str) -> float:
