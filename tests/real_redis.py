@@ -61,8 +61,12 @@ class RedisServer:
         )
         words = [server_binary(), *settings.split(), "--save", "", "--logfile", "server.log", *self._arguments]
         self._process = subprocess.Popen(words)
-        wait_until(self.answers)
+        wait_until(lambda: self.answers() or self._ended())
+        assert not self._ended(), (self.folder / "server.log").read_text()
         return self
+
+    def _ended(self) -> bool:
+        return self._process is not None and self._process.poll() is not None
 
     def answers(self) -> bool:
         with suppress(redis.exceptions.AuthenticationError):

@@ -29,6 +29,8 @@ from service.store.scripts import Script
 MAX_SCANS_PER_PAGE = 1000
 """A server full of other keys makes a page come back early, perhaps empty, with a cursor to go on."""
 LEAST_SCAN = 10
+PING_PATIENCE = 0.1
+"""Seconds; enough to replace a connection that was lost."""
 MAX_CLOCK_LESSONS = 5
 """Bounds a call whose every sending finds the present bucket gone by."""
 _CURSOR = re.compile(r"(end|[0-9]{1,20})(~[A-Za-z0-9][A-Za-z0-9._-]{0,127})*")
@@ -102,7 +104,8 @@ class RedisStore:
     async def ping(self) -> None:
         try:
             async with asyncio.timeout(self._options.ping_seconds):
-                await self._run(scripts.PING, (self._keys.probe,))
+                reply = await self._link.script(scripts.PING, (self._keys.probe,), patience=PING_PATIENCE)
+                self._observe(reply)
         except TimeoutError:
             raise StoreUnavailableError("the store did not answer in time") from None
 
@@ -150,8 +153,11 @@ class RedisStore:
         self, script: Script, keys: Sequence[str], args: Sequence[Word] = (), *, resend: bool = True
     ) -> Sequence[Any]:
         reply: Sequence[Any] = await self._link.script(script, keys, args, resend=resend)
-        self._clock.observe(int(reply[0]) + int(reply[1]) / 1e6)
+        self._observe(reply)
         return reply[2:]
+
+    def _observe(self, reply: Sequence[bytes]) -> None:
+        self._clock.observe(int(reply[0]) + int(reply[1]) / 1e6)
 
 
 def _text(data: bytes) -> str:

@@ -40,9 +40,20 @@ class RedisLink:
         self._down_since: float | None = None
 
     async def script(
-        self, script: Script, keys: Sequence[str], args: Sequence[Word] = (), *, resend: bool = True
+        self,
+        script: Script,
+        keys: Sequence[str],
+        args: Sequence[Word] = (),
+        *,
+        resend: bool = True,
+        patience: float | None = None,
     ) -> Any:
-        """Run a script; ``resend`` False where running it twice would give a wrong answer.
+        """Run a script.
+
+        Parameters
+        ----------
+        resend : False where running it twice would give a wrong answer
+        patience : seconds in place of ``resend_seconds``
 
         Raises
         ------
@@ -50,18 +61,19 @@ class RedisLink:
             whatever the reason; the script may or may not have run.
         """
         tail = (len(keys), *keys, *args)
-        return await self._call((("EVALSHA", script.sha, *tail), ("EVAL", script.source, *tail)), resend=resend)
+        return await self._call((("EVALSHA", script.sha, *tail), ("EVAL", script.source, *tail)), resend, patience)
 
     async def command(self, *words: Word) -> Any:
         """Send a command that only reads."""
-        return await self._call((words,), resend=True)
+        return await self._call((words,), resend=True, patience=None)
 
     async def close(self) -> None:
         """Close all connections."""
         await self._pool.disconnect()
 
-    async def _call(self, commands: Sequence[Sequence[Word]], *, resend: bool) -> Any:
+    async def _call(self, commands: Sequence[Sequence[Word]], resend: bool, patience: float | None) -> Any:
         started, pause = time.monotonic(), FIRST_PAUSE
+        patience = self._options.resend_seconds if patience is None else patience
         while True:
             sent = False
             try:
@@ -72,7 +84,7 @@ class RedisLink:
                 raise
             except RedisError as error:
                 what = trouble(error)
-                if not what.passing or (sent and not resend) or not self._may_wait(started):
+                if not what.passing or (sent and not resend) or not self._may_wait(started, patience):
                     raise StoreUnavailableError(what.reason) from error
             else:
                 self._down_since = None
@@ -80,10 +92,10 @@ class RedisLink:
             await asyncio.sleep(random.uniform(0, pause))  # noqa: S311 - spreads load, guards nothing
             pause = min(2 * pause, LONGEST_PAUSE)
 
-    def _may_wait(self, started: float) -> bool:
+    def _may_wait(self, started: float, patience: float) -> bool:
         now = time.monotonic()
         self._down_since = now if self._down_since is None else self._down_since
-        return now < min(started, self._down_since) + self._options.resend_seconds
+        return now < min(started, self._down_since) + patience
 
     @asynccontextmanager
     async def _connection(self) -> AsyncIterator[AbstractConnection]:

@@ -31,8 +31,11 @@ _BY_CODE = {
     "WRONGPASS": Trouble("the store refused the password (WRONGPASS)"),
     "NOPERM": Trouble("the store's user lacks a permission (NOPERM)"),
 }
-# What older servers nest in the error of a script is told by these words.
-_NESTED = ("OOM", "READONLY", "MISCONF", "NOREPLICAS", "NOPERM")
+_NESTED = {"-OOM ": "OOM", "-READONLY ": "READONLY", "-MISCONF ": "MISCONF", "-NOREPLICAS ": "NOREPLICAS"} | {
+    "user executing the script": "NOPERM",
+    "can't access at least one of the keys": "NOPERM",
+}
+"""Words that tell what some servers wrap into the error of a script."""
 
 
 def trouble(error: exceptions.RedisError) -> Trouble:
@@ -49,5 +52,5 @@ def trouble(error: exceptions.RedisError) -> Trouble:
         return Trouble("the store refused the credentials")
     if isinstance(error, exceptions.ConnectionError):
         return Trouble(f"no connection to the store: {text}", passing=True)
-    nested = next((word for word in _NESTED if word in text.split()), None)
+    nested = next((code for words, code in _NESTED.items() if words in text), None)
     return _BY_CODE[nested] if nested else Trouble(f"the store refused a call: {text[:200]}")

@@ -1,0 +1,87 @@
+"""State bytes: exact, checked, and refused when newer or damaged."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from service.learners.dexp3 import Dexp3Spec, State
+from service.learners.run import ArmFeedback, Params, Run
+from service.store import codec
+
+
+def a_run(n_arms=3):
+    run = Run.start(Params(Dexp3Spec(n_arms=n_arms), 5))
+    for _ in range(7):
+        run.act()
+    arm = int(np.argmax(run.ledger.by_arm))
+    run.settle(ArmFeedback(arm, 0.1))
+    return run
+
+
+@pytest.mark.parametrize("n_arms", [1, 3, 1000])
+def test_what_is_read_is_what_was_written_to_the_last_bit(n_arms):
+    run = a_run(n_arms)
+    data = codec.encode(run.ledger, run.state)
+
+    ledger, state = codec.decode(data, State, by_arm=True)
+
+    assert codec.encode(ledger, state) == data
+    assert state.p.tobytes() == run.state.p.tobytes()
+    assert (ledger.slot, ledger.outstanding, ledger.by_arm.tolist()) == (7, 6, run.ledger.by_arm.tolist())
+
+
+def test_every_damage_of_one_byte_and_every_cut_is_noticed():
+    run = a_run()
+    data = codec.encode(run.ledger, run.state)
+
+    for place in range(len(data)):
+        damaged = bytearray(data)
+        damaged[place] ^= 0x41
+        with pytest.raises(codec.CodecError):
+            codec.decode(bytes(damaged), State, by_arm=True)
+        with pytest.raises(codec.CodecError):
+            codec.decode(data[:place], State, by_arm=True)
+
+
+def resealed(body):
+    return body + zlib.crc32(body).to_bytes(4, "little")
+
+
+def test_newer_schemas_are_refused():
+    run = a_run()
+    body = codec.encode(run.ledger, run.state)[:-4]
+
+    with pytest.raises(codec.CodecError, match="version"):
+        codec.decode(resealed(bytes([codec.SCHEMA + 1]) + body[1:]), State, by_arm=True)
+
+
+@pytest.mark.parametrize("number", [np.nan, np.inf])
+def test_numbers_that_are_none_are_refused(number):
+    run = a_run()
+    state = run.state._replace(p=np.array([number, 0.5, 0.5]))
+
+    with pytest.raises(codec.CodecError):
+        codec.decode(codec.encode(run.ledger, state), State, by_arm=True)
+
+
+def test_states_of_another_learner_are_refused():
+    run = a_run()
+    body = codec.encode(run.ledger, run.state)[:-4]
+
+    for wrong in (resealed(body + b"more"), resealed(body[:-8])):
+        with pytest.raises(codec.CodecError):
+            codec.decode(wrong, State, by_arm=True)
+
+
+def test_states_of_the_first_version_load_for_ever():
+    kept = json.loads((Path(__file__).parents[1] / "vectors" / "state_dexp3_schema1.json").read_text())
+
+    ledger, state = codec.decode(bytes.fromhex(kept["state"]), State, by_arm=True)
+
+    assert state.p.tolist() == kept["p"]
+    assert (ledger.slot, ledger.by_arm.tolist()) == (kept["slot"], kept["outstanding_by_arm"])

@@ -1,0 +1,119 @@
+"""URLs, passwords and users: what works, and that no secret is ever shown."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+
+from service.store import open_store
+from service.store.base import Committed, StoreUnavailableError
+from service.store.redis import RedisStore
+from tests.real_redis import RedisServer
+from tests.store.sessions import commit, digest, new_session
+
+SECRET = "p@s:s/w%rd#?&=+ ü\"'"
+NEEDED = "+evalsha +eval +exists +hmget +hset +hdel +unlink +pexpireat +time +set +scan"
+"""What the store's user has to be allowed, beside its own keys."""
+
+
+@pytest.fixture
+def guarded_server(tmp_path: Path) -> Iterator[RedisServer]:
+    server = RedisServer(tmp_path).start()
+    server.client.config_set("requirepass", SECRET)
+    server.client.execute_command("AUTH", SECRET)
+    server.client.execute_command("ACL", "SETUSER", "small", "on", f">{SECRET}", "~bandit:*", *NEEDED.split())
+    yield server
+    server.close()
+
+
+def url(server: RedisServer, user: str = "", password: str = SECRET) -> str:
+    return f"redis://{user}:{quote(password, safe='')}@127.0.0.1:{server.port}/0"
+
+
+async def test_any_password_works_when_it_is_percent_encoded(guarded_server: RedisServer) -> None:
+    store = RedisStore(url(guarded_server))
+    await store.ping()
+    assert await store.create(new_session()) is None
+    await store.close()
+
+
+async def test_a_wrong_or_missing_password_is_told_without_it(guarded_server: RedisServer) -> None:
+    for address, reason in [
+        (url(guarded_server, password="secret-" + SECRET), "WRONGPASS"),
+        (guarded_server.url, "NOAUTH"),
+    ]:
+        store = RedisStore(address)
+        with pytest.raises(StoreUnavailableError, match=reason) as caught:
+            await store.ping()
+        told = "".join(traceback.format_exception(caught.value)) + repr(store)
+        assert SECRET not in told
+        assert "secret-" not in told
+        await store.close()
+
+
+async def test_a_user_with_the_listed_commands_and_keys_only_can_do_everything(guarded_server: RedisServer) -> None:
+    store = RedisStore(url(guarded_server, "small"))
+    await store.ping()
+    await store.create(new_session(idle_ttl_ms=60_000, answer=(digest("k"), b"answer")))
+    fields = {"events": [digest(1)], "records": {b"1": b"x", b"2": None}, "idle_ttl_ms": 60_000}
+
+    assert await store.commit(commit("v0", "v1", **fields)) == Committed()
+    assert await store.commit(commit("v1", None)) == Committed()
+    assert await store.recall("s", digest("k")) == b"answer"
+    assert await store.read_records("s", [b"1"]) == {b"1": b"x"}
+    assert list((await store.list(None, 10)).session_ids) == ["s"]
+    assert len(await store.warnings()) == 1
+    assert await store.delete("s") is True
+    await store.close()
+
+
+async def test_a_user_without_a_needed_command_is_told_so(guarded_server: RedisServer) -> None:
+    guarded_server.client.execute_command("ACL", "SETUSER", "small", "-hset")
+    store = RedisStore(url(guarded_server, "small"))
+    with pytest.raises(StoreUnavailableError, match="permission"):
+        await store.create(new_session())
+    await store.close()
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        "redis://:hunter/2@host:6379/0",
+        "redis://:hunter#2@host:6379/0",
+        "redis://:12#hunter@host:6379/0",
+        "redis://:hunter?2@host:6379/0",
+        "redis://:hunter:2@host:port/0",
+        "redis://:hunter2@[host:6379/0",
+        "redis://:hunter2@host:6379/zero",
+        "redis://:hunter2@host:6379/0?retry_on_timeout=yes",
+        "redis://:hunter2@host:6379/0?hunter2=1",
+        "redis://:hunter2@host:6379/0?db=hunter2",
+        "unix://?password=hunter2",
+        "redis+nothing://:hunter2@host",
+        "hunter2@host:6379",
+        "embedded:hunter2",
+        "",
+    ],
+)
+def test_an_url_that_makes_no_sense_is_refused_without_showing_it(bad: str) -> None:
+    with pytest.raises(ValueError, match="store") as caught:
+        open_store(bad)
+    assert "hunter" not in "".join(traceback.format_exception(caught.value)).split("ValueError")[-1]
+
+
+def test_an_embedded_url_is_the_parents_business() -> None:
+    with pytest.raises(ValueError, match="parent"):
+        open_store("embedded:")
+
+
+async def test_nothing_listens_there(tmp_path: Path) -> None:
+    for address in ("redis://:hunter2@127.0.0.1:1/0", f"unix://{quote(str(tmp_path))}/none.sock?password=hunter2"):
+        store = open_store(address)
+        with pytest.raises(StoreUnavailableError, match="no connection") as caught:
+            await store.ping()
+        assert "hunter2" not in "".join(traceback.format_exception(caught.value))
+        await store.close()

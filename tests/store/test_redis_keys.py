@@ -1,0 +1,153 @@
+"""What is in the server: deadlines shared, nothing left, damage found and kept."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from service.store.base import Committed, Conflict, Gone
+from service.store.keys import Keys
+from service.store.options import StoreOptions
+from service.store.redis import RedisStore
+from tests.real_redis import RedisServer, wait_until
+from tests.store.sessions import commit, digest, new_session
+
+
+@pytest.fixture
+async def store(redis_server: RedisServer) -> AsyncIterator[RedisStore]:
+    opened = RedisStore(redis_server.url)
+    yield opened
+    await opened.close()
+
+
+def deadlines(server: RedisServer) -> dict[str, int]:
+    return {key.decode(): int(server.client.pexpiretime(key)) for key in server.client.scan_iter()}
+
+
+async def test_all_keys_of_an_idle_session_share_its_deadline(store: RedisStore, redis_server: RedisServer) -> None:
+    await store.create(new_session(idle_ttl_ms=60_000, answer=(digest("k"), b"answer")))
+    for n in range(3):
+        ttl = None if n == 1 else 60_000 + n
+        await store.commit(commit(f"v{n}", f"v{n + 1}", events=[digest(n)], records={b"1": b"x"}, idle_ttl_ms=ttl))
+        snapshot = await store.load("s")
+
+        assert snapshot is not None
+        assert snapshot.expires_at is not None
+        found = deadlines(redis_server)
+        assert len(found) == 3
+        assert set(found.values()) == {round(snapshot.expires_at * 1000)}
+
+
+async def test_a_bucket_goes_before_a_session_that_outlives_it(redis_server: RedisServer) -> None:
+    """With a window of 4 s a bucket is 1 s wide and ends 4 s after its end, whatever the idle time."""
+    store = RedisStore(redis_server.url, StoreOptions(dedupe_window_seconds=4))
+    for ttl in (None, 60_000_000):
+        await store.create(new_session(idle_ttl_ms=ttl))
+        await store.commit(commit("v0", "v1", events=[digest(1)], idle_ttl_ms=ttl))
+        (bucket,) = [key for key in deadlines(redis_server) if ":seen:" in key]
+        number = int(bucket.rsplit(":", 1)[1])
+
+        assert deadlines(redis_server)[bucket] == (number + 5) * 1000
+        await store.delete("s")
+    await store.close()
+
+
+async def test_a_permanent_session_has_two_permanent_keys(store: RedisStore, redis_server: RedisServer) -> None:
+    await store.create(new_session())
+    await store.commit(commit("v0", "v1", events=[digest(1)], records={b"1": b"x"}))
+
+    permanent = {key for key, deadline in deadlines(redis_server).items() if deadline == -1}
+
+    assert permanent == {"bandit:{s}", "bandit:{s}:slots"}
+
+
+async def test_a_deleted_session_leaves_no_key(store: RedisStore, redis_server: RedisServer) -> None:
+    await store.create(new_session(answer=(digest("k"), b"answer")))
+    await store.commit(commit("v0", "v1", events=[digest(1)], records={b"1": b"x"}))
+    await store.delete("s")
+    await store.commit(commit("v1", "v2", events=[digest(2)], records={b"1": b"x"}, answers={digest("j"): b""}))
+
+    assert redis_server.client.dbsize() == 0
+
+
+async def test_five_hundred_sessions_that_expire_under_commits_leave_no_key(redis_server: RedisServer) -> None:
+    """Cases E10 and K1."""
+
+    async def commit_until_gone(name: str) -> None:
+        await store.create(new_session(name, idle_ttl_ms=300, answer=(digest("k"), b"answer")))
+        n, outcome = 0, Committed()
+        while isinstance(outcome, Committed):
+            outcome = await store.commit(commit(f"v{n}", f"v{n + 1}", session_id=name, events=[digest(n)]))
+            n += 1
+        assert outcome == Gone()
+
+    options = StoreOptions(max_connections=8, pool_wait_seconds=30)
+    store = RedisStore(redis_server.url, options)
+    await asyncio.gather(*(commit_until_gone(f"s{n}") for n in range(500)))
+    wait_until(lambda: redis_server.client.dbsize() == 0)
+    await store.close()
+
+
+async def test_a_clock_that_is_out_is_put_right_by_the_first_reply(store: RedisStore) -> None:
+    store._clock.observe(12345.0)
+    await store.create(new_session(answer=(digest("k"), b"answer")))
+    store._clock.observe(5e9)
+
+    assert await store.recall("s", digest("k")) == b"answer"
+    store._clock.observe(12345.0)
+    assert await store.commit(commit("v0", "v1", lookups=[digest("j")])) == Committed()
+    store._clock.observe(12345.0)
+    assert await store.delete("s") is True
+
+
+@pytest.mark.parametrize("field", ["version", "state", "spec", "created_at", "expires_at"])
+async def test_a_damaged_session_is_shown_as_it_is_and_never_overwritten(
+    store: RedisStore, redis_server: RedisServer, field: str
+) -> None:
+    await store.create(new_session(state=b"bytes digest", idle_ttl_ms=60_000))
+    for damage in ("hset", "hdel"):
+        values = [b"\xffdamage"] if damage == "hset" else []
+        getattr(redis_server.client, damage)("bandit:{s}", field, *values)
+        before = redis_server.client.hgetall("bandit:{s}")
+        snapshot = await store.load("s")
+        assert snapshot is not None
+        if field in {"version", "state"}:
+            assert await store.commit(commit("v0", "v1", digest=b"digest")) == Conflict(snapshot, None)
+            assert redis_server.client.hgetall("bandit:{s}") == before
+
+
+async def test_a_session_key_of_another_type_is_a_session_without_anything(
+    store: RedisStore, redis_server: RedisServer
+) -> None:
+    redis_server.client.set("bandit:{s}", "text", ex=1000)
+
+    snapshot = await store.load("s")
+
+    assert snapshot is not None
+    assert snapshot[:3] == ("", b"", b"")
+    assert await store.commit(commit("v0", "v1")) == Conflict(snapshot, None)
+    assert await store.create(new_session()) == snapshot
+    assert await store.delete("s") is True
+
+
+async def test_only_sessions_of_the_prefix_are_listed(redis_server: RedisServer) -> None:
+    stores = [RedisStore(redis_server.url, StoreOptions(prefix=prefix)) for prefix in ("a*", "a", "ab", "[a]")]
+    for n, store in enumerate(stores):
+        await store.create(new_session(f"s{n}"))
+    redis_server.client.set("a:{not a session", "x", ex=100)
+
+    listed = [list((await store.list(None, 10)).session_ids) for store in stores]
+
+    assert listed == [["s0"], ["s1"], ["s2"], ["s3"]]
+    for store in stores:
+        await store.close()
+
+
+def test_all_keys_of_a_session_are_spelled_in_one_place_with_one_hash_tag() -> None:
+    keys = Keys.of("p", 86400).at("s", 86400.0 * 10)
+
+    assert keys.all[:2] == ("p:{s}", "p:{s}:slots")
+    assert keys.seen == tuple(f"p:{{s}}:seen:{n}" for n in range(35, 42))
+    assert keys.oldest == 35

@@ -1,0 +1,189 @@
+"""What a real server says when it can't or won't: one error, a short reason, nothing written, and it heals."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+import redis
+
+from service.store.base import Committed, StoreUnavailableError
+from service.store.options import StoreOptions
+from service.store.redis import RedisStore
+from tests.real_redis import RedisServer, free_port, wait_until
+from tests.store.sessions import commit, digest, new_session
+
+HASTY = StoreOptions(resend_seconds=0.1)
+
+
+@pytest.fixture
+async def store(redis_server: RedisServer) -> AsyncIterator[RedisStore]:
+    opened = RedisStore(redis_server.url, HASTY)
+    await opened.create(new_session())
+    yield opened
+    await opened.close()
+
+
+async def refused(store: RedisStore, reason: str) -> None:
+    """Readiness and commits tell the reason."""
+    with pytest.raises(StoreUnavailableError, match=reason):
+        await store.ping()
+    with pytest.raises(StoreUnavailableError, match=reason):
+        await store.commit(commit("v0", "v1", events=[digest(1)], idle_ttl_ms=60_000))
+    with pytest.raises(StoreUnavailableError, match=reason):
+        await store.create(new_session("t", answer=(digest("k"), b"answer")))
+
+
+async def healed(store: RedisStore) -> None:
+    """Nothing of what was refused is there, and everything works."""
+    await store.ping()
+    assert await store.load("t") is None
+    assert await store.commit(commit("v0", "v1", events=[digest(1)])) == Committed()
+
+
+async def test_a_full_server_refuses_writes_and_still_reads(store: RedisStore, redis_server: RedisServer) -> None:
+    redis_server.client.config_set("maxmemory", 1)
+    try:
+        await refused(store, "full")
+        snapshot = await store.load("s")
+        assert await store.commit(commit("v0", None)) == Committed()
+    finally:
+        redis_server.client.config_set("maxmemory", 0)
+
+    assert snapshot is not None
+    assert snapshot.version == "v0"
+    await healed(store)
+
+
+async def test_a_replica_neither_writes_nor_confirms(own_redis_server: RedisServer) -> None:
+    store = RedisStore(own_redis_server.url, HASTY)
+    await store.create(new_session())
+    own_redis_server.client.execute_command("REPLICAOF", "127.0.0.1", 1)
+
+    await refused(store, "READONLY")
+    with pytest.raises(StoreUnavailableError, match="READONLY"):
+        await store.commit(commit("v0", None))
+
+    own_redis_server.client.execute_command("REPLICAOF", "NO", "ONE")
+    await healed(store)
+    await store.close()
+
+
+async def test_a_server_that_cannot_save_is_unavailable(tmp_path: Path) -> None:
+    """Cases E12: the name of the snapshot is taken by a folder."""
+    (tmp_path / "dump.rdb" / "in the way").mkdir(parents=True)
+    server = RedisServer(tmp_path).start()
+    store = RedisStore(server.url, HASTY)
+    await store.create(new_session())
+    server.client.config_set("save", "3600 1000000")
+    server.client.bgsave()
+    wait_until(lambda: server.client.info("persistence")["rdb_last_bgsave_status"] == "err")
+
+    await refused(store, "MISCONF")
+
+    server.client.config_set("save", "")
+    await healed(store)
+    await store.close()
+    server.close()
+
+
+async def test_a_server_busy_with_a_script_is_unavailable(store: RedisStore, redis_server: RedisServer) -> None:
+    redis_server.client.config_set("lua-time-limit", 50)
+    endless = asyncio.create_task(asyncio.to_thread(run_forever, redis_server.port))
+    await asyncio.to_thread(wait_until, lambda: is_busy(redis_server.client))
+    try:
+        await refused(store, "BUSY")
+    finally:
+        redis_server.client.script_kill()
+        await endless
+
+    await healed(store)
+
+
+def run_forever(port: int) -> None:
+    with (
+        redis.Redis(port=port, protocol=2) as client,
+        pytest.raises(redis.exceptions.ResponseError, match="killed"),
+    ):
+        client.eval("while true do end", 0)
+
+
+def is_busy(client: redis.Redis) -> bool:
+    try:
+        return not client.get("x") and False
+    except redis.exceptions.ResponseError as error:
+        return str(error).startswith("BUSY")
+
+
+async def test_a_server_that_loads_its_data_is_unavailable_until_it_has(tmp_path: Path) -> None:
+    """Cases D8: 12,000 commands in the append-only file take 0.2 ms each."""
+    slow = ("--key-load-delay", "200", "--loading-process-events-interval-bytes", "1024")
+    server = RedisServer(tmp_path, *slow).start()
+    store = RedisStore(server.url, HASTY)
+    await store.create(new_session())
+    pipe = server.client.pipeline()
+    for n in range(12_000):
+        pipe.set(f"k{n}", "x", ex=1000)
+    pipe.execute()
+    server.stop()
+    starting = asyncio.create_task(asyncio.to_thread(server.start))
+
+    reasons = set()
+    while not starting.done():
+        try:
+            await store.ping()
+        except StoreUnavailableError as error:
+            reasons.add(str(error))
+
+    assert any("LOADING" in reason for reason in reasons)
+    await starting
+    await healed(store)
+    await store.close()
+    server.close()
+
+
+@pytest.fixture
+def cluster_node(tmp_path: Path) -> Iterator[RedisServer]:
+    """A cluster of one node that serves no key yet."""
+    server = RedisServer(tmp_path, "--cluster-enabled", "yes", "--cluster-port", str(free_port())).start()
+    yield server
+    server.close()
+
+
+async def test_a_cluster_node_is_down_without_slots_and_runs_every_script_with_them(
+    cluster_node: RedisServer,
+) -> None:
+    store = RedisStore(cluster_node.url, HASTY)
+    with pytest.raises(StoreUnavailableError, match="CLUSTERDOWN"):
+        await store.create(new_session())
+    cluster_node.client.execute_command("CLUSTER", "ADDSLOTSRANGE", 0, 16383)
+    wait_until(lambda: cluster_node.client.execute_command("CLUSTER INFO")["cluster_state"] == "ok")
+
+    await store.create(new_session(idle_ttl_ms=60_000, answer=(digest("k"), b"answer")))
+    outcome = await store.commit(commit("v0", "v1", events=[digest(1)], records={b"1": b"x"}, idle_ttl_ms=60_000))
+
+    assert outcome == Committed()
+    assert await store.recall("s", digest("k")) == b"answer"
+    assert await store.read_records("s", [b"1"]) == {b"1": b"x"}
+    assert list((await store.list(None, 10)).session_ids) == ["s"]
+    assert await store.delete("s") is True
+    await store.ping()
+    await store.close()
+
+
+async def test_a_policy_that_evicts_and_a_missing_file_are_warned_about(
+    store: RedisStore, redis_server: RedisServer
+) -> None:
+    before = await store.warnings()
+    redis_server.client.config_set("maxmemory-policy", "allkeys-lru")
+    redis_server.client.config_set("appendonly", "no")
+    try:
+        after = await store.warnings()
+    finally:
+        redis_server.client.config_set("maxmemory-policy", "noeviction")
+        redis_server.client.config_set("appendonly", "yes")
+
+    assert before == []
+    assert [warning.split(" ")[0] for warning in after] == ["maxmemory-policy", "appendonly"]
