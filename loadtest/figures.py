@@ -38,6 +38,8 @@ STYLE: dict[Any, Any] = {
 }
 WIDTH, HEIGHT, DPI = 4.6, 3.2, 160
 """A column of a paper, in inches."""
+LEGEND_WIDTH = 1.8
+"""Room beside the axes for a legend too long to lie in them."""
 LINES: dict[str, tuple[str, str, str]] = {
     "exp3": ("EXP3, no delay", "#4d4d4d", "-"),
     "bold": ("BOLD, slots known", "#e69f00", "-"),
@@ -69,14 +71,14 @@ def display_name(kind: str) -> str:
 
 
 @contextmanager
-def figure(path: Path) -> Iterator[Any]:
+def figure(path: Path, width: float = WIDTH) -> Iterator[Any]:
     """Axes for a regret plot; the figure is written to ``path`` when the block ends."""
     import matplotlib as mpl  # slow to load, and not every command draws
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     with mpl.rc_context(STYLE):
-        drawing = Figure(figsize=(WIDTH, HEIGHT), layout="constrained")
+        drawing = Figure(figsize=(width, HEIGHT), layout="constrained")
         FigureCanvasAgg(drawing)
         axes = drawing.add_subplot()
         axes.set_xlabel("time slots $t$")
@@ -102,7 +104,7 @@ def plot_replay(
 
 def plot_experiment(learners: Mapping[str, Mapping[str, Any]], path: Path) -> None:
     """All learners of an experiment that have a line, with bands of two standard errors."""
-    with figure(path) as axes:
+    with figure(path, WIDTH + LEGEND_WIDTH) as axes:
         for key, (name, colour, dashes) in LINES.items():
             if key in learners:
                 curve = learners[key]
@@ -110,7 +112,7 @@ def plot_experiment(learners: Mapping[str, Mapping[str, Any]], path: Path) -> No
                 axes.plot(slots, mean, color=colour, linestyle=dashes, label=name)
                 axes.fill_between(slots, mean - BAND * spread, mean + BAND * spread, color=colour, alpha=0.2, lw=0)
                 axes.set_xlim(0, slots[-1])
-        axes.legend(loc="upper left", fontsize=7)
+        axes.figure.legend(loc="outside right center", fontsize=8)
 
 
 def plot_scaling(studies: Mapping[str, Mapping[str, Any]], path: Path) -> None:
