@@ -49,7 +49,7 @@ class BackOff:
 
 
 class Supervisor:
-    """The life of one service.
+    """The life of one service; made in a running event loop.
 
     Parameters
     ----------
@@ -62,6 +62,7 @@ class Supervisor:
         self._server = server
         self._workers: set[Process] = set()
         self._stopping = asyncio.Event()
+        self._stopped = asyncio.ensure_future(self._stopping.wait())
         self._hurry = asyncio.Event()
         self._served = False
         self._exit_code = 0
@@ -76,7 +77,7 @@ class Supervisor:
             for listener in islice(cycle(self._listeners), self._settings.workers)
         ]
         watchers = [asyncio.create_task(self._keep_server(self._server))] if self._server else []
-        await _first(asyncio.create_task(self._stopping.wait()), *keepers, *watchers)
+        await _first(self._stopped, *keepers, *watchers)
         self._stopping.set()
         for listener in self._listeners:
             listener.close()
@@ -167,9 +168,7 @@ class Supervisor:
                 return
 
     async def _pause(self, seconds: float) -> None:
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                await self._stopping.wait()
+        await _first(self._stopped, timeout=seconds)
 
 
 def _send(worker: Process, number: signal.Signals) -> None:
