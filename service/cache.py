@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from service import specification
 from service.errors import StateCorruptError
-from service.learners.base import ArmLearner
+from service.learners.base import ArmLearner, SlotLearner
 from service.learners.run import Run
 from service.specification import Stored
 from service.store import codec
@@ -48,6 +49,25 @@ class Cached(NamedTuple):
     def _at(cls, version: str, stored: Stored, state: bytes, run: Run) -> Cached:
         return cls(version, stored, run, state[-codec.DIGEST_BYTES :], len(state))
 
+    @property
+    def needs_slots(self) -> bool:
+        """Whether the learner's open slots, kept in records of their own, are still to be read."""
+        return isinstance(self.run.learner, SlotLearner) and self.run.open_slots is None
+
+    def with_slots(self, records: Mapping[bytes, bytes]) -> Cached:
+        """The same version with its open slots.
+
+        Raises
+        ------
+        StateCorruptError
+            where a record is not what this version writes.
+        """
+        try:
+            slots = codec.decode_slots(records)
+        except codec.CodecError as error:
+            raise StateCorruptError from error
+        return self._replace(run=self.run.moved(self.run.ledger, self.run.state, slots))
+
     @staticmethod
     def encode(run: Run) -> bytes:
         """The bytes of a run's state."""
@@ -55,6 +75,8 @@ class Cached(NamedTuple):
 
     def after(self, version: str, state: bytes, run: Run) -> Cached:
         """The session as this worker has just committed it."""
+        if run.open_slots is not None:
+            run = run.moved(run.ledger, run.state, run.open_slots.written())
         return self._at(version, self.stored, state, run)
 
 

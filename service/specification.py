@@ -81,7 +81,7 @@ class Stored(NamedTuple):
 
     def encode(self) -> bytes:
         """The bytes the store keeps."""
-        fields = self.specification.model_dump(mode="json", exclude={"seed"}, exclude_unset=True)
+        fields = self.specification.model_dump(mode="json", exclude={"seed"}, exclude_none=True)
         return json.dumps({"specification": fields, "seed": self.seed}, separators=(",", ":")).encode()
 
     def matches(self, posted: Specification) -> bool:

@@ -24,6 +24,7 @@ from service.errors import (
     PayloadTooLargeError,
     RequestTimeoutError,
     ServiceError,
+    StateCorruptError,
     UnsupportedMediaTypeError,
 )
 from service.events import EVENT_TAGS
@@ -116,8 +117,10 @@ def _field_error(error: Mapping[str, Any]) -> FieldError:
 def install(app: FastAPI, retry_after: int) -> None:
     """Answer every exception with a problem."""
 
-    async def on_service_error(_: Request, error: Exception) -> Response:
+    async def on_service_error(request: Request, error: Exception) -> Response:
         assert isinstance(error, ServiceError)  # noqa: S101 - registered for it
+        if isinstance(error, StateCorruptError):
+            log.error("%s: session %.128s", error.title, request.path_params.get("session_id", ""))
         return problem(error, retry_after)
 
     async def on_validation(_: Request, error: Exception) -> Response:
