@@ -133,8 +133,8 @@ class Store(Protocol):
     async def commit(self, commit: Commit) -> Outcome:
         """Try to commit. The checks come in the order: Gone, Committed before, Conflict, Known, Committed."""
 
-    async def read_records(self, session_id: str, keys: Sequence[bytes]) -> Mapping[bytes, bytes]:
-        """The records of open slots that exist under these keys."""
+    async def read_records(self, session_id: str, keys: Sequence[bytes] | None = None) -> Mapping[bytes, bytes]:
+        """The records of open slots that exist under these keys; without keys all there are."""
 
     async def delete(self, session_id: str) -> bool:
         """Delete a session with all that belongs to it; False where there was none."""

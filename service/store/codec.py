@@ -10,6 +10,8 @@ from __future__ import annotations
 import math
 import struct
 import zlib
+from collections import OrderedDict
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, get_type_hints
 
@@ -17,6 +19,7 @@ import numpy as np
 
 from service.learners.base import FloatArray, IntArray
 from service.learners.ledger import Ledger
+from service.learners.open_slots import OpenSlot, OpenSlots
 
 SCHEMA = 1
 DIGEST_BYTES = 4
@@ -67,6 +70,38 @@ def decode(data: bytes, state_type: type, *, by_arm: bool) -> tuple[Ledger, Any]
     if reader.left or not all(map(_is_finite, values)):
         raise CodecError("not a state of this learner")
     return Ledger(**counts, by_arm=arms), state_type(*values)
+
+
+def encode_slots(slots: OpenSlots) -> dict[bytes, bytes | None]:
+    """The records of open slots that changed, by key; None for a slot that is closed.
+
+    A key is the slot's number in decimal. A record is the arm (int64), the learner's numbers, and a CRC-32
+    of slot and record.
+    """
+    return {b"%d" % slot: None if kept is None else _slot_bytes(slot, kept) for slot, kept in slots.changes.items()}
+
+
+def _slot_bytes(slot: int, kept: OpenSlot) -> bytes:
+    body = struct.pack(f"<q{len(kept.record)}d", kept.arm, *kept.record)
+    return body + _CRC.pack(zlib.crc32(b"%d:" % slot + body))
+
+
+def decode_slots(records: Mapping[bytes, bytes]) -> OpenSlots:
+    """All open slots of a session.
+
+    Raises
+    ------
+    CodecError
+        for anything ``encode_slots`` did not write.
+    """
+    slots = {}
+    for key, data in records.items():
+        body, numbers = data[: -_CRC.size], (len(data) - _CRC.size) // 8 - 1
+        if numbers < 0 or len(body) % 8 or _CRC.pack(zlib.crc32(key + b":" + body)) != data[-_CRC.size :]:
+            raise CodecError("not the record of an open slot")
+        arm, *record = struct.unpack(f"<q{numbers}d", body)
+        slots[int(key)] = OpenSlot(arm, tuple(record))
+    return OpenSlots(OrderedDict(sorted(slots.items())))
 
 
 class _Reader:

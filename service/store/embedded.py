@@ -82,6 +82,11 @@ class EmbeddedServer:
             self.stop()
             raise
 
+    @property
+    def pid(self) -> int | None:
+        """The server's process, None where none was started."""
+        return self._process.pid if self._process is not None else None
+
     def poll(self) -> int | None:
         """The exit code of a server that has ended (it may be started again), else None."""
         return self._process.poll() if self._process is not None else None

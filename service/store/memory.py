@@ -87,9 +87,11 @@ class MemoryStore:
             self._write(session, commit, commit.version)
         return Committed()
 
-    async def read_records(self, session_id: str, keys: Sequence[bytes]) -> Mapping[bytes, bytes]:
+    async def read_records(self, session_id: str, keys: Sequence[bytes] | None = None) -> Mapping[bytes, bytes]:
         session = self._present(session_id)
         slots = session.slots if session is not None else {}
+        if keys is None:
+            return slots.copy()
         return {key: slots[key] for key in keys if key in slots}
 
     async def delete(self, session_id: str) -> bool:

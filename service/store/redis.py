@@ -78,7 +78,10 @@ class RedisStore:
             return Conflict(_snapshot(reply[1]), None if reply[2] is None else _text(reply[2]))
         return Gone() if outcome == b"GONE" else _known(reply[1])
 
-    async def read_records(self, session_id: str, keys: Sequence[bytes]) -> Mapping[bytes, bytes]:
+    async def read_records(self, session_id: str, keys: Sequence[bytes] | None = None) -> Mapping[bytes, bytes]:
+        if keys is None:
+            (items,) = (await self._run(scripts.ALL_RECORDS, (self._keys.slots(session_id),)))[1:]
+            return dict(zip(items[::2], items[1::2], strict=True))
         reply = await self._run(scripts.RECORDS, (self._keys.slots(session_id),), keys)
         return {key: value for key, value in zip(keys, reply[1], strict=True) if value is not None}
 

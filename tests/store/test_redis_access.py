@@ -16,7 +16,7 @@ from tests.real_redis import RedisServer
 from tests.store.sessions import commit, digest, new_session
 
 SECRET = "p@s:s/w%rd#?&=+ ü\"'"
-NEEDED = "+evalsha +eval +exists +hmget +hset +hdel +unlink +pexpireat +time +set +scan"
+NEEDED = "+evalsha +eval +exists +hmget +hgetall +hset +hdel +unlink +pexpireat +time +set +scan"
 """What the store's user has to be allowed, beside its own keys."""
 
 
@@ -64,7 +64,7 @@ async def test_a_user_with_the_listed_commands_and_keys_only_can_do_everything(g
     assert await store.commit(commit("v0", "v1", **fields)) == Committed()
     assert await store.commit(commit("v1", None)) == Committed()
     assert await store.recall("s", digest("k")) == b"answer"
-    assert await store.read_records("s", [b"1"]) == {b"1": b"x"}
+    assert await store.read_records("s", [b"1"]) == await store.read_records("s") == {b"1": b"x"}
     assert list((await store.list(None, 10)).session_ids) == ["s"]
     assert len(await store.warnings()) == 1
     assert await store.delete("s") is True

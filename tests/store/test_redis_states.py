@@ -173,17 +173,13 @@ async def test_a_cluster_node_is_down_without_slots_and_runs_every_script_with_t
     await store.close()
 
 
-async def test_a_policy_that_evicts_and_a_missing_file_are_warned_about(
-    store: RedisStore, redis_server: RedisServer
-) -> None:
+async def test_a_policy_that_evicts_and_a_missing_file_are_warned_about(own_redis_server: RedisServer) -> None:
+    store = RedisStore(own_redis_server.url)
     before = await store.warnings()
-    redis_server.client.config_set("maxmemory-policy", "allkeys-lru")
-    redis_server.client.config_set("appendonly", "no")
-    try:
-        after = await store.warnings()
-    finally:
-        redis_server.client.config_set("maxmemory-policy", "noeviction")
-        redis_server.client.config_set("appendonly", "yes")
+    own_redis_server.client.config_set("maxmemory-policy", "allkeys-lru")
+    own_redis_server.client.config_set("appendonly", "no")
+    after = await store.warnings()
 
     assert before == []
     assert [warning.split(" ")[0] for warning in after] == ["maxmemory-policy", "appendonly"]
+    await store.close()

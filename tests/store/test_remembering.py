@@ -105,6 +105,7 @@ async def test_records_are_set_replaced_and_dropped_with_the_commit(store: Store
 
     assert await store.read_records("s", [b"3", b"1", b"2", b"9"]) == {b"2": b"zwei", b"3": b""}
     assert await store.read_records("s", []) == {}
+    assert await store.read_records("s") == {b"2": b"zwei", b"3": b""}
 
 
 async def test_records_of_a_conflict_are_not_written(store: Store) -> None:
@@ -120,6 +121,7 @@ async def test_ten_thousand_records_go_in_one_commit_and_out_in_the_next(store: 
 
     await store.commit(commit("v0", "v1", records=records, answers={digest("k"): b"1"}, events=[digest("e")]))
     assert await store.read_records("s", list(records)) == records
+    assert await store.read_records("s") == records
 
     await store.commit(commit("v1", "v2", records=dict.fromkeys(records)))
     assert await store.read_records("s", list(records)) == {}

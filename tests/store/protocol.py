@@ -1,0 +1,119 @@
+"""Two writers on one session, every kind of lost reply, duplicate deliveries: a small model of the service.
+
+An event is one byte. Those below ``ANONYMOUS`` carry an id and are delivered to either writer any number of times;
+the others carry none and are delivered once. The specification is one sentence: each delivered event is in the
+state once, and what was acknowledged is in it at that moment.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from typing import Literal
+
+from service.store.base import Commit, Committed, Conflict, Known, NewSession, Snapshot, Store
+from tests.store.sessions import digest
+
+ANONYMOUS = 128
+Fate = Literal["fine", "lost before", "lost after", "late"]
+
+
+class Writer:
+    """One worker: it folds what it was given over its cache, and asks again until it knows."""
+
+    def __init__(self, store: Store, session_id: str, name: str, cache: Snapshot) -> None:
+        self._store, self._session_id, self._name, self._cache = store, session_id, name, cache
+        self._attempts = 0
+        self._asked: Commit | None = None
+        self.waiting: list[int] = []
+        self._asked_for: list[int] = []
+        self.acknowledged: set[int] = set()
+
+    @property
+    def busy(self) -> bool:
+        return bool(self.waiting or self._asked_for)
+
+    async def step(self, fate: Fate, late: list[Commit]) -> None:
+        """Send the commit in hand, or make one; what is lost is sent again in a later step."""
+        commit = self._asked or self._made()
+        if commit is None:
+            return
+        if fate == "late":
+            late.append(commit)
+        if fate in {"late", "lost before"}:
+            return
+        outcome = await self._store.commit(commit)
+        if fate == "fine":
+            self._learn(commit, outcome)
+
+    def _made(self) -> Commit | None:
+        if not self._asked_for:
+            self._asked_for, self.waiting = list(dict.fromkeys(self.waiting)), []
+        if not self._asked_for:
+            return None
+        self._attempts += 1
+        named = [digest(event) for event in self._asked_for if event < ANONYMOUS]
+        version, state = f"{self._name}{self._attempts}", self._cache.state + bytes(self._asked_for)
+        self._asked = Commit(self._session_id, self._name, self._cache.version, version, state, events=named)
+        return self._asked
+
+    def _learn(self, commit: Commit, outcome: object) -> None:
+        self._asked = None
+        if isinstance(outcome, Committed):
+            assert commit.version is not None
+            mine = self._cache._replace(version=commit.version, state=commit.state)
+            self._cache = outcome.snapshot or mine
+            self.acknowledged |= set(self._asked_for)
+            self._asked_for = []
+        elif isinstance(outcome, Known):
+            doubles = {event for event in self._asked_for if digest(event) in outcome.duplicates}
+            self.acknowledged |= doubles
+            self._asked_for = [event for event in self._asked_for if event not in doubles]
+        else:
+            assert isinstance(outcome, Conflict)
+            self._cache = outcome.snapshot
+
+
+async def broken_promises(store: Store, session_id: str, seed: int, steps: int = 60) -> list[str]:
+    """Play one random history and tell what went against the specification."""
+    chance = random.Random(seed)
+    await store.create(NewSession(session_id, "0", b"", b""))
+    start = await store.load(session_id)
+    assert start is not None
+    writers = [Writer(store, session_id, name, start) for name in ("a", "b")]
+    late: list[Commit] = []
+    delivered: set[int] = set()
+    found: list[str] = []
+    anonymous = iter(range(ANONYMOUS, 256))
+    for step in range(steps * 2):
+        if step < steps:
+            event = chance.choice([chance.randrange(10), chance.randrange(10), next(anonymous)])
+            chance.choice(writers).waiting.append(event)
+            delivered.add(event)
+        if late and chance.random() < 0.3:
+            await store.commit(late.pop(chance.randrange(len(late))))
+        fate = chance.choice(["fine", "fine", "lost before", "lost after", "late"])
+        await chance.choice(writers).step(fate, late)
+        found += await _unkept(store, session_id, writers)
+    while any(writer.busy for writer in writers):
+        for writer in writers:
+            await writer.step("fine", late)
+    for commit in late:
+        await store.commit(commit)
+    state = await _state(store, session_id)
+    if state != dict.fromkeys(delivered, 1):
+        found.append(f"seed {seed}: counted {sorted(state.items())}, delivered {sorted(delivered)}")
+    return found
+
+
+async def _unkept(store: Store, session_id: str, writers: list[Writer]) -> list[str]:
+    state = await _state(store, session_id)
+    return [
+        f"{event} was acknowledged" for writer in writers for event in writer.acknowledged if event not in state
+    ]
+
+
+async def _state(store: Store, session_id: str) -> Counter[int]:
+    snapshot = await store.load(session_id)
+    assert snapshot is not None
+    return Counter(snapshot.state)

