@@ -25,10 +25,12 @@ class CountingStore(MemoryStore):
         self.commits = []
         self.gate = asyncio.Event()
         self.gate.set()
+        self.called = asyncio.Event()
         self.failures = []
 
     async def commit(self, commit):
         self.commits.append(commit)
+        self.called.set()
         await self.gate.wait()
         if self.failures and (failure := self.failures.pop(0)) is not None:
             if isinstance(failure, Exception):
@@ -70,8 +72,7 @@ async def slot_in(store):
 async def test_requests_that_wait_together_are_one_commit(store, committer):
     store.gate.clear()
     tasks = [asyncio.create_task(committer.submit("s", act())) for _ in range(50)]
-    while not store.commits:
-        await asyncio.sleep(0)
+    await store.called.wait()
     store.gate.set()
     await asyncio.gather(*tasks)
 
@@ -82,8 +83,7 @@ async def test_requests_that_wait_together_are_one_commit(store, committer):
 async def test_a_client_that_gave_up_harms_nobody_and_its_sent_commit_counts(store, committer):
     store.gate.clear()
     sent = asyncio.create_task(committer.submit("s", act()))
-    while not store.commits:
-        await asyncio.sleep(0)
+    await store.called.wait()
     waiting = [asyncio.create_task(committer.submit("s", act())) for _ in range(3)]
     await asyncio.sleep(0)
     sent.cancel()
