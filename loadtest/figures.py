@@ -117,14 +117,14 @@ def plot_experiment(learners: Mapping[str, Mapping[str, Any]], path: Path) -> No
 
 def plot_scaling(studies: Mapping[str, Mapping[str, Any]], path: Path) -> None:
     """Reg_T on double logarithmic axes, one line per study."""
-    with figure(path) as axes:
+    with figure(path, WIDTH + LEGEND_WIDTH) as axes:
         for name, study in studies.items():
             kind = name.partition("_")[0]
-            label = f"{display_name(kind)} against ${_formula(study['against'])}$: slope {study['slope']:.2f}"
+            label = f"{display_name(kind)}, ${_formula(study['against'])}$: {study['slope']:.2f}"
             axes.errorbar(study["x"], study["regret"], study["stderr"], marker="o", markersize=3, label=label)
-        axes.set(xscale="log", yscale="log", xlabel="$T$, or what the bound is the root of")
+        axes.set(xscale="log", yscale="log", xlabel="$T$, or what the bound is the root of (slopes beside)")
         axes.set_ylabel(r"regret $\mathrm{Reg}_T$")
-        axes.legend(loc="upper left", fontsize=7)
+        axes.figure.legend(loc="outside right center", fontsize=8)
 
 
 def _formula(text: str) -> str:

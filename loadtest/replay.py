@@ -11,6 +11,7 @@ import numpy as np
 
 from loadtest.driver import Counts, Driver, Event
 from loadtest.errors import LoadTestError
+from loadtest.pace import Pace
 from loadtest.plan import Player, World
 from service.learners.base import FloatArray, IntArray
 
@@ -60,9 +61,11 @@ class Replay:
     world : played from its first slot
     delays : d_t of each slot, at least as many as are played
     driver : a session before its first slot
+    pace : when slots start
     """
 
-    def __init__(self, world: World, delays: IntArray, driver: Driver) -> None:
+    def __init__(self, world: World, delays: IntArray, driver: Driver, pace: Pace | None = None) -> None:
+        self.pace = pace or Pace()
         self._player: Player = world.player()
         self._slots = world.slots
         self._delays = delays
@@ -98,8 +101,10 @@ class Replay:
             if stopped():
                 self._record.interrupted = True
                 return
+            self.pace.begin(t)
             self._slot(t)
             self._deliver(self._due.pop(t, []))
+            self.pace.end()
             advance(t)
 
     def _slot(self, t: int) -> None:

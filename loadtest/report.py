@@ -14,6 +14,7 @@ from rich.table import Table
 from loadtest import delays, figures
 from loadtest.client import CallLog
 from loadtest.driver import Event
+from loadtest.pace import Pace
 from loadtest.plan import Plan, World
 from loadtest.replay import Record
 from service.learners.base import FloatArray, IntArray
@@ -35,7 +36,9 @@ class Report(NamedTuple):
     baseline_name: str
 
 
-def build_report(world: World, plan: Plan, record: Record, log: CallLog, facts: Mapping[str, Any]) -> Report:
+def build_report(
+    world: World, plan: Plan, record: Record, log: CallLog, pace: Pace, facts: Mapping[str, Any]
+) -> Report:
     """Put a replay's figures together; ``facts`` are further fields of the summary.
 
     Regret is taken against the best fixed action over the slots played, in expectation form.
@@ -57,7 +60,7 @@ def build_report(world: World, plan: Plan, record: Record, log: CallLog, facts: 
         "total_delay": delays.total_delay(record.played)._asdict(),
         "seed": plan.seed,
         **_accounting(record),
-        **_calls(record, log),
+        **_calls(record, log, pace),
         **facts,
     }
     return Report(summary, np.arange(1, record.played + 1), regret, still, baseline.name)
@@ -101,9 +104,10 @@ def _listed(event: Event) -> dict[str, Any]:
     return {"slot": event.slot} if event.arm is None else {"slot": event.slot, "arm": event.arm}
 
 
-def _calls(record: Record, log: CallLog) -> dict[str, Any]:
+def _calls(record: Record, log: CallLog, pace: Pace) -> dict[str, Any]:
+    timed = log.seconds | {"slot": pace.seconds}
     return {
-        "latency_ms": {kind: _latency(np.array(seconds)) for kind, seconds in log.seconds.items() if seconds},
+        "latency_ms": {kind: _latency(np.array(seconds)) for kind, seconds in timed.items() if seconds},
         "requests": log.calls,
         "requests_per_second": log.calls / record.seconds if record.seconds > 0 else None,
         "seconds": record.seconds,

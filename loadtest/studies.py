@@ -26,7 +26,7 @@ from loadtest.plan import RateChoice
 T = TypeVar("T")
 R = TypeVar("R")
 
-SCALES = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
+SCALES = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
 """The grid over c."""
 NO_FILE = Path()
 

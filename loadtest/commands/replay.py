@@ -21,6 +21,7 @@ from loadtest.commands.screen import console, messages, reported
 from loadtest.driver import Driver, HttpDriver, InProcessDriver
 from loadtest.errors import LoadTestError
 from loadtest.jester import read_jester
+from loadtest.pace import Pace
 from loadtest.plan import Plan, RateChoice, World, plan_session, plays_points
 from loadtest.point_worlds import bco_synthetic
 from loadtest.replay import Record, Replay
@@ -54,6 +55,9 @@ def replay(
     seed: Annotated[int, typer.Option(min=0, max=2**63 - 1, help="The session's seed.")] = 0,
     fill_seed: Annotated[int, typer.Option(min=0, help="Seed of the scores of missing ratings.")] = 0,
     drain: Annotated[bool, typer.Option(help="At the end, send the events that are still due later.")] = True,
+    slots_per_second: Annotated[
+        float | None, typer.Option(min=0.001, help="Start slots at this rate; as fast as it goes if not given.")
+    ] = None,
     retry_seconds: Annotated[float, typer.Option(min=0, help="How long one call is tried again.")] = 60.0,
     out: Annotated[Path, typer.Option(help="Folder for summary.json, curve.csv and regret.png.")] = Path("replay"),
 ) -> None:
@@ -67,9 +71,10 @@ def replay(
         plan = plan_session(world, learner, rates, seed, _options(option or []))
         address = None if in_process else url or DEFAULT_URL
         driver = _driver(stack, plan, address, retry_seconds)
-        record = _run(Replay(world, stream_delays, driver), world.slots, f"{world.name} {learner}", drain=drain)
-        facts |= _described(driver, record) | {"url": address}
-        report = build_report(world, plan, record, driver.log, facts)
+        replaying = Replay(world, stream_delays, driver, Pace(slots_per_second))
+        record = _run(replaying, world.slots, f"{world.name} {learner}", drain=drain)
+        facts |= _described(driver, record) | {"url": address, "slots_per_second": slots_per_second}
+        report = build_report(world, plan, record, driver.log, replaying.pace, facts)
     paths = write_report(report, out)
     console.print(table_of(report.summary))
     console.print("written:", ", ".join(map(str, paths)), soft_wrap=True, highlight=False)

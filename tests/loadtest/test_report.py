@@ -20,8 +20,9 @@ from service.learners.losses import LossRange
 def report(world: World, kind: str = "dexp3", **how: bool) -> Report:
     plan = plan_session(world, kind, RateChoice.AUTO, 1, {})
     driver = InProcessDriver(plan)
-    record = Replay(world, delays.strict(2000), driver).run(**how)
-    return build_report(world, plan, record, driver.log, {"rates": "anytime"})
+    replaying = Replay(world, delays.strict(2000), driver)
+    record = replaying.run(**how)
+    return build_report(world, plan, record, driver.log, replaying.pace, {"rates": "anytime"})
 
 
 def test_regret_by_hand() -> None:
@@ -44,7 +45,7 @@ def test_the_summary_says_what_was_played_and_what_became_of_it() -> None:
     assert (summary["learner"], summary["slots"], summary["seed"]) == ("dexp3", 300, 1)
     assert (summary["sent"], summary["acknowledged"], summary["settled"], summary["pending"]) == (300, 300, 300, 0)
     assert summary["total_delay"] == {"strict": int(delays.strict(300).sum()), "last": int(delays.last(300).sum())}
-    assert set(summary["latency_ms"]) == {"act", "view", "feedbacks"}
+    assert set(summary["latency_ms"]) == {"act", "view", "feedbacks", "slot"}
     assert list(summary["latency_ms"]["act"]) == ["p50", "p95", "p99", "max"]
     assert (
         summary["requests"]
@@ -86,4 +87,4 @@ def test_three_files_are_written(tmp_path: Path, slots: int) -> None:
 def test_the_table_fits_a_terminal() -> None:
     table = table_of(report(mab_synthetic().head(50)).summary)
 
-    assert table.row_count == 12
+    assert table.row_count == 13
