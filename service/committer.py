@@ -30,6 +30,7 @@ from service.errors import (
 )
 from service.learners.run import Run
 from service.specification import Idempotency
+from service.store import codec
 from service.store.base import Commit, Committed, Conflict, Known, Store, StoreUnavailableError
 
 MAX_FOLD_WEIGHT = 2_000
@@ -197,7 +198,7 @@ class Committer:
                 return fold.outcomes
             if isinstance(outcome, Conflict):
                 self._cache.forget(session_id)
-                base = self._cache.put(session_id, Cached.of(outcome.snapshot, base))
+                base = await self._known(session_id, Cached.of(outcome.snapshot, base))
                 await _back_off(attempt)
             elif isinstance(outcome, Known):
                 memory.duplicates |= outcome.duplicates
@@ -210,7 +211,13 @@ class Committer:
         snapshot = await self._store.load(session_id)
         if snapshot is None:
             raise UnknownSessionError
-        return self._cache.put(session_id, Cached.of(snapshot))
+        return await self._known(session_id, Cached.of(snapshot))
+
+    async def _known(self, session_id: str, cached: Cached) -> Cached:
+        """Keep a version; where its open slots are those of a later one, the commit on it will conflict."""
+        if cached.needs_slots:
+            cached = cached.with_slots(await self._store.read_records(session_id))
+        return self._cache.put(session_id, cached)
 
     def _prepare(
         self, session_id: str, base: Cached, batch: Sequence[Operation], fold: _Fold, memory: _Memory
@@ -218,6 +225,7 @@ class Committer:
         digests = {digest for operation in batch for digest in operation.digests}
         keys = {operation.idempotency.key for operation in batch if operation.idempotency}
         writes = fold.changed or bool(fold.answers)
+        slots = fold.run.open_slots
         return Commit(
             session_id=session_id,
             writer=self.writer,
@@ -230,11 +238,12 @@ class Committer:
             event_lookups=list(digests - memory.duplicates - fold.recorded.keys()),
             lookups=list(keys - memory.replays.keys()),
             answers={key: body + answer for key, (body, answer) in fold.answers.items()},
+            records=codec.encode_slots(slots) if slots is not None and writes else {},
         )
 
     def _keep(self, session_id: str, base: Cached, commit: Commit, fold: _Fold, outcome: Committed) -> None:
         if outcome.snapshot is not None:
-            self._cache.put(session_id, Cached.of(outcome.snapshot, base))
+            self._cache.forget(session_id)
         elif commit.version is not None:
             self._cache.put(session_id, base.after(commit.version, commit.state, fold.run))
 

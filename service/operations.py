@@ -141,7 +141,7 @@ def _action(action: Action, run: Run) -> str:
     return json.dumps(body, separators=(",", ":"), allow_nan=False)
 
 
-def _arm_feedback(event: Event, run: Run) -> Feedback:
+def _arm_feedback(event: Event, run: Run) -> ArmFeedback:
     if not isinstance(event, ArmEvent):
         raise InvalidRequestError.of("loss", "this session's learner takes one loss of one arm")
     arm = _arm(event, run)
@@ -156,6 +156,10 @@ def _slot_feedback(event: Event, run: Run) -> Feedback:
     feedback = _arm_feedback(event, run)
     if isinstance(event, ArmEvent) and event.slot is None:
         raise InvalidRequestError.of("slot", "this learner needs the slot that was acted; dexp3 learns without it")
+    try:
+        run.check_slot(feedback)
+    except ValueError as error:
+        raise InvalidRequestError.of("slot", str(error)) from error
     return feedback
 
 

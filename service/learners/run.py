@@ -99,8 +99,6 @@ class Run:
 
     def moved(self, ledger: Ledger, state: Any, open_slots: OpenSlots | None = None) -> Run:
         """The same session at another moment; learner and draws are shared."""
-        if open_slots is None and self.open_slots is not None:
-            open_slots = OpenSlots()
         return replace(self, ledger=ledger, state=state, open_slots=open_slots)
 
     def copy(self) -> Run:
