@@ -15,42 +15,56 @@ class Trouble(NamedTuple):
     """Whether the same call may well go through a moment later."""
 
 
-_BY_CODE = {
-    "LOADING": Trouble("the store is loading its data (LOADING)", passing=True),
-    "BUSY": Trouble("the store is busy with a script (BUSY)", passing=True),
-    "TRYAGAIN": Trouble("the store is moving this session (TRYAGAIN)", passing=True),
-    "CLUSTERDOWN": Trouble("the cluster is down (CLUSTERDOWN)", passing=True),
-    "MASTERDOWN": Trouble("the replica has lost its master (MASTERDOWN)", passing=True),
-    "MOVED": Trouble("the server is one of a cluster and keeps this session elsewhere (MOVED)"),
-    "ASK": Trouble("the server is one of a cluster and keeps this session elsewhere (ASK)"),
-    "OOM": Trouble("the store is full (OOM)"),
-    "READONLY": Trouble("the store is a read-only replica (READONLY)"),
-    "MISCONF": Trouble("the store can't write to its disk (MISCONF)"),
-    "NOREPLICAS": Trouble("the store has too few replicas (NOREPLICAS)"),
-    "NOAUTH": Trouble("the store asks for a password (NOAUTH)"),
-    "WRONGPASS": Trouble("the store refused the password (WRONGPASS)"),
-    "NOPERM": Trouble("the store's user lacks a permission (NOPERM)"),
+LOADING = Trouble("the store is loading its data (LOADING)", passing=True)
+BUSY = Trouble("the store is busy with a script (BUSY)", passing=True)
+MOVING = Trouble("the store is moving this session (TRYAGAIN)", passing=True)
+CLUSTER_DOWN = Trouble("the cluster is down (CLUSTERDOWN)", passing=True)
+MASTER_DOWN = Trouble("the replica has lost its master (MASTERDOWN)", passing=True)
+SILENT = Trouble("the store did not answer in time", passing=True)
+CROWDED = Trouble("the store has too many clients", passing=True)
+ELSEWHERE = Trouble("the server is one of a cluster and keeps this session elsewhere (MOVED)")
+FULL = Trouble("the store is full (OOM)")
+READ_ONLY = Trouble("the store is a read-only replica (READONLY)")
+UNWRITABLE = Trouble("the store can't write to its disk (MISCONF)")
+ALONE = Trouble("the store has too few replicas (NOREPLICAS)")
+FORBIDDEN = Trouble("the store's user lacks a permission (NOPERM)")
+
+# The first that fits counts: a subclass stands before its base.
+_BY_CLASS: tuple[tuple[type[exceptions.RedisError], Trouble], ...] = (
+    (exceptions.BusyLoadingError, LOADING),
+    (exceptions.TryAgainError, MOVING),
+    (exceptions.MasterDownError, MASTER_DOWN),
+    (exceptions.ClusterDownError, CLUSTER_DOWN),
+    (exceptions.AskError, ELSEWHERE),
+    (exceptions.OutOfMemoryError, FULL),
+    (exceptions.ReadOnlyError, READ_ONLY),
+    (exceptions.NoPermissionError, FORBIDDEN),
+    (exceptions.TimeoutError, SILENT),
+)
+_BY_WORDS = {
+    "BUSY ": BUSY,
+    "MISCONF ": UNWRITABLE,
+    "NOREPLICAS ": ALONE,
+    "max number of clients": CROWDED,
+    "user executing the script": FORBIDDEN,
+    "can't access at least one of the keys": FORBIDDEN,
+    "-OOM ": FULL,
+    "-READONLY ": READ_ONLY,
 }
-_NESTED = {"-OOM ": "OOM", "-READONLY ": "READONLY", "-MISCONF ": "MISCONF", "-NOREPLICAS ": "NOREPLICAS"} | {
-    "user executing the script": "NOPERM",
-    "can't access at least one of the keys": "NOPERM",
-}
-"""Words that tell what some servers wrap into the error of a script."""
+"""Errors that redis-py has no class for, or that some servers wrap into the error of a script."""
 
 
 def trouble(error: exceptions.RedisError) -> Trouble:
     """Tell the trouble behind an error of redis-py."""
+    for kind, known in _BY_CLASS:
+        if isinstance(error, kind):
+            return known
     text = str(error)
-    code = getattr(error, "status_code", None) or text.split(" ", 1)[0]
-    if code in _BY_CODE:
-        return _BY_CODE[code]
-    if isinstance(error, exceptions.TimeoutError):
-        return Trouble("the store did not answer in time", passing=True)
-    if "max number of clients" in text:
-        return Trouble("the store has too many clients", passing=True)
+    for words, known in _BY_WORDS.items():
+        if words in text:
+            return known
     if isinstance(error, exceptions.AuthenticationError):
-        return Trouble("the store refused the credentials")
+        return Trouble(f"the store refused the credentials: {text}")
     if isinstance(error, exceptions.ConnectionError):
         return Trouble(f"no connection to the store: {text}", passing=True)
-    nested = next((code for words, code in _NESTED.items() if words in text), None)
-    return _BY_CODE[nested] if nested else Trouble(f"the store refused a call: {text[:200]}")
+    return Trouble(f"the store refused a call: {text[:200]}")

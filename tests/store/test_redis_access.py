@@ -43,8 +43,8 @@ async def test_any_password_works_when_it_is_percent_encoded(guarded_server: Red
 
 async def test_a_wrong_or_missing_password_is_told_without_it(guarded_server: RedisServer) -> None:
     for address, reason in [
-        (url(guarded_server, password="secret-" + SECRET), "WRONGPASS"),
-        (guarded_server.url, "NOAUTH"),
+        (url(guarded_server, password="secret-" + SECRET), "credentials: .*invalid"),
+        (guarded_server.url, "credentials: .*required"),
     ]:
         store = RedisStore(address)
         with pytest.raises(StoreUnavailableError, match=reason) as caught:

@@ -206,7 +206,7 @@ async def test_calls_that_get_no_connection_in_time_are_told_so(redis_server: Re
 async def test_a_server_with_too_many_clients_is_unavailable_until_some_leave(redis_server: RedisServer) -> None:
     store = RedisStore(redis_server.url, StoreOptions(resend_seconds=0.1))
     redis_server.client.config_set("maxclients", 1)
-    with pytest.raises(StoreUnavailableError, match="too many clients"):
+    with pytest.raises(StoreUnavailableError, match=r"too many clients|no connection"):
         await store.create(new_session())
     redis_server.client.config_set("maxclients", 10_000)
 
