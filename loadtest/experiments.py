@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -11,7 +11,7 @@ import numpy as np
 
 from loadtest import delays
 from loadtest.jester import read_jester
-from loadtest.many_runs import Progress, expected_losses
+from loadtest.many_runs import expected_losses
 from loadtest.plan import RateChoice, plan_session
 from loadtest.point_worlds import PointWorld, bco_synthetic, bco_yacht
 from loadtest.scenarios import ArmWorld, mab_jester, mab_synthetic
@@ -114,13 +114,17 @@ def seeds_of(count: int) -> tuple[int, ...]:
     return tuple(range(FIRST_SEED, FIRST_SEED + count))
 
 
-def play(job: Job, advance: Progress = lambda _: None) -> FloatArray:
+def play(job: Job) -> FloatArray:
     """Normalised regret of each run at every slot, shape (slots, runs)."""
     world = load_world(job.experiment, job.path)
-    entry = job.entry
-    options = entry.options | ({} if job.scale == 1.0 else {"rate_scale": job.scale})
+    return play_world(world, job.entry, job.seeds, job.scale)
+
+
+def play_world(world: ArmWorld | PointWorld, entry: Entry, seeds: Sequence[int], scale: float = 1.0) -> FloatArray:
+    """The same in any world."""
+    options = entry.options | ({} if scale == 1.0 else {"rate_scale": scale})
     spec = plan_session(world, entry.kind, entry.rates, 0, options).spec
-    expected = expected_losses(world, spec, _delays(entry, world.slots), job.seeds, advance)
+    expected = expected_losses(world, spec, _delays(entry, world.slots), seeds)
     best = world.best_fixed().losses
     return (expected - best[:, None]).cumsum(axis=0) / world.slots
 

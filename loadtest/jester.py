@@ -20,9 +20,10 @@ MISSING = 99.0
 """Stands for "not rated"."""
 BEST, WORST = 10.0, -10.0
 
-WHERE_FROM = """\
+PAGE = "https://eigentaste.berkeley.edu/dataset/"
+WHERE_FROM = f"""\
 The replay needs the ratings of Jester dataset 1, which this project does not ship:
-  1. open the dataset's page, https://eigentaste.berkeley.edu/dataset/
+  1. open the dataset's page, {PAGE}
   2. under "Dataset 1" download jester_dataset_1_1.zip (24,983 users, 100 jokes; about 4 MB)
   3. put it anywhere, for example data/jester_dataset_1_1.zip, and pass it on:
      python -m loadtest replay jester --data data/jester_dataset_1_1.zip

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -10,8 +10,6 @@ import numpy as np
 from loadtest.point_worlds import PointWorld
 from loadtest.scenarios import ArmWorld
 from service.learners.base import ArmLearner, FloatArray, IntArray, PointLearner, Slot, SlotLearner, Spec, many
-
-Progress = Callable[[int], None]
 
 
 class _Runs(Protocol):
@@ -29,7 +27,6 @@ def expected_losses(
     spec: Spec,
     delays: IntArray,
     seeds: Sequence[int],
-    advance: Progress = lambda _: None,
 ) -> FloatArray:
     """p_t . l_t, or f_t(x_t), of every run, shape (slots, runs).
 
@@ -46,7 +43,6 @@ def expected_losses(
         for arrived in due.pop(t, ()):
             outstanding -= 1
             runs.settle(arrived, outstanding)
-        advance(t)
     return expected
 
 

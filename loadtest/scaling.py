@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from loadtest.experiments import seeds_of
+from loadtest.experiments import Entry, play_world, seeds_of
 from loadtest.many_runs import expected_losses
 from loadtest.plan import RateChoice, plan_session
 from loadtest.point_worlds import IsotropicWorld, PointWorld, bco_synthetic
@@ -21,6 +21,7 @@ FIXED_DELAY = 3
 CHANGE_AT = 4
 """The synthetic losses change after a quarter of the horizon, as in the paper."""
 SHUFFLE_SEED = 0
+ORDERS = 50
 
 
 class Point(NamedTuple):
@@ -71,10 +72,17 @@ def _world(point: Point) -> ArmWorld | PointWorld:
     return shuffled(bco_synthetic(point.slots))
 
 
-def shuffled(world: IsotropicWorld) -> IsotropicWorld:
+def shuffled(world: IsotropicWorld, seed: int = SHUFFLE_SEED) -> IsotropicWorld:
     """The same losses in random order: without it delay meets the losses' own period."""
-    order = np.random.default_rng(SHUFFLE_SEED).permutation(world.slots)
+    order = np.random.default_rng(seed).permutation(world.slots)
     return IsotropicWorld(f"{world.name}_shuffled", world.a[order], world.b[order])
+
+
+def shuffled_regret(entry: Entry) -> tuple[float, float]:
+    """Reg_T / T on the paper's synthetic losses of points in random order: mean and standard error over orders."""
+    world = bco_synthetic()
+    runs = [play_world(shuffled(world, seed), entry, (seed,))[-1, 0] for seed in range(ORDERS)]
+    return float(np.mean(runs)), float(np.std(runs, ddof=1) / np.sqrt(ORDERS))
 
 
 def slopes(found: dict[Point, tuple[float, float]]) -> dict[str, dict[str, Any]]:

@@ -11,9 +11,9 @@ import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from loadtest import figures, scaling
+from loadtest import figures, jester, scaling
 from loadtest.commands.screen import console, messages, reported
-from loadtest.jester import WHERE_FROM
+from loadtest.experiments import POINT_ENTRIES
 from loadtest.point_worlds import YACHT_PAGE
 from loadtest.studies import collect, find_data, jobs_of, on_all_cores, run_job
 
@@ -47,8 +47,9 @@ def paper(
         if scaling_studies:
             _scaling(out)
     for name, missing in found.skipped.items():
-        where = WHERE_FROM if name == "mab_jester" else f"It is at {YACHT_PAGE}"
-        messages.print(f"skipped {name}: {missing}. {where}", style="yellow", markup=False, highlight=False)
+        page = jester.PAGE if name == "mab_jester" else YACHT_PAGE
+        text = f"skipped {name}: {missing}; the data are at {page}"
+        messages.print(text, style="yellow", markup=False, highlight=False, soft_wrap=True)
     console.print(f"written: {out}", soft_wrap=True, highlight=False)
 
 
@@ -63,13 +64,24 @@ def _scaling(out: Path) -> None:
     points = scaling.points(SCALING_SEEDS)
     regret = _with_progress("scaling", scaling.total_regret, points)
     studies = scaling.slopes(dict(zip(points, regret, strict=True)))
-    (out / "scaling.json").write_text(json.dumps(studies, indent=2) + "\n", encoding="utf-8")
+    order = _with_progress("random order", scaling.shuffled_regret, POINT_ENTRIES)
+    random_order = {
+        entry.key: {"mean": mean, "stderr": stderr}
+        for entry, (mean, stderr) in zip(POINT_ENTRIES, order, strict=True)
+    }
+    (out / "scaling.json").write_text(
+        json.dumps(studies | {"bco_random_order": random_order}, indent=2) + "\n", encoding="utf-8"
+    )
     figures.plot_scaling(studies, out / "scaling.png")
     table = Table(
         "learner, varied", "against", "slope", "slope at the end", title="Growth of Reg_T", title_justify="left"
     )
     for name, study in studies.items():
         table.add_row(name, study["against"], f"{study['slope']:.2f}", f"{study['last_slope']:.2f}")
+    console.print(table)
+    table = Table("learner", "Reg_T / T", title="Synthetic losses of points in random order", title_justify="left")
+    for key, found in random_order.items():
+        table.add_row(key, _figure(found))
     console.print(table)
 
 

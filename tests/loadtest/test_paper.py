@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from loadtest.commands import app
 from loadtest.experiments import ARM_ENTRIES, EXPERIMENTS, POINT_ENTRIES, Curve
-from loadtest.scaling import Point, points, slopes, total_regret
+from loadtest.scaling import Point, points, shuffled_regret, slopes, total_regret
 from loadtest.studies import SCALES, collect, find_data, jobs_of
 
 
@@ -112,6 +112,14 @@ def test_regret_grows_with_the_horizon_and_slower_than_it(kind: str) -> None:
     short, long = (total_regret(Point("horizon", kind, slots, 3, 4))[0] for slots in (1000, 4000))
 
     assert short < long < 4 * short
+
+
+def test_in_random_order_delay_helps_little() -> None:
+    """50 orders; the figures are .01932 and .01733 with an error of .0002 each."""
+    entries = {entry.key: entry for entry in POINT_ENTRIES}
+    ogd, solid = (shuffled_regret(entries[key])[0] for key in ("ogd", "solid"))
+
+    assert (ogd, solid) == (pytest.approx(0.01932, abs=1e-3), pytest.approx(0.01733, abs=1e-3))
 
 
 def test_every_study_has_its_points() -> None:
