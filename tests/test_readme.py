@@ -76,6 +76,15 @@ def test_the_errors_are_those_of_the_code():
     assert table("status", "`code`", "") == expected
 
 
+def test_the_results_are_those_of_the_full_report():
+    report = (ROOT / "docs/results.md").read_text()
+    for line in table("over arms", "synthetic", "Jester") + table("over points", "synthetic", "yacht"):
+        name, *figures = line.strip("| ").split(" | ")
+        (full,) = [row for row in report.splitlines() if row.startswith(f"| {name} |")]
+
+        assert set(figures) <= set(full.strip("| ").split(" | ")), name
+
+
 def test_linked_files_exist():
     for target in re.findall(r"\]\(([^)#:]+)\)", README):
         assert (ROOT / target).exists(), target
