@@ -82,7 +82,7 @@ def test_the_results_are_those_of_the_full_report():
         name, *figures = line.strip("| ").split(" | ")
         (full,) = [row for row in report.splitlines() if row.startswith(f"| {name} |")]
 
-        assert set(figures) <= set(full.strip("| ").split(" | ")), name
+        assert set(figures) <= {cell.strip() for cell in full.split("|")}, name
 
 
 def test_linked_files_exist():
