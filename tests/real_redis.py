@@ -7,6 +7,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -15,6 +16,7 @@ from pathlib import Path
 import pytest
 import redis
 
+from service.store import attached
 from service.store.embedded import find_binary
 from service.store.folder_lock import EmbeddedStoreError
 
@@ -45,7 +47,7 @@ def wait_until(condition: Callable[[], object], seconds: float = 20.0) -> None:
 
 
 class RedisServer:
-    """A redis-server on a loopback port and a unix socket, with an append-only file."""
+    """A redis-server on a loopback port, with an append-only file; it ends with the tests."""
 
     def __init__(self, folder: Path, *arguments: str) -> None:
         self.folder = folder
@@ -59,7 +61,17 @@ class RedisServer:
         settings = (
             f"--port {self.port} --bind 127.0.0.1 --dir {self.folder} --appendonly yes --appendfsync everysec"
         )
-        words = [server_binary(), *settings.split(), "--save", "", "--logfile", "server.log", *self._arguments]
+        launcher = [sys.executable, "-I", "-S", attached.__file__, str(os.getpid())]
+        words = [
+            *launcher,
+            server_binary(),
+            *settings.split(),
+            "--save",
+            "",
+            "--logfile",
+            "server.log",
+            *self._arguments,
+        ]
         self._process = subprocess.Popen(words)
         wait_until(lambda: self.answers() or self._ended())
         assert not self._ended(), (self.folder / "server.log").read_text()

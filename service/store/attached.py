@@ -12,7 +12,7 @@ import sys
 PR_SET_PDEATHSIG = 1
 
 
-def main() -> None:
+def main() -> None:  # pragma: no cover - runs as a process of its own
     """Ask for SIGTERM at the parent's end, then become the program."""
     parent, program = int(sys.argv[1]), sys.argv[2]
     if sys.platform == "linux":

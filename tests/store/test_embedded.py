@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 import redis
 
+from service.store import attached
 from service.store.base import Committed
 from service.store.embedded import BINARIES, EmbeddedServer, find_binary
 from service.store.folder_lock import EmbeddedStoreError
@@ -219,7 +220,7 @@ def test_a_program_that_ends_at_once_is_quoted(tmp_path: Path) -> None:
 
 def test_a_program_that_never_answers_is_given_up_and_ended(tmp_path: Path) -> None:
     embedded = EmbeddedServer(
-        tmp_path / "data", binary=program(tmp_path, f"echo $$ > {tmp_path}/pid; exec sleep 1000")
+        tmp_path / "data", binary=program(tmp_path, f"echo $$ > {tmp_path}/pid; while :; do :; done")
     )
     with pytest.raises(EmbeddedStoreError, match="did not answer in time"):
         embedded.start(timeout=0.5)
@@ -234,7 +235,7 @@ def test_a_broken_file_is_not_repaired_but_told(server: EmbeddedServer) -> None:
     (file,) = [path for path in server.folder.rglob("*.aof") if path.stat().st_size]
     file.write_bytes(b"*not a command\r\n" + file.read_bytes())
 
-    with pytest.raises(EmbeddedStoreError, match=re.compile("ended at once.*redis-check-aof", re.DOTALL)):
+    with pytest.raises(EmbeddedStoreError, match=re.compile("ended at once.*-check-aof", re.DOTALL)):
         server.start()
 
 
@@ -258,3 +259,22 @@ def test_it_starts_from_the_main_thread_only(tmp_path: Path) -> None:
     thread.join()
 
     assert len(told) == 1
+
+
+def test_a_program_whose_parent_has_gone_is_not_started(tmp_path: Path) -> None:
+    mark = tmp_path / "started"
+    words = [sys.executable, "-I", "-S", attached.__file__, "1", str(program(tmp_path, f"touch {mark}"))]
+    ended = subprocess.run(words, capture_output=True, text=True, check=False)
+
+    assert ended.returncode == 1
+    assert "parent ended" in ended.stderr
+    assert not mark.exists()
+
+
+def test_a_server_that_does_not_end_is_killed(server: EmbeddedServer) -> None:
+    pid = server.pid
+    assert pid is not None
+    os.kill(pid, signal.SIGSTOP)
+    server.stop(timeout=0.2)
+
+    assert not running(pid)

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from service.store.base import Committed, Conflict, Gone
+from service.store.base import Committed, Conflict, Gone, StoreUnavailableError
 from service.store.keys import Keys
 from service.store.options import StoreOptions
 from service.store.redis import RedisStore
@@ -100,6 +100,16 @@ async def test_a_clock_that_is_out_is_put_right_by_the_first_reply(store: RedisS
     assert await store.commit(commit("v0", "v1", lookups=[digest("j")])) == Committed()
     store._clock.observe(12345.0)
     assert await store.delete("s") is True
+
+
+async def test_a_clock_that_stays_out_ends_in_an_error(redis_server: RedisServer) -> None:
+    store = RedisStore(redis_server.url)
+    store._clock.observe(12345.0)
+    store._clock.observe = lambda _: None  # type: ignore[method-assign]
+
+    with pytest.raises(StoreUnavailableError, match="clock jumps"):
+        await store.create(new_session())
+    await store.close()
 
 
 @pytest.mark.parametrize("field", ["version", "state", "spec", "created_at", "expires_at"])

@@ -1,0 +1,78 @@
+"""Time in the memory store, by a clock of the test's own."""
+
+from __future__ import annotations
+
+import pytest
+
+from service.store.base import Committed, Gone, Known
+from service.store.memory import MemoryStore
+from service.store.options import StoreOptions
+from tests.store.sessions import commit, digest, new_session
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.seconds = 1000.0
+
+    def __call__(self) -> float:
+        return self.seconds
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def store(clock: Clock) -> MemoryStore:
+    return MemoryStore(StoreOptions(dedupe_window_seconds=60), clock)
+
+
+async def test_each_commit_moves_the_deadline_by_the_idle_time(store: MemoryStore, clock: Clock) -> None:
+    await store.create(new_session(idle_ttl_ms=10_000))
+    clock.seconds = 1009
+    await store.commit(commit("v0", "v1", idle_ttl_ms=10_000))
+    clock.seconds = 1018.9
+    snapshot = await store.load("s")
+    clock.seconds = 1019
+
+    assert snapshot is not None
+    assert (snapshot.created_at, snapshot.expires_at) == (1000, 1019)
+    assert await store.commit(commit("v1", "v2", idle_ttl_ms=10_000)) == Gone()
+
+
+async def test_sessions_nobody_asks_for_are_dropped_all_the_same(store: MemoryStore, clock: Clock) -> None:
+    for n in range(100):
+        await store.create(new_session(f"s{n}", idle_ttl_ms=1000 * (n + 1)))
+    await store.delete("s40")
+    clock.seconds = 1050
+    await store.load("other")
+
+    assert len(store._sessions) == 50
+
+
+async def test_a_window_is_counted_from_the_recording(store: MemoryStore, clock: Clock) -> None:
+    await store.create(new_session())
+    await store.commit(commit("v0", "v1", events=[digest(1)]))
+    clock.seconds = 1030
+    await store.commit(commit("v1", "v2", events=[digest(2)]))
+    clock.seconds = 1059.9
+    both = await store.commit(commit("v2", None, events=[digest(1), digest(2)]))
+    clock.seconds = 1060
+    later = await store.commit(commit("v2", None, events=[digest(1), digest(2)]))
+    clock.seconds = 1090
+
+    assert both == Known(frozenset([digest(1), digest(2)]), {})
+    assert later == Known(frozenset([digest(2)]), {})
+    assert await store.commit(commit("v2", "v3", events=[digest(1), digest(2)])) == Committed()
+
+
+async def test_time_does_not_follow_a_clock_that_is_set_back(store: MemoryStore, clock: Clock) -> None:
+    clock.seconds = 2000
+    assert store.now() == 2000
+    clock.seconds = 1500
+    assert store.now() == 2000
+
+
+async def test_it_says_that_it_forgets(store: MemoryStore) -> None:
+    assert "forgets" in (await store.warnings())[0]

@@ -1,0 +1,53 @@
+"""Every way a server refuses is told by its own words, with any version of redis-py."""
+
+from __future__ import annotations
+
+import pytest
+from redis import exceptions
+from redis._parsers.base import BaseParser
+
+from service.store.troubles import trouble
+
+WRAPPED = "Error running script (call to f_1234): @user_script:9: @user_script: 9: "
+
+
+@pytest.mark.parametrize(
+    ("reply", "words", "passing"),
+    [
+        ("LOADING Redis is loading the dataset in memory", "LOADING", True),
+        ("BUSY Redis is busy running a script.", "BUSY", True),
+        ("TRYAGAIN Multiple keys request during rehashing of slot", "TRYAGAIN", True),
+        ("CLUSTERDOWN Hash slot not served", "CLUSTERDOWN", True),
+        ("MASTERDOWN Link with MASTER is down", "MASTERDOWN", True),
+        ("MOVED 3999 127.0.0.1:6381", "cluster", False),
+        ("ASK 3999 127.0.0.1:6381", "cluster", False),
+        ("OOM command not allowed when used memory > 'maxmemory'.", "full", False),
+        (f"ERR {WRAPPED}-OOM command not allowed when used memory > 'maxmemory'.", "full", False),
+        ("READONLY You can't write against a read only replica.", "replica", False),
+        (f"ERR {WRAPPED}-READONLY You can't write against a read only replica.", "replica", False),
+        ("MISCONF Redis is configured to save RDB snapshots", "disk", False),
+        (f"ERR {WRAPPED}-MISCONF Errors writing to the AOF file", "disk", False),
+        ("NOREPLICAS Not enough good replicas to write.", "replicas", False),
+        ("NOAUTH Authentication required.", "credentials", False),
+        ("WRONGPASS invalid username-password pair or user is disabled.", "credentials", False),
+        ("NOPERM this user has no permissions to run the 'evalsha' command", "permission", False),
+        ("ERR max number of clients reached", "too many clients", True),
+        ("ERR something nobody thought of", "something nobody thought of", False),
+    ],
+)
+def test_a_reply_is_told(reply: str, words: str, passing: bool) -> None:
+    what = trouble(BaseParser.parse_error(reply))
+
+    assert words in what.reason
+    assert what.passing is passing
+
+
+@pytest.mark.parametrize(
+    "error", [exceptions.TimeoutError("Timeout reading"), exceptions.ConnectionError("closed")]
+)
+def test_a_lost_connection_may_pass(error: exceptions.RedisError) -> None:
+    assert trouble(error).passing
+
+
+def test_a_long_refusal_is_cut() -> None:
+    assert len(trouble(exceptions.ResponseError("x" * 10_000)).reason) < 300
