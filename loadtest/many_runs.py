@@ -89,7 +89,7 @@ class _ArmRuns:
         learner = self._learner
         if isinstance(learner, SlotLearner):
             assert event.record is not None  # noqa: S101 - such learners leave a record in every slot
-            self._state = learner.settle(self._state, event.arm, event.loss, event.record)
+            self._state = learner.settle(self._state, event.arm, event.loss, record=event.record)
         else:
             self._state = learner.settle(self._state, event.arm, event.loss)
 
