@@ -62,10 +62,12 @@ class Commit:
     """Worker incarnation, lower-case hexadecimal."""
     expected: str
     version: str | None
+    """Without white space, and unlike any other version of any session."""
     state: bytes = b""
     digest: bytes = b""
     """Trailing bytes of the expected state; where the stored ones differ the state was changed by hand."""
     idle_ttl_ms: int | None = None
+    """Milliseconds from the commit to the new idle deadline; None leaves the deadline as it is."""
     events: Sequence[bytes] = ()
     """Digests of event ids to look up and, on OK, to record."""
     event_lookups: Sequence[bytes] = ()
@@ -122,7 +124,7 @@ class Store(Protocol):
     """A store of sessions. Every method raises ``StoreUnavailableError`` where the store can't serve it."""
 
     async def create(self, session: NewSession) -> Snapshot | None:
-        """Create a session; None if done, else the session that already has this id."""
+        """Create a session; None if done (by an earlier sending too), else the session that has this id."""
 
     async def load(self, session_id: str) -> Snapshot | None:
         """A session as it is now; None where there is none. The deadline is left alone."""
@@ -137,7 +139,10 @@ class Store(Protocol):
         """The records of open slots that exist under these keys; without keys all there are."""
 
     async def delete(self, session_id: str) -> bool:
-        """Delete a session with all that belongs to it; False where there was none."""
+        """Delete a session with all that belongs to it; False where there was none.
+
+        Where a reply is lost the store can't tell whether the deletion took, and says it is unavailable.
+        """
 
     async def list(self, cursor: str | None, limit: int) -> Page:
         """Ids of at most ``limit`` sessions; a session present all along is listed at least once.

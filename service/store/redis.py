@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -25,6 +26,8 @@ from service.store.keys import ANSWER, EVENT, Keys
 from service.store.options import StoreOptions
 from service.store.redis_link import RedisLink, Word
 from service.store.scripts import Script
+
+log = logging.getLogger(__name__)
 
 MAX_SCANS_PER_PAGE = 1000
 """A server full of other keys makes a page come back early, perhaps empty, with a cursor to go on."""
@@ -52,6 +55,7 @@ class RedisStore:
         self._link = RedisLink(url, self._options)
         self._keys = Keys.of(self._options.prefix, self._options.dedupe_window_seconds)
         self._clock = StoreClock()
+        self._warned = False
 
     async def create(self, session: NewSession) -> Snapshot | None:
         digest, answer = session.answer or (b"", b"")
@@ -105,12 +109,17 @@ class RedisStore:
         return Page(ids[:limit], None if scan == "end" and not rest else "~".join([scan, *rest]))
 
     async def ping(self) -> None:
+        """Return if the store can commit now; the first time also log what endangers sessions there."""
         try:
             async with asyncio.timeout(self._options.ping_seconds):
                 reply = await self._link.script(scripts.PING, (self._keys.probe,), patience=PING_PATIENCE)
                 self._observe(reply)
         except TimeoutError:
             raise StoreUnavailableError("the store did not answer in time") from None
+        if not self._warned:
+            self._warned = True
+            for warning in await self.warnings():
+                log.warning("%s", warning)
 
     async def warnings(self) -> Sequence[str]:
         """What in the server's settings endangers sessions, as far as its user may read them."""

@@ -173,13 +173,18 @@ async def test_a_cluster_node_is_down_without_slots_and_runs_every_script_with_t
     await store.close()
 
 
-async def test_a_policy_that_evicts_and_a_missing_file_are_warned_about(own_redis_server: RedisServer) -> None:
+async def test_a_policy_that_evicts_and_a_missing_file_are_warned_about(
+    own_redis_server: RedisServer, caplog: pytest.LogCaptureFixture
+) -> None:
     store = RedisStore(own_redis_server.url)
     before = await store.warnings()
     own_redis_server.client.config_set("maxmemory-policy", "allkeys-lru")
     own_redis_server.client.config_set("appendonly", "no")
     after = await store.warnings()
+    for _ in range(3):
+        await store.ping()
 
     assert before == []
+    assert [record.getMessage() for record in caplog.records] == after
     assert [warning.split(" ")[0] for warning in after] == ["maxmemory-policy", "appendonly"]
     await store.close()
