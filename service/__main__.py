@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import socket
 import sys
 from collections.abc import Sequence
 
 from service import logs
-from service.settings import Settings, SettingsError, StoreUrl, read_settings
+from service.settings import Settings, SettingsError, StoreUrl, read_settings, unknown_variables
 from service.sockets import AddressError, listen, show
 from service.store import open_store
 from service.store.embedded import EmbeddedServer
@@ -47,6 +48,8 @@ def main(arguments: Sequence[str]) -> int:
     except SettingsError as error:
         return _refuse(error, BAD_SETTINGS)
     logs.configure(settings.log_level)
+    if unknown := unknown_variables(os.environ):
+        logger.warning("not settings of this service: %s", ", ".join(unknown))
     try:
         listeners = listen(settings.host, settings.port, settings.workers)
         server = start_store(settings)

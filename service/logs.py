@@ -7,6 +7,7 @@ import logging
 import re
 import sys
 from datetime import UTC, datetime
+from types import TracebackType
 
 MAX_CHARS = 8000
 """Longest text of one record, traceback included; the rest is cut."""
@@ -36,9 +37,20 @@ class JsonLines(logging.Formatter):
 
 
 def configure(level: str) -> None:
-    """Send every logger of this process to stderr; uvicorn's own progress only at level ``debug``."""
+    """Send every logger of this process to stderr; uvicorn's own progress only at level ``debug``.
+
+    What nobody catches is logged too, as it may show a URL.
+    """
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonLines())
     logging.basicConfig(handlers=[handler], level=level.upper(), force=True)
     logging.getLogger("uvicorn").setLevel(logging.NOTSET if level == "debug" else logging.WARNING)
     logging.getLogger("asyncio").setLevel(logging.WARNING)
+    sys.excepthook = _log_uncaught
+
+
+def _log_uncaught(kind: type[BaseException], error: BaseException, traceback: TracebackType | None) -> None:
+    if issubclass(kind, Exception):
+        logging.getLogger("service").critical("uncaught", exc_info=(kind, error, traceback))
+    else:
+        sys.__excepthook__(kind, error, traceback)

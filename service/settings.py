@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -111,6 +111,12 @@ class Settings(BaseSettings):
     def to_json(self) -> str:
         """All of it, the store's password included, for a worker's ``Settings(**json.loads(text))``."""
         return json.dumps(self.model_dump(mode="json") | {"store_url": self.store_url.get_secret_value()})
+
+
+def unknown_variables(environment: Mapping[str, str]) -> list[str]:
+    """Variables that look like settings and are none, such as misspelt ones."""
+    known = {f"BANDIT_{name.upper()}" for name in Settings.model_fields}
+    return sorted(name for name in environment if name.upper().startswith("BANDIT_") and name.upper() not in known)
 
 
 def read_settings(arguments: Sequence[str] = ()) -> Settings:

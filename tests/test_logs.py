@@ -2,6 +2,7 @@
 
 import json
 import logging
+import subprocess
 import sys
 
 import pytest
@@ -41,3 +42,17 @@ def test_passwords_of_urls_are_hidden(password):
     assert password[-4:] not in shown
     assert "tried redis://***@host:6379/0 twice" in shown
     assert "RuntimeError: no answer from redis://***@host:6379/0" in shown
+
+
+def test_what_nobody_catches_is_logged_without_passwords():
+    program = """
+from service import logs
+logs.configure("info")
+raise RuntimeError("redis://user:hunter22@host is odd")
+"""
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+
+    assert ended.returncode == 1
+    assert json.loads(ended.stderr)["message"] == "uncaught"
+    assert "redis://***@host is odd" in ended.stderr
+    assert "hunter22" not in ended.stderr

@@ -4,7 +4,6 @@ import contextlib
 import os
 import signal
 import socket
-import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -14,6 +13,7 @@ import pytest
 
 from service.store.embedded import find_binary
 from service.supervisor import BackOff
+from tests.real_redis import RedisServer
 from tests.running import RunningService, alive, create, wait_until
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks at /proc")
@@ -69,6 +69,28 @@ def test_it_says_where_it_listens_and_which_store_without_the_password(run):
     assert f"listening on {service.url}, store redis://***@127.0.0.1:1/0" in service.messages()
     service.stop()
     assert "hunter22" not in service.text()
+
+
+def test_a_misspelt_variable_is_named_and_its_value_is_not(run):
+    service = run("--store-url", "memory://", environment={"BANDIT_STORE_ULR": "redis://u:hunter22@h"})
+    service.wait_ready()
+
+    assert "not settings of this service: BANDIT_STORE_ULR" in service.messages()
+    assert "hunter22" not in service.text()
+
+
+def test_a_store_that_hangs_does_not_hold_a_stop(run, own_redis_server):
+    service = run("--store-url", own_redis_server.url, "--grace-seconds", "1", "--store-timeout-seconds", "2")
+    with service.client() as client, ThreadPoolExecutor(1) as pool:
+        session = create(client)
+        own_redis_server.freeze()
+        waiting = pool.submit(client.post, f"/v1/sessions/{session}/act")
+        wait_until(lambda: client.get("/readyz").status_code == 503)
+        ended = service.stop()
+        own_redis_server.thaw()
+
+        assert ended == 0
+        assert waiting.result().status_code >= 500
 
 
 def test_state_outlives_a_restart(run):
@@ -214,20 +236,16 @@ def test_a_store_url_that_cannot_be_read_is_a_bad_setting(run):
 
 
 def test_a_store_that_is_down_makes_it_wait_and_heal(run, tmp_path):
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port = str(probe.getsockname()[1])
-    service = run("--store-url", f"redis://127.0.0.1:{port}/0", "--workers", "2")
-    with httpx.Client(base_url=service.url, timeout=30) as client:
-        wait_until(lambda: client.get("/livez").status_code == 200)
-        down = client.get("/readyz")
-        assert (down.status_code, down.json()["code"]) == (503, "store_unavailable")
-        with subprocess.Popen(
-            ["redis-server", "--port", port, "--save", "", "--dir", str(tmp_path)], stdout=subprocess.DEVNULL
-        ) as server:
+    with contextlib.closing(RedisServer(tmp_path)) as server:
+        service = run("--store-url", server.url, "--workers", "2")
+        with httpx.Client(base_url=service.url, timeout=30) as client:
+            wait_until(lambda: client.get("/livez").status_code == 200)
+            down = client.get("/readyz")
+            assert (down.status_code, down.json()["code"]) == (503, "store_unavailable")
+            server.start()
             wait_until(lambda: client.get("/readyz").status_code == 200)
             act(client, create(client))
-            assert service.stop() == 0
-            server.terminate()
+        assert service.stop() == 0
 
 
 def test_accepted_requests_are_finished_at_a_stop(run):
