@@ -75,6 +75,8 @@ def test_more_slots_than_there_are_is_the_whole_stream(tmp_path: Path) -> None:
         (["synthetic", "--in-process", "--url", "http://127.0.0.1:1"], "either --url or --in-process"),
         (["synthetic", "--in-process", "--learner", "ucb"], "no learner 'ucb'"),
         (["synthetic", "--in-process", "--option", "rate=2"], "rate"),
+        (["synthetic", "--in-process", "--learner", "clw", "--option", "schedule=sometimes"], "schedule"),
+        (["synthetic", "--url", "http://127.0.0.1:port"], "--url http://127.0.0.1:port"),
         (["synthetic", "--url", "http://127.0.0.1:1", "--retry-seconds", "0"], "given up after 0 s"),
         (["synthetic", "--url", "ftp://127.0.0.1:1"], "the load client failed"),
     ],

@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 
 from loadtest.commands import app
 from loadtest.experiments import ARM_ENTRIES, EXPERIMENTS, POINT_ENTRIES, Curve
+from loadtest.figures import plot_scaling
 from loadtest.scaling import Point, points, shuffled_regret, slopes, total_regret
 from loadtest.studies import SCALES, collect, find_data, jobs_of
 
@@ -120,6 +121,13 @@ def test_in_random_order_delay_helps_little() -> None:
     ogd, solid = (shuffled_regret(entries[key])[0] for key in ("ogd", "solid"))
 
     assert (ogd, solid) == (pytest.approx(0.01932, abs=1e-3), pytest.approx(0.01733, abs=1e-3))
+
+
+def test_growth_is_drawn(tmp_path: Path) -> None:
+    study = {"against": "d-bar (T+D)", "x": [10, 100], "regret": [3.0, 9.0], "stderr": [0.1, 0.1], "slope": 0.48}
+    plot_scaling({"dexp3_delay": study}, tmp_path / "scaling.png")
+
+    assert (tmp_path / "scaling.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_every_study_has_its_points() -> None:

@@ -188,6 +188,16 @@ def test_a_session_that_makes_no_sense_is_refused(
         plan_session(mab_synthetic(), kind, rates, 0, options)
 
 
+def test_a_learner_without_a_theorem_has_no_theorems_rates() -> None:
+    with pytest.raises(LoadTestError, match="has no theorem's rates"):
+        plan_session(mab_synthetic(), "centred_tsallis", RateChoice.THEOREM, 0, {})
+
+
+def test_a_learner_over_arms_cannot_play_points() -> None:
+    with pytest.raises(LoadTestError, match="exp3"):
+        plan_session(bco_synthetic(), "exp3", RateChoice.AUTO, 0, {})
+
+
 def test_a_learner_over_points_cannot_play_arms() -> None:
     with pytest.raises(LoadTestError, match="dbgd"):
         plan_session(mab_synthetic(), "dbgd", RateChoice.AUTO, 0, {})
