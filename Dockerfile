@@ -7,7 +7,8 @@ COPY pyproject.toml README.md ./
 COPY service service
 COPY loadtest loadtest
 # hadolint ignore=DL3013
-RUN pip --python /opt/bandit/bin/python install --no-cache-dir '.[embedded]'
+RUN pip --python /opt/bandit/bin/python install --no-cache-dir '.[embedded]' \
+    && find /opt/bandit -type d -name tests -prune -exec rm -r {} +
 
 
 FROM build AS build-loadtest
