@@ -31,7 +31,7 @@ def paper(
     jester_seeds: Annotated[int | None, typer.Option(min=2, help="Its runs; at most 20 if not given.")] = None,
     tune: Annotated[bool, typer.Option("--tune", help="Also the best factor c on the theorem's rates.")] = False,
     scaling_studies: Annotated[bool, typer.Option("--scaling", help="Also regret against T and D.")] = False,
-    out: Annotated[Path, typer.Option(help="Folder for summary.json and the figures.")] = Path("paper"),
+    out: Annotated[Path, typer.Option(help="Folder for summary.json and the figures.")] = Path("runs/paper"),
 ) -> None:
     """Run the paper's experiments and write its figures."""
     with reported():

@@ -59,7 +59,9 @@ def replay(
         float | None, typer.Option(min=0.001, help="Start slots at this rate; as fast as it goes if not given.")
     ] = None,
     retry_seconds: Annotated[float, typer.Option(min=0, help="How long one call is tried again.")] = 60.0,
-    out: Annotated[Path, typer.Option(help="Folder for summary.json, curve.csv and regret.png.")] = Path("replay"),
+    out: Annotated[Path, typer.Option(help="Folder for summary.json, curve.csv and regret.png.")] = Path(
+        "runs/replay"
+    ),
 ) -> None:
     """Replay a stream with the paper's delays and report the regret beside uniform play."""
     with reported(), ExitStack() as stack:
