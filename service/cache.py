@@ -12,6 +12,7 @@ from service.learners.base import ArmLearner, SlotLearner
 from service.learners.run import Run
 from service.specification import Stored
 from service.store import codec
+from service.store import records as records_codec
 from service.store.base import Snapshot
 
 MAX_BYTES = 64 * 2**20
@@ -50,12 +51,14 @@ class Cached(NamedTuple):
         return cls(version, stored, run, state[-codec.DIGEST_BYTES :], len(state))
 
     @property
-    def needs_slots(self) -> bool:
-        """Whether the learner's open slots, kept in records of their own, are still to be read."""
-        return isinstance(self.run.learner, SlotLearner) and self.run.open_slots is None
+    def needs_records(self) -> bool:
+        """Whether what is kept beside the state, open slots or buckets of acts, is still to be read."""
+        run = self.run
+        no_slots = isinstance(run.learner, SlotLearner) and run.open_slots is None
+        return no_slots or (run.params.expiry is not None and run.buckets is None)
 
-    def with_slots(self, records: Mapping[bytes, bytes]) -> Cached:
-        """The same version with its open slots.
+    def with_records(self, records: Mapping[bytes, bytes]) -> Cached:
+        """The same version with its open slots and buckets.
 
         Raises
         ------
@@ -63,10 +66,10 @@ class Cached(NamedTuple):
             where a record is not what this version writes.
         """
         try:
-            slots = codec.decode_slots(records)
-        except codec.CodecError as error:
+            slots, buckets = records_codec.decode(records, self.run)
+        except (codec.CodecError, ValueError) as error:
             raise StateCorruptError from error
-        return self._replace(run=self.run.moved(self.run.ledger, self.run.state, slots))
+        return self._replace(run=self.run.moved(self.run.ledger, self.run.state, slots, buckets))
 
     @staticmethod
     def encode(run: Run) -> bytes:
@@ -75,9 +78,9 @@ class Cached(NamedTuple):
 
     def after(self, version: str, state: bytes, run: Run) -> Cached:
         """The session as this worker has just committed it."""
-        if run.open_slots is not None:
-            run = run.moved(run.ledger, run.state, run.open_slots.written())
-        return self._at(version, self.stored, state, run)
+        slots = None if run.open_slots is None else run.open_slots.written()
+        buckets = None if run.buckets is None else run.buckets.written()
+        return self._at(version, self.stored, state, run.moved(run.ledger, run.state, slots, buckets))
 
 
 class SessionCache:

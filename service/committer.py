@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import random
 import secrets
 import time
@@ -30,7 +31,7 @@ from service.errors import (
 )
 from service.learners.run import Run
 from service.specification import Idempotency
-from service.store import codec
+from service.store import records
 from service.store.base import Commit, Committed, Conflict, Known, Store, StoreUnavailableError
 
 MAX_FOLD_WEIGHT = 2_000
@@ -40,6 +41,8 @@ MAX_ATTEMPTS = 64
 MAX_BACKOFF_SECONDS = 0.05
 YIELD_SECONDS = 0.005
 """Arithmetic done before other requests get their turn."""
+PIECE_SECONDS = 0.05
+"""Expiry in one commit; what is due beyond it is settled by further ones before requests are."""
 DIGEST = 16
 
 log = logging.getLogger(__name__)
@@ -79,6 +82,10 @@ class Operation(Protocol):
     def check(self, run: Run) -> None:
         """Raise ``InvalidRequestError`` where the request does not fit the session."""
 
+    @property
+    def is_use(self) -> bool:
+        """Whether it puts off the session's idle deadline."""
+
     async def apply(self, run: Run, counted: Callable[[bytes], bool], pause: Pause) -> Applied:
         """Apply all of it, or raise a ``ServiceError`` having applied nothing.
 
@@ -115,6 +122,10 @@ class _Fold:
     answers: dict[bytes, tuple[bytes, bytes]] = field(default_factory=dict)
     """Idempotency key to the body's digest and the answer."""
     changed: bool = False
+    used: bool = False
+    """Whether a request that puts off the idle deadline succeeded."""
+    complete: bool = True
+    """Whether all due decisions are settled; if not, no request has been applied yet."""
 
 
 @dataclass(slots=True)
@@ -189,17 +200,22 @@ class Committer:
     async def _commit(self, session_id: str, batch: Sequence[Operation]) -> Sequence[Answer | Exception]:
         base = self._cache.get(session_id) or await self._load(session_id)
         memory = _Memory()
-        for attempt in range(MAX_ATTEMPTS):
-            fold = await _fold(base.run, batch, memory)
-            commit = self._prepare(session_id, base, batch, fold, memory)
+        attempt = 0
+        while attempt < MAX_ATTEMPTS:
+            fold = await _fold(base.run, batch, memory, self._store.now())
+            commit = self._prepare(session_id, base, batch if fold.complete else (), fold, memory)
             outcome = await self._store.commit(commit)
             if isinstance(outcome, Committed):
                 self._keep(session_id, base, commit, fold, outcome)
-                return fold.outcomes
+                if fold.complete:
+                    return fold.outcomes
+                base = self._cache.get(session_id) or await self._load(session_id)
+                continue
+            attempt += 1
             if isinstance(outcome, Conflict):
                 self._cache.forget(session_id)
                 base = await self._known(session_id, Cached.of(outcome.snapshot, base))
-                await _back_off(attempt)
+                await _back_off(attempt - 1)
             elif isinstance(outcome, Known):
                 memory.duplicates |= outcome.duplicates
                 memory.replays.update(outcome.replays)
@@ -214,9 +230,9 @@ class Committer:
         return await self._known(session_id, Cached.of(snapshot))
 
     async def _known(self, session_id: str, cached: Cached) -> Cached:
-        """Keep a version; where its open slots are those of a later one, the commit on it will conflict."""
-        if cached.needs_slots:
-            cached = cached.with_slots(await self._store.read_records(session_id))
+        """Keep a version; where its records are those of a later one, the commit on it will conflict."""
+        if cached.needs_records:
+            cached = cached.with_records(await self._store.read_records(session_id))
         return self._cache.put(session_id, cached)
 
     def _prepare(
@@ -225,7 +241,6 @@ class Committer:
         digests = {digest for operation in batch for digest in operation.digests}
         keys = {operation.idempotency.key for operation in batch if operation.idempotency}
         writes = fold.changed or bool(fold.answers)
-        slots = fold.run.open_slots
         return Commit(
             session_id=session_id,
             writer=self.writer,
@@ -233,12 +248,12 @@ class Committer:
             version=self.new_version() if writes else None,
             state=base.encode(fold.run) if writes else b"",
             digest=base.digest,
-            idle_ttl_ms=base.stored.specification.idle_ttl_ms,
+            idle_ttl_ms=base.stored.specification.idle_ttl_ms if fold.used else None,
             events=list(fold.recorded),
             event_lookups=list(digests - memory.duplicates - fold.recorded.keys()),
             lookups=list(keys - memory.replays.keys()),
             answers={key: body + answer for key, (body, answer) in fold.answers.items()},
-            records=codec.encode_slots(slots) if slots is not None and writes else {},
+            records=records.encode(fold.run) if writes else {},
         )
 
     def _keep(self, session_id: str, base: Cached, commit: Commit, fold: _Fold, outcome: Committed) -> None:
@@ -248,9 +263,25 @@ class Committer:
             self._cache.put(session_id, base.after(commit.version, commit.state, fold.run))
 
 
-async def _fold(base: Run, batch: Sequence[Operation], memory: _Memory) -> _Fold:
+async def settle_due(run: Run, pause: Pause, seconds: float = math.inf) -> bool:
+    """Expire due decisions, bucket by bucket, for about so long; False where some are left."""
+    until = time.perf_counter() + seconds
+    while run.due:
+        if time.perf_counter() >= until:
+            return False
+        for _ in run.expire_oldest():
+            await pause()
+    return True
+
+
+async def _fold(base: Run, batch: Sequence[Operation], memory: _Memory, now: float) -> _Fold:
     fold = _Fold(base.copy())
     pause = Pause()
+    fold.run.advance(now)
+    fold.changed = fold.run.due
+    fold.complete = await settle_due(fold.run, pause, PIECE_SECONDS)
+    if not fold.complete:
+        return fold
     for operation in batch:
         before = fold.run.copy()
         try:
@@ -275,6 +306,7 @@ async def _apply(operation: Operation, fold: _Fold, memory: _Memory, pause: Paus
     )
     fold.recorded.update(dict.fromkeys(applied.recorded))
     fold.changed |= applied.changed
+    fold.used |= operation.is_use
     if key is not None:
         fold.answers[key.key] = (key.body, applied.body)
     return Answer(applied.body)

@@ -26,6 +26,7 @@ class Act:
     single: bool = False
     idempotency: Idempotency | None = None
     digests: Sequence[bytes] = ()
+    is_use: bool = True
 
     @property
     def weight(self) -> int:
@@ -56,9 +57,11 @@ class Feed:
     """Settle a batch of events, all or none of them (surplus may be skipped)."""
 
     events: Sequence[Event]
-    on_surplus: Surplus
+    on_surplus: Surplus | None
+    """None: skip in sessions whose decisions expire, refuse elsewhere."""
     single: bool = False
     idempotency: Idempotency | None = None
+    is_use: bool = True
     _feedback: Sequence[Feedback] = field(default=(), init=False)
 
     @property
@@ -90,8 +93,9 @@ class Feed:
     async def apply(self, run: Run, counted: Callable[[bytes], bool], pause: Pause) -> Applied:
         """Settle what is neither a duplicate nor surplus."""
         fresh, recorded, duplicates = self._fresh(counted)
+        skips = self._skips(run)
         surplus = run.surplus([self._feedback[index] for index in fresh])
-        if surplus and self.on_surplus == "refuse":
+        if surplus and not skips:
             raise SurplusFeedbackError(
                 f"{len(fresh)} events for {run.ledger.outstanding} outstanding decisions: {len(surplus)} too many",
                 indexes=[fresh[place] for place in surplus],
@@ -103,6 +107,11 @@ class Feed:
                 await pause()
         ids = [digest for index, digest in recorded.items() if index not in skipped]
         return self._settlement(run, len(fresh) - len(skipped), duplicates, len(skipped), ids)
+
+    def _skips(self, run: Run) -> bool:
+        if self.on_surplus is None:
+            return run.params.expiry is not None
+        return self.on_surplus == "skip"
 
     def _fresh(self, counted: Callable[[bytes], bool]) -> tuple[list[int], dict[int, bytes], int]:
         """Indexes of the events that don't count yet, their digests, and the number of duplicates."""
@@ -126,7 +135,7 @@ class Feed:
             "slot": run.ledger.slot,
             "outstanding": run.ledger.outstanding,
         }
-        if self.on_surplus == "skip":
+        if self._skips(run):
             body["surplus"] = skipped
         return Applied(json.dumps(body, separators=(",", ":")).encode(), ids, changed=applied > 0)
 

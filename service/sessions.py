@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from service import specification
 from service.cache import Cached, SessionCache
 from service.committer import Answer as Answer
-from service.committer import Committer, Operation, unpack_answer
+from service.committer import Committer, Operation, Pause, settle_due, unpack_answer
 from service.errors import (
     IdempotencyConflictError,
     InvalidRequestError,
@@ -93,10 +93,29 @@ class Sessions:
         """
         _check_id(session_id)
         with _store_errors():
-            snapshot = await self._store.load(session_id)
-        if snapshot is None:
-            raise UnknownSessionError
-        return _json(session_view(session_id, snapshot, self._cached(session_id, snapshot)))
+            snapshot, cached = await self._read(session_id)
+        return _json(session_view(session_id, snapshot, await self._settled(cached)))
+
+    async def _read(self, session_id: str) -> tuple[Snapshot, Cached]:
+        """A session, with its records where it expires decisions; all of one version."""
+        while (snapshot := await self._store.load(session_id)) is not None:
+            cached = self._cached(session_id, snapshot)
+            if cached.run.params.expiry is None or not cached.needs_records:
+                return snapshot, cached
+            cached = cached.with_records(await self._store.read_records(session_id))
+            again = await self._store.load(session_id)
+            if again is not None and again.version == snapshot.version:
+                return snapshot, cached
+        raise UnknownSessionError
+
+    async def _settled(self, cached: Cached) -> Cached:
+        """The session with its due decisions settled, without committing that."""
+        if cached.run.params.expiry is None:
+            return cached
+        run = cached.run.copy()
+        run.advance(self._store.now())
+        await settle_due(run, Pause())
+        return cached._replace(run=run)
 
     def _cached(self, session_id: str, snapshot: Snapshot) -> Cached:
         cached = self._cache.get(session_id)
@@ -215,7 +234,7 @@ def _counts(session_id: str, snapshot: Snapshot, cached: Cached) -> dict[str, An
         "loss_range": spec.loss_range,
         "normalize_losses": spec.normalize_losses,
         "idle_ttl_seconds": spec.idle_ttl_seconds,
-        "expiry": None,
+        "expiry": None if spec.expiry is None else spec.expiry.model_dump(),
         "slot": ledger.slot,
         "feedbacks": ledger.feedbacks,
         "outstanding": ledger.outstanding,

@@ -13,7 +13,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from service.learners import REGISTRY
 from service.learners.base import Spec
 from service.learners.losses import LossRange
-from service.learners.run import Params, Run
+from service.learners.run import Expiry, Params, Run
+from service.learners.specs import ArmsSpec
 
 if TYPE_CHECKING:
     LearnerSpec = Spec
@@ -24,6 +25,20 @@ Finite = Annotated[float, Field(allow_inf_nan=False)]
 TEN_YEARS = 315_360_000
 SEED_BITS = 128
 """Entropy of a seed the client did not choose."""
+
+
+class ExpirySpec(BaseModel):
+    """When a decision without feedback is given up, and the loss it is then taken to have had."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+
+    after_seconds: Annotated[
+        float, Field(ge=0.1, le=TEN_YEARS, description="Time from act to expiry; up to 1/64 of it later is fine.")
+    ]
+    default_loss: Annotated[
+        float | None,
+        Field(allow_inf_nan=False, description="In the unit of ``loss_range``; null: nothing is learned."),
+    ] = None
 
 
 class Specification(BaseModel):
@@ -47,6 +62,10 @@ class Specification(BaseModel):
         Field(ge=0.001, le=TEN_YEARS, description="Delete the session after this time without act or feedback."),
     ] = None
 
+    expiry: Annotated[
+        ExpirySpec | None, Field(description="Settle decisions that got no feedback; none are settled without it.")
+    ] = None
+
     @model_validator(mode="after")
     def _range_has_two_ends(self) -> Specification:
         best, worst = self.loss_range
@@ -56,6 +75,23 @@ class Specification(BaseModel):
             raise ValueError("loss_range is too wide")
         return self
 
+    @model_validator(mode="after")
+    def _default_loss_is_one(self) -> Specification:
+        if self.expiry is not None and self.expiry.default_loss is not None:
+            if not isinstance(self.learner, ArmsSpec):
+                raise ValueError("expiry.default_loss must be null for learners over points")
+            try:
+                self.losses.learned(self.expiry.default_loss)
+            except ValueError as error:
+                raise ValueError(f"expiry.default_loss: {error}") from error
+        return self
+
+    @property
+    def losses(self) -> LossRange:
+        """How losses are read."""
+        best, worst = self.loss_range
+        return LossRange(best, worst, self.normalize_losses)
+
     @property
     def idle_ttl_ms(self) -> int | None:
         """The idle time to live in the store's unit."""
@@ -63,8 +99,11 @@ class Specification(BaseModel):
 
     def params(self, seed: int) -> Params:
         """What a run is started with."""
-        best, worst = self.loss_range
-        return Params(self.learner, seed, LossRange(best, worst, self.normalize_losses))
+        if self.expiry is None:
+            return Params(self.learner, seed, self.losses)
+        loss = self.expiry.default_loss
+        learned = None if loss is None else self.losses.learned(loss)
+        return Params(self.learner, seed, self.losses, Expiry(self.expiry.after_seconds, learned))
 
 
 class Stored(NamedTuple):

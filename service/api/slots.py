@@ -19,7 +19,11 @@ from service.specification import Surplus
 router = APIRouter(prefix="/v1/sessions/{session_id}", tags=["slots"], route_class=StrictRoute, responses=PROBLEMS)
 
 OnSurplus = Annotated[
-    Surplus, Query(description="Refuse the whole request (409), or skip the events that answer no decision.")
+    Surplus | None,
+    Query(
+        description="Refuse the whole request (409), or skip the events that answer no decision: the default in "
+        "sessions with expiry."
+    ),
 ]
 
 
@@ -70,7 +74,7 @@ async def feedback(
     request: Request,
     session_id: str,
     body: Annotated[Event, Body(openapi_examples=EVENT)],
-    on_surplus: OnSurplus = "refuse",
+    on_surplus: OnSurplus = None,
 ) -> Response:
     """Feed back what one decision cost, whenever it becomes known."""
     operation = Feed([body], on_surplus, single=True, idempotency=await idempotency_of(request))
@@ -88,7 +92,7 @@ async def feedbacks(
     request: Request,
     session_id: str,
     body: Annotated[Feedbacks, Body(openapi_examples=EVENTS)],
-    on_surplus: OnSurplus = "refuse",
+    on_surplus: OnSurplus = None,
 ) -> Response:
     """Feed back a batch: all of its events, or none of them."""
     if len(body.events) > settings_of(request).max_events:

@@ -102,8 +102,16 @@ class ArmLearner(Learner[S]):
         """The distribution a reader is shown, shape (..., n_arms)."""
 
     @abstractmethod
-    def settle(self, state: S, arm: Any, loss: Any) -> S:
-        """Learn from one loss of ``arm``, as the learner sees losses (>= 0; in [0, 1] for the theory)."""
+    def settle(self, state: S, arm: Any, loss: Any, count: int = 1) -> S:
+        """Learn from a loss of ``arm``, as the learner sees losses (>= 0; in [0, 1] for the theory).
+
+        ``count`` decisions of the arm that expire together at the same loss are one step of that many times
+        the size.
+        """
+
+    def give_up(self, state: S, count: int) -> S:  # noqa: ARG002 - for learners that count decisions themselves
+        """Forget ``count`` outstanding decisions whose loss will never be learned."""
+        return state
 
 
 class SlotLearner(ArmLearner[S]):
@@ -118,8 +126,8 @@ class SlotLearner(ArmLearner[S]):
         """What the feedback of the open slot, which drew ``arm``, will need."""
 
     @abstractmethod
-    def settle(self, state: S, arm: Any, loss: Any, record: Record = ()) -> S:
-        """Learn from the loss of a slot with its ``record``."""
+    def settle(self, state: S, arm: Any, loss: Any, count: int = 1, record: Record = ()) -> S:
+        """Learn from the loss of a slot with its ``record``; slots are settled one by one."""
 
     def forget(self, state: S, record: Record) -> S:  # noqa: ARG002 - for learners whose records hold something
         """Give up a slot whose loss will never be learned."""

@@ -99,13 +99,13 @@ class Bold(SlotLearner[State]):
         """The instance's index."""
         return (float(state.instance),)
 
-    def settle(self, state: State, arm: Any, loss: Any, record: Record = ()) -> State:
+    def settle(self, state: State, arm: Any, loss: Any, count: int = 1, record: Record = ()) -> State:
         """EXP3's update of the record's instance, with its own p, which frees it."""
         instance = int(record[0])
         own = state.log_weights[..., instance, :]
         log_weights = state.log_weights.copy()
         divisor = probabilities(own)[at(arm)]
-        log_weights[..., instance, :] = lowered(own, arm, self.learning_rate, loss, divisor)
+        log_weights[..., instance, :] = lowered(own, arm, self.learning_rate, count * loss, divisor)
         return _marked(state._replace(log_weights=log_weights), instance, 0)
 
     def forget(self, state: State, record: Record) -> State:

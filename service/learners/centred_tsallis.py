@@ -128,21 +128,24 @@ class CentredTsallis(ArmLearner[State]):
         pool = (state.pool * weight + state.p) / (weight + 1)
         return state._replace(scale=scale, pool=pool, outstanding=min(weight + 1, POOL_CAP))
 
-    def settle(self, state: State, arm: Any, loss: Any) -> State:
+    def settle(self, state: State, arm: Any, loss: Any, count: int = 1) -> State:
         index = at(arm)
         deviation = loss - state.shift
         bound = state.scale / np.sqrt(state.p[index])
         step = np.maximum(deviation / state.pool[index], -LARGEST_FALL * bound)
         sums = state.sums.copy()
-        sums[index] += np.minimum(step, LARGEST_RISE * bound)
-        events = state.events + 1
+        sums[index] += count * np.minimum(step, LARGEST_RISE * bound)
+        events = state.events + count
         state = state._replace(
             sums=sums,
-            outstanding=max(state.outstanding - 1, 0),
+            outstanding=max(state.outstanding - count, 0),
             events=events,
-            mean=state.mean + (loss - state.mean) / events,
+            mean=state.mean + count * (loss - state.mean) / events,
         )
-        return _with_deviation(state, deviation) if state.events_at_open else state
+        return _with_deviation(state, deviation, count) if state.events_at_open else state
+
+    def give_up(self, state: State, count: int) -> State:
+        return state._replace(outstanding=max(state.outstanding - count, 0))
 
     def distribution(self, state: State) -> FloatArray:
         return state.p
@@ -154,11 +157,11 @@ class CentredTsallis(ArmLearner[State]):
         return {"rates": RateMode.ANYTIME}
 
 
-def _with_deviation(state: State, deviation: Any) -> State:
-    """V and M with one more squared deviation."""
+def _with_deviation(state: State, deviation: Any, count: int) -> State:
+    """V and M with ``count`` more squared deviations."""
     square = deviation * deviation
     largest = np.maximum(state.variance_max, square)
-    return state._replace(variance_sum=state.variance_sum + square, variance_max=largest)
+    return state._replace(variance_sum=state.variance_sum + count * square, variance_max=largest)
 
 
 def _column(value: Any) -> FloatArray:

@@ -130,8 +130,8 @@ class Clw(ArmLearner[State]):
         drawn: Any = arm if arm.ndim else int(arm)
         return state._replace(arm=drawn), drawn
 
-    def settle(self, state: State, arm: Any, loss: Any) -> State:  # noqa: ARG002 - composite losses name no arm
-        clock = self._schedule.add(state.clock, np.asarray(loss)[..., None])
+    def settle(self, state: State, arm: Any, loss: Any, count: int = 1) -> State:  # noqa: ARG002 - composite losses name no arm
+        clock = self._schedule.add(state.clock, np.asarray(count * loss)[..., None])
         return state._replace(sums=clock.sums)
 
     def distribution(self, state: State) -> FloatArray:

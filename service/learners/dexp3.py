@@ -145,10 +145,10 @@ class Dexp3(ArmLearner[State]):
         rates = self._rates or anytime_rates(self.n_arms, slot.t, delay_sum)
         return State(state.p, state.p, *rates, delay_sum)
 
-    def settle(self, state: State, arm: Any, loss: Any) -> State:
-        """Eqs. (estloss), (tildew1), (w1), (tildep1)."""
+    def settle(self, state: State, arm: Any, loss: Any, count: int = 1) -> State:
+        """Eqs. (estloss), (tildew1), (w1), (tildep1); ``count`` multiplies the exponent before one trim."""
         index = at(arm)
-        return self._step(state, index, np.minimum(state.loss_clip, loss / state.p_open[index]))
+        return self._step(state, index, count * np.minimum(state.loss_clip, loss / state.p_open[index]))
 
     def _step(self, state: State, index: tuple[Any, ...], estimate: Any) -> State:
         w = state.p.copy()

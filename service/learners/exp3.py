@@ -84,10 +84,12 @@ class Exp3(SlotLearner[State]):
         """p_s(arm)."""
         return (state.p_open[at(arm)],)
 
-    def settle(self, state: State, arm: Any, loss: Any, record: Record = ()) -> State:
+    def settle(self, state: State, arm: Any, loss: Any, count: int = 1, record: Record = ()) -> State:
         """Eq. (est.exp3) with the record's p_s."""
         (divisor,) = record
-        return state._replace(log_weights=lowered(state.log_weights, arm, self.learning_rate, loss, divisor))
+        return state._replace(
+            log_weights=lowered(state.log_weights, arm, self.learning_rate, count * loss, divisor)
+        )
 
     def distribution(self, state: State) -> FloatArray:
         return state.p_open

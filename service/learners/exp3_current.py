@@ -65,9 +65,11 @@ class Exp3Current(ArmLearner[State]):
     def open(self, state: State, slot: Slot) -> State:  # noqa: ARG002 - EXP3 counts nothing
         return state._replace(p_open=probabilities(state.log_weights))
 
-    def settle(self, state: State, arm: Any, loss: Any) -> State:
+    def settle(self, state: State, arm: Any, loss: Any, count: int = 1) -> State:
         divisor = probabilities(state.log_weights)[at(arm)]
-        return state._replace(log_weights=lowered(state.log_weights, arm, self.learning_rate, loss, divisor))
+        return state._replace(
+            log_weights=lowered(state.log_weights, arm, self.learning_rate, count * loss, divisor)
+        )
 
     def distribution(self, state: State) -> FloatArray:
         return state.p_open

@@ -25,6 +25,8 @@ class Ledger:
     total_delay: int = 0
     """Sum over closed slots of the decisions outstanding at the slot's end: the sum of delays so far."""
     outstanding: int = 0
+    time: float = 0.0
+    """Unix seconds the session has seen; they never go back."""
     by_arm: IntArray | None = None
     """Outstanding decisions of each arm; None for learners over points."""
 
@@ -49,9 +51,13 @@ class Ledger:
         self.outstanding -= 1
         self.feedbacks += 1
 
-    def expire(self, arm: int) -> None:
-        """One outstanding decision of ``arm`` is given up."""
-        self.outstanding -= 1
-        self.expired += 1
+    def advance(self, time: float) -> None:
+        """Take over the time, unless it went back."""
+        self.time = max(self.time, time)
+
+    def expire(self, arm: int, count: int = 1) -> None:
+        """Outstanding decisions of ``arm`` have had their time."""
+        self.outstanding -= count
+        self.expired += count
         if self.by_arm is not None:
-            self.by_arm[arm] -= 1
+            self.by_arm[arm] -= count

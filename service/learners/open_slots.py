@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from dataclasses import dataclass, field, replace
-from itertools import chain
+from itertools import chain, takewhile
 from typing import NamedTuple
 
 from service.learners.base import Record
@@ -47,6 +47,11 @@ class OpenSlots:
     def oldest(self) -> int:
         """The lowest open slot; there must be one."""
         return next(slot for slot in chain(self.stored, self.changes) if self.get(slot) is not None)
+
+    def up_to(self, last: int) -> list[tuple[int, int]]:
+        """Arm and number of every open slot up to ``last``, by arm, then by number."""
+        slots = takewhile(lambda slot: slot <= last, chain(self.stored, self.changes))
+        return sorted((kept.arm, slot) for slot in dict.fromkeys(slots) if (kept := self.get(slot)) is not None)
 
     def open(self, slot: int, arm: int, record: Record) -> None:
         """A slot, later than all before, waits for its feedback."""

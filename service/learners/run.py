@@ -6,13 +6,14 @@ same numbers.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from service.learners.base import ArmLearner, FloatArray, Learner, PointLearner, Slot, SlotLearner, Spec
+from service.learners.buckets import Buckets
 from service.learners.draws import Draws
 from service.learners.ledger import Ledger
 from service.learners.losses import LossRange
@@ -55,12 +56,21 @@ class PointFeedback(NamedTuple):
 Feedback = ArmFeedback | PointFeedback
 
 
+class Expiry(NamedTuple):
+    """When an outstanding decision is given up, and at which loss."""
+
+    after_seconds: float
+    loss: float | None
+    """As the learner sees losses; None: nothing is learned."""
+
+
 class Params(NamedTuple):
     """What a session is created with and never changes."""
 
     learner: Spec
     seed: int
     losses: LossRange = LossRange()
+    expiry: Expiry | None = None
 
 
 @dataclass(slots=True)
@@ -79,6 +89,8 @@ class Run:
     """Label to arm."""
     open_slots: OpenSlots | None = None
     """What open slots left for their feedback, for learners that need the slot."""
+    buckets: Buckets | None = None
+    """When outstanding decisions were taken, in sessions whose decisions expire."""
 
     @classmethod
     def start(cls, params: Params) -> Run:
@@ -95,16 +107,72 @@ class Run:
         names = getattr(params.learner, "arms", None)
         labels = None if names is None else {label: arm for arm, label in enumerate(names)}
         open_slots = OpenSlots() if isinstance(learner, SlotLearner) else None
-        return cls(params, learner, Draws(params.seed), second, ledger, state, names, labels, open_slots)
+        buckets = None if params.expiry is None else Buckets.of(params.expiry.after_seconds)
+        return cls(params, learner, Draws(params.seed), second, ledger, state, names, labels, open_slots, buckets)
 
-    def moved(self, ledger: Ledger, state: Any, open_slots: OpenSlots | None = None) -> Run:
+    def moved(
+        self, ledger: Ledger, state: Any, open_slots: OpenSlots | None = None, buckets: Buckets | None = None
+    ) -> Run:
         """The same session at another moment; learner and draws are shared."""
-        return replace(self, ledger=ledger, state=state, open_slots=open_slots)
+        return replace(self, ledger=ledger, state=state, open_slots=open_slots, buckets=buckets)
 
     def copy(self) -> Run:
         """A run that may be stepped without changing this one."""
-        slots = self.open_slots
-        return self.moved(self.ledger.copy(), self.state, None if slots is None else slots.copy())
+        slots, buckets = self.open_slots, self.buckets
+        return self.moved(
+            self.ledger.copy(),
+            self.state,
+            None if slots is None else slots.copy(),
+            None if buckets is None else buckets.copy(),
+        )
+
+    def advance(self, time: float) -> None:
+        """Let time pass; decisions that become due by it are to be expired before anything else is done."""
+        self.ledger.advance(time)
+
+    @property
+    def due(self) -> bool:
+        """Whether decisions have had their time."""
+        due_at = None if self.buckets is None else self.buckets.due_at()
+        return due_at is not None and due_at <= self.ledger.time
+
+    def expire_oldest(self) -> Iterator[None]:
+        """Settle what is outstanding in the oldest bucket, an arm (or a slot) at a step."""
+        assert self.buckets is not None  # noqa: S101 - only called when due
+        assert self.params.expiry is not None  # noqa: S101 - sessions with buckets have one
+        self.buckets.drop_oldest()
+        loss = self.params.expiry.loss
+        if self.open_slots is not None:
+            yield from self._expire_slots(self.open_slots, self.ledger.slot - self.buckets.total(), loss)
+            return
+        ledger = self.ledger
+        outstanding = np.array([ledger.outstanding]) if ledger.by_arm is None else ledger.by_arm
+        counts = self.buckets.before(outstanding)
+        for arm in np.flatnonzero(counts).tolist():
+            self._expire(arm, int(counts[arm]), loss)
+            yield
+
+    def _expire(self, arm: int, count: int, loss: float | None) -> None:
+        learner = self.learner
+        self.ledger.expire(arm, count)
+        if not isinstance(learner, ArmLearner):
+            return
+        if loss is None:
+            self.state = learner.give_up(self.state, count)
+        else:
+            self.state = learner.settle(self.state, arm, loss, count)
+
+    def _expire_slots(self, open_slots: OpenSlots, last: int, loss: float | None) -> Iterator[None]:
+        learner = self.learner
+        assert isinstance(learner, SlotLearner)  # noqa: S101 - only they have open slots
+        for arm, slot in open_slots.up_to(last):
+            record = open_slots.close(slot).record
+            self.ledger.expire(arm)
+            if loss is None:
+                self.state = learner.forget(self.state, record)
+            else:
+                self.state = learner.settle(self.state, arm, loss, record=record)
+            yield
 
     def act(self) -> Action:
         """Open the next slot and draw its action."""
@@ -116,12 +184,16 @@ class Run:
             return self._act_arm(self.learner, Slot(t, outstanding, self.draws.uniform(t), v))
         assert isinstance(self.learner, PointLearner)  # noqa: S101 - the other kind of learner
         self.state = self.learner.open(self.state, Slot(t, outstanding, 0.0, v))
+        if self.buckets is not None:
+            self.buckets.act(self.ledger.time, 0, 1)
         return PointAction(t, self.learner.x(self.state), self.learner.query_points(self.state))
 
     def _act_arm(self, learner: ArmLearner[Any], slot: Slot) -> ArmAction:
         self.state, arm = learner.draw(learner.open(self.state, slot), slot)
         assert self.ledger.by_arm is not None  # noqa: S101 - ArmLearner sessions always count by arm
         self.ledger.by_arm[arm] += 1
+        if self.buckets is not None:
+            self.buckets.act(self.ledger.time, arm, self.ledger.by_arm.size)
         if self.open_slots is not None:
             assert isinstance(learner, SlotLearner)  # noqa: S101 - only they have open slots
             self.open_slots.open(slot.t, arm, learner.record(self.state, arm))
@@ -195,7 +267,7 @@ class Run:
             return learner.settle(self.state, event.arm, event.loss)
         assert isinstance(learner, SlotLearner)  # noqa: S101 - only they have open slots
         assert event.slot is not None  # noqa: S101 - sessions check that the slot is named
-        return learner.settle(self.state, event.arm, event.loss, self.open_slots.close(event.slot).record)
+        return learner.settle(self.state, event.arm, event.loss, record=self.open_slots.close(event.slot).record)
 
     @property
     def probabilities(self) -> FloatArray:

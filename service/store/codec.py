@@ -1,8 +1,8 @@
 """Bytes of a session's state: exact, checked, and marked with a schema number.
 
-Layout, little-endian: schema (1 byte), the ledger's counts (6 int64), the outstanding decisions by arm, the
-fields of the learner's state in order, CRC-32 of all before it (4 bytes). An array is its number of axes
-(1 byte), its lengths (uint32 each) and its numbers.
+Layout, little-endian: schema (1 byte), the ledger's counts (6 int64) and time (float64), the outstanding
+decisions by arm, the fields of the learner's state in order, CRC-32 of all before it (4 bytes). An array is its
+number of axes (1 byte), its lengths (uint32 each) and its numbers.
 """
 
 from __future__ import annotations
@@ -10,8 +10,6 @@ from __future__ import annotations
 import math
 import struct
 import zlib
-from collections import OrderedDict
-from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, get_type_hints
 
@@ -19,14 +17,13 @@ import numpy as np
 
 from service.learners.base import FloatArray, IntArray
 from service.learners.ledger import Ledger
-from service.learners.open_slots import OpenSlot, OpenSlots
 
 SCHEMA = 1
 DIGEST_BYTES = 4
 """The checksum at the end: what a commit compares to notice a state changed by hand."""
 
-_COUNTS = ("slot", "feedbacks", "expired", "removed", "total_delay", "outstanding")
-_HEAD = struct.Struct("<B6q")
+_COUNTS = ("slot", "feedbacks", "expired", "removed", "total_delay", "outstanding", "time")
+_HEAD = struct.Struct("<B6qd")
 _CRC = struct.Struct("<I")
 _SCALARS = {int: struct.Struct("<q"), float: struct.Struct("<d"), bool: struct.Struct("<?")}
 _ARRAYS: list[tuple[Any, Any]] = [(FloatArray, np.dtype("<f8")), (IntArray, np.dtype("<i8"))]
@@ -44,7 +41,7 @@ def encode(ledger: Ledger, state: Any) -> bytes:
     for kind, value in zip(_fields(state.__class__), state, strict=True):
         parts += [kind.pack(value)] if isinstance(kind, struct.Struct) else _array_parts(value)
     body = b"".join(parts)
-    return body + _CRC.pack(zlib.crc32(body))
+    return body + checksum(body)
 
 
 def decode(data: bytes, state_type: type, *, by_arm: bool) -> tuple[Ledger, Any]:
@@ -58,7 +55,7 @@ def decode(data: bytes, state_type: type, *, by_arm: bool) -> tuple[Ledger, Any]
     if len(data) < _HEAD.size + _CRC.size or data[0] > SCHEMA or data[0] == 0:
         raise CodecError("not a state this version can read")
     body = memoryview(data)[: -_CRC.size]
-    if zlib.crc32(body) != _CRC.unpack(data[-_CRC.size :])[0]:
+    if checksum(body) != data[-_CRC.size :]:
         raise CodecError("the checksum does not fit")
     reader = _Reader(body)
     counts = dict(zip(_COUNTS, reader.unpack(_HEAD)[1:], strict=True))
@@ -72,36 +69,9 @@ def decode(data: bytes, state_type: type, *, by_arm: bool) -> tuple[Ledger, Any]
     return Ledger(**counts, by_arm=arms), state_type(*values)
 
 
-def encode_slots(slots: OpenSlots) -> dict[bytes, bytes | None]:
-    """The records of open slots that changed, by key; None for a slot that is closed.
-
-    A key is the slot's number in decimal. A record is the arm (int64), the learner's numbers, and a CRC-32
-    of slot and record.
-    """
-    return {b"%d" % slot: None if kept is None else _slot_bytes(slot, kept) for slot, kept in slots.changes.items()}
-
-
-def _slot_bytes(slot: int, kept: OpenSlot) -> bytes:
-    body = struct.pack(f"<q{len(kept.record)}d", kept.arm, *kept.record)
-    return body + _CRC.pack(zlib.crc32(b"%d:" % slot + body))
-
-
-def decode_slots(records: Mapping[bytes, bytes]) -> OpenSlots:
-    """All open slots of a session.
-
-    Raises
-    ------
-    CodecError
-        for anything ``encode_slots`` did not write.
-    """
-    slots = {}
-    for key, data in records.items():
-        body, numbers = data[: -_CRC.size], (len(data) - _CRC.size) // 8 - 1
-        if numbers < 0 or len(body) % 8 or _CRC.pack(zlib.crc32(key + b":" + body)) != data[-_CRC.size :]:
-            raise CodecError("not the record of an open slot")
-        arm, *record = struct.unpack(f"<q{numbers}d", body)
-        slots[int(key)] = OpenSlot(arm, tuple(record))
-    return OpenSlots(OrderedDict(sorted(slots.items())))
+def checksum(body: bytes | memoryview) -> bytes:
+    """What ends every state and every record: CRC-32, little-endian."""
+    return _CRC.pack(zlib.crc32(body))
 
 
 class _Reader:

@@ -21,7 +21,7 @@ WIDE = [pytest.param({"kind": kind, "n_arms": 300}, id=f"{kind}-300") for kind i
 def settled(learner: ArmLearner[Any], state: Any, arm: Any, loss: Any) -> Any:
     """The loss comes back in its own slot, with the record where one is kept."""
     if isinstance(learner, SlotLearner):
-        return learner.settle(state, arm, loss, learner.record(state, arm))
+        return learner.settle(state, arm, loss, record=learner.record(state, arm))
     return learner.settle(state, arm, loss)
 
 

@@ -79,8 +79,8 @@ def arm_moments(learner: ArmLearner[Any], trace: dict[str, Any]) -> Iterator[Mom
             records[t] = learner.record(state, arm)
         for event in row["events"]:
             outstanding = max(outstanding - 1, 0)
-            record = (records.pop(event["slot"]),) if isinstance(learner, SlotLearner) else ()
-            state = learner.settle(state, event["arm"], number(event["loss"]), *record)
+            record = {"record": records.pop(event["slot"])} if isinstance(learner, SlotLearner) else {}
+            state = learner.settle(state, event["arm"], number(event["loss"]), **record)
             yield Moment("event", event, state)
         yield Moment("end", row, state)
 

@@ -1,0 +1,94 @@
+"""Bytes of what is kept beside a session's state and sent only when it changes: open slots, buckets of acts.
+
+Numbers are little-endian int64 and float64; every record ends with a CRC-32 of its key, a colon and itself.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections import OrderedDict
+from collections.abc import Mapping
+
+import numpy as np
+
+from service.learners.base import SlotLearner
+from service.learners.buckets import Buckets
+from service.learners.open_slots import OpenSlot, OpenSlots
+from service.learners.run import Run
+from service.store.codec import DIGEST_BYTES, CodecError, checksum
+
+BUCKET = b"b"
+"""First byte of the keys of buckets; those of open slots are digits."""
+
+
+def encode(run: Run) -> dict[bytes, bytes | None]:
+    """The records beside the state that changed, by key; None for one that is gone."""
+    records: dict[bytes, bytes | None] = {}
+    if run.open_slots is not None:
+        records |= _encode_slots(run.open_slots)
+    if run.buckets is not None:
+        records |= _encode_buckets(run.buckets)
+    return records
+
+
+def decode(records: Mapping[bytes, bytes], run: Run) -> tuple[OpenSlots | None, Buckets | None]:
+    """All open slots and all buckets of a session, where its runs have them.
+
+    Raises
+    ------
+    CodecError
+        for anything ``encode`` did not write.
+    """
+    by_kind: dict[bool, dict[bytes, bytes]] = {True: {}, False: {}}
+    for key, data in records.items():
+        body = data[:-DIGEST_BYTES]
+        if checksum(key + b":" + body) != data[-DIGEST_BYTES:]:
+            raise CodecError("not a record of a session")
+        by_kind[key.startswith(BUCKET)][key] = body
+    slots = _decode_slots(by_kind[False]) if isinstance(run.learner, SlotLearner) else None
+    expiry = run.params.expiry
+    return slots, None if expiry is None else _decode_buckets(by_kind[True], Buckets.of(expiry.after_seconds))
+
+
+def _record(key: bytes, body: bytes) -> bytes:
+    return body + checksum(key + b":" + body)
+
+
+def _encode_buckets(buckets: Buckets) -> dict[bytes, bytes | None]:
+    """A key is ``b`` and the bucket's number; a record the number of arms, the arms acted, and their acts."""
+    records: dict[bytes, bytes | None] = {}
+    for bucket in buckets.changed:
+        key, acts = BUCKET + b"%d" % bucket, buckets.acts.get(bucket)
+        if acts is None:
+            records[key] = None
+        else:
+            arms = np.flatnonzero(acts)
+            records[key] = _record(key, np.concatenate([[acts.size], arms, acts[arms]]).astype("<i8").tobytes())
+    return records
+
+
+def _decode_buckets(records: Mapping[bytes, bytes], buckets: Buckets) -> Buckets:
+    for key in sorted(records, key=lambda key: int(key[len(BUCKET) :])):
+        numbers = np.frombuffer(records[key], "<i8")
+        arms, counts = np.split(numbers[1:], 2)
+        acts = np.zeros(int(numbers[0]), dtype=np.int64)
+        acts[arms] = counts
+        buckets.acts[int(key[len(BUCKET) :])] = acts
+    return buckets
+
+
+def _encode_slots(slots: OpenSlots) -> dict[bytes, bytes | None]:
+    """A key is the slot's number in decimal. A record is the arm (int64) and the learner's numbers."""
+    return {b"%d" % slot: None if kept is None else _slot_bytes(slot, kept) for slot, kept in slots.changes.items()}
+
+
+def _slot_bytes(slot: int, kept: OpenSlot) -> bytes:
+    return _record(b"%d" % slot, struct.pack(f"<q{len(kept.record)}d", kept.arm, *kept.record))
+
+
+def _decode_slots(records: Mapping[bytes, bytes]) -> OpenSlots:
+    slots = {}
+    for key, body in records.items():
+        arm, *record = struct.unpack(f"<q{len(body) // 8 - 1}d", body)
+        slots[int(key)] = OpenSlot(arm, tuple(record))
+    return OpenSlots(OrderedDict(sorted(slots.items())))

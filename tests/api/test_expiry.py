@@ -1,0 +1,213 @@
+"""Decisions that expire into a default loss, by HTTP and in process."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from service.learners import REGISTRY
+from service.learners.dexp3 import Dexp3Spec
+from service.learners.run import Expiry, Params, Run
+from service.store.memory import MemoryStore
+
+WINDOW = 64.0
+ARMS = {"dexp3": {}, "centred_tsallis": {}, "exp3": {"learning_rate": 0.1}, "bold": {"learning_rate": 0.1}}
+ARMS |= {"exp3_current": {"learning_rate": 0.1}, "clw": {"learning_rate": 0.1, "max_delay": 3}}
+
+
+class Clock:
+    def __init__(self):
+        self.now = 1_000_000.0
+
+    def __call__(self):
+        return self.now
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+@pytest.fixture
+async def client(make_client, clock):
+    return await make_client(MemoryStore(clock=clock))
+
+
+async def session(client, default_loss=0.0, **learner):
+    body = {
+        "session_id": "s",
+        "learner": {"kind": "dexp3", "n_arms": 3} | learner,
+        "loss_range": [1, 0],
+        "seed": 4,
+        "expiry": {"after_seconds": WINDOW, "default_loss": default_loss},
+    }
+    response = await client.post("/v1/sessions", json=body)
+    assert response.status_code == 201, response.text
+    return "/v1/sessions/s"
+
+
+async def test_decisions_without_feedback_expire_at_the_default_loss(client, clock):
+    path = await session(client)
+    run = Run.start(Params(Dexp3Spec(n_arms=3), 4, expiry=Expiry(WINDOW, 1.0)))
+    for _ in range(10):
+        await client.post(f"{path}/act")
+        run.advance(clock.now)
+        run.act()
+        clock.now += 1
+
+    clock.now = 1_000_000.0 + WINDOW
+    assert (await client.get(path)).json()["expired"] == 0
+    clock.now += 4.5
+    seen = (await client.get(path)).json()
+    run.advance(clock.now)
+    while run.due:
+        for _ in run.expire_oldest():
+            pass
+
+    assert (seen["expired"], seen["outstanding"], seen["feedbacks"]) == (4, 6, 0)
+    assert seen["expired"] == run.ledger.expired
+    assert seen["probabilities"] == run.probabilities.tolist()
+    assert seen["expiry"] == {"after_seconds": WINDOW, "default_loss": 0.0}
+    assert (await client.get(path)).json() == seen
+
+
+async def test_acting_commits_what_is_due_first(client, clock):
+    path = await session(client)
+    await client.post(f"{path}/acts", json={"count": 5})
+    clock.now += 2 * WINDOW
+
+    await client.post(f"{path}/act")
+    seen = (await client.get(path)).json()
+
+    assert (seen["slot"], seen["expired"], seen["outstanding"]) == (6, 5, 1)
+
+
+async def test_a_late_click_settles_the_oldest_decision_or_is_skipped(client, clock):
+    path = await session(client, n_arms=1)
+    await client.post(f"{path}/act")
+    clock.now += WINDOW / 2
+    await client.post(f"{path}/act")
+    clock.now += WINDOW / 2 + 2
+
+    click = {"arm": 0, "loss": 1}
+    answers = [(await client.post(f"{path}/feedback", json=click)).json() for _ in range(2)]
+    seen = (await client.get(path)).json()
+
+    assert [(answer["applied"], answer["surplus"]) for answer in answers] == [(1, 0), (0, 1)]
+    assert (seen["expired"], seen["feedbacks"], seen["outstanding"]) == (1, 1, 0)
+
+
+async def test_a_click_leaves_the_younger_decision_to_expire(client, clock):
+    path = await session(client, n_arms=1)
+    await client.post(f"{path}/act")
+    clock.now += WINDOW / 2
+    await client.post(f"{path}/act")
+    await client.post(f"{path}/feedback", json={"arm": 0, "loss": 1})
+    clock.now += WINDOW / 2 + 2
+    assert (await client.get(path)).json()["expired"] == 0
+    clock.now += WINDOW / 2
+
+    seen = (await client.get(path)).json()
+
+    assert (seen["expired"], seen["feedbacks"], seen["outstanding"]) == (1, 1, 0)
+
+
+@pytest.mark.parametrize("default_loss", [None, 0.0])
+@pytest.mark.parametrize("kind", sorted(ARMS))
+async def test_every_learner_over_arms_keeps_its_counts(client, clock, kind, default_loss):
+    path = await session(client, default_loss, kind=kind, **ARMS[kind])
+    rng = random.Random(kind)
+    open_slots = []
+    for _ in range(150):
+        action = (await client.post(f"{path}/act")).json()
+        open_slots.append(action)
+        clock.now += rng.uniform(0, 5)
+        if rng.random() < 0.4:
+            given = open_slots.pop(rng.randrange(len(open_slots)))
+            event = {"arm": given["arm"], "loss": rng.random(), "slot": given["slot"]}
+            assert (await client.post(f"{path}/feedback", json=event)).status_code == 200
+        seen = (await client.get(path)).json()
+        assert seen["slot"] == seen["feedbacks"] + seen["expired"] + seen["removed"] + seen["outstanding"]
+        assert seen["outstanding"] >= 0
+        assert sum(seen["probabilities"]) == pytest.approx(1, abs=1e-12)
+    clock.now += 2 * WINDOW
+    seen = (await client.get(path)).json()
+
+    assert seen["outstanding"] == 0
+    assert seen["expired"] > 10
+
+
+def test_decisions_of_one_bucket_and_arm_are_one_step():
+    run, twin = (Run.start(Params(Dexp3Spec(n_arms=2), 1, expiry=Expiry(WINDOW, 1.0))) for _ in range(2))
+    for each in (run, twin):
+        each.advance(0.0)
+        for _ in range(6):
+            each.act()
+    counts = run.ledger.by_arm.tolist()
+    run.advance(2 * WINDOW)
+
+    steps = sum(1 for _ in run.expire_oldest())
+
+    state = twin.state
+    for arm, count in enumerate(counts):
+        state = twin.learner.settle(state, arm, 1.0, count)
+    assert steps == 2
+    assert run.probabilities.tolist() == state.p.tolist()
+
+
+def test_learners_over_arms_are_all_tried():
+    arms = {kind for kind, spec in REGISTRY.items() if "n_arms" in spec.model_fields}
+    assert arms == set(ARMS)
+
+
+@pytest.mark.parametrize(
+    ("fields", "status"),
+    [
+        ({"expiry": {"after_seconds": 5.0, "default_loss": 2}}, 422),
+        ({"expiry": {"after_seconds": 0}}, 422),
+        ({"expiry": {}}, 422),
+        ({"expiry": None}, 201),
+        ({"expiry": {"after_seconds": 5}}, 201),
+        ({"expiry": {"after_seconds": 5, "default_loss": -10}, "loss_range": [10, -10]}, 201),
+        (
+            {"expiry": {"after_seconds": 5, "default_loss": -1}, "loss_range": [-2, 2], "normalize_losses": False},
+            422,
+        ),
+    ],
+)
+async def test_expiry_is_checked(client, fields, status):
+    response = await client.post("/v1/sessions", json={"learner": {"kind": "dexp3", "n_arms": 2}} | fields)
+
+    assert response.status_code == status
+
+
+@pytest.mark.parametrize(("default_loss", "status"), [(None, 201), (0.5, 422)])
+async def test_points_expire_without_a_loss(client, clock, default_loss, status):
+    ball = {"kind": "dbgd", "dim": 2, "feasible_set": {"kind": "ball", "radius": 1.0}}
+    body = {"session_id": "b", "learner": ball, "expiry": {"after_seconds": WINDOW, "default_loss": default_loss}}
+
+    response = await client.post("/v1/sessions", json=body)
+    assert response.status_code == status
+    if status == 201:
+        await client.post("/v1/sessions/b/acts", json={"count": 3})
+        await client.post("/v1/sessions/b/feedback", json={"losses": [1, 2, 3]})
+        clock.now += 2 * WINDOW
+        seen = (await client.get("/v1/sessions/b")).json()
+        assert (seen["expired"], seen["outstanding"], seen["feedbacks"]) == (2, 0, 1)
+
+
+async def test_a_burst_is_worked_off_once_by_whoever_comes(make_client, clock):
+    store = MemoryStore(clock=clock)
+    clients = [await make_client(store), await make_client(store)]
+    path = await session(clients[0], n_arms=200)
+    for _ in range(60):
+        await clients[0].post(f"{path}/acts", json={"count": 500})
+        clock.now += 1.01
+    clock.now += 2 * WINDOW
+
+    for client in clients:
+        await client.post(f"{path}/act")
+    seen = (await clients[0].get(path)).json()
+
+    assert (seen["slot"], seen["expired"], seen["outstanding"]) == (30_002, 30_000, 2)
