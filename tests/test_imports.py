@@ -15,7 +15,7 @@ SPEAK = {"service.specification", "service.events"}
 """What a session is made of and told, as clients post it."""
 SESSIONS = {"service.sessions", "service.operations", "service.readiness"}
 COMMITTER = {"service.committer", "service.cache"}
-CONTRACT = {"service.store.base", "service.store.codec"}
+CONTRACT = {"service.store.base", "service.store.codec", "service.store.records"}
 LEARNERS = {"service.learners"}
 
 ARROWS = {

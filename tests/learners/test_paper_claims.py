@@ -34,11 +34,11 @@ def arms(kind: str, delays: list[int] = DELAYS, *, runs: int = 20, **fields: Any
         slot = Slot(t, outstanding, rng.random(runs), rng.random(runs))
         state, drawn = learner.draw(learner.open(state, slot), slot)
         regret += learner.distribution(state) @ LOSSES[t - 1]
-        record = (learner.record(state, drawn),) if isinstance(learner, SlotLearner) else ()
-        late.setdefault(t + delay, []).append((drawn, LOSSES[t - 1][drawn], *record))
+        record = {"record": learner.record(state, drawn)} if isinstance(learner, SlotLearner) else {}
+        late.setdefault(t + delay, []).append((drawn, LOSSES[t - 1][drawn], record))
         outstanding += 1 - len(late.get(t, []))
-        for event in late.pop(t, []):
-            state = learner.settle(state, *event)
+        for arm, loss_, record in late.pop(t, []):
+            state = learner.settle(state, arm, loss_, **record)
     regret = (regret - LOSSES.sum(axis=0).min()) / T
     return Figure(float(regret.mean()), float(regret.std(ddof=1) / np.sqrt(runs)))
 
