@@ -54,24 +54,21 @@ class RedisServer:
         self.port = free_port()
         self.url = f"redis://127.0.0.1:{self.port}/0"
         self._arguments = arguments
+        at = f"--port {self.port} --bind 127.0.0.1 --dir {folder} --logfile server.log"
+        self._settings = [*at.split(), "--save", "", "--appendonly", "yes", "--appendfsync", "everysec"]
         self._process: subprocess.Popen[bytes] | None = None
         self.client = redis.Redis(port=self.port, socket_timeout=30, protocol=2)
 
+    def configure(self, text: str) -> None:
+        """Give it a file of settings, which a sentinel needs since it writes there."""
+        self.folder.mkdir()
+        path = self.folder / "sentinel.conf"
+        path.write_text(f"port {self.port}\nbind 127.0.0.1\ndir {self.folder}\nlogfile server.log\n{text}")
+        self._settings = [str(path)]
+
     def start(self) -> RedisServer:
-        settings = (
-            f"--port {self.port} --bind 127.0.0.1 --dir {self.folder} --appendonly yes --appendfsync everysec"
-        )
         launcher = [sys.executable, "-I", "-S", attached.__file__, str(os.getpid())]
-        words = [
-            *launcher,
-            server_binary(),
-            *settings.split(),
-            "--save",
-            "",
-            "--logfile",
-            "server.log",
-            *self._arguments,
-        ]
+        words = [*launcher, server_binary(), *self._settings, *self._arguments]
         self._process = subprocess.Popen(words)
         wait_until(lambda: self.answers() or self._ended())
         assert not self._ended(), (self.folder / "server.log").read_text()

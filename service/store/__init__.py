@@ -15,7 +15,7 @@ def open_store(url: str, *, options: StoreOptions | None = None) -> Store:
 
     Parameters
     ----------
-    url : memory://, redis://, rediss:// or unix://
+    url : memory://, redis://, rediss://, unix:// or redis+sentinel://
 
     Raises
     ------
@@ -41,5 +41,6 @@ _SCHEMES: dict[str, Callable[[str, StoreOptions], Store]] = {
     "embedded": _embedded,
     "redis": RedisStore,
     "rediss": RedisStore,
+    "redis+sentinel": RedisStore,
     "unix": RedisStore,
 }

@@ -7,6 +7,9 @@ key                                type  holds
                                          ``writers`` (id of the last commit of each writer)
 ``<prefix>:{<session id>}:slots``  hash  records of open slots
 ``<prefix>:{<session id>}:seen:n`` hash  what bucket n of time remembers: kind byte + digest -> answer
+``<prefix>:{<session id>}:probe``  none  never exists; deleting it shows whether the server is a master
+``<prefix>:due:n``                 zset  session ids of shard n, by the time their decisions fall due
+``<prefix>:sweeper``               text  the worker that settles them
 =================================  ====  ==============================================================
 
 The braces are a hash tag: a cluster keeps all keys of a session on one node. The first two are permanent
@@ -36,11 +39,13 @@ class SessionKeys(NamedTuple):
     seen: tuple[str, ...]
     oldest: int
     """Number of the first bucket."""
+    probe: str
+    """Never exists."""
 
     @property
     def all(self) -> tuple[str, ...]:
         """In the order that scripts take them."""
-        return (self.session, self.slots, *self.seen)
+        return (self.session, self.slots, *self.seen, self.probe)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,12 +74,25 @@ class Keys:
         session = self.session(session_id)
         present = int(seconds * 1000 // self.bucket_ms)
         seen = tuple(f"{session}:seen:{present + n}" for n in range(OLDEST, NEWEST + 1))
-        return SessionKeys(session, self.slots(session_id), seen, present + OLDEST)
+        return SessionKeys(session, self.slots(session_id), seen, present + OLDEST, self.probe(session_id))
+
+    def probe(self, session_id: str) -> str:
+        """A key that never exists; deleting it shows whether the server may write."""
+        return f"{self.session(session_id)}:probe"
 
     @property
-    def probe(self) -> str:
-        """A key that is never written; trying to shows whether writes work."""
+    def server_probe(self) -> str:
+        """Such a key for calls that are about no session."""
         return f"{self.prefix}:probe"
+
+    def due(self, shard: int) -> str:
+        """Reminders of one shard."""
+        return f"{self.prefix}:due:{shard}"
+
+    @property
+    def sweeper(self) -> str:
+        """The worker that settles due decisions when nobody calls."""
+        return f"{self.prefix}:sweeper"
 
     @property
     def session_pattern(self) -> str:

@@ -25,6 +25,7 @@ from service.store.clock import StoreClock
 from service.store.keys import ANSWER, EVENT, Keys
 from service.store.options import StoreOptions
 from service.store.redis_link import RedisLink, Word
+from service.store.reminders import RedisReminders
 from service.store.scripts import Script
 
 log = logging.getLogger(__name__)
@@ -47,7 +48,7 @@ class RedisStore:
 
     Parameters
     ----------
-    url : redis://, rediss:// or unix://; its password shows up nowhere
+    url : redis://, rediss://, unix:// or redis+sentinel://; its password shows up nowhere
     """
 
     def __init__(self, url: str, options: StoreOptions | None = None) -> None:
@@ -55,6 +56,7 @@ class RedisStore:
         self._link = RedisLink(url, self._options)
         self._keys = Keys.of(self._options.prefix, self._options.dedupe_window_seconds)
         self._clock = StoreClock()
+        self.reminders = RedisReminders(self._link, self._keys)
         self._warned = False
 
     async def create(self, session: NewSession) -> Snapshot | None:
@@ -65,7 +67,8 @@ class RedisStore:
         return None if reply[0] == b"OK" else _snapshot(reply[1])
 
     async def load(self, session_id: str) -> Snapshot | None:
-        reply = await self._run(scripts.LOAD, (self._keys.session(session_id),))
+        keys = (self._keys.session(session_id), self._keys.probe(session_id))
+        reply = await self._run(scripts.LOAD, keys)
         return _snapshot(reply[1]) if reply[0] == b"OK" else None
 
     async def recall(self, session_id: str, digest: bytes) -> bytes | None:
@@ -83,10 +86,11 @@ class RedisStore:
         return Gone() if outcome == b"GONE" else _known(reply[1])
 
     async def read_records(self, session_id: str, keys: Sequence[bytes] | None = None) -> Mapping[bytes, bytes]:
+        held_in = (self._keys.slots(session_id), self._keys.probe(session_id))
         if keys is None:
-            (items,) = (await self._run(scripts.ALL_RECORDS, (self._keys.slots(session_id),)))[1:]
+            (items,) = (await self._run(scripts.ALL_RECORDS, held_in))[1:]
             return dict(zip(items[::2], items[1::2], strict=True))
-        reply = await self._run(scripts.RECORDS, (self._keys.slots(session_id),), keys)
+        reply = await self._run(scripts.RECORDS, held_in, keys)
         return {key: value for key, value in zip(keys, reply[1], strict=True) if value is not None}
 
     async def delete(self, session_id: str) -> bool:
@@ -112,7 +116,7 @@ class RedisStore:
         """Return if the store can commit now; the first time also log what endangers sessions there."""
         try:
             async with asyncio.timeout(self._options.ping_seconds):
-                reply = await self._link.script(scripts.PING, (self._keys.probe,), patience=PING_PATIENCE)
+                reply = await self._link.script(scripts.PING, (self._keys.server_probe,), patience=PING_PATIENCE)
                 self._observe(reply)
         except TimeoutError:
             raise StoreUnavailableError("the store did not answer in time") from None
@@ -144,8 +148,8 @@ class RedisStore:
         await self._link.close()
 
     async def _scan(self, cursor: str, count: int) -> tuple[str, Sequence[str]]:
-        pattern = self._keys.session_pattern
-        following, keys = await self._link.command("SCAN", cursor, "MATCH", pattern, "COUNT", count)
+        args = (cursor, self._keys.session_pattern, count)
+        _, following, keys = await self._run(scripts.SCAN, (self._keys.server_probe,), args)
         ids = sorted(self._keys.session_id(_text(key)) for key in keys)
         return ("end" if following == b"0" else _text(following)), ids
 

@@ -69,7 +69,7 @@ class RedisLink:
 
     async def close(self) -> None:
         """Close all connections."""
-        await self._pool.disconnect()
+        await self._pool.aclose()
 
     async def _call(self, commands: Sequence[Sequence[Word]], resend: bool, patience: float | None) -> Any:
         started, pause = time.monotonic(), FIRST_PAUSE

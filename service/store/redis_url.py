@@ -10,9 +10,10 @@ from redis.asyncio.connection import parse_url
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
+from service.store import sentinel
 from service.store.options import StoreOptions
 
-_ALLOWED = {"db", "username", "password", "client_name"}
+_ALLOWED = {"db", "username", "password", "client_name", "sentinel_username", "sentinel_password"}
 _ADVICE = "percent-encode special characters of user and password (@ : / ? # %)"
 
 
@@ -24,7 +25,10 @@ def connection_pool(url: str, options: StoreOptions) -> ConnectionPool:
     ValueError
         for a URL that makes no sense; the text shows nothing of it.
     """
+    sentinels, service = None, ""
     try:
+        if urlsplit(url).scheme == sentinel.SCHEME:
+            url, sentinels, service = sentinel.plain_url(url)
         parts = urlsplit(url)
         settings: dict[str, Any] = dict(parse_url(url))
     except ValueError:
@@ -33,15 +37,16 @@ def connection_pool(url: str, options: StoreOptions) -> ConnectionPool:
     _check(parts, settings)
     if issubclass(settings.get("connection_class", Connection), Connection):
         settings.setdefault("socket_keepalive", True)
-    return ConnectionPool(
-        max_connections=options.max_connections,
-        socket_timeout=options.reply_seconds,
-        socket_connect_timeout=options.connect_seconds,
-        retry=Retry(NoBackoff(), 0),
-        protocol=2,
-        decode_responses=False,
-        **settings,
-    )
+    settings |= {
+        "socket_timeout": options.reply_seconds,
+        "socket_connect_timeout": options.connect_seconds,
+        "retry": Retry(NoBackoff(), 0),
+        "protocol": 2,
+        "decode_responses": False,
+    }
+    if sentinels is not None:
+        return sentinel.master_pool(sentinels, service, settings, options.max_connections)
+    return ConnectionPool(max_connections=options.max_connections, **settings)
 
 
 def _check(parts: SplitResult, settings: dict[str, Any]) -> None:

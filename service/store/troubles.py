@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from redis import exceptions
+from redis.asyncio.sentinel import MasterNotFoundError
 
 
 class Trouble(NamedTuple):
@@ -20,6 +21,7 @@ BUSY = Trouble("the store is busy with a script (BUSY)", passing=True)
 MOVING = Trouble("the store is moving this session (TRYAGAIN)", passing=True)
 CLUSTER_DOWN = Trouble("the cluster is down (CLUSTERDOWN)", passing=True)
 MASTER_DOWN = Trouble("the replica has lost its master (MASTERDOWN)", passing=True)
+MASTERLESS = Trouble("the sentinels know no master now", passing=True)
 SILENT = Trouble("the store did not answer in time", passing=True)
 CROWDED = Trouble("the store has too many clients", passing=True)
 ELSEWHERE = Trouble("the server is one of a cluster and keeps this session elsewhere (MOVED)")
@@ -40,6 +42,7 @@ _BY_CLASS: tuple[tuple[type[exceptions.RedisError], Trouble], ...] = (
     (exceptions.ReadOnlyError, READ_ONLY),
     (exceptions.NoPermissionError, FORBIDDEN),
     (exceptions.TimeoutError, SILENT),
+    (MasterNotFoundError, MASTERLESS),
 )
 _BY_WORDS = {
     "BUSY ": BUSY,

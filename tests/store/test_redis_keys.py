@@ -158,6 +158,6 @@ async def test_only_sessions_of_the_prefix_are_listed(redis_server: RedisServer)
 def test_all_keys_of_a_session_are_spelled_in_one_place_with_one_hash_tag() -> None:
     keys = Keys.of("p", 86400).at("s", 86400.0 * 10)
 
-    assert keys.all[:2] == ("p:{s}", "p:{s}:slots")
+    assert (*keys.all[:2], keys.all[-1]) == ("p:{s}", "p:{s}:slots", "p:{s}:probe")
     assert keys.seen == tuple(f"p:{{s}}:seen:{n}" for n in range(35, 42))
     assert keys.oldest == 35

@@ -57,14 +57,29 @@ async def test_a_full_server_refuses_writes_and_still_reads(store: RedisStore, r
     await healed(store)
 
 
-async def test_a_replica_neither_writes_nor_confirms(own_redis_server: RedisServer) -> None:
+async def test_a_replica_answers_nothing(own_redis_server: RedisServer) -> None:
+    """It may be behind, or empty while it syncs: even that a session is unknown can be wrong there."""
     store = RedisStore(own_redis_server.url, HASTY)
     await store.create(new_session())
     own_redis_server.client.execute_command("REPLICAOF", "127.0.0.1", 1)
 
     await refused(store, "READONLY")
-    with pytest.raises(StoreUnavailableError, match="READONLY"):
-        await store.commit(commit("v0", None))
+    calls = [
+        store.commit(commit("v0", None)),
+        store.commit(commit("v0", "v1", session_id="unknown")),
+        store.commit(commit("x", "v1")),
+        store.create(new_session()),
+        store.load("s"),
+        store.load("unknown"),
+        store.recall("s", digest("k")),
+        store.read_records("s"),
+        store.read_records("s", [b"1"]),
+        store.list(None, 10),
+        store.delete("s"),
+    ]
+    for call in calls:
+        with pytest.raises(StoreUnavailableError, match="READONLY"):
+            await call
 
     own_redis_server.client.execute_command("REPLICAOF", "NO", "ONE")
     await healed(store)

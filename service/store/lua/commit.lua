@@ -1,6 +1,6 @@
 -- Move a session from one version to the next with all that goes with it, or tell why not.
 --
--- KEYS  1 session  2 slots  3-9 seen buckets
+-- KEYS  1 session  2 slots  3-9 seen buckets  10 probe
 -- ARGV  1 number of KEYS[3]  2 bucket width, ms
 --       3 writer  4 expected version  5 new version, or '' to confirm the expected one and write nothing
 --       6 new state  7 trailing bytes of the expected state, or ''  8 idle expiry from now, ms, or 0 to leave it
@@ -29,7 +29,7 @@ if not present then
   return reply('CLOCK')
 end
 if redis.call('EXISTS', SESSION) == 0 then
-  return reply('GONE')
+  return unwritten('GONE')
 end
 
 local stored = read(SESSION, 'version', 'state', 'writers', 'expires_at')
@@ -42,20 +42,19 @@ local last = from and string.sub(writers, from + #writer + 2, upto - 1) or false
 
 if version ~= '' and last == version then
   if stored[1] == version then
-    return reply('OK')
+    return unwritten('OK')
   end
-  return reply('OK', snapshot(SESSION))
+  return unwritten('OK', snapshot(SESSION))
 end
 if stored[1] ~= expected or #digest > 0 and string.sub(stored[2] or '', -#digest) ~= digest then
-  return reply('CONFLICT', snapshot(SESSION), last)
+  return unwritten('CONFLICT', snapshot(SESSION), last)
 end
 local known = recorded(ARGV[9])
 if #known > 0 then
-  return reply('KNOWN', known)
+  return unwritten('KNOWN', known)
 end
 if version == '' then
-  redis.call('HDEL', SESSION, '') -- changes nothing, and fails on a replica: only a master may confirm
-  return reply('OK')
+  return unwritten('OK')
 end
 
 if from then

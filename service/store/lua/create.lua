@@ -1,6 +1,6 @@
 -- Create a session with all that belongs to it, or tell what is there.
 --
--- KEYS  1 session  2 slots  3-9 seen buckets
+-- KEYS  1 session  2 slots  3-9 seen buckets  10 probe
 -- ARGV  1 number of KEYS[3]  2 bucket width, ms  3 version  4 spec  5 state  6 idle expiry, ms, or 0
 --       7 kind byte and digest of an idempotency key, or ''  8 its answer
 -- OK      created, also where an earlier sending of this call did it
@@ -16,7 +16,7 @@ if not present then
 end
 if redis.call('EXISTS', KEYS[1]) == 1 then
   local session = snapshot(KEYS[1])
-  return session[1] == ARGV[3] and reply('OK') or reply('EXISTS', session)
+  return session[1] == ARGV[3] and unwritten('OK') or unwritten('EXISTS', session)
 end
 
 local created_at = time[1] .. '.' .. string.format('%06d', time[2])

@@ -1,6 +1,6 @@
 -- Delete a session with all that belongs to it.
 --
--- KEYS  1 session  2 slots  3-9 seen buckets
+-- KEYS  1 session  2 slots  3-9 seen buckets  10 probe
 -- ARGV  1 number of KEYS[3]  2 bucket width, ms
 -- OK     deleted
 -- GONE   there was no session (leftovers are deleted all the same)

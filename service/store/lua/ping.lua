@@ -1,6 +1,6 @@
 -- Find out whether a commit could be written now.
 --
--- KEYS  1 a key that is never written
+-- KEYS  1 probe
 -- OK    it could; else the server's own error (READONLY, OOM, MISCONF, NOREPLICAS ...)
 --
 -- XX writes only over a present value, so this changes nothing and still passes every check of a write.

@@ -1,6 +1,6 @@
 -- The answer that is remembered for an idempotency key.
 --
--- KEYS  1 session  2 slots  3-9 seen buckets
+-- KEYS  1 session  2 slots  3-9 seen buckets  10 probe
 -- ARGV  1 number of KEYS[3]  2 bucket width, ms  3 kind byte and digest
 -- OK     the answer, or nil
 -- CLOCK  the caller's buckets don't hold the present time
@@ -10,4 +10,4 @@
 if not present_bucket(tonumber(ARGV[1]), tonumber(ARGV[2])) then
   return reply('CLOCK')
 end
-return reply('OK', recorded(ARGV[3])[2] or false)
+return unwritten('OK', recorded(ARGV[3])[2] or false)

@@ -1,6 +1,6 @@
 -- Read records of open slots.
 --
--- KEYS  1 slots
+-- KEYS  1 slots  2 probe
 -- ARGV  the records' keys
 -- OK    their values in order, nil for those that don't exist
 --
@@ -13,4 +13,4 @@ for from = 1, #ARGV, CHUNK do
     values[#values + 1] = chunk[i]
   end
 end
-return reply('OK', values)
+return unwritten('OK', values)

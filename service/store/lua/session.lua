@@ -14,6 +14,13 @@ local function reply(outcome, ...)
   return {time[1], time[2], outcome, ...}
 end
 
+-- A reply for which nothing is written. A replica may be behind, or empty while it syncs, and must not give one:
+-- deleting the last key, which never exists, changes nothing and fails there.
+local function unwritten(outcome, ...)
+  redis.call('UNLINK', KEYS[#KEYS])
+  return reply(outcome, ...)
+end
+
 local function integer(number)
   return string.format('%.0f', number)
 end
@@ -43,6 +50,14 @@ end
 local function expire_bucket(index, oldest, width, deadline)
   local own = (oldest + index - 3 + 5) * width
   redis.call('PEXPIREAT', KEYS[index], integer(deadline and math.min(deadline, own) or own))
+end
+
+-- Let a key of reminders live until `kept` ms after its latest note.
+local function keep(key, at, kept)
+  local left = at - now_ms + kept
+  if left > redis.call('PTTL', key) then
+    redis.call('PEXPIRE', key, integer(math.max(left, 1)))
+  end
 end
 
 local function split(fields, from)

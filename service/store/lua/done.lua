@@ -1,0 +1,17 @@
+-- Replace a note whose time has come by the next one, or drop it.
+--
+-- KEYS  1 reminders of a shard
+-- ARGV  1 session id  2 ms of the next note, or ''  3 how long after it the note is kept, ms
+-- OK    done
+--
+-- Race closed: a later note made by somebody else meanwhile stays.
+
+local at = redis.call('ZSCORE', KEYS[1], ARGV[1])
+if at and tonumber(at) <= now_ms then
+  redis.call('ZREM', KEYS[1], ARGV[1])
+  if ARGV[2] ~= '' then
+    redis.call('ZADD', KEYS[1], ARGV[2], ARGV[1])
+    keep(KEYS[1], ARGV[2], ARGV[3])
+  end
+end
+return reply('OK')

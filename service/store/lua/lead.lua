@@ -1,0 +1,15 @@
+-- Become, or stay, the worker that sweeps.
+--
+-- KEYS  1 the sweeper's name
+-- ARGV  1 worker  2 for how long, ms
+-- OK    this worker sweeps
+-- TAKEN another one does
+--
+-- Race closed: two workers that find the lease free (one gets it). Nothing depends on there being only one.
+
+local holder = redis.call('GET', KEYS[1])
+if holder and holder ~= ARGV[1] then
+  return reply('TAKEN')
+end
+redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
+return reply('OK')

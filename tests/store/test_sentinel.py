@@ -1,0 +1,141 @@
+"""A master, a replica and a sentinel: the master dies, the store follows, nothing counts twice."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+from redis.exceptions import ResponseError
+
+from service.store import open_store
+from service.store.base import Committed, StoreUnavailableError
+from service.store.options import StoreOptions
+from service.store.redis import RedisStore
+from service.store.sentinel import plain_url
+from tests.real_redis import RedisServer, wait_until
+from tests.store.sessions import commit, digest, new_session
+
+SECRET = "p@s:s/w%rd#?,"
+TIMES = ("down-after-milliseconds main 500", "failover-timeout main 2000")
+PATIENT = StoreOptions(reply_seconds=0.5, resend_seconds=20)
+
+
+class Watched:
+    """The three servers."""
+
+    def __init__(self, folder: Path, stack: ExitStack) -> None:
+        self.master = self._server(stack, folder / "master", "--repl-diskless-sync-delay", "0")
+        self.replica = self._server(stack, folder / "replica", "--replicaof", f"127.0.0.1 {self.master.port}")
+        wait_until(lambda: self.replica.client.info("replication")["master_link_status"] == "up")
+        settings = (f"monitor main 127.0.0.1 {self.master.port} 1", *TIMES)
+        self.sentinel = RedisServer(folder / "sentinel", "--sentinel")
+        self.sentinel.configure("".join(f"sentinel {line}\n" for line in settings))
+        stack.callback(self.sentinel.close)
+        self.sentinel.start()
+        wait_until(lambda: self.sentinel.client.sentinel_masters()["main"]["num-slaves"] == 1)
+
+    @staticmethod
+    def _server(stack: ExitStack, folder: Path, *arguments: str) -> RedisServer:
+        folder.mkdir()
+        server = RedisServer(folder, *arguments)
+        stack.callback(server.close)
+        return server.start()
+
+    @property
+    def url(self) -> str:
+        return f"redis+sentinel://127.0.0.1:1,127.0.0.1:{self.sentinel.port}/main"
+
+
+@pytest.fixture
+def watched(tmp_path: Path) -> Iterator[Watched]:
+    with ExitStack() as stack:
+        yield Watched(tmp_path, stack)
+
+
+async def test_a_store_follows_the_master_through_a_failover(watched: Watched) -> None:
+    store = open_store(watched.url, options=PATIENT)
+    await store.create(new_session())
+    for n in range(20):
+        assert await store.commit(commit(f"v{n}", f"v{n + 1}", events=[digest(n)])) == Committed()
+    watched.master.client.wait(1, 5000)
+    watched.master.kill()
+
+    outcome = await store.commit(commit("v20", "v21", events=[digest(20)]))
+
+    assert outcome == Committed()
+    snapshot = await store.load("s")
+    assert snapshot is not None
+    assert snapshot.version == "v21"
+    assert watched.replica.client.hget("bandit:{s}", "version") == b"v21"
+    await store.ping()
+    await store.close()
+
+
+async def test_commits_go_on_at_the_new_master_after_an_ordered_failover(watched: Watched) -> None:
+    """The old master stays up. What it took after the swap is lost; as a replica it answers nothing."""
+    store = RedisStore(watched.url, PATIENT)
+    await store.create(new_session(state=b""))
+    done = asyncio.Event()
+
+    async def keep_committing() -> int:
+        n = 0
+        while not done.is_set() or n < 50:
+            snapshot = await store.load("s")
+            assert snapshot is not None
+            grown = snapshot.state + bytes([n % 256])
+            outcome = await store.commit(commit(snapshot.version, f"v{n + 1}", state=grown, events=[digest(n)]))
+            assert outcome == Committed()
+            n += 1
+            await asyncio.sleep(0.005)
+        return n
+
+    committing = asyncio.create_task(keep_committing())
+    await asyncio.to_thread(wait_until, lambda: swapping(watched.sentinel))
+    await asyncio.to_thread(wait_until, lambda: watched.replica.client.info("replication")["role"] == "master")
+    await asyncio.to_thread(wait_until, lambda: watched.master.client.info("replication")["role"] == "slave")
+    done.set()
+    count = await committing
+
+    snapshot = await store.load("s")
+    assert snapshot is not None
+    assert snapshot.version == f"v{count}"
+    await store.close()
+
+
+def swapping(sentinel: RedisServer) -> bool:
+    """Ask for a failover; the sentinel refuses until it has seen the replica well."""
+    try:
+        return bool(sentinel.client.execute_command("SENTINEL", "FAILOVER", "main"))
+    except ResponseError:
+        return False
+
+
+async def test_without_a_master_the_store_is_unavailable_and_says_so(watched: Watched) -> None:
+    store = open_store(watched.url.replace("/main", "/other"), options=StoreOptions(resend_seconds=0.1))
+    started = time.monotonic()
+    with pytest.raises(StoreUnavailableError, match="no master"):
+        await store.load("s")
+
+    assert time.monotonic() - started < 1
+    await store.close()
+
+
+def test_an_url_names_sentinels_service_database_and_options() -> None:
+    password = quote(SECRET, safe="")
+    plain, sentinels, service = plain_url(f"redis+sentinel://u:{password}@a,b:1,[::1]:2/main/3?client_name=x")
+
+    assert plain == f"redis://u:{password}@sentinel/3?client_name=x"
+    assert sentinels == [("a", 26379), ("b", 1), ("::1", 2)]
+    assert service == "main"
+
+
+@pytest.mark.parametrize("bad", ["host:1", "/main", ":hunter#2@h/main", "h:hunter2/main"])
+def test_an_url_without_sentinels_or_service_is_refused(bad: str) -> None:
+    with pytest.raises(ValueError, match="store URL") as caught:
+        open_store(f"redis+sentinel://{bad}")
+    assert "hunter" not in str(caught.value)
