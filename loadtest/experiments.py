@@ -19,7 +19,6 @@ from service.learners.base import FloatArray, IntArray
 
 MAX_CURVE = 500
 """Points kept of a curve; the last slot is always one of them."""
-FIRST_SEED = 2000
 
 
 class Entry(NamedTuple):
@@ -110,8 +109,8 @@ class Curve(NamedTuple):
 
 
 def seeds_of(count: int) -> tuple[int, ...]:
-    """The seeds of a study with ``count`` runs; each run can be replayed alone with its seed."""
-    return tuple(range(FIRST_SEED, FIRST_SEED + count))
+    """The seeds of a study with ``count`` runs: 0, 1, 2, ...; each run can be replayed alone with its seed."""
+    return tuple(range(count))
 
 
 def play(job: Job) -> FloatArray:
