@@ -56,7 +56,7 @@ def main(arguments: Sequence[str]) -> int:
     except (AddressError, EmbeddedStoreError) as error:
         return _refuse(error, CANNOT_START)
     except ValueError as error:
-        return _refuse(error, BAD_SETTINGS)
+        return _refuse(f"--store-url (BANDIT_STORE_URL): {error}", BAD_SETTINGS)
     address = show(settings.host, listeners[0].getsockname()[1])
     logger.info("listening on http://%s, store %s", address, _store(settings))
     if server is not None:
@@ -73,7 +73,7 @@ def _store(settings: Settings) -> str:
     return f"{settings.store_url}{folder}"
 
 
-def _refuse(error: Exception, code: int) -> int:
+def _refuse(error: Exception | str, code: int) -> int:
     sys.stderr.write(f"service: {error}\n")
     return code
 

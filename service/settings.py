@@ -12,8 +12,6 @@ from pydantic import AfterValidator, Field, Secret, ValidationError, model_valid
 from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-STORE_SCHEMES = ("embedded:", "memory://", "redis://", "rediss://", "unix://")
-
 
 class SettingsError(Exception):
     """A setting has a bad value; the text names the setting and never shows the value."""
@@ -40,10 +38,9 @@ def hide_password(url: str) -> str:
     return f"{scheme}{colon}{slashes}{'***@' if at and secret else ''}{shown}"
 
 
-def _known_store(url: StoreUrl) -> StoreUrl:
-    text = url.get_secret_value()
-    if text not in STORE_SCHEMES[:2] and not text.startswith(STORE_SCHEMES[2:]):
-        raise ValueError(f"must be embedded: or memory://, or start with one of {', '.join(STORE_SCHEMES[2:])}")
+def _has_scheme(url: StoreUrl) -> StoreUrl:
+    if url.get_secret_value() != "embedded:" and "://" not in url.get_secret_value():
+        raise ValueError("must be embedded:, memory:// or the URL of a Redis")
     return url
 
 
@@ -58,10 +55,11 @@ class Settings(BaseSettings):
         env_prefix="BANDIT_", frozen=True, extra="forbid", hide_input_in_errors=True, cli_kebab_case=True
     )
 
-    store_url: Annotated[StoreUrl, AfterValidator(_known_store)] = Field(
+    store_url: Annotated[StoreUrl, AfterValidator(_has_scheme)] = Field(
         StoreUrl("embedded:"),
         description="Where sessions live: `embedded:` (a server of its own in the data folder), `memory://` "
-        "(one process, lost at exit), `redis://`, `rediss://` (TLS) or `unix://` (a Redis socket).",
+        "(one process, lost at exit), `redis://`, `rediss://` (TLS), `unix://` (a Redis socket) or "
+        "`redis+sentinel://host:port,host:port/service/db`.",
     )
     data_dir: Path = Field(Path("bandit-data"), description="Folder of the embedded store.")
     appendfsync: Literal["always", "everysec"] = Field(

@@ -227,11 +227,12 @@ def test_a_worker_that_cannot_start_fails_the_whole_start(run, tmp_path, workers
     assert not service.children("")
 
 
-def test_a_store_url_that_cannot_be_read_is_a_bad_setting(run):
-    service = run("--store-url", "redis://user:hunter22@127.0.0.1:port/0")
+@pytest.mark.parametrize("url", ["redis://user:hunter22@127.0.0.1:port/0", "http://user:hunter22@127.0.0.1"])
+def test_a_store_url_that_cannot_be_read_is_a_bad_setting(run, url):
+    service = run("--store-url", url)
 
     assert service.process.wait(30) == 2
-    assert service.text().startswith("service: ")
+    assert service.text().startswith("service: --store-url (BANDIT_STORE_URL): ")
     assert "hunter22" not in service.text()
 
 

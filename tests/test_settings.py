@@ -43,7 +43,7 @@ def test_settings_do_not_change():
         (["--workers", "0"], "--workers (BANDIT_WORKERS): "),
         (["--grace-seconds", "nan"], "--grace-seconds (BANDIT_GRACE_SECONDS): "),
         (["--appendfsync", "no"], "--appendfsync (BANDIT_APPENDFSYNC): "),
-        (["--store-url", "http://h"], "--store-url (BANDIT_STORE_URL): must be embedded:"),
+        (["--store-url", "localhost:6379"], "--store-url (BANDIT_STORE_URL): must be embedded:"),
         (["--store-url", "memory://", "--workers", "2"], "memory:// keeps sessions in one process"),
     ],
 )
@@ -56,7 +56,7 @@ def test_a_bad_value_is_named(flags, message):
 
 def test_a_refused_store_url_is_not_shown():
     with pytest.raises(SettingsError) as refused:
-        read_settings(["--store-url", "reds://user:hunter22@h"])
+        read_settings(["--store-url", "redis:user:hunter22@h"])
 
     assert "hunter22" not in str(refused.value)
     assert "hunter22" not in repr(refused.value.__cause__)
