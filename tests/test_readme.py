@@ -13,6 +13,7 @@ from pydantic import ValidationError
 from service.errors import ServiceError
 from service.learners import REGISTRY
 from service.settings import Settings
+from service.store import keys
 from tests.running import RunningService
 
 ROOT = Path(__file__).parent.parent
@@ -83,6 +84,13 @@ def test_the_results_are_those_of_the_full_report():
         (full,) = [row for row in report.splitlines() if row.startswith(f"| {name} |")]
 
         assert set(figures) <= {cell.strip() for cell in full.split("|")}, name
+
+
+def test_the_architecture_page_knows_every_key():
+    told = re.findall(r"^\| `bandit(:[^`]+)` \|", (ROOT / "docs/architecture.md").read_text(), re.M)
+    spelled = re.findall(r"^``<prefix>(:\S+)``", keys.__doc__, re.M)
+
+    assert [key.replace("{id}", "{<session id>}") for key in told] == spelled
 
 
 def test_linked_files_exist():
