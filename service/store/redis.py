@@ -24,7 +24,7 @@ from service.store.base import (
 from service.store.clock import StoreClock
 from service.store.keys import ANSWER, EVENT, Keys
 from service.store.options import StoreOptions
-from service.store.redis_link import RedisLink, Word
+from service.store.redis_link import RedisLink, ServerLink, Word
 from service.store.reminders import RedisReminders
 from service.store.scripts import Script
 
@@ -37,7 +37,7 @@ PING_PATIENCE = 0.1
 """Seconds; enough to replace a connection that was lost."""
 MAX_CLOCK_LESSONS = 5
 """Bounds a call whose every sending finds the present bucket gone by."""
-_CURSOR = re.compile(r"(end|[0-9]{1,20})(~[A-Za-z0-9][A-Za-z0-9._-]{0,127})*")
+_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
 
 class RedisStore:
@@ -53,11 +53,14 @@ class RedisStore:
 
     def __init__(self, url: str, options: StoreOptions | None = None) -> None:
         self._options = options or StoreOptions()
-        self._link = RedisLink(url, self._options)
+        self._link = self._open(url)
         self._keys = Keys.of(self._options.prefix, self._options.dedupe_window_seconds)
         self._clock = StoreClock()
         self.reminders = RedisReminders(self._link, self._keys)
         self._warned = False
+
+    def _open(self, url: str) -> RedisLink:
+        return ServerLink(url, self._options)
 
     async def create(self, session: NewSession) -> Snapshot | None:
         digest, answer = session.answer or (b"", b"")
@@ -103,7 +106,7 @@ class RedisStore:
         A scan may bring more ids than the page takes; the cursor carries those over, since the same scan
         might not bring them again.
         """
-        scan, ids = _parsed(cursor)
+        scan, ids = _parsed(cursor, self._scan_position)
         scans = 0
         while len(ids) < limit and scan != "end" and scans < MAX_SCANS_PER_PAGE:
             scan, found = await self._scan(scan, max(limit - len(ids), LEAST_SCAN))
@@ -146,6 +149,9 @@ class RedisStore:
 
     async def close(self) -> None:
         await self._link.close()
+
+    _scan_position = re.compile(r"[0-9]{1,20}")
+    """How the cursor of a scan looks."""
 
     async def _scan(self, cursor: str, count: int) -> tuple[str, Sequence[str]]:
         args = (cursor, self._keys.session_pattern, count)
@@ -216,11 +222,11 @@ def _known(items: Sequence[bytes]) -> Known:
     return Known(duplicates, {field[1:]: answer for field, answer in found.items() if field.startswith(ANSWER)})
 
 
-def _parsed(cursor: str | None) -> tuple[str, Sequence[str]]:
+def _parsed(cursor: str | None, position: re.Pattern[str]) -> tuple[str, Sequence[str]]:
     if cursor is None:
         return "0", []
     scan, *ids = cursor.split("~")
-    given = _CURSOR.fullmatch(cursor) and (ids if scan == "end" else 0 < int(scan) < 2**64)
-    if not given:
+    known = ids if scan == "end" else position.fullmatch(scan) and scan != "0" and int(scan.split("-")[0]) < 2**64
+    if not known or not all(map(_ID.fullmatch, ids)):
         raise ValueError("not a cursor of this list")
     return scan, ids

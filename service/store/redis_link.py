@@ -5,12 +5,20 @@ from __future__ import annotations
 import asyncio
 import random
 import time
+from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 from redis.asyncio.connection import AbstractConnection
-from redis.exceptions import DataError, NoScriptError, ReadOnlyError, RedisError, ResponseError
+from redis.exceptions import (
+    DataError,
+    NoScriptError,
+    ReadOnlyError,
+    RedisClusterException,
+    RedisError,
+    ResponseError,
+)
 
 from service.store.base import StoreUnavailableError
 from service.store.options import StoreOptions
@@ -24,20 +32,32 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.02, 0.25
 Word = str | bytes | int
 
 
-class RedisLink:
-    """Connections to one server.
+class Attempt:
+    """One sending of a call."""
+
+    sent = False
+    """Whether the server may have got it."""
+
+
+class RedisLink(ABC):
+    """Calls, each sent until it is through or not worth another try.
 
     A call is sent again after a passing trouble, with random pauses, until ``resend_seconds`` after its first
     sending; and only once in an outage that has lasted longer than that already. redis-py itself repeats nothing.
-    A connection whose reply was not read to its end (timeout, cancellation) is closed, so that nobody reads
-    another's reply.
     """
 
-    def __init__(self, url: str, options: StoreOptions) -> None:
+    def __init__(self, options: StoreOptions) -> None:
         self._options = options
-        self._pool = connection_pool(url, options)
         self._free = asyncio.Semaphore(options.max_connections)
         self._down_since: float | None = None
+
+    @abstractmethod
+    async def _send(self, commands: Sequence[Sequence[Word]], attempt: Attempt) -> Any:
+        """Send the first command, and the next one where the server doesn't know the script."""
+
+    @abstractmethod
+    async def close(self) -> None:
+        """Close all connections."""
 
     async def script(
         self,
@@ -67,24 +87,19 @@ class RedisLink:
         """Send a command that only reads."""
         return await self._call((words,), resend=True, patience=None)
 
-    async def close(self) -> None:
-        """Close all connections."""
-        await self._pool.aclose()
-
     async def _call(self, commands: Sequence[Sequence[Word]], resend: bool, patience: float | None) -> Any:
         started, pause = time.monotonic(), FIRST_PAUSE
         patience = self._options.resend_seconds if patience is None else patience
         while True:
-            sent = False
+            attempt = Attempt()
             try:
-                async with self._connection() as connection:
-                    sent = True
-                    reply = await _exchange(connection, commands)
+                async with self._turn():
+                    reply = await self._send(commands, attempt)
             except DataError:
                 raise
-            except RedisError as error:
+            except (RedisError, RedisClusterException) as error:
                 what = trouble(error)
-                if not what.passing or (sent and not resend) or not self._may_wait(started, patience):
+                if not what.passing or (attempt.sent and not resend) or not self._may_wait(started, patience):
                     raise StoreUnavailableError(what.reason) from error
             else:
                 self._down_since = None
@@ -98,44 +113,55 @@ class RedisLink:
         return now < min(started, self._down_since) + patience
 
     @asynccontextmanager
-    async def _connection(self) -> AsyncIterator[AbstractConnection]:
-        await self._wait_for_turn()
+    async def _turn(self) -> AsyncIterator[None]:
+        """Wait until one of the connections is free."""
         try:
-            connection = await self._pool.get_connection()  # type: ignore[no-untyped-call]
-            try:
-                yield connection
-            except ReadOnlyError:
-                # The master is elsewhere by now; a new connection may lead there.
-                await connection.disconnect(nowait=True)
-                raise
-            except ResponseError:
-                raise
-            except BaseException:
-                await connection.disconnect(nowait=True)
-                raise
-            finally:
-                await self._pool.release(connection)
-        finally:
-            self._free.release()
-
-    async def _wait_for_turn(self) -> None:
-        if not self._free.locked():
-            await self._free.acquire()
-            return
-        try:
-            async with asyncio.timeout(self._options.pool_wait_seconds):
+            async with asyncio.timeout(self._options.pool_wait_seconds if self._free.locked() else None):
                 await self._free.acquire()
         except TimeoutError:
             raise StoreUnavailableError("all connections to the store are busy") from None
+        try:
+            yield
+        finally:
+            self._free.release()
+
+
+class ServerLink(RedisLink):
+    """Connections to one server, or to the one that sentinels name.
+
+    A connection whose reply was not read to its end (timeout, cancellation) is closed, so that nobody reads
+    another's reply.
+    """
+
+    def __init__(self, url: str, options: StoreOptions) -> None:
+        super().__init__(options)
+        self._pool = connection_pool(url, options)
+
+    async def close(self) -> None:
+        await self._pool.aclose()
+
+    async def _send(self, commands: Sequence[Sequence[Word]], attempt: Attempt) -> Any:
+        connection = await self._pool.get_connection()  # type: ignore[no-untyped-call]
+        attempt.sent = True
+        try:
+            return await _exchange(connection, commands)
+        except ReadOnlyError:
+            # The master is elsewhere by now; a new connection may lead there.
+            await connection.disconnect(nowait=True)
+            raise
+        except ResponseError:
+            raise
+        except BaseException:
+            await connection.disconnect(nowait=True)
+            raise
+        finally:
+            await self._pool.release(connection)
 
 
 async def _exchange(connection: AbstractConnection, commands: Sequence[Sequence[Word]]) -> Any:
-    """Send the first command, and the next one where the server doesn't know the script."""
     for command in commands[:-1]:
-        try:
+        with suppress(NoScriptError):
             await connection.send_command(*command)
             return await connection.read_response()
-        except NoScriptError:
-            continue
     await connection.send_command(*commands[-1])
     return await connection.read_response()

@@ -2,18 +2,43 @@
 
 from __future__ import annotations
 
+import time
+from contextlib import suppress
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
-from redis.asyncio.sentinel import Sentinel, SentinelConnectionPool
+from redis.asyncio import Connection
+from redis.asyncio.sentinel import MasterNotFoundError, Sentinel, SentinelConnectionPool
 
 SCHEME = "redis+sentinel"
 SENTINEL_PORT = 26379
+LOOK_SECONDS = 1.0
+"""How long a replaced master may be taken for the master; what it acknowledges meanwhile is lost."""
 _SENTINEL_OPTIONS = {"sentinel_username": "username", "sentinel_password": "password"}
 
 
 class MasterPool(SentinelConnectionPool):
-    """A pool whose connections leave a master that has become a replica."""
+    """A pool that leaves a master which has become a replica, and one that was replaced but doesn't know it yet."""
+
+    def __init__(self, service: str, manager: Sentinel, **settings: Any) -> None:
+        super().__init__(service, manager, **settings)  # type: ignore[no-untyped-call]
+        self._look_again = 0.0
+
+    async def get_connection(self) -> Connection:  # type: ignore[override]
+        if time.monotonic() >= self._look_again:
+            # Without sentinels the master known so far may well be fine.
+            with suppress(MasterNotFoundError):
+                await self.get_master_address()  # type: ignore[no-untyped-call]
+            self._look_again = time.monotonic() + LOOK_SECONDS
+        connection: Connection = await super().get_connection()  # type: ignore[no-untyped-call]
+        try:
+            if self.master_address not in (None, (connection.host, connection.port)):
+                await connection.disconnect()
+                await connection.connect()  # type: ignore[no-untyped-call]
+        except BaseException:
+            await self.release(connection)
+            raise
+        return connection
 
     async def aclose(self) -> None:
         await super().aclose()
@@ -58,7 +83,7 @@ def master_pool(
     shared = ("socket_timeout", "socket_connect_timeout", "retry", "protocol")
     own |= {name: settings[name] for name in shared}
     manager = Sentinel(sentinels, sentinel_kwargs=own)  # type: ignore[no-untyped-call]
-    return MasterPool(service, manager, max_connections=max_connections, **settings)  # type: ignore[no-untyped-call]
+    return MasterPool(service, manager, max_connections=max_connections, **settings)
 
 
 def _address(text: str) -> tuple[str, int]:
