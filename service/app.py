@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -15,6 +16,7 @@ from service.settings import Settings
 from service.store import open_store
 from service.store.base import Store
 from service.store.options import StoreOptions
+from service.sweeper import Sweeper
 
 TITLE = "Bandit online learning with unknown delays"
 
@@ -31,8 +33,11 @@ def create_app(settings: Settings, store: Store | None = None) -> FastAPI:
         opened = store or open_store(settings.store_url.get_secret_value(), options=store_options(settings))
         app.state.sessions = Sessions(opened, settings)
         app.state.readiness = Readiness(opened)
+        sweeping = asyncio.create_task(Sweeper(opened.reminders, app.state.sessions).run())
         try:
             yield
+            sweeping.cancel()
+            await asyncio.wait([sweeping])
             await app.state.sessions.drained()
         finally:
             await opened.close()

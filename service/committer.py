@@ -43,6 +43,8 @@ YIELD_SECONDS = 0.005
 """Arithmetic done before other requests get their turn."""
 PIECE_SECONDS = 0.05
 """Expiry in one commit; what is due beyond it is settled by further ones before requests are."""
+MAX_REMEMBERED = 10_000
+"""Sessions whose reminder this worker remembers."""
 DIGEST = 16
 
 log = logging.getLogger(__name__)
@@ -151,6 +153,8 @@ class Committer:
         self._cache = cache
         self._max_queue = max_queue
         self._lanes: dict[str, _Lane] = {}
+        self._reminded: dict[str, int] = {}
+        """Session to the newest bucket of acts it was noted for."""
         self._count = 0
 
     def new_version(self) -> str:
@@ -203,6 +207,7 @@ class Committer:
         attempt = 0
         while attempt < MAX_ATTEMPTS:
             fold = await _fold(base.run, batch, memory, self._store.now())
+            await self._remind(session_id, fold.run)
             commit = self._prepare(session_id, base, batch if fold.complete else (), fold, memory)
             outcome = await self._store.commit(commit)
             if isinstance(outcome, Committed):
@@ -234,6 +239,18 @@ class Committer:
         if cached.needs_records:
             cached = cached.with_records(await self._store.read_records(session_id))
         return self._cache.put(session_id, cached)
+
+    async def _remind(self, session_id: str, run: Run) -> None:
+        """Before acts of a new bucket of time are committed, note when the session has decisions due."""
+        newest = None if run.buckets is None else run.buckets.newest()
+        if run.buckets is None or newest is None or self._reminded.get(session_id) == newest:
+            return
+        due_at = run.buckets.due_at()
+        assert due_at is not None  # noqa: S101 - there is a newest bucket
+        await self._store.reminders.remind(session_id, due_at)
+        if len(self._reminded) >= MAX_REMEMBERED:
+            self._reminded.clear()
+        self._reminded[session_id] = newest
 
     def _prepare(
         self, session_id: str, base: Cached, batch: Sequence[Operation], fold: _Fold, memory: _Memory

@@ -52,6 +52,24 @@ class Act:
         return Applied(body.encode())
 
 
+@dataclass(frozen=True, slots=True)
+class Sweep:
+    """Nothing of its own: what is due is settled before it. Answers when the session has decisions due next."""
+
+    weight: int = 0
+    idempotency: Idempotency | None = None
+    digests: Sequence[bytes] = ()
+    is_use: bool = False
+
+    def check(self, run: Run) -> None:
+        """Fit every session."""
+
+    async def apply(self, run: Run, counted: Callable[[bytes], bool], pause: Pause) -> Applied:  # noqa: ARG002 - as any operation
+        """Tell the next time as text, nothing where there is none."""
+        due_at = None if run.buckets is None else run.buckets.due_at()
+        return Applied(b"" if due_at is None else repr(due_at).encode(), changed=False)
+
+
 @dataclass(slots=True)
 class Feed:
     """Settle a batch of events, all or none of them (surplus may be skipped)."""

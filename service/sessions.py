@@ -167,6 +167,10 @@ class Sessions:
         _check_id(session_id)
         return await self._committer.submit(session_id, operation)
 
+    def now(self) -> float:
+        """Unix seconds by the store's clock."""
+        return self._store.now()
+
     async def drained(self) -> None:
         """Return when everything accepted so far has been answered."""
         await self._committer.drained()

@@ -50,6 +50,10 @@ class Buckets:
         self.acts[bucket] = acts
         self.changed.add(bucket)
 
+    def newest(self) -> int | None:
+        """The latest bucket."""
+        return next(reversed(self.acts), None)
+
     def due_at(self) -> float | None:
         """Unix seconds at which the oldest bucket's decisions are all due; None without acts."""
         oldest = next(iter(self.acts), None)

@@ -120,8 +120,32 @@ class Page(NamedTuple):
     next_cursor: str | None
 
 
+class Reminders(Protocol):
+    """When sessions have decisions that fall due, for the one worker that settles them when nobody calls.
+
+    Reminders are hints: losing one, or sweeping a session twice, harms nothing. Whoever touches a session
+    settles what is due, and the version check alone keeps it from being settled twice.
+    """
+
+    async def remind(self, session_id: str, at: float) -> None:
+        """Note that a session has decisions due at a time (Unix seconds); an earlier note stands."""
+
+    async def due(self, limit: int) -> Sequence[str]:
+        """Sessions whose time has come, at most ``limit`` of each shard."""
+
+    async def done(self, session_id: str, again_at: float | None) -> None:
+        """Replace a note whose time has come by the next one, or drop it."""
+
+    async def lead(self, worker: str, seconds: float) -> bool:
+        """Whether this worker is the one that sweeps, for so long."""
+
+
 class Store(Protocol):
     """A store of sessions. Every method raises ``StoreUnavailableError`` where the store can't serve it."""
+
+    @property
+    def reminders(self) -> Reminders:
+        """When sessions have decisions that fall due."""
 
     async def create(self, session: NewSession) -> Snapshot | None:
         """Create a session; None if done (by an earlier sending too), else the session that has this id."""

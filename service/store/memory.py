@@ -11,6 +11,7 @@ from service.store.base import Commit, Committed, Conflict, Gone, Known, NewSess
 from service.store.clock import StoreClock
 from service.store.keys import ANSWER, EVENT
 from service.store.options import StoreOptions
+from service.store.reminders import MemoryReminders
 
 MAX_WRITERS = 128
 _CURSOR = re.compile(r"after~[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
@@ -46,6 +47,7 @@ class MemoryStore:
         own = StoreClock()
         self._clock = clock or own.estimate
         self._latest = float("-inf")
+        self.reminders = MemoryReminders(self.now)
         self._sessions: dict[str, _Session] = {}
         self._deadlines: list[tuple[float, str]] = []
 
