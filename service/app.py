@@ -33,11 +33,12 @@ def create_app(settings: Settings, store: Store | None = None) -> FastAPI:
         opened = store or open_store(settings.store_url.get_secret_value(), options=store_options(settings))
         app.state.sessions = Sessions(opened, settings)
         app.state.readiness = Readiness(opened)
-        sweeping = asyncio.create_task(Sweeper(opened.reminders, app.state.sessions).run())
+        sweeper = Sweeper(opened.reminders, app.state.sessions)
+        sweeping = asyncio.create_task(sweeper.run())
         try:
             yield
-            sweeping.cancel()
-            await asyncio.wait([sweeping])
+            sweeper.stop()
+            await sweeping
             await app.state.sessions.drained()
         finally:
             await opened.close()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
+from contextlib import suppress
 
 from service.errors import ServiceError, StateCorruptError, StoreDownError, UnknownSessionError
 from service.operations import Sweep
@@ -32,24 +33,31 @@ class Sweeper:
         self._reminders = reminders
         self._sessions = sessions
         self._worker = secrets.token_hex(8)
+        self._stopping = asyncio.Event()
 
     async def run(self) -> None:
-        """Sweep until cancelled."""
-        while True:
+        """Sweep now and then until stopped."""
+        while not self._stopping.is_set():
             try:
                 await self.sweep()
             except StoreUnavailableError as error:
                 log.debug("no sweep: %s", error)
             except Exception:
                 log.exception("sweep failed")
-            await asyncio.sleep(PERIOD_SECONDS)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(PERIOD_SECONDS):
+                    await self._stopping.wait()
+
+    def stop(self) -> None:
+        """End after the sessions at hand."""
+        self._stopping.set()
 
     async def sweep(self) -> None:
         """Settle what is due, if this worker leads."""
         if not await self._reminders.lead(self._worker, LEASE_SECONDS):
             return
         due = list(await self._reminders.due(MOST_PER_SHARD))
-        while due:
+        while due and not self._stopping.is_set():
             some, due = due[:SESSIONS_AT_ONCE], due[SESSIONS_AT_ONCE:]
             await asyncio.gather(*map(self._settle, some))
             if not await self._reminders.lead(self._worker, LEASE_SECONDS):

@@ -109,7 +109,7 @@ async def test_an_idle_session_expires_and_acting_puts_it_off(make_client, redis
     gone = await client.post(f"{PATH}/act")
 
     assert (gone.status_code, gone.json()["code"]) == (404, "unknown_session")
-    assert redis_server.client.keys("bandit:*") == []
+    assert redis_server.client.keys("bandit:{*") == []
 
 
 @pytest.mark.parametrize("damage", [b"nan", b"", b"\x63" * 200])
