@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from service.store.base import Store
+from service.store.cluster import ClusterStore
 from service.store.memory import MemoryStore
 from service.store.options import StoreOptions
 from service.store.redis import RedisStore
@@ -15,7 +16,7 @@ def open_store(url: str, *, options: StoreOptions | None = None) -> Store:
 
     Parameters
     ----------
-    url : memory://, redis://, rediss://, unix:// or redis+sentinel://
+    url : memory://, redis://, rediss://, unix://, redis+sentinel:// or redis+cluster://
 
     Raises
     ------
@@ -42,5 +43,6 @@ _SCHEMES: dict[str, Callable[[str, StoreOptions], Store]] = {
     "redis": RedisStore,
     "rediss": RedisStore,
     "redis+sentinel": RedisStore,
+    "redis+cluster": ClusterStore,
     "unix": RedisStore,
 }

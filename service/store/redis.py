@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from service.store import scripts
@@ -131,18 +131,10 @@ class RedisStore:
     async def warnings(self) -> Sequence[str]:
         """What in the server's settings endangers sessions, as far as its user may read them."""
         try:
-            text = _text(await self._link.command("INFO"))
+            servers = await self._link.servers()
         except StoreUnavailableError as error:
             return [f"the store's settings can't be read: {error}"]
-        info = dict(line.split(":", 1) for line in text.splitlines() if ":" in line)
-        found = []
-        if info.get("maxmemory_policy", "noeviction") != "noeviction":
-            found.append(
-                f"maxmemory-policy is {info['maxmemory_policy']}: a full store drops sessions; use noeviction"
-            )
-        if info.get("aof_enabled") == "0":
-            found.append("appendonly is off: what was acknowledged may be lost when the store stops")
-        return found
+        return list(dict.fromkeys(danger for info in servers for danger in _dangers(info)))
 
     def now(self) -> float:
         return self._clock.now()
@@ -180,6 +172,14 @@ class RedisStore:
 
     def _observe(self, reply: Sequence[bytes]) -> None:
         self._clock.observe(int(reply[0]) + int(reply[1]) / 1e6)
+
+
+def _dangers(info: Mapping[str, object]) -> Iterator[str]:
+    policy = info.get("maxmemory_policy", "noeviction")
+    if policy != "noeviction":
+        yield f"maxmemory-policy is {policy}: a full store drops sessions; use noeviction"
+    if str(info.get("aof_enabled")) == "0":
+        yield "appendonly is off: what was acknowledged may be lost when the store stops"
 
 
 def _text(data: bytes) -> str:

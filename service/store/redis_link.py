@@ -6,16 +6,16 @@ import asyncio
 import random
 import time
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from typing import Any
 
-from redis.asyncio.connection import AbstractConnection
+from redis.asyncio.connection import AbstractConnection, ConnectionPool
 from redis.exceptions import (
     DataError,
     NoScriptError,
     ReadOnlyError,
-    RedisClusterException,
     RedisError,
     ResponseError,
 )
@@ -53,7 +53,11 @@ class RedisLink(ABC):
 
     @abstractmethod
     async def _send(self, commands: Sequence[Sequence[Word]], attempt: Attempt) -> Any:
-        """Send the first command, and the next one where the server doesn't know the script."""
+        """Send one of the commands: the first, or where the server doesn't know the script, the next."""
+
+    @abstractmethod
+    async def servers(self) -> Sequence[Mapping[str, object]]:
+        """What INFO says of each server that takes commits."""
 
     @abstractmethod
     async def close(self) -> None:
@@ -81,23 +85,22 @@ class RedisLink(ABC):
             whatever the reason; the script may or may not have run.
         """
         tail = (len(keys), *keys, *args)
-        return await self._call((("EVALSHA", script.sha, *tail), ("EVAL", script.source, *tail)), resend, patience)
+        commands = (("EVALSHA", script.sha, *tail), ("EVAL", script.source, *tail))
+        return await self._through(partial(self._send, commands), resend=resend, patience=patience)
 
-    async def command(self, *words: Word) -> Any:
-        """Send a command that only reads."""
-        return await self._call((words,), resend=True, patience=None)
-
-    async def _call(self, commands: Sequence[Sequence[Word]], resend: bool, patience: float | None) -> Any:
+    async def _through(
+        self, send: Callable[[Attempt], Awaitable[Any]], *, resend: bool = True, patience: float | None = None
+    ) -> Any:
         started, pause = time.monotonic(), FIRST_PAUSE
         patience = self._options.resend_seconds if patience is None else patience
         while True:
             attempt = Attempt()
             try:
                 async with self._turn():
-                    reply = await self._send(commands, attempt)
+                    reply = await send(attempt)
             except DataError:
                 raise
-            except (RedisError, RedisClusterException) as error:
+            except RedisError as error:
                 what = trouble(error)
                 if not what.passing or (attempt.sent and not resend) or not self._may_wait(started, patience):
                     raise StoreUnavailableError(what.reason) from error
@@ -127,41 +130,67 @@ class RedisLink(ABC):
 
 
 class ServerLink(RedisLink):
-    """Connections to one server, or to the one that sentinels name.
-
-    A connection whose reply was not read to its end (timeout, cancellation) is closed, so that nobody reads
-    another's reply.
-    """
+    """Connections to one server, or to the one that sentinels name."""
 
     def __init__(self, url: str, options: StoreOptions) -> None:
         super().__init__(options)
         self._pool = connection_pool(url, options)
 
+    async def servers(self) -> Sequence[Mapping[str, object]]:
+        return [info_of(await self._through(partial(self._send, (("INFO",),))))]
+
     async def close(self) -> None:
         await self._pool.aclose()
 
     async def _send(self, commands: Sequence[Sequence[Word]], attempt: Attempt) -> Any:
-        connection = await self._pool.get_connection()  # type: ignore[no-untyped-call]
-        attempt.sent = True
-        try:
-            return await _exchange(connection, commands)
-        except ReadOnlyError:
-            # The master is elsewhere by now; a new connection may lead there.
-            await connection.disconnect(nowait=True)
-            raise
-        except ResponseError:
-            raise
-        except BaseException:
-            await connection.disconnect(nowait=True)
-            raise
-        finally:
-            await self._pool.release(connection)
+        return await exchange(self._pool, commands, attempt)
 
 
-async def _exchange(connection: AbstractConnection, commands: Sequence[Sequence[Word]]) -> Any:
-    for command in commands[:-1]:
+async def exchange(
+    pool: ConnectionPool, commands: Sequence[Sequence[Word]], attempt: Attempt, *, asking: bool = False
+) -> Any:
+    """Send the first command, and the next one where the server doesn't know the script.
+
+    A connection whose reply was not read to its end (timeout, cancellation) is closed, so that nobody reads
+    another's reply.
+
+    Parameters
+    ----------
+    asking : whether a cluster has sent us here for this call only
+    """
+    connection = await pool.get_connection()  # type: ignore[no-untyped-call]
+    attempt.sent = True
+    try:
+        return await _reply(connection, commands, asking)
+    except ReadOnlyError:
+        # The master is elsewhere by now; a new connection may lead there.
+        await connection.disconnect(nowait=True)
+        raise
+    except ResponseError:
+        raise
+    except BaseException:
+        await connection.disconnect(nowait=True)
+        raise
+    finally:
+        await pool.release(connection)
+
+
+async def _reply(connection: AbstractConnection, commands: Sequence[Sequence[Word]], asking: bool) -> Any:
+    *known, last = commands
+    for command in known:
         with suppress(NoScriptError):
-            await connection.send_command(*command)
-            return await connection.read_response()
-    await connection.send_command(*commands[-1])
+            return await _answer(connection, command, asking)
+    return await _answer(connection, last, asking)
+
+
+async def _answer(connection: AbstractConnection, command: Sequence[Word], asking: bool) -> Any:
+    if asking:
+        await connection.send_command("ASKING")
+        await connection.read_response()
+    await connection.send_command(*command)
     return await connection.read_response()
+
+
+def info_of(reply: bytes) -> Mapping[str, object]:
+    """The lines of INFO by name."""
+    return dict(line.split(":", 1) for line in reply.decode().splitlines() if ":" in line)

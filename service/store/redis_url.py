@@ -2,35 +2,54 @@
 
 from __future__ import annotations
 
-from typing import Any
-from urllib.parse import SplitResult, urlsplit
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+from urllib.parse import SplitResult, urlsplit, urlunsplit
 
 from redis.asyncio import Connection, ConnectionPool
 from redis.asyncio.connection import parse_url
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
-from service.store import sentinel
 from service.store.options import StoreOptions
+from service.store.sentinel import master_pool
 
+SENTINEL, CLUSTER = "redis+sentinel", "redis+cluster"
+_PORTS = {SENTINEL: 26379, CLUSTER: 6379}
 _ALLOWED = {"db", "username", "password", "client_name", "sentinel_username", "sentinel_password"}
 _ADVICE = "percent-encode special characters of user and password (@ : / ? # %)"
 
 
+class RedisUrl(NamedTuple):
+    """What a URL says, as redis-py takes it."""
+
+    settings: dict[str, Any]
+    hosts: Sequence[tuple[str, int]]
+    """Where the scheme takes several."""
+    service: str
+    """What sentinels call the master."""
+
+
 def connection_pool(url: str, options: StoreOptions) -> ConnectionPool:
-    """A pool that sends nothing twice by itself.
+    """A pool that sends nothing twice by itself, to one server or to the one that sentinels name.
 
     Raises
     ------
     ValueError
         for a URL that makes no sense; the text shows nothing of it.
     """
-    sentinels, service = None, ""
+    settings, sentinels, service = read_url(url, options)
+    if sentinels:
+        return master_pool(sentinels, service, settings, options.max_connections)
+    return ConnectionPool(max_connections=options.max_connections, **settings)
+
+
+def read_url(url: str, options: StoreOptions) -> RedisUrl:
+    """Read a URL of any kind of Redis; ValueError as for ``connection_pool``."""
     try:
-        if urlsplit(url).scheme == sentinel.SCHEME:
-            url, sentinels, service = sentinel.plain_url(url)
-        parts = urlsplit(url)
-        settings: dict[str, Any] = dict(parse_url(url))
+        plain, hosts, service = plain_url(url)
+        parts = urlsplit(plain)
+        settings: dict[str, Any] = dict(parse_url(plain))
     except ValueError:
         # The original text may quote a piece of the password.
         raise ValueError(f"the store URL can't be read: {_ADVICE}") from None
@@ -44,9 +63,36 @@ def connection_pool(url: str, options: StoreOptions) -> ConnectionPool:
         "protocol": 2,
         "decode_responses": False,
     }
-    if sentinels is not None:
-        return sentinel.master_pool(sentinels, service, settings, options.max_connections)
-    return ConnectionPool(max_connections=options.max_connections, **settings)
+    return RedisUrl(settings, hosts, service)
+
+
+def plain_url(url: str) -> tuple[str, Sequence[tuple[str, int]], str]:
+    """Turn a URL with several hosts into a redis:// one, the hosts, and what the sentinels' service is called.
+
+    ``redis+sentinel://[user:password@]host[:port][,host[:port]...]/service[/database][?options]`` or
+    ``redis+cluster://[user:password@]host[:port][,host[:port]...][?options]``; others stay as they are.
+
+    Raises
+    ------
+    ValueError
+        where a part is missing or makes no sense.
+    """
+    parts = urlsplit(url)
+    if parts.scheme not in _PORTS:
+        return url, (), ""
+    user, at, hosts = parts.netloc.rpartition("@")
+    path, service = parts.path.strip("/"), ""
+    if parts.scheme == SENTINEL:
+        service, _, path = path.partition("/")
+    if not hosts or bool(service) != (parts.scheme == SENTINEL) or (path and parts.scheme == CLUSTER):
+        raise ValueError("a host or the name of the sentinels' service is missing, or a cluster has a database")
+    addresses = [_address(host, _PORTS[parts.scheme]) for host in hosts.split(",")]
+    return urlunsplit(("redis", f"{user}{at}hosts", f"/{path}", parts.query, parts.fragment)), addresses, service
+
+
+def _address(text: str, port: int) -> tuple[str, int]:
+    host, _, given = text.rpartition(":") if not text.endswith("]") and ":" in text else (text, "", "")
+    return host.strip("[]"), int(given) if given else port
 
 
 def _check(parts: SplitResult, settings: dict[str, Any]) -> None:

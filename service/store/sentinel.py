@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
-from urllib.parse import urlsplit, urlunsplit
 
 from redis.asyncio import Connection
 from redis.asyncio.sentinel import MasterNotFoundError, Sentinel, SentinelConnectionPool
 
-SCHEME = "redis+sentinel"
-SENTINEL_PORT = 26379
 LOOK_SECONDS = 1.0
 """How long a replaced master may be taken for the master; what it acknowledges meanwhile is lost."""
 _SENTINEL_OPTIONS = {"sentinel_username": "username", "sentinel_password": "password"}
@@ -46,31 +44,8 @@ class MasterPool(SentinelConnectionPool):
             await sentinel.aclose()
 
 
-def plain_url(url: str) -> tuple[str, list[tuple[str, int]], str]:
-    """The parts of ``redis+sentinel://[user:password@]host[:port][,host[:port]...]/service[/db][?options]``.
-
-    Returns
-    -------
-    a redis:// URL with user, password, database and options; the sentinels; the name of the service
-
-    Raises
-    ------
-    ValueError
-        where a part is missing or makes no sense.
-    """
-    parts = urlsplit(url)
-    user, at, hosts = parts.netloc.rpartition("@")
-    service, _, database = parts.path.strip("/").partition("/")
-    if not hosts or not service:
-        raise ValueError("a redis+sentinel:// store URL is redis+sentinel://host:port,host:port/service/database")
-    plain = urlunsplit(
-        ("redis", f"{user}{at}sentinel", f"/{database}" if database else "", parts.query, parts.fragment)
-    )
-    return plain, [_address(host) for host in hosts.split(",")], service
-
-
 def master_pool(
-    sentinels: list[tuple[str, int]], service: str, settings: dict[str, Any], max_connections: int
+    sentinels: Sequence[tuple[str, int]], service: str, settings: dict[str, Any], max_connections: int
 ) -> MasterPool:
     """A pool of connections to the master of a service.
 
@@ -84,8 +59,3 @@ def master_pool(
     own |= {name: settings[name] for name in shared}
     manager = Sentinel(sentinels, sentinel_kwargs=own)  # type: ignore[no-untyped-call]
     return MasterPool(service, manager, max_connections=max_connections, **settings)
-
-
-def _address(text: str) -> tuple[str, int]:
-    host, _, port = text.rpartition(":") if not text.endswith("]") and ":" in text else (text, "", "")
-    return host.strip("[]"), int(port) if port else SENTINEL_PORT

@@ -32,14 +32,12 @@ ALONE = Trouble("the store has too few replicas (NOREPLICAS)")
 FORBIDDEN = Trouble("the store's user lacks a permission (NOPERM)")
 
 # The first that fits counts: a subclass stands before its base.
-_BY_CLASS: tuple[tuple[type[Exception], Trouble], ...] = (
+_BY_CLASS: tuple[tuple[type[exceptions.RedisError], Trouble], ...] = (
     (exceptions.BusyLoadingError, LOADING),
     (exceptions.TryAgainError, MOVING),
     (exceptions.MasterDownError, MASTER_DOWN),
     (exceptions.ClusterDownError, CLUSTER_DOWN),
     (exceptions.AskError, ELSEWHERE),
-    (exceptions.ClusterError, CLUSTER_DOWN),
-    (exceptions.RedisClusterException, CLUSTER_DOWN),
     (exceptions.OutOfMemoryError, FULL),
     (exceptions.ReadOnlyError, READ_ONLY),
     (exceptions.NoPermissionError, FORBIDDEN),
@@ -59,7 +57,7 @@ _BY_WORDS = {
 """Errors that redis-py has no class for, or that some servers wrap into the error of a script."""
 
 
-def trouble(error: exceptions.RedisError | exceptions.RedisClusterException) -> Trouble:
+def trouble(error: exceptions.RedisError) -> Trouble:
     """Tell the trouble behind an error of redis-py."""
     for kind, known in _BY_CLASS:
         if isinstance(error, kind):

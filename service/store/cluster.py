@@ -1,0 +1,45 @@
+"""Sessions spread over a Redis cluster: all keys of a session on one of its masters."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Sequence
+
+from service.store import scripts
+from service.store.cluster_link import ClusterLink, SlotRange, slot_of
+from service.store.redis import RedisStore
+from service.store.redis_link import RedisLink
+
+
+class ClusterStore(RedisStore):
+    """The store contract on a Redis cluster; its masters are listed in turn.
+
+    Parameters
+    ----------
+    url : redis+cluster://, with one or more of the nodes
+    """
+
+    _scan_position = re.compile(r"[0-9]{1,20}-[0-9]{1,4}")
+
+    def _open(self, url: str) -> RedisLink:
+        self._nodes = ClusterLink(url, self._options)
+        return self._nodes
+
+    async def _scan(self, cursor: str, count: int) -> tuple[str, Sequence[str]]:
+        position, _, place = cursor.partition("-")
+        at = int(place or 0)
+        masters = await self._nodes.masters()
+        if at >= len(masters):
+            return "end", ()
+        args = (position, self._keys.session_pattern, count)
+        _, following, keys = await self._run(scripts.SCAN, (self._probe_on(masters[at]),), args)
+        ids = sorted(self._keys.session_id(key.decode("utf-8", "replace")) for key in keys)
+        if following != b"0":
+            return f"{following.decode()}-{at}", ids
+        return ("end" if at + 1 == len(masters) else f"0-{at + 1}"), ids
+
+    def _probe_on(self, master: SlotRange) -> str:
+        """A key that leads to this master."""
+        keys = (f"{self._keys.server_probe}:{{{n}}}" for n in itertools.count())
+        return next(key for key in keys if master.first <= slot_of(key) <= master.last)
