@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from service.learners.base import IntArray
+from service.learners.base import FloatArray, IntArray
 
 PATTERN = (1, 2, 1, 0, 3, 0, 2)
 """d_t of slots 1, 2, ...; repeated."""
@@ -41,3 +41,8 @@ def last(slots: int) -> IntArray:
 def total_delay(slots: int) -> TotalDelay:
     """D of a stream of ``slots`` slots."""
     return TotalDelay(int(strict(slots).sum()), int(last(slots).sum()))
+
+
+def log_normal(slots: int, median: float, sigma: float, seed: int) -> FloatArray:
+    """Delays in seconds with a heavy tail, shape (slots,); ``sigma`` is that of their logarithm."""
+    return median * np.random.default_rng(seed).lognormal(0.0, sigma, slots)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple, Protocol
 
@@ -10,10 +10,21 @@ import numpy as np
 
 from loadtest.client import CallLog, Client
 from loadtest.errors import LoadTestError, ServiceError
+from loadtest.passing_time import pass_time
 from loadtest.plan import IDLE_TTL_SECONDS, Plan
 from service.learners.base import ArmLearner, FloatArray, Information
 from service.learners.losses import LossRange
-from service.learners.run import Action, ArmAction, ArmFeedback, Feedback, Params, PointAction, PointFeedback, Run
+from service.learners.run import (
+    Action,
+    ArmAction,
+    ArmFeedback,
+    Expiry,
+    Feedback,
+    Params,
+    PointAction,
+    PointFeedback,
+    Run,
+)
 
 
 class Event(NamedTuple):
@@ -29,6 +40,8 @@ class Receipt(NamedTuple):
 
     acknowledged: int
     duplicates: int
+    surplus: int = 0
+    """Events no outstanding decision can have caused, skipped: late clicks of decisions given up."""
 
 
 class Counts(NamedTuple):
@@ -37,6 +50,7 @@ class Counts(NamedTuple):
     slot: int
     feedbacks: int
     outstanding: int
+    expired: int = 0
 
 
 class Driver(Protocol):
@@ -102,8 +116,9 @@ class HttpDriver:
         body = {"events": [self._body(event) for event in events]}
         answer = self._client.call("feedbacks", "POST", f"{self._path}/feedbacks", body)
         with _understood("feedbacks"):
-            receipt = Receipt(answer["applied"] + answer["duplicates"], answer["duplicates"])
-        if receipt.acknowledged != len(events):
+            known = answer["applied"] + answer["duplicates"]
+            receipt = Receipt(known, answer["duplicates"], answer.get("surplus", 0))
+        if receipt.acknowledged + receipt.surplus != len(events):
             raise ServiceError(f"{len(events)} events sent, {receipt.acknowledged} acknowledged")
         return receipt
 
@@ -128,18 +143,27 @@ class HttpDriver:
 
 
 class InProcessDriver:
-    """Drives the same arithmetic without the service."""
+    """Drives the same arithmetic without the service.
 
-    def __init__(self, plan: Plan) -> None:
+    Parameters
+    ----------
+    plan : the session
+    clock : the time in seconds, for sessions whose decisions expire
+    """
+
+    def __init__(self, plan: Plan, clock: Callable[[], float] = lambda: 0.0) -> None:
         self.log = CallLog()
         self._spec = plan.spec
         self._knows_slots = plan.information is Information.SLOT
         best, worst = plan.session.get("loss_range", (0.0, 1.0))
         self._range = LossRange(best, worst, plan.session.get("normalize_losses", True))
-        self._run = Run.start(Params(plan.spec, plan.seed, self._range))
+        self._clock = clock
+        self._expiry = _expiry(plan.session.get("expiry"), self._range)
+        self._run = Run.start(Params(plan.spec, plan.seed, self._range, self._expiry))
 
     def act(self) -> Action:
         with self.log.timed("act"):
+            pass_time(self._run, self._clock())
             return self._run.act()
 
     def look(self, slot: int) -> FloatArray | None:  # noqa: ARG002 - nobody else can be in this session
@@ -150,16 +174,20 @@ class InProcessDriver:
 
     def deliver(self, events: Sequence[Event]) -> Receipt:
         with self.log.timed("feedbacks"):
+            pass_time(self._run, self._clock())
             feedbacks = [self._feedback(event) for event in events]
-            if self._run.surplus(feedbacks):
+            surplus = set(self._run.surplus(feedbacks))
+            if surplus and self._expiry is None:
                 raise LoadTestError("an event answers no outstanding decision")
-            for feedback in feedbacks:
-                self._run.settle(feedback)
-        return Receipt(len(events), 0)
+            for index, feedback in enumerate(feedbacks):
+                if index not in surplus:
+                    self._run.settle(feedback)
+        return Receipt(len(events) - len(surplus), 0, len(surplus))
 
     def counts(self) -> Counts:
+        pass_time(self._run, self._clock())
         ledger = self._run.ledger
-        return Counts(ledger.slot, ledger.feedbacks, ledger.outstanding)
+        return Counts(ledger.slot, ledger.feedbacks, ledger.outstanding, ledger.expired)
 
     def describe(self) -> dict[str, Any]:
         parameters = self._spec.model_dump(mode="json") | self._run.learner.rates(self._run.state)
@@ -170,6 +198,14 @@ class InProcessDriver:
             return PointFeedback(np.asarray(event.posted))
         slot = event.slot if self._knows_slots else None
         return ArmFeedback(event.arm, self._range.learned(event.posted), slot)
+
+
+def _expiry(fields: dict[str, Any] | None, losses: LossRange) -> Expiry | None:
+    """A session's expiry as its run has it."""
+    if fields is None:
+        return None
+    default = fields["default_loss"]
+    return Expiry(fields["after_seconds"], None if default is None else losses.learned(default))
 
 
 @contextmanager

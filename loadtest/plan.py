@@ -12,7 +12,7 @@ from loadtest import delays
 from loadtest.errors import LoadTestError
 from loadtest.scenarios import Baseline, BestFixed, Outcome
 from service.learners import REGISTRY
-from service.learners.base import FloatArray, Information, Spec
+from service.learners.base import FloatArray, Information, IntArray, Spec
 from service.learners.run import Action
 
 IDLE_TTL_SECONDS = 86_400
@@ -81,8 +81,17 @@ class Plan:
     information: Information
 
 
-def plan_session(world: World, kind: str, rates: RateChoice, seed: int, options: dict[str, Any]) -> Plan:
+def plan_session(
+    world: World,
+    kind: str,
+    rates: RateChoice,
+    seed: int,
+    options: dict[str, Any],
+    late: IntArray | None = None,
+) -> Plan:
     """Choose the fields of a session of ``kind`` for ``world``; ``options`` are further learner fields.
+
+    ``late`` are the slots' delays, for learners that are told; the paper's if not given.
 
     Raises
     ------
@@ -93,7 +102,7 @@ def plan_session(world: World, kind: str, rates: RateChoice, seed: int, options:
         raise LoadTestError(f"no learner {kind!r}; there are {', '.join(sorted(REGISTRY))}")
     spec_type = REGISTRY[kind]
     base = {"kind": kind} | world.learner_fields()
-    fields, theorem = base | options, base | _theorem_fields(world, spec_type) | options
+    fields, theorem = base | options, base | _theorem_fields(world, spec_type, late) | options
     if rates is RateChoice.AUTO:
         rates = RateChoice.ANYTIME if _is_valid(spec_type, fields) else RateChoice.THEOREM
     if rates is RateChoice.THEOREM and theorem == fields:
@@ -111,12 +120,13 @@ def plays_points(kind: str) -> bool:
     return kind in REGISTRY and "dim" in REGISTRY[kind].model_fields
 
 
-def _theorem_fields(world: World, spec_type: type[Spec]) -> dict[str, int]:
+def _theorem_fields(world: World, spec_type: type[Spec], late: IntArray | None) -> dict[str, int]:
     """``horizon`` and what of the stream's delays the learner's theorem needs."""
+    late = delays.strict(world.slots) if late is None else late
     stream = {
         "horizon": world.slots,
-        "max_delay": int(delays.strict(world.slots).max(initial=0)),
-        "total_delay": delays.total_delay(world.slots).strict,
+        "max_delay": int(late.max(initial=0)),
+        "total_delay": int(late.sum()),
     }
     return {name: value for name, value in stream.items() if name in spec_type.model_fields}
 

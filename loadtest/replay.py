@@ -29,6 +29,8 @@ class Record:
     """Events that were handed to the driver."""
     acknowledged: int = 0
     duplicates: int = 0
+    surplus: int = 0
+    """Events that found no outstanding decision and were skipped."""
     pending: list[Event] = field(default_factory=list)
     """Events never sent, by the slot at whose end they are due."""
     unanswered: list[Event] = field(default_factory=list)
@@ -38,6 +40,8 @@ class Record:
     error: LoadTestError | None = None
     counts: Counts | None = None
     """The session's own counts at the end; None where it couldn't be asked."""
+    clicks_only: bool = False
+    """Whether decisions end without an event, by expiry, too."""
     digest: str = ""
     """SHA-256 over all events in slot order: equal streams of events have equal digests."""
 
@@ -48,9 +52,16 @@ class Record:
             return [*found, "the session's counts are unknown"]
         if self.acknowledged != self.counts.feedbacks:
             found.append(f"{self.acknowledged} events acknowledged, {self.counts.feedbacks} settled")
+        if self.clicks_only:
+            return [*found, *self._unaccounted(self.counts)]
         if not self.unanswered and self.counts.outstanding != len(self.pending):
             found.append(f"{self.counts.outstanding} decisions outstanding, {len(self.pending)} events pending")
         return found
+
+    @staticmethod
+    def _unaccounted(counts: Counts) -> list[str]:
+        told = counts.feedbacks + counts.expired + counts.outstanding
+        return [] if told == counts.slot else [f"{counts.slot} acts, {told} settled, expired or outstanding"]
 
 
 class Replay:
@@ -90,7 +101,7 @@ class Replay:
         try:
             self._play(stopped, advance)
             if drain:
-                self._deliver([event for due in sorted(self._due) for event in self._due.pop(due)])
+                self._drain(stopped)
         except LoadTestError as error:
             record.error = error
         record.seconds = time.perf_counter() - start
@@ -103,7 +114,7 @@ class Replay:
                 return
             self.pace.begin(t)
             self._slot(t)
-            self._deliver(self._due.pop(t, []))
+            self._deliver(self._arrived(t))
             self.pace.end()
             advance(t)
 
@@ -113,11 +124,23 @@ class Replay:
             raise LoadTestError(f"expected slot {t}, got slot {action.slot}: someone else acts in this session")
         outcome = self._player.play(action, self._driver.look(t))
         event = Event(t, outcome.arm, outcome.posted)
-        self._due.setdefault(t + int(self._delays[t - 1]), []).append(event)
+        self._schedule(event)
         self._record.losses[t - 1], self._record.expected[t - 1] = outcome.loss, outcome.expected
         self._record.played = t
         posted = event.posted.tolist() if isinstance(event.posted, np.ndarray) else event.posted
         self._hash.update(f"{t},{event.arm},{posted!r}\n".encode())
+
+    def _schedule(self, event: Event) -> None:
+        self._due.setdefault(event.slot + int(self._delays[event.slot - 1]), []).append(event)
+
+    def _arrived(self, t: int) -> list[Event]:
+        return self._due.pop(t, [])
+
+    def _drain(self, stopped: Callable[[], bool]) -> None:  # noqa: ARG002 - nothing is waited for here
+        self._deliver([event for due in sorted(self._due) for event in self._due.pop(due)])
+
+    def _left(self) -> list[Event]:
+        return [event for due in sorted(self._due) for event in self._due[due]]
 
     def _deliver(self, events: list[Event]) -> None:
         if not events:
@@ -129,11 +152,12 @@ class Replay:
         record.unanswered = []
         record.acknowledged += receipt.acknowledged
         record.duplicates += receipt.duplicates
+        record.surplus += receipt.surplus
 
     def _finished(self) -> Record:
         record = self._record
         record.losses, record.expected = record.losses[: record.played], record.expected[: record.played]
-        record.pending = [event for due in sorted(self._due) for event in self._due[due]]
+        record.pending = self._left()
         record.digest = self._hash.hexdigest()
         try:
             record.counts = self._driver.counts()

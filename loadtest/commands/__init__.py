@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import typer
 
+from loadtest.commands.expiry import expiry
 from loadtest.commands.paper import paper
 from loadtest.commands.replay import replay
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 app.command()(replay)
 app.command()(paper)
+app.command()(expiry)
 
 
 @app.callback()

@@ -3,26 +3,22 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 
 import typer
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from loadtest import figures, jester, scaling
-from loadtest.commands.screen import console, messages, reported
+from loadtest.commands.screen import console, messages, on_cores_with_progress, reported
 from loadtest.experiments import POINT_ENTRIES
 from loadtest.point_worlds import YACHT_PAGE
-from loadtest.studies import collect, find_data, jobs_of, on_all_cores, run_job
+from loadtest.studies import collect, find_data, jobs_of, run_job
 
 JESTER_SEEDS = 20
 """Its stream is twelve times as long as the synthetic one."""
 SCALING_SEEDS = 10
-
-T = TypeVar("T")
-R = TypeVar("R")
 
 
 def paper(
@@ -38,7 +34,7 @@ def paper(
         found = find_data(data_dir)
         counts = dict.fromkeys(found.ready, seeds) | {"mab_jester": jester_seeds or min(seeds, JESTER_SEEDS)}
         jobs = jobs_of(found.ready, counts, tune=tune)
-        summary = collect(jobs, _with_progress("experiments", run_job, jobs))
+        summary = collect(jobs, on_cores_with_progress("experiments", run_job, jobs))
         out.mkdir(parents=True, exist_ok=True)
         (out / "summary.json").write_text(json.dumps(summary, allow_nan=False) + "\n", encoding="utf-8")
         for name, learners in summary.items():
@@ -53,18 +49,11 @@ def paper(
     console.print(f"written: {out}", soft_wrap=True, highlight=False)
 
 
-def _with_progress(label: str, work: Callable[[T], R], items: Sequence[T]) -> list[R]:
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=messages) as progress:
-        task = progress.add_task(label, total=len(items))
-        return on_all_cores(work, items, lambda _: progress.advance(task))
-
-
 def _scaling(out: Path) -> None:
     points = scaling.points(SCALING_SEEDS)
-    regret = _with_progress("scaling", scaling.total_regret, points)
+    regret = on_cores_with_progress("scaling", scaling.total_regret, points)
     studies = scaling.slopes(dict(zip(points, regret, strict=True)))
-    order = _with_progress("random order", scaling.shuffled_regret, POINT_ENTRIES)
+    order = on_cores_with_progress("random order", scaling.shuffled_regret, POINT_ENTRIES)
     random_order = {
         entry.key: {"mean": mean, "stderr": stderr}
         for entry, (mean, stderr) in zip(POINT_ENTRIES, order, strict=True)

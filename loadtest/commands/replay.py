@@ -3,35 +3,37 @@
 from __future__ import annotations
 
 import json
-import signal
 import uuid
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
 import httpx
 import typer
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from loadtest import delays
+from loadtest.click_replay import ClickReplay
+from loadtest.click_report import click_facts
+from loadtest.click_stream import ClickStream
+from loadtest.click_worlds import jester_clicks
 from loadtest.client import Client
+from loadtest.commands.running import described, exit_with, run
 from loadtest.commands.screen import console, messages, reported
 from loadtest.driver import Driver, HttpDriver, InProcessDriver
 from loadtest.errors import LoadTestError
 from loadtest.jester import read_jester
 from loadtest.pace import Pace
+from loadtest.passing_time import SimulatedTime
 from loadtest.plan import Plan, RateChoice, World, plan_session, plays_points
 from loadtest.point_worlds import bco_synthetic
-from loadtest.replay import Record, Replay
+from loadtest.replay import Replay
 from loadtest.report import build_report, table_of, write_report
-from loadtest.scenarios import mab_jester, mab_synthetic
+from loadtest.scenarios import ArmWorld, mab_jester, mab_synthetic
 
 DEFAULT_URL = "http://127.0.0.1:8000"
-INTERRUPTED = 130
-PROGRESS_EVERY = 50
-"""Slots between two updates of the progress bar."""
+CLICKS = "Clicks only"
 
 
 class Scenario(StrEnum):
@@ -39,6 +41,7 @@ class Scenario(StrEnum):
 
     JESTER = "jester"
     SYNTHETIC = "synthetic"
+    CLICKS = "clicks"
 
 
 def replay(
@@ -48,7 +51,9 @@ def replay(
     in_process: Annotated[
         bool, typer.Option("--in-process", help="Drive the learner without the service.")
     ] = False,
-    learner: Annotated[str, typer.Option(help="Kind of learner.")] = "dexp3",
+    learner: Annotated[
+        str | None, typer.Option(help="Kind of learner; dexp3, and for clicks centred_tsallis, if not given.")
+    ] = None,
     rates: Annotated[RateChoice, typer.Option(help="auto: anytime where the learner has them.")] = RateChoice.AUTO,
     option: Annotated[list[str] | None, typer.Option(help="A further learner field, NAME=JSON.")] = None,
     slots: Annotated[int | None, typer.Option(min=1, help="Stop after this many slots.")] = None,
@@ -59,6 +64,25 @@ def replay(
         float | None, typer.Option(min=0.001, help="Start slots at this rate; as fast as it goes if not given.")
     ] = None,
     retry_seconds: Annotated[float, typer.Option(min=0, help="How long one call is tried again.")] = 60.0,
+    speed: Annotated[
+        float | None, typer.Option(min=0.001, rich_help_panel=CLICKS, help="Play this many times as fast; 1.")
+    ] = None,
+    window: Annotated[
+        float | None,
+        typer.Option(min=0.001, rich_help_panel=CLICKS, help="Seconds until no click is a non-click; 600."),
+    ] = None,
+    interval: Annotated[
+        float | None, typer.Option(min=0.001, rich_help_panel=CLICKS, help="Seconds between impressions; 2.")
+    ] = None,
+    delay_median: Annotated[
+        float | None, typer.Option(min=0.001, rich_help_panel=CLICKS, help="Seconds to half of the clicks; 30.")
+    ] = None,
+    delay_sigma: Annotated[
+        float | None, typer.Option(min=0, max=10, rich_help_panel=CLICKS, help="Of the delays' logarithm; 1.5.")
+    ] = None,
+    delay_seed: Annotated[
+        int | None, typer.Option(min=0, rich_help_panel=CLICKS, help="Seed of the delays; 0.")
+    ] = None,
     out: Annotated[Path, typer.Option(help="Folder for summary.json, curve.csv and regret.png.")] = Path(
         "runs/replay"
     ),
@@ -67,29 +91,62 @@ def replay(
     with reported(), ExitStack() as stack:
         if in_process and url is not None:
             raise LoadTestError("give either --url or --in-process")
-        world, facts = _world(scenario, data or [], learner, fill_seed)
+        times = {
+            "speed": speed,
+            "window": window,
+            "interval": interval,
+            "delay_median": delay_median,
+            "delay_sigma": delay_sigma,
+            "delay_seed": delay_seed,
+        }
+        stream = _stream(scenario, times, slots_per_second)
+        kind = learner or ("dexp3" if stream is None else "centred_tsallis")
+        world, facts = _world(scenario, data or [], kind, fill_seed)
         stream_delays = delays.strict(world.slots)
         world = world.head(min(slots or world.slots, world.slots))
-        plan = plan_session(world, learner, rates, seed, _options(option or []))
         address = None if in_process else url or DEFAULT_URL
-        driver = _driver(stack, plan, address, retry_seconds)
-        replaying = Replay(world, stream_delays, driver, Pace(slots_per_second))
-        record = _run(replaying, world.slots, f"{world.name} {learner}", drain=drain)
-        facts |= _described(driver, record) | {"url": address, "slots_per_second": slots_per_second}
-        report = build_report(world, plan, record, driver.log, replaying.pace, facts)
+        clock = SimulatedTime() if address is None else None
+        late = None if stream is None else stream.settled_after(world.slots)
+        plan = plan_session(world, kind, rates, seed, _options(option or []), late)
+        if stream is not None:
+            plan = replace(plan, session=plan.session | stream.session_fields())
+        driver = _driver(stack, plan, address, retry_seconds, clock)
+        replaying = (
+            Replay(world, stream_delays, driver, Pace(slots_per_second))
+            if stream is None or not isinstance(world, ArmWorld)
+            else ClickReplay(world, stream, driver, clock)
+        )
+        record = run(replaying, world.slots, f"{world.name} {kind}", drain=drain)
+        facts |= described(driver, record) | {"url": address, "slots_per_second": slots_per_second}
+        if stream is not None:
+            facts |= click_facts(world, stream, record)
+        pace = Pace() if stream is not None and clock is not None else replaying.pace
+        report = build_report(world, plan, record, driver.log, pace, facts)
     paths = write_report(report, out)
     console.print(table_of(report.summary))
     console.print("written:", ", ".join(map(str, paths)), soft_wrap=True, highlight=False)
-    _exit(record)
+    exit_with(record)
+
+
+def _stream(scenario: Scenario, times: dict[str, Any], slots_per_second: float | None) -> ClickStream | None:
+    given = {name: value for name, value in times.items() if value is not None}
+    if scenario is Scenario.CLICKS:
+        if slots_per_second is not None:
+            raise LoadTestError("clicks take --interval and --speed, not --slots-per-second")
+        return ClickStream(**given)
+    if given:
+        raise LoadTestError(f"only clicks take --{next(iter(given)).replace('_', '-')}")
+    return None
 
 
 def _world(scenario: Scenario, data: list[Path], learner: str, fill_seed: int) -> tuple[World, dict[str, Any]]:
-    if scenario is Scenario.JESTER:
+    if scenario is not Scenario.SYNTHETIC:
         ratings = read_jester(data)
         for text in ratings.warnings:
             messages.print(f"warning: {text}", style="yellow", markup=False, highlight=False)
         facts = {"fill_seed": fill_seed, "rated": ratings.rated, "warnings": ratings.warnings}
-        return mab_jester(ratings, fill_seed), facts | {"data": [source._asdict() for source in ratings.sources]}
+        world = (jester_clicks if scenario is Scenario.CLICKS else mab_jester)(ratings, fill_seed)
+        return world, facts | {"data": [source._asdict() for source in ratings.sources]}
     if data:
         raise LoadTestError("the synthetic stream takes no --data")
     return (bco_synthetic() if plays_points(learner) else mab_synthetic()), {}
@@ -106,58 +163,13 @@ def _options(texts: list[str]) -> dict[str, Any]:
     return fields
 
 
-def _driver(stack: ExitStack, plan: Plan, address: str | None, retry_seconds: float) -> Driver:
-    if address is None:
-        return InProcessDriver(plan)
+def _driver(
+    stack: ExitStack, plan: Plan, address: str | None, retry_seconds: float, clock: SimulatedTime | None
+) -> Driver:
+    if address is None or clock is not None:
+        return InProcessDriver(plan, (clock or SimulatedTime()).now)
     try:
         http = stack.enter_context(httpx.Client(base_url=address, timeout=30.0))
     except httpx.InvalidURL as error:
         raise LoadTestError(f"--url {address}: {error}") from error
     return HttpDriver(Client(http, retry_seconds), plan, f"replay-{uuid.uuid4().hex}")
-
-
-def _run(replaying: Replay, slots: int, label: str, *, drain: bool) -> Record:
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=messages) as progress, _stoppable() as stops:
-        task = progress.add_task(label, total=slots)
-
-        def advance(slot: int) -> None:
-            if slot % PROGRESS_EVERY == 0 or slot == slots:
-                progress.update(task, completed=slot)
-
-        return replaying.run(drain=drain, stopped=lambda: bool(stops), advance=advance)
-
-
-@contextmanager
-def _stoppable() -> Iterator[list[int]]:
-    """The signals received; the first one of a kind ends the replay after its slot, the second at once."""
-    received: list[int] = []
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-
-    def stop(number: int, frame: object) -> None:  # noqa: ARG001 - the signature of a handler
-        received.append(number)
-        signal.signal(number, before[signal.Signals(number)])
-
-    for number in before:
-        signal.signal(number, stop)
-    try:
-        yield received
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-def _described(driver: Driver, record: Record) -> dict[str, Any]:
-    if record.counts is None:
-        return {"driver": "unknown"}
-    described = driver.describe()
-    return described | {"rates": (described["parameters"] or {}).get("rates")}
-
-
-def _exit(record: Record) -> None:
-    for problem in record.problems():
-        messages.print(f"error: {problem}", style="red", markup=False, highlight=False)
-    if record.problems():
-        raise typer.Exit(1)
-    if record.interrupted:
-        raise typer.Exit(INTERRUPTED)

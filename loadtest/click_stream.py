@@ -1,0 +1,55 @@
+"""When visitors come and how long their clicks take, in seconds; all of it can be played faster."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from loadtest import delays
+from loadtest.click_worlds import NO_CLICK
+from service.learners.base import FloatArray, IntArray
+from service.learners.buckets import PER_WINDOW
+
+SLACK = 1 + 1 / PER_WINDOW
+"""A decision is given up at most this many windows after it was taken."""
+
+
+class ClickStream(NamedTuple):
+    """The times of a stream of impressions."""
+
+    window: float = 600.0
+    """Seconds after which an impression without a click is taken for one that has none."""
+    interval: float = 2.0
+    """Seconds between impressions."""
+    delay_median: float = 30.0
+    delay_sigma: float = 1.5
+    """Of the delay's logarithm: with 1.5 one click in 44 comes after 20 medians."""
+    delay_seed: int = 0
+    speed: float = 1.0
+    """Everything happens this many times as fast, the session's window included."""
+
+    @property
+    def after_seconds(self) -> float:
+        """The window as the session is told."""
+        return self.window / self.speed
+
+    @property
+    def slots_per_second(self) -> float:
+        """Impressions a second."""
+        return self.speed / self.interval
+
+    def session_fields(self) -> dict[str, Any]:
+        """What the session is told: an impression that nobody clicks in time is one without a click."""
+        return {"expiry": {"after_seconds": self.after_seconds, "default_loss": NO_CLICK}}
+
+    def click_delays(self, slots: int) -> FloatArray:
+        """Seconds from each slot's impression to its click, as played."""
+        seconds = delays.log_normal(slots, self.delay_median, self.delay_sigma, self.delay_seed)
+        return seconds / self.speed
+
+    def settled_after(self, slots: int) -> IntArray:
+        """A bound on each slot's delay in slots, for learners that have to be told: the window."""
+        window = math.ceil(SLACK * self.window / self.interval)
+        return np.minimum(window, np.arange(slots - 1, -1, -1))

@@ -1,0 +1,83 @@
+"""``expiry``: how well learners do where most decisions are never answered."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+
+from loadtest import expiry_study as study
+from loadtest.commands.screen import console, messages, on_cores_with_progress, reported
+from loadtest.expiry_study import Case, Found, Mode
+from loadtest.jester import PAGE, read_jester
+
+Rows = dict[str, dict[str, Any]]
+
+
+def expiry(
+    data: Annotated[Path | None, typer.Option(help="Jester file; without it its tasks are skipped.")] = None,
+    seeds: Annotated[int, typer.Option(min=2, help="Runs on the short synthetic stream.")] = 40,
+    long_seeds: Annotated[int, typer.Option(min=2, help="Runs on the others, ten times as long.")] = 10,
+    out: Annotated[Path, typer.Option(help="Folder for summary.json.")] = Path("runs/expiry"),
+) -> None:
+    """Measure expiry on, expiry off and full feedback."""
+    with reported():
+        if data is not None:
+            read_jester([data])
+        cases = study.cases(seeds, long_seeds, data)
+        rows = rows_of(cases, on_cores_with_progress("expiry", study.run_case, cases))
+    out.mkdir(parents=True, exist_ok=True)
+    (out / "summary.json").write_text(json.dumps(list(rows.values()), indent=2) + "\n", encoding="utf-8")
+    console.print(table_of(rows))
+    if data is None:
+        text = f"skipped the ratings: no --data; they are at {PAGE}"
+        messages.print(text, style="yellow", markup=False, highlight=False, soft_wrap=True)
+    console.print(f"written: {out}", soft_wrap=True, highlight=False)
+
+
+def rows_of(cases: list[Case], found: list[Found]) -> Rows:
+    """Task, share and learner to the figures of every mode, in the study's order."""
+    rows: Rows = {}
+    for case, figures in zip(cases, found, strict=True):
+        row = rows.setdefault(f"{case.task}/{case.unanswered}/{case.kind}", _first(case))
+        row["modes"][case.mode.value] = {"mean": figures.mean, "stderr": figures.stderr}
+        if case.mode is Mode.FULL:
+            row["uniform"] = figures.uniform
+    tasks = list(study.TASKS)
+    return dict(sorted(rows.items(), key=lambda item: tasks.index(item[1]["task"])))
+
+
+def _first(case: Case) -> dict[str, Any]:
+    asked = {"task": case.task, "unanswered": case.unanswered, "learner": case.kind, "seeds": len(case.seeds)}
+    return asked | {"uniform": 0.0, "modes": {}}
+
+
+def kept(row: Mapping[str, Any]) -> float:
+    """What expiry keeps of full feedback's gain on uniform play; 1 where they are equal."""
+    full, on = (row["modes"][mode.value]["mean"] for mode in (Mode.FULL, Mode.ON))
+    return float((row["uniform"] - on) / (row["uniform"] - full))
+
+
+def table_of(rows: Rows) -> Table:
+    """Normalised regret, mean and standard error, and the share of the gain that expiry keeps."""
+    table = Table(
+        "unanswered", "learner", "uniform", *Mode, "kept", title="Normalised regret", title_justify="left"
+    )
+    last = ""
+    for row in rows.values():
+        if row["task"] != last:
+            last = row["task"]
+            table.add_section()
+            table.add_row(f"[bold]{last}[/bold]")
+        figures = [_figure(row["modes"].get(mode.value)) for mode in Mode]
+        share = f"{row['unanswered']:.0%}"
+        table.add_row(share, row["learner"], f"{row['uniform']:.4f}", *figures, f"{kept(row):.0%}")
+    return table
+
+
+def _figure(of: Mapping[str, float] | None) -> str:
+    return "" if of is None else f"{of['mean']:.4f} ± {of['stderr']:.4f}"

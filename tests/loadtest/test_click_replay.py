@@ -1,0 +1,238 @@
+"""Replays of clicks: what is posted when, what expires, and the same numbers over HTTP at the same times."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import httpx
+import numpy as np
+import pytest
+from typer.testing import CliRunner, Result
+
+from loadtest.click_replay import ClickReplay
+from loadtest.click_report import click_facts
+from loadtest.click_stream import ClickStream
+from loadtest.click_worlds import jester_clicks
+from loadtest.client import Client
+from loadtest.commands import app
+from loadtest.driver import Driver, Event, HttpDriver, InProcessDriver, Receipt
+from loadtest.jester import Ratings
+from loadtest.passing_time import SimulatedTime
+from loadtest.plan import Plan, RateChoice, plan_session
+from loadtest.replay import Record
+from loadtest.scenarios import ArmWorld
+from service.app import create_app
+from service.learners import REGISTRY
+from service.settings import Settings
+from service.store.memory import MemoryStore
+from tests.loadtest.jester_files import invented, write_csv
+from tests.running import RunningService
+
+STREAM = ClickStream(window=40.0, interval=1.0, delay_median=10.0)
+KINDS = [kind for kind, spec in REGISTRY.items() if "n_arms" in spec.model_fields]
+
+
+def world(slots: int = 300, n_arms: int = 6) -> ArmWorld:
+    """Arm k is clicked by about (k+1)/20 of the visitors."""
+    ratings = np.random.default_rng(8).uniform(-10, 10, (slots, 100))
+    ratings[:, :n_arms] += np.linspace(-4, 2, n_arms)
+    clicks = jester_clicks(Ratings(ratings.clip(-10, 10), []))
+    return replace(clicks, posted=clicks.posted[:, :n_arms])
+
+
+def plan_of(clicks: ArmWorld, kind: str = "centred_tsallis", stream: ClickStream = STREAM) -> Plan:
+    late = stream.settled_after(clicks.slots)
+    plan = plan_session(clicks, kind, RateChoice.AUTO, 5, {}, late)
+    return replace(plan, session=plan.session | stream.session_fields())
+
+
+class Recorder(InProcessDriver):
+    """Also keeps the events it was handed, and when."""
+
+    def __init__(self, plan: Plan, clock: SimulatedTime) -> None:
+        super().__init__(plan, clock.now)
+        self.clock = clock
+        self.events: list[tuple[float, Event]] = []
+
+    def deliver(self, events: Sequence[Event]) -> Receipt:
+        self.events += [(self.clock.now(), event) for event in events]
+        return super().deliver(events)
+
+
+def replay(clicks: ArmWorld, kind: str = "centred_tsallis", **how: object) -> tuple[Record, Recorder]:
+    clock = SimulatedTime()
+    driver = Recorder(plan_of(clicks, kind), clock)
+    return ClickReplay(clicks, STREAM, driver, clock).run(**how), driver
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_decision_is_settled_by_a_click_or_expires(kind: str) -> None:
+    record, _ = replay(world(), kind)
+
+    assert record.problems() == []
+    assert record.counts is not None
+    assert record.counts.outstanding == 0
+    assert record.counts.feedbacks + record.counts.expired == 300
+    assert record.counts.feedbacks == record.acknowledged == record.sent - record.surplus > 20
+
+
+def test_only_clicks_are_posted_and_none_before_its_time() -> None:
+    clicks = world()
+    _, driver = replay(clicks)
+    delays = STREAM.click_delays(300)
+
+    assert {event.posted for _, event in driver.events} == {1.0}
+    for time, event in driver.events:
+        happened = event.slot - 1 + delays[event.slot - 1]
+        assert happened <= time
+        assert time < happened + STREAM.interval + 1e-6
+
+
+def test_a_click_after_the_window_settles_a_younger_decision_or_is_skipped() -> None:
+    """With one arm acted once a second there is always a younger one, until the stream has ended."""
+    clicks = replace(world(), posted=np.ones((300, 1)))
+    record, _ = replay(clicks)
+    facts = click_facts(clicks, STREAM, record)
+
+    assert record.problems() == []
+    assert facts["late_clicks"] > 10
+    assert record.surplus + len(record.pending) + record.acknowledged == facts["clicks"] == 300
+    assert record.surplus < facts["late_clicks"]
+
+
+def test_without_draining_the_last_window_stays_outstanding() -> None:
+    record, _ = replay(world(), drain=False)
+
+    assert record.problems() == []
+    assert record.counts is not None
+    assert 0 < record.counts.outstanding <= 42
+
+
+def test_lost_decisions_are_noticed() -> None:
+    class Forgetful(Recorder):
+        def counts(self) -> object:
+            return super().counts()._replace(expired=7)
+
+    clicks, clock = world(), SimulatedTime()
+    record = ClickReplay(clicks, STREAM, Forgetful(plan_of(clicks), clock), clock).run()
+
+    assert record.problems()[0].startswith("300 acts, ")
+
+
+class Bridge(httpx.BaseTransport):
+    """Hands blocking requests to an application on an event loop in another thread."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, transport: httpx.ASGITransport) -> None:
+        self._loop, self._transport = loop, transport
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        return asyncio.run_coroutine_threadsafe(self._answer(request), self._loop).result(30)
+
+    async def _answer(self, request: httpx.Request) -> httpx.Response:
+        answer = await self._transport.handle_async_request(request)
+        return httpx.Response(answer.status_code, headers=answer.headers, content=await answer.aread())
+
+
+@contextmanager
+def service_at(clock: SimulatedTime) -> Iterator[httpx.Client]:
+    """The application on a store whose clock is ``clock``."""
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    try:
+        application = create_app(Settings(), MemoryStore(clock=clock.now))
+        lifespan = application.router.lifespan_context(application)
+        asyncio.run_coroutine_threadsafe(lifespan.__aenter__(), loop).result(30)
+        with httpx.Client(
+            transport=Bridge(loop, httpx.ASGITransport(application)), base_url="http://service"
+        ) as http:
+            yield http
+        asyncio.run_coroutine_threadsafe(lifespan.__aexit__(None, None, None), loop).result(30)
+    finally:
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_same_stream_at_the_same_times_gives_the_same_numbers_over_http(kind: str) -> None:
+    clicks = world(150)
+    records = []
+    clock = SimulatedTime(1_000_000.0)
+    with service_at(clock) as http:
+        driver: Driver = HttpDriver(Client(http), plan_of(clicks, kind), uuid.uuid4().hex)
+        records.append(ClickReplay(clicks, STREAM, driver, clock).run())
+    clock = SimulatedTime(1_000_000.0)
+    records.append(ClickReplay(clicks, STREAM, InProcessDriver(plan_of(clicks, kind), clock.now), clock).run())
+
+    over_http, in_process = records
+    assert over_http.problems() == in_process.problems() == []
+    assert over_http.expected.tolist() == in_process.expected.tolist()
+    assert over_http.counts == in_process.counts
+    assert over_http.digest == in_process.digest
+
+
+def run(*arguments: object) -> Result:
+    return CliRunner().invoke(app, ["replay", *map(str, arguments)])
+
+
+def test_the_command_in_process(tmp_path: Path) -> None:
+    data = write_csv(tmp_path, *invented(400).tolist())
+    result = run("clicks", "--data", data, "--in-process", "--window", 100, "--out", tmp_path)
+
+    assert result.exit_code == 0, result.output
+    found = json.loads((tmp_path / "summary.json").read_text())
+    assert (found["scenario"], found["learner"], found["impressions"]) == ("jester_clicks", "centred_tsallis", 400)
+    assert found["settled"] + found["expired"] == 400
+    assert found["expired_share"] == found["expired"] / 400
+    assert found["click_rate"] == pytest.approx(1 - found["mean_loss"])
+    assert found["uniform_click_rate"] == pytest.approx(1 - found["uniform_mean_loss"])
+    assert "slot" not in found["latency_ms"]
+    for text in ("regret per slot", "expired share", "click rate, uniform play"):
+        assert text in result.output
+
+
+def test_speed_changes_no_number_in_process(tmp_path: Path) -> None:
+    data = write_csv(tmp_path, *invented(200).tolist())
+    found = []
+    for speed in (1, 512):
+        run("clicks", "--data", data, "--in-process", "--speed", speed, "--out", tmp_path / str(speed))
+        found.append((tmp_path / str(speed) / "curve.csv").read_bytes())
+
+    assert found[0] == found[1]
+
+
+def test_the_command_against_a_service_in_a_hurry(tmp_path: Path) -> None:
+    """The service's own clock: windows of half a second."""
+    data = write_csv(tmp_path, *invented(150).tolist())
+    with RunningService(tmp_path, "--store-url", "memory://") as service:
+        service.wait_ready()
+        result = run("clicks", "--data", data, "--url", service.url, "--speed", 1200, "--out", tmp_path / "out")
+
+    assert result.exit_code == 0, result.output
+    found = json.loads((tmp_path / "out" / "summary.json").read_text())
+    assert found["settled"] + found["expired"] == 150
+    assert found["settled"] > 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["clicks", "--in-process"], "jester_dataset_1_1.zip"),
+        (["clicks", "--in-process", "--slots-per-second", "5"], "not --slots-per-second"),
+        (["synthetic", "--in-process", "--speed", "600"], "only clicks take --speed"),
+        (["synthetic", "--in-process", "--delay-median", "6"], "only clicks take --delay-median"),
+    ],
+)
+def test_what_cannot_be_replayed_ends_in_one_sentence(tmp_path: Path, arguments: list[str], message: str) -> None:
+    result = run(*arguments, "--out", tmp_path / "out")
+
+    assert result.exit_code == 1
+    assert message in " ".join(result.stderr.split())
