@@ -41,7 +41,10 @@ class Cached(NamedTuple):
             stored = specification.decode(snapshot.spec)
             run = known.run if known is not None and known.stored == stored else stored.start()
             by_arm = isinstance(run.learner, ArmLearner)
-            ledger, state = codec.decode(snapshot.state, run.learner.state_type, by_arm=by_arm)
+            ledger, arms, state = codec.decode(snapshot.state, run.learner.state_type, by_arm=by_arm)
+            if run.roster is not None:
+                names = getattr(run.params.learner, "arms", None)
+                run = run.with_roster(codec.decode_roster(arms, run.roster, names))
         except (codec.CodecError, ValueError) as error:
             raise StateCorruptError from error
         return cls._at(snapshot.version, stored, snapshot.state, run.moved(ledger, state))
@@ -74,7 +77,7 @@ class Cached(NamedTuple):
     @staticmethod
     def encode(run: Run) -> bytes:
         """The bytes of a run's state."""
-        return codec.encode(run.ledger, run.state)
+        return codec.encode(run.ledger, run.state, run.roster)
 
     def after(self, version: str, state: bytes, run: Run) -> Cached:
         """The session as this worker has just committed it."""

@@ -15,7 +15,7 @@ import math
 import random
 import secrets
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
@@ -30,6 +30,7 @@ from service.errors import (
     UnknownSessionError,
 )
 from service.learners.run import Run
+from service.metrics import Labels, Metrics
 from service.specification import Idempotency
 from service.store import records
 from service.store.base import Commit, Committed, Conflict, Known, Store, StoreUnavailableError
@@ -46,6 +47,9 @@ PIECE_SECONDS = 0.05
 MAX_REMEMBERED = 10_000
 """Sessions whose reminder this worker remembers."""
 DIGEST = 16
+VERSION = "\0"
+"""Stands in an answer for the version its commit makes; no label or other text of an answer has this character."""
+_VERSION_JSON = b"\\u0000"
 
 log = logging.getLogger(__name__)
 
@@ -64,6 +68,10 @@ class Applied(NamedTuple):
     recorded: Sequence[bytes] = ()
     """Digests of the event ids that now count."""
     changed: bool = True
+    shows_version: bool = False
+    """Whether the body has ``VERSION`` in it."""
+    counts: Mapping[str, int] = {}
+    """Events by outcome, as metrics name it."""
 
 
 class Operation(Protocol):
@@ -128,6 +136,21 @@ class _Fold:
     """Whether a request that puts off the idle deadline succeeded."""
     complete: bool = True
     """Whether all due decisions are settled; if not, no request has been applied yet."""
+    shows_version: bool = False
+    """Whether an answer still has ``VERSION`` in it."""
+    counts: Counter[str] = field(default_factory=Counter)
+    """Events by outcome."""
+
+    def show(self, version: str) -> None:
+        """Put the version in force after the commit into the answers."""
+        if not self.shows_version:
+            return
+        for place, outcome in enumerate(self.outcomes):
+            if isinstance(outcome, Answer):
+                shown = outcome.body.replace(_VERSION_JSON, version.encode())
+                self.outcomes[place] = outcome._replace(body=shown)
+        for key, (body, answer) in self.answers.items():
+            self.answers[key] = (body, answer.replace(_VERSION_JSON, version.encode()))
 
 
 @dataclass(slots=True)
@@ -147,11 +170,14 @@ class _Lane:
 class Committer:
     """The one writer of this worker."""
 
-    def __init__(self, store: Store, cache: SessionCache, *, max_queue: int) -> None:
+    def __init__(
+        self, store: Store, cache: SessionCache, *, max_queue: int, metrics: Metrics | None = None
+    ) -> None:
         self.writer = secrets.token_hex(8)
         self._store = store
         self._cache = cache
         self._max_queue = max_queue
+        self._metrics = metrics or Metrics(Labels())
         self._lanes: dict[str, _Lane] = {}
         self._reminded: dict[str, int] = {}
         """Session to the newest bucket of acts it was noted for."""
@@ -186,6 +212,7 @@ class Committer:
 
     async def _drain(self, session_id: str, lane: _Lane) -> None:
         while batch := _take(lane.waiting):
+            self._metrics.commit_requests.observe(len(batch))
             try:
                 outcomes = await self._commit(session_id, [each.operation for each in batch])
             except StoreUnavailableError as error:
@@ -212,6 +239,7 @@ class Committer:
             outcome = await self._store.commit(commit)
             if isinstance(outcome, Committed):
                 self._keep(session_id, base, commit, fold, outcome)
+                self._metrics.count(fold.counts, base.run.ledger, fold.run.ledger)
                 if fold.complete:
                     return fold.outcomes
                 base = self._cache.get(session_id) or await self._load(session_id)
@@ -258,11 +286,13 @@ class Committer:
         digests = {digest for operation in batch for digest in operation.digests}
         keys = {operation.idempotency.key for operation in batch if operation.idempotency}
         writes = fold.changed or bool(fold.answers)
+        version = self.new_version() if writes else None
+        fold.show(version or base.version)
         return Commit(
             session_id=session_id,
             writer=self.writer,
             expected=base.version,
-            version=self.new_version() if writes else None,
+            version=version,
             state=base.encode(fold.run) if writes else b"",
             digest=base.digest,
             idle_ttl_ms=base.stored.specification.idle_ttl_ms if fold.used else None,
@@ -324,6 +354,8 @@ async def _apply(operation: Operation, fold: _Fold, memory: _Memory, pause: Paus
     fold.recorded.update(dict.fromkeys(applied.recorded))
     fold.changed |= applied.changed
     fold.used |= operation.is_use
+    fold.shows_version |= applied.shows_version
+    fold.counts.update(applied.counts)
     if key is not None:
         fold.answers[key.key] = (key.body, applied.body)
     return Answer(applied.body)

@@ -11,7 +11,7 @@ import numpy as np
 from service.committer import Applied, Pause
 from service.errors import MAX_LISTED, FieldError, InvalidRequestError, SurplusFeedbackError
 from service.events import ArmEvent, Event, GradientEvent, LossesEvent
-from service.learners.base import ArmLearner, Information, PointLearner
+from service.learners.base import Information, PointLearner
 from service.learners.run import Action, ArmAction, ArmFeedback, Feedback, PointFeedback, Run
 from service.specification import Idempotency, Surplus
 
@@ -35,8 +35,7 @@ class Act:
 
     def check(self, run: Run) -> None:
         """Refuse a request that would answer, or compute, too much."""
-        learner = run.learner
-        cells = learner.n_arms if isinstance(learner, ArmLearner) else learner.dim**2  # type: ignore[attr-defined]
+        cells = _dim(run) ** 2 if run.roster is None else len(run.roster.live)
         if self.count > 1 and self.count * cells > self.max_cells:
             raise InvalidRequestError.of(
                 "count", f"count times the learner's size ({cells}) must not exceed {self.max_cells}"
@@ -109,8 +108,9 @@ class Feed:
         self._feedback = feedback
 
     async def apply(self, run: Run, counted: Callable[[bytes], bool], pause: Pause) -> Applied:
-        """Settle what is neither a duplicate nor surplus."""
+        """Settle what is neither a duplicate, nor of a removed arm, nor surplus."""
         fresh, recorded, duplicates = self._fresh(counted)
+        before, fresh = len(fresh), [index for index in fresh if not run.is_removed(self._feedback[index])]
         skips = self._skips(run)
         surplus = run.surplus([self._feedback[index] for index in fresh])
         if surplus and not skips:
@@ -124,7 +124,12 @@ class Feed:
                 run.settle(self._feedback[index])
                 await pause()
         ids = [digest for index, digest in recorded.items() if index not in skipped]
-        return self._settlement(run, len(fresh) - len(skipped), duplicates, len(skipped), ids)
+        counts = {"applied": len(fresh) - len(skipped), "duplicates": duplicates}
+        if removed := before - len(fresh):
+            counts["removed"] = removed
+        if skips:
+            counts["surplus"] = len(skipped)
+        return _settlement(run, counts, ids)
 
     def _skips(self, run: Run) -> bool:
         if self.on_surplus is None:
@@ -146,21 +151,17 @@ class Feed:
             fresh.append(index)
         return fresh, recorded, len(self.events) - len(fresh)
 
-    def _settlement(self, run: Run, applied: int, duplicates: int, skipped: int, ids: list[bytes]) -> Applied:
-        body = {
-            "applied": applied,
-            "duplicates": duplicates,
-            "slot": run.ledger.slot,
-            "outstanding": run.ledger.outstanding,
-        }
-        if self._skips(run):
-            body["surplus"] = skipped
-        return Applied(json.dumps(body, separators=(",", ":")).encode(), ids, changed=applied > 0)
+
+def _settlement(run: Run, counts: dict[str, int], ids: list[bytes]) -> Applied:
+    body = counts | {"slot": run.ledger.slot, "outstanding": run.ledger.outstanding}
+    changed = counts["applied"] > 0 or bool(ids)
+    return Applied(json.dumps(body, separators=(",", ":")).encode(), ids, changed, counts=counts)
 
 
 def _action(action: Action, run: Run) -> str:
     if isinstance(action, ArmAction):
-        label = "" if run.names is None else f',"label":{json.dumps(run.names[action.arm])}'
+        names = None if run.roster is None else run.roster.names
+        label = "" if names is None else f',"label":{json.dumps(names[action.arm])}'
         return f'{{"slot":{action.slot},"arm":{action.arm},"probability":{action.probability!r}{label}}}'
     body = {"slot": action.slot, "x": action.x.tolist()}
     if action.query_points is not None:
@@ -191,7 +192,8 @@ def _slot_feedback(event: Event, run: Run) -> Feedback:
 
 
 def _arm(event: ArmEvent, run: Run) -> int:
-    labels = run.labels
+    assert run.roster is not None  # noqa: S101 - the information model tells
+    labels, n_arms = run.roster.labels, run.roster.size
     if event.label is not None:
         if event.arm is not None:
             raise InvalidRequestError.of("label", "give either arm or label")
@@ -200,7 +202,6 @@ def _arm(event: ArmEvent, run: Run) -> int:
         if (arm := labels.get(event.label)) is None:
             raise InvalidRequestError.of("label", "the session has no arm with this label")
         return arm
-    n_arms = run.learner.n_arms  # type: ignore[attr-defined]
     if event.arm is None or event.arm >= n_arms:
         raise InvalidRequestError.of("arm", f"must be an arm's number, 0 to {n_arms - 1}")
     return event.arm

@@ -5,15 +5,16 @@ from __future__ import annotations
 import json
 import re
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from service import specification
+from service.arm_changes import ChangeArms
 from service.cache import Cached, SessionCache
+from service.committer import VERSION, Committer, Operation, Pause, settle_due, unpack_answer
 from service.committer import Answer as Answer
-from service.committer import Committer, Operation, Pause, settle_due, unpack_answer
 from service.errors import (
     IdempotencyConflictError,
     InvalidRequestError,
@@ -22,8 +23,10 @@ from service.errors import (
     StoreDownError,
     UnknownSessionError,
 )
+from service.learners import REGISTRY
 from service.learners.base import ArmLearner, PointLearner
 from service.learners.run import Run
+from service.metrics import Labels, Metrics
 from service.settings import Settings
 from service.specification import Idempotency, Specification, Stored
 from service.store import codec
@@ -43,11 +46,12 @@ class Created(NamedTuple):
 class Sessions:
     """The one place that knows store, committer and limits."""
 
-    def __init__(self, store: Store, settings: Settings) -> None:
+    def __init__(self, store: Store, settings: Settings, metrics: Metrics | None = None) -> None:
         self._store = store
         self._settings = settings
         self._cache = SessionCache(settings.cache_sessions)
-        self._committer = Committer(store, self._cache, max_queue=settings.max_queue)
+        self._metrics = metrics or Metrics(Labels(learners=REGISTRY))
+        self._committer = Committer(store, self._cache, max_queue=settings.max_queue, metrics=self._metrics)
 
     async def create(self, session_id: str | None, spec: Specification, key: Idempotency | None) -> Created:
         """Create a session, or find the one that was created with the same fields.
@@ -76,6 +80,7 @@ class Sessions:
             )
         )
         if existing is None:
+            self._metrics.sessions_created[spec.learner.kind].inc()
             return Created(Answer(await self.view(session_id)), new=True)
         if key is not None and (recalled := await self._store.recall(session_id, key.key)) is not None:
             return _created_before(session_id, existing, key, recalled)
@@ -161,11 +166,39 @@ class Sessions:
         self._cache.forget(session_id)
         if not deleted:
             raise UnknownSessionError
+        self._metrics.sessions_deleted.inc()
 
     async def submit(self, session_id: str, operation: Operation) -> Answer:
         """Apply a request to a session; see ``Committer.submit``."""
         _check_id(session_id)
         return await self._committer.submit(session_id, operation)
+
+    async def change_arms(
+        self, session_id: str, add: Sequence[str], remove: Sequence[str], key: Idempotency | None
+    ) -> Answer:
+        """Remove arms by label, then add some; the session's view as of that commit.
+
+        Raises
+        ------
+        ServiceError
+            as any submitted request; ``NoLabelsError`` where the session named no arms.
+        """
+        _check_id(session_id)
+        with _store_errors():
+            snapshot = await self._store.load(session_id)
+        if snapshot is None:
+            raise UnknownSessionError
+        cached = self._cached(session_id, snapshot)
+        ttl_ms = cached.stored.specification.idle_ttl_ms
+
+        def view(run: Run, used: bool) -> bytes:
+            put_off = None if ttl_ms is None else run.ledger.time + ttl_ms / 1000
+            then = snapshot._replace(version=VERSION, expires_at=put_off if used else snapshot.expires_at)
+            return _json(session_view(session_id, then, cached._replace(run=run)))
+
+        most = self._max_arms(cached.run.params.learner.kind)
+        change = ChangeArms(add, remove, most, self._settings.max_label_bytes, view, key)
+        return await self._committer.submit(session_id, change)
 
     def now(self) -> float:
         """Unix seconds by the store's clock."""
@@ -181,13 +214,17 @@ class Sessions:
         size: Mapping[str, Any] = learner.model_dump(include={"n_arms", "arms", "dim"})
         labels = size.get("arms") or []
         n_arms = size.get("n_arms") or len(labels)
-        most = limits.max_arms_centred if learner.kind == "centred_tsallis" else limits.max_arms
+        most = self._max_arms(learner.kind)
         if n_arms > most:
             raise InvalidRequestError.of("learner.n_arms", f"must not exceed {most}")
         if size.get("dim", 0) > limits.max_dim:
             raise InvalidRequestError.of("learner.dim", f"must not exceed {limits.max_dim}")
         if any(len(label.encode()) > limits.max_label_bytes for label in labels):
             raise InvalidRequestError.of("learner.arms", f"a label has at most {limits.max_label_bytes} bytes")
+
+    def _max_arms(self, kind: str) -> int:
+        limits = self._settings
+        return limits.max_arms_centred if kind == "centred_tsallis" else limits.max_arms
 
 
 @contextmanager
@@ -255,7 +292,9 @@ def _learner_view(run: Run) -> dict[str, Any]:
     learner = run.learner
     view = run.params.learner.model_dump(mode="json") | learner.rates(run.state)
     if isinstance(learner, ArmLearner):
-        view["n_arms"] = learner.n_arms
+        assert run.roster is not None  # noqa: S101 - learners over arms have one
+        view["n_arms"] = len(run.roster.live)
+        view["arms"] = run.roster.shown_names
         if view["arms"] is None:
             del view["arms"]
     return view

@@ -13,7 +13,7 @@ FILES = sorted(path for package in ("service", "loadtest") for path in (ROOT / p
 LEAVES = {"service.settings", "service.errors", "service.metrics", "service.logs"}
 SPEAK = {"service.specification", "service.events"}
 """What a session is made of and told, as clients post it."""
-SESSIONS = {"service.sessions", "service.operations", "service.readiness", "service.sweeper"}
+SESSIONS = {"service.sessions", "service.operations", "service.arm_changes", "service.readiness", "service.sweeper"}
 COMMITTER = {"service.committer", "service.cache"}
 CONTRACT = {"service.store.base", "service.store.codec", "service.store.records"}
 LEARNERS = {"service.learners"}

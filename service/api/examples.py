@@ -57,6 +57,18 @@ VIEW = {
     "expires_at": None,
     "probabilities": [0.3333333333333333, 0.3333333333333333, 0.3333333333333333],
 }
+CHANGE: dict[str, Example] = {
+    "fresh": Example(summary="A joke comes and another goes", value={"add": ["knock-knock"], "remove": ["riddle"]})
+}
+CHANGED = VIEW | {
+    "learner": VIEW["learner"] | {"arms": ["pun", None, "limerick", "knock-knock"]},  # type: ignore[operator]
+    "slot": 5,
+    "feedbacks": 2,
+    "outstanding": 2,
+    "removed": 1,
+    "version": "9c1f0f0d5f6f4b1e-9",
+    "probabilities": [0.4, 0.0, 0.26666666666666666, 0.3333333333333333],
+}
 LIST = {"sessions": [{name: value for name, value in VIEW.items() if name != "probabilities"}], "next_cursor": None}
 ACTION = {"slot": 1, "arm": 2, "probability": 0.3333333333333333}
 ACTIONS = {"actions": [ACTION, {"slot": 2, "arm": 0, "probability": 0.3333333333333333}]}
@@ -99,7 +111,7 @@ def _problem(description: str) -> dict[str, Any]:
 PROBLEMS: dict[int | str, dict[str, Any]] = {
     404: _problem("unknown_session"),
     408: _problem("request_timeout"),
-    409: _problem("session_exists, surplus_feedback"),
+    409: _problem("session_exists, surplus_feedback, no_labels"),
     413: _problem("payload_too_large"),
     415: _problem("unsupported_media_type"),
     422: _problem("invalid_request, idempotency_conflict"),

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from service.events import Event
+from service.learners.specs import Label, check_printable
 from service.specification import Specification
 
 SESSION_ID_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$"
@@ -46,6 +47,19 @@ class Feedbacks(_Body):
     events: Annotated[list[Event], Field(min_length=1)]
 
 
+class ChangeArms(_Body):
+    """Labels of arms to remove, which goes first, and to add."""
+
+    add: Annotated[list[Label], Field(description="Labels of new arms; those of present arms change nothing.")] = []
+    remove: Annotated[list[str], Field(description="Labels of arms to remove; unknown ones change nothing.")] = []
+
+    @field_validator("add")
+    @classmethod
+    def _printable(cls, labels: list[str]) -> list[str]:
+        check_printable(labels)
+        return labels
+
+
 class Action(BaseModel):
     """A drawn arm (``arm``, ``probability``), or a point (``x``, ``query_points``)."""
 
@@ -68,6 +82,9 @@ class Settlement(BaseModel):
 
     applied: int
     duplicates: int
+    removed: int | None = Field(
+        None, description="Events of arms that were removed; left out where there are none."
+    )
     surplus: int | None = Field(None, description="Events skipped, with on_surplus=skip.")
     slot: int
     outstanding: int
@@ -85,8 +102,8 @@ class SessionSummary(BaseModel):
     slot: int = Field(description="Acts so far.")
     feedbacks: int = Field(description="Events applied.")
     outstanding: int = Field(description="Acts without feedback so far.")
-    expired: int
-    removed: int
+    expired: int = Field(description="Acts that got no feedback in time.")
+    removed: int = Field(description="Acts outstanding when their arm was removed.")
     total_delay: int = Field(description="Sum of delays over closed slots.")
     version: str
     created_at: str

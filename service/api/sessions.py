@@ -7,10 +7,11 @@ from typing import Annotated
 from fastapi import APIRouter, Body, Query, Request, Response
 
 from service.api.dependencies import KEYED, idempotency_of, sessions_of
-from service.api.examples import CREATE, LIST, PROBLEMS, VIEW, example
-from service.api.requests import JSON, StrictRoute
+from service.api.examples import CHANGE, CHANGED, CREATE, LIST, PROBLEMS, VIEW, example
+from service.api.requests import JSON
 from service.api.responses import json_response
-from service.api.schemas import CreateSession, SessionList, SessionView
+from service.api.routing import StrictRoute
+from service.api.schemas import ChangeArms, CreateSession, SessionList, SessionView
 from service.sessions import MAX_PAGE
 
 router = APIRouter(prefix="/v1/sessions", tags=["sessions"], route_class=StrictRoute, responses=PROBLEMS)
@@ -64,6 +65,25 @@ async def list_sessions(
 async def view_session(request: Request, session_id: str) -> Response:
     """View a session. Reading changes nothing and does not put off its idle deadline."""
     return Response(await sessions_of(request).view(session_id), media_type=JSON)
+
+
+@router.patch(
+    "/{session_id}/arms",
+    response_model=SessionView,
+    response_class=Response,
+    responses={200: example(SessionView, CHANGED, "The session with its arms changed")},
+    openapi_extra=KEYED,
+)
+async def change_arms(
+    request: Request, session_id: str, body: Annotated[ChangeArms, Body(openapi_examples=CHANGE)]
+) -> Response:
+    """Remove arms by label, then add some, in a session that named its arms; at least one has to stay.
+
+    A new arm gets the next number and starts at probability 1/n, n being the arms there are afterwards; the others
+    keep their ratios. What is outstanding of a removed arm is settled as removed, and its feedback changes nothing.
+    """
+    key = await idempotency_of(request)
+    return json_response(await sessions_of(request).change_arms(session_id, body.add, body.remove, key))
 
 
 @router.delete("/{session_id}", status_code=204, response_class=Response)

@@ -85,9 +85,10 @@ class Learner(ABC, Generic[S]):
 
 
 class ArmLearner(Learner[S]):
-    """A learner over ``n_arms`` arms."""
+    """A learner over arms, which it knows by their positions among those there are now."""
 
     n_arms: int
+    """Arms at the start; afterwards the state's arrays tell."""
 
     def draw(self, state: S, slot: Slot) -> tuple[S, Any]:
         """The arm of the open slot (int, or int array over the leading axes), by inverse CDF of ``slot.u``."""
@@ -112,6 +113,14 @@ class ArmLearner(Learner[S]):
     def give_up(self, state: S, count: int) -> S:  # noqa: ARG002 - for learners that count decisions themselves
         """Forget ``count`` outstanding decisions whose loss will never be learned."""
         return state
+
+    @abstractmethod
+    def remove_arms(self, state: S, positions: IntArray) -> S:
+        """Go on without the arms at these positions; the others move up and keep their ratios."""
+
+    @abstractmethod
+    def add_arms(self, state: S, count: int) -> S:
+        """Go on with ``count`` more arms behind the others, each at probability 1/n of n in all."""
 
 
 class SlotLearner(ArmLearner[S]):

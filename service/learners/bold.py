@@ -7,6 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 import numpy as np
 from pydantic import Field, model_validator
 
+from service.learners import exponential_weights, shares
 from service.learners.base import FloatArray, IntArray, Record, Slot, SlotLearner, at
 from service.learners.exp3 import MaxOpenSlots
 from service.learners.exponential_weights import exp3_rate, lowered, probabilities
@@ -110,6 +111,14 @@ class Bold(SlotLearner[State]):
 
     def forget(self, state: State, record: Record) -> State:
         return _marked(state, int(record[0]), 0)
+
+    def remove_arms(self, state: State, positions: IntArray) -> State:
+        log_weights = exponential_weights.without(state.log_weights, positions)
+        return state._replace(log_weights=log_weights, p_open=shares.without(state.p_open, positions))
+
+    def add_arms(self, state: State, count: int) -> State:
+        log_weights = exponential_weights.joined(state.log_weights, count)
+        return state._replace(log_weights=log_weights, p_open=shares.joined(state.p_open, count))
 
     def distribution(self, state: State) -> FloatArray:
         return state.p_open

@@ -13,7 +13,8 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 import numpy as np
 from pydantic import Field
 
-from service.learners.base import ArmLearner, FloatArray, Information, Slot, at
+from service.learners.base import ArmLearner, FloatArray, Information, IntArray, Slot, at
+from service.learners.shares import joined, without
 from service.learners.specs import ArmsSpec, RateMode
 
 POOL_CAP = 1000
@@ -72,7 +73,7 @@ class CentredTsallis(ArmLearner[State]):
 
     Parameters
     ----------
-    n_arms : K
+    n_arms : K at the start
     tracking : whether the floor falls as t^(-1/3), for a best arm that moves, instead of t^(-1/2)
     """
 
@@ -108,7 +109,7 @@ class CentredTsallis(ArmLearner[State]):
         if live is not None:
             scale, guess = np.where(live, scale, 1.0), np.where(live, guess, -1.0)
         lam, x = solve(state.sums, scale, guess)
-        floor = self._floor(state.t)
+        floor = self._floor(state.t) / x.shape[-1]
         low = x < floor
         sums = np.where(low, _column(lam + scale / math.sqrt(floor)), state.sums)
         x = np.where(low, floor, x)
@@ -119,8 +120,8 @@ class CentredTsallis(ArmLearner[State]):
         return state._replace(p=p, sums=sums, lam=lam)
 
     def _floor(self, t: int) -> float:
-        share = min(float(t) ** (-1 / 3), FLOOR_SHARE) if self.tracking else FLOOR_SHARE / math.sqrt(t)
-        return share / self.n_arms
+        """K f."""
+        return min(float(t) ** (-1 / 3), FLOOR_SHARE) if self.tracking else FLOOR_SHARE / math.sqrt(t)
 
     @staticmethod
     def _pooled(state: State, scale: Any) -> State:
@@ -147,6 +148,24 @@ class CentredTsallis(ArmLearner[State]):
     def give_up(self, state: State, count: int) -> State:
         return state._replace(outstanding=max(state.outstanding - count, 0))
 
+    def remove_arms(self, state: State, positions: IntArray) -> State:
+        scale, x = self._standing(state)
+        p = without(state.p, positions, self._floor(max(state.t, 1)))
+        state = state._replace(p=p, pool=without(state.pool, positions))
+        return _resting(state, scale, without(x, positions))
+
+    def add_arms(self, state: State, count: int) -> State:
+        scale, x = self._standing(state)
+        state = state._replace(p=joined(state.p, count), pool=joined(state.pool, count))
+        return _resting(state, scale, joined(x, count))
+
+    def _standing(self, state: State) -> tuple[Any, FloatArray]:
+        """The scale slot t+1 would open with now, and the x it would solve for."""
+        scale = self._scale(state._replace(t=state.t + 1))
+        positive = np.where(scale > 0, scale, 1.0)[()]
+        _, x = solve(state.sums - _column(state.sums.min(axis=-1)), positive, -positive)
+        return scale, x
+
     def distribution(self, state: State) -> FloatArray:
         return state.p
 
@@ -155,6 +174,13 @@ class CentredTsallis(ArmLearner[State]):
 
     def rates(self, state: State) -> dict[str, Any]:  # noqa: ARG002 - there are none to resolve
         return {"rates": RateMode.ANYTIME}
+
+
+def _resting(state: State, scale: Any, x: FloatArray) -> State:
+    """The state whose sums give x at this scale; its multiplier is in the unit of the open slot's scale."""
+    depths = _column(scale) / np.sqrt(x)
+    lam = -state.scale / np.sqrt(x.max(axis=-1))
+    return state._replace(sums=depths - _column(depths.min(axis=-1)), lam=lam)
 
 
 def _with_deviation(state: State, deviation: Any, count: int) -> State:

@@ -7,11 +7,13 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 import numpy as np
 from pydantic import Field, model_validator
 
-from service.learners.base import ArmLearner, FloatArray, Information, Slot, at, draw
-from service.learners.exponential_weights import exp3_rate, lowered, probabilities
+from service.learners.base import ArmLearner, FloatArray, Information, IntArray, Slot, at, draw
+from service.learners.exponential_weights import exp3_rate, joined, lowered, probabilities, without
 from service.learners.schedules import MAX_RANDOM_DELAY, Clock, Kind, Schedule
 from service.learners.specs import ArmsSpec, Horizon, MaxDelay, Rate, RateMode, RateScale, baseline_mode
 
+NO_ARM = -1
+"""In force after the arm in force was removed, until the next slot draws."""
 ScheduleKind = Annotated[
     Literal["blocks", "random"],
     Field(description="Update every 2 max_delay slots, or at random times about as often."),
@@ -72,6 +74,7 @@ class State(NamedTuple):
     log_weights: FloatArray
     p: FloatArray
     arm: int
+    """``NO_ARM`` where it has been removed."""
     redraw: bool
     sums: FloatArray
     t: int
@@ -111,10 +114,11 @@ class Clw(ArmLearner[State]):
 
     def open(self, state: State, slot: Slot) -> State:
         """Close the open slot with its update, if it has one; the next slot then draws again."""
-        redraw = state.redraw if state.t == 0 else state.updating
+        redraw = state.redraw if state.t == 0 else state.updating | (state.arm < 0)
         log_weights, p = state.log_weights, state.p
-        if np.any(state.updating):
-            log_weights = np.where(np.asarray(state.updating)[..., None], self._updated(state), log_weights)
+        updating = state.updating & (state.arm >= 0)
+        if np.any(updating):
+            log_weights = np.where(np.asarray(updating)[..., None], self._updated(state), log_weights)
             p = probabilities(log_weights)
         return State(log_weights, p, state.arm, redraw, *self._schedule.open(state.clock, slot))
 
@@ -133,6 +137,18 @@ class Clw(ArmLearner[State]):
     def settle(self, state: State, arm: Any, loss: Any, count: int = 1) -> State:  # noqa: ARG002 - composite losses name no arm
         clock = self._schedule.add(state.clock, np.asarray(count * loss)[..., None])
         return state._replace(sums=clock.sums)
+
+    def remove_arms(self, state: State, positions: IntArray) -> State:
+        """Where the arm in force leaves, what has arrived so far is dropped and the next slot draws."""
+        arm = np.where(np.isin(state.arm, positions), NO_ARM, state.arm - np.searchsorted(positions, state.arm))
+        log_weights = without(state.log_weights, positions)
+        sums = np.where((arm == NO_ARM)[..., None, None], 0.0, state.sums)
+        held: Any = arm if arm.ndim else int(arm)
+        return state._replace(log_weights=log_weights, p=probabilities(log_weights), arm=held, sums=sums)
+
+    def add_arms(self, state: State, count: int) -> State:
+        log_weights = joined(state.log_weights, count)
+        return state._replace(log_weights=log_weights, p=probabilities(log_weights))
 
     def distribution(self, state: State) -> FloatArray:
         return state.p

@@ -8,7 +8,8 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple, cast
 import numpy as np
 from pydantic import Field, model_validator
 
-from service.learners.base import ArmLearner, FloatArray, Information, Slot, at
+from service.learners.base import ArmLearner, FloatArray, Information, IntArray, Slot, at
+from service.learners.shares import joined, without
 from service.learners.specs import (
     MAX_COUNT,
     ArmsSpec,
@@ -116,7 +117,7 @@ class Dexp3(ArmLearner[State]):
 
     Parameters
     ----------
-    n_arms : K
+    n_arms : K at the start
     rates : fixed rates, or None for the anytime ones
     max_outstanding : cap on what one slot adds to the anytime delay sum; None for no cap
     """
@@ -142,7 +143,7 @@ class Dexp3(ArmLearner[State]):
 
     def open(self, state: State, slot: Slot) -> State:
         delay_sum = state.delay_sum + min(slot.outstanding, self._cap)
-        rates = self._rates or anytime_rates(self.n_arms, slot.t, delay_sum)
+        rates = self._rates or anytime_rates(state.p.shape[-1], slot.t, delay_sum)
         return State(state.p, state.p, *rates, delay_sum)
 
     def settle(self, state: State, arm: Any, loss: Any, count: int = 1) -> State:
@@ -154,9 +155,16 @@ class Dexp3(ArmLearner[State]):
         w = state.p.copy()
         w[index] *= np.exp(-np.minimum(state.learning_rate * estimate, MAX_EXPONENT))
         w /= w.sum(axis=-1, keepdims=True)
-        np.maximum(w, state.probability_floor / self.n_arms, out=w)
+        np.maximum(w, state.probability_floor / w.shape[-1], out=w)
         w /= w.sum(axis=-1, keepdims=True)
         return state._replace(p=w)
+
+    def remove_arms(self, state: State, positions: IntArray) -> State:
+        p, p_open = (without(part, positions, state.probability_floor) for part in (state.p, state.p_open))
+        return state._replace(p=p, p_open=p_open)
+
+    def add_arms(self, state: State, count: int) -> State:
+        return state._replace(p=joined(state.p, count), p_open=joined(state.p_open, count))
 
     def distribution(self, state: State) -> FloatArray:
         return state.p_open

@@ -7,8 +7,8 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 import numpy as np
 from pydantic import Field, model_validator
 
-from service.learners.base import FloatArray, Record, Slot, SlotLearner, at
-from service.learners.exponential_weights import exp3_rate, lowered, probabilities
+from service.learners.base import FloatArray, IntArray, Record, Slot, SlotLearner, at
+from service.learners.exponential_weights import exp3_rate, joined, lowered, probabilities, without
 from service.learners.specs import MAX_COUNT, ArmsSpec, Horizon, Rate, RateMode, RateScale, baseline_mode
 
 MAX_OPEN_SLOTS = 10_000
@@ -54,6 +54,11 @@ class State(NamedTuple):
     log_weights: FloatArray
     p_open: FloatArray
 
+    @classmethod
+    def at(cls, log_weights: FloatArray) -> State:
+        """These weights, and what they give."""
+        return cls(log_weights, probabilities(log_weights))
+
 
 class Exp3(SlotLearner[State]):
     """A loss of slot s is divided by p_s(arm), which the slot's record keeps.
@@ -90,6 +95,12 @@ class Exp3(SlotLearner[State]):
         return state._replace(
             log_weights=lowered(state.log_weights, arm, self.learning_rate, count * loss, divisor)
         )
+
+    def remove_arms(self, state: State, positions: IntArray) -> State:
+        return State.at(without(state.log_weights, positions))
+
+    def add_arms(self, state: State, count: int) -> State:
+        return State.at(joined(state.log_weights, count))
 
     def distribution(self, state: State) -> FloatArray:
         return state.p_open

@@ -7,9 +7,9 @@ from typing import Annotated, Any, ClassVar, Literal
 import numpy as np
 from pydantic import Field, model_validator
 
-from service.learners.base import ArmLearner, FloatArray, Information, Slot, at
+from service.learners.base import ArmLearner, FloatArray, Information, IntArray, Slot, at
 from service.learners.exp3 import State
-from service.learners.exponential_weights import exp3_rate, lowered, probabilities
+from service.learners.exponential_weights import exp3_rate, joined, lowered, probabilities, without
 from service.learners.specs import ArmsSpec, Horizon, Rate, RateMode, RateScale, baseline_mode
 
 
@@ -70,6 +70,12 @@ class Exp3Current(ArmLearner[State]):
         return state._replace(
             log_weights=lowered(state.log_weights, arm, self.learning_rate, count * loss, divisor)
         )
+
+    def remove_arms(self, state: State, positions: IntArray) -> State:
+        return State.at(without(state.log_weights, positions))
+
+    def add_arms(self, state: State, count: int) -> State:
+        return State.at(joined(state.log_weights, count))
 
     def distribution(self, state: State) -> FloatArray:
         return state.p_open

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from service.learners.base import FloatArray, at
+from service.learners.base import FloatArray, IntArray, at
 
 SMALLEST_DIVISOR = 1e-180
 """A smaller probability is taken for this: either way the arm's weight becomes 0 as a double."""
@@ -36,3 +36,16 @@ def lowered(log_weights: FloatArray, arm: Any, learning_rate: float, loss: Any, 
     lower[at(arm)] -= learning_rate * loss / np.maximum(divisor, SMALLEST_DIVISOR)
     lower -= lower.max(axis=-1, keepdims=True)
     return np.maximum(lower, LOWEST, out=lower)
+
+
+def without(log_weights: FloatArray, positions: IntArray) -> FloatArray:
+    """The weights of the arms that stay, the largest of them 1 again."""
+    kept = np.delete(log_weights, positions, axis=-1)
+    shifted: FloatArray = kept - kept.max(axis=-1, keepdims=True)
+    return shifted
+
+
+def joined(log_weights: FloatArray, count: int) -> FloatArray:
+    """``count`` more arms, each with the mean of the weights there are, which makes it 1/n of n in all."""
+    mean = np.log(np.exp(log_weights).mean(axis=-1, keepdims=True))
+    return np.concatenate([log_weights, np.repeat(mean, count, axis=-1)], axis=-1)

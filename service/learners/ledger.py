@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -28,7 +29,7 @@ class Ledger:
     time: float = 0.0
     """Unix seconds the session has seen; they never go back."""
     by_arm: IntArray | None = None
-    """Outstanding decisions of each arm; None for learners over points."""
+    """Outstanding decisions of each arm there ever was; None for learners over points."""
 
     @classmethod
     def of(cls, n_arms: int | None) -> Ledger:
@@ -54,6 +55,20 @@ class Ledger:
     def advance(self, time: float) -> None:
         """Take over the time, unless it went back."""
         self.time = max(self.time, time)
+
+    def remove(self, arms: Sequence[int]) -> int:
+        """Settle all that is outstanding of these arms as removed; how many decisions that are."""
+        assert self.by_arm is not None  # noqa: S101 - only sessions over arms remove any
+        count = int(self.by_arm[list(arms)].sum())
+        self.by_arm[list(arms)] = 0
+        self.outstanding -= count
+        self.removed += count
+        return count
+
+    def add_arms(self, count: int) -> None:
+        """Count for more arms."""
+        assert self.by_arm is not None  # noqa: S101 - only sessions over arms add any
+        self.by_arm = np.concatenate([self.by_arm, np.zeros(count, dtype=np.int64)])
 
     def expire(self, arm: int, count: int = 1) -> None:
         """Outstanding decisions of ``arm`` have had their time."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 from itertools import chain, takewhile
 from typing import NamedTuple
@@ -52,6 +53,11 @@ class OpenSlots:
         """Arm and number of every open slot up to ``last``, by arm, then by number."""
         slots = takewhile(lambda slot: slot <= last, chain(self.stored, self.changes))
         return sorted((kept.arm, slot) for slot in dict.fromkeys(slots) if (kept := self.get(slot)) is not None)
+
+    def of(self, arms: Collection[int]) -> list[int]:
+        """Numbers of the open slots of these arms."""
+        slots = dict.fromkeys(chain(self.stored, self.changes))
+        return [slot for slot in slots if (kept := self.get(slot)) is not None and kept.arm in arms]
 
     def open(self, slot: int, arm: int, record: Record) -> None:
         """A slot, later than all before, waits for its feedback."""

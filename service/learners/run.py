@@ -6,7 +6,7 @@ same numbers.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -18,6 +18,7 @@ from service.learners.draws import Draws
 from service.learners.ledger import Ledger
 from service.learners.losses import LossRange
 from service.learners.open_slots import OpenSlots
+from service.learners.roster import Change, Roster
 
 
 class ArmAction(NamedTuple):
@@ -40,7 +41,7 @@ Action = ArmAction | PointAction
 
 
 class ArmFeedback(NamedTuple):
-    """One loss of an arm, as the learner sees losses; ``slot`` where the client names it."""
+    """One loss of an arm, by index, as the learner sees losses; ``slot`` where the client names it."""
 
     arm: int
     loss: float
@@ -83,10 +84,8 @@ class Run:
     second_draws: Draws | None
     ledger: Ledger
     state: Any
-    names: Sequence[str] | None = None
-    """Labels of the arms in order, where the session named them."""
-    labels: Mapping[str, int] | None = None
-    """Label to arm."""
+    roster: Roster | None = None
+    """The arms, for learners over arms."""
     open_slots: OpenSlots | None = None
     """What open slots left for their feedback, for learners that need the slot."""
     buckets: Buckets | None = None
@@ -105,16 +104,20 @@ class Run:
         learner = learner or params.learner.build()
         second = Draws(params.seed, stream=1) if learner.second_stream else None
         names = getattr(params.learner, "arms", None)
-        labels = None if names is None else {label: arm for arm, label in enumerate(names)}
+        roster = Roster.of(learner.n_arms, names) if isinstance(learner, ArmLearner) else None
         open_slots = OpenSlots() if isinstance(learner, SlotLearner) else None
         buckets = None if params.expiry is None else Buckets.of(params.expiry.after_seconds)
-        return cls(params, learner, Draws(params.seed), second, ledger, state, names, labels, open_slots, buckets)
+        return cls(params, learner, Draws(params.seed), second, ledger, state, roster, open_slots, buckets)
 
     def moved(
         self, ledger: Ledger, state: Any, open_slots: OpenSlots | None = None, buckets: Buckets | None = None
     ) -> Run:
-        """The same session at another moment; learner and draws are shared."""
+        """The same session and arms at another moment; learner and draws are shared."""
         return replace(self, ledger=ledger, state=state, open_slots=open_slots, buckets=buckets)
+
+    def with_roster(self, roster: Roster | None) -> Run:
+        """The same session with the arms it had at the moment of its state."""
+        return self if roster is self.roster else replace(self, roster=roster)
 
     def copy(self) -> Run:
         """A run that may be stepped without changing this one."""
@@ -160,7 +163,7 @@ class Run:
         if loss is None:
             self.state = learner.give_up(self.state, count)
         else:
-            self.state = learner.settle(self.state, arm, loss, count)
+            self.state = learner.settle(self.state, self._arms.positions[arm], loss, count)
 
     def _expire_slots(self, open_slots: OpenSlots, last: int, loss: float | None) -> Iterator[None]:
         learner = self.learner
@@ -171,7 +174,7 @@ class Run:
             if loss is None:
                 self.state = learner.forget(self.state, record)
             else:
-                self.state = learner.settle(self.state, arm, loss, record=record)
+                self.state = learner.settle(self.state, self._arms.positions[arm], loss, record=record)
             yield
 
     def act(self) -> Action:
@@ -189,15 +192,16 @@ class Run:
         return PointAction(t, self.learner.x(self.state), self.learner.query_points(self.state))
 
     def _act_arm(self, learner: ArmLearner[Any], slot: Slot) -> ArmAction:
-        self.state, arm = learner.draw(learner.open(self.state, slot), slot)
+        self.state, position = learner.draw(learner.open(self.state, slot), slot)
+        arm = self._arms.live[position]
         assert self.ledger.by_arm is not None  # noqa: S101 - ArmLearner sessions always count by arm
         self.ledger.by_arm[arm] += 1
         if self.buckets is not None:
             self.buckets.act(self.ledger.time, arm, self.ledger.by_arm.size)
         if self.open_slots is not None:
             assert isinstance(learner, SlotLearner)  # noqa: S101 - only they have open slots
-            self.open_slots.open(slot.t, arm, learner.record(self.state, arm))
-        return ArmAction(slot.t, arm, float(learner.distribution(self.state)[arm]))
+            self.open_slots.open(slot.t, arm, learner.record(self.state, position))
+        return ArmAction(slot.t, arm, float(learner.distribution(self.state)[position]))
 
     def _make_room(self) -> None:
         """Drop the oldest open slot where another one would be too many."""
@@ -222,6 +226,10 @@ class Run:
         opened = self.open_slots.get(event.slot)
         if opened is not None and opened.arm != event.arm:
             raise ValueError(f"slot {event.slot} drew arm {opened.arm}, not {event.arm}")
+
+    def is_removed(self, event: Feedback) -> bool:
+        """Whether an event is of an arm that was removed, and changes nothing."""
+        return isinstance(event, ArmFeedback) and not self._arms.is_live(event.arm)
 
     def surplus(self, events: Sequence[Feedback]) -> list[int]:
         """Indexes of the events no outstanding decision can have caused, judged greedily in order."""
@@ -263,14 +271,40 @@ class Run:
             self.state = self.learner.settle(self.state, event.values, self.ledger.outstanding)
 
     def _learned(self, learner: ArmLearner[Any], event: ArmFeedback) -> Any:
+        position = self._arms.positions[event.arm]
         if self.open_slots is None:
-            return learner.settle(self.state, event.arm, event.loss)
+            return learner.settle(self.state, position, event.loss)
         assert isinstance(learner, SlotLearner)  # noqa: S101 - only they have open slots
         assert event.slot is not None  # noqa: S101 - sessions check that the slot is named
-        return learner.settle(self.state, event.arm, event.loss, record=self.open_slots.close(event.slot).record)
+        return learner.settle(self.state, position, event.loss, record=self.open_slots.close(event.slot).record)
+
+    def change_arms(self, change: Change) -> None:
+        """Let arms go, their outstanding decisions settled as removed, and then others come; one has to stay."""
+        learner, roster = self.learner, self._arms
+        assert isinstance(learner, ArmLearner)  # noqa: S101 - only they have a roster
+        self.roster = roster.changed(change)
+        if change.removed:
+            self._settle_removed(learner, change.removed)
+            positions = np.array([roster.positions[arm] for arm in change.removed])
+            self.state = learner.remove_arms(self.state, positions)
+        if change.added:
+            self.ledger.add_arms(len(change.added))
+            self.state = learner.add_arms(self.state, len(change.added))
+
+    def _settle_removed(self, learner: ArmLearner[Any], removed: Sequence[int]) -> None:
+        if self.open_slots is not None:
+            assert isinstance(learner, SlotLearner)  # noqa: S101 - only they have open slots
+            for slot in self.open_slots.of(set(removed)):
+                self.state = learner.forget(self.state, self.open_slots.close(slot).record)
+        self.state = learner.give_up(self.state, self.ledger.remove(removed))
+
+    @property
+    def _arms(self) -> Roster:
+        assert self.roster is not None  # noqa: S101 - learners over arms have one
+        return self.roster
 
     @property
     def probabilities(self) -> FloatArray:
-        """What a view shows of a learner over arms, shape (n_arms,); uniform before the first act."""
+        """What a view shows of a learner over arms, by index, 0 for removed ones; uniform before the first act."""
         assert isinstance(self.learner, ArmLearner)  # noqa: S101
-        return np.asarray(self.learner.probabilities(self.state))
+        return self._arms.spread(np.asarray(self.learner.probabilities(self.state)))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import Annotated, Any
 
@@ -79,6 +79,18 @@ def baseline_mode(spec: Spec, given: Sequence[str], theorem: Sequence[str]) -> R
     return mode
 
 
+def check_printable(labels: Iterable[str]) -> None:
+    """Refuse labels that are not printable.
+
+    Raises
+    ------
+    ValueError
+        for control characters, unassigned ones, and white space other than a space.
+    """
+    if not all(label.isprintable() for label in labels):
+        raise ValueError("labels must be printable")
+
+
 class ArmsSpec(Spec):
     """Arms by number or by name."""
 
@@ -92,8 +104,7 @@ class ArmsSpec(Spec):
         if self.arms is not None:
             if len(set(self.arms)) != len(self.arms):
                 raise ValueError("arms must have different labels")
-            if not all(label.isprintable() for label in self.arms):
-                raise ValueError("labels must be printable")
+            check_printable(self.arms)
         return self
 
     @property

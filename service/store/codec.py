@@ -1,22 +1,27 @@
 """Bytes of a session's state: exact, checked, and marked with a schema number.
 
-Layout, little-endian: schema (1 byte), the ledger's counts (6 int64) and time (float64), the outstanding
-decisions by arm, the fields of the learner's state in order, CRC-32 of all before it (4 bytes). An array is its
-number of axes (1 byte), its lengths (uint32 each) and its numbers.
+Layout, little-endian: schema (1 byte), the ledger's counts (6 int64) and time (float64), for learners over arms
+the outstanding decisions by arm and the roster, the fields of the learner's state in order, CRC-32 of all before
+it (4 bytes). An array is its number of axes (1 byte), its lengths (uint32 each) and its numbers. The roster is its
+length in bytes (uint32; 0 where arms never changed), the live arms as an array, and the labels of the arms that
+came after the start as JSON.
 """
 
 from __future__ import annotations
 
+import json
 import math
 import struct
 import zlib
+from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any, get_type_hints
+from typing import Any, NamedTuple, get_type_hints
 
 import numpy as np
 
 from service.learners.base import FloatArray, IntArray
 from service.learners.ledger import Ledger
+from service.learners.roster import Roster
 
 SCHEMA = 1
 DIGEST_BYTES = 4
@@ -25,6 +30,7 @@ DIGEST_BYTES = 4
 _COUNTS = ("slot", "feedbacks", "expired", "removed", "total_delay", "outstanding", "time")
 _HEAD = struct.Struct("<B6qd")
 _CRC = struct.Struct("<I")
+_LENGTH = struct.Struct("<I")
 _SCALARS = {int: struct.Struct("<q"), float: struct.Struct("<d"), bool: struct.Struct("<?")}
 _ARRAYS: list[tuple[Any, Any]] = [(FloatArray, np.dtype("<f8")), (IntArray, np.dtype("<i8"))]
 
@@ -33,19 +39,28 @@ class CodecError(Exception):
     """The bytes are no state of this learner, or one of a newer schema."""
 
 
-def encode(ledger: Ledger, state: Any) -> bytes:
-    """The bytes of a session's state; ``state`` is the learner's NamedTuple."""
+class Decoded(NamedTuple):
+    """A session's state: the ledger, the roster's bytes for ``decode_roster``, the learner's NamedTuple."""
+
+    ledger: Ledger
+    roster: bytes
+    state: Any
+
+
+def encode(ledger: Ledger, state: Any, roster: Roster | None = None) -> bytes:
+    """The bytes of a session's state; ``roster`` None where arms never changed."""
     parts = [_HEAD.pack(SCHEMA, *(getattr(ledger, name) for name in _COUNTS))]
     if ledger.by_arm is not None:
-        parts += _array_parts(ledger.by_arm)
+        arms = b"" if roster is None else _roster_bytes(roster)
+        parts += [*_array_parts(ledger.by_arm), _LENGTH.pack(len(arms)), arms]
     for kind, value in zip(_fields(state.__class__), state, strict=True):
         parts += [kind.pack(value)] if isinstance(kind, struct.Struct) else _array_parts(value)
     body = b"".join(parts)
     return body + checksum(body)
 
 
-def decode(data: bytes, state_type: type, *, by_arm: bool) -> tuple[Ledger, Any]:
-    """The ledger and the learner's state.
+def decode(data: bytes, state_type: type, *, by_arm: bool) -> Decoded:
+    """What ``encode`` wrote.
 
     Raises
     ------
@@ -60,13 +75,49 @@ def decode(data: bytes, state_type: type, *, by_arm: bool) -> tuple[Ledger, Any]
     reader = _Reader(body)
     counts = dict(zip(_COUNTS, reader.unpack(_HEAD)[1:], strict=True))
     arms = reader.array(np.dtype("<i8")) if by_arm else None
+    roster = reader.block() if by_arm else b""
     values = [
         reader.unpack(kind)[0] if isinstance(kind, struct.Struct) else reader.array(kind)
         for kind in _fields(state_type)
     ]
     if reader.left or not all(map(_is_finite, values)):
         raise CodecError("not a state of this learner")
-    return Ledger(**counts, by_arm=arms), state_type(*values)
+    return Decoded(Ledger(**counts, by_arm=arms), roster, state_type(*values))
+
+
+def decode_roster(data: bytes, known: Roster, first_names: Sequence[str] | None) -> Roster:
+    """The roster of a session.
+
+    Parameters
+    ----------
+    known : some roster of the same session, which is returned where it is the one
+    first_names : labels the session was created with
+
+    Raises
+    ------
+    CodecError
+        for anything ``encode`` did not write.
+    """
+    if data == _roster_bytes(known):
+        return known
+    if first_names is None:
+        raise CodecError("arms without labels never change")
+    if not data:
+        return Roster.of(len(first_names), first_names)
+    reader = _Reader(memoryview(data))
+    live, added = reader.array(np.dtype("<i8")).tolist(), json.loads(bytes(reader.left))
+    if not live or not 0 <= live[0] <= live[-1] < len(first_names) + len(added):
+        raise CodecError("not a roster of this session")
+    return Roster.at(first_names, added, live)
+
+
+@lru_cache(maxsize=64)
+def _roster_bytes(roster: Roster) -> bytes:
+    """Empty where arms never changed."""
+    if roster.added is None:
+        return b""
+    live = b"".join(_array_parts(np.array(roster.live, dtype="<i8")))
+    return live + json.dumps(roster.added, separators=(",", ":")).encode()
 
 
 def checksum(body: bytes | memoryview) -> bytes:
@@ -85,6 +136,10 @@ class _Reader:
         (axes,) = self._take(1)
         shape = struct.unpack(f"<{axes}I", self._take(4 * axes))
         return np.frombuffer(self._take(dtype.itemsize * math.prod(shape)), dtype).reshape(shape).copy()
+
+    def block(self) -> bytes:
+        (length,) = self.unpack(_LENGTH)
+        return bytes(self._take(length))
 
     def _take(self, count: int) -> memoryview:
         taken, self.left = self.left[:count], self.left[count:]

@@ -1,0 +1,99 @@
+"""The arms a session has had, by index, and those it still has."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from service.learners.base import FloatArray
+
+GONE = -1
+"""Position of a removed arm."""
+
+
+class Change(NamedTuple):
+    """Arms that leave, by index, and labels of arms that come, after them."""
+
+    removed: Sequence[int]
+    added: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Roster:
+    """Indexes are given once and never again; a learner sees only live arms, at positions 0, 1, ... among them."""
+
+    live: Sequence[int]
+    """Position to index, in ascending order."""
+    positions: Sequence[int]
+    """Index to position, ``GONE`` for a removed arm."""
+    names: Sequence[str] | None = None
+    """Label of every arm there ever was, by index, where the session named them."""
+    labels: Mapping[str, int] | None = None
+    """Label to the last index that had it."""
+    added: Sequence[str] | None = None
+    """Labels of the arms that came after the start; None where arms never changed."""
+
+    @classmethod
+    def of(cls, n_arms: int, names: Sequence[str] | None = None) -> Roster:
+        """All arms live."""
+        return cls(range(n_arms), range(n_arms), names, None if names is None else _labels(names))
+
+    @classmethod
+    def at(cls, first: Sequence[str], added: Sequence[str], live: Sequence[int]) -> Roster:
+        """Some arms live, by ascending index, of those of the start and those that came after it."""
+        names = [*first, *added]
+        positions = [GONE] * len(names)
+        for position, arm in enumerate(live):
+            positions[arm] = position
+        return cls(live, positions, names, _labels(names), added)
+
+    @property
+    def size(self) -> int:
+        """Arms there ever were."""
+        return len(self.positions)
+
+    @property
+    def shown_names(self) -> list[str | None] | None:
+        """Labels by index, None for removed arms."""
+        if self.names is None:
+            return None
+        return [name if self.is_live(arm) else None for arm, name in enumerate(self.names)]
+
+    def is_live(self, arm: int) -> bool:
+        """Whether an arm, by index, has not been removed."""
+        return self.positions[arm] != GONE
+
+    def change(self, add: Iterable[str], remove: Iterable[str]) -> Change:
+        """What removing and then adding labels comes to; absent ones leave and present ones come without effect."""
+        labels = self.labels or {}
+        leaving = {label for label in remove if label in labels and self.is_live(labels[label])}
+        coming = [
+            label
+            for label in dict.fromkeys(add)
+            if label in leaving or label not in labels or not self.is_live(labels[label])
+        ]
+        return Change(sorted(labels[label] for label in leaving), coming)
+
+    def changed(self, change: Change) -> Roster:
+        """The roster after a change."""
+        removed = set(change.removed)
+        live = [arm for arm in self.live if arm not in removed]
+        live += range(self.size, self.size + len(change.added))
+        added = [*(self.added or ()), *change.added]
+        names = self.names or ()
+        return Roster.at(names[: len(names) - len(self.added or ())], added, live)
+
+    def spread(self, p: FloatArray) -> FloatArray:
+        """Numbers of live arms, by index, 0 for removed ones."""
+        if len(self.live) == self.size:
+            return p
+        spread = np.zeros((*p.shape[:-1], self.size))
+        spread[..., list(self.live)] = p
+        return spread
+
+
+def _labels(names: Sequence[str]) -> dict[str, int]:
+    return {label: arm for arm, label in enumerate(names)}
