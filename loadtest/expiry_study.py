@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from enum import StrEnum
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,19 +30,22 @@ UNANSWERED = (0.2, 0.8, 0.99)
 RANDOM_DEFAULT = 0.5
 """Default loss where it is drawn who answers; uniform play pays about as much."""
 NO_CLICK_LOSS = CLICKS.learned(NO_CLICK)
-LEARNERS: dict[str, dict[str, Any]] = {"centred_tsallis": {}, "dexp3": {}, "clw": {"max_delay": WINDOW}}
-"""Kind to further fields; a decision that expires is a loss as late as the window."""
+LEARNERS = ("centred_tsallis", "dexp3", "clw")
 
 
 class Mode(StrEnum):
     """What becomes of the decisions nobody answers."""
 
-    FULL = "full feedback"
-    ON = "expiry on"
-    DROPPED = "expiry on, dropped"
-    OFF = "expiry off"
-    ALONE = "answered acts alone"
-    """They are never taken: full feedback on what is left, the most there is to learn from."""
+    FULL = "full"
+    """They are answered all the same."""
+    ON = "on"
+    """They expire into the default loss."""
+    DROPPED = "dropped"
+    """They expire, and nothing is learned from them."""
+    OFF = "off"
+    """They stay outstanding."""
+    ALONE = "alone"
+    """They are never taken: full feedback on the answered ones alone."""
 
 
 CLICK_MODES = (Mode.FULL, Mode.ON, Mode.OFF)
@@ -95,6 +99,8 @@ class Game(NamedTuple):
     """Whether the arm's loss would be posted, shape (slots, n_arms)."""
     default: float
     """The loss of an expired decision, as the learner sees it."""
+    max_delay: int = WINDOW
+    """In slots, for CLW."""
 
 
 class Found(NamedTuple):
@@ -137,7 +143,7 @@ def run_case(case: Case) -> Found:
         if case.mode is Mode.ALONE:
             game = alone(game)
         best = game.world.best_fixed().losses.mean()
-        regret.append(float(play(game, spec_of(game.world, case.kind), case.mode, seed).mean() - best))
+        regret.append(float(play(game, spec_of(game, case.kind), case.mode, seed).mean() - best))
         uniform.append(float(game.world.baseline().losses.mean() - best))
     spread = np.std(regret, ddof=1) / np.sqrt(len(regret)) if len(regret) > 1 else 0.0
     return Found(float(np.mean(regret)), float(spread), float(np.mean(uniform)))
@@ -154,7 +160,16 @@ def game_of(name: str, unanswered: float, seed: int, path: Path = Path()) -> Gam
         world = _jester(path, None if len(task.shares) == 1 else unanswered)
     else:
         world = switching_clicks(task.slots, 1 - unanswered, seed)
-    return Game(world, world.posted != NO_CLICK, NO_CLICK_LOSS)
+    return Game(world, world.posted != NO_CLICK, NO_CLICK_LOSS, longest_delay(unanswered))
+
+
+def longest_delay(unanswered: float) -> int:
+    """About how late a missing click is noticed, in slots, of an arm that is played all the time.
+
+    Every click settles the arm's oldest decision. So none expires until as many are outstanding as the window
+    has slots, and that takes the longer the fewer stay unanswered.
+    """
+    return math.ceil(WINDOW / unanswered)
 
 
 @cache
@@ -171,12 +186,13 @@ def _ratings(path: Path) -> Ratings:
 def alone(game: Game) -> Game:
     """The answered slots of a game in which answers don't depend on the arm."""
     kept = game.answered[:, 0]
-    return Game(replace(game.world, posted=game.world.posted[kept]), game.answered[kept], game.default)
+    return game._replace(world=replace(game.world, posted=game.world.posted[kept]), answered=game.answered[kept])
 
 
-def spec_of(world: ArmWorld, kind: str) -> Spec:
+def spec_of(game: Game, kind: str) -> Spec:
     """The learner's fields, the same in every mode."""
-    return plan_session(world, kind, RateChoice.AUTO, 0, LEARNERS[kind]).spec
+    fields = {"max_delay": game.max_delay} if kind == "clw" else {}
+    return plan_session(game.world, kind, RateChoice.AUTO, 0, fields).spec
 
 
 def play(game: Game, spec: Spec, mode: Mode, seed: int) -> FloatArray:

@@ -16,6 +16,9 @@ from loadtest.expiry_study import Case, Found, Mode
 from loadtest.jester import PAGE, read_jester
 
 Rows = dict[str, dict[str, Any]]
+SURE = 3.0
+"""Standard errors a gain must exceed."""
+DIGITS = 4
 
 
 def expiry(
@@ -56,17 +59,17 @@ def _first(case: Case) -> dict[str, Any]:
     return asked | {"uniform": 0.0, "modes": {}}
 
 
-def kept(row: Mapping[str, Any]) -> float:
-    """What expiry keeps of full feedback's gain on uniform play; 1 where they are equal."""
-    full, on = (row["modes"][mode.value]["mean"] for mode in (Mode.FULL, Mode.ON))
-    return float((row["uniform"] - on) / (row["uniform"] - full))
+def kept(row: Mapping[str, Any]) -> float | None:
+    """What expiry keeps of full feedback's gain on uniform play; None where full feedback gains nothing sure."""
+    full, on = (row["modes"][mode.value] for mode in (Mode.FULL, Mode.ON))
+    gain = row["uniform"] - full["mean"]
+    return None if gain <= SURE * full["stderr"] else float((row["uniform"] - on["mean"]) / gain)
 
 
 def table_of(rows: Rows) -> Table:
-    """Normalised regret, mean and standard error, and the share of the gain that expiry keeps."""
-    table = Table(
-        "unanswered", "learner", "uniform", *Mode, "kept", title="Normalised regret", title_justify="left"
-    )
+    """Normalised regret of every mode, and the share of the gain that expiry keeps."""
+    title = "Normalised regret; in brackets the standard error of the last digit"
+    table = Table("unanswered", "learner", "uniform", *Mode, "kept", title=title, title_justify="left")
     last = ""
     for row in rows.values():
         if row["task"] != last:
@@ -74,10 +77,15 @@ def table_of(rows: Rows) -> Table:
             table.add_section()
             table.add_row(f"[bold]{last}[/bold]")
         figures = [_figure(row["modes"].get(mode.value)) for mode in Mode]
-        share = f"{row['unanswered']:.0%}"
-        table.add_row(share, row["learner"], f"{row['uniform']:.4f}", *figures, f"{kept(row):.0%}")
+        share = kept(row)
+        cells = (f"{row['unanswered']:.0%}", row["learner"], _decimals(row["uniform"]), *figures)
+        table.add_row(*cells, "-" if share is None else f"{share:.0%}")
     return table
 
 
 def _figure(of: Mapping[str, float] | None) -> str:
-    return "" if of is None else f"{of['mean']:.4f} ± {of['stderr']:.4f}"
+    return "" if of is None else f"{_decimals(of['mean'])}({round(of['stderr'] * 10**DIGITS)})"
+
+
+def _decimals(value: float) -> str:
+    return f"{value:.{DIGITS}f}".replace("0.", ".", 1)
