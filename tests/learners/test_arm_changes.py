@@ -1,0 +1,196 @@
+"""Arms come and go: each learner's hand-made traces, and what holds of all of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from service.learners import REGISTRY
+from service.learners.base import ArmLearner, Record, Slot, SlotLearner, many
+from service.learners.roster import Roster
+from service.learners.run import ArmAction, ArmFeedback, Params, Run
+from tests.learners import vectors
+
+FIELDS: dict[str, dict[str, Any]] = {
+    "dexp3": {},
+    "centred_tsallis": {},
+    "exp3": {"learning_rate": 0.1},
+    "exp3_current": {"learning_rate": 0.1},
+    "bold": {"learning_rate": 0.1},
+    "clw": {"learning_rate": 0.1, "max_delay": 3},
+}
+TRACES = [
+    pytest.param(trace, id=f"{kind}-{trace['name']}") for kind in FIELDS for trace in vectors.traces(f"arms_{kind}")
+]
+NAMES = ["a", "b", "c", "d", "e"]
+
+
+def started(learner: ArmLearner[Any], fields: dict[str, Any]) -> Any:
+    values = {name: vectors.numbers(value) if isinstance(value, list) else value for name, value in fields.items()}
+    return learner.start()._replace(**values)
+
+
+@pytest.mark.parametrize("trace", TRACES)
+def test_learner_follows_its_trace(trace: dict[str, Any]) -> None:
+    learner = vectors.build(trace)
+    assert isinstance(learner, ArmLearner)
+    state, records = started(learner, trace.get("start", {})), dict[int, Record]()
+
+    for step in trace["steps"]:
+        shown = learner.probabilities
+        if "open" in step:
+            slot = Slot(step["open"], step["outstanding"], step["u"])
+            state, arm = learner.draw(learner.open(state, slot), slot)
+            assert arm == step.get("arm", arm)
+            records[slot.t] = learner.record(state, arm) if isinstance(learner, SlotLearner) else ()
+            shown = learner.distribution
+        elif "event" in step:
+            kept = {"record": records[step["slot"]]} if "slot" in step else {}
+            state = learner.settle(state, step["event"], vectors.number(step["loss"]), **kept)
+        elif "add" in step:
+            state = learner.add_arms(state, step["add"])
+        else:
+            state = learner.remove_arms(state, np.array(step["remove"]))
+        if "p" in step:
+            np.testing.assert_allclose(shown(state), vectors.numbers(step["p"]), rtol=trace["tolerance"])
+
+
+def test_learners_over_arms_are_all_tried() -> None:
+    assert {kind for kind, spec in REGISTRY.items() if "n_arms" in spec.model_fields} == set(FIELDS)
+
+
+def learned(kind: str, slots: int = 300, seed: int = 3) -> Run:
+    """A run that has learned from delays up to 3 slots, some arms being better than others."""
+    run = Run.start(Params(REGISTRY[kind].model_validate({"kind": kind, "arms": NAMES} | FIELDS[kind]), seed))
+    rng, waiting = np.random.default_rng(seed), []
+    for t in range(slots):
+        action = run.act()
+        assert isinstance(action, ArmAction)
+        waiting.append(action)
+        while len(waiting) > t % 4:
+            given = waiting.pop(0)
+            loss = float(rng.random() < 0.2 + 0.15 * given.arm)
+            run.settle(ArmFeedback(given.arm, loss, given.slot))
+    return run
+
+
+def change(run: Run, add: list[str], remove: list[str]) -> None:
+    assert run.roster is not None
+    run.change_arms(run.roster.change(add, remove))
+
+
+@pytest.mark.parametrize("kind", FIELDS)
+@pytest.mark.parametrize(
+    ("add", "remove"), [(["x"], []), (["x", "y"], ["b"]), ([], ["e"]), (["a"], ["a", "c", "d"])]
+)
+def test_new_arms_start_at_their_share_and_the_others_keep_their_ratios(
+    kind: str, add: list[str], remove: list[str]
+) -> None:
+    run = learned(kind)
+    before = run.probabilities
+    change(run, add, remove)
+    after = run.probabilities
+
+    kept = [arm for arm, name in enumerate(NAMES) if name not in remove]
+    n_arms = len(kept) + len(add)
+    assert after.size == len(NAMES) + len(add)
+    assert after.sum() == pytest.approx(1, abs=1e-12)
+    np.testing.assert_allclose(after[len(NAMES) :], 1 / n_arms, rtol=1e-12)
+    np.testing.assert_allclose(after[kept] / after[kept].sum(), before[kept] / before[kept].sum(), rtol=1e-9)
+    assert not after[[arm for arm in range(len(NAMES)) if arm not in kept]].any()
+
+
+@pytest.mark.parametrize("kind", ["dexp3", "centred_tsallis"])
+def test_probabilities_keep_their_floor(kind: str) -> None:
+    run = learned(kind, slots=2000)
+    rng = np.random.default_rng(5)
+    for number in range(40):
+        names = [name for name in run.roster.shown_names if name is not None]  # type: ignore[union-attr]
+        leaving = rng.choice(names, size=min(len(names) - 1, number % 3), replace=False).tolist()
+        change(run, [f"new-{number}"], leaving)
+        live = np.array(run.roster.live)  # type: ignore[union-attr]
+        share = run.state.probability_floor if kind == "dexp3" else 0.25 / np.sqrt(max(run.ledger.slot, 1))
+        for p in (run.probabilities[live], run.learner.distribution(run.state)):  # type: ignore[attr-defined]
+            assert (p * (1 + 1e-12) >= share / (live.size * (1 + share))).all()
+            assert p.sum() == pytest.approx(1, abs=1e-12)
+        for _ in range(20):
+            action = run.act()
+            run.settle(ArmFeedback(action.arm, float(rng.random() < 0.5), action.slot))  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("kind", FIELDS)
+def test_removed_arms_are_never_drawn_and_new_ones_are(kind: str) -> None:
+    run = learned(kind, slots=50)
+    change(run, ["x"], ["a", "c"])
+
+    drawn = set()
+    for _ in range(600):
+        action = run.act()
+        assert isinstance(action, ArmAction)
+        assert action.probability == pytest.approx(
+            run.learner.distribution(run.state)[run.roster.positions[action.arm]]
+        )  # type: ignore
+        drawn.add(action.arm)
+        run.settle(ArmFeedback(action.arm, 0.5, action.slot))
+
+    assert drawn == {1, 3, 4, 5}
+
+
+def test_a_new_arm_that_is_best_is_found() -> None:
+    """Centred Tsallis: 3,000 slots after the new arm came, it is played most."""
+    run = learned("centred_tsallis", slots=2000)
+    change(run, ["best"], ["a"])
+    rng = np.random.default_rng(9)
+    for _ in range(3000):
+        action = run.act()
+        assert isinstance(action, ArmAction)
+        loss = 0.05 if action.arm == 5 else 0.3
+        run.settle(ArmFeedback(action.arm, float(rng.random() < loss)))
+
+    assert run.probabilities[5] > 0.8
+
+
+@pytest.mark.parametrize("kind", FIELDS)
+def test_many_runs_change_as_each_alone(kind: str) -> None:
+    run = learned(kind)
+    learner, alone = run.learner, run.state
+    assert isinstance(learner, ArmLearner)
+    together = many(alone, 3)
+
+    for step in (
+        lambda state: learner.remove_arms(state, np.array([0, 2])),
+        lambda state: learner.add_arms(state, 2),
+    ):
+        alone, together = step(alone), step(together)
+        for row in learner.probabilities(together):
+            np.testing.assert_array_equal(row, learner.probabilities(alone))
+
+
+def test_what_is_outstanding_of_a_removed_arm_is_settled_as_removed() -> None:
+    for kind in FIELDS:
+        run = learned(kind)
+        for _ in range(30):
+            run.act()
+        assert run.ledger.by_arm is not None
+        counts = run.ledger.by_arm.tolist()
+        outstanding = run.ledger.outstanding
+        change(run, ["x"], ["a", "d"])
+
+        assert run.ledger.removed == counts[0] + counts[3]
+        assert run.ledger.outstanding == outstanding - run.ledger.removed
+        assert run.ledger.by_arm.tolist() == [0, counts[1], counts[2], 0, counts[4], 0]
+        if run.open_slots is not None:
+            assert len(run.open_slots) == run.ledger.outstanding
+
+
+def test_a_roster_gives_an_index_once() -> None:
+    roster = Roster.of(2, ["a", "b"])
+    again = roster.changed(roster.change(["a", "b", "c", "c"], ["a", "zz"]))
+
+    assert again.names == ["a", "b", "a", "c"]
+    assert again.shown_names == [None, "b", "a", "c"]
+    assert (again.live, again.labels) == ([1, 2, 3], {"a": 2, "b": 1, "c": 3})
+    assert roster.shown_names == ["a", "b"]
+    assert again.change(["b"], ["zz"]) == ([], [])
