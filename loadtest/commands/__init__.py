@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import typer
 
+from loadtest.commands.chaos import chaos
 from loadtest.commands.expiry import expiry
 from loadtest.commands.paper import paper
 from loadtest.commands.replay import replay
@@ -12,6 +13,7 @@ app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_
 app.command()(replay)
 app.command()(paper)
 app.command()(expiry)
+app.command()(chaos)
 
 
 @app.callback()

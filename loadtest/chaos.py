@@ -1,0 +1,147 @@
+"""Rounds of one fault each under load, every round ending in an audit."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import cycle, islice
+from pathlib import Path
+from typing import Any
+
+from loadtest.audit import Ledger, audit
+from loadtest.chaos_load import CLIENTS, Load, connection, open_sessions
+from loadtest.client import Client
+from loadtest.errors import LoadTestError
+from loadtest.faults import FAULTS, Freeze, Stage, freeze_long
+from loadtest.processes import RedisProcess, ServiceProcess, wait_until
+from loadtest.proxy import CuttingProxy
+
+ROUND_SECONDS = 1.0
+RETRY_SECONDS = 60.0
+"""A call that is not acknowledged so long after the faults are over is lost."""
+LONG_FREEZE = "store frozen for long"
+IMPATIENT = ("--store-timeout-seconds", "0.5", "--store-budget-seconds", "0.5")
+"""In short rounds commits time out, and their clients' next attempts overtake them."""
+
+
+@dataclass
+class Tally:
+    """What happened in all rounds of one kind of fault."""
+
+    rounds: int = 0
+    acts: int = 0
+    events: int = 0
+    calls: int = 0
+    retries: Counter[str] = field(default_factory=Counter)
+    problems: list[str] = field(default_factory=list)
+    freezes: list[Freeze] = field(default_factory=list)
+
+    def add(self, ledgers: Sequence[Ledger], clients: Sequence[Client], problems: Sequence[str]) -> None:
+        """Count one round."""
+        self.rounds += 1
+        self.acts += sum(ledger.slots for ledger in ledgers)
+        self.events += sum(len(ledger.events) for ledger in ledgers)
+        self.problems += problems
+        for client in clients:
+            self.calls += client.log.calls
+            self.retries += client.log.retries
+
+    def summary(self) -> dict[str, Any]:
+        """As ``summary.json`` has it."""
+        facts = {name: getattr(self, name) for name in ("rounds", "acts", "events", "calls", "problems")}
+        facts |= {"retries": dict(self.retries), "ok": not self.problems}
+        if self.freezes:
+            worst = (max(column) for column in zip(*self.freezes, strict=True))
+            facts["worst_seconds"] = dict(zip(Freeze._fields, worst, strict=True))
+        return facts
+
+
+class Chaos:
+    """A service on a Redis behind a proxy, all in one folder, and faults to them.
+
+    Parameters
+    ----------
+    stage : what the faults happen to
+    """
+
+    def __init__(self, stage: Stage) -> None:
+        self._stage = stage
+        self._ledgers: list[tuple[str, Ledger]] = []
+        self.tallies: dict[str, Tally] = {}
+
+    def short_rounds(self, rounds: int, advance: Callable[[], object]) -> None:
+        """Play so many rounds, the kinds of fault in turn."""
+        for kind, fault in islice(cycle(FAULTS.items()), rounds):
+            self._round(kind, partial(self._strike, fault))
+            advance()
+
+    def long_freezes(self, rounds: int, seconds: float, advance: Callable[[], object]) -> None:
+        """Freeze the store for so long, so often."""
+        for _ in range(rounds):
+            self._round(LONG_FREEZE, partial(self._freeze, seconds), seconds)
+            advance()
+
+    def audit_again(self) -> None:
+        """Look at all sessions once more, after everything that happened to the store since."""
+        with connection(self._stage.service.url, RETRY_SECONDS) as auditor:
+            for kind, ledger in self._ledgers:
+                ledger.failures.clear()
+                self.tallies[kind].problems += [f"{problem}, at the end" for problem in audit(auditor, ledger)]
+
+    def _round(self, kind: str, happen: Callable[[Tally], None], longest: float = 0.0) -> None:
+        wait_until(self._stage.service.ready, "the service is ready for a round")
+        tally = self.tallies.setdefault(kind, Tally())
+        url = self._stage.service.url
+        with ExitStack() as stack:
+            auditor = stack.enter_context(connection(url, RETRY_SECONDS))
+            clients = [stack.enter_context(connection(url, RETRY_SECONDS + longest)) for _ in range(CLIENTS)]
+            ledgers = open_sessions(auditor, f"round-{len(self._ledgers)}")
+            with Load(clients, ledgers).running():
+                self._meanwhile(partial(happen, tally))
+            problems = [problem for ledger in ledgers for problem in audit(auditor, ledger)]
+        tally.add(ledgers, clients, problems)
+        self._ledgers += [(kind, ledger) for ledger in ledgers]
+
+    def _meanwhile(self, happen: Callable[[], None]) -> None:
+        """Let it happen at some moment of a second, or longer until it is made good."""
+        ends = time.monotonic() + ROUND_SECONDS
+        time.sleep(self._stage.chance.uniform(0.1, 0.4) * ROUND_SECONDS)
+        happen()
+        wait_until(self._stage.service.ready, "the service is ready after the fault")
+        time.sleep(max(0.0, ends - time.monotonic()))
+
+    def _strike(self, fault: Callable[[Stage], None], _: Tally) -> None:
+        fault(self._stage)
+
+    def _freeze(self, seconds: float, tally: Tally) -> None:
+        seen = freeze_long(self._stage, seconds)
+        tally.freezes.append(seen)
+        tally.problems += seen.problems()
+
+
+@contextmanager
+def staged(data: Path, logs: Path, seed: int, *flags: str) -> Iterator[Stage]:
+    """Start Redis, proxy and service; end them in any case."""
+    with ExitStack() as stack:
+        redis = RedisProcess(data, logs)
+        stack.callback(redis.end)
+        redis.start()
+        wait_until(redis.answers, "the redis-server starts")
+        proxy = stack.enter_context(CuttingProxy(redis.port))
+        store = f"redis://127.0.0.1:{proxy.port}/0"
+        service = ServiceProcess(logs, "--workers", "2", "--store-url", store, *flags)
+        stack.callback(service.end)
+        service.start()
+        wait_until(service.ready, "the service starts")
+        yield Stage(redis, proxy, service, random.Random(seed))  # noqa: S311 - a repeatable plan
+
+
+def needs_linux(platform: str) -> None:
+    """LoadTestError where workers can't be found and don't end with their supervisor."""
+    if platform != "linux":
+        raise LoadTestError("chaos needs Linux: it finds workers in /proc")

@@ -1,0 +1,78 @@
+"""``chaos``: faults under load, ending in an audit."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from loadtest.audit import LISTED
+from loadtest.chaos import IMPATIENT, Chaos, Tally, needs_linux, staged
+from loadtest.commands.screen import console, messages, reported
+
+
+def chaos(
+    rounds: Annotated[int, typer.Option(min=0, help="Short rounds, the kinds of fault in turn.")] = 27,
+    long_freezes: Annotated[int, typer.Option(min=0, help="Long freezes of the store after them.")] = 0,
+    freeze_seconds: Annotated[float, typer.Option(min=3, help="How long such a freeze lasts.")] = 30,
+    seed: Annotated[int, typer.Option(min=0, help="Of the moments at which faults strike.")] = 0,
+    out: Annotated[Path, typer.Option(help="Folder for summary.json and the logs.")] = Path("runs/chaos"),
+) -> None:
+    """Break a service of its own under load; exit 1 unless everything acknowledged counts once."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    with reported():
+        needs_linux(sys.platform)
+        out.mkdir(parents=True, exist_ok=True)
+        started = time.monotonic()
+        tallies: dict[str, Tally] = {}
+        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+        with Progress(*columns, console=messages) as progress:
+            task = progress.add_task("chaos", total=rounds + long_freezes)
+            advance = partial(progress.advance, task)
+            if rounds:
+                tallies |= _phase(out, seed, lambda it: it.short_rounds(rounds, advance), *IMPATIENT)
+            if long_freezes:
+                tallies |= _phase(out, seed, lambda it: it.long_freezes(long_freezes, freeze_seconds, advance))
+    _report(tallies, out, seed, time.monotonic() - started)
+    if any(tally.problems for tally in tallies.values()):
+        raise typer.Exit(1)
+
+
+def _phase(out: Path, seed: int, play: Callable[[Chaos], None], *flags: str) -> Mapping[str, Tally]:
+    """Play on a stage of its own, whose sessions are gone afterwards and whose logs stay."""
+    with tempfile.TemporaryDirectory(prefix="chaos-") as data, staged(Path(data), out, seed, *flags) as stage:
+        faults = Chaos(stage)
+        play(faults)
+        faults.audit_again()
+        return faults.tallies
+
+
+def _report(tallies: Mapping[str, Tally], out: Path, seed: int, seconds: float) -> None:
+    ok = not any(tally.problems for tally in tallies.values())
+    faults = {kind: tally.summary() for kind, tally in tallies.items()}
+    summary = {"ok": ok, "seed": seed, "seconds": round(seconds, 1), "faults": faults}
+    (out / "summary.json").write_text(json.dumps(summary, indent=2) + "\n", encoding="utf-8")
+    console.print(_table(tallies))
+    for tally in tallies.values():
+        for problem in tally.problems[:LISTED]:
+            messages.print(f"error: {problem}", style="red", markup=False, highlight=False, soft_wrap=True)
+    console.print(f"written: {out}", soft_wrap=True, highlight=False)
+
+
+def _table(tallies: Mapping[str, Tally]) -> Table:
+    heads = ("fault", "rounds", "calls", "sent again", "slots", "events", "audit")
+    table = Table(*heads, title="Acknowledged and settled", title_justify="left")
+    for kind, tally in tallies.items():
+        counts = (tally.rounds, tally.calls, tally.retries.total(), tally.acts, tally.events)
+        table.add_row(kind, *map(str, counts), f"{len(tally.problems)} wrong" if tally.problems else "exact")
+    return table

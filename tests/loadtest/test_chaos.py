@@ -1,0 +1,111 @@
+"""Chaos finds nothing, and its audit finds whatever is wrong."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from loadtest.audit import Ledger, audit
+from loadtest.client import Client
+from loadtest.faults import FAULTS, Freeze
+from tests.real_redis import server_binary
+from tests.running import RunningService
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with RunningService(tmp_path_factory.mktemp("service"), "--store-url", "memory://") as service:
+        service.wait_ready()
+        yield service.url
+
+
+@pytest.fixture
+def client(url: str) -> Iterator[Client]:
+    with httpx.Client(base_url=url) as http:
+        yield Client(http)
+
+
+@pytest.fixture
+def ledger(client: Client) -> Ledger:
+    """Three acts in two calls, two of them reported."""
+    name = uuid.uuid4().hex
+    client.call("create", "POST", "/v1/sessions", {"session_id": name, "learner": {"kind": "dexp3", "n_arms": 3}})
+    told = Ledger(name)
+    for key, count in (("a", 1), ("b", 2)):
+        told.acted(key, act(client, told, key, count))
+    events = [event(told, 0, "x"), event(told, 1, "y"), event(told, 0, "x")]
+    told.settled(events, client.call("feedbacks", "POST", f"{told.path}/feedbacks", {"events": events}))
+    return told
+
+
+def act(client: Client, ledger: Ledger, key: str, count: int = 1) -> Any:
+    return client.call("acts", "POST", f"{ledger.path}/acts", {"count": count}, key)
+
+
+def event(ledger: Ledger, index: int, event_id: str) -> dict[str, Any]:
+    arms = [action["arm"] for told in ledger.acts for action in told.answer["actions"]]
+    return {"event_id": event_id, "arm": arms[index], "loss": 0.5}
+
+
+def report(client: Client, ledger: Ledger, index: int, event_id: str) -> Any:
+    return client.call("feedback", "POST", f"{ledger.path}/feedback", event(ledger, index, event_id))
+
+
+def test_a_session_that_is_as_it_was_told_passes(client: Client, ledger: Ledger) -> None:
+    assert audit(client, ledger) == []
+
+
+WRONG: dict[str, Callable[[Client, Ledger], object]] = {
+    "slot is 4, acknowledged 3": lambda client, ledger: act(client, ledger, "applied twice"),
+    "feedbacks is 3, acknowledged 2": lambda client, ledger: report(client, ledger, 2, "z"),
+    "slot is 3, acknowledged 4": lambda _, ledger: ledger.acted("lost", {"actions": [{"slot": 4}]}),
+    "feedbacks is 2, acknowledged 3": lambda _, ledger: ledger.events.update(z=event(ledger, 2, "z")),
+    "slots given twice: [1]": lambda _, ledger: ledger.acted("again", ledger.acts[0].answer),
+    "the acknowledged slots have gaps": lambda _, ledger: ledger.acted("far", {"actions": [{"slot": 9}]}),
+    "1 events sent, the answer was": lambda _, ledger: ledger.settled(
+        [event(ledger, 0, "x")], {"applied": 0, "duplicates": 0}
+    ),
+    "act a was": lambda _, ledger: ledger.acts.__setitem__(0, ledger.acts[0]._replace(answer={"actions": []})),
+    "unknown_session": lambda client, ledger: httpx.delete(f"{client._http.base_url}{ledger.path}"),
+}
+
+
+@pytest.mark.parametrize("problem", WRONG)
+def test_whatever_differs_is_found(client: Client, ledger: Ledger, problem: str) -> None:
+    WRONG[problem](client, ledger)
+
+    assert any(problem in found for found in audit(client, ledger))
+
+
+def test_bounds_of_a_freeze_are_held() -> None:
+    assert Freeze(1.9, 0.9, 4.9).problems() == []
+    assert Freeze(2.5, 0.9, 4.9).problems() == ["red_after was 2.50 s, allowed 2 s"]
+    assert len(Freeze(2.5, float("inf"), 6.0).problems()) == 3
+
+
+def chaos(folder: Path, *flags: str) -> dict[str, Any]:
+    server_binary()
+    command = [sys.executable, "-m", "loadtest", "chaos", "--out", str(folder), *flags]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=110)
+    assert done.returncode == 0, done.stdout + done.stderr
+    found: dict[str, Any] = json.loads((folder / "summary.json").read_text())
+    return found
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="chaos finds workers in /proc")
+def test_one_round_of_each_fault_and_a_freeze_run_clean(tmp_path: Path) -> None:
+    summary = chaos(tmp_path, "--rounds", str(len(FAULTS)), "--long-freezes", "1", "--freeze-seconds", "4")
+
+    assert summary["ok"]
+    assert set(summary["faults"]) == {*FAULTS, "store frozen for long"}
+    for found in summary["faults"].values():
+        assert found["rounds"] == 1
+        assert found["events"] > 0
