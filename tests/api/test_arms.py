@@ -1,0 +1,382 @@
+"""Arms added and removed by HTTP, with feedback in flight and on several processes."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import Counter
+
+import pytest
+
+from service.cache import Cached
+from service.store import open_store
+from service.store.memory import MemoryStore
+
+PATH = "/v1/sessions/s"
+ARMS = f"{PATH}/arms"
+KINDS = {"dexp3": {}, "centred_tsallis": {}, "exp3": {"learning_rate": 0.1}, "bold": {"learning_rate": 0.1}}
+KINDS |= {"exp3_current": {"learning_rate": 0.1}, "clw": {"learning_rate": 0.1, "max_delay": 3}}
+
+
+async def session(client, *, kind="dexp3", arms=("a", "b", "c"), **fields):
+    learner = {"kind": kind, "arms": list(arms)} | KINDS[kind]
+    response = await client.post("/v1/sessions", json={"session_id": "s", "learner": learner, "seed": 7} | fields)
+    assert response.status_code == 201, response.text
+    return response.json()
+
+
+async def change(client, status=200, headers=None, **body):
+    response = await client.patch(ARMS, json=body, headers=headers)
+    assert response.status_code == status, response.text
+    return response.json()
+
+
+async def view(client):
+    return (await client.get(PATH)).json()
+
+
+def balanced(seen):
+    return seen["slot"] == seen["feedbacks"] + seen["expired"] + seen["removed"] + seen["outstanding"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_a_change_answers_with_the_view_it_makes(client, kind):
+    created = await session(client, kind=kind)
+    actions = (await client.post(f"{PATH}/acts", json={"count": 9})).json()["actions"]
+
+    changed = await change(client, add=["x", "y"], remove=["b"])
+
+    assert changed == await view(client)
+    assert changed["version"] != created["version"]
+    assert changed["learner"]["n_arms"] == 4
+    assert changed["learner"]["arms"] == ["a", None, "c", "x", "y"]
+    assert changed["probabilities"] == pytest.approx([0.25, 0, 0.25, 0.25, 0.25])
+    assert changed["removed"] == sum(action["label"] == "b" for action in actions)
+    assert balanced(changed)
+
+
+async def test_the_idle_deadline_is_put_off(client):
+    created = await session(client, idle_ttl_seconds=100.0)
+
+    unchanged = await change(client, remove=["zz"])
+    changed = await change(client, add=["x"])
+
+    assert unchanged["expires_at"] == created["expires_at"]
+    assert changed["expires_at"] >= created["expires_at"]
+
+
+@pytest.mark.parametrize(
+    "body", [{}, {"add": []}, {"add": ["a"]}, {"remove": ["zz", ""]}, {"add": ["a"], "remove": []}]
+)
+async def test_what_changes_nothing_is_no_commit(client, body):
+    created = await session(client)
+
+    assert await change(client, **body) == created == await view(client)
+
+
+async def test_a_label_that_comes_back_is_a_new_arm(client):
+    await session(client)
+    actions = (await client.post(f"{PATH}/acts", json={"count": 9})).json()["actions"]
+    assert {action["label"] for action in actions} == {"a", "b", "c"}
+    old = sum(action["label"] == "b" for action in actions)
+
+    changed = await change(client, add=["b"], remove=["b"])
+    assert (changed["removed"], changed["learner"]["arms"]) == (old, ["a", None, "c", "b"])
+    by_index = (await client.post(f"{PATH}/feedback", json={"arm": 1, "loss": 0.5})).json()
+    by_label = await client.post(f"{PATH}/feedback", json={"label": "b", "loss": 0.5})
+    drawn = set()
+    while "b" not in drawn:
+        action = (await client.post(f"{PATH}/act")).json()
+        drawn.add(action["label"])
+        assert action["arm"] == (3 if action["label"] == "b" else "abc".index(action["label"]))
+    applied = (await client.post(f"{PATH}/feedback", json={"label": "b", "loss": 0.5})).json()
+
+    assert (by_index["applied"], by_index["removed"]) == (0, 1)
+    assert (by_label.status_code, by_label.json()["code"]) == (409, "surplus_feedback")
+    assert (applied["applied"], "removed" in applied) == (1, False)
+
+
+async def test_feedback_in_flight_of_a_removed_arm_is_a_success_that_changes_nothing(client):
+    await session(client)
+    await client.post(f"{PATH}/acts", json={"count": 9})
+    await change(client, remove=["a"])
+    before = await view(client)
+    late = {"label": "a", "loss": 0.5, "event_id": "late"}
+
+    first = (await client.post(f"{PATH}/feedback", json=late)).json()
+    again = (await client.post(f"{PATH}/feedback", json=late)).json()
+    nameless = (await client.post(f"{PATH}/feedback", json={"arm": 0, "loss": 1})).json()
+    batch = {
+        "events": [
+            late,
+            {"arm": 0, "loss": 0.1},
+            {"arm": 1, "loss": 0.5, "event_id": "b"},
+            {"label": "a", "loss": 0},
+        ]
+    }
+    mixed = (await client.post(f"{PATH}/feedbacks", json=batch)).json()
+    after = await view(client)
+
+    counts = {"slot": 9, "outstanding": before["outstanding"]}
+    assert first == {"applied": 0, "duplicates": 0, "removed": 1} | counts
+    assert again == {"applied": 0, "duplicates": 1} | counts
+    assert nameless == {"applied": 0, "duplicates": 0, "removed": 1} | counts
+    assert mixed == {
+        "applied": 1,
+        "duplicates": 1,
+        "removed": 2,
+        "slot": 9,
+        "outstanding": counts["outstanding"] - 1,
+    }
+    assert (after["removed"], after["feedbacks"]) == (before["removed"], 1)
+    assert balanced(after)
+
+
+async def test_a_refused_batch_records_nothing_of_removed_arms(client):
+    await session(client)
+    await client.post(f"{PATH}/act")
+    await change(client, remove=["a"])
+    late = {"label": "a", "loss": 0.5, "event_id": "late"}
+
+    refused = await client.post(f"{PATH}/feedbacks", json={"events": [late] + [{"arm": 1, "loss": 0}] * 9})
+    skipped = await client.post(
+        f"{PATH}/feedbacks?on_surplus=skip", json={"events": [late] + [{"arm": 1, "loss": 0}] * 9}
+    )
+    wrong = await client.post(f"{PATH}/feedback", json={"label": "a", "loss": 7})
+
+    assert refused.status_code == 409
+    assert 0 not in refused.json()["indexes"]
+    assert (skipped.json()["removed"], skipped.json()["duplicates"]) == (1, 0)
+    assert wrong.status_code == 422
+
+
+@pytest.mark.parametrize("kind", ["exp3", "bold"])
+async def test_open_slots_of_removed_arms_are_closed(client, kind):
+    await session(client, kind=kind)
+    actions = (await client.post(f"{PATH}/acts", json={"count": 12})).json()["actions"]
+    await change(client, remove=["a"])
+
+    for action in actions:
+        event = {"arm": action["arm"], "loss": 0.5, "slot": action["slot"]}
+        answer = (await client.post(f"{PATH}/feedback", json=event)).json()
+        assert (answer["applied"], answer.get("removed", 0)) == ((0, 1) if action["label"] == "a" else (1, 0))
+    seen = await view(client)
+
+    assert (seen["outstanding"], seen["feedbacks"] + seen["removed"]) == (0, 12)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"remove": ["a", "b", "c"]},
+        {"remove": ["a", "b", "c"], "add": ["x"]},
+        {"add": [""]},
+        {"add": ["tab\t"]},
+        {"add": ["é" * 65]},
+        {"add": [1]},
+        {"add": None},
+        {"add": "x"},
+        {"remove": [True]},
+        {"drop": ["a"]},
+        {"add": ["one", "too", "many"]},
+    ],
+)
+async def test_bad_changes_are_refused_whole(make_client, body):
+    client = await make_client(max_arms=5)
+    created = await session(client)
+
+    problem = await change(client, 422, **body)
+
+    assert problem["code"] == "invalid_request"
+    assert await view(client) == created
+
+
+async def test_limits_count_the_arms_there_are_and_in_the_end_those_there_were(make_client):
+    client = await make_client(max_arms_centred=3)
+    await session(client, kind="centred_tsallis")
+    await change(client, 422, add=["x"])
+    await change(client, add=["é" * 64], remove=["a"])
+
+    for number in range(26):
+        await change(client, add=[f"n{number + 1}"], remove=[f"n{number}" if number else "b"])
+    problem = await change(client, 422, add=["last"], remove=["c"])
+
+    assert "removed ones included" in problem["detail"]
+
+
+@pytest.mark.parametrize(
+    "learner",
+    [{"kind": "dexp3", "n_arms": 3}, {"kind": "dbgd", "dim": 2, "feasible_set": {"kind": "ball", "radius": 1.0}}],
+)
+async def test_sessions_without_labels_keep_their_arms(client, learner):
+    await client.post("/v1/sessions", json={"session_id": "s", "learner": learner})
+
+    assert (await change(client, 409, add=["x"]))["code"] == "no_labels"
+    assert (await change(client, 409))["code"] == "no_labels"
+    assert (await change(client, 422, more=[]))["code"] == "invalid_request"
+
+
+async def test_unknown_sessions_have_no_arms(client):
+    assert (await change(client, 404, add=["x"]))["code"] == "unknown_session"
+
+
+async def test_posting_the_session_again_finds_it_with_its_arms_changed(client):
+    await session(client)
+    changed = await change(client, add=["x"], remove=["a"])
+
+    body = {"session_id": "s", "learner": {"kind": "dexp3", "arms": ["a", "b", "c"]}, "seed": 7}
+    again = await client.post("/v1/sessions", json=body)
+
+    assert (again.status_code, again.json()) == (200, changed)
+
+
+async def test_an_idempotency_key_changes_arms_once(client):
+    await session(client)
+    key = {"Idempotency-Key": "k"}
+
+    first = await client.patch(ARMS, json={"add": ["x"]}, headers=key)
+    await change(client, remove=["x"])
+    again = await client.patch(ARMS, json={"add": ["x"]}, headers=key)
+    other = await client.patch(ARMS, json={"add": ["y"]}, headers=key)
+    nothing = [await client.patch(ARMS, json={"add": ["a"]}, headers={"Idempotency-Key": "n"}) for _ in range(2)]
+
+    assert "\\u0000" not in first.text
+    assert (again.text, again.headers["Idempotent-Replayed"]) == (first.text, "true")
+    assert (other.status_code, other.json()["code"]) == (422, "idempotency_conflict")
+    assert (await view(client))["learner"]["arms"] == ["a", "b", "c", None]
+    assert nothing[0].text == nothing[1].text
+    assert nothing[0].json() == await view(client)
+
+
+async def test_the_same_key_at_once_is_one_change(client):
+    await session(client)
+    calls = [
+        client.patch(ARMS, json={"add": ["x"], "remove": ["a"]}, headers={"Idempotency-Key": "k"}) for _ in range(9)
+    ]
+
+    answers = await asyncio.gather(*calls)
+
+    assert len({answer.text for answer in answers}) == 1
+    assert answers[0].json() == await view(client)
+
+
+class Clock:
+    now = 1_000_000.0
+
+    def __call__(self):
+        return self.now
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_counts_balance_with_expiry_and_changes(make_client, kind):
+    clock = Clock()
+    client = await make_client(MemoryStore(clock=clock))
+    await session(client, kind=kind, expiry={"after_seconds": 64.0, "default_loss": 1.0})
+    rng, taken, labels = random.Random(kind), [], ["a", "b", "c"]
+    for number in range(200):
+        clock.now += rng.uniform(0, 5)
+        taken.append((await client.post(f"{PATH}/act")).json())
+        if rng.random() < 0.5:
+            given = taken.pop(rng.randrange(len(taken)))
+            event = {"arm": given["arm"], "loss": rng.random(), "slot": given["slot"]}
+            assert (await client.post(f"{PATH}/feedback", json=event)).status_code == 200
+        if rng.random() < 0.1:
+            leaving = rng.sample(labels, min(len(labels) - 1, rng.randrange(3)))
+            await change(client, add=[f"n{number}"], remove=leaving)
+            labels = [label for label in labels if label not in leaving] + [f"n{number}"]
+        seen = await view(client)
+        assert balanced(seen)
+        assert seen["outstanding"] >= 0
+        assert sum(seen["probabilities"]) == pytest.approx(1, abs=1e-12)
+        assert [label for label in seen["learner"]["arms"] if label is not None] == labels
+    clock.now += 200
+    seen = await view(client)
+
+    assert (seen["outstanding"], balanced(seen)) == (0, True)
+    assert seen["removed"] > 0
+    assert seen["expired"] > 0
+
+
+@pytest.mark.parametrize("kind", ["dexp3", "centred_tsallis", "exp3"])
+async def test_two_processes_change_arms_under_load_and_every_count_balances(make_client, redis_server, kind):
+    """Random visits on two processes while arms come and go; each act ends as one of four things."""
+    stores = [open_store(redis_server.url) for _ in range(2)]
+    clients = [await make_client(store) for store in stores]
+    await session(clients[0], kind=kind)
+    acts, settled = Counter(), Counter()
+
+    async def counts():
+        """Ledger and roster of one moment."""
+        cached = Cached.of(await stores[rng.randrange(2)].load("s"))
+        return cached.run.ledger, cached.run.roster
+
+    rng = random.Random(11)
+    applied = {"applied": 0, "removed": 0}
+    done = asyncio.Event()
+
+    async def visits(number):
+        for _ in range(40):
+            client = clients[rng.randrange(2)]
+            action = (await client.post(f"{PATH}/act")).json()
+            acts[action["arm"]] += 1
+            if rng.random() < 0.8:
+                event = {
+                    "arm": action["arm"],
+                    "loss": rng.random(),
+                    "slot": action["slot"],
+                    "event_id": f"{number}-{action['slot']}",
+                }
+                answers = [await clients[turn].post(f"{PATH}/feedback", json=event) for turn in (0, 1)]
+                assert [answer.status_code for answer in answers] == [200, 200]
+                assert answers[1].json()["duplicates"] == 1
+                settled[action["arm"]] += answers[0].json()["applied"]
+                for name in applied:
+                    applied[name] += answers[0].json().get(name, 0)
+
+    async def changes():
+        for number in range(30):
+            changed = await change(clients[number % 2], add=[f"n{number}"], remove=[f"n{number - 2}"])
+            assert balanced(changed)
+
+    async def watch():
+        while not done.is_set():
+            seen = await view(clients[rng.randrange(2)])
+            assert balanced(seen)
+            assert sum(seen["probabilities"]) == pytest.approx(1, abs=1e-9)
+            ledger, roster = await counts()
+            assert ledger.by_arm.sum() == ledger.outstanding
+            assert all(ledger.by_arm[arm] == 0 or roster.is_live(arm) for arm in range(roster.size))
+
+    watching = asyncio.create_task(watch())
+    await asyncio.gather(changes(), *(visits(number) for number in range(8)))
+    done.set()
+    await watching
+    ends = [await view(client) for client in clients]
+
+    assert ends[0] == ends[1]
+    assert balanced(ends[0])
+    assert (ends[0]["slot"], ends[0]["feedbacks"]) == (320, applied["applied"])
+    assert applied["removed"] <= ends[0]["removed"]
+    ledger, roster = await counts()
+    left = {arm: int(ledger.by_arm[arm]) for arm in roster.live}
+    assert left == {arm: acts[arm] - settled[arm] for arm in roster.live}
+    gone = [arm for arm in acts if not roster.is_live(arm)]
+    assert sum(acts[arm] - settled[arm] for arm in gone) == ledger.removed
+    await clients[0].delete(PATH)
+
+
+async def test_a_fresh_process_finds_the_arms_as_they_are(make_client, redis_server):
+    first = await make_client(open_store(redis_server.url))
+    twin = await make_client(open_store(redis_server.url))
+    await session(first, kind="centred_tsallis")
+    await first.post(f"{PATH}/acts", json={"count": 9})
+    await first.post(f"{PATH}/feedback", json={"label": "c", "loss": 0.2})
+    changed = await change(first, add=["x", "ü"], remove=["b"])
+
+    assert await view(twin) == changed
+    answer = await twin.post(f"{PATH}/feedback", json={"label": "b", "loss": 0.2})
+    labels = {action["label"] for action in (await twin.post(f"{PATH}/acts", json={"count": 60})).json()["actions"]}
+
+    assert answer.json()["removed"] == 1
+    assert labels == {"a", "c", "x", "ü"}
+    await first.delete(PATH)

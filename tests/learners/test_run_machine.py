@@ -1,0 +1,183 @@
+"""Random acts, events, expiries, changes of arms and reloads: every act ends as one of four things, per arm."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+
+from service.learners import REGISTRY
+from service.learners.run import ArmAction, ArmFeedback, Expiry, Params, Run
+from service.store import codec, records
+
+WINDOW = 64.0
+NAMES = ["a", "b", "c"]
+FIELDS: dict[str, dict[str, Any]] = {
+    "dexp3": {},
+    "centred_tsallis": {},
+    "exp3": {"learning_rate": 0.5, "max_open_slots": 20},
+    "exp3_current": {"learning_rate": 0.5},
+    "bold": {"learning_rate": 0.5, "max_open_slots": 20},
+    "clw": {"learning_rate": 0.5, "max_delay": 2, "schedule": "random"},
+}
+
+
+class SessionMachine(RuleBasedStateMachine):
+    """One session; ``acts``, ``settled``, ``expired`` and ``removed`` are counted here too, by arm."""
+
+    kind = "dexp3"
+
+    @initialize(loss=st.sampled_from([None, 0.0, 1.0]), seed=st.integers(0, 2**32))
+    def start(self, loss: float | None, seed: int) -> None:
+        spec = REGISTRY[self.kind].model_validate({"kind": self.kind, "arms": NAMES} | FIELDS[self.kind])
+        self.params = Params(spec, seed, expiry=Expiry(WINDOW, loss))
+        self.run = Run.start(self.params)
+        self.now = 1e6
+        self.run.advance(self.now)
+        self.kept: dict[bytes, bytes] = {}
+        self.acts, self.settled, self.expired, self.removed = (
+            Counter[int](),
+            Counter[int](),
+            Counter[int](),
+            Counter[int](),
+        )
+        self.open: list[ArmAction] = []
+        """Actions that may still get feedback."""
+        self.labels = list(NAMES)
+
+    def outstanding(self) -> list[int]:
+        assert self.run.ledger.by_arm is not None
+        return self.run.ledger.by_arm.tolist()
+
+    @rule(count=st.integers(1, 8))
+    def act(self, count: int) -> None:
+        for _ in range(count):
+            before = self.outstanding()
+            action = self.run.act()
+            assert isinstance(action, ArmAction)
+            assert self.run.roster is not None
+            assert self.run.roster.is_live(action.arm)
+            self.acts[action.arm] += 1
+            self.open.append(action)
+            before[action.arm] += 1
+            self.count(before, self.expired)
+
+    def count(self, before: list[int], what: Counter[int]) -> None:
+        """What is missing from the outstanding decisions has become ``what``."""
+        for arm, (then, now) in enumerate(zip(before, self.outstanding(), strict=False)):
+            assert now <= then
+            what[arm] += then - now
+
+    @precondition(lambda self: self.open)
+    @rule(data=st.data(), loss=st.floats(0, 1))
+    def feed(self, data: st.DataObject, loss: float) -> None:
+        given = self.open.pop(data.draw(st.integers(0, len(self.open) - 1)))
+        event = ArmFeedback(given.arm, loss, given.slot)
+        self.run.check_slot(event)
+        if self.run.is_removed(event):
+            return
+        if self.run.surplus([event]):
+            assert self.run.open_slots is not None or self.outstanding()[given.arm] == 0
+            return
+        self.run.settle(event)
+        self.settled[given.arm] += 1
+
+    @rule(seconds=st.floats(0, 2 * WINDOW))
+    def wait(self, seconds: float) -> None:
+        self.now += seconds
+        self.run.advance(self.now)
+        before = self.outstanding()
+        while self.run.due:
+            for _ in self.run.expire_oldest():
+                pass
+        self.count(before, self.expired)
+
+    @rule(data=st.data(), add=st.lists(st.sampled_from(["a", "b", "x", "y", "z"]), max_size=3))
+    def change_arms(self, data: st.DataObject, add: list[str]) -> None:
+        assert self.run.roster is not None
+        remove = data.draw(st.lists(st.sampled_from(self.labels), unique=True, max_size=len(self.labels) - 1))
+        before, roster = self.outstanding(), self.run.roster
+        change = roster.change(add, [*remove, "nobody"])
+        shown = self.run.probabilities
+        if change.removed or change.added:
+            self.run.change_arms(change)
+        self.count(before, self.removed)
+        staying = [label for label in self.labels if label not in remove]
+        self.labels = staying + [label for label in dict.fromkeys(add) if label not in staying]
+        assert [label for label in self.run.roster.shown_names or () if label is not None] == self.labels
+        kept = [arm for arm in roster.live if arm not in change.removed]
+        after = self.run.probabilities
+        np.testing.assert_allclose(after[roster.size :], 1 / len(self.labels), rtol=1e-9)
+        if not change.removed:
+            np.testing.assert_allclose(after[kept] * shown[kept].sum(), shown[kept] * after[kept].sum(), rtol=1e-9)
+
+    @rule()
+    def reload(self) -> None:
+        run = self.run
+        for key, record in records.encode(run).items():
+            if record is None:
+                self.kept.pop(key, None)
+            else:
+                self.kept[key] = record
+        data = codec.encode(run.ledger, run.state, run.roster)
+        fresh = Run.start(self.params)
+        ledger, arms, state = codec.decode(data, run.learner.state_type, by_arm=True)
+        assert fresh.roster is not None
+        fresh = fresh.with_roster(codec.decode_roster(arms, fresh.roster, NAMES)).moved(ledger, state)
+        slots, buckets = records.decode(self.kept, fresh)
+        self.run = fresh.moved(ledger, state, slots, buckets)
+        assert codec.encode(ledger, state, self.run.roster) == data
+        assert self.run.probabilities.tolist() == run.probabilities.tolist()
+
+    @invariant()
+    def every_act_is_one_of_four_things(self) -> None:
+        ledger, left = self.run.ledger, self.outstanding()
+        for arm, count in enumerate(left):
+            assert count >= 0
+            assert self.acts[arm] == self.settled[arm] + self.expired[arm] + self.removed[arm] + count
+        totals = (ledger.feedbacks, ledger.expired, ledger.removed, ledger.outstanding)
+        assert min(totals) >= 0
+        assert totals == (self.settled.total(), self.expired.total(), self.removed.total(), sum(left))
+        assert ledger.slot == sum(totals)
+
+    @invariant()
+    def probabilities_are_those_of_the_arms_there_are(self) -> None:
+        p, roster = self.run.probabilities, self.run.roster
+        assert roster is not None
+        assert p.size == roster.size == len(self.outstanding())
+        assert abs(p.sum() - 1) < 1e-9
+        assert (p >= 0).all()
+        assert not p[[arm for arm in range(roster.size) if not roster.is_live(arm)]].any()
+
+
+@pytest.mark.parametrize("kind", FIELDS)
+def test_every_act_is_settled_expired_removed_or_outstanding(kind: str) -> None:
+    machine = type(f"Machine_{kind}", (SessionMachine,), {"kind": kind})
+    checks = [HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large]
+    run_state_machine_as_test(
+        machine,
+        settings=settings(
+            max_examples=40,
+            stateful_step_count=40,
+            deadline=None,
+            derandomize=True,
+            database=None,
+            suppress_health_check=checks,
+        ),
+    )
+
+
+def test_learners_over_arms_are_all_tried() -> None:
+    assert {kind for kind, spec in REGISTRY.items() if "n_arms" in spec.model_fields} == set(FIELDS)
