@@ -87,7 +87,7 @@ def replay(
         "runs/replay"
     ),
 ) -> None:
-    """Replay a stream with the paper's delays and report the regret beside uniform play."""
+    """Replay a stream with the paper's delays, or as clicks in time, and report the regret beside uniform play."""
     with reported(), ExitStack() as stack:
         if in_process and url is not None:
             raise LoadTestError("give either --url or --in-process")
@@ -111,15 +111,13 @@ def replay(
         if stream is not None:
             plan = replace(plan, session=plan.session | stream.session_fields())
         driver = _driver(stack, plan, address, retry_seconds, clock)
-        replaying = (
-            Replay(world, stream_delays, driver, Pace(slots_per_second))
-            if stream is None or not isinstance(world, ArmWorld)
-            else ClickReplay(world, stream, driver, clock)
-        )
+        if stream is not None and isinstance(world, ArmWorld):
+            replaying: Replay = ClickReplay(world, stream, driver, clock)
+        else:
+            replaying = Replay(world, stream_delays, driver, Pace(slots_per_second))
         record = run(replaying, world.slots, f"{world.name} {kind}", drain=drain)
         facts |= described(driver, record) | {"url": address, "slots_per_second": slots_per_second}
-        if stream is not None:
-            facts |= click_facts(world, stream, record)
+        facts |= {} if stream is None else click_facts(world, stream, record)
         pace = Pace() if stream is not None and clock is not None else replaying.pace
         report = build_report(world, plan, record, driver.log, pace, facts)
     paths = write_report(report, out)
@@ -143,7 +141,7 @@ def _world(scenario: Scenario, data: list[Path], learner: str, fill_seed: int) -
     if scenario is not Scenario.SYNTHETIC:
         ratings = read_jester(data)
         for text in ratings.warnings:
-            messages.print(f"warning: {text}", style="yellow", markup=False, highlight=False)
+            messages.print(f"warning: {text}", style="yellow", markup=False, highlight=False, soft_wrap=True)
         facts = {"fill_seed": fill_seed, "rated": ratings.rated, "warnings": ratings.warnings}
         world = (jester_clicks if scenario is Scenario.CLICKS else mab_jester)(ratings, fill_seed)
         return world, facts | {"data": [source._asdict() for source in ratings.sources]}

@@ -49,7 +49,7 @@ def test_an_answer_that_makes_no_sense_is_the_services_fault(
 def test_duplicates_are_acknowledged() -> None:
     receipt = driver(feedbacks={"applied": 1, "duplicates": 1}).deliver([Event(1, 0, 0.5), Event(2, 0, 0.5)])
 
-    assert receipt == (2, 1)
+    assert receipt == (2, 1, 0)
 
 
 def test_in_process_an_event_without_a_decision_is_refused() -> None:
