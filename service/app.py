@@ -5,33 +5,44 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 from fastapi import FastAPI
+from fastapi.routing import APIRoute
 
-from service.api import docs, ops, problems, sessions, slots
+from service.api import docs, middleware, ops, problems, sessions, slots
 from service.api.openapi import describe
+from service.errors import ServiceError
+from service.learners import REGISTRY
+from service.metrics import Labels, Metrics
 from service.readiness import Readiness
 from service.sessions import Sessions
 from service.settings import Settings
 from service.store import open_store
 from service.store.base import Store
+from service.store.measured import MeasuredStore
 from service.store.options import StoreOptions
 from service.sweeper import Sweeper
 
 TITLE = "Bandit online learning with unknown delays"
 
 
-def create_app(settings: Settings, store: Store | None = None) -> FastAPI:
+def create_app(settings: Settings, store: Store | None = None, metrics_folder: Path | None = None) -> FastAPI:
     """The service on a store; without one, the settings' URL chooses it.
 
     The store is opened before the first request and closed after the last answer: requests accepted
     before a stop are committed, then the connections are given back.
+
+    Parameters
+    ----------
+    metrics_folder : where the workers of one service count together
     """
+    metrics = Metrics(labels(), metrics_folder)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         opened = store or open_store(settings.store_url.get_secret_value(), options=store_options(settings))
-        app.state.sessions = Sessions(opened, settings)
+        app.state.sessions = Sessions(MeasuredStore(opened, metrics), settings, metrics)
         app.state.readiness = Readiness(opened)
         sweeper = Sweeper(opened.reminders, app.state.sessions)
         sweeping = asyncio.create_task(sweeper.run())
@@ -47,12 +58,27 @@ def create_app(settings: Settings, store: Store | None = None) -> FastAPI:
         title=TITLE, version="0.1.0", lifespan=lifespan, redirect_slashes=False, docs_url=None, redoc_url=None
     )
     app.state.settings = settings
+    app.state.metrics = metrics
     for routes in (slots, sessions, ops):
         app.include_router(routes.router)
     docs.install(app)
     problems.install(app, settings.retry_after_seconds)
+    middleware.install(app, metrics, settings)
     describe(app)
     return app
+
+
+def labels() -> Labels:
+    """The values that labels of metrics can have."""
+    served = [route for routes in (slots, sessions, ops, docs) for route in routes.router.routes]
+    routes = [
+        (method, route.path) for route in served if isinstance(route, APIRoute) for method in route.methods or ()
+    ]
+    return Labels(
+        routes=[*routes, ("GET", "/openapi.json"), ("GET", f"/{docs.ASSETS}")],
+        codes=sorted({error.code for error in ServiceError.__subclasses__()}),
+        learners=REGISTRY,
+    )
 
 
 def store_options(settings: Settings) -> StoreOptions:

@@ -15,7 +15,7 @@ import math
 import random
 import secrets
 import time
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
@@ -138,7 +138,7 @@ class _Fold:
     """Whether all due decisions are settled; if not, no request has been applied yet."""
     shows_version: bool = False
     """Whether an answer still has ``VERSION`` in it."""
-    counts: Counter[str] = field(default_factory=Counter)
+    counts: dict[str, int] = field(default_factory=dict)
     """Events by outcome."""
 
     def show(self, version: str) -> None:
@@ -355,7 +355,8 @@ async def _apply(operation: Operation, fold: _Fold, memory: _Memory, pause: Paus
     fold.changed |= applied.changed
     fold.used |= operation.is_use
     fold.shows_version |= applied.shows_version
-    fold.counts.update(applied.counts)
+    for outcome, count in applied.counts.items():
+        fold.counts[outcome] = fold.counts.get(outcome, 0) + count
     if key is not None:
         fold.answers[key.key] = (key.body, applied.body)
     return Answer(applied.body)

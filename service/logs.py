@@ -12,6 +12,17 @@ from types import TracebackType
 MAX_CHARS = 8000
 """Longest text of one record, traceback included; the rest is cut."""
 
+MAX_FIELD_CHARS = 128
+"""Longest text that a request may bring into its line."""
+HOT_ROUTES = frozenset(
+    {
+        *(f"/v1/sessions/{{session_id}}/{call}" for call in ("act", "acts", "feedback", "feedbacks")),
+        *("/livez", "/readyz", "/metrics"),
+    }
+)
+"""Routes of which only a sample of the successes is logged."""
+
+_requests = logging.getLogger("service.requests")
 _USER_INFO = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*://)\S*@")
 
 
@@ -31,9 +42,21 @@ class JsonLines(logging.Formatter):
             "pid": record.process,
             "message": hide_passwords(record.getMessage())[:MAX_CHARS],
         }
+        line |= getattr(record, "fields", {})
         if record.exc_info:
             line["exception"] = hide_passwords(self.formatException(record.exc_info))[-MAX_CHARS:]
         return json.dumps(line)
+
+
+def request(*, status: int, session: str | None, **fields: str | float) -> None:
+    """Log one request; its session only where there is one."""
+    level = logging.INFO if status < 500 else logging.WARNING
+    if not _requests.isEnabledFor(level):
+        return
+    shown = fields | {"status": status}
+    if session is not None:
+        shown["session"] = hide_passwords(session)[:MAX_FIELD_CHARS]
+    _requests.log(level, "request", extra={"fields": shown})
 
 
 def configure(level: str) -> None:

@@ -77,6 +77,13 @@ class Settings(BaseSettings):
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         "info", description="Least level that is logged."
     )
+    log_sample: float = Field(
+        0.01,
+        ge=0,
+        le=1,
+        description="Which part of the successes of acts, feedback, health checks and scrapes is logged; of all "
+        "else, and of errors, every request is.",
+    )
     grace_seconds: Seconds = Field(20, description="How long a stop waits for requests that were accepted.")
     keep_alive_seconds: Seconds = Field(
         75, description="How long an idle connection stays open; longer than the load balancer's own."

@@ -17,6 +17,7 @@ from asyncio.subprocess import PIPE, Process
 from itertools import cycle, islice
 from typing import Any
 
+from service.metrics import SharedMetrics
 from service.settings import Settings
 from service.store.embedded import EmbeddedServer
 from service.store.folder_lock import EmbeddedStoreError
@@ -61,6 +62,7 @@ class Supervisor:
         self._listeners = listeners
         self._server = server
         self._workers: set[Process] = set()
+        self._shared = SharedMetrics()
         self._stopping = asyncio.Event()
         self._stopped = asyncio.ensure_future(self._stopping.wait())
         self._hurry = asyncio.Event()
@@ -73,8 +75,8 @@ class Supervisor:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stop, number)
         keepers = [
-            asyncio.create_task(self._keep_worker(listener))
-            for listener in islice(cycle(self._listeners), self._settings.workers)
+            asyncio.create_task(self._keep_worker(number, listener))
+            for number, listener in enumerate(islice(cycle(self._listeners), self._settings.workers))
         ]
         watchers = [asyncio.create_task(self._keep_server(self._server))] if self._server else []
         await _first(self._stopped, *keepers, *watchers)
@@ -87,6 +89,7 @@ class Supervisor:
             if self._server is not None:
                 self._server.stop()
             await asyncio.gather(*watchers)
+            self._shared.remove()
         logger.info("stopped")
         return self._exit_code
 
@@ -110,12 +113,12 @@ class Supervisor:
             _send(worker, signal.SIGKILL)
         await ended
 
-    async def _keep_worker(self, listener: socket.socket) -> None:
+    async def _keep_worker(self, number: int, listener: socket.socket) -> None:
         back_off = BackOff()
         clock = asyncio.get_running_loop().time
         while not self._stopping.is_set():
             started = clock()
-            code = await self._run_worker(listener.fileno())
+            code = await self._run_worker(number, listener.fileno())
             if self._stopping.is_set():
                 return
             if not self._served:
@@ -127,10 +130,16 @@ class Supervisor:
             logger.error("a worker ended with %s: starting another in %.1f s", code, delay)
             await self._pause(delay)
 
-    async def _run_worker(self, descriptor: int) -> int:
-        arguments = ("-m", "service.worker", str(descriptor), str(os.getpid()))
+    async def _run_worker(self, number: int, descriptor: int) -> int:
+        arguments = ("-m", "service.worker", str(descriptor), str(os.getpid()), str(number))
         worker = await asyncio.create_subprocess_exec(
-            sys.executable, *arguments, stdin=PIPE, stdout=PIPE, pass_fds=(descriptor,), start_new_session=True
+            sys.executable,
+            *arguments,
+            stdin=PIPE,
+            stdout=PIPE,
+            pass_fds=(descriptor,),
+            start_new_session=True,
+            env=self._shared.environment(os.environ),
         )
         self._workers.add(worker)
         try:
@@ -144,6 +153,7 @@ class Supervisor:
             return await worker.wait()
         finally:
             self._workers.discard(worker)
+            self._shared.forget_worker(number)
 
     async def _keep_server(self, server: EmbeddedServer) -> None:
         back_off = BackOff()

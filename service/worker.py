@@ -1,7 +1,8 @@
 """A worker process: serves one of the supervisor's sockets with uvicorn, and dies with the supervisor.
 
-Run by the supervisor as ``python -m service.worker SOCKET_FD PARENT_PID`` with the settings as JSON on
-stdin. One byte on stdout says that it serves; from then on stdout is stderr.
+Run by the supervisor as ``python -m service.worker SOCKET_FD PARENT_PID NUMBER`` with the settings as JSON
+on stdin; ``NUMBER`` is its place among the workers. One byte on stdout says that it serves; from then on
+stdout is stderr.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import sys
 
 import uvicorn
 
-from service import logs
+from service import logs, metrics
 from service.app import create_app
 from service.settings import Settings
 
@@ -40,10 +41,10 @@ class Server(uvicorn.Server):
         os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
 
 
-def serve(settings: Settings, listener: socket.socket) -> None:
+def serve(settings: Settings, listener: socket.socket, number: int) -> None:
     """Serve until SIGTERM, then finish what was accepted."""
     config = uvicorn.Config(
-        create_app(settings),
+        create_app(settings, metrics_folder=metrics.share(number)),
         loop="uvloop",
         http="httptools",
         ws="none",
@@ -59,12 +60,12 @@ def serve(settings: Settings, listener: socket.socket) -> None:
 
 def main() -> None:
     """Take over from the supervisor."""
-    descriptor, parent = map(int, sys.argv[1:])
+    descriptor, parent, number = map(int, sys.argv[1:])
     die_with_parent(parent)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     settings = Settings(**json.load(sys.stdin))
     logs.configure(settings.log_level)
-    serve(settings, socket.socket(fileno=descriptor))
+    serve(settings, socket.socket(fileno=descriptor), number)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,4 @@
-"""What handlers take from a request beside its body.
-
-Plain calls, not FastAPI dependencies: resolving those costs more than acting does.
-"""
+"""What handlers take from a request beside its body, by plain calls: see ``routing``."""
 
 from __future__ import annotations
 
@@ -56,5 +53,5 @@ async def idempotency_of(request: Request) -> Idempotency | None:
     if len(keys) > 1 or len(keys[0]) > MAX_KEY_LENGTH or not re.fullmatch(PRINTABLE_ASCII, keys[0]):
         raise InvalidRequestError.of(IDEMPOTENCY_KEY, f"must be 1 to {MAX_KEY_LENGTH} printable ASCII characters")
     scope = (request.method, request.scope["route"].path, request.path_params.get("session_id", ""))
-    body = json.dumps(await request.json(), sort_keys=True) if await request.body() else "{}"
+    body = json.dumps(request.state.body or {}, sort_keys=True)
     return Idempotency(digest(keys[0], *scope), digest(body, request.url.query))

@@ -1,4 +1,4 @@
-"""Health."""
+"""Health and metrics."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from fastapi import APIRouter, Request, Response
 
 from service.api.requests import JSON
 from service.errors import StoreDownError
+from service.metrics import CONTENT_TYPE, Metrics
 from service.readiness import Readiness
 
 router = APIRouter(tags=["health"])
@@ -33,3 +34,10 @@ async def readyz(request: Request) -> Response:
     if (reason := await readiness.failure()) is not None:
         raise StoreDownError(reason)
     return Response(OK, media_type=JSON)
+
+
+@router.get("/metrics", response_class=Response, responses={200: {"content": {CONTENT_TYPE: {}}}})
+async def metrics(request: Request) -> Response:
+    """Show the metrics of all workers in Prometheus' text format."""
+    measured: Metrics = request.app.state.metrics
+    return Response(await measured.exposition(), media_type=CONTENT_TYPE)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from fastapi import FastAPI, Request, Response
@@ -12,10 +12,10 @@ from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
 
+from service.api.validation import of_validation
 from service.errors import (
     MAX_LISTED,
     MAX_MESSAGE,
-    FieldError,
     ForbiddenError,
     InternalError,
     InvalidRequestError,
@@ -27,11 +27,8 @@ from service.errors import (
     StateCorruptError,
     UnsupportedMediaTypeError,
 )
-from service.events import EVENT_TAGS
-from service.learners import REGISTRY
 
 MEDIA_TYPE = "application/problem+json"
-_TAGS = EVENT_TAGS | REGISTRY.keys()
 _BY_STATUS: dict[int, type[ServiceError]] = {
     error.status: error
     for error in (
@@ -43,6 +40,9 @@ _BY_STATUS: dict[int, type[ServiceError]] = {
         UnsupportedMediaTypeError,
     )
 }
+
+ID_IN_SCOPE = "bandit.request_id"
+"""Where a request's id is found in its ASGI scope."""
 
 log = logging.getLogger(__name__)
 
@@ -91,50 +91,32 @@ def problem(error: ServiceError, retry_after: int, headers: Mapping[str, str] | 
     return Response(json.dumps(body), error.status, extra, MEDIA_TYPE)
 
 
-def of_validation(errors: Iterable[Mapping[str, Any]]) -> InvalidRequestError:
-    """Tell pydantic's findings in this service's words: field, event index, message."""
-    found = [_field_error(error) for error in errors]
-    if not found:
-        return InvalidRequestError()
-    first = found[0]
-    where = first.field if first.index is None else f"events[{first.index}].{first.field}"
-    indexes = sorted({each.index for each in found if each.index is not None})
-    return InvalidRequestError(f"{where}: {first.message}", errors=found, indexes=indexes)
-
-
-def _field_error(error: Mapping[str, Any]) -> FieldError:
-    place: Sequence[Any] = error["loc"]
-    index = None
-    if len(place) > 2 and place[1] == "events" and isinstance(place[2], int):
-        index, place = place[2], place[2:]
-    names = [str(part) for part in place[1:] if part not in _TAGS] or [str(place[0])]
-    message = str(error["msg"]).removeprefix("Value error, ")
-    if error["type"] == "missing" and names == ["body"]:
-        message = "a JSON object is required"
-    return FieldError(".".join(names), message, index)
-
-
 def install(app: FastAPI, retry_after: int) -> None:
-    """Answer every exception with a problem."""
+    """Answer every exception with a problem, and count it."""
+
+    def answer(request: Request, error: ServiceError, headers: Mapping[str, str] | None = None) -> Response:
+        request.app.state.metrics.problems[error.code].inc()
+        return problem(error, retry_after, headers)
 
     async def on_service_error(request: Request, error: Exception) -> Response:
         assert isinstance(error, ServiceError)  # noqa: S101 - registered for it
         if isinstance(error, StateCorruptError):
             log.error("%s: session %.128s", error.title, request.path_params.get("session_id", ""))
-        return problem(error, retry_after)
+        return answer(request, error)
 
-    async def on_validation(_: Request, error: Exception) -> Response:
+    async def on_validation(request: Request, error: Exception) -> Response:
         assert isinstance(error, RequestValidationError)  # noqa: S101 - registered for it
-        return problem(of_validation(error.errors()), retry_after)
+        return answer(request, of_validation(error.errors()))
 
-    async def on_http(_: Request, error: Exception) -> Response:
+    async def on_http(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)  # noqa: S101 - registered for it
         known = _BY_STATUS.get(error.status_code, InvalidRequestError if error.status_code < 500 else InternalError)
-        return problem(known(), retry_after, error.headers)
+        return answer(request, known(), error.headers)
 
-    async def on_fault(_: Request, error: Exception) -> Response:
-        log.error("request failed", exc_info=error)
-        return problem(InternalError(), retry_after)
+    async def on_fault(request: Request, error: Exception) -> Response:
+        fields = {"request_id": request.scope[ID_IN_SCOPE].decode("ascii")}
+        log.error("request failed", exc_info=error, extra={"fields": fields})
+        return answer(request, InternalError())
 
     app.add_exception_handler(ServiceError, on_service_error)
     app.add_exception_handler(RequestValidationError, on_validation)

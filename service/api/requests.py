@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Coroutine
 from email.message import Message
 from typing import Any
 
-from fastapi import Request, Response
-from fastapi.routing import APIRoute
+from fastapi import Request
 from starlette.requests import ClientDisconnect
 
 from service.errors import (
@@ -24,35 +22,24 @@ from service.settings import Settings
 JSON = "application/json"
 
 
-class StrictRequest(Request):
-    """A request whose body has been read and parsed."""
+async def read_object(request: Request) -> dict[str, Any] | None:
+    """The object in a request's body; None where the body is empty.
 
-    parsed: dict[str, Any]
+    It is left in ``request.state.body`` for who needs it beside the handler's own.
 
-    async def json(self) -> Any:
-        """The body's object."""
-        return self.parsed
-
-
-class StrictRoute(APIRoute):
-    """Reads and parses the body before FastAPI sees it, so that every fault gets this service's answer."""
-
-    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """Wrap FastAPI's handler."""
-        handle = super().get_route_handler()
-        has_body = self.body_field is not None
-
-        async def strict(request: Request) -> Response:
-            request = StrictRequest(request.scope, request.receive)
-            if has_body:
-                body = await _read(request, request.app.state.settings)
-                request._body = body  # noqa: SLF001 - where Starlette keeps a body it has read
-                if body:
-                    _check_media_type(request)
-                    request.parsed = parse(body)
-            return await handle(request)
-
-        return strict
+    Raises
+    ------
+    ServiceError
+        for a body that is too large, too slow, of another kind, or not one strict JSON object.
+    """
+    body = await _read(request, request.app.state.settings)
+    if not body:
+        request.state.body = None
+        return None
+    _check_media_type(request)
+    request.state.body = parse(body)
+    value: dict[str, Any] = request.state.body
+    return value
 
 
 async def _read(request: Request, settings: Settings) -> bytes:

@@ -8,11 +8,12 @@ from fastapi import APIRouter, Body, Query, Request, Response
 
 from service.api.dependencies import KEYED, idempotency_of, sessions_of, settings_of
 from service.api.examples import ACTION, ACTIONS, EVENT, EVENTS, PROBLEMS, SETTLEMENT, example
-from service.api.requests import StrictRoute
 from service.api.responses import json_response
+from service.api.routing import StrictRoute
 from service.api.schemas import Action, Actions, Acts, Feedbacks, Nothing, Settlement
-from service.errors import InvalidRequestError
+from service.errors import InvalidRequestError, SurplusFeedbackError
 from service.events import Event
+from service.metrics import Metrics
 from service.operations import Act, Feed
 from service.specification import Surplus
 
@@ -78,7 +79,7 @@ async def feedback(
 ) -> Response:
     """Feed back what one decision cost, whenever it becomes known."""
     operation = Feed([body], on_surplus, single=True, idempotency=await idempotency_of(request))
-    return json_response(await sessions_of(request).submit(session_id, operation))
+    return await _feed(request, session_id, operation)
 
 
 @router.post(
@@ -98,4 +99,13 @@ async def feedbacks(
     if len(body.events) > settings_of(request).max_events:
         raise InvalidRequestError.of("events", f"at most {settings_of(request).max_events} events in one call")
     operation = Feed(body.events, on_surplus, idempotency=await idempotency_of(request))
-    return json_response(await sessions_of(request).submit(session_id, operation))
+    return await _feed(request, session_id, operation)
+
+
+async def _feed(request: Request, session_id: str, operation: Feed) -> Response:
+    try:
+        return json_response(await sessions_of(request).submit(session_id, operation))
+    except (InvalidRequestError, SurplusFeedbackError):
+        metrics: Metrics = request.app.state.metrics
+        metrics.events["refused"].inc(operation.weight)
+        raise

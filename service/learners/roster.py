@@ -45,10 +45,9 @@ class Roster:
     def at(cls, first: Sequence[str], added: Sequence[str], live: Sequence[int]) -> Roster:
         """Some arms live, by ascending index, of those of the start and those that came after it."""
         names = [*first, *added]
-        positions = [GONE] * len(names)
-        for position, arm in enumerate(live):
-            positions[arm] = position
-        return cls(live, positions, names, _labels(names), added)
+        positions = np.full(len(names), GONE)
+        positions[np.array(live)] = np.arange(len(live))
+        return cls(live, positions.tolist(), names, _labels(names), added)
 
     @property
     def size(self) -> int:
@@ -79,8 +78,8 @@ class Roster:
 
     def changed(self, change: Change) -> Roster:
         """The roster after a change."""
-        removed = set(change.removed)
-        live = [arm for arm in self.live if arm not in removed]
+        places = [self.positions[arm] for arm in change.removed]
+        live = np.delete(np.array(self.live), places).tolist()
         live += range(self.size, self.size + len(change.added))
         added = [*(self.added or ()), *change.added]
         names = self.names or ()
@@ -96,4 +95,4 @@ class Roster:
 
 
 def _labels(names: Sequence[str]) -> dict[str, int]:
-    return {label: arm for arm, label in enumerate(names)}
+    return dict(zip(names, range(len(names)), strict=True))

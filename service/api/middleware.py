@@ -1,0 +1,116 @@
+"""What surrounds every request: its id, its count and time, its line in the log, its end at a stop.
+
+Plain ASGI, as Starlette's middleware classes cost more than acting does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import random
+import re
+import secrets
+import time
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from fastapi import FastAPI
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from service import logs
+from service.api.docs import ASSETS
+from service.api.problems import ID_IN_SCOPE, problem
+from service.errors import OverloadedError
+from service.metrics import Metrics
+from service.settings import Settings
+
+REQUEST_ID = b"x-request-id"
+_SANE_ID = re.compile(rb"[!-~](?:[ -~]{0,126}[!-~])?")
+STOPPING = "The service is stopping; what this request asked may have been done or not: send it again"
+
+
+def install(app: FastAPI, metrics: Metrics, settings: Settings) -> None:
+    """Put it around everything else, Starlette's own handler of faults included."""
+    build = app.build_middleware_stack
+
+    def surrounded() -> ASGIApp:
+        return Surroundings(build(), metrics, settings)
+
+    app.build_middleware_stack = surrounded  # type: ignore[method-assign]
+
+
+class Surroundings:
+    """The outermost application."""
+
+    def __init__(self, app: ASGIApp, metrics: Metrics, settings: Settings) -> None:
+        self._app = app
+        self._metrics = metrics
+        self._sample = settings.log_sample
+        self._retry_after = settings.retry_after_seconds
+        self._new_ids = _ids()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        started = time.perf_counter()
+        scope[ID_IN_SCOPE] = request_id = _given(scope["headers"]) or next(self._new_ids)
+        status, complete = 0, False
+
+        async def answer(message: Message) -> None:
+            nonlocal status, complete
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                message["headers"] = [*message.get("headers", ()), (REQUEST_ID, request_id)]
+            elif not message.get("more_body", False):
+                complete = True
+                self._answered(scope, status, time.perf_counter() - started)
+            await send(message)
+
+        try:
+            await self._app(scope, receive, answer)
+        except asyncio.CancelledError:
+            if status:
+                raise
+            self._metrics.problems[OverloadedError.code].inc()
+            response = problem(OverloadedError(STOPPING), self._retry_after, {"Connection": "close"})
+            await response(scope, receive, answer)
+        except Exception:
+            if not complete:
+                raise
+
+    def _answered(self, scope: Scope, status: int, seconds: float) -> None:
+        method, route = self._metrics.answered(scope["method"], _template(scope), status, seconds)
+        if status < 400 and route in logs.HOT_ROUTES and random.random() >= self._sample:  # noqa: S311 - a sample is no secret
+            return
+        logs.request(
+            request_id=scope[ID_IN_SCOPE].decode("ascii"),
+            method=method,
+            route=route,
+            status=status,
+            duration_ms=round(seconds * 1000, 3),
+            session=(scope.get("path_params") or {}).get("session_id"),
+        )
+
+
+def _template(scope: Scope) -> str:
+    """The route's template; of what FastAPI serves without a route, the path."""
+    route: Any = scope.get("route")
+    if route is not None:
+        return str(route.path)
+    return f"/{ASSETS}" if scope.get("root_path") else str(scope["path"])
+
+
+def _given(headers: Iterable[tuple[bytes, bytes]]) -> bytes | None:
+    """The client's own id where it may stand in a header and in a line of the log."""
+    for name, value in headers:
+        if name == REQUEST_ID:
+            return value if _SANE_ID.fullmatch(value) else None
+    return None
+
+
+def _ids() -> Iterator[bytes]:
+    """Ids no other process makes."""
+    process = secrets.token_hex(8)
+    return (f"{process}-{number:x}".encode() for number in itertools.count(1))

@@ -1,0 +1,237 @@
+"""What the service counts and measures, and how it tells Prometheus: see docs/metrics.md.
+
+Workers share a folder the parent made: each writes its numbers to files of its own there, named by its place
+among the workers and not by its process id, so that a worker that replaces a dead one counts on from where
+that one ended. Any worker can then tell the sum of all. Every series exists from the start and no label takes
+its value from a request, so their number never changes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics, values
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
+from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
+
+FOLDER = "PROMETHEUS_MULTIPROC_DIR"
+"""The variable by which the parent tells workers of the shared folder; its name is prometheus_client's."""
+CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
+OTHER = "other"
+"""Method and route of requests that match no route."""
+OUTCOMES = ("applied", "duplicate", "removed", "surplus", "refused", "expired")
+COMMITS = ("committed", "known", "conflict", "gone")
+CALLS = ("create", "load", "recall", "commit", "read_records", "delete", "list", "ping")
+_STATUSES = ("2xx", "3xx", "4xx", "5xx")
+_REQUEST_SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10)
+_STORE_SECONDS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.1, 0.5, 1, 5)
+_BATCH_SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
+
+
+log = logging.getLogger(__name__)
+
+
+class Labels(NamedTuple):
+    """The values labels can have, known before the first request."""
+
+    routes: Iterable[tuple[str, str]] = ()
+    """Method and route template."""
+    codes: Iterable[str] = ()
+    """Problem codes."""
+    learners: Iterable[str] = ()
+
+
+def share(number: int) -> Path | None:
+    """Let this process, the worker at place ``number``, count into the parent's folder; None without one.
+
+    Called before the process makes its ``Metrics``.
+    """
+    folder = os.environ.get(FOLDER)
+    if not folder:
+        return None
+    locked: Any = values.MultiProcessValue(lambda: number)
+
+    class Value(locked):  # type: ignore[misc]
+        """A number in the folder; only the event loop's thread changes it, so it needs no lock."""
+
+        def inc(self, amount: float) -> None:
+            self._value += amount
+            self._file.write_value(self._key, self._value, 0.0)
+
+    values.ValueClass = Value
+    return Path(folder)
+
+
+class SharedMetrics:
+    """The folder that workers count into, fresh at every start; kept by their parent."""
+
+    def __init__(self) -> None:
+        self._folder: str | None = None
+        try:
+            self._folder = tempfile.mkdtemp(prefix="bandit-metrics-")
+        except OSError as error:
+            log.warning("no folder for metrics, each worker tells its own: %s", error)
+
+    def environment(self, environment: Mapping[str, str]) -> dict[str, str]:
+        """The environment of a worker."""
+        others = {name: value for name, value in environment.items() if name != FOLDER}
+        return others if self._folder is None else others | {FOLDER: self._folder}
+
+    def forget_worker(self, number: int) -> None:
+        """Drop the gauges of a worker that has ended; what it counted stays."""
+        if self._folder is not None:
+            mark_process_dead(number, self._folder)
+
+    def remove(self) -> None:
+        """Remove the folder."""
+        if self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)
+
+
+class Progress(Protocol):
+    """A session's counts."""
+
+    @property
+    def slot(self) -> int:
+        """Slots opened."""
+
+    @property
+    def outstanding(self) -> int:
+        """Decisions that wait for feedback."""
+
+    @property
+    def total_delay(self) -> int:
+        """Sum of ``outstanding`` over the closed slots."""
+
+    @property
+    def expired(self) -> int:
+        """Decisions nobody answered in time."""
+
+
+class Metrics:
+    """The numbers of one process; with a shared ``folder``, told as the sum over all workers."""
+
+    def __init__(self, labels: Labels, folder: Path | None = None) -> None:
+        disable_created_metrics()
+        self.registry = CollectorRegistry()
+        self._folder = folder
+        self._scrapes = asyncio.Lock()
+        self._add_http(labels)
+        self._add_sessions(labels)
+        self._add_commits()
+        gauge = Gauge(
+            "bandit_workers", "Worker processes that serve.", registry=self.registry, multiprocess_mode="livesum"
+        )
+        gauge.set(1)
+
+    def _counter(self, name: str, text: str, label: str, known: Iterable[str]) -> Mapping[str, Counter]:
+        family = Counter(name, text, [label], registry=self.registry)
+        return {value: family.labels(value) for value in known}
+
+    def _add_http(self, labels: Labels) -> None:
+        routes = [*dict.fromkeys(labels.routes), (OTHER, OTHER)]
+        requests = Counter(
+            "bandit_http_requests",
+            "Requests answered, by route template and class of status.",
+            ["method", "route", "status"],
+            registry=self.registry,
+        )
+        seconds = Histogram(
+            "bandit_http_request_duration_seconds",
+            "Time from a request's head to its answer, by route template.",
+            ["method", "route"],
+            registry=self.registry,
+            buckets=_REQUEST_SECONDS,
+        )
+        self._requests = {
+            route: (seconds.labels(*route).observe, [requests.labels(*route, status).inc for status in _STATUSES])
+            for route in routes
+        }
+        self.problems = self._counter("bandit_problems", "Errors answered, by their code.", "code", labels.codes)
+
+    def _add_sessions(self, labels: Labels) -> None:
+        self.sessions_created = self._counter(
+            "bandit_sessions_created", "Sessions created, by learner.", "learner", labels.learners
+        )
+        self.sessions_deleted = Counter(
+            "bandit_sessions_deleted", "Sessions deleted by request.", registry=self.registry
+        )
+        self.events = self._counter("bandit_events", "Feedback events by what became of them.", "outcome", OUTCOMES)
+        self.decisions_opened = Counter(
+            "bandit_decisions_opened", "Decisions made: slots opened by acts.", registry=self.registry
+        )
+        self.decisions_settled = Counter(
+            "bandit_decisions_settled", "Decisions that are no longer outstanding.", registry=self.registry
+        )
+        self.delay_slots = Counter(
+            "bandit_delay_slots",
+            "Growth of the sessions' total delay: decisions outstanding at each closing of a slot.",
+            registry=self.registry,
+        )
+
+    def _add_commits(self) -> None:
+        self.commit_requests = Histogram(
+            "bandit_commit_requests",
+            "Requests folded into one group commit.",
+            registry=self.registry,
+            buckets=_BATCH_SIZES,
+        )
+        self.commits = self._counter(
+            "bandit_commits", "Attempts to commit, by the store's answer.", "outcome", COMMITS
+        )
+        seconds = Histogram(
+            "bandit_store_call_seconds",
+            "Time the store took to answer, by call.",
+            ["call"],
+            registry=self.registry,
+            buckets=_STORE_SECONDS,
+        )
+        self.store_seconds: Mapping[str, Callable[[float], None]] = {
+            call: seconds.labels(call).observe for call in CALLS
+        }
+        self.store_failures = self._counter(
+            "bandit_store_failures", "Calls the store could not serve.", "call", CALLS
+        )
+
+    def count(self, events: Mapping[str, int], before: Progress, after: Progress) -> None:
+        """Count what one commit did to a session's ledger, and its events by outcome."""
+        for outcome, number in events.items():
+            if number:
+                self.events["duplicate" if outcome == "duplicates" else outcome].inc(number)
+        if expired := after.expired - before.expired:
+            self.events["expired"].inc(expired)
+        if opened := after.slot - before.slot:
+            self.decisions_opened.inc(opened)
+        if settled := opened + before.outstanding - after.outstanding:
+            self.decisions_settled.inc(settled)
+        if delay := after.total_delay - before.total_delay:
+            self.delay_slots.inc(delay)
+
+    def answered(self, method: str, route: str, status: int, seconds: float) -> tuple[str, str]:
+        """Count a request; its method and route as labels tell them."""
+        key = (method, route)
+        if key not in self._requests:
+            key = (OTHER, OTHER)
+        observe, counts = self._requests[key]
+        observe(seconds)
+        counts[min(max(status // 100, 2), 5) - 2]()
+        return key
+
+    async def exposition(self) -> bytes:
+        """All of it in Prometheus' text format, made beside the event loop."""
+        async with self._scrapes:
+            return await asyncio.to_thread(self._exposition)
+
+    def _exposition(self) -> bytes:
+        if self._folder is None:
+            return generate_latest(self.registry)
+        registry = CollectorRegistry()
+        MultiProcessCollector(registry, str(self._folder))
+        return generate_latest(registry)

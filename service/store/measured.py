@@ -1,0 +1,98 @@
+"""A store whose calls are timed and counted."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+from service.metrics import Metrics
+from service.store.base import (
+    Commit,
+    Committed,
+    Conflict,
+    Gone,
+    Known,
+    NewSession,
+    Outcome,
+    Page,
+    Reminders,
+    Snapshot,
+    Store,
+    StoreUnavailableError,
+)
+
+_NAMES: Mapping[type[Outcome], str] = {
+    Committed: "committed",
+    Known: "known",
+    Conflict: "conflict",
+    Gone: "gone",
+}
+
+
+class MeasuredStore:
+    """Another store, with its latency, failures and outcomes in the metrics."""
+
+    def __init__(self, store: Store, metrics: Metrics) -> None:
+        self._store = store
+        self._metrics = metrics
+
+    @contextmanager
+    def _timed(self, call: str) -> Iterator[None]:
+        started = time.perf_counter()
+        try:
+            yield
+        except StoreUnavailableError:
+            self._metrics.store_failures[call].inc()
+            raise
+        finally:
+            self._metrics.store_seconds[call](time.perf_counter() - started)
+
+    @property
+    def reminders(self) -> Reminders:
+        return self._store.reminders
+
+    async def create(self, session: NewSession) -> Snapshot | None:
+        with self._timed("create"):
+            return await self._store.create(session)
+
+    async def load(self, session_id: str) -> Snapshot | None:
+        with self._timed("load"):
+            return await self._store.load(session_id)
+
+    async def recall(self, session_id: str, digest: bytes) -> bytes | None:
+        with self._timed("recall"):
+            return await self._store.recall(session_id, digest)
+
+    async def commit(self, commit: Commit) -> Outcome:
+        started = time.perf_counter()
+        try:
+            outcome = await self._store.commit(commit)
+        except StoreUnavailableError:
+            self._metrics.store_failures["commit"].inc()
+            raise
+        self._metrics.store_seconds["commit"](time.perf_counter() - started)
+        self._metrics.commits[_NAMES[type(outcome)]].inc()
+        return outcome
+
+    async def read_records(self, session_id: str, keys: Sequence[bytes] | None = None) -> Mapping[bytes, bytes]:
+        with self._timed("read_records"):
+            return await self._store.read_records(session_id, keys)
+
+    async def delete(self, session_id: str) -> bool:
+        with self._timed("delete"):
+            return await self._store.delete(session_id)
+
+    async def list(self, cursor: str | None, limit: int) -> Page:
+        with self._timed("list"):
+            return await self._store.list(cursor, limit)
+
+    async def ping(self) -> None:
+        with self._timed("ping"):
+            await self._store.ping()
+
+    def now(self) -> float:
+        return self._store.now()
+
+    async def close(self) -> None:
+        await self._store.close()

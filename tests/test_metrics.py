@@ -1,0 +1,179 @@
+"""Metrics: right with many workers and after a death, and never more series than at the start."""
+
+import asyncio
+import os
+import re
+import shutil
+import signal
+import subprocess
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import httpx
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from service.app import labels
+from service.metrics import FOLDER, Metrics, SharedMetrics
+from tests.running import RunningService, create, wait_until
+
+DOCS = (Path(__file__).parent.parent / "docs/metrics.md").read_text()
+FEED = "/v1/sessions/{session_id}/feedback"
+
+
+def scrape(client):
+    """Every series' value, by name and labels; over a connection of its own, so that any worker may answer."""
+    answer = httpx.get(f"{client.base_url}/metrics", timeout=30)
+    assert answer.status_code == 200
+    assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
+    return {
+        (sample.name, *sorted(sample.labels.items())): sample.value
+        for family in text_string_to_metric_families(answer.text)
+        for sample in family.samples
+    }
+
+
+def value(series, name, **labels):
+    return series[(name, *sorted(labels.items()))]
+
+
+def play(client, session, count):
+    """So many acts and a feedback for each, every request on a connection of its own."""
+
+    def one(_):
+        with httpx.Client(base_url=client.base_url, timeout=30) as own:
+            arm = own.post(f"/v1/sessions/{session}/act").json()["arm"]
+            answer = own.post(f"/v1/sessions/{session}/feedback", json={"arm": arm, "loss": 0.5})
+            assert answer.status_code == 200, answer.text
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(one, range(count)))
+
+
+def test_every_scrape_of_four_workers_tells_the_same_number(tmp_path):
+    with RunningService(tmp_path, "--workers", "4") as service, service.client() as client:
+        service.workers(4)
+        play(client, create(client), 200)
+
+        for _ in range(50):
+            series = scrape(client)
+            assert value(series, "bandit_events_total", outcome="applied") == 200
+            assert value(series, "bandit_http_requests_total", method="POST", route=FEED, status="2xx") == 200
+            assert value(series, "bandit_http_request_duration_seconds_count", method="POST", route=FEED) == 200
+            assert value(series, "bandit_decisions_opened_total") == 200
+            assert value(series, "bandit_decisions_settled_total") == 200
+            assert value(series, "bandit_sessions_created_total", learner="dexp3") == 1
+
+
+def test_a_dead_worker_leaves_its_counts_and_takes_its_gauges(tmp_path):
+    folder = tmp_path / "tmp"
+    folder.mkdir()
+    with RunningService(tmp_path, "--workers", "2", environment={"TMPDIR": str(folder)}) as service:
+        with service.client() as client:
+            wait_until(lambda: value(scrape(client), "bandit_workers") == 2)
+            session = create(client)
+            play(client, session, 20)
+            before = scrape(client)
+            killed = service.workers(2)
+            for worker in killed:
+                os.kill(worker, signal.SIGKILL)
+            wait_until(lambda: not set(killed) & set(service.children("service.worker")))
+            wait_until(lambda: answers(client))
+            wait_until(lambda: value(scrape(client), "bandit_workers") == 2)
+            after = scrape(client)
+            play(client, session, 5)
+
+            assert after.keys() == before.keys()
+            assert value(after, "bandit_events_total", outcome="applied") == 20
+            assert value(scrape(client), "bandit_events_total", outcome="applied") == 25
+        assert len(list(folder.iterdir())) == 1
+        assert service.stop() == 0
+    assert not list(folder.iterdir())
+
+    with RunningService(tmp_path, environment={"TMPDIR": str(folder)}) as again, again.client() as client:
+        assert value(scrape(client), "bandit_events_total", outcome="applied") == 0
+
+
+def answers(client):
+    try:
+        return httpx.get(f"{client.base_url}/livez", timeout=5).status_code == 200
+    except httpx.TransportError:
+        return False
+
+
+def test_the_number_of_series_is_constant(tmp_path):
+    with RunningService(tmp_path, "--store-url", "memory://") as service, service.client() as client:
+        before = scrape(client)
+        for number in range(500):
+            client.get(f"/nowhere/{number}")
+            client.request(("PUT", "OPTIONS", "PURGE")[number % 3], f"/v1/sessions/{number}/act")
+            create(client, session_id=f"session-{number}")
+            client.post(f"/v1/sessions/session-{number}/act")
+            client.post(f"/v1/sessions/other-{number}/feedback", json={"arm": number, "loss": 2})
+        client.get("/docs-assets/swagger-ui.css")
+        client.get("/openapi.json")
+        after = scrape(client)
+
+    assert after.keys() == before.keys()
+    assert value(after, "bandit_http_requests_total", method="other", route="other", status="4xx") == 1000
+    assert value(after, "bandit_problems_total", code="unknown_session") == 500
+    assert not any("session-1" in str(series) for series in after)
+
+
+def test_events_are_counted_by_outcome(tmp_path):
+    with RunningService(tmp_path, "--store-url", "memory://") as service, service.client() as client:
+        session = create(client)
+        path = f"/v1/sessions/{session}/feedbacks"
+        arms = [
+            action["arm"]
+            for action in client.post(f"/v1/sessions/{session}/acts", json={"count": 3}).json()["actions"]
+        ]
+        events = [{"arm": arm, "loss": 1, "event_id": f"e{number}"} for number, arm in enumerate(arms)]
+        client.post(path, json={"events": events[:2]})
+        client.post(path, json={"events": events[:2]})
+        client.post(path, json={"events": [events[2], {"arm": 7, "loss": 1}]})
+        client.post(path, json={"events": [events[2], {"arm": arms[0], "loss": 1}] * 2})
+        client.post(path + "?on_surplus=skip", json={"events": [{"arm": arms[0], "loss": 1}] * 3})
+        series = scrape(client)
+
+    outcomes = {
+        name: value(series, "bandit_events_total", outcome=name)
+        for name in ("applied", "duplicate", "refused", "surplus", "removed", "expired")
+    }
+    assert outcomes["applied"] + outcomes["surplus"] == 5
+    assert outcomes["duplicate"] == 2
+    assert outcomes["refused"] == 6
+    assert value(series, "bandit_delay_slots_total") == 0 + 1 + 2
+    assert value(series, "bandit_commits_total", outcome="committed") >= 3
+
+
+def test_the_catalogue_is_that_of_the_code():
+    rows = re.findall(r"^\| `(bandit_\w+)` \| (\w+) \| (.*?) \| (.*) \|$", DOCS, re.M)
+    told = {name: (kind, re.findall(r"`(\w+)`", names), text) for name, kind, names, text in rows}
+    coded = {
+        family.name + ("_total" if family.type == "counter" else ""): (
+            family.type,
+            [name for name in family.samples[0].labels if name != "le"],
+            family.documentation,
+        )
+        for family in Metrics(labels()).registry.collect()
+    }
+
+    assert told == coded
+
+
+@pytest.mark.skipif(shutil.which("promtool") is None, reason="needs promtool (package prometheus)")
+def test_promtool_finds_no_fault():
+    text = asyncio.run(Metrics(labels()).exposition())
+    check = subprocess.run(["promtool", "check", "metrics"], input=text, capture_output=True, check=False)
+
+    assert (check.returncode, check.stdout + check.stderr) == (0, b"")
+
+
+def test_without_a_folder_workers_count_for_themselves(monkeypatch, tmp_path):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "missing"))
+    shared = SharedMetrics()
+
+    assert shared.environment({FOLDER: "/theirs", "A": "b"}) == {"A": "b"}
+    shared.forget_worker(0)
+    shared.remove()
