@@ -18,7 +18,7 @@ from tests.running import RunningService
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
-STEPS = re.findall(r"```sh\n(curl [^`]*)\n```\n\n```json\n([^`]*)\n```", README)
+TOURS = [README, (ROOT / "docs/feedback.md").read_text()]
 VOLATILE = {"version", "created_at"}
 SIZES = {"n_arms": 3, "dim": 2, "feasible_set": {"kind": "ball", "radius": 1.0}}
 THEOREM = {"horizon": 1000, "max_delay": 3, "total_delay": 100}
@@ -93,9 +93,11 @@ def test_the_architecture_page_knows_every_key():
     assert [key.replace("{id}", "{<session id>}") for key in told] == spelled
 
 
-def test_linked_files_exist():
-    for target in re.findall(r"\]\(([^)#:]+)\)", README):
-        assert (ROOT / target).exists(), target
+@pytest.mark.parametrize("path", ["README.md", "docs/feedback.md", "docs/learners.md"])
+def test_linked_files_exist(path):
+    page = ROOT / path
+    for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text()):
+        assert (page.parent / target).exists(), target
 
 
 def test_the_first_two_commands_start_and_test_the_service():
@@ -116,11 +118,13 @@ def same(told, got):
 
 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="needs curl")
-def test_the_tour_prints_what_it_says(tmp_path):
-    assert len(STEPS) == README.count("```sh\ncurl ") >= 10
+@pytest.mark.parametrize("text", TOURS, ids=["README", "feedback"])
+def test_the_tour_prints_what_it_says(tmp_path, text):
+    steps = re.findall(r"```sh\n(curl [^`]*)\n```\n\n```json\n([^`]*)\n```", text)
+    assert len(steps) == text.count("```sh\ncurl ") >= 8
     with RunningService(tmp_path) as service:
         service.wait_ready()
-        for command, told in STEPS:
+        for command, told in steps:
             run = command.replace("localhost:8000", service.url.removeprefix("http://"))
             answer = subprocess.run(["sh", "-c", run], capture_output=True, text=True, check=True).stdout
 
