@@ -8,13 +8,11 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from fastapi import FastAPI
-from fastapi.routing import APIRoute
 
 from service.api import docs, middleware, ops, problems, sessions, slots
+from service.api.labels import labels
 from service.api.openapi import describe
-from service.errors import ServiceError
-from service.learners import REGISTRY
-from service.metrics import Labels, Metrics
+from service.metrics import Metrics
 from service.readiness import Readiness
 from service.sessions import Sessions
 from service.settings import Settings
@@ -68,25 +66,13 @@ def create_app(settings: Settings, store: Store | None = None, metrics_folder: P
     return app
 
 
-def labels() -> Labels:
-    """The values that labels of metrics can have."""
-    served = [route for routes in (slots, sessions, ops, docs) for route in routes.router.routes]
-    routes = [
-        (method, route.path) for route in served if isinstance(route, APIRoute) for method in route.methods or ()
-    ]
-    return Labels(
-        routes=[*routes, ("GET", "/openapi.json"), ("GET", f"/{docs.ASSETS}")],
-        codes=sorted({error.code for error in ServiceError.__subclasses__()}),
-        learners=REGISTRY,
-    )
-
-
 def store_options(settings: Settings) -> StoreOptions:
     """What the settings say about the store."""
     return StoreOptions(
         prefix=settings.key_prefix,
         dedupe_window_seconds=settings.dedupe_window_seconds,
         max_connections=settings.store_connections,
+        min_replicas=settings.min_replicas,
         reply_seconds=settings.store_timeout_seconds,
         resend_seconds=settings.store_budget_seconds,
     )

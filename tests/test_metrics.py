@@ -13,7 +13,7 @@ import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from service.app import labels
+from service.api.labels import labels
 from service.metrics import FOLDER, Metrics, SharedMetrics
 from tests.running import RunningService, create, wait_until
 
