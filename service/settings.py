@@ -29,6 +29,13 @@ class StoreUrl(Secret[str]):
         return self.get_secret_value().partition(":")[0]
 
 
+class SecretText(Secret[str]):
+    """A text that never prints."""
+
+    def _display(self) -> str:
+        return "***"
+
+
 def hide_password(url: str) -> str:
     """A store URL as logs may show it, also where its password was left unquoted (``@``, ``/``, ``#``)."""
     scheme, colon, rest = url.partition(":")
@@ -74,6 +81,14 @@ class Settings(BaseSettings):
     host: str = Field("127.0.0.1", min_length=1, description="Address to listen on.")
     port: int = Field(8000, ge=0, le=65535, description="Port to listen on; 0 takes a free one.")
     workers: int = Field(1, ge=1, le=256, description="Processes that serve requests.")
+    api_keys_file: Path | None = Field(
+        None, description="JSON file of the API keys; without keys everybody may do everything."
+    )
+    api_keys: SecretText | None = Field(None, description="The same JSON as a text, in place of a file.")
+    open_metrics: bool = Field(False, description="Whether `/metrics` needs no key where there are keys.")
+    open_docs: bool = Field(
+        False, description="Whether `/docs` and `/openapi.json` need no key where there are keys."
+    )
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         "info", description="Least level that is logged."
     )
@@ -95,6 +110,12 @@ class Settings(BaseSettings):
     store_timeout_seconds: Seconds = Field(5, description="How long one call to the store may take.")
     store_budget_seconds: Seconds = Field(3, description="How long a commit may keep trying before a 503.")
     store_connections: Count = Field(32, description="Most connections of one worker to the store.")
+    min_replicas: int = Field(
+        0,
+        ge=0,
+        le=100,
+        description="Replicas of a Redis that must have a commit before it is acknowledged; else it is a 503.",
+    )
     cache_sessions: Count = Field(1024, description="Sessions a worker keeps in memory.")
     max_queue: Count = Field(1000, description="Requests of one session that may wait in a worker.")
     max_acts: Count = Field(1000, description="Most acts in a call (`count`).")
@@ -113,9 +134,17 @@ class Settings(BaseSettings):
             raise ValueError("memory:// keeps sessions in one process: use it with one worker, or another store")
         return self
 
+    @model_validator(mode="after")
+    def _replicas_are_of_a_redis(self) -> Settings:
+        if self.min_replicas and self.store_url.scheme in {"memory", "embedded"}:
+            raise ValueError("embedded: and memory:// have no replicas: BANDIT_MIN_REPLICAS is for a Redis")
+        return self
+
     def to_json(self) -> str:
-        """All of it, the store's password included, for a worker's ``Settings(**json.loads(text))``."""
-        return json.dumps(self.model_dump(mode="json") | {"store_url": self.store_url.get_secret_value()})
+        """All of it, secrets included, for a worker's ``Settings(**json.loads(text))``."""
+        keys = None if self.api_keys is None else self.api_keys.get_secret_value()
+        secrets = {"store_url": self.store_url.get_secret_value(), "api_keys": keys}
+        return json.dumps(self.model_dump(mode="json") | secrets)
 
 
 def unknown_variables(environment: Mapping[str, str]) -> list[str]:

@@ -45,6 +45,7 @@ def test_settings_do_not_change():
         (["--appendfsync", "no"], "--appendfsync (BANDIT_APPENDFSYNC): "),
         (["--store-url", "localhost:6379"], "--store-url (BANDIT_STORE_URL): must be embedded:"),
         (["--store-url", "memory://", "--workers", "2"], "memory:// keeps sessions in one process"),
+        (["--min-replicas", "1"], "have no replicas"),
     ],
 )
 def test_a_bad_value_is_named(flags, message):

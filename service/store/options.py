@@ -23,5 +23,9 @@ class StoreOptions:
     """Longest wait for a reply."""
     resend_seconds: float = 2.0
     """No call is sent again later than this after its first sending, nor while an outage has lasted longer."""
+    min_replicas: int = 0
+    """Replicas that must have a commit before it counts as done."""
+    replica_seconds: float = 1.0
+    """Longest wait for them."""
     ping_seconds: float = 0.8
     """Longest wait of ``ping``, over all."""

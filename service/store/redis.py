@@ -58,6 +58,8 @@ class RedisStore:
         self._clock = StoreClock()
         self.reminders = RedisReminders(self._link, self._keys)
         self._warned = False
+        # A reply that waits for replicas must come before the connection is given up.
+        self._replica_seconds = min(self._options.replica_seconds, self._options.reply_seconds / 2)
 
     def _open(self, url: str) -> RedisLink:
         return ServerLink(url, self._options)
@@ -119,7 +121,12 @@ class RedisStore:
         """Return if the store can commit now; the first time also log what endangers sessions there."""
         try:
             async with asyncio.timeout(self._options.ping_seconds):
-                reply = await self._link.script(scripts.PING, (self._keys.server_probe,), patience=PING_PATIENCE)
+                reply = await self._link.script(
+                    scripts.PING,
+                    (self._keys.server_probe,),
+                    patience=PING_PATIENCE,
+                    replica_seconds=self._options.ping_seconds / 2,
+                )
                 self._observe(reply)
         except TimeoutError:
             raise StoreUnavailableError("the store did not answer in time") from None
@@ -158,15 +165,23 @@ class RedisStore:
         for _ in range(MAX_CLOCK_LESSONS):
             keys = self._keys.at(session_id, self._clock.estimate())
             args = (keys.oldest, self._keys.bucket_ms, *tail)
-            reply = await self._run(script, keys.all, args, resend=resend)
+            reply = await self._run(script, keys.all, args, resend=resend, replica_seconds=self._replica_seconds)
             if reply[0] != b"CLOCK":
                 return reply
         raise StoreUnavailableError("the store's clock jumps")
 
     async def _run(
-        self, script: Script, keys: Sequence[str], args: Sequence[Word] = (), *, resend: bool = True
+        self,
+        script: Script,
+        keys: Sequence[str],
+        args: Sequence[Word] = (),
+        *,
+        resend: bool = True,
+        replica_seconds: float = 0.0,
     ) -> Sequence[Any]:
-        reply: Sequence[Any] = await self._link.script(script, keys, args, resend=resend)
+        reply: Sequence[Any] = await self._link.script(
+            script, keys, args, resend=resend, replica_seconds=replica_seconds
+        )
         self._observe(reply)
         return reply[2:]
 

@@ -24,19 +24,30 @@ from service.store.base import StoreUnavailableError
 from service.store.options import StoreOptions
 from service.store.redis_url import connection_pool
 from service.store.scripts import Script
-from service.store.troubles import trouble
+from service.store.troubles import ReplicasBehindError, trouble
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.02, 0.25
 """Seconds; each pause before a further sending is drawn between 0 and twice the limit before."""
 
 Word = str | bytes | int
+UNDECIDED = frozenset({b"CONFLICT", b"KNOWN", b"CLOCK"})
+"""Outcomes of scripts that nobody is told: what they led to is asked about again."""
 
 
 class Attempt:
-    """One sending of a call."""
+    """One sending of a call.
 
-    sent = False
-    """Whether the server may have got it."""
+    Parameters
+    ----------
+    replicas : how many must have what was done, and what had been done before, before the reply counts
+    replica_seconds : how long they may take
+    """
+
+    def __init__(self, replicas: int = 0, replica_seconds: float = 0.0) -> None:
+        self.sent = False
+        """Whether the server may have got it."""
+        self.replicas = replicas
+        self.replica_seconds = replica_seconds
 
 
 class RedisLink(ABC):
@@ -71,6 +82,7 @@ class RedisLink(ABC):
         *,
         resend: bool = True,
         patience: float | None = None,
+        replica_seconds: float = 0.0,
     ) -> Any:
         """Run a script.
 
@@ -78,6 +90,7 @@ class RedisLink(ABC):
         ----------
         resend : False where running it twice would give a wrong answer
         patience : seconds in place of ``resend_seconds``
+        replica_seconds : how long ``min_replicas`` may take to have all that led to the reply; 0 asks none
 
         Raises
         ------
@@ -86,15 +99,22 @@ class RedisLink(ABC):
         """
         tail = (len(keys), *keys, *args)
         commands = (("EVALSHA", script.sha, *tail), ("EVAL", script.source, *tail))
-        return await self._through(partial(self._send, commands), resend=resend, patience=patience)
+        return await self._through(
+            partial(self._send, commands), resend=resend, patience=patience, replica_seconds=replica_seconds
+        )
 
     async def _through(
-        self, send: Callable[[Attempt], Awaitable[Any]], *, resend: bool = True, patience: float | None = None
+        self,
+        send: Callable[[Attempt], Awaitable[Any]],
+        *,
+        resend: bool = True,
+        patience: float | None = None,
+        replica_seconds: float = 0.0,
     ) -> Any:
         started, pause = time.monotonic(), FIRST_PAUSE
         patience = self._options.resend_seconds if patience is None else patience
         while True:
-            attempt = Attempt()
+            attempt = Attempt(self._options.min_replicas if replica_seconds else 0, replica_seconds)
             try:
                 async with self._turn():
                     reply = await send(attempt)
@@ -161,7 +181,12 @@ async def exchange(
     connection = await pool.get_connection()  # type: ignore[no-untyped-call]
     attempt.sent = True
     try:
-        return await _reply(connection, commands, asking)
+        reply = await _reply(connection, commands, asking)
+        if attempt.replicas and reply[2] not in UNDECIDED:
+            await _replicated(connection, attempt)
+        return reply
+    except ReplicasBehindError:
+        raise
     except ReadOnlyError:
         # The master is elsewhere by now; a new connection may lead there.
         await connection.disconnect(nowait=True)
@@ -181,6 +206,13 @@ async def _reply(connection: AbstractConnection, commands: Sequence[Sequence[Wor
         with suppress(NoScriptError):
             return await _answer(connection, command, asking)
     return await _answer(connection, last, asking)
+
+
+async def _replicated(connection: AbstractConnection, attempt: Attempt) -> None:
+    """Wait for replicas; WAIT covers whatever the master had done when it ran the connection's last command."""
+    wait = ("WAIT", attempt.replicas, max(1, int(attempt.replica_seconds * 1000)))
+    if await _answer(connection, wait, asking=False) < attempt.replicas:
+        raise ReplicasBehindError
 
 
 async def _answer(connection: AbstractConnection, command: Sequence[Word], asking: bool) -> Any:

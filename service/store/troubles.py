@@ -28,11 +28,18 @@ ELSEWHERE = Trouble("the server is one of a cluster and keeps this session elsew
 FULL = Trouble("the store is full (OOM)")
 READ_ONLY = Trouble("the store is a read-only replica (READONLY)")
 UNWRITABLE = Trouble("the store can't write to its disk (MISCONF)")
+BEHIND = Trouble("too few replicas of the store have the commit (BANDIT_MIN_REPLICAS)")
 ALONE = Trouble("the store has too few replicas (NOREPLICAS)")
 FORBIDDEN = Trouble("the store's user lacks a permission (NOPERM)")
 
+
+class ReplicasBehindError(exceptions.RedisError):
+    """A call was carried out, but too few replicas have said in time that they have it."""
+
+
 # The first that fits counts: a subclass stands before its base.
 _BY_CLASS: tuple[tuple[type[exceptions.RedisError], Trouble], ...] = (
+    (ReplicasBehindError, BEHIND),
     (exceptions.BusyLoadingError, LOADING),
     (exceptions.TryAgainError, MOVING),
     (exceptions.MasterDownError, MASTER_DOWN),

@@ -1,0 +1,102 @@
+"""BANDIT_MIN_REPLICAS: nothing is acknowledged that fewer replicas have."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from service.store.base import Committed, Conflict, Known, StoreUnavailableError
+from service.store.options import StoreOptions
+from service.store.redis import RedisStore
+from tests.real_redis import RedisServer, wait_until
+from tests.store.sessions import commit, digest, new_session
+
+OPTIONS = StoreOptions(min_replicas=1, replica_seconds=0.2)
+
+
+def in_step(master: RedisServer) -> bool:
+    """Whether something said after the replica's first sync has arrived there."""
+    master.client.publish("channel", "message")
+    return bool(master.client.wait(1, 100))
+
+
+@pytest.fixture
+def replica(tmp_path: Path, redis_server: RedisServer) -> Iterator[RedisServer]:
+    with closing(RedisServer(tmp_path, "--replicaof", f"127.0.0.1 {redis_server.port}")) as server:
+        redis_server.client.config_set("repl-diskless-sync-delay", 0)
+        server.start()
+        wait_until(lambda: in_step(redis_server))
+        yield server
+
+
+@pytest.fixture
+async def store(redis_server: RedisServer) -> AsyncIterator[RedisStore]:
+    opened = RedisStore(redis_server.url, OPTIONS)
+    yield opened
+    await opened.close()
+
+
+async def test_what_is_acknowledged_is_on_the_replica(store: RedisStore, replica: RedisServer) -> None:
+    await store.ping()
+    await store.create(new_session())
+    for n in range(50):
+        assert await store.commit(commit(f"v{n}", f"v{n + 1}")) == Committed()
+        assert replica.client.hget("bandit:{s}", "version") == f"v{n + 1}".encode()
+    assert await store.delete("s")
+    assert replica.client.dbsize() == 0
+
+
+async def test_nothing_is_acknowledged_while_the_replica_hangs(store: RedisStore, replica: RedisServer) -> None:
+    """A commit that was refused counts once after all, and is acknowledged when it is on the replica."""
+    await store.create(new_session(answer=(digest("k"), b"created")))
+    first = commit("v0", "v1", events=[digest(1)])
+    replica.freeze()
+    for call in (
+        store.ping(),
+        store.commit(first),
+        store.commit(commit("v1", None)),
+        store.commit(commit("v1", None, event_lookups=[digest(2)])),
+        store.recall("s", digest("k")),
+        store.create(new_session()),
+        store.create(new_session("t")),
+        store.delete("t"),
+    ):
+        with pytest.raises(StoreUnavailableError, match="too few replicas"):
+            await call
+    assert isinstance(await store.commit(commit("v0", "w1", writer="b")), Conflict)
+    assert isinstance(await store.commit(commit("v1", "w2", events=[digest(1)])), Known)
+
+    replica.thaw()
+
+    await store.ping()
+    assert await store.commit(first) == Committed()
+    assert replica.client.hget("bandit:{s}", "version") == b"v1"
+
+
+async def test_without_a_replica_it_refuses_in_bounded_time_and_heals(
+    store: RedisStore, replica: RedisServer, redis_server: RedisServer
+) -> None:
+    await store.create(new_session())
+    replica.kill()
+    started = asyncio.get_running_loop().time()
+    with pytest.raises(StoreUnavailableError, match="too few replicas"):
+        await store.commit(commit("v0", "v1"))
+    took = asyncio.get_running_loop().time() - started
+    await asyncio.to_thread(replica.start)
+    await asyncio.to_thread(wait_until, lambda: in_step(redis_server))
+
+    assert took < 1.5
+    assert await store.commit(commit("v1", "v2")) == Committed()
+    assert replica.client.hget("bandit:{s}", "version") == b"v2"
+
+
+async def test_without_the_setting_nobody_waits(redis_server: RedisServer) -> None:
+    store = RedisStore(redis_server.url)
+    await store.create(new_session())
+
+    assert await store.commit(commit("v0", "v1")) == Committed()
+    await store.close()
