@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import NamedTuple
 
 from service import specification
@@ -69,10 +70,12 @@ class Cached(NamedTuple):
             where a record is not what this version writes.
         """
         try:
-            slots, buckets = records_codec.decode(records, self.run)
+            slots, buckets, rows = records_codec.decode(records, self.run)
         except (codec.CodecError, ValueError) as error:
             raise StateCorruptError from error
-        return self._replace(run=self.run.moved(self.run.ledger, self.run.state, slots, buckets))
+        run, name = self.run, codec.rows_field(self.run.learner.state_type)
+        state = run.state if name is None else run.state._replace(**{name: rows})
+        return self._replace(run=replace(run.moved(run.ledger, state, slots, buckets), stored_rows=rows or ()))
 
     @staticmethod
     def encode(run: Run) -> bytes:
@@ -83,7 +86,8 @@ class Cached(NamedTuple):
         """The session as this worker has just committed it."""
         slots = None if run.open_slots is None else run.open_slots.written()
         buckets = None if run.buckets is None else run.buckets.written()
-        return self._at(version, self.stored, state, run.moved(run.ledger, run.state, slots, buckets))
+        run = run.moved(run.ledger, run.state, slots, buckets)
+        return self._at(version, self.stored, state, replace(run, stored_rows=records_codec.rows_of(run)))
 
 
 class SessionCache:

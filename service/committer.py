@@ -26,6 +26,7 @@ from service.errors import (
     InternalError,
     OverloadedError,
     ServiceError,
+    StateCorruptError,
     StoreDownError,
     UnknownSessionError,
 )
@@ -265,7 +266,14 @@ class Committer:
     async def _known(self, session_id: str, cached: Cached) -> Cached:
         """Keep a version; where its records are those of a later one, the commit on it will conflict."""
         if cached.needs_records:
-            cached = cached.with_records(await self._store.read_records(session_id))
+            records = await self._store.read_records(session_id)
+            try:
+                cached = cached.with_records(records)
+            except StateCorruptError:
+                now = await self._store.load(session_id)
+                if now is not None and now.version == cached.version:
+                    raise
+                return await self._load(session_id)
         return self._cache.put(session_id, cached)
 
     async def _remind(self, session_id: str, run: Run) -> None:

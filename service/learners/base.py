@@ -17,6 +17,8 @@ from pydantic import BaseModel, ConfigDict
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
+Rows = tuple[FloatArray, ...]
+"""Arrays that a state replaces one by one; a commit sends only those that were replaced."""
 Record = tuple[Any, ...]
 """Numbers a slot leaves for its feedback: floats, or arrays of them over the leading axes."""
 S = TypeVar("S", bound=tuple[Any, ...])
@@ -187,5 +189,11 @@ def at(arm: Any) -> tuple[Any, ...]:
 
 def many(state: S, runs: int) -> S:
     """The state of ``runs`` runs that all stand at ``state``: arrays gain a leading axis, numbers are shared."""
-    parts = [np.repeat(part[None], runs, axis=0) if isinstance(part, np.ndarray) else part for part in state]
+    parts = [_repeated(part, runs) for part in state]
     return type(state)._make(parts)  # type: ignore[attr-defined, no-any-return]
+
+
+def _repeated(part: Any, runs: int) -> Any:
+    if isinstance(part, tuple):
+        return tuple(_repeated(row, runs) for row in part)
+    return np.repeat(part[None], runs, axis=0) if isinstance(part, np.ndarray) else part

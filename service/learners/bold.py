@@ -8,7 +8,7 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from service.learners import exponential_weights, shares
-from service.learners.base import FloatArray, IntArray, Record, Slot, SlotLearner, at
+from service.learners.base import FloatArray, IntArray, Record, Rows, Slot, SlotLearner, at
 from service.learners.exp3 import MaxOpenSlots
 from service.learners.exponential_weights import exp3_rate, lowered, probabilities
 from service.learners.specs import ArmsSpec, Horizon, MaxDelay, Rate, RateMode, RateScale, baseline_mode
@@ -50,8 +50,8 @@ class BoldSpec(ArmsSpec):
 class State(NamedTuple):
     """The pool, the instance of the open slot, and what that slot's arm was drawn from."""
 
-    log_weights: FloatArray
-    """Shape (..., instances, n_arms)."""
+    log_weights: Rows
+    """Of each instance, shape (..., n_arms)."""
     waiting: IntArray
     """1 where the instance waits for a loss, shape (..., instances), the same in all runs."""
     instance: int
@@ -80,21 +80,21 @@ class Bold(SlotLearner[State]):
 
     def start(self) -> State:
         uniform = np.full(self.n_arms, 1 / self.n_arms)
-        return State(np.zeros((1, self.n_arms)), np.zeros(1, dtype=np.int64), 0, uniform)
+        return State((), np.zeros(0, dtype=np.int64), 0, uniform)
 
     def open(self, state: State, slot: Slot) -> State:  # noqa: ARG002 - the pool alone decides
         state, instance = self._with_a_free_instance(state)
-        p_open = probabilities(state.log_weights[..., instance, :])
+        p_open = probabilities(state.log_weights[instance])
         return _marked(state._replace(instance=instance, p_open=p_open), instance, 1)
 
     def _with_a_free_instance(self, state: State) -> tuple[State, int]:
-        waiting = state.waiting.reshape(-1, state.waiting.shape[-1])[0]
-        free = np.flatnonzero(waiting == 0)
+        runs, size = state.waiting.shape[:-1], state.waiting.shape[-1]
+        free = np.flatnonzero(state.waiting[(0,) * len(runs)] == 0)
         if free.size:
             return state, int(free[0])
-        log_weights = np.concatenate([state.log_weights, np.zeros_like(state.log_weights[..., :1, :])], axis=-2)
-        grown = np.concatenate([state.waiting, np.zeros_like(state.waiting[..., :1])], axis=-1)
-        return state._replace(log_weights=log_weights, waiting=grown), waiting.size
+        log_weights = (*state.log_weights, np.zeros_like(state.p_open))
+        grown = np.concatenate([state.waiting, np.zeros((*runs, 1), dtype=np.int64)], axis=-1)
+        return state._replace(log_weights=log_weights, waiting=grown), size
 
     def record(self, state: State, arm: Any) -> Record:  # noqa: ARG002 - the instance keeps its own p
         """The instance's index."""
@@ -103,21 +103,20 @@ class Bold(SlotLearner[State]):
     def settle(self, state: State, arm: Any, loss: Any, count: int = 1, record: Record = ()) -> State:
         """EXP3's update of the record's instance, with its own p, which frees it."""
         instance = int(record[0])
-        own = state.log_weights[..., instance, :]
-        log_weights = state.log_weights.copy()
-        divisor = probabilities(own)[at(arm)]
-        log_weights[..., instance, :] = lowered(own, arm, self.learning_rate, count * loss, divisor)
-        return _marked(state._replace(log_weights=log_weights), instance, 0)
+        rows = list(state.log_weights)
+        divisor = probabilities(rows[instance])[at(arm)]
+        rows[instance] = lowered(rows[instance], arm, self.learning_rate, count * loss, divisor)
+        return _marked(state._replace(log_weights=tuple(rows)), instance, 0)
 
     def forget(self, state: State, record: Record) -> State:
         return _marked(state, int(record[0]), 0)
 
     def remove_arms(self, state: State, positions: IntArray) -> State:
-        log_weights = exponential_weights.without(state.log_weights, positions)
+        log_weights = tuple(exponential_weights.without(row, positions) for row in state.log_weights)
         return state._replace(log_weights=log_weights, p_open=shares.without(state.p_open, positions))
 
     def add_arms(self, state: State, count: int) -> State:
-        log_weights = exponential_weights.joined(state.log_weights, count)
+        log_weights = tuple(exponential_weights.joined(row, count) for row in state.log_weights)
         return state._replace(log_weights=log_weights, p_open=shares.joined(state.p_open, count))
 
     def distribution(self, state: State) -> FloatArray:

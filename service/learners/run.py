@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from service.learners.base import ArmLearner, FloatArray, Learner, PointLearner, Slot, SlotLearner, Spec
+from service.learners.base import ArmLearner, FloatArray, Learner, PointLearner, Rows, Slot, SlotLearner, Spec
 from service.learners.buckets import Buckets
 from service.learners.draws import Draws
 from service.learners.ledger import Ledger
@@ -90,6 +90,8 @@ class Run:
     """What open slots left for their feedback, for learners that need the slot."""
     buckets: Buckets | None = None
     """When outstanding decisions were taken, in sessions whose decisions expire."""
+    stored_rows: Rows = ()
+    """The rows of the state as the store holds them."""
 
     @classmethod
     def start(cls, params: Params) -> Run:

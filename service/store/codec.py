@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, get_type_hints
 
 import numpy as np
 
-from service.learners.base import FloatArray, IntArray
+from service.learners.base import FloatArray, IntArray, Rows
 from service.learners.ledger import Ledger
 from service.learners.roster import Roster
 
@@ -33,6 +33,10 @@ _CRC = struct.Struct("<I")
 _LENGTH = struct.Struct("<I")
 _SCALARS = {int: struct.Struct("<q"), float: struct.Struct("<d"), bool: struct.Struct("<?")}
 _ARRAYS: list[tuple[Any, Any]] = [(FloatArray, np.dtype("<f8")), (IntArray, np.dtype("<i8"))]
+
+
+ROWS = object()
+"""The kind of a field of rows."""
 
 
 class CodecError(Exception):
@@ -54,7 +58,7 @@ def encode(ledger: Ledger, state: Any, roster: Roster | None = None) -> bytes:
         arms = b"" if roster is None else _roster_bytes(roster)
         parts += [*_array_parts(ledger.by_arm), _LENGTH.pack(len(arms)), arms]
     for kind, value in zip(_fields(state.__class__), state, strict=True):
-        parts += [kind.pack(value)] if isinstance(kind, struct.Struct) else _array_parts(value)
+        parts += _parts(kind, value)
     body = b"".join(parts)
     return body + checksum(body)
 
@@ -76,10 +80,7 @@ def decode(data: bytes, state_type: type, *, by_arm: bool) -> Decoded:
     counts = dict(zip(_COUNTS, reader.unpack(_HEAD)[1:], strict=True))
     arms = reader.array(np.dtype("<i8")) if by_arm else None
     roster = reader.block() if by_arm else b""
-    values = [
-        reader.unpack(kind)[0] if isinstance(kind, struct.Struct) else reader.array(kind)
-        for kind in _fields(state_type)
-    ]
+    values = [reader.value(kind) for kind in _fields(state_type)]
     if reader.left or not all(map(_is_finite, values)):
         raise CodecError("not a state of this learner")
     return Decoded(Ledger(**counts, by_arm=arms), roster, state_type(*values))
@@ -137,6 +138,11 @@ class _Reader:
         shape = struct.unpack(f"<{axes}I", self._take(4 * axes))
         return np.frombuffer(self._take(dtype.itemsize * math.prod(shape)), dtype).reshape(shape).copy()
 
+    def value(self, kind: Any) -> Any:
+        if kind is ROWS:
+            return (None,) * self.unpack(_LENGTH)[0]
+        return self.unpack(kind)[0] if isinstance(kind, struct.Struct) else self.array(kind)
+
     def block(self) -> bytes:
         (length,) = self.unpack(_LENGTH)
         return bytes(self._take(length))
@@ -148,12 +154,18 @@ class _Reader:
         return taken
 
 
+def _parts(kind: Any, value: Any) -> list[bytes]:
+    if kind is ROWS:
+        return [_LENGTH.pack(len(value))]
+    return [kind.pack(value)] if isinstance(kind, struct.Struct) else _array_parts(value)
+
+
 def _array_parts(array: Any) -> list[bytes]:
     return [struct.pack(f"<B{array.ndim}I", array.ndim, *array.shape), array.tobytes()]
 
 
 def _is_finite(value: Any) -> bool:
-    return bool(np.all(np.isfinite(value)))
+    return isinstance(value, tuple) or bool(np.all(np.isfinite(value)))
 
 
 @lru_cache(maxsize=64)
@@ -162,7 +174,15 @@ def _fields(state_type: type) -> tuple[Any, ...]:
     return tuple(_kind(hint) for hint in get_type_hints(state_type).values())
 
 
+def rows_field(state_type: type) -> str | None:
+    """The field of a state that holds rows: its bytes are only their number, the rows are records."""
+    kinds = zip(get_type_hints(state_type), _fields(state_type), strict=True)
+    return next((name for name, kind in kinds if kind is ROWS), None)
+
+
 def _kind(hint: Any) -> Any:
+    if hint == Rows:
+        return ROWS
     for array, dtype in _ARRAYS:
         if hint == array:
             return dtype

@@ -1,4 +1,6 @@
-"""Bytes of what is kept beside a session's state and sent only when it changes: open slots, buckets of acts.
+"""Bytes of what is kept beside a session's state and sent only when it changes.
+
+That is open slots, buckets of acts, and the rows of a learner's state.
 
 Numbers are little-endian int64 and float64; every record ends with a CRC-32 of its key, a colon and itself.
 """
@@ -8,17 +10,27 @@ from __future__ import annotations
 import struct
 from collections import OrderedDict
 from collections.abc import Mapping
+from typing import NamedTuple
 
 import numpy as np
 
-from service.learners.base import SlotLearner
+from service.learners.base import Rows, SlotLearner
 from service.learners.buckets import Buckets
 from service.learners.open_slots import OpenSlot, OpenSlots
 from service.learners.run import Run
+from service.store import codec
 from service.store.codec import DIGEST_BYTES, CodecError, checksum
 
-BUCKET = b"b"
-"""First byte of the keys of buckets; those of open slots are digits."""
+BUCKET, ROW = b"b", b"r"
+"""First byte of the keys of buckets and of rows; those of open slots are digits."""
+
+
+class Records(NamedTuple):
+    """What a session keeps beside its state; None where its runs have no such thing."""
+
+    open_slots: OpenSlots | None
+    buckets: Buckets | None
+    rows: Rows | None
 
 
 def encode(run: Run) -> dict[bytes, bytes | None]:
@@ -28,26 +40,49 @@ def encode(run: Run) -> dict[bytes, bytes | None]:
         records |= _encode_slots(run.open_slots)
     if run.buckets is not None:
         records |= _encode_buckets(run.buckets)
+    for number, row in enumerate(rows_of(run)):
+        if number >= len(run.stored_rows) or row is not run.stored_rows[number]:
+            key = ROW + b"%d" % number
+            records[key] = _record(key, row.astype("<f8").tobytes())
     return records
 
 
-def decode(records: Mapping[bytes, bytes], run: Run) -> tuple[OpenSlots | None, Buckets | None]:
-    """All open slots and all buckets of a session, where its runs have them.
+def rows_of(run: Run) -> Rows:
+    """The rows of a run's state."""
+    name = codec.rows_field(run.learner.state_type)
+    rows: Rows = () if name is None else getattr(run.state, name)
+    return rows
+
+
+def decode(records: Mapping[bytes, bytes], run: Run) -> Records:
+    """All that a session keeps beside its state.
 
     Raises
     ------
     CodecError
         for anything ``encode`` did not write.
     """
-    by_kind: dict[bool, dict[bytes, bytes]] = {True: {}, False: {}}
+    by_kind: dict[bytes, dict[bytes, bytes]] = {BUCKET: {}, ROW: {}, b"": {}}
     for key, data in records.items():
         body = data[:-DIGEST_BYTES]
         if checksum(key + b":" + body) != data[-DIGEST_BYTES:]:
             raise CodecError("not a record of a session")
-        by_kind[key.startswith(BUCKET)][key] = body
-    slots = _decode_slots(by_kind[False]) if isinstance(run.learner, SlotLearner) else None
+        by_kind[key[:1] if key[:1] in by_kind else b""][key] = body
+    slots = _decode_slots(by_kind[b""]) if isinstance(run.learner, SlotLearner) else None
     expiry = run.params.expiry
-    return slots, None if expiry is None else _decode_buckets(by_kind[True], Buckets.of(expiry.after_seconds))
+    buckets = None if expiry is None else _decode_buckets(by_kind[BUCKET], Buckets.of(expiry.after_seconds))
+    return Records(slots, buckets, _decode_rows(by_kind[ROW], run))
+
+
+def _decode_rows(records: Mapping[bytes, bytes], run: Run) -> Rows | None:
+    if codec.rows_field(run.learner.state_type) is None:
+        return None
+    try:
+        return tuple(
+            np.frombuffer(records[ROW + b"%d" % number], "<f8").copy() for number in range(len(rows_of(run)))
+        )
+    except KeyError as error:
+        raise CodecError("a row of the state is missing") from error
 
 
 def _record(key: bytes, body: bytes) -> bytes:
