@@ -12,7 +12,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-import random
 import secrets
 import time
 from collections import deque
@@ -35,12 +34,12 @@ from service.metrics import Labels, Metrics
 from service.specification import Idempotency
 from service.store import records
 from service.store.base import Commit, Committed, Conflict, Known, Store, StoreUnavailableError
+from service.turns import Turns
 
 MAX_FOLD_WEIGHT = 2_000
 """Acts and events folded into one commit, beyond the first request."""
 MAX_ATTEMPTS = 64
 """Folds of one batch before its requests are turned away as overload."""
-MAX_BACKOFF_SECONDS = 0.05
 YIELD_SECONDS = 0.005
 """Arithmetic done before other requests get their turn."""
 PIECE_SECONDS = 0.05
@@ -180,6 +179,7 @@ class Committer:
         self._max_queue = max_queue
         self._metrics = metrics or Metrics(Labels())
         self._lanes: dict[str, _Lane] = {}
+        self._turns = Turns()
         self._reminded: dict[str, int] = {}
         """Session to the newest bucket of acts it was noted for."""
         self._count = 0
@@ -227,6 +227,8 @@ class Committer:
                 log.exception("commit failed, session %s", session_id)
                 outcomes = [InternalError()] * len(batch)
             _answer(batch, outcomes)
+            if lane.waiting:
+                await self._turns.give_way(session_id)
         del self._lanes[session_id]
 
     async def _commit(self, session_id: str, batch: Sequence[Operation]) -> Sequence[Answer | Exception]:
@@ -234,6 +236,7 @@ class Committer:
         memory = _Memory()
         attempt = 0
         while attempt < MAX_ATTEMPTS:
+            started = time.perf_counter()
             fold = await _fold(base.run, batch, memory, self._store.now())
             await self._remind(session_id, fold.run)
             commit = self._prepare(session_id, base, batch if fold.complete else (), fold, memory)
@@ -247,9 +250,9 @@ class Committer:
                 continue
             attempt += 1
             if isinstance(outcome, Conflict):
+                self._turns.lost(session_id, time.perf_counter() - started)
                 self._cache.forget(session_id)
                 base = await self._known(session_id, Cached.of(outcome.snapshot, base))
-                await _back_off(attempt - 1)
             elif isinstance(outcome, Known):
                 memory.duplicates |= outcome.duplicates
                 memory.replays.update(outcome.replays)
@@ -406,10 +409,3 @@ def _answer(batch: Sequence[_Waiting], outcomes: Sequence[Answer | Exception]) -
             each.answer.set_exception(outcome)
         else:
             each.answer.set_result(outcome)
-
-
-async def _back_off(attempt: int) -> None:
-    """Wait a random time, longer from attempt to attempt, so that writers stop colliding."""
-    if attempt:
-        limit = min(MAX_BACKOFF_SECONDS, 0.0005 * 2**attempt)
-        await asyncio.sleep(random.uniform(0, limit))  # noqa: S311 - jitter is no secret

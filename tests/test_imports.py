@@ -14,7 +14,7 @@ LEAVES = {"service.settings", "service.errors", "service.metrics", "service.logs
 SPEAK = {"service.specification", "service.events"}
 """What a session is made of and told, as clients post it."""
 SESSIONS = {"service.sessions", "service.operations", "service.arm_changes", "service.readiness", "service.sweeper"}
-COMMITTER = {"service.committer", "service.cache"}
+COMMITTER = {"service.committer", "service.cache", "service.turns"}
 CONTRACT = {"service.store.base", "service.store.codec", "service.store.records"}
 LEARNERS = {"service.learners"}
 
