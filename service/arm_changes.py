@@ -45,6 +45,7 @@ class ChangeArms:
         changed = bool(change.removed or change.added)
         if changed:
             run.change_arms(change)
+            await pause()
         body = self.view(run, changed or self.idempotency is not None)
         return Applied(body, changed=changed, shows_version=True)
 

@@ -45,9 +45,7 @@ class Roster:
     def at(cls, first: Sequence[str], added: Sequence[str], live: Sequence[int]) -> Roster:
         """Some arms live, by ascending index, of those of the start and those that came after it."""
         names = [*first, *added]
-        positions = np.full(len(names), GONE)
-        positions[np.array(live)] = np.arange(len(live))
-        return cls(live, positions.tolist(), names, _labels(names), added)
+        return cls(live, _positions(len(names), live), names, _labels(names), added)
 
     @property
     def size(self) -> int:
@@ -81,9 +79,9 @@ class Roster:
         places = [self.positions[arm] for arm in change.removed]
         live = np.delete(np.array(self.live), places).tolist()
         live += range(self.size, self.size + len(change.added))
-        added = [*(self.added or ()), *change.added]
-        names = self.names or ()
-        return Roster.at(names[: len(names) - len(self.added or ())], added, live)
+        names, added = ([*(known or ()), *change.added] for known in (self.names, self.added))
+        new = dict(zip(change.added, range(self.size, len(names)), strict=True))
+        return Roster(live, _positions(len(names), live), names, {**(self.labels or {}), **new}, added)
 
     def spread(self, p: FloatArray) -> FloatArray:
         """Numbers of live arms, by index, 0 for removed ones."""
@@ -96,3 +94,9 @@ class Roster:
 
 def _labels(names: Sequence[str]) -> dict[str, int]:
     return dict(zip(names, range(len(names)), strict=True))
+
+
+def _positions(size: int, live: Sequence[int]) -> list[int]:
+    positions = np.full(size, GONE)
+    positions[np.array(live)] = np.arange(len(live))
+    return positions.tolist()

@@ -297,7 +297,7 @@ async def test_counts_balance_with_expiry_and_changes(make_client, kind):
     assert seen["expired"] > 0
 
 
-@pytest.mark.parametrize("kind", ["dexp3", "centred_tsallis", "exp3"])
+@pytest.mark.parametrize("kind", ["dexp3", "centred_tsallis", "exp3", "bold"])
 async def test_two_processes_change_arms_under_load_and_every_count_balances(make_client, redis_server, kind):
     """Random visits on two processes while arms come and go; each act ends as one of four things."""
     stores = [open_store(redis_server.url) for _ in range(2)]

@@ -18,8 +18,10 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
+from service.cache import Cached
 from service.learners import REGISTRY
 from service.learners.run import ArmAction, ArmFeedback, Expiry, Params, Run
+from service.specification import Specification, Stored
 from service.store import codec, records
 
 WINDOW = 64.0
@@ -136,9 +138,9 @@ class SessionMachine(RuleBasedStateMachine):
         ledger, arms, state = codec.decode(data, run.learner.state_type, by_arm=True)
         assert fresh.roster is not None
         fresh = fresh.with_roster(codec.decode_roster(arms, fresh.roster, NAMES)).moved(ledger, state)
-        slots, buckets = records.decode(self.kept, fresh)
-        self.run = fresh.moved(ledger, state, slots, buckets)
-        assert codec.encode(ledger, state, self.run.roster) == data
+        stored = Stored(Specification(learner=self.params.learner), self.params.seed)
+        self.run = Cached("v", stored, fresh, data[-codec.DIGEST_BYTES :], len(data)).with_records(self.kept).run
+        assert codec.encode(self.run.ledger, self.run.state, self.run.roster) == data
         assert self.run.probabilities.tolist() == run.probabilities.tolist()
 
     @invariant()

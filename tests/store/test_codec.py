@@ -85,3 +85,57 @@ def test_states_of_the_first_version_load_for_ever():
 
     assert state.p.tolist() == kept["p"]
     assert (ledger.slot, ledger.by_arm.tolist()) == (kept["slot"], kept["outstanding_by_arm"])
+
+
+NAMES = ["a", "b", "c"]
+
+
+def a_changed_run():
+    run = Run.start(Params(Dexp3Spec(arms=NAMES), 5))
+    for _ in range(7):
+        run.act()
+    run.change_arms(run.roster.change(["x", "\u00fc"], ["b"]))
+    return run
+
+
+def test_a_roster_is_read_as_it_was_written():
+    run = a_changed_run()
+    data = codec.encode(run.ledger, run.state, run.roster)
+
+    read = codec.decode(data, State, by_arm=True)
+    roster = codec.decode_roster(read.roster, Run.start(run.params).roster, NAMES)
+
+    assert (roster.live, roster.names, roster.labels) == (run.roster.live, run.roster.names, run.roster.labels)
+    assert codec.encode(read.ledger, read.state, roster) == data
+    assert codec.decode_roster(read.roster, run.roster, NAMES) is run.roster
+
+
+def test_a_roster_that_never_changed_takes_no_room():
+    run = Run.start(Params(Dexp3Spec(arms=NAMES), 5))
+
+    assert codec.encode(run.ledger, run.state, run.roster) == codec.encode(run.ledger, run.state)
+    read = codec.decode(codec.encode(run.ledger, run.state), State, by_arm=True)
+    assert read.roster == b""
+    assert codec.decode_roster(b"", a_changed_run().roster, NAMES).names == NAMES
+
+
+def test_rosters_of_other_sessions_are_refused():
+    run = a_changed_run()
+    roster = codec.decode(codec.encode(run.ledger, run.state, run.roster), State, by_arm=True).roster
+    known = Run.start(Params(Dexp3Spec(n_arms=3), 5)).roster
+
+    with pytest.raises(codec.CodecError):
+        codec.decode_roster(roster, known, None)
+    with pytest.raises(codec.CodecError):
+        codec.decode_roster(roster, known, ["a", "b"])
+
+
+def test_changed_states_of_the_first_version_load_for_ever():
+    kept = json.loads((Path(__file__).parents[1] / "vectors" / "state_arms_schema1.json").read_text())
+
+    ledger, arms, state = codec.decode(bytes.fromhex(kept["state"]), State, by_arm=True)
+    roster = codec.decode_roster(arms, Run.start(Params(Dexp3Spec(arms=NAMES), 5)).roster, NAMES)
+
+    assert state.p.tolist() == kept["p"]
+    assert (ledger.removed, ledger.by_arm.tolist()) == (kept["removed"], kept["outstanding_by_arm"])
+    assert roster.shown_names == kept["arms"]
