@@ -9,7 +9,7 @@ import socket
 import sys
 from collections.abc import Sequence
 
-from service import logs
+from service import auth, logs
 from service.settings import Settings, SettingsError, StoreUrl, read_settings, unknown_variables
 from service.sockets import AddressError, listen, show
 from service.store import open_store
@@ -21,6 +21,11 @@ CANNOT_START = 1
 """Exit code where the address or the data folder can't be had."""
 BAD_SETTINGS = 2
 """Exit code for settings that make no sense, as for unknown flags."""
+
+NO_KEYS = (
+    "NO API KEYS, and %s is no loopback address: whoever reaches it can read, change and delete every session. "
+    "Set BANDIT_API_KEYS_FILE, or keep others out by a firewall or proxy."
+)
 
 logger = logging.getLogger("service")
 
@@ -45,6 +50,7 @@ def main(arguments: Sequence[str]) -> int:
     """Run the service; the exit code."""
     try:
         settings = read_settings(arguments)
+        keys = auth.read_keys(settings)
     except SettingsError as error:
         return _refuse(error, BAD_SETTINGS)
     logs.configure(settings.log_level)
@@ -58,7 +64,11 @@ def main(arguments: Sequence[str]) -> int:
     except ValueError as error:
         return _refuse(f"--store-url (BANDIT_STORE_URL): {error}", BAD_SETTINGS)
     address = show(settings.host, listeners[0].getsockname()[1])
+    if not keys and not auth.is_loopback(settings.host):
+        logger.warning(NO_KEYS, settings.host)
     logger.info("listening on http://%s, store %s", address, _store(settings))
+    settings = auth.hashed(settings, keys)
+    os.environ.pop("BANDIT_API_KEYS", None)
     if server is not None:
         settings = settings.model_copy(update={"store_url": StoreUrl(server.url)})
     return asyncio.run(_supervise(settings, listeners, server))

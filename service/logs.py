@@ -48,14 +48,16 @@ class JsonLines(logging.Formatter):
         return json.dumps(line)
 
 
-def request(*, status: int, session: str | None, **fields: str | float) -> None:
-    """Log one request; its session only where there is one."""
+def request(*, status: int, session: str | None, api_key: str | None, **fields: str | float) -> None:
+    """Log one request; session and name of the API key only where there are any."""
     level = logging.INFO if status < 500 else logging.WARNING
     if not _requests.isEnabledFor(level):
         return
     shown = fields | {"status": status}
     if session is not None:
         shown["session"] = hide_passwords(session)[:MAX_FIELD_CHARS]
+    if api_key is not None:
+        shown["api_key"] = api_key
     _requests.log(level, "request", extra={"fields": shown})
 
 

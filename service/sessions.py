@@ -10,12 +10,13 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
-from service import specification
+from service import owned, specification
 from service.arm_changes import ChangeArms
 from service.cache import Cached, SessionCache
 from service.committer import VERSION, Committer, Operation, Pause, settle_due, unpack_answer
 from service.committer import Answer as Answer
 from service.errors import (
+    ForbiddenError,
     IdempotencyConflictError,
     InvalidRequestError,
     SessionExistsError,
@@ -43,6 +44,18 @@ class Created(NamedTuple):
     new: bool
 
 
+class Rights(NamedTuple):
+    """What the holder of an API key may create."""
+
+    prefix: str = ""
+    """What the ids of its sessions begin with."""
+    max_sessions: int | None = None
+    max_arms: int | None = None
+
+
+ALL = Rights()
+
+
 class Sessions:
     """The one place that knows store, committer and limits."""
 
@@ -53,17 +66,27 @@ class Sessions:
         self._metrics = metrics or Metrics(Labels(learners=REGISTRY))
         self._committer = Committer(store, self._cache, max_queue=settings.max_queue, metrics=self._metrics)
 
-    async def create(self, session_id: str | None, spec: Specification, key: Idempotency | None) -> Created:
+    async def create(
+        self,
+        session_id: str | None,
+        spec: Specification,
+        key: Idempotency | None,
+        rights: Rights = ALL,
+    ) -> Created:
         """Create a session, or find the one that was created with the same fields.
 
         Raises
         ------
         InvalidRequestError, SessionExistsError, IdempotencyConflictError, StoreDownError
         """
-        self._check_limits(spec)
+        self._check_limits(spec, rights)
         if session_id is None:
-            session_id = str(uuid.UUID(bytes=key.key)) if key else str(uuid.uuid4())
+            session_id = rights.prefix + (str(uuid.UUID(bytes=key.key)) if key else str(uuid.uuid4()))
+        if not session_id.startswith(rights.prefix):
+            raise ForbiddenError(f"With this API key session ids begin with {rights.prefix}")
         with _store_errors():
+            if rights.max_sessions is not None:
+                await self._check_count(session_id, rights.prefix, rights.max_sessions)
             return await self._create(session_id, spec, key)
 
     async def _create(self, session_id: str, spec: Specification, key: Idempotency | None) -> Created:
@@ -128,8 +151,8 @@ class Sessions:
             return cached
         return Cached.of(snapshot, cached)
 
-    async def list(self, cursor: str | None, limit: int) -> bytes:
-        """Summaries of at most ``limit`` sessions.
+    async def list(self, cursor: str | None, limit: int, prefix: str = "") -> bytes:
+        """Summaries of at most ``limit`` sessions, of those whose ids have the prefix.
 
         Raises
         ------
@@ -137,7 +160,11 @@ class Sessions:
         """
         with _store_errors():
             try:
-                page = await self._store.list(cursor, min(limit, MAX_PAGE))
+                limit = min(limit, MAX_PAGE)
+                if prefix:
+                    page = await owned.page(self._store, prefix, cursor, limit)
+                else:
+                    page = await self._store.list(cursor, limit)
             except ValueError as error:
                 raise InvalidRequestError.of("cursor", "is not one this service gave") from error
             summaries = [
@@ -174,7 +201,12 @@ class Sessions:
         return await self._committer.submit(session_id, operation)
 
     async def change_arms(
-        self, session_id: str, add: Sequence[str], remove: Sequence[str], key: Idempotency | None
+        self,
+        session_id: str,
+        add: Sequence[str],
+        remove: Sequence[str],
+        key: Idempotency | None,
+        rights: Rights = ALL,
     ) -> Answer:
         """Remove arms by label, then add some; the session's view as of that commit.
 
@@ -196,7 +228,7 @@ class Sessions:
             then = snapshot._replace(version=VERSION, expires_at=put_off if used else snapshot.expires_at)
             return _json(session_view(session_id, then, cached._replace(run=run)))
 
-        most = self._max_arms(cached.run.params.learner.kind)
+        most = self._max_arms(cached.run.params.learner.kind, rights)
         change = ChangeArms(add, remove, most, self._settings.max_label_bytes, view, key)
         return await self._committer.submit(session_id, change)
 
@@ -208,13 +240,19 @@ class Sessions:
         """Return when everything accepted so far has been answered."""
         await self._committer.drained()
 
-    def _check_limits(self, spec: Specification) -> None:
+    async def _check_count(self, session_id: str, prefix: str, most: int) -> None:
+        """Refuse one session too many; of calls at the same time each may find the last place free."""
+        present = await owned.ids(self._store, prefix)
+        if len(present) >= most and session_id not in present:
+            raise ForbiddenError(f"This API key may have {most} sessions")
+
+    def _check_limits(self, spec: Specification, rights: Rights) -> None:
         limits = self._settings
         learner = spec.learner
         size: Mapping[str, Any] = learner.model_dump(include={"n_arms", "arms", "dim"})
         labels = size.get("arms") or []
         n_arms = size.get("n_arms") or len(labels)
-        most = self._max_arms(learner.kind)
+        most = self._max_arms(learner.kind, rights)
         if n_arms > most:
             raise InvalidRequestError.of("learner.n_arms", f"must not exceed {most}")
         if size.get("dim", 0) > limits.max_dim:
@@ -222,9 +260,10 @@ class Sessions:
         if any(len(label.encode()) > limits.max_label_bytes for label in labels):
             raise InvalidRequestError.of("learner.arms", f"a label has at most {limits.max_label_bytes} bytes")
 
-    def _max_arms(self, kind: str) -> int:
+    def _max_arms(self, kind: str, rights: Rights) -> int:
         limits = self._settings
-        return limits.max_arms_centred if kind == "centred_tsallis" else limits.max_arms
+        most = limits.max_arms_centred if kind == "centred_tsallis" else limits.max_arms
+        return most if rights.max_arms is None else min(most, rights.max_arms)
 
 
 @contextmanager

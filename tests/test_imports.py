@@ -13,18 +13,26 @@ FILES = sorted(path for package in ("service", "loadtest") for path in (ROOT / p
 LEAVES = {"service.settings", "service.errors", "service.metrics", "service.logs"}
 SPEAK = {"service.specification", "service.events"}
 """What a session is made of and told, as clients post it."""
-SESSIONS = {"service.sessions", "service.operations", "service.arm_changes", "service.readiness", "service.sweeper"}
+SESSIONS = {
+    "service.sessions",
+    "service.owned",
+    "service.operations",
+    "service.arm_changes",
+    "service.readiness",
+    "service.sweeper",
+}
 COMMITTER = {"service.committer", "service.cache", "service.turns"}
 CONTRACT = {"service.store.base", "service.store.codec", "service.store.records"}
 LEARNERS = {"service.learners"}
 
 ARROWS = {
-    "service.__main__": {"service.supervisor", "service.sockets", "service.store"} | LEAVES,
+    "service.__main__": {"service.auth", "service.supervisor", "service.sockets", "service.store"} | LEAVES,
     "service.worker": {"service.app"} | LEAVES,
     "service.supervisor": {"service.store.embedded", "service.store.folder_lock"} | LEAVES,
     "service.sockets": set(),
+    "service.auth": LEAVES,
     "service.app": {"service.api", "service.store"} | SESSIONS | CONTRACT | LEAVES,
-    "service.api": SESSIONS | SPEAK | LEARNERS | LEAVES,
+    "service.api": {"service.auth"} | SESSIONS | SPEAK | LEARNERS | LEAVES,
     "sessions": SESSIONS | COMMITTER | SPEAK | CONTRACT | LEARNERS | LEAVES,
     "committer": COMMITTER | SPEAK | CONTRACT | LEARNERS | LEAVES,
     "specification": SPEAK | LEARNERS | LEAVES,

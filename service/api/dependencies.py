@@ -8,6 +8,8 @@ from typing import Any
 
 from fastapi import Request
 
+from service import auth
+from service.auth import ApiKey
 from service.errors import InvalidRequestError
 from service.events import PRINTABLE_ASCII, digest
 from service.sessions import Sessions
@@ -39,8 +41,14 @@ def settings_of(request: Request) -> Settings:
     return settings
 
 
+def api_key_of(request: Request) -> ApiKey | None:
+    """The key the request came with; None where the service asks for none."""
+    key: ApiKey | None = request.scope.get(auth.IN_SCOPE)
+    return key
+
+
 async def idempotency_of(request: Request) -> Idempotency | None:
-    """The key within its route and session, and the body in a form that ignores spelling.
+    """The key within its API key, route and session, and the body in a form that ignores spelling.
 
     Raises
     ------
@@ -52,6 +60,12 @@ async def idempotency_of(request: Request) -> Idempotency | None:
         return None
     if len(keys) > 1 or len(keys[0]) > MAX_KEY_LENGTH or not re.fullmatch(PRINTABLE_ASCII, keys[0]):
         raise InvalidRequestError.of(IDEMPOTENCY_KEY, f"must be 1 to {MAX_KEY_LENGTH} printable ASCII characters")
-    scope = (request.method, request.scope["route"].path, request.path_params.get("session_id", ""))
+    scope: tuple[str, ...] = (
+        request.method,
+        request.scope["route"].path,
+        request.path_params.get("session_id", ""),
+    )
+    if (api_key := api_key_of(request)) is not None:
+        scope = (*scope, api_key.name)
     body = json.dumps(request.state.body or {}, sort_keys=True)
     return Idempotency(digest(keys[0], *scope), digest(body, request.url.query))

@@ -19,7 +19,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from service import logs
 from service.api.docs import ASSETS
+from service.api.guard import Guard
 from service.api.problems import ID_IN_SCOPE, problem
+from service.auth import IN_SCOPE, read_keys
 from service.errors import OverloadedError
 from service.metrics import Metrics
 from service.settings import Settings
@@ -32,9 +34,11 @@ STOPPING = "The service is stopping; what this request asked may have been done 
 def install(app: FastAPI, metrics: Metrics, settings: Settings) -> None:
     """Put it around everything else, Starlette's own handler of faults included."""
     build = app.build_middleware_stack
+    keys = read_keys(settings)
 
     def surrounded() -> ASGIApp:
-        return Surroundings(build(), metrics, settings)
+        inner = Guard(build(), keys, metrics, settings) if keys else build()
+        return Surroundings(inner, metrics, settings)
 
     app.build_middleware_stack = surrounded  # type: ignore[method-assign]
 
@@ -90,6 +94,7 @@ class Surroundings:
             route=route,
             status=status,
             duration_ms=round(seconds * 1000, 3),
+            api_key=None if (key := scope.get(IN_SCOPE)) is None else key.name,
             session=(scope.get("path_params") or {}).get("session_id"),
         )
 

@@ -10,6 +10,7 @@ from typing import Any
 from fastapi import Request
 from starlette.requests import ClientDisconnect
 
+from service.api.dependencies import api_key_of
 from service.errors import (
     InvalidRequestError,
     PayloadTooLargeError,
@@ -46,6 +47,8 @@ async def _read(request: Request, settings: Settings) -> bytes:
     """The whole body, as long as it is neither too large nor too slow."""
     declared = request.headers.get("content-length", "0")
     limit = settings.max_body_bytes
+    if (api_key := api_key_of(request)) is not None and api_key.max_body_bytes is not None:
+        limit = min(limit, api_key.max_body_bytes)
     if declared.isdecimal() and int(declared[:20]) > limit:
         raise PayloadTooLargeError(f"The body may have {limit} bytes")
     chunks, size = [], 0

@@ -6,13 +6,13 @@ from typing import Annotated
 
 from fastapi import APIRouter, Body, Query, Request, Response
 
-from service.api.dependencies import KEYED, idempotency_of, sessions_of
+from service.api.dependencies import KEYED, api_key_of, idempotency_of, sessions_of
 from service.api.examples import CHANGE, CHANGED, CREATE, LIST, PROBLEMS, VIEW, example
 from service.api.requests import JSON
 from service.api.responses import json_response
 from service.api.routing import StrictRoute
 from service.api.schemas import ChangeArms, CreateSession, SessionList, SessionView
-from service.sessions import MAX_PAGE
+from service.sessions import ALL, MAX_PAGE, Rights
 
 router = APIRouter(prefix="/v1/sessions", tags=["sessions"], route_class=StrictRoute, responses=PROBLEMS)
 
@@ -39,7 +39,7 @@ async def create_session(
     Posting the same fields again finds the session; other fields under the same id are refused.
     """
     key = await idempotency_of(request)
-    created = await sessions_of(request).create(body.session_id, body.specification, key)
+    created = await sessions_of(request).create(body.session_id, body.specification, key, _rights(request))
     return json_response(created.answer, 201 if created.new else 200)
 
 
@@ -53,7 +53,7 @@ async def list_sessions(
     request: Request, cursor: Annotated[str | None, CURSOR] = None, limit: Annotated[int, LIMIT] = 100
 ) -> Response:
     """List sessions, a page at a time, without their distributions."""
-    return Response(await sessions_of(request).list(cursor, limit), media_type=JSON)
+    return Response(await sessions_of(request).list(cursor, limit, _rights(request).prefix), media_type=JSON)
 
 
 @router.get(
@@ -83,7 +83,9 @@ async def change_arms(
     keep their ratios. What is outstanding of a removed arm is settled as removed, and its feedback changes nothing.
     """
     key = await idempotency_of(request)
-    return json_response(await sessions_of(request).change_arms(session_id, body.add, body.remove, key))
+    return json_response(
+        await sessions_of(request).change_arms(session_id, body.add, body.remove, key, _rights(request))
+    )
 
 
 @router.delete("/{session_id}", status_code=204, response_class=Response)
@@ -91,3 +93,8 @@ async def delete_session(request: Request, session_id: str) -> Response:
     """Delete a session with all that belongs to it."""
     await sessions_of(request).delete(session_id)
     return Response(status_code=204)
+
+
+def _rights(request: Request) -> Rights:
+    key = api_key_of(request)
+    return ALL if key is None else Rights(key.session_prefix, key.max_sessions, key.max_arms)

@@ -1,0 +1,120 @@
+"""API keys: who may call, and what. Of a key only its SHA-256 is kept; see docs/security.md."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import ipaddress
+import json
+from collections.abc import Iterable, Sequence
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
+
+from service.settings import Count, SecretText, Settings, SettingsError
+
+MIN_KEY, MAX_KEY = 16, 512
+MAX_KEYS = 1000
+"""Every request is compared with all of them."""
+IN_SCOPE = "bandit.api_key"
+"""Where the key of a request is found in its ASGI scope."""
+
+Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
+
+
+class ApiKey(BaseModel):
+    """One key: its name, what it may do, and how much."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+
+    name: Name
+    sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+    role: Literal["client", "admin"]
+    session_prefix: Annotated[str, Field(pattern=r"^([A-Za-z0-9][A-Za-z0-9._-]{0,63})?$")] = ""
+    max_sessions: Count | None = None
+    max_arms: Count | None = None
+    max_body_bytes: Count | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _only_the_hash(cls, given: Any) -> Any:
+        if not isinstance(given, dict) or "key" not in given:
+            return given
+        if "sha256" in given:
+            raise ValueError("give key or sha256, not both")
+        key = given["key"]
+        if not (isinstance(key, str) and MIN_KEY <= len(key) <= MAX_KEY and key.isascii() and key.isprintable()):
+            raise ValueError(f"a key has {MIN_KEY} to {MAX_KEY} printable ASCII characters")
+        if " " in key:
+            raise ValueError("a key has no space")
+        others = {field: value for field, value in given.items() if field != "key"}
+        return others | {"sha256": hashlib.sha256(key.encode()).hexdigest()}
+
+
+_KEYS = TypeAdapter(Annotated[list[ApiKey], Field(max_length=MAX_KEYS)])
+
+
+def read_keys(settings: Settings) -> Sequence[ApiKey]:
+    """The keys that the settings give; none where they give none.
+
+    Raises
+    ------
+    SettingsError
+        for a file or text that can't be read, without showing any of it.
+    """
+    if settings.api_keys is not None and settings.api_keys_file is not None:
+        raise SettingsError(
+            "--api-keys and --api-keys-file (BANDIT_API_KEYS, BANDIT_API_KEYS_FILE): give one of them"
+        )
+    if settings.api_keys is not None:
+        return _parse(settings.api_keys.get_secret_value(), "--api-keys (BANDIT_API_KEYS)")
+    if settings.api_keys_file is None:
+        return ()
+    where = "--api-keys-file (BANDIT_API_KEYS_FILE)"
+    try:
+        return _parse(settings.api_keys_file.read_text("utf-8"), where)
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "not UTF-8"
+        raise SettingsError(f"{where}: can't be read: {reason}") from None
+
+
+def _parse(text: str, where: str) -> Sequence[ApiKey]:
+    try:
+        keys = _KEYS.validate_json(text, strict=True)
+    except ValidationError as error:
+        first = error.errors(include_input=False, include_context=False, include_url=False)[0]
+        place = ".".join(map(str, first["loc"]))
+        message = "not valid JSON" if first["type"] == "json_invalid" else first["msg"]
+        raise SettingsError(f"{where}: {place or 'list'}: {message}") from None
+    for field in ("name", "sha256"):
+        if len({getattr(key, field) for key in keys}) < len(keys):
+            raise SettingsError(f"{where}: two keys have the same {'name' if field == 'name' else 'secret'}")
+    if not keys:
+        raise SettingsError(f"{where}: no keys; leave the setting out to serve everybody")
+    return keys
+
+
+def hashed(settings: Settings, keys: Sequence[ApiKey]) -> Settings:
+    """The settings as workers get them: with the keys' hashes in place of the keys."""
+    if not keys:
+        return settings
+    text = json.dumps([key.model_dump(exclude_defaults=True) for key in keys])
+    return settings.model_copy(update={"api_keys": SecretText(text), "api_keys_file": None})
+
+
+def find(secret: bytes, keys: Iterable[ApiKey]) -> ApiKey | None:
+    """The key with this secret; takes as long whichever it is, or none."""
+    digest = hashlib.sha256(secret).hexdigest()
+    found = None
+    for key in keys:
+        if hmac.compare_digest(key.sha256, digest):
+            found = key
+    return found
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach the address."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

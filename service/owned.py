@@ -1,0 +1,37 @@
+"""The sessions whose ids begin with an API key's prefix: what its holder may know of."""
+
+from __future__ import annotations
+
+from itertools import islice
+
+from service.store.base import Page, Store
+
+_CURSOR = "after~"
+_PAGE = 1000
+
+
+async def ids(store: Store, prefix: str) -> list[str]:
+    """Their ids in order, from a walk over all sessions."""
+    found: set[str] = set()
+    cursor = None
+    while True:
+        page = await store.list(cursor, _PAGE)
+        found.update(one for one in page.session_ids if one.startswith(prefix))
+        cursor = page.next_cursor
+        if cursor is None:
+            return sorted(found)
+
+
+async def page(store: Store, prefix: str, cursor: str | None, limit: int) -> Page:
+    """A page of them; unlike a store's cursors, these never tell other sessions' ids.
+
+    Raises
+    ------
+    ValueError
+        for a cursor of another list.
+    """
+    after = "" if cursor is None else cursor.removeprefix(_CURSOR)
+    if cursor is not None and not cursor.startswith(_CURSOR + prefix):
+        raise ValueError("not a cursor of this list")
+    some = list(islice((one for one in await ids(store, prefix) if one > after), limit + 1))
+    return Page(some[:limit], f"{_CURSOR}{some[limit - 1]}" if len(some) > limit else None)
