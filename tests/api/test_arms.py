@@ -9,6 +9,8 @@ from collections import Counter
 import pytest
 
 from service.cache import Cached
+from service.learners import REGISTRY
+from service.learners.run import ArmFeedback, Params, Run
 from service.store import open_store
 from service.store.memory import MemoryStore
 
@@ -380,3 +382,24 @@ async def test_a_fresh_process_finds_the_arms_as_they_are(make_client, redis_ser
     assert answer.json()["removed"] == 1
     assert labels == {"a", "c", "x", "ü"}
     await first.delete(PATH)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_a_session_gives_the_numbers_of_the_learner_driven_in_process(client, kind):
+    await session(client, kind=kind)
+    spec = REGISTRY[kind].model_validate({"kind": kind, "arms": ["a", "b", "c"]} | KINDS[kind])
+    run, rng = Run.start(Params(spec, 7)), random.Random(3)
+
+    for number in range(60):
+        action = (await client.post(f"{PATH}/act")).json()
+        own = run.act()
+        assert (action["slot"], action["arm"], action["probability"]) == own
+        if rng.random() < 0.7:
+            loss = rng.random()
+            event = {"arm": action["arm"], "loss": loss, "slot": action["slot"]}
+            await client.post(f"{PATH}/feedback", json=event)
+            run.settle(ArmFeedback(own.arm, loss, own.slot))
+        if number % 9 == 8:
+            await change(client, add=[f"n{number}"], remove=[f"n{number - 18}", "b"])
+            run.change_arms(run.roster.change([f"n{number}"], [f"n{number - 18}", "b"]))
+        assert (await view(client))["probabilities"] == run.probabilities.tolist()
