@@ -1,0 +1,212 @@
+"""Every request: its id, its line in the log, its end at a stop."""
+
+import asyncio
+import json
+import logging
+import os
+import re
+import socket
+from concurrent.futures import ThreadPoolExecutor
+from urllib.parse import urlsplit
+
+import httpx
+import pytest
+
+from service.logs import MAX_FIELD_CHARS, JsonLines
+from tests.running import RunningService, create, wait_until
+
+OURS = re.compile(r"[0-9a-f]{16}-[0-9a-f]+")
+PASSWORD = "hunter22andmore"
+
+
+@pytest.fixture
+def lines(caplog):
+    """The lines of requests logged since the last call."""
+    caplog.set_level(logging.INFO, "service.requests")
+
+    def take():
+        records = [record for record in caplog.records if record.name == "service.requests"]
+        caplog.clear()
+        return [json.loads(JsonLines().format(record)) for record in records]
+
+    return take
+
+
+@pytest.mark.parametrize("given", ["a", "x" * 128, "2f:9 (b)", "~!"])
+async def test_a_sane_request_id_is_taken_and_sent_back(client, given):
+    assert (await client.get("/livez", headers={"X-Request-ID": given})).headers["x-request-id"] == given
+
+
+@pytest.mark.parametrize("given", [None, "", "x" * 129, "a\tb", "é".encode(), b"a\x1b[31mb", " "])
+async def test_otherwise_one_is_made(client, given):
+    headers = {} if given is None else {"X-Request-ID": given}
+    first, second = [(await client.get("/livez", headers=headers)).headers["x-request-id"] for _ in range(2)]
+
+    assert OURS.fullmatch(first)
+    assert OURS.fullmatch(second)
+    assert first != second
+
+
+async def test_errors_of_all_kinds_carry_an_id(client):
+    for method, path in (("GET", "/nowhere"), ("PUT", "/livez"), ("GET", "/v1/sessions/none")):
+        assert OURS.fullmatch((await client.request(method, path)).headers["x-request-id"])
+
+
+async def test_a_line_tells_of_a_request(make_client, lines):
+    client = await make_client(log_sample=1)
+    body = {"session_id": "jokes", "learner": {"kind": "dexp3", "n_arms": 3}}
+    await client.post("/v1/sessions", json=body)
+    lines()
+    await client.post("/v1/sessions/jokes/act", headers={"X-Request-ID": "mine"})
+    (line,) = lines()
+
+    assert 0 < line.pop("duration_ms") < 60_000
+    assert line.pop("time")
+    assert line.pop("pid") == os.getpid()
+    assert line == {
+        "level": "info",
+        "logger": "service.requests",
+        "message": "request",
+        "request_id": "mine",
+        "method": "POST",
+        "route": "/v1/sessions/{session_id}/act",
+        "status": 200,
+        "session": "jokes",
+    }
+
+
+async def test_successes_of_hot_routes_are_sampled_and_errors_are_not(make_client, lines):
+    client = await make_client(log_sample=0)
+    body = {"session_id": "jokes", "learner": {"kind": "dexp3", "n_arms": 3}}
+    await client.post("/v1/sessions", json=body)
+    for _ in range(20):
+        await client.post("/v1/sessions/jokes/act")
+        await client.get("/livez")
+    await client.post("/v1/sessions/jokes/feedback", json={"arm": 9, "loss": 1})
+    await client.get("/v1/sessions/jokes")
+
+    assert [(line["method"], line["status"]) for line in lines()] == [("POST", 201), ("POST", 422), ("GET", 200)]
+
+
+async def test_whatever_a_request_holds_its_line_is_short_and_one(client, lines):
+    long = "é\n{}\u202e" * 500
+    await client.post(f"/v1/sessions/{'a%0A{}' * 1000}/act", content=b"\xff" * 100)
+    await client.get(f"/nowhere?{'x' * 5000}", headers={"User-Agent": "y" * 5000})
+    await client.post("/v1/sessions/a/feedback", json={long: long})
+    shown = lines()
+
+    assert len(shown) == 3
+    assert len(shown[0]["session"]) == MAX_FIELD_CHARS
+    for line in shown:
+        text = json.dumps(line)
+        assert text.isascii()
+        assert "\n" not in text
+        assert len(text) < 1000
+
+
+def test_a_thousand_bad_bodies_make_a_thousand_bounded_lines(tmp_path):
+    body = b'{"arm": "' + b"\\n x" * 500_000
+    with RunningService(tmp_path, "--store-url", "memory://") as service, service.client() as client:
+        before = len(service.text().splitlines())
+        for number in range(1000):
+            content = body if number % 100 == 0 else b'{"arm": "\n'
+            answer = client.post("/v1/sessions/a%0Aforged/feedback", content=content)
+            assert answer.status_code in {413, 415, 422}
+        lines = service.text().splitlines()[before:]
+
+    requests = [json.loads(line) for line in lines]
+    assert len(requests) == 1000
+    assert all(len(line) < 500 for line in lines)
+    assert {line["session"] for line in requests} == {"a\nforged"}
+
+
+async def test_a_cancelled_request_is_told_to_come_again(make_client):
+    """As uvicorn does it to those that are still served when the grace time ends."""
+    client = await make_client()
+    transport = client._transport
+    started = asyncio.Event()
+    app = transport.app
+    messages = []
+
+    async def receive():
+        started.set()
+        await asyncio.Event().wait()
+
+    async def send(message):
+        messages.append(message)
+
+    scope = {
+        "type": "http",
+        "method": "POST",
+        "path": "/v1/sessions/a/feedback",
+        "headers": [(b"content-type", b"application/json"), (b"content-length", b"9")],
+        "query_string": b"",
+    }
+    task = asyncio.create_task(app(scope, receive, send))
+    await started.wait()
+    task.cancel()
+    await task
+
+    start, body = messages
+    headers = dict(start["headers"])
+    assert start["status"] == 503
+    assert headers[b"content-type"] == b"application/problem+json"
+    assert headers[b"retry-after"] == b"1"
+    assert headers[b"connection"] == b"close"
+    assert json.loads(body["body"])["code"] == "overloaded"
+
+
+def test_at_the_end_of_the_grace_time_requests_get_a_problem(tmp_path, own_redis_server):
+    flags = ("--store-url", own_redis_server.url, "--grace-seconds", "1", "--store-timeout-seconds", "3")
+    with RunningService(tmp_path, *flags) as service, service.client() as client, ThreadPoolExecutor(1) as pool:
+        session = create(client)
+        own_redis_server.freeze()
+        try:
+            waiting = pool.submit(client.post, f"/v1/sessions/{session}/act")
+            wait_until(lambda: client.get("/readyz").status_code == 503)
+            service.stop()
+        finally:
+            own_redis_server.thaw()
+        answer = waiting.result()
+
+    assert answer.status_code == 503
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert "retry-after" in answer.headers
+    assert answer.json()["code"] in {"overloaded", "store_unavailable"}
+
+
+def test_a_request_line_that_is_none_is_400(tmp_path):
+    with RunningService(tmp_path, "--store-url", "memory://") as service:
+        service.wait_ready()
+        place = urlsplit(service.url)
+        with socket.create_connection((place.hostname, place.port), timeout=30) as raw:
+            raw.sendall(b"NONSENSE\r\n\r\n")
+            assert raw.recv(1000).startswith(b"HTTP/1.1 400 ")
+
+
+@pytest.mark.parametrize("password", [PASSWORD, "wrong" + PASSWORD])
+def test_the_stores_password_is_seen_nowhere(tmp_path, own_redis_server, password):
+    own_redis_server.client.config_set("requirepass", PASSWORD)
+    url = own_redis_server.url.replace("://", f"://:{password}@")
+    with (
+        RunningService(tmp_path, "--log-level", "debug", "--log-sample", "1", "--store-url", url) as service,
+        httpx.Client(base_url=service.url, timeout=30) as client,
+    ):
+        service.workers()
+        right = password == PASSWORD
+        wait_until(lambda: client.get("/readyz").status_code == (200 if right else 503))
+        answers = [
+            client.get("/readyz"),
+            client.post("/v1/sessions", json={"learner": {"kind": "dexp3", "n_arms": 3}}),
+            client.get("/v1/sessions"),
+            client.post("/v1/sessions/a/act"),
+            client.get("/metrics"),
+            client.get("/openapi.json"),
+        ]
+        assert answers[1].status_code == (201 if right else 503)
+        own_redis_server.client.config_set("requirepass", "")
+        service.stop()
+        seen = service.text() + "".join(answer.text + str(answer.headers) for answer in answers)
+
+    assert PASSWORD not in seen
+    assert not list(tmp_path.glob("**/*.db"))
