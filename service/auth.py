@@ -62,12 +62,13 @@ def read_keys(settings: Settings) -> Sequence[ApiKey]:
     SettingsError
         for a file or text that can't be read, without showing any of it.
     """
-    if settings.api_keys is not None and settings.api_keys_file is not None:
+    text = "" if settings.api_keys is None else settings.api_keys.get_secret_value()
+    if text and settings.api_keys_file is not None:
         raise SettingsError(
             "--api-keys and --api-keys-file (BANDIT_API_KEYS, BANDIT_API_KEYS_FILE): give one of them"
         )
-    if settings.api_keys is not None:
-        return _parse(settings.api_keys.get_secret_value(), "--api-keys (BANDIT_API_KEYS)")
+    if text:
+        return _parse(text, "--api-keys (BANDIT_API_KEYS)")
     if settings.api_keys_file is None:
         return ()
     where = "--api-keys-file (BANDIT_API_KEYS_FILE)"

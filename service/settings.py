@@ -84,7 +84,9 @@ class Settings(BaseSettings):
     api_keys_file: Path | None = Field(
         None, description="JSON file of the API keys; without keys everybody may do everything."
     )
-    api_keys: SecretText | None = Field(None, description="The same JSON as a text, in place of a file.")
+    api_keys: SecretText | None = Field(
+        None, description="The same JSON as a text, in place of a file; empty is none."
+    )
     open_metrics: bool = Field(False, description="Whether `/metrics` needs no key where there are keys.")
     open_docs: bool = Field(
         False, description="Whether `/docs` and `/openapi.json` need no key where there are keys."

@@ -109,6 +109,8 @@ def _problem(description: str) -> dict[str, Any]:
 
 
 PROBLEMS: dict[int | str, dict[str, Any]] = {
+    401: _problem("unauthorized, where the service has API keys"),
+    403: _problem("forbidden, by the API key"),
     404: _problem("unknown_session"),
     408: _problem("request_timeout"),
     409: _problem("session_exists, surplus_feedback, no_labels"),

@@ -8,6 +8,7 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
 from service.api.problems import Problem, ProblemError
+from service.auth import read_keys
 
 _FASTAPI_ERRORS = ("HTTPValidationError", "ValidationError")
 
@@ -33,4 +34,16 @@ def _document(app: FastAPI) -> dict[str, Any]:
         schema = model.model_json_schema(ref_template=template)
         schema.pop("$defs", None)
         schemas[model.__name__] = schema
+    _add_keys(document, needed=bool(read_keys(app.state.settings)))
     return document
+
+
+def _add_keys(document: dict[str, Any], *, needed: bool) -> None:
+    """Tell how API keys are sent; without any, requests may come without."""
+    document["components"]["securitySchemes"] = {
+        "bearer": {"type": "http", "scheme": "bearer"},
+        "header": {"type": "apiKey", "in": "header", "name": "X-API-Key"},
+    }
+    document["security"] = [{"bearer": []}, {"header": []}, *([] if needed else [{}])]
+    for path in ("/livez", "/readyz"):
+        document["paths"][path]["get"]["security"] = []

@@ -326,3 +326,17 @@ def test_bad_keys_end_the_start(tmp_path):
     with RunningService(tmp_path, environment={"BANDIT_API_KEYS": "[{}]"}) as service:
         assert service.process.wait(30) == 2
         assert "service: --api-keys (BANDIT_API_KEYS): 0.name: Field required" in service.text()
+
+
+async def test_the_document_tells_how_keys_are_sent(client, make_client):
+    keyed = (await client.get("/openapi.json", headers=bearer(ADMIN))).json()
+    free = (await (await make_client()).get("/openapi.json")).json()
+
+    assert keyed["security"] == [{"bearer": []}, {"header": []}]
+    assert {} in free["security"]
+    assert keyed["paths"]["/livez"]["get"]["security"] == []
+    assert "401" in keyed["paths"]["/v1/sessions"]["post"]["responses"]
+
+
+def test_an_empty_text_is_no_key():
+    assert read_keys(settings("")) == ()
