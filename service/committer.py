@@ -212,6 +212,7 @@ class Committer:
             await asyncio.wait(tasks)
 
     async def _drain(self, session_id: str, lane: _Lane) -> None:
+        await self._turns.rest(session_id)
         while batch := _take(lane.waiting):
             self._metrics.commit_requests.observe(len(batch))
             try:
@@ -227,8 +228,8 @@ class Committer:
                 log.exception("commit failed, session %s", session_id)
                 outcomes = [InternalError()] * len(batch)
             _answer(batch, outcomes)
-            if lane.waiting:
-                await self._turns.give_way(session_id)
+            self._turns.won(session_id)
+            await self._turns.rest(session_id)
         del self._lanes[session_id]
 
     async def _commit(self, session_id: str, batch: Sequence[Operation]) -> Sequence[Answer | Exception]:
@@ -250,7 +251,8 @@ class Committer:
                 continue
             attempt += 1
             if isinstance(outcome, Conflict):
-                self._turns.lost(session_id, time.perf_counter() - started)
+                winner, _, _ = outcome.snapshot.version.partition("-")
+                self._turns.lost(session_id, winner, time.perf_counter() - started)
                 self._cache.forget(session_id)
                 base = await self._known(session_id, Cached.of(outcome.snapshot, base))
             elif isinstance(outcome, Known):

@@ -1,8 +1,8 @@
 """Fair turns between workers that write one session.
 
 A commit that met another's is tried again at once: the conflict has brought the state to try it on, and waiting
-would only let others overtake again. It is the winner that waits, for about as long as a losing attempt takes,
-before its next batch; so whoever has lost is likely to be next, and batches grow meanwhile.
+would only let others overtake again. It is the winner that rests, long enough for each of the others it has lately
+lost to to have a turn. So turns go round, losing streaks are short, and batches grow meanwhile.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 CONTENDED_SECONDS = 1.0
-"""How long after a conflict a session counts as written by several."""
-LONGEST_TURN = 0.02
+"""How long after a conflict its winner counts as one who writes this session too."""
+LONGEST_TURN, LONGEST_REST = 0.02, 0.1
 MAX_SESSIONS = 10_000
 """Sessions remembered at most."""
 
@@ -23,7 +23,9 @@ MAX_SESSIONS = 10_000
 class _Contention:
     turn: float
     """Seconds that attempts at a commit take, lately."""
-    until: float
+    others: dict[str, float] = field(default_factory=dict)
+    """Writers met, and until when they count."""
+    rests_until: float = 0.0
 
 
 class Turns:
@@ -32,25 +34,32 @@ class Turns:
     def __init__(self) -> None:
         self._contended: dict[str, _Contention] = {}
 
-    def lost(self, session_id: str, seconds: float) -> None:
-        """Note that an attempt that took so long met another's commit."""
+    def lost(self, session_id: str, winner: str, seconds: float) -> None:
+        """Note that an attempt that took so long met a commit of ``winner``."""
         seconds = min(seconds, LONGEST_TURN)
-        until = time.monotonic() + CONTENDED_SECONDS
         known = self._contended.get(session_id)
-        if known is not None:
-            known.turn += (seconds - known.turn) / 4
-            known.until = until
-            return
-        if len(self._contended) >= MAX_SESSIONS:
-            self._contended.clear()
-        self._contended[session_id] = _Contention(seconds, until)
+        if known is None:
+            if len(self._contended) >= MAX_SESSIONS:
+                self._contended.clear()
+            known = self._contended[session_id] = _Contention(seconds)
+        known.turn += (seconds - known.turn) / 4
+        known.others[winner] = time.monotonic() + CONTENDED_SECONDS
 
-    async def give_way(self, session_id: str) -> None:
-        """After a commit, let others have their turn if there are any."""
+    def won(self, session_id: str) -> None:
+        """Note a commit of our own: the next ones are the others'."""
         known = self._contended.get(session_id)
         if known is None:
             return
-        if time.monotonic() > known.until:
+        now = time.monotonic()
+        known.others = {writer: until for writer, until in known.others.items() if until > now}
+        if not known.others:
             del self._contended[session_id]
             return
-        await asyncio.sleep(known.turn * random.uniform(1, 2))  # noqa: S311 - jitter is no secret
+        rest = known.turn * len(known.others) * random.uniform(1, 1.3)  # noqa: S311 - jitter is no secret
+        known.rests_until = now + min(rest, LONGEST_REST)
+
+    async def rest(self, session_id: str) -> None:
+        """Wait until it is our turn again."""
+        known = self._contended.get(session_id)
+        if known is not None and (left := known.rests_until - time.monotonic()) > 0:
+            await asyncio.sleep(left)
