@@ -5,7 +5,18 @@ from __future__ import annotations
 import hashlib
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Discriminator,
+    Field,
+    Tag,
+    ValidationError,
+    ValidatorFunctionWrapHandler,
+    WrapValidator,
+)
+
+from service.errors import MAX_LISTED
 
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 PRINTABLE_ASCII = r"^[\x20-\x7e]+$"
@@ -19,6 +30,8 @@ EventId = Annotated[
     ),
 ]
 DIGEST_BYTES = 16
+PIECE = 100
+"""Events validated at a time."""
 
 
 class _Event(BaseModel):
@@ -46,13 +59,13 @@ class ArmEvent(_Event):
 class LossesEvent(_Event):
     """f(x) and f at the query points, in their order: dim + 1 losses of one slot."""
 
-    losses: Annotated[list[Finite], Field(min_length=1)]
+    losses: Annotated[list[Finite], Field(min_length=1, fail_fast=True)]
 
 
 class GradientEvent(_Event):
     """The gradient at the played point."""
 
-    gradient: Annotated[list[Finite], Field(min_length=1)]
+    gradient: Annotated[list[Finite], Field(min_length=1, fail_fast=True)]
 
 
 _TAGS = {"arm": "ArmEvent", "losses": "LossesEvent", "gradient": "GradientEvent"}
@@ -71,6 +84,24 @@ Event = Annotated[
     | Annotated[GradientEvent, Tag("GradientEvent")],
     Discriminator(_shape),
 ]
+
+
+def _validate_events(events: Any, validate: ValidatorFunctionWrapHandler) -> Any:
+    """Validate a batch piece by piece, up to the piece in which enough is found to be wrong."""
+    if not isinstance(events, list) or len(events) <= PIECE:
+        return validate(events)
+    valid, errors = [], 0
+    for end in range(PIECE, len(events) + PIECE, PIECE):
+        try:
+            valid += validate(events[end - PIECE : end])
+        except ValidationError as error:
+            errors += error.error_count()
+        if errors >= MAX_LISTED:
+            return validate(events[:end])
+    return validate(events) if errors else valid
+
+
+Events = Annotated[list[Event], Field(min_length=1), WrapValidator(_validate_events)]
 
 
 def digest(text: str, *scope: str) -> bytes:

@@ -11,7 +11,7 @@ import numpy as np
 from service.committer import Applied, Pause
 from service.errors import MAX_LISTED, FieldError, InvalidRequestError, SurplusFeedbackError
 from service.events import ArmEvent, Event, GradientEvent, LossesEvent
-from service.learners.base import Information, PointLearner
+from service.learners.base import FloatArray, Information, PointLearner
 from service.learners.run import Action, ArmAction, ArmFeedback, Feedback, PointFeedback, Run
 from service.specification import Idempotency, Surplus
 
@@ -45,7 +45,7 @@ class Act:
         """Act."""
         actions = []
         for _ in range(self.count):
-            actions.append(_action(run.act(), run))
+            actions.append(await _action(run.act(), run, pause))
             await pause()
         body = actions[0] if self.single else '{"actions":[' + ",".join(actions) + "]}"
         return Applied(body.encode())
@@ -110,6 +110,7 @@ class Feed:
     async def apply(self, run: Run, counted: Callable[[bytes], bool], pause: Pause) -> Applied:
         """Settle what is neither a duplicate, nor of a removed arm, nor surplus."""
         fresh, recorded, duplicates = self._fresh(counted)
+        await pause()
         before, fresh = len(fresh), [index for index in fresh if not run.is_removed(self._feedback[index])]
         skips = self._skips(run)
         surplus = run.surplus([self._feedback[index] for index in fresh])
@@ -158,15 +159,21 @@ def _settlement(run: Run, counts: dict[str, int], ids: list[bytes]) -> Applied:
     return Applied(json.dumps(body, separators=(",", ":")).encode(), ids, changed, counts=counts)
 
 
-def _action(action: Action, run: Run) -> str:
+async def _action(action: Action, run: Run, pause: Pause) -> str:
     if isinstance(action, ArmAction):
         names = None if run.roster is None else run.roster.names
         label = "" if names is None else f',"label":{json.dumps(names[action.arm])}'
         return f'{{"slot":{action.slot},"arm":{action.arm},"probability":{action.probability!r}{label}}}'
-    body = {"slot": action.slot, "x": action.x.tolist()}
-    if action.query_points is not None:
-        body["query_points"] = action.query_points.tolist()
-    return json.dumps(body, separators=(",", ":"), allow_nan=False)
+    points = []
+    for point in () if action.query_points is None else action.query_points:
+        points.append(_numbers(point))
+        await pause()
+    query_points = "" if action.query_points is None else f',"query_points":[{",".join(points)}]'
+    return f'{{"slot":{action.slot},"x":{_numbers(action.x)}{query_points}}}'
+
+
+def _numbers(vector: FloatArray) -> str:
+    return json.dumps(vector.tolist(), separators=(",", ":"), allow_nan=False)
 
 
 def _arm_feedback(event: Event, run: Run) -> ArmFeedback:

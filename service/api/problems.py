@@ -11,6 +11,7 @@ from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
+from starlette.routing import Match
 
 from service.api.validation import of_validation
 from service.errors import (
@@ -44,6 +45,8 @@ _BY_STATUS: dict[int, type[ServiceError]] = {
 ID_IN_SCOPE = "bandit.request_id"
 """Where a request's id is found in its ASGI scope."""
 
+_METHODS = ("DELETE", "GET", "HEAD", "PATCH", "POST", "PUT")
+
 log = logging.getLogger(__name__)
 
 
@@ -74,13 +77,13 @@ def problem(error: ServiceError, retry_after: int, headers: Mapping[str, str] | 
         "title": error.title,
         "status": error.status,
         "code": error.code,
-        "detail": error.detail[: 2 * MAX_MESSAGE],
+        "detail": _clipped(error.detail, 2 * MAX_MESSAGE),
     }
     if error.indexes:
         body["indexes"] = list(error.indexes[:MAX_LISTED])
     if error.errors:
         body["errors"] = [
-            {"index": each.index, "field": each.field[:MAX_MESSAGE], "message": each.message[:MAX_MESSAGE]}
+            {"index": each.index, "field": _clipped(each.field), "message": _clipped(each.message)}
             for each in error.errors[:MAX_LISTED]
         ]
     extra = dict(headers or {})
@@ -89,6 +92,25 @@ def problem(error: ServiceError, retry_after: int, headers: Mapping[str, str] | 
     if error.status in (408, 413):
         extra["Connection"] = "close"
     return Response(json.dumps(body), error.status, extra, MEDIA_TYPE)
+
+
+def _clipped(text: str, size: int = MAX_MESSAGE) -> str:
+    """A text that takes at most ``size`` bytes in the answer, escapes included."""
+    text = text[:size]
+    while (takes := len(json.dumps(text)) - 2) > size:
+        text = text[: len(text) * size // takes]
+    return text
+
+
+def _methods(request: Request) -> str:
+    """What all routes of a path offer; the router tells only of the first one."""
+    scope = {name: request.scope[name] for name in ("type", "path", "root_path", "headers")}
+    asked = (
+        (method, route.matches(scope | {"method": method})[0])
+        for method in _METHODS
+        for route in request.app.routes
+    )
+    return ", ".join(dict.fromkeys(method for method, match in asked if match is Match.FULL))
 
 
 def install(app: FastAPI, retry_after: int) -> None:
@@ -111,7 +133,10 @@ def install(app: FastAPI, retry_after: int) -> None:
     async def on_http(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)  # noqa: S101 - registered for it
         known = _BY_STATUS.get(error.status_code, InvalidRequestError if error.status_code < 500 else InternalError)
-        return answer(request, known(), error.headers)
+        headers = error.headers
+        if known is MethodNotAllowedError:
+            headers = {"Allow": _methods(request)}
+        return answer(request, known(), headers)
 
     async def on_fault(request: Request, error: Exception) -> Response:
         fields = {"request_id": request.scope[ID_IN_SCOPE].decode("ascii")}

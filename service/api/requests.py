@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Callable
 from email.message import Message
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 from fastapi import Request
 from starlette.requests import ClientDisconnect
@@ -21,6 +22,13 @@ from service.errors import (
 from service.settings import Settings
 
 JSON = "application/json"
+LARGE_BODY = 16_384
+"""Bytes of a body from which on reading it would keep other requests waiting."""
+MAX_FIELDS = 100
+"""Fields of one object: far more than any has, and few enough to tell what is wrong with all of them."""
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 async def read_object(request: Request) -> dict[str, Any] | None:
@@ -34,13 +42,21 @@ async def read_object(request: Request) -> dict[str, Any] | None:
         for a body that is too large, too slow, of another kind, or not one strict JSON object.
     """
     body = await _read(request, request.app.state.settings)
+    request.state.body_bytes = len(body)
     if not body:
         request.state.body = None
         return None
     _check_media_type(request)
-    request.state.body = parse(body)
+    request.state.body = await aside(request, parse, body)
     value: dict[str, Any] = request.state.body
     return value
+
+
+async def aside(request: Request, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Work on a request's body: in a thread where it is large, so that other requests have their turn."""
+    if request.state.body_bytes < LARGE_BODY:
+        return work(*args, **kwargs)
+    return await asyncio.to_thread(work, *args, **kwargs)
 
 
 async def _read(request: Request, settings: Settings) -> bytes:
@@ -100,6 +116,8 @@ def parse(body: bytes) -> dict[str, Any]:
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    if len(pairs) > MAX_FIELDS:
+        raise InvalidRequestError(f"An object has more than {MAX_FIELDS} fields")
     value = dict(pairs)
     if len(value) != len(pairs):
         raise InvalidRequestError("The body names a field twice")

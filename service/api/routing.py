@@ -12,8 +12,10 @@ from typing import Any
 from fastapi import Request, Response
 from fastapi.routing import APIRoute
 
-from service.api.requests import read_object
+from service.api.requests import aside, read_object
 from service.api.validation import of_validation
+from service.errors import InvalidRequestError
+from service.settings import Settings
 
 Errors = list[dict[str, Any]]
 
@@ -30,7 +32,9 @@ class StrictRoute(APIRoute):
             errors: Errors = []
             values = dict(request.path_params) | self._query(request.query_params, errors)
             if self.body_field is not None:
-                values |= self._body(await read_object(request), errors)
+                body = await read_object(request)
+                _check_length(body, request.app.state.settings)
+                values |= await aside(request, self._body, body, errors)
             if errors:
                 raise of_validation(errors)
             if takes_request:
@@ -57,3 +61,10 @@ class StrictRoute(APIRoute):
         value, found = field.validate({} if body is None else body, loc=("body",))
         errors += [{"type": "missing", "loc": ("body",), "msg": ""}] if body is None else found
         return {field.name: value}
+
+
+def _check_length(body: Mapping[str, Any] | None, settings: Settings) -> None:
+    """Refuse a batch that is too long before its events are looked at."""
+    events = body and body.get("events")
+    if isinstance(events, list) and len(events) > settings.max_events:
+        raise InvalidRequestError.of("events", f"at most {settings.max_events} events in one call")

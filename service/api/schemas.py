@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from service.events import Event
+from service.events import Events
 from service.learners.specs import Label, check_printable
 from service.specification import Specification
 
@@ -44,14 +44,18 @@ class Acts(_Body):
 class Feedbacks(_Body):
     """Events in the order they are to be applied, all or none of them."""
 
-    events: Annotated[list[Event], Field(min_length=1)]
+    events: Events
 
 
 class ChangeArms(_Body):
     """Labels of arms to remove, which goes first, and to add."""
 
-    add: Annotated[list[Label], Field(description="Labels of new arms; those of present arms change nothing.")] = []
-    remove: Annotated[list[str], Field(description="Labels of arms to remove; unknown ones change nothing.")] = []
+    add: Annotated[
+        list[Label], Field(fail_fast=True, description="Labels of new arms; those of present arms change nothing.")
+    ] = []
+    remove: Annotated[
+        list[str], Field(fail_fast=True, description="Labels of arms to remove; unknown ones change nothing.")
+    ] = []
 
     @field_validator("add")
     @classmethod

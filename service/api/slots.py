@@ -19,6 +19,8 @@ from service.specification import Surplus
 
 router = APIRouter(prefix="/v1/sessions/{session_id}", tags=["slots"], route_class=StrictRoute, responses=PROBLEMS)
 
+NOTHING = Nothing()
+
 OnSurplus = Annotated[
     Surplus | None,
     Query(
@@ -38,7 +40,7 @@ OnSurplus = Annotated[
 async def act(
     request: Request,
     session_id: str,
-    body: Nothing | None = None,  # noqa: ARG001 - an empty body and an empty object mean the same
+    body: Annotated[Nothing, Body()] = NOTHING,  # noqa: ARG001 - an empty body and an empty object mean the same
 ) -> Response:
     """Open the next slot and draw an arm, or play a point."""
     operation = Act(1, settings_of(request).max_act_cells, single=True, idempotency=await idempotency_of(request))
@@ -96,8 +98,6 @@ async def feedbacks(
     on_surplus: OnSurplus = None,
 ) -> Response:
     """Feed back a batch: all of its events, or none of them."""
-    if len(body.events) > settings_of(request).max_events:
-        raise InvalidRequestError.of("events", f"at most {settings_of(request).max_events} events in one call")
     operation = Feed(body.events, on_surplus, idempotency=await idempotency_of(request))
     return await _feed(request, session_id, operation)
 

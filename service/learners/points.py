@@ -57,7 +57,9 @@ class BallSpec(SetSpec):
 
     kind: Literal["ball"] = "ball"
     radius: Annotated[Size, Field(description="Radius of the ball.")]
-    center: Annotated[list[Coordinate], Field(description="Center (default: the origin).")] | None = None
+    center: (
+        Annotated[list[Coordinate], Field(fail_fast=True, description="Center (default: the origin).")] | None
+    ) = None
 
     def inradius(self, dim: int) -> float:  # noqa: ARG002 - other sets need it
         return self.radius
@@ -79,8 +81,12 @@ class BoxSpec(SetSpec):
     """All points between ``lower`` and ``upper``, coordinate by coordinate."""
 
     kind: Literal["box"] = "box"
-    lower: Annotated[list[Coordinate], Field(min_length=1, description="Least value of each coordinate.")]
-    upper: Annotated[list[Coordinate], Field(min_length=1, description="Greatest value of each coordinate.")]
+    lower: Annotated[
+        list[Coordinate], Field(fail_fast=True, min_length=1, description="Least value of each coordinate.")
+    ]
+    upper: Annotated[
+        list[Coordinate], Field(fail_fast=True, min_length=1, description="Greatest value of each coordinate.")
+    ]
 
     @model_validator(mode="after")
     def _lower_below_upper(self) -> BoxSpec:

@@ -95,7 +95,9 @@ class ArmsSpec(Spec):
     """Arms by number or by name."""
 
     n_arms: Annotated[int, Field(ge=1, le=MAX_COUNT)] | None = None
-    arms: Annotated[list[Label], Field(min_length=1, description="Labels of the arms.")] | None = None
+    arms: Annotated[list[Label], Field(fail_fast=True, min_length=1, description="Labels of the arms.")] | None = (
+        None
+    )
 
     @model_validator(mode="after")
     def _one_way_to_name_arms(self) -> ArmsSpec:

@@ -171,3 +171,14 @@ async def test_many_wrong_events_make_a_short_answer(client, create):
 )
 async def test_unknown_routes_and_methods_have_the_same_shape(client, method, path, status, code):
     assert_problem(await client.request(method, path), status, code)
+
+
+@pytest.mark.parametrize(
+    ("call", "methods"),
+    [("/v1/sessions", "GET, POST"), ("/v1/sessions/a", "DELETE, GET"), ("/v1/sessions/a/act", "POST")],
+)
+async def test_a_refused_method_is_told_all_that_are_offered(client, call, methods):
+    answer = await client.put(call)
+
+    assert_problem(answer, 405, "method_not_allowed")
+    assert answer.headers["allow"] == methods

@@ -33,3 +33,11 @@ async def test_errors_are_documented_as_problems(client):
     assert "HTTPValidationError" not in document["components"]["schemas"]
     act = document["paths"]["/v1/sessions/{session_id}/act"]["post"]["responses"]
     assert "application/problem+json" in act["422"]["content"]
+
+
+async def test_act_is_documented_to_take_nothing_but_an_empty_object(client):
+    document = (await client.get("/openapi.json")).json()
+
+    body = document["paths"]["/v1/sessions/{session_id}/act"]["post"]["requestBody"]
+    assert not body.get("required")
+    assert body["content"]["application/json"]["schema"]["$ref"].endswith("/Nothing")
