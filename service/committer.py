@@ -358,6 +358,7 @@ async def _fold(base: Run, batch: Sequence[Operation], memory: _Memory, now: flo
 
 async def _apply(operation: Operation, fold: _Fold, memory: _Memory, pause: Pause) -> Answer:
     operation.check(fold.run)
+    await pause()
     key = operation.idempotency
     if key is not None and (earlier := _earlier(key, fold, memory.replays)) is not None:
         return earlier
