@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 
 import pytest
@@ -14,6 +14,7 @@ from service.store.options import StoreOptions
 from service.store.redis import RedisStore
 from tests.real_redis import RedisServer, wait_until
 from tests.store.sessions import commit, digest, new_session
+from tests.store.test_sentinel import Watched
 
 OPTIONS = StoreOptions(min_replicas=1, replica_seconds=0.2)
 
@@ -100,3 +101,33 @@ async def test_without_the_setting_nobody_waits(redis_server: RedisServer) -> No
 
     assert await store.commit(commit("v0", "v1")) == Committed()
     await store.close()
+
+
+@pytest.fixture
+def watched(tmp_path: Path) -> Iterator[Watched]:
+    with ExitStack() as stack:
+        yield Watched(tmp_path, stack)
+
+
+async def test_a_failover_loses_nothing_acknowledged(watched: Watched) -> None:
+    """The master dies while commits are under way, without a pause for the replica to catch up."""
+    await asyncio.to_thread(wait_until, lambda: in_step(watched.master))
+    store = RedisStore(watched.url, StoreOptions(min_replicas=1, reply_seconds=0.5, resend_seconds=0.5))
+    await store.create(new_session())
+    acknowledged = 0
+    killing: asyncio.Task[None] | None = None
+    with suppress(StoreUnavailableError):
+        while True:
+            await store.commit(commit(f"v{acknowledged}", f"v{acknowledged + 1}"))
+            acknowledged += 1
+            if acknowledged == 100:
+                killing = asyncio.create_task(asyncio.to_thread(watched.master.kill))
+    assert killing is not None
+    await killing
+
+    await asyncio.to_thread(wait_until, lambda: watched.replica.client.role()[0] == b"master")
+    kept = watched.replica.client.hget("bandit:{s}", "version")
+    await store.close()
+
+    assert acknowledged >= 100
+    assert kept in {f"v{acknowledged}".encode(), f"v{acknowledged + 1}".encode()}
