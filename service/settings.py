@@ -128,7 +128,9 @@ class Settings(BaseSettings):
     max_dim: Count = Field(1000, description="Most dimensions of a session over points.")
     max_label_bytes: Count = Field(128, description="Longest arm label, in bytes of UTF-8.")
     max_body_bytes: Count = Field(2_000_000, description="Largest request body.")
-    body_timeout_seconds: Seconds = Field(10, description="How long a request body may take to arrive.")
+    body_timeout_seconds: Seconds = Field(
+        10, description="How long a request's head, and then its body, may take to arrive."
+    )
 
     @model_validator(mode="after")
     def _memory_is_one_process(self) -> Settings:

@@ -14,11 +14,13 @@ import os
 import signal
 import socket
 import sys
+from functools import partial
 
 import uvicorn
 
 from service import logs, metrics
 from service.app import create_app
+from service.protocol import BoundedProtocol
 from service.settings import Settings
 
 _PR_SET_PDEATHSIG = 1
@@ -46,7 +48,7 @@ def serve(settings: Settings, listener: socket.socket, number: int) -> None:
     config = uvicorn.Config(
         create_app(settings, metrics_folder=metrics.share(number)),
         loop="uvloop",
-        http="httptools",
+        http=partial(BoundedProtocol, head_seconds=settings.body_timeout_seconds),  # type: ignore[arg-type]
         ws="none",
         lifespan="on",
         log_config=None,

@@ -27,7 +27,8 @@ LEARNERS = {"service.learners"}
 
 ARROWS = {
     "service.__main__": {"service.auth", "service.supervisor", "service.sockets", "service.store"} | LEAVES,
-    "service.worker": {"service.app"} | LEAVES,
+    "service.worker": {"service.app", "service.protocol"} | LEAVES,
+    "service.protocol": set(),
     "service.supervisor": {"service.store.embedded", "service.store.folder_lock"} | LEAVES,
     "service.sockets": set(),
     "service.auth": LEAVES,

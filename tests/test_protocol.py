@@ -1,0 +1,78 @@
+"""Connections whose requests never end: what they hold and how long they last."""
+
+import contextlib
+import json
+import socket
+import time
+
+import pytest
+
+from tests.running import RunningService
+
+HEAD = b"POST /v1/sessions/none/act HTTP/1.1\r\nHost: service\r\nContent-Type: application/json\r\n"
+ENOUGH = 30_000_000
+"""Bytes that no request sends."""
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory):
+    limits = {"BANDIT_BODY_TIMEOUT_SECONDS": "1", "BANDIT_KEEP_ALIVE_SECONDS": "2"}
+    folder = tmp_path_factory.mktemp("service")
+    with RunningService(folder, "--store-url", "memory://", environment=limits) as service:
+        service.wait_ready()
+        yield service
+
+
+@pytest.fixture
+def connection(service):
+    host, port = service.url.removeprefix("http://").split(":")
+    with socket.create_connection((host, int(port)), timeout=20) as connection:
+        yield connection
+
+
+def answer(connection):
+    """All that comes until the connection is closed."""
+    received = b""
+    with contextlib.suppress(ConnectionResetError):
+        while data := connection.recv(65_536):
+            received += data
+    return received
+
+
+@pytest.mark.parametrize(
+    ("start", "more"),
+    [
+        pytest.param(HEAD, b"X-Header: value\r\n" * 1_000, id="headers"),
+        pytest.param(HEAD + b"X-Header: ", b"x" * 65_536, id="one header"),
+        pytest.param(
+            HEAD + b"Transfer-Encoding: chunked\r\n\r\n0\r\n", b"X-Header: value\r\n" * 1_000, id="trailers"
+        ),
+        pytest.param(b"GET /", b"x" * 65_536, id="path"),
+    ],
+)
+def test_what_a_head_holds_is_bounded(connection, start, more):
+    connection.sendall(start)
+
+    with pytest.raises(OSError, match=r"reset|pipe"):
+        connection.sendall(more * (ENOUGH // len(more)))
+
+
+@pytest.mark.parametrize("sent", [b"", b"P", HEAD, HEAD + b"X-Header: val"])
+def test_a_connection_without_a_whole_head_is_closed(connection, sent):
+    started = time.monotonic()
+    connection.sendall(sent)
+
+    assert answer(connection) == b""
+    assert time.monotonic() - started < 10
+
+
+def test_a_request_in_small_pieces_and_the_next_behind_it_are_answered(connection):
+    body = b"{" + b" " * 60_000 + b"}"
+    request = HEAD + f"Content-Length: {len(body)}\r\n\r\n".encode() + body
+    connection.sendall(HEAD[:20])
+    connection.sendall(request[20:] + request * 3)
+
+    answers = answer(connection)
+
+    assert answers.count(b"HTTP/1.1 404 ") == 4
+    assert json.loads(answers[answers.rindex(b"{") :])["code"] == "unknown_session"
