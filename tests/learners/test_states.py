@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from service.learners import REGISTRY
-from service.learners.base import FloatArray, Information, IntArray
+from service.learners.base import FloatArray, Information, IntArray, Rows
 from service.learners.run import Action, ArmAction, ArmFeedback, Feedback, Params, PointFeedback, Run
 from tests.learners import vectors
 
@@ -38,6 +38,9 @@ def walk(spec: dict[str, Any]) -> list[Any]:
 def test_fields_are_what_they_are_annotated_as(spec: dict[str, Any]) -> None:
     for state in walk(spec):
         for value, hint in zip(state, get_type_hints(type(state)).values(), strict=True):
+            if hint == Rows:
+                assert all(row.dtype == np.float64 and np.isfinite(row).all() for row in value)
+                continue
             if hint == FloatArray:
                 assert value.dtype == np.float64
             elif hint == IntArray:
