@@ -13,6 +13,7 @@ from typing import Any
 
 from redis.asyncio.connection import AbstractConnection, ConnectionPool
 from redis.exceptions import (
+    ConnectionError,  # noqa: A004 - redis-py's own
     DataError,
     NoScriptError,
     ReadOnlyError,
@@ -30,6 +31,8 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.02, 0.25
 """Seconds; each pause before a further sending is drawn between 0 and twice the limit before."""
 
 Word = str | bytes | int
+CLOSED_HANDLE = "the handler is closed"
+"""In what uvloop raises, a RuntimeError, where a connection is used that was lost a moment ago."""
 UNDECIDED = frozenset({b"CONFLICT", b"KNOWN", b"CLOCK"})
 """Outcomes of scripts that nobody is told: what they led to is asked about again."""
 
@@ -178,6 +181,17 @@ async def exchange(
     ----------
     asking : whether a cluster has sent us here for this call only
     """
+    try:
+        return await _exchange(pool, commands, attempt, asking)
+    except RuntimeError as error:
+        if CLOSED_HANDLE not in str(error):
+            raise
+        raise ConnectionError("connection lost while it was used") from error
+
+
+async def _exchange(
+    pool: ConnectionPool, commands: Sequence[Sequence[Word]], attempt: Attempt, asking: bool
+) -> Any:
     connection = await pool.get_connection()  # type: ignore[no-untyped-call]
     attempt.sent = True
     try:

@@ -9,6 +9,8 @@ from collections.abc import AsyncIterator
 from contextlib import suppress
 
 import pytest
+import uvloop
+from redis.asyncio import Connection
 
 from service.store.base import Committed, StoreUnavailableError
 from service.store.options import StoreOptions
@@ -255,3 +257,44 @@ async def test_a_cancelled_commit_can_be_asked_about(redis_server: RedisServer) 
 
     assert await store.commit(commit("v0", "v1", events=[digest(1)])) == Committed()
     await store.close()
+
+
+@pytest.mark.parametrize("at", ["connecting", "sending"])
+def test_uvloops_own_error_of_a_lost_connection_is_one(
+    redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch, at: str
+) -> None:
+    """Under uvloop a connection that is lost just before it is written to raises no OSError."""
+    lost = []
+    connect, send = Connection.on_connect_check_health, Connection.send_command
+
+    async def lose(connection: Connection) -> None:
+        if not lost:
+            lost.append(connection)
+            connection._writer.transport.abort()
+            while not closed(connection):  # noqa: ASYNC110 - the loop itself closes it
+                await asyncio.sleep(0)
+
+    async def connecting(connection: Connection, **options: bool) -> None:
+        await lose(connection)
+        await connect(connection, **options)
+
+    async def sending(connection: Connection, *words: object, **options: bool) -> None:
+        if words[0] == "EVALSHA":
+            await lose(connection)
+        await send(connection, *words, **options)
+
+    async def scenario() -> None:
+        store = RedisStore(redis_server.url)
+        await store.create(new_session())
+        assert await store.commit(commit("v0", "v1")) == Committed()
+        await store.close()
+
+    patched = {"connecting": ("on_connect_check_health", connecting), "sending": ("send_command", sending)}
+    monkeypatch.setattr(Connection, *patched[at])
+    uvloop.run(scenario())
+
+    assert len(lost) == 1
+
+
+def closed(connection: Connection) -> bool:
+    return "closed=True" in repr(connection._writer.transport)
