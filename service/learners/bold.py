@@ -2,46 +2,35 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
-from pydantic import Field, model_validator
 
 from service.learners import exponential_weights, shares
 from service.learners.base import FloatArray, IntArray, Record, Rows, Slot, SlotLearner, at
 from service.learners.exp3 import MaxOpenSlots
 from service.learners.exponential_weights import exp3_rate, lowered, probabilities
-from service.learners.specs import ArmsSpec, Horizon, MaxDelay, Rate, RateMode, RateScale, baseline_mode
+from service.learners.specs import (
+    ArmsSpec,
+    MaxDelay,
+    OneRateSpec,
+    RateMode,
+)
 
 MAX_OPEN_SLOTS = 1_000
 
 
-class BoldSpec(ArmsSpec):
+class BoldSpec(ArmsSpec, OneRateSpec):
     """BOLD: arm and slot known. One EXP3 instance for every decision that is outstanding at once."""
 
     kind: Literal["bold"] = "bold"
-    horizon: Horizon | None = None
+    theorem_fields: ClassVar = ("horizon", "max_delay")
     max_delay: MaxDelay | None = None
-    learning_rate: Annotated[Rate, Field(description="eta of every instance")] | None = None
-    rate_scale: RateScale | None = None
     max_open_slots: MaxOpenSlots = MAX_OPEN_SLOTS
 
-    @property
-    def mode(self) -> RateMode:
-        """Where the rate comes from."""
-        return baseline_mode(self, ("learning_rate",), ("horizon", "max_delay"))
-
-    @model_validator(mode="after")
-    def _one_way_to_give_rates(self) -> BoldSpec:
-        self.rate()
-        return self
-
-    def rate(self) -> float:
-        """The rate in use; an instance serves one slot in every max_delay or so."""
-        if self.mode is RateMode.THEOREM:
-            updates = (self.horizon or 1) / max(1, self.max_delay or 0)
-            return exp3_rate(self.arm_count, updates, self.rate_scale or 1.0)
-        return self.learning_rate or 0.0
+    def theorem_rate(self, horizon: int, scale: float) -> float:
+        """An instance serves one slot in every max_delay or so."""
+        return exp3_rate(self.arm_count, horizon / max(1, self.max_delay or 0), scale)
 
     def build(self) -> Bold:
         return Bold(self.arm_count, self.rate(), self.mode, self.max_open_slots)

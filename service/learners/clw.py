@@ -10,7 +10,12 @@ from pydantic import Field, model_validator
 from service.learners.base import ArmLearner, FloatArray, Information, IntArray, Slot, at, draw
 from service.learners.exponential_weights import exp3_rate, joined, lowered, probabilities, without
 from service.learners.schedules import MAX_RANDOM_DELAY, Clock, Kind, Schedule
-from service.learners.specs import ArmsSpec, Horizon, MaxDelay, Rate, RateMode, RateScale, baseline_mode
+from service.learners.specs import (
+    ArmsSpec,
+    MaxDelay,
+    OneRateSpec,
+    RateMode,
+)
 
 NO_ARM = -1
 """In force after the arm in force was removed, until the next slot draws."""
@@ -32,37 +37,24 @@ def check_window(schedule: str, max_delay: int) -> None:
         raise ValueError(f"schedule random keeps max_delay + 1 sums: max_delay may be at most {MAX_RANDOM_DELAY}")
 
 
-class ClwSpec(ArmsSpec):
+class ClwSpec(ArmsSpec, OneRateSpec):
     """CLW: arm known, slot unknown; holds an arm for about 2 max_delay slots and learns once from it."""
 
     kind: Literal["clw"] = "clw"
     max_delay: MaxDelay
     schedule: ScheduleKind = "blocks"
-    horizon: Horizon | None = None
-    learning_rate: Annotated[Rate, Field(description="eta")] | None = None
-    rate_scale: RateScale | None = None
-
-    @property
-    def mode(self) -> RateMode:
-        """Where the rate comes from."""
-        return baseline_mode(self, ("learning_rate",), ("horizon",))
 
     @model_validator(mode="after")
-    def _one_way_to_give_rates(self) -> ClwSpec:
+    def _window_is_kept(self) -> ClwSpec:
         check_window(self.schedule, self.max_delay)
-        self.rate()
         return self
 
     def build_schedule(self) -> Schedule:
         """The schedule's arithmetic."""
         return Schedule(Kind(self.schedule), self.max_delay, values=1)
 
-    def rate(self) -> float:
-        """The rate in use."""
-        if self.mode is RateMode.THEOREM:
-            updates = self.build_schedule().updates(self.horizon or 1)
-            return exp3_rate(self.arm_count, updates, self.rate_scale or 1.0)
-        return self.learning_rate or 0.0
+    def theorem_rate(self, horizon: int, scale: float) -> float:
+        return exp3_rate(self.arm_count, self.build_schedule().updates(horizon), scale)
 
     def build(self) -> Clw:
         return Clw(self.arm_count, self.rate(), self.mode, self.build_schedule())

@@ -5,11 +5,16 @@ from __future__ import annotations
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from service.learners.base import FloatArray, IntArray, Record, Slot, SlotLearner, at
 from service.learners.exponential_weights import exp3_rate, joined, lowered, probabilities, without
-from service.learners.specs import MAX_COUNT, ArmsSpec, Horizon, Rate, RateMode, RateScale, baseline_mode
+from service.learners.specs import (
+    MAX_COUNT,
+    ArmsSpec,
+    OneRateSpec,
+    RateMode,
+)
 
 MAX_OPEN_SLOTS = 10_000
 
@@ -19,30 +24,14 @@ MaxOpenSlots = Annotated[
 ]
 
 
-class Exp3Spec(ArmsSpec):
+class Exp3Spec(ArmsSpec, OneRateSpec):
     """EXP3: arm and slot known. Divides a loss by the probability its own slot gave the arm."""
 
     kind: Literal["exp3"] = "exp3"
-    horizon: Horizon | None = None
-    learning_rate: Annotated[Rate, Field(description="eta")] | None = None
-    rate_scale: RateScale | None = None
     max_open_slots: MaxOpenSlots = MAX_OPEN_SLOTS
 
-    @property
-    def mode(self) -> RateMode:
-        """Where the rate comes from."""
-        return baseline_mode(self, ("learning_rate",), ("horizon",))
-
-    @model_validator(mode="after")
-    def _one_way_to_give_rates(self) -> Exp3Spec:
-        self.rate()
-        return self
-
-    def rate(self) -> float:
-        """The rate in use."""
-        if self.mode is RateMode.THEOREM:
-            return exp3_rate(self.arm_count, self.horizon or 1, self.rate_scale or 1.0)
-        return self.learning_rate or 0.0
+    def theorem_rate(self, horizon: int, scale: float) -> float:
+        return exp3_rate(self.arm_count, horizon, scale)
 
     def build(self) -> Exp3:
         return Exp3(self.arm_count, self.rate(), self.mode, self.max_open_slots)

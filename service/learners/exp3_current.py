@@ -2,40 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
-from pydantic import Field, model_validator
 
 from service.learners.base import ArmLearner, FloatArray, Information, IntArray, Slot, at
 from service.learners.exp3 import State
 from service.learners.exponential_weights import exp3_rate, joined, lowered, probabilities, without
-from service.learners.specs import ArmsSpec, Horizon, Rate, RateMode, RateScale, baseline_mode
+from service.learners.specs import ArmsSpec, OneRateSpec, RateMode
 
 
-class Exp3CurrentSpec(ArmsSpec):
+class Exp3CurrentSpec(ArmsSpec, OneRateSpec):
     """Naive EXP3: arm known, slot unknown; no cap, no floor, no guarantee under delay. For comparison only."""
 
     kind: Literal["exp3_current"] = "exp3_current"
-    horizon: Horizon | None = None
-    learning_rate: Annotated[Rate, Field(description="eta")] | None = None
-    rate_scale: RateScale | None = None
 
-    @property
-    def mode(self) -> RateMode:
-        """Where the rate comes from."""
-        return baseline_mode(self, ("learning_rate",), ("horizon",))
-
-    @model_validator(mode="after")
-    def _one_way_to_give_rates(self) -> Exp3CurrentSpec:
-        self.rate()
-        return self
-
-    def rate(self) -> float:
-        """The rate in use."""
-        if self.mode is RateMode.THEOREM:
-            return exp3_rate(self.arm_count, self.horizon or 1, self.rate_scale or 1.0)
-        return self.learning_rate or 0.0
+    def theorem_rate(self, horizon: int, scale: float) -> float:
+        return exp3_rate(self.arm_count, horizon, scale)
 
     def build(self) -> Exp3Current:
         return Exp3Current(self.arm_count, self.rate(), self.mode)

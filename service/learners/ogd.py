@@ -3,40 +3,22 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple
-
-from pydantic import Field, model_validator
+from typing import Any, ClassVar, Literal, NamedTuple
 
 from service.learners.base import FloatArray, Information, PointLearner, Slot
 from service.learners.feasible_sets import FeasibleSet
 from service.learners.gradients import bounded
 from service.learners.points import PointsSpec
-from service.learners.specs import Horizon, Rate, RateMode, RateScale, baseline_mode
+from service.learners.specs import OneRateSpec, RateMode
 
 
-class OgdSpec(PointsSpec):
+class OgdSpec(PointsSpec, OneRateSpec):
     """OGD: full information without delay. The caller sends the gradient at the played point."""
 
     kind: Literal["ogd"] = "ogd"
-    horizon: Horizon | None = None
-    learning_rate: Annotated[Rate, Field(description="eta")] | None = None
-    rate_scale: RateScale | None = None
 
-    @property
-    def mode(self) -> RateMode:
-        """Where the rate comes from."""
-        return baseline_mode(self, ("learning_rate",), ("horizon",))
-
-    @model_validator(mode="after")
-    def _one_way_to_give_rates(self) -> OgdSpec:
-        self.rate()
-        return self
-
-    def rate(self) -> float:
-        """The rate in use."""
-        if self.mode is RateMode.THEOREM:
-            return (self.rate_scale or 1.0) / math.sqrt(self.dim * (self.horizon or 1))
-        return self.learning_rate or 0.0
+    def theorem_rate(self, horizon: int, scale: float) -> float:
+        return scale / math.sqrt(self.dim * horizon)
 
     def build(self) -> Ogd:
         return Ogd(self.build_set(), self.rate(), self.mode)

@@ -3,40 +3,22 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated, Literal
-
-from pydantic import Field, model_validator
+from typing import ClassVar, Literal
 
 from service.learners.ogd import Ogd
 from service.learners.points import PointsSpec
-from service.learners.specs import Horizon, Rate, RateMode, RateScale, TotalDelay, baseline_mode
+from service.learners.specs import OneRateSpec, TotalDelay
 
 
-class SolidSpec(PointsSpec):
+class SolidSpec(PointsSpec, OneRateSpec):
     """SOLID: full information under delay. The caller sends the gradient at the point that was played."""
 
     kind: Literal["solid"] = "solid"
-    horizon: Horizon | None = None
+    theorem_fields: ClassVar = ("horizon", "total_delay")
     total_delay: TotalDelay | None = None
-    learning_rate: Annotated[Rate, Field(description="eta")] | None = None
-    rate_scale: RateScale | None = None
 
-    @property
-    def mode(self) -> RateMode:
-        """Where the rate comes from."""
-        return baseline_mode(self, ("learning_rate",), ("horizon", "total_delay"))
-
-    @model_validator(mode="after")
-    def _one_way_to_give_rates(self) -> SolidSpec:
-        self.rate()
-        return self
-
-    def rate(self) -> float:
-        """The rate in use."""
-        if self.mode is RateMode.THEOREM:
-            slots = (self.horizon or 1) + (self.total_delay or 0)
-            return (self.rate_scale or 1.0) / math.sqrt(self.dim * slots)
-        return self.learning_rate or 0.0
+    def theorem_rate(self, horizon: int, scale: float) -> float:
+        return scale / math.sqrt(self.dim * (horizon + (self.total_delay or 0)))
 
     def build(self) -> Ogd:
         """OGD's arithmetic: only the rate knows of the delays."""

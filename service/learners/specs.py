@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 from pydantic import Field, model_validator
 
@@ -113,3 +113,34 @@ class ArmsSpec(Spec):
     def arm_count(self) -> int:
         """Number of arms at the session's start."""
         return len(self.arms) if self.arms is not None else int(self.n_arms or 0)
+
+
+class OneRateSpec(Spec):
+    """A learner with one rate, given or from a theorem; it has no anytime rate."""
+
+    theorem_fields: ClassVar[tuple[str, ...]] = ("horizon",)
+    """What the theorem's rate needs."""
+
+    horizon: Horizon | None = None
+    learning_rate: Annotated[Rate, Field(description="eta")] | None = None
+    rate_scale: RateScale | None = None
+
+    @property
+    def mode(self) -> RateMode:
+        """Where the rate comes from."""
+        return baseline_mode(self, ("learning_rate",), self.theorem_fields)
+
+    @model_validator(mode="after")
+    def _one_way_to_give_rates(self) -> OneRateSpec:
+        self.rate()
+        return self
+
+    def rate(self) -> float:
+        """The rate in use."""
+        if self.mode is RateMode.THEOREM:
+            return self.theorem_rate(self.horizon or 1, self.rate_scale or 1.0)
+        return self.learning_rate or 0.0
+
+    def theorem_rate(self, horizon: int, scale: float) -> float:
+        """The theorem's rate times ``scale``."""
+        raise NotImplementedError
