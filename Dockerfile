@@ -1,23 +1,26 @@
 FROM python:3.11-slim AS build
 # An index of your own for pip: docker build --build-arg PIP_INDEX_URL=...
 ARG PIP_INDEX_URL
-WORKDIR /build
-RUN python -m venv --without-pip /opt/bandit
-COPY pyproject.toml README.md ./
+WORKDIR /opt/bandit
+RUN python -m venv --without-pip venv
+COPY requirements.lock ./
+RUN pip --python venv/bin/python install --no-cache-dir --require-hashes -r requirements.lock \
+    && find venv -type d -name tests -prune -exec rm -r {} + \
+    && rm requirements.lock
 COPY service service
-COPY loadtest loadtest
-# hadolint ignore=DL3013
-RUN pip --python /opt/bandit/bin/python install --no-cache-dir '.[embedded]' \
-    && find /opt/bandit -type d -name tests -prune -exec rm -r {} +
+RUN python -m compileall -q service
 
 
 FROM build AS build-loadtest
-# hadolint ignore=DL3013
-RUN pip --python /opt/bandit/bin/python install --no-cache-dir '.[embedded,loadtest]'
+COPY requirements-loadtest.lock ./
+RUN pip --python venv/bin/python install --no-cache-dir --require-hashes -r requirements-loadtest.lock \
+    && rm requirements-loadtest.lock
+COPY loadtest loadtest
+RUN python -m compileall -q loadtest
 
 
 FROM python:3.11-slim AS base
-ENV PATH=/opt/bandit/bin:$PATH \
+ENV PATH=/opt/bandit/venv/bin:$PATH \
     PYTHONUNBUFFERED=1
 WORKDIR /opt/bandit
 

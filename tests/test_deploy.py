@@ -1,15 +1,25 @@
 """What the container files promise; building and running them needs an engine and is no unit test."""
 
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
 import yaml
+from packaging.requirements import Requirement
 
 ROOT = Path(__file__).parent.parent
 DOCKERFILE = (ROOT / "Dockerfile").read_text()
 COMPOSE = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
 SERVICES = COMPOSE["services"]
+LOCKS = {"requirements.lock": ["embedded"], "requirements-loadtest.lock": ["embedded", "loadtest"]}
+
+
+def read_lock(name: str) -> list[tuple[Requirement, list[str]]]:
+    """The pinned requirements of a lock file, each with its hashes."""
+    text = re.sub(r"^\s*#.*$", "", (ROOT / name).read_text(), flags=re.M).replace("\\\n", " ")
+    lines = [line.split("--hash=") for line in text.splitlines() if line.strip()]
+    return [(Requirement(pin), [each.strip() for each in hashes]) for pin, *hashes in lines]
 
 
 def test_only_the_service_is_published_and_only_on_loopback():
@@ -79,8 +89,41 @@ def test_the_build_sees_only_what_it_needs():
 
     assert lines[0] == "*"
     assert {line for line in lines if line.startswith("!")} == {
-        "!pyproject.toml",
-        "!README.md",
+        "!requirements*.lock",
         "!service",
         "!loadtest",
     }
+
+
+@pytest.mark.parametrize("name", LOCKS)
+def test_every_locked_package_is_pinned_by_hash_and_comes_from_no_named_host(name):
+    for pin, hashes in read_lock(name):
+        assert [each.operator for each in pin.specifier] == ["=="], pin
+        assert hashes
+        assert all(re.fullmatch(r"sha256:[0-9a-f]{64}", each) for each in hashes), pin
+    assert "://" not in (ROOT / name).read_text()
+    assert "index-url" not in (ROOT / name).read_text()
+
+
+@pytest.mark.parametrize(("name", "extras"), LOCKS.items())
+def test_the_lock_has_a_version_of_each_dependency_that_the_project_allows(name, extras):
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    wanted = project["dependencies"] + [
+        each for extra in extras for each in project["optional-dependencies"][extra]
+    ]
+    pins = {}
+    for pin, _ in read_lock(name):
+        pins.setdefault(pin.name, []).append(next(iter(pin.specifier)).version)
+
+    for requirement in map(Requirement, wanted):
+        assert pins[requirement.name]
+        assert all(requirement.specifier.contains(version) for version in pins[requirement.name]), requirement
+
+
+def test_both_images_run_the_same_versions():
+    assert {str(pin) for pin, _ in read_lock("requirements.lock")} <= {
+        str(pin) for pin, _ in read_lock("requirements-loadtest.lock")
+    }
+    installs = re.findall(r"pip .* install .* -r (\S+)", DOCKERFILE)
+    assert installs == list(LOCKS)
+    assert DOCKERFILE.count("--require-hashes") == len(installs)
