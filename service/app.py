@@ -44,10 +44,12 @@ def create_app(settings: Settings, store: Store | None = None, metrics_folder: P
         app.state.readiness = Readiness(opened)
         sweeper = Sweeper(opened.reminders, app.state.sessions)
         sweeping = asyncio.create_task(sweeper.run())
+        first_look = asyncio.create_task(app.state.readiness.failure())
         try:
             yield
             sweeper.stop()
             await sweeping
+            await first_look
             await app.state.sessions.drained()
         finally:
             await opened.close()

@@ -65,8 +65,10 @@ class Settings(BaseSettings):
     store_url: Annotated[StoreUrl, AfterValidator(_has_scheme)] = Field(
         StoreUrl("embedded:"),
         description="Where sessions live: `embedded:` (a server of its own in the data folder), `memory://` "
-        "(one process, lost at exit), `redis://`, `rediss://` (TLS), `unix://` (a Redis socket) or "
-        "`redis+sentinel://host:port,host:port/service/db`.",
+        "(one process, lost at exit), `redis://`, `unix://` (a Redis socket), "
+        "`redis+sentinel://host:port,host:port/service/db` or `redis+cluster://host:port,host:port`; over TLS "
+        "`rediss://`, `rediss+sentinel://`, `rediss+cluster://` (with `?ssl_ca_certs=FILE` for an "
+        "authority of your own).",
     )
     data_dir: Path = Field(Path("bandit-data"), description="Folder of the embedded store.")
     appendfsync: Literal["always", "everysec"] = Field(

@@ -16,7 +16,8 @@ def open_store(url: str, *, options: StoreOptions | None = None) -> Store:
 
     Parameters
     ----------
-    url : memory://, redis://, rediss://, unix://, redis+sentinel:// or redis+cluster://
+    url : memory://, redis://, unix://, redis+sentinel:// or redis+cluster://, or with TLS rediss://,
+        rediss+sentinel:// or rediss+cluster://
 
     Raises
     ------
@@ -44,5 +45,7 @@ _SCHEMES: dict[str, Callable[[str, StoreOptions], Store]] = {
     "rediss": RedisStore,
     "redis+sentinel": RedisStore,
     "redis+cluster": ClusterStore,
+    "rediss+sentinel": RedisStore,
+    "rediss+cluster": ClusterStore,
     "unix": RedisStore,
 }

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 from urllib.parse import SplitResult, urlsplit, urlunsplit
 
-from redis.asyncio import Connection, ConnectionPool
+from redis.asyncio import Connection, ConnectionPool, SSLConnection
 from redis.asyncio.connection import parse_url
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
+from redis.exceptions import RedisError
 
 from service.store.options import StoreOptions
 from service.store.sentinel import master_pool
 
-SENTINEL, CLUSTER = "redis+sentinel", "redis+cluster"
+SENTINEL, CLUSTER = "sentinel", "cluster"
 _PORTS = {SENTINEL: 26379, CLUSTER: 6379}
 _ALLOWED = {"db", "username", "password", "client_name", "sentinel_username", "sentinel_password"}
 _ADVICE = "percent-encode special characters of user and password (@ : / ? # %)"
@@ -40,7 +41,7 @@ def connection_pool(url: str, options: StoreOptions) -> ConnectionPool:
     """
     settings, sentinels, service = read_url(url, options)
     if sentinels:
-        return master_pool(sentinels, service, settings, options.max_connections)
+        return master_pool(sentinels, service, settings | {"ssl": _is_tls(settings)}, options.max_connections)
     return ConnectionPool(max_connections=options.max_connections, **settings)
 
 
@@ -54,6 +55,7 @@ def read_url(url: str, options: StoreOptions) -> RedisUrl:
         # The original text may quote a piece of the password.
         raise ValueError(f"the store URL can't be read: {_ADVICE}") from None
     _check(parts, settings)
+    _check_tls(settings)
     if issubclass(settings.get("connection_class", Connection), Connection):
         settings.setdefault("socket_keepalive", True)
     settings |= {
@@ -71,6 +73,7 @@ def plain_url(url: str) -> tuple[str, Sequence[tuple[str, int]], str]:
 
     ``redis+sentinel://[user:password@]host[:port][,host[:port]...]/service[/database][?options]`` or
     ``redis+cluster://[user:password@]host[:port][,host[:port]...][?options]``; others stay as they are.
+    With ``rediss`` in place of ``redis`` it becomes a rediss:// one, for sentinels too.
 
     Raises
     ------
@@ -78,16 +81,17 @@ def plain_url(url: str) -> tuple[str, Sequence[tuple[str, int]], str]:
         where a part is missing or makes no sense.
     """
     parts = urlsplit(url)
-    if parts.scheme not in _PORTS:
+    scheme, _, kind = parts.scheme.partition("+")
+    if kind not in _PORTS:
         return url, (), ""
     user, at, hosts = parts.netloc.rpartition("@")
     path, service = parts.path.strip("/"), ""
-    if parts.scheme == SENTINEL:
+    if kind == SENTINEL:
         service, _, path = path.partition("/")
-    if not hosts or bool(service) != (parts.scheme == SENTINEL) or (path and parts.scheme == CLUSTER):
+    if not hosts or bool(service) != (kind == SENTINEL) or (path and kind == CLUSTER):
         raise ValueError("a host or the name of the sentinels' service is missing, or a cluster has a database")
-    addresses = [_address(host, _PORTS[parts.scheme]) for host in hosts.split(",")]
-    return urlunsplit(("redis", f"{user}{at}hosts", f"/{path}", parts.query, parts.fragment)), addresses, service
+    addresses = [_address(host, _PORTS[kind]) for host in hosts.split(",")]
+    return urlunsplit((scheme, f"{user}{at}hosts", f"/{path}", parts.query, parts.fragment)), addresses, service
 
 
 def _address(text: str, port: int) -> tuple[str, int]:
@@ -105,3 +109,23 @@ def _check(parts: SplitResult, settings: dict[str, Any]) -> None:
     extra = set(settings) - _ALLOWED - {"host", "port", "path", "connection_class"}
     if any(not name.startswith("ssl_") for name in extra):
         raise ValueError(f"the store URL takes only these options: {', '.join(sorted(_ALLOWED))}, ssl_...")
+
+
+def _check_tls(settings: Mapping[str, Any]) -> None:
+    """Load the files that the URL names, so that a missing one is told at the start."""
+    options = {name: value for name, value in settings.items() if name.startswith("ssl_")}
+    if not _is_tls(settings):
+        if options:
+            raise ValueError("the store URL has options of TLS (ssl_...) but not its scheme: rediss")
+        return
+    try:
+        SSLConnection(**options).ssl_context.get()
+    except (TypeError, ValueError, RedisError):
+        raise ValueError("an option of TLS (ssl_...) in the store URL makes no sense") from None
+    except OSError as error:
+        given = ", ".join(sorted(options))
+        raise ValueError(f"the store URL's TLS files ({given}) can't be used: {error.strerror}") from None
+
+
+def _is_tls(settings: Mapping[str, Any]) -> bool:
+    return issubclass(settings.get("connection_class", Connection), SSLConnection)

@@ -51,11 +51,11 @@ def master_pool(
 
     Parameters
     ----------
-    settings : those of the connections; sentinels share times and retries, but have a password of their own
+    settings : those of the connections; sentinels share times, retries and TLS, but have a password of their own
     """
-    settings = {name: value for name, value in settings.items() if name not in {"host", "port"}}
+    settings = {name: value for name, value in settings.items() if name not in {"host", "port", "connection_class"}}
     own = {inner: settings.pop(outer) for outer, inner in _SENTINEL_OPTIONS.items() if outer in settings}
-    shared = ("socket_timeout", "socket_connect_timeout", "retry", "protocol")
-    own |= {name: settings[name] for name in shared}
+    shared = {"socket_timeout", "socket_connect_timeout", "retry", "protocol"}
+    own |= {name: value for name, value in settings.items() if name in shared or name.startswith("ssl")}
     manager = Sentinel(sentinels, sentinel_kwargs=own)  # type: ignore[no-untyped-call]
     return MasterPool(service, manager, max_connections=max_connections, **settings)

@@ -1,0 +1,53 @@
+"""A certificate authority and servers that speak TLS, on loopback."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+from urllib.parse import quote
+
+from tests.real_redis import RedisServer, free_port
+
+KEY = "-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2"
+
+
+class Authority:
+    """Makes certificates for 127.0.0.1."""
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir()
+        self._folder = folder
+        self.certificate = self._made("ca", "-addext", "basicConstraints=critical,CA:TRUE")
+
+    def server_flags(self) -> list[str]:
+        """What makes a redis-server speak TLS with a certificate of this authority."""
+        signer = ("-CA", str(self.certificate), "-CAkey", str(self._folder / "ca.key"))
+        leaf = ("-addext", "subjectAltName=IP:127.0.0.1", "-addext", "basicConstraints=CA:FALSE")
+        own = self._made("server", *signer, *leaf)
+        files = (
+            f"--tls-cert-file {own} --tls-key-file {own.with_suffix('.key')} --tls-ca-cert-file {self.certificate}"
+        )
+        return [*files.split(), "--tls-auth-clients", "no"]
+
+    @property
+    def option(self) -> str:
+        """The part of a URL that trusts it."""
+        return f"ssl_ca_certs={quote(str(self.certificate), safe='')}"
+
+    def _made(self, name: str, *extensions: str) -> Path:
+        certificate = self._folder / f"{name}.pem"
+        files = ("-keyout", str(certificate.with_suffix(".key")), "-out", str(certificate))
+        words = ["openssl", "req", "-x509", "-subj", f"/CN={name}", *KEY.split(), *files, *extensions]
+        subprocess.run(words, check=True, capture_output=True)
+        return certificate
+
+
+class TlsServer(RedisServer):
+    """A server with a TLS port beside its plain one, which the test itself uses."""
+
+    def __init__(self, folder: Path, authority: Authority, *arguments: str) -> None:
+        self.tls_port = free_port()
+        folder.mkdir(exist_ok=True)
+        flags = ("--tls-port", str(self.tls_port), *authority.server_flags())
+        super().__init__(folder, *flags, *arguments)
+        self.url = f"rediss://127.0.0.1:{self.tls_port}"
