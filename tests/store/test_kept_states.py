@@ -1,0 +1,117 @@
+"""What an earlier version wrote loads for ever, and what a newer one wrote is refused: every kind of learner."""
+
+from __future__ import annotations
+
+import json
+import zlib
+
+import pytest
+
+from service.committer import unpack_answer
+from service.errors import StateCorruptError
+from service.events import ArmEvent, digest
+from service.operations import Feed
+from service.sessions import Sessions
+from service.settings import Settings
+from service.store import codec, open_store, records
+from tests.store import kept_states
+
+
+def near(value):
+    """Numbers to 12 digits, as another processor may round a step differently; all else as it is."""
+    if isinstance(value, dict):
+        return {name: near(each) for name, each in value.items()}
+    if isinstance(value, list):
+        return [near(each) for each in value]
+    return pytest.approx(value, rel=1e-12, abs=1e-15) if isinstance(value, float) else value
+
+
+def test_no_kept_session_is_ever_dropped():
+    of_0_1 = "bold centred_tsallis clw clw_mbco dbgd dexp3 exp3 exp3_current mbco ogd solid"
+
+    assert set(kept_states.kinds()) >= set(of_0_1.split())
+
+
+@pytest.mark.parametrize("kind", kept_states.kinds())
+def test_a_kept_session_is_shown_and_goes_on_as_then(kind):
+    kept = kept_states.load(kind)
+
+    assert kept_states.view(kept) == near(kept["view"])
+    assert kept_states.go_on(kept_states.read(kept)[1].run.copy()) == near(kept["next"])
+
+
+@pytest.mark.parametrize("kind", kept_states.kinds())
+def test_a_kept_session_is_full_of_what_its_kind_can_hold(kind):
+    kept = kept_states.load(kind)
+    _, cached = kept_states.read(kept)
+    run = cached.run
+
+    assert run.ledger.outstanding > 0
+    assert len(run.buckets.acts) > 1
+    if run.roster is not None:
+        assert kept["view"]["learner"]["arms"] == ["a", None, "c", "d", "e"]
+    if kind in {"exp3", "bold"}:
+        assert len(run.open_slots) == run.ledger.outstanding
+    assert bool(records.rows_of(run)) == (kind == "bold")
+
+
+@pytest.mark.parametrize("kind", kept_states.kinds())
+def test_of_a_newer_schema_nothing_is_read(kind):
+    kept = kept_states.load(kind)
+    body = bytes.fromhex(kept["state"])[:-4]
+    newer = bytes([codec.SCHEMA + 1]) + body[1:]
+    kept["state"] = (newer + zlib.crc32(newer).to_bytes(4, "little")).hex()
+
+    with pytest.raises(StateCorruptError):
+        kept_states.read(kept)
+
+
+@pytest.mark.parametrize("kind", kept_states.kinds())
+def test_a_damaged_record_is_refused(kind):
+    kept = kept_states.load(kind)
+    for key, record in kept["records"].items():
+        damaged = kept["records"] | {key: f"{int(record[:2], 16) ^ 1:02x}{record[2:]}"}
+        with pytest.raises(StateCorruptError):
+            kept_states.read(kept | {"records": damaged})
+
+
+def test_what_stands_for_event_ids_and_keys_never_changes():
+    """Else an event that was counted before an upgrade would count again after it."""
+    assert digest("e1").hex() == "afdd4403c41069df839dbe2249f98aee"
+    assert (
+        digest("key", "POST", "/v1/sessions/{session_id}/act", "jokes").hex() == "a8fb4724706d841d89f0717b27f7f917"
+    )
+    assert unpack_answer(bytes(range(16)) + b'{"slot":1}') == (bytes(range(16)), b'{"slot":1}')
+
+
+async def test_a_kept_session_works_in_a_redis_with_what_it_remembers(redis_server):
+    """Written field by field, as version 0.1 left it there."""
+    kept, body = kept_states.load("dexp3"), b"b" * 16
+    store = open_store(redis_server.url)
+    await store.ping()
+    now = store.now()
+    fields = {
+        "version": "v-1",
+        "spec": kept["spec"],
+        "state": bytes.fromhex(kept["state"]),
+        "created_at": "1700000000.0",
+    }
+    redis_server.client.hset("bandit:{kept}", mapping=fields)
+    for key, record in kept["records"].items():
+        redis_server.client.hset("bandit:{kept}:slots", key, bytes.fromhex(record))
+    seen = f"bandit:{{kept}}:seen:{int(now * 1000 // (86_400_000 // 4))}"
+    redis_server.client.hset(seen, b"e" + digest("e1"), b"")
+    redis_server.client.hset(seen, b"k" + digest("key"), body + b'{"slot":1}')
+    redis_server.client.expire(seen, 1000)
+
+    sessions = Sessions(store, Settings())
+    answer = await sessions.submit("kept", Feed([ArmEvent(arm=0, loss=0.5, event_id="e1")], None))
+    view = json.loads(await sessions.view("kept"))
+    recalled = await store.recall("kept", digest("key"))
+    await store.delete("kept")
+    await store.close()
+
+    assert json.loads(answer.body)["duplicates"] == 1
+    assert view["expired"] == kept["view"]["outstanding"]
+    assert recalled is not None
+    assert unpack_answer(recalled) == (body, b'{"slot":1}')
