@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 from fastapi import FastAPI
 
@@ -23,6 +24,8 @@ from service.store.options import StoreOptions
 from service.sweeper import Sweeper
 
 TITLE = "Bandit online learning with unknown delays"
+LAST_SECONDS = 2.0
+"""How long a stop waits, after the last answer, for a store that may be hanging."""
 
 
 def create_app(settings: Settings, store: Store | None = None, metrics_folder: Path | None = None) -> FastAPI:
@@ -48,9 +51,7 @@ def create_app(settings: Settings, store: Store | None = None, metrics_folder: P
         try:
             yield
             sweeper.stop()
-            await sweeping
-            await first_look
-            await app.state.sessions.drained()
+            await _finish(sweeping, first_look, asyncio.create_task(app.state.sessions.drained()))
         finally:
             await opened.close()
 
@@ -66,6 +67,14 @@ def create_app(settings: Settings, store: Store | None = None, metrics_folder: P
     middleware.install(app, metrics, settings)
     describe(app)
     return app
+
+
+async def _finish(*tasks: asyncio.Task[Any]) -> None:
+    """Wait for what is under way, but not for long: those who asked have their answers by now."""
+    _, late = await asyncio.wait(tasks, timeout=LAST_SECONDS)
+    for task in late:
+        task.cancel()
+    await asyncio.gather(*late, return_exceptions=True)
 
 
 def store_options(settings: Settings) -> StoreOptions:

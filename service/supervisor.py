@@ -30,8 +30,8 @@ KILLED = 1
 _FIRST_DELAY, _LONGEST_DELAY = 0.1, 10.0
 _STEADY_SECONDS = 10.0
 """A process that lived so long is replaced without a longer pause than the first."""
-_KILL_MARGIN = 1.0
-"""What a worker gets beyond the grace time, and beyond one call to a store that doesn't answer."""
+_KILL_MARGIN = 6.0
+"""What a worker gets beyond the grace time: a stop needs up to two seconds more, on a busy machine longer."""
 
 logger = logging.getLogger(__name__)
 
@@ -104,8 +104,7 @@ class Supervisor:
             _send(worker, signal.SIGTERM)
         ended = asyncio.gather(*keepers)
         hurry = asyncio.create_task(self._hurry.wait())
-        grace = self._settings.grace_seconds + self._settings.store_timeout_seconds + _KILL_MARGIN
-        await _first(ended, hurry, timeout=grace)
+        await _first(ended, hurry, timeout=self._settings.grace_seconds + _KILL_MARGIN)
         hurry.cancel()
         for worker in self._workers:
             logger.error("worker %d did not end in time: killed", worker.pid)

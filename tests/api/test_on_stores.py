@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 
 import pytest
 
@@ -149,7 +150,9 @@ async def test_a_store_that_is_down_is_told_and_heals_by_itself(make_client, own
         assert answer.headers["Retry-After"] == "1"
     assert (await client.get("/livez")).status_code == 200
     own_redis_server.start()
+    returned = time.monotonic()
+    while (await client.get("/readyz")).status_code != 200:
+        assert time.monotonic() < returned + 5
 
-    assert (await client.get("/readyz")).status_code == 200
     assert (await client.get(PATH)).json() == before
     assert (await client.post(f"{PATH}/act")).json()["slot"] == 2
