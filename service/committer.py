@@ -214,7 +214,7 @@ class Committer:
     async def _drain(self, session_id: str, lane: _Lane) -> None:
         await self._turns.rest(session_id)
         while batch := _take(lane.waiting):
-            self._metrics.commit_requests.observe(len(batch))
+            self._metrics.commit_requests(len(batch))
             try:
                 outcomes = await self._commit(session_id, [each.operation for each in batch])
             except StoreUnavailableError as error:

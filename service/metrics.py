@@ -9,20 +9,16 @@ its value from a request, so their number never changes.
 from __future__ import annotations
 
 import asyncio
-import logging
-import os
-import shutil
-import tempfile
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics, values
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
-from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
+from prometheus_client.multiprocess import MultiProcessCollector
 
-FOLDER = "PROMETHEUS_MULTIPROC_DIR"
-"""The variable by which the parent tells workers of the shared folder; its name is prometheus_client's."""
+from service.cells import Add, Observe, adder, observer
+
 CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
 OTHER = "other"
 """Method and route of requests that match no route."""
@@ -35,9 +31,6 @@ _STORE_SECONDS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.
 _BATCH_SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 
 
-log = logging.getLogger(__name__)
-
-
 class Labels(NamedTuple):
     """The values labels can have, known before the first request."""
 
@@ -46,53 +39,6 @@ class Labels(NamedTuple):
     codes: Iterable[str] = ()
     """Problem codes."""
     learners: Iterable[str] = ()
-
-
-def share(number: int) -> Path | None:
-    """Let this process, the worker at place ``number``, count into the parent's folder; None without one.
-
-    Called before the process makes its ``Metrics``.
-    """
-    folder = os.environ.get(FOLDER)
-    if not folder:
-        return None
-    locked: Any = values.MultiProcessValue(lambda: number)
-
-    class Value(locked):  # type: ignore[misc]
-        """A number in the folder; only the event loop's thread changes it, so it needs no lock."""
-
-        def inc(self, amount: float) -> None:
-            self._value += amount
-            self._file.write_value(self._key, self._value, 0.0)
-
-    values.ValueClass = Value
-    return Path(folder)
-
-
-class SharedMetrics:
-    """The folder that workers count into, fresh at every start; kept by their parent."""
-
-    def __init__(self) -> None:
-        self._folder: str | None = None
-        try:
-            self._folder = tempfile.mkdtemp(prefix="bandit-metrics-")
-        except OSError as error:
-            log.warning("no folder for metrics, each worker tells its own: %s", error)
-
-    def environment(self, environment: Mapping[str, str]) -> dict[str, str]:
-        """The environment of a worker."""
-        others = {name: value for name, value in environment.items() if name != FOLDER}
-        return others if self._folder is None else others | {FOLDER: self._folder}
-
-    def forget_worker(self, number: int) -> None:
-        """Drop the gauges of a worker that has ended; what it counted stays."""
-        if self._folder is not None:
-            mark_process_dead(number, self._folder)
-
-    def remove(self) -> None:
-        """Remove the folder."""
-        if self._folder is not None:
-            shutil.rmtree(self._folder, ignore_errors=True)
 
 
 class Progress(Protocol):
@@ -131,9 +77,15 @@ class Metrics:
         )
         gauge.set(1)
 
-    def _counter(self, name: str, text: str, label: str, known: Iterable[str]) -> Mapping[str, Counter]:
+    def _counter(self, name: str, text: str) -> Add:
+        return adder(Counter(name, text, registry=self.registry))
+
+    def _counters(self, name: str, text: str, label: str, known: Iterable[str]) -> Mapping[str, Add]:
         family = Counter(name, text, [label], registry=self.registry)
-        return {value: family.labels(value) for value in known}
+        return {value: adder(family.labels(value)) for value in known}
+
+    def _histogram(self, name: str, text: str, buckets: Iterable[float]) -> Observe:
+        return observer(Histogram(name, text, registry=self.registry, buckets=tuple(buckets)))
 
     def _add_http(self, labels: Labels) -> None:
         routes = [*dict.fromkeys(labels.routes), (OTHER, OTHER)]
@@ -151,39 +103,36 @@ class Metrics:
             buckets=_REQUEST_SECONDS,
         )
         self._requests = {
-            route: (seconds.labels(*route).observe, [requests.labels(*route, status).inc for status in _STATUSES])
+            route: (
+                observer(seconds.labels(*route)),
+                [adder(requests.labels(*route, status)) for status in _STATUSES],
+            )
             for route in routes
         }
-        self.problems = self._counter("bandit_problems", "Errors answered, by their code.", "code", labels.codes)
+        self.problems = self._counters("bandit_problems", "Errors answered, by their code.", "code", labels.codes)
 
     def _add_sessions(self, labels: Labels) -> None:
-        self.sessions_created = self._counter(
+        self.sessions_created = self._counters(
             "bandit_sessions_created", "Sessions created, by learner.", "learner", labels.learners
         )
-        self.sessions_deleted = Counter(
-            "bandit_sessions_deleted", "Sessions deleted by request.", registry=self.registry
+        self.sessions_deleted = self._counter("bandit_sessions_deleted", "Sessions deleted by request.")
+        self.events = self._counters(
+            "bandit_events", "Feedback events by what became of them.", "outcome", OUTCOMES
         )
-        self.events = self._counter("bandit_events", "Feedback events by what became of them.", "outcome", OUTCOMES)
-        self.decisions_opened = Counter(
-            "bandit_decisions_opened", "Decisions made: slots opened by acts.", registry=self.registry
+        self.decisions_opened = self._counter("bandit_decisions_opened", "Decisions made: slots opened by acts.")
+        self.decisions_settled = self._counter(
+            "bandit_decisions_settled", "Decisions that are no longer outstanding."
         )
-        self.decisions_settled = Counter(
-            "bandit_decisions_settled", "Decisions that are no longer outstanding.", registry=self.registry
-        )
-        self.delay_slots = Counter(
+        self.delay_slots = self._counter(
             "bandit_delay_slots",
             "Growth of the sessions' total delay: decisions outstanding at each closing of a slot.",
-            registry=self.registry,
         )
 
     def _add_commits(self) -> None:
-        self.commit_requests = Histogram(
-            "bandit_commit_requests",
-            "Requests folded into one group commit.",
-            registry=self.registry,
-            buckets=_BATCH_SIZES,
+        self.commit_requests = self._histogram(
+            "bandit_commit_requests", "Requests folded into one group commit.", _BATCH_SIZES
         )
-        self.commits = self._counter(
+        self.commits = self._counters(
             "bandit_commits", "Attempts to commit, by the store's answer.", "outcome", COMMITS
         )
         seconds = Histogram(
@@ -193,10 +142,8 @@ class Metrics:
             registry=self.registry,
             buckets=_STORE_SECONDS,
         )
-        self.store_seconds: Mapping[str, Callable[[float], None]] = {
-            call: seconds.labels(call).observe for call in CALLS
-        }
-        self.store_failures = self._counter(
+        self.store_seconds: Mapping[str, Observe] = {call: observer(seconds.labels(call)) for call in CALLS}
+        self.store_failures = self._counters(
             "bandit_store_failures", "Calls the store could not serve.", "call", CALLS
         )
 
@@ -204,15 +151,15 @@ class Metrics:
         """Count what one commit did to a session's ledger, and its events by outcome."""
         for outcome, number in events.items():
             if number:
-                self.events["duplicate" if outcome == "duplicates" else outcome].inc(number)
+                self.events["duplicate" if outcome == "duplicates" else outcome](number)
         if expired := after.expired - before.expired:
-            self.events["expired"].inc(expired)
+            self.events["expired"](expired)
         if opened := after.slot - before.slot:
-            self.decisions_opened.inc(opened)
+            self.decisions_opened(opened)
         if settled := opened + before.outstanding - after.outstanding:
-            self.decisions_settled.inc(settled)
+            self.decisions_settled(settled)
         if delay := after.total_delay - before.total_delay:
-            self.delay_slots.inc(delay)
+            self.delay_slots(delay)
 
     def answered(self, method: str, route: str, status: int, seconds: float) -> tuple[str, str]:
         """Count a request; its method and route as labels tell them."""

@@ -103,7 +103,7 @@ class Sessions:
             )
         )
         if existing is None:
-            self._metrics.sessions_created[spec.learner.kind].inc()
+            self._metrics.sessions_created[spec.learner.kind]()
             return Created(Answer(await self.view(session_id)), new=True)
         if key is not None and (recalled := await self._store.recall(session_id, key.key)) is not None:
             return _created_before(session_id, existing, key, recalled)
@@ -193,7 +193,7 @@ class Sessions:
         self._cache.forget(session_id)
         if not deleted:
             raise UnknownSessionError
-        self._metrics.sessions_deleted.inc()
+        self._metrics.sessions_deleted()
 
     async def submit(self, session_id: str, operation: Operation) -> Answer:
         """Apply a request to a session; see ``Committer.submit``."""

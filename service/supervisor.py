@@ -17,7 +17,7 @@ from asyncio.subprocess import PIPE, Process
 from itertools import cycle, islice
 from typing import Any
 
-from service.metrics import SharedMetrics
+from service.metrics_folder import SharedMetrics
 from service.settings import Settings
 from service.store.embedded import EmbeddedServer
 from service.store.folder_lock import EmbeddedStoreError

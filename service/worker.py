@@ -18,7 +18,7 @@ from functools import partial
 
 import uvicorn
 
-from service import logs, metrics
+from service import logs, metrics_folder
 from service.app import create_app
 from service.protocol import BoundedProtocol
 from service.settings import Settings
@@ -46,7 +46,7 @@ class Server(uvicorn.Server):
 def serve(settings: Settings, listener: socket.socket, number: int) -> None:
     """Serve until SIGTERM, then finish what was accepted."""
     config = uvicorn.Config(
-        create_app(settings, metrics_folder=metrics.share(number)),
+        create_app(settings, metrics_folder=metrics_folder.share(number)),
         loop="uvloop",
         http=partial(BoundedProtocol, head_seconds=settings.body_timeout_seconds),  # type: ignore[arg-type]
         ws="none",

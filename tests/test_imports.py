@@ -10,7 +10,8 @@ import pytest
 ROOT = Path(__file__).parent.parent
 FILES = sorted(path for package in ("service", "loadtest") for path in (ROOT / package).rglob("*.py"))
 
-LEAVES = {"service.settings", "service.errors", "service.metrics", "service.logs"}
+METRICS = {"service.metrics", "service.metrics_folder", "service.cells"}
+LEAVES = {"service.settings", "service.errors", "service.logs"} | METRICS
 SPEAK = {"service.specification", "service.events"}
 """What a session is made of and told, as clients post it."""
 SESSIONS = {
@@ -39,10 +40,17 @@ ARROWS = {
     "specification": SPEAK | LEARNERS | LEAVES,
     "service.store": {"service.store"} | LEARNERS | LEAVES,
     "service.learners": LEARNERS,
+    "metrics": METRICS,
     "leaf": set(),
     "loadtest": {"loadtest"} | LEARNERS,
 }
-GROUPS = {"sessions": SESSIONS, "committer": COMMITTER, "specification": SPEAK, "leaf": LEAVES}
+GROUPS = {
+    "sessions": SESSIONS,
+    "committer": COMMITTER,
+    "specification": SPEAK,
+    "metrics": METRICS,
+    "leaf": LEAVES - METRICS,
+}
 PURE = {
     *("__future__", "abc", "collections", "contextlib", "dataclasses", "enum", "fractions", "functools"),
     *("itertools", "math", "numpy", "operator", "pydantic", "typing"),

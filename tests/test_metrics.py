@@ -14,7 +14,8 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from service.api.labels import labels
-from service.metrics import FOLDER, Metrics, SharedMetrics
+from service.metrics import Metrics
+from service.metrics_folder import FOLDER, SharedMetrics
 from tests.running import RunningService, create, wait_until
 
 DOCS = (Path(__file__).parent.parent / "docs/metrics.md").read_text()

@@ -41,7 +41,7 @@ class Guard:
                 scope[auth.IN_SCOPE] = key = self._identify(scope)
                 _authorize(key, scope["method"], scope["path"])
             except ServiceError as error:
-                self._metrics.problems[error.code].inc()
+                self._metrics.problems[error.code]()
                 challenge = _CHALLENGE if isinstance(error, UnauthorizedError) else None
                 await problem(error, self._retry_after, challenge)(scope, receive, send)
                 return

@@ -77,7 +77,7 @@ class Surroundings:
         except asyncio.CancelledError:
             if status:
                 raise
-            self._metrics.problems[OverloadedError.code].inc()
+            self._metrics.problems[OverloadedError.code]()
             response = problem(OverloadedError(STOPPING), self._retry_after, {"Connection": "close"})
             await response(scope, receive, answer)
         except Exception:

@@ -117,7 +117,7 @@ def install(app: FastAPI, retry_after: int) -> None:
     """Answer every exception with a problem, and count it."""
 
     def answer(request: Request, error: ServiceError, headers: Mapping[str, str] | None = None) -> Response:
-        request.app.state.metrics.problems[error.code].inc()
+        request.app.state.metrics.problems[error.code]()
         return problem(error, retry_after, headers)
 
     async def on_service_error(request: Request, error: Exception) -> Response:

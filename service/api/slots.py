@@ -107,5 +107,5 @@ async def _feed(request: Request, session_id: str, operation: Feed) -> Response:
         return json_response(await sessions_of(request).submit(session_id, operation))
     except (InvalidRequestError, SurplusFeedbackError):
         metrics: Metrics = request.app.state.metrics
-        metrics.events["refused"].inc(operation.weight)
+        metrics.events["refused"](operation.weight)
         raise

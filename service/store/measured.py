@@ -43,7 +43,7 @@ class MeasuredStore:
         try:
             yield
         except StoreUnavailableError:
-            self._metrics.store_failures[call].inc()
+            self._metrics.store_failures[call]()
             raise
         finally:
             self._metrics.store_seconds[call](time.perf_counter() - started)
@@ -69,10 +69,10 @@ class MeasuredStore:
         try:
             outcome = await self._store.commit(commit)
         except StoreUnavailableError:
-            self._metrics.store_failures["commit"].inc()
+            self._metrics.store_failures["commit"]()
             raise
         self._metrics.store_seconds["commit"](time.perf_counter() - started)
-        self._metrics.commits[_NAMES[type(outcome)]].inc()
+        self._metrics.commits[_NAMES[type(outcome)]]()
         return outcome
 
     async def read_records(self, session_id: str, keys: Sequence[bytes] | None = None) -> Mapping[bytes, bytes]:
