@@ -1,8 +1,9 @@
 """Two writers on one session, every kind of lost reply, duplicate deliveries: a small model of the service.
 
 An event is one byte. Those below ``ANONYMOUS`` carry an id and are delivered to either writer any number of times;
-the others carry none and are delivered once. The specification is one sentence: each delivered event is in the
-state once, and what was acknowledged is in it at that moment.
+the others carry none and are delivered once. From ``REPORT`` on they answer one of the anonymous ones, and are
+refused as surplus where none is left to answer. The specification is one sentence: each delivered event is in the
+state once or was refused, and what was acknowledged is in it at that moment.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Literal
 from service.store.base import Commit, Committed, Conflict, Known, NewSession, Snapshot, Store
 from tests.store.sessions import digest
 
-ANONYMOUS = 128
+ANONYMOUS, REPORT = 128, 250
 Fate = Literal["fine", "lost before", "lost after", "late"]
 
 
@@ -27,7 +28,9 @@ class Writer:
         self._asked: Commit | None = None
         self.waiting: list[int] = []
         self._asked_for: list[int] = []
+        self._refused: list[int] = []
         self.acknowledged: set[int] = set()
+        self.refused: set[int] = set()
 
     @property
     def busy(self) -> bool:
@@ -52,18 +55,20 @@ class Writer:
         if not self._asked_for:
             return None
         self._attempts += 1
-        named = [digest(event) for event in self._asked_for if event < ANONYMOUS]
-        version, state = f"{self._name}{self._attempts}", self._cache.state + bytes(self._asked_for)
+        accepted, self._refused = folded(self._cache.state, self._asked_for)
+        named = [digest(event) for event in accepted if event < ANONYMOUS]
+        version = f"{self._name}{self._attempts}" if accepted else None
+        state = self._cache.state + bytes(accepted)
         self._asked = Commit(self._session_id, self._name, self._cache.version, version, state, events=named)
         return self._asked
 
     def _learn(self, commit: Commit, outcome: object) -> None:
         self._asked = None
         if isinstance(outcome, Committed):
-            assert commit.version is not None
-            mine = self._cache._replace(version=commit.version, state=commit.state)
+            mine = self._cache._replace(version=commit.version or self._cache.version, state=commit.state)
             self._cache = outcome.snapshot or mine
-            self.acknowledged |= set(self._asked_for)
+            self.acknowledged |= set(self._asked_for) - set(self._refused)
+            self.refused |= set(self._refused)
             self._asked_for = []
         elif isinstance(outcome, Known):
             doubles = {event for event in self._asked_for if digest(event) in outcome.duplicates}
@@ -72,6 +77,17 @@ class Writer:
         else:
             assert isinstance(outcome, Conflict)
             self._cache = outcome.snapshot
+
+
+def folded(state: bytes, events: list[int]) -> tuple[list[int], list[int]]:
+    """The events that a state takes, and the surplus."""
+    accepted: list[int] = []
+    refused: list[int] = []
+    for event in events:
+        reports = [one >= REPORT for one in (*state, *accepted) if one >= ANONYMOUS]
+        surplus = event >= REPORT and 2 * sum(reports) >= len(reports)
+        (refused if surplus else accepted).append(event)
+    return accepted, refused
 
 
 async def broken_promises(store: Store, session_id: str, seed: int, steps: int = 60) -> list[str]:
@@ -84,7 +100,7 @@ async def broken_promises(store: Store, session_id: str, seed: int, steps: int =
     late: list[Commit] = []
     delivered: set[int] = set()
     found: list[str] = []
-    anonymous = iter(range(ANONYMOUS, 256))
+    anonymous = iter(range(ANONYMOUS, REPORT))
     for step in range(steps * 2):
         if step < steps:
             event = chance.choice([chance.randrange(10), chance.randrange(10), next(anonymous)])
