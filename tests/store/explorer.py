@@ -19,7 +19,7 @@ Delivery = tuple[int, int]
 
 
 class Move(NamedTuple):
-    """What happens next: ``deliver`` the next event, a writer's ``step``, or a late copy that comes to ``arrive``."""
+    """What is next: ``deliver`` an event, a writer's ``step``, or a late copy ``arrive``s."""
 
     what: str
     which: int = 0
