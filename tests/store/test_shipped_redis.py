@@ -1,0 +1,141 @@
+"""The users that the compose file gives its Redis, on a real server: enough for the service, and no more."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+import redis
+import yaml
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+from service.store.base import Committed
+from service.store.redis import RedisStore
+from tests.real_redis import RedisServer
+from tests.store.sessions import commit, digest, new_session
+
+COMPOSE = yaml.safe_load((Path(__file__).parents[2] / "docker-compose.yml").read_text())
+FORBIDDEN = [
+    "CONFIG GET dir",
+    "CONFIG SET dir /",
+    "FLUSHALL",
+    "FLUSHDB",
+    "KEYS *",
+    "SHUTDOWN",
+    "REPLICAOF NO ONE",
+    "ACL LIST",
+    "SCRIPT FLUSH",
+    "CLIENT LIST",
+    "MODULE LIST",
+    "MONITOR",
+    "DEBUG SLEEP 0",
+    "SET other 1",
+    "GET other",
+]
+
+
+def arguments(password: str) -> list[str]:
+    """What the compose file starts Redis with, its variables put in as compose does."""
+    text = COMPOSE["services"]["redis"]["command"]
+    text = text.replace("${REDIS_PASSWORD:+>}", ">" if password else "")
+    text = text.replace("${REDIS_PASSWORD:-nopass}", password or "nopass")
+    assert "$" not in text
+    return shlex.split(text)[1:]
+
+
+def url(server: RedisServer, password: str) -> str:
+    words = COMPOSE["services"]["service"]["environment"]["BANDIT_STORE_URL"]
+    words = words.replace("${REDIS_PASSWORD:-none}", password or "none")
+    return re.sub(r"@redis:6379", f"@127.0.0.1:{server.port}", words)
+
+
+@pytest.fixture(params=["", "letters4nd9digits"], ids=["no password", "password"])
+def password(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def server(tmp_path: Path, password: str) -> Iterator[RedisServer]:
+    server = RedisServer(tmp_path, *arguments(password)).start()
+    yield server
+    server.kill()
+    server.close()
+
+
+@pytest.fixture
+async def store(server: RedisServer, password: str) -> AsyncIterator[RedisStore]:
+    store = RedisStore(url(server, password))
+    yield store
+    await store.close()
+
+
+def connect(server: RedisServer, user: str | None, password: str | None) -> redis.Redis:
+    return redis.Redis(port=server.port, username=user, password=password, protocol=2, retry=Retry(NoBackoff(), 0))
+
+
+async def test_the_services_user_may_do_all_that_the_store_does(store: RedisStore) -> None:
+    await store.ping()
+    await store.create(new_session(idle_ttl_ms=60_000, answer=(digest("k"), b"answer")))
+    fields = {"events": [digest(1)], "records": {b"1": b"x", b"2": None}, "idle_ttl_ms": 60_000}
+
+    assert await store.commit(commit("v0", "v1", **fields)) == Committed()
+    assert await store.commit(commit("v1", None)) == Committed()
+    assert await store.recall("s", digest("k")) == b"answer"
+    assert await store.read_records("s", [b"1"]) == await store.read_records("s") == {b"1": b"x"}
+    assert list((await store.list(None, 10)).session_ids) == ["s"]
+    await store.reminders.remind("s", 1.0)
+    assert await store.reminders.due(10) == ["s"]
+    await store.reminders.done("s", 2.0)
+    await store.reminders.done("s", None)
+    assert await store.reminders.due(10) == []
+    assert await store.reminders.lead("worker", 5.0)
+    assert await store.delete("s") is True
+    assert await store.warnings() == []
+
+
+async def test_what_was_committed_is_there_after_a_kill(server: RedisServer, store: RedisStore) -> None:
+    await store.create(new_session())
+    await store.commit(commit("v0", "v1", events=[digest(1)]))
+    server.kill()
+    server.start()
+
+    snapshot = await store.load("s")
+
+    assert snapshot is not None
+    assert snapshot.version == "v1"
+    assert "NOPERM" not in (server.folder / "server.log").read_text()
+
+
+def test_the_services_user_may_do_nothing_else(server: RedisServer, password: str) -> None:
+    client = connect(server, "bandit", password or "none")
+
+    for command in FORBIDDEN:
+        with pytest.raises(redis.ResponseError, match=r"(?i)no permissions|not allowed"):
+            client.execute_command(*command.split())
+    client.close()
+
+
+def test_nobody_gets_in_without_a_name(server: RedisServer, password: str) -> None:
+    for user, secret in [(None, None), (None, "none"), ("default", "none"), ("default", password or "none")]:
+        client = connect(server, user, secret)
+        with pytest.raises(redis.AuthenticationError):
+            client.ping()
+        client.close()
+    if password:
+        client = connect(server, "bandit", "none")
+        with pytest.raises(redis.AuthenticationError):
+            client.ping()
+        client.close()
+
+
+def test_the_health_check_may_ping_and_nothing_else(server: RedisServer) -> None:
+    client = connect(server, "health", "none")
+
+    assert client.ping()
+    with pytest.raises(redis.ResponseError, match="no permissions"):
+        client.get("bandit:{s}")
+    client.close()
