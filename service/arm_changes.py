@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from service.committer import Applied, Pause
+from service.committer import Applied
 from service.errors import InvalidRequestError, NoLabelsError
 from service.learners.roster import Change, Roster
 from service.learners.run import Run
+from service.pieces import LABEL, Body, Pause, aside, whole
 from service.specification import Idempotency
 
 LIVES = 10
@@ -23,31 +24,38 @@ class ChangeArms:
     remove: Sequence[str]
     max_arms: int
     max_label_bytes: int
-    view: Callable[[Run, bool], bytes]
+    view: Callable[[Run, bool], Body]
     """The answer, of a run and whether its commit puts off the idle deadline."""
     idempotency: Idempotency | None = None
     digests: Sequence[bytes] = ()
     weight: int = 1
     is_use: bool = True
 
-    def check(self, run: Run) -> None:
+    async def check(self, run: Run, pause: Pause) -> None:  # noqa: ARG002 - in one go
         """Refuse sessions without labels, and labels that are too long."""
         if run.roster is None or run.roster.names is None:
             raise NoLabelsError
-        if any(len(label.encode()) > self.max_label_bytes for label in self.add):
+        if await aside(LABEL * len(self.add), self._has_long_label):
             raise InvalidRequestError.of("add", f"a label has at most {self.max_label_bytes} bytes")
+
+    def _has_long_label(self) -> bool:
+        return any(len(label.encode()) > self.max_label_bytes for label in self.add)
 
     async def apply(self, run: Run, counted: Callable[[bytes], bool], pause: Pause) -> Applied:  # noqa: ARG002 - arms have no event ids
         """Change the arms, all of them as asked or none."""
         assert run.roster is not None  # noqa: S101 - checked before
-        change = run.roster.change(self.add, self.remove)
-        self._check_size(run.roster, change)
-        changed = bool(change.removed or change.added)
-        if changed:
-            run.change_arms(change)
-            await pause()
-        body = self.view(run, changed or self.idempotency is not None)
+        size = LABEL * (run.roster.size + len(self.add) + len(self.remove))
+        changed = await aside(size, self._change, run, run.roster)
+        body = await whole(self.view(run, changed or self.idempotency is not None), pause)
         return Applied(body, changed=changed, shows_version=True)
+
+    def _change(self, run: Run, roster: Roster) -> bool:
+        change = roster.change(self.add, self.remove)
+        self._check_size(roster, change)
+        if not (change.removed or change.added):
+            return False
+        run.change_arms(change)
+        return True
 
     def _check_size(self, roster: Roster, change: Change) -> None:
         staying = len(roster.live) - len(change.removed)

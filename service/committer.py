@@ -31,17 +31,16 @@ from service.errors import (
 )
 from service.learners.run import Run
 from service.metrics import Labels, Metrics
+from service.pieces import LABEL, Body, Pause, aside, packed, unpacked
 from service.specification import Idempotency
 from service.store import records
-from service.store.base import Commit, Committed, Conflict, Known, Store, StoreUnavailableError
+from service.store.base import Commit, Committed, Conflict, Known, Snapshot, Store, StoreUnavailableError
 from service.turns import Turns
 
 MAX_FOLD_WEIGHT = 2_000
 """Acts and events folded into one commit, beyond the first request."""
 MAX_ATTEMPTS = 64
 """Folds of one batch before its requests are turned away as overload."""
-YIELD_SECONDS = 0.005
-"""Arithmetic done before other requests get their turn."""
 PIECE_SECONDS = 0.05
 """Expiry in one commit; what is due beyond it is settled by further ones before requests are."""
 MAX_REMEMBERED = 10_000
@@ -57,14 +56,14 @@ log = logging.getLogger(__name__)
 class Answer(NamedTuple):
     """The body of a success; ``replayed`` where it was stored with an idempotency key before."""
 
-    body: bytes
+    body: Body
     replayed: bool = False
 
 
 class Applied(NamedTuple):
     """What one operation did to a run."""
 
-    body: bytes
+    body: Body
     recorded: Sequence[bytes] = ()
     """Digests of the event ids that now count."""
     changed: bool = True
@@ -87,9 +86,9 @@ class Operation(Protocol):
 
     @property
     def digests(self) -> Sequence[bytes]:
-        """Digests of its event ids."""
+        """Digests of its event ids; known once it was checked."""
 
-    def check(self, run: Run) -> None:
+    async def check(self, run: Run, pause: Pause) -> None:
         """Raise ``InvalidRequestError`` where the request does not fit the session."""
 
     @property
@@ -101,19 +100,6 @@ class Operation(Protocol):
 
         ``counted`` tells whether an event id, by its digest, counts already.
         """
-
-
-class Pause:
-    """Lets other requests have their turn within long arithmetic."""
-
-    def __init__(self) -> None:
-        self._since = time.perf_counter()
-
-    async def __call__(self) -> None:
-        """Yield the event loop if it was held long enough."""
-        if time.perf_counter() - self._since > YIELD_SECONDS:
-            await asyncio.sleep(0)
-            self._since = time.perf_counter()
 
 
 @dataclass(slots=True, eq=False)
@@ -146,11 +132,12 @@ class _Fold:
         if not self.shows_version:
             return
         for place, outcome in enumerate(self.outcomes):
-            if isinstance(outcome, Answer):
+            if isinstance(outcome, Answer) and isinstance(outcome.body, bytes):
                 shown = outcome.body.replace(_VERSION_JSON, version.encode())
                 self.outcomes[place] = outcome._replace(body=shown)
         for key, (body, answer) in self.answers.items():
-            self.answers[key] = (body, answer.replace(_VERSION_JSON, version.encode()))
+            if isinstance(unpacked(answer), bytes):
+                self.answers[key] = (body, answer.replace(_VERSION_JSON, version.encode()))
 
 
 @dataclass(slots=True)
@@ -238,9 +225,11 @@ class Committer:
         attempt = 0
         while attempt < MAX_ATTEMPTS:
             started = time.perf_counter()
-            fold = await _fold(base.run, batch, memory, self._store.now())
+            pause = Pause()
+            fold = await _fold(base.run, batch, memory, self._store.now(), pause)
             await self._remind(session_id, fold.run)
-            commit = self._prepare(session_id, base, batch if fold.complete else (), fold, memory)
+            commit = await self._prepare(session_id, base, batch if fold.complete else (), fold, memory, pause)
+            await pause()
             outcome = await self._store.commit(commit)
             if isinstance(outcome, Committed):
                 self._keep(session_id, base, commit, fold, outcome)
@@ -254,7 +243,7 @@ class Committer:
                 winner, _, _ = outcome.snapshot.version.partition("-")
                 self._turns.lost(session_id, winner, time.perf_counter() - started)
                 self._cache.forget(session_id)
-                base = await self._known(session_id, Cached.of(outcome.snapshot, base))
+                base = await self._known(session_id, await decoded(outcome.snapshot, base))
             elif isinstance(outcome, Known):
                 memory.duplicates |= outcome.duplicates
                 memory.replays.update(outcome.replays)
@@ -266,7 +255,7 @@ class Committer:
         snapshot = await self._store.load(session_id)
         if snapshot is None:
             raise UnknownSessionError
-        return await self._known(session_id, Cached.of(snapshot))
+        return await self._known(session_id, await decoded(snapshot))
 
     async def _known(self, session_id: str, cached: Cached) -> Cached:
         """Keep a version; where its records are those of a later one, the commit on it will conflict."""
@@ -293,20 +282,23 @@ class Committer:
             self._reminded.clear()
         self._reminded[session_id] = newest
 
-    def _prepare(
-        self, session_id: str, base: Cached, batch: Sequence[Operation], fold: _Fold, memory: _Memory
+    async def _prepare(
+        self, session_id: str, base: Cached, batch: Sequence[Operation], fold: _Fold, memory: _Memory, pause: Pause
     ) -> Commit:
         digests = {digest for operation in batch for digest in operation.digests}
         keys = {operation.idempotency.key for operation in batch if operation.idempotency}
         writes = fold.changed or bool(fold.answers)
         version = self.new_version() if writes else None
         fold.show(version or base.version)
+        await pause()
+        state = await aside(_new_labels(base.run, fold.run), base.encode, fold.run) if writes else b""
+        await pause()
         return Commit(
             session_id=session_id,
             writer=self.writer,
             expected=base.version,
             version=version,
-            state=base.encode(fold.run) if writes else b"",
+            state=state,
             digest=base.digest,
             idle_ttl_ms=base.stored.specification.idle_ttl_ms if fold.used else None,
             events=list(fold.recorded),
@@ -323,6 +315,17 @@ class Committer:
             self._cache.put(session_id, base.after(commit.version, commit.state, fold.run))
 
 
+def _new_labels(before: Run, after: Run) -> int:
+    """Bytes that the labels count for which are written where arms have changed."""
+    roster = after.roster
+    return 0 if roster is None or roster is before.roster else LABEL * len(roster.added or ())
+
+
+async def decoded(snapshot: Snapshot, known: Cached | None = None) -> Cached:
+    """See ``Cached.of``."""
+    return await aside(len(snapshot.spec), Cached.of, snapshot, known)
+
+
 async def settle_due(run: Run, pause: Pause, seconds: float = math.inf) -> bool:
     """Expire due decisions, bucket by bucket, for about so long; False where some are left."""
     until = time.perf_counter() + seconds
@@ -334,9 +337,8 @@ async def settle_due(run: Run, pause: Pause, seconds: float = math.inf) -> bool:
     return True
 
 
-async def _fold(base: Run, batch: Sequence[Operation], memory: _Memory, now: float) -> _Fold:
+async def _fold(base: Run, batch: Sequence[Operation], memory: _Memory, now: float, pause: Pause) -> _Fold:
     fold = _Fold(base.copy())
-    pause = Pause()
     fold.run.advance(now)
     fold.changed = fold.run.due
     fold.complete = await settle_due(fold.run, pause, PIECE_SECONDS)
@@ -357,23 +359,25 @@ async def _fold(base: Run, batch: Sequence[Operation], memory: _Memory, now: flo
 
 
 async def _apply(operation: Operation, fold: _Fold, memory: _Memory, pause: Pause) -> Answer:
-    operation.check(fold.run)
-    await pause()
+    await operation.check(fold.run, pause)
     key = operation.idempotency
     if key is not None and (earlier := _earlier(key, fold, memory.replays)) is not None:
         return earlier
     applied = await operation.apply(
         fold.run, lambda digest: digest in memory.duplicates or digest in fold.recorded, pause
     )
+    body = applied.body
+    if key is not None:
+        kept = await packed(body, pause)
+        fold.answers[key.key] = (key.body, kept)
+        body = unpacked(kept)
     fold.recorded.update(dict.fromkeys(applied.recorded))
     fold.changed |= applied.changed
     fold.used |= operation.is_use
     fold.shows_version |= applied.shows_version
     for outcome, count in applied.counts.items():
         fold.counts[outcome] = fold.counts.get(outcome, 0) + count
-    if key is not None:
-        fold.answers[key.key] = (key.body, applied.body)
-    return Answer(applied.body)
+    return Answer(body)
 
 
 def _earlier(key: Idempotency, fold: _Fold, replays: Mapping[bytes, bytes]) -> Answer | None:
@@ -384,7 +388,7 @@ def _earlier(key: Idempotency, fold: _Fold, replays: Mapping[bytes, bytes]) -> A
         return None
     if body != key.body:
         raise IdempotencyConflictError
-    return Answer(answer, replayed=True)
+    return Answer(unpacked(answer), replayed=True)
 
 
 def unpack_answer(stored: bytes) -> tuple[bytes, bytes]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable
 from typing import Annotated, Any
 
 from pydantic import (
@@ -17,6 +18,7 @@ from pydantic import (
 )
 
 from service.errors import MAX_LISTED
+from service.pieces import Pause
 
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 PRINTABLE_ASCII = r"^[\x20-\x7e]+$"
@@ -107,3 +109,12 @@ Events = Annotated[list[Event], Field(min_length=1), WrapValidator(_validate_eve
 def digest(text: str, *scope: str) -> bytes:
     """16 bytes that stand for a text in a scope."""
     return hashlib.blake2b("\n".join((*scope, text)).encode(), digest_size=DIGEST_BYTES).digest()
+
+
+async def digest_of(parts: Iterable[str], pause: Pause) -> bytes:
+    """The digest of a long text."""
+    found = hashlib.blake2b(digest_size=DIGEST_BYTES)
+    for part in parts:
+        found.update(part.encode())
+        await pause()
+    return found.digest()

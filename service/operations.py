@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
-from service.committer import Applied, Pause
+from service.committer import Applied
 from service.errors import MAX_LISTED, FieldError, InvalidRequestError, SurplusFeedbackError
 from service.events import ArmEvent, Event, GradientEvent, LossesEvent
 from service.learners.base import FloatArray, Information, PointLearner
-from service.learners.run import Action, ArmAction, ArmFeedback, Feedback, PointFeedback, Run
+from service.learners.run import ArmFeedback, Feedback, PointFeedback, Run
+from service.pieces import PIECE, Pause
 from service.specification import Idempotency, Surplus
 
 
@@ -33,9 +35,9 @@ class Act:
         """Acts in it."""
         return self.count
 
-    def check(self, run: Run) -> None:
+    async def check(self, run: Run, pause: Pause) -> None:  # noqa: ARG002 - in one go
         """Refuse a request that would answer, or compute, too much."""
-        cells = _dim(run) ** 2 if run.roster is None else len(run.roster.live)
+        cells = _cells(run)
         if self.count > 1 and self.count * cells > self.max_cells:
             raise InvalidRequestError.of(
                 "count", f"count times the learner's size ({cells}) must not exceed {self.max_cells}"
@@ -45,10 +47,11 @@ class Act:
         """Act."""
         actions = []
         for _ in range(self.count):
-            actions.append(await _action(run.act(), run, pause))
+            actions.append(_action(run))
             await pause()
-        body = actions[0] if self.single else '{"actions":[' + ",".join(actions) + "]}"
-        return Applied(body.encode())
+        body = iter(actions[0]) if self.single else _actions(actions)
+        is_small = run.roster is not None or self.count * _cells(run) <= PIECE
+        return Applied("".join(body).encode() if is_small else body)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +63,7 @@ class Sweep:
     digests: Sequence[bytes] = ()
     is_use: bool = False
 
-    def check(self, run: Run) -> None:
+    async def check(self, run: Run, pause: Pause) -> None:
         """Fit every session."""
 
     async def apply(self, run: Run, counted: Callable[[bytes], bool], pause: Pause) -> Applied:  # noqa: ARG002 - as any operation
@@ -80,6 +83,8 @@ class Feed:
     idempotency: Idempotency | None = None
     is_use: bool = True
     _feedback: Sequence[Feedback] = field(default=(), init=False)
+    _digests: Sequence[bytes | None] = field(default=(), init=False)
+    """Of each event, once the batch was checked."""
 
     @property
     def weight(self) -> int:
@@ -89,9 +94,9 @@ class Feed:
     @property
     def digests(self) -> Sequence[bytes]:
         """Digests of its event ids."""
-        return [digest for event in self.events if (digest := event.digest) is not None]
+        return [digest for digest in self._digests if digest is not None]
 
-    def check(self, run: Run) -> None:
+    async def check(self, run: Run, pause: Pause) -> None:
         """Read every event as the session's learner does, or refuse the request with the indexes."""
         read = _READERS[run.learner.information]
         errors, feedback = [], []
@@ -102,18 +107,27 @@ class Feed:
                 errors += [replace(each, index=None if self.single else index) for each in error.errors]
                 if len(errors) >= MAX_LISTED:
                     break
+            await pause()
         if errors:
             indexes = [error.index for error in errors if error.index is not None]
             raise InvalidRequestError(_summary(errors[0]), errors=errors, indexes=indexes)
         self._feedback = feedback
+        self._digests = self._digests or await self._digested(pause)
+
+    async def _digested(self, pause: Pause) -> Sequence[bytes | None]:
+        digests = []
+        for event in self.events:
+            digests.append(event.digest)
+            await pause()
+        return digests
 
     async def apply(self, run: Run, counted: Callable[[bytes], bool], pause: Pause) -> Applied:
         """Settle what is neither a duplicate, nor of a removed arm, nor surplus."""
-        fresh, recorded, duplicates = self._fresh(counted)
-        await pause()
-        before, fresh = len(fresh), [index for index in fresh if not run.is_removed(self._feedback[index])]
+        fresh, recorded, duplicates = await self._fresh(counted, pause)
+        before, fresh = len(fresh), await self._live(fresh, run, pause)
         skips = self._skips(run)
         surplus = run.surplus([self._feedback[index] for index in fresh])
+        await pause()
         if surplus and not skips:
             raise SurplusFeedbackError(
                 f"{len(fresh)} events for {run.ledger.outstanding} outstanding decisions: {len(surplus)} too many",
@@ -137,13 +151,23 @@ class Feed:
             return run.params.expiry is not None
         return self.on_surplus == "skip"
 
-    def _fresh(self, counted: Callable[[bytes], bool]) -> tuple[list[int], dict[int, bytes], int]:
+    async def _live(self, fresh: Sequence[int], run: Run, pause: Pause) -> list[int]:
+        live = []
+        for index in fresh:
+            if not run.is_removed(self._feedback[index]):
+                live.append(index)
+            await pause()
+        return live
+
+    async def _fresh(
+        self, counted: Callable[[bytes], bool], pause: Pause
+    ) -> tuple[list[int], dict[int, bytes], int]:
         """Indexes of the events that don't count yet, their digests, and the number of duplicates."""
         fresh: list[int] = []
         recorded: dict[int, bytes] = {}
         seen: set[bytes] = set()
-        for index, event in enumerate(self.events):
-            digest = event.digest
+        for index, digest in enumerate(self._digests):
+            await pause()
             if digest is not None:
                 if digest in seen or counted(digest):
                     continue
@@ -159,21 +183,52 @@ def _settlement(run: Run, counts: dict[str, int], ids: list[bytes]) -> Applied:
     return Applied(json.dumps(body, separators=(",", ":")).encode(), ids, changed, counts=counts)
 
 
-async def _action(action: Action, run: Run, pause: Pause) -> str:
-    if isinstance(action, ArmAction):
-        names = None if run.roster is None else run.roster.names
-        label = "" if names is None else f',"label":{json.dumps(names[action.arm])}'
-        return f'{{"slot":{action.slot},"arm":{action.arm},"probability":{action.probability!r}{label}}}'
-    points = []
-    for point in () if action.query_points is None else action.query_points:
-        points.append(_numbers(point))
-        await pause()
-    query_points = "" if action.query_points is None else f',"query_points":[{",".join(points)}]'
-    return f'{{"slot":{action.slot},"x":{_numbers(action.x)}{query_points}}}'
+def _actions(actions: Sequence[Iterable[str]]) -> Iterator[str]:
+    start = '{"actions":['
+    for action in actions:
+        yield start
+        yield from action
+        start = ","
+    yield "]}"
 
 
-def _numbers(vector: FloatArray) -> str:
-    return json.dumps(vector.tolist(), separators=(",", ":"), allow_nan=False)
+def _action(run: Run) -> Iterable[str]:
+    """The JSON of the next action. A point's is made later, from the state, which is much smaller."""
+    if isinstance(run.learner, PointLearner):
+        return points_text(run.open_point(), run.learner, run.state)
+    action = run.draw_arm()
+    names = None if run.roster is None else run.roster.names
+    label = "" if names is None else f',"label":{json.dumps(names[action.arm])}'
+    return (f'{{"slot":{action.slot},"arm":{action.arm},"probability":{action.probability!r}{label}}}',)
+
+
+def points_text(slot: int, learner: PointLearner[Any], state: Any) -> Iterator[str]:
+    """The JSON of a point and its query points."""
+    x = learner.x(state)
+    numbers = [repr(number) for number in x.tolist()]
+    yield f'{{"slot":{slot},"x":[{",".join(numbers)}]'
+    if (changes := _changes(x, learner.query_points(state))) is None:
+        yield "}"
+        return
+    start = ',"query_points":['
+    for changed in changes:
+        point = list(numbers)
+        for place, number in changed:
+            point[place] = repr(number)
+        yield f"{start}[{','.join(point)}]"
+        start = ","
+    yield "]}"
+
+
+def _changes(x: FloatArray, points: FloatArray | None) -> Sequence[Sequence[tuple[int, float]]] | None:
+    """Where each query point differs from ``x``, which is in few coordinates, and what stands there."""
+    if points is None:
+        return None
+    changes: list[list[tuple[int, float]]] = [[] for _ in points]
+    rows, places = np.nonzero(points.view(np.int64) != x.view(np.int64))
+    for row, place, number in zip(*(each.tolist() for each in (rows, places, points[rows, places])), strict=True):
+        changes[row].append((place, number))
+    return changes
 
 
 def _arm_feedback(event: Event, run: Run) -> ArmFeedback:
@@ -232,6 +287,11 @@ def _values(name: str, values: Sequence[float], length: int) -> Feedback:
     if len(values) != length:
         raise InvalidRequestError.of(name, f"must have {length} numbers, has {len(values)}")
     return PointFeedback(np.asarray(values, dtype=np.float64))
+
+
+def _cells(run: Run) -> int:
+    """Numbers that an act of the session takes."""
+    return _dim(run) ** 2 if run.roster is None else len(run.roster.live)
 
 
 def _dim(run: Run) -> int:

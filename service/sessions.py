@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,7 +12,7 @@ from typing import Any, NamedTuple
 from service import owned, specification
 from service.arm_changes import ChangeArms
 from service.cache import Cached, SessionCache
-from service.committer import VERSION, Committer, Operation, Pause, settle_due, unpack_answer
+from service.committer import VERSION, Committer, Operation, decoded, settle_due, unpack_answer
 from service.committer import Answer as Answer
 from service.errors import (
     ForbiddenError,
@@ -28,6 +27,7 @@ from service.learners import REGISTRY
 from service.learners.base import ArmLearner, PointLearner
 from service.learners.run import Run
 from service.metrics import Labels, Metrics
+from service.pieces import LABEL, Body, Pause, aside, body, texts
 from service.settings import Settings
 from service.specification import Idempotency, Specification, Stored
 from service.store import codec
@@ -79,7 +79,8 @@ class Sessions:
         ------
         InvalidRequestError, SessionExistsError, IdempotencyConflictError, StoreDownError
         """
-        self._check_limits(spec, rights)
+        arms = getattr(spec.learner, "arms", None) or ()
+        await aside(LABEL * len(arms), self._check_limits, spec, rights)
         if session_id is None:
             session_id = rights.prefix + (str(uuid.UUID(bytes=key.key)) if key else str(uuid.uuid4()))
         if not session_id.startswith(rights.prefix):
@@ -91,13 +92,15 @@ class Sessions:
 
     async def _create(self, session_id: str, spec: Specification, key: Idempotency | None) -> Created:
         stored = Stored.of(spec)
+        arms = getattr(spec.learner, "arms", None) or ()
+        encoded, state = await aside(LABEL * len(arms), _encoded, stored)
         version = self._committer.new_version()
         existing = await self._store.create(
             NewSession(
                 session_id=session_id,
                 version=version,
-                spec=stored.encode(),
-                state=_first_state(stored),
+                spec=encoded,
+                state=state,
                 idle_ttl_ms=spec.idle_ttl_ms,
                 answer=None if key is None else (key.key, key.body + version.encode()),
             )
@@ -106,13 +109,13 @@ class Sessions:
             self._metrics.sessions_created[spec.learner.kind]()
             return Created(Answer(await self.view(session_id)), new=True)
         if key is not None and (recalled := await self._store.recall(session_id, key.key)) is not None:
-            return _created_before(session_id, existing, key, recalled)
-        cached = self._cached(session_id, existing)
+            return await _created_before(session_id, existing, key, recalled)
+        cached = await self._cached(session_id, existing)
         if not cached.stored.matches(spec):
             raise SessionExistsError
-        return Created(Answer(_json(session_view(session_id, existing, cached))), new=False)
+        return Created(Answer(_view(session_id, existing, cached)), new=False)
 
-    async def view(self, session_id: str) -> bytes:
+    async def view(self, session_id: str) -> Body:
         """A session as it is now.
 
         Raises
@@ -122,12 +125,12 @@ class Sessions:
         _check_id(session_id)
         with _store_errors():
             snapshot, cached = await self._read(session_id)
-        return _json(session_view(session_id, snapshot, await self._settled(cached)))
+        return _view(session_id, snapshot, await self._settled(cached))
 
     async def _read(self, session_id: str) -> tuple[Snapshot, Cached]:
         """A session, with its records where it expires decisions; all of one version."""
         while (snapshot := await self._store.load(session_id)) is not None:
-            cached = self._cached(session_id, snapshot)
+            cached = await self._cached(session_id, snapshot)
             if cached.run.params.expiry is None or not cached.needs_records:
                 return snapshot, cached
             cached = cached.with_records(await self._store.read_records(session_id))
@@ -145,13 +148,13 @@ class Sessions:
         await settle_due(run, Pause())
         return cached._replace(run=run)
 
-    def _cached(self, session_id: str, snapshot: Snapshot) -> Cached:
+    async def _cached(self, session_id: str, snapshot: Snapshot) -> Cached:
         cached = self._cache.get(session_id)
         if cached is not None and cached.version == snapshot.version and snapshot.state.endswith(cached.digest):
             return cached
-        return Cached.of(snapshot, cached)
+        return await decoded(snapshot, cached)
 
-    async def list(self, cursor: str | None, limit: int, prefix: str = "") -> bytes:
+    async def list(self, cursor: str | None, limit: int, prefix: str = "") -> Body:
         """Summaries of at most ``limit`` sessions, of those whose ids have the prefix.
 
         Raises
@@ -167,16 +170,16 @@ class Sessions:
                     page = await self._store.list(cursor, limit)
             except ValueError as error:
                 raise InvalidRequestError.of("cursor", "is not one this service gave") from error
-            summaries = [
-                self._summary(session_id, snapshot)
-                for session_id in page.session_ids
-                if (snapshot := await self._store.load(session_id)) is not None
-            ]
-        return _json({"sessions": summaries, "next_cursor": page.next_cursor})
+            summaries, pause = [], Pause()
+            for one in page.session_ids:
+                if (snapshot := await self._store.load(one)) is not None:
+                    summaries.append(await self._summary(one, snapshot))
+                await pause()
+        return body(texts({"sessions": summaries, "next_cursor": page.next_cursor}))
 
-    def _summary(self, session_id: str, snapshot: Snapshot) -> dict[str, Any]:
+    async def _summary(self, session_id: str, snapshot: Snapshot) -> dict[str, Any]:
         try:
-            return _counts(session_id, snapshot, self._cached(session_id, snapshot))
+            return _counts(session_id, snapshot, await self._cached(session_id, snapshot))
         except StateCorruptError as error:
             return {"session_id": session_id, "code": error.code}
 
@@ -220,13 +223,13 @@ class Sessions:
             snapshot = await self._store.load(session_id)
         if snapshot is None:
             raise UnknownSessionError
-        cached = self._cached(session_id, snapshot)
+        cached = await self._cached(session_id, snapshot)
         ttl_ms = cached.stored.specification.idle_ttl_ms
 
-        def view(run: Run, used: bool) -> bytes:
+        def view(run: Run, used: bool) -> Body:
             put_off = None if ttl_ms is None else run.ledger.time + ttl_ms / 1000
             then = snapshot._replace(version=VERSION, expires_at=put_off if used else snapshot.expires_at)
-            return _json(session_view(session_id, then, cached._replace(run=run)))
+            return _view(session_id, then, cached._replace(run=run))
 
         most = self._max_arms(cached.run.params.learner.kind, rights)
         change = ChangeArms(add, remove, most, self._settings.max_label_bytes, view, key)
@@ -275,35 +278,37 @@ def _store_errors() -> Iterator[None]:
         raise StoreDownError(str(error)) from error
 
 
-def _first_state(stored: Stored) -> bytes:
+def _encoded(stored: Stored) -> tuple[bytes, bytes]:
+    """A new session's specification and state, as the store keeps them."""
     run = stored.start()
-    return codec.encode(run.ledger, run.state)
+    return stored.encode(), codec.encode(run.ledger, run.state)
 
 
-def _created_before(session_id: str, now: Snapshot, key: Idempotency, recalled: bytes) -> Created:
+async def _created_before(session_id: str, now: Snapshot, key: Idempotency, recalled: bytes) -> Created:
     """The answer that created the session, rebuilt from the version it started with."""
     body, version = unpack_answer(recalled)
     if body != key.body:
         raise IdempotencyConflictError
-    stored = specification.decode(now.spec)
+    stored = await aside(len(now.spec), specification.decode, now.spec)
+    _, state = await aside(len(now.spec), _encoded, stored)
     ttl_ms = stored.specification.idle_ttl_ms
     first = now._replace(
         version=version.decode(),
-        state=_first_state(stored),
+        state=state,
         expires_at=None if ttl_ms is None else now.created_at + ttl_ms / 1000,
     )
-    return Created(Answer(_json(session_view(session_id, first, Cached.of(first))), replayed=True), new=True)
+    return Created(Answer(_view(session_id, first, await decoded(first)), replayed=True), new=True)
 
 
-def session_view(session_id: str, snapshot: Snapshot, cached: Cached) -> dict[str, Any]:
+def _view(session_id: str, snapshot: Snapshot, cached: Cached) -> Body:
     """What a reader sees of a session."""
     run = cached.run
     view = _counts(session_id, snapshot, cached)
     if isinstance(run.learner, ArmLearner):
-        view["probabilities"] = run.probabilities.tolist()
+        view["probabilities"] = run.probabilities
     elif isinstance(run.learner, PointLearner):
-        view["x"] = run.learner.x(run.state).tolist()
-    return view
+        view["x"] = run.learner.x(run.state)
+    return body(texts(view))
 
 
 def _counts(session_id: str, snapshot: Snapshot, cached: Cached) -> dict[str, Any]:
@@ -329,13 +334,12 @@ def _counts(session_id: str, snapshot: Snapshot, cached: Cached) -> dict[str, An
 
 def _learner_view(run: Run) -> dict[str, Any]:
     learner = run.learner
-    view = run.params.learner.model_dump(mode="json") | learner.rates(run.state)
+    view = run.params.learner.model_dump(mode="json", exclude={"arms"}) | learner.rates(run.state)
     if isinstance(learner, ArmLearner):
         assert run.roster is not None  # noqa: S101 - learners over arms have one
         view["n_arms"] = len(run.roster.live)
-        view["arms"] = run.roster.shown_names
-        if view["arms"] is None:
-            del view["arms"]
+        if (names := run.roster.shown_names) is not None:
+            view["arms"] = names
     return view
 
 
@@ -346,7 +350,3 @@ def _check_id(session_id: str) -> None:
 
 def _time(unix_seconds: float) -> str:
     return datetime.fromtimestamp(unix_seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
-def _json(value: Any) -> bytes:
-    return json.dumps(value, separators=(",", ":"), allow_nan=False).encode()

@@ -13,6 +13,7 @@ from contextlib import suppress
 
 from service.errors import ServiceError, StateCorruptError, StoreDownError, UnknownSessionError
 from service.operations import Sweep
+from service.pieces import Pause, whole
 from service.sessions import Sessions
 from service.store.base import Reminders, StoreUnavailableError
 
@@ -65,7 +66,7 @@ class Sweeper:
 
     async def _settle(self, session_id: str) -> None:
         try:
-            again = (await self._sessions.submit(session_id, Sweep())).body
+            again = await whole((await self._sessions.submit(session_id, Sweep())).body, Pause())
             await self._reminders.done(session_id, float(again) if again else None)
         except UnknownSessionError:
             await self._reminders.done(session_id, None)

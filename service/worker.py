@@ -24,6 +24,8 @@ from service.protocol import BoundedProtocol
 from service.settings import Settings
 
 _PR_SET_PDEATHSIG = 1
+SWITCH_SECONDS = 0.001
+"""How long a thread that works on a large input may keep the event loop waiting, where it can be interrupted."""
 
 
 def die_with_parent(parent: int) -> None:
@@ -67,6 +69,7 @@ def main() -> None:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     settings = Settings(**json.load(sys.stdin))
     logs.configure(settings.log_level)
+    sys.setswitchinterval(SWITCH_SECONDS)
     serve(settings, socket.socket(fileno=descriptor), number)
 
 

@@ -11,7 +11,7 @@ ROOT = Path(__file__).parent.parent
 FILES = sorted(path for package in ("service", "loadtest") for path in (ROOT / package).rglob("*.py"))
 
 METRICS = {"service.metrics", "service.metrics_folder", "service.cells"}
-LEAVES = {"service.settings", "service.errors", "service.logs"} | METRICS
+LEAVES = {"service.settings", "service.errors", "service.logs", "service.pieces"} | METRICS
 SPEAK = {"service.specification", "service.events"}
 """What a session is made of and told, as clients post it."""
 SESSIONS = {

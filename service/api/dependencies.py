@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from itertools import chain
 from typing import Any
 
 from fastapi import Request
@@ -11,7 +12,8 @@ from fastapi import Request
 from service import auth
 from service.auth import ApiKey
 from service.errors import InvalidRequestError
-from service.events import PRINTABLE_ASCII, digest
+from service.events import PRINTABLE_ASCII, digest, digest_of
+from service.pieces import Pause, texts
 from service.sessions import Sessions
 from service.settings import Settings
 from service.specification import Idempotency
@@ -26,6 +28,8 @@ IDEMPOTENCY_PARAMETER: dict[str, Any] = {
     "schema": {"type": "string", "minLength": 1, "maxLength": MAX_KEY_LENGTH, "pattern": PRINTABLE_ASCII},
 }
 """What the OpenAPI document says of the header."""
+_SORTED = json.JSONEncoder(sort_keys=True)
+
 KEYED = {"parameters": [IDEMPOTENCY_PARAMETER]}
 
 
@@ -67,5 +71,5 @@ async def idempotency_of(request: Request) -> Idempotency | None:
     )
     if (api_key := api_key_of(request)) is not None:
         scope = (*scope, api_key.name)
-    body = json.dumps(request.state.body or {}, sort_keys=True)
-    return Idempotency(digest(keys[0], *scope), digest(body, request.url.query))
+    body = texts(request.state.body or {}, _SORTED)
+    return Idempotency(digest(keys[0], *scope), await digest_of(chain([request.url.query, "\n"], body), Pause()))

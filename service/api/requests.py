@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable
 from email.message import Message
-from typing import Any, ParamSpec, TypeVar
+from typing import Any
 
 from fastapi import Request
 from starlette.requests import ClientDisconnect
@@ -19,16 +18,12 @@ from service.errors import (
     ServiceError,
     UnsupportedMediaTypeError,
 )
+from service.pieces import aside
 from service.settings import Settings
 
 JSON = "application/json"
-LARGE_BODY = 16_384
-"""Bytes of a body from which on reading it would keep other requests waiting."""
 MAX_FIELDS = 100
 """Fields of one object: far more than any has, and few enough to tell what is wrong with all of them."""
-
-P = ParamSpec("P")
-T = TypeVar("T")
 
 
 async def read_object(request: Request) -> dict[str, Any] | None:
@@ -47,16 +42,9 @@ async def read_object(request: Request) -> dict[str, Any] | None:
         request.state.body = None
         return None
     _check_media_type(request)
-    request.state.body = await aside(request, parse, body)
+    request.state.body = await aside(len(body), parse, body)
     value: dict[str, Any] = request.state.body
     return value
-
-
-async def aside(request: Request, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Work on a request's body: in a thread where it is large, so that other requests have their turn."""
-    if request.state.body_bytes < LARGE_BODY:
-        return work(*args, **kwargs)
-    return await asyncio.to_thread(work, *args, **kwargs)
 
 
 async def _read(request: Request, settings: Settings) -> bytes:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from fastapi import Response
+from starlette.types import Message, Receive, Scope, Send
 
 from service.api.requests import JSON
+from service.pieces import CHUNK, Body, Pause
 from service.sessions import Answer
 
 REPLAYED = {"Idempotent-Replayed": "true"}
@@ -12,4 +16,38 @@ REPLAYED = {"Idempotent-Replayed": "true"}
 
 def json_response(answer: Answer, status: int = 200) -> Response:
     """A success; marked where it is the answer of an earlier request with the same key."""
-    return Response(answer.body, status, REPLAYED if answer.replayed else None, JSON)
+    return body_response(answer.body, status, REPLAYED if answer.replayed else None)
+
+
+def body_response(body: Body, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+    """A success."""
+    if isinstance(body, bytes):
+        return Response(body, status, headers, JSON)
+    return PiecesResponse(body, status, headers)
+
+
+class PiecesResponse(Response):
+    """An answer that is made while it is sent: never whole in memory, however slowly its client reads."""
+
+    def __init__(self, body: Iterator[str], status: int, headers: dict[str, str] | None) -> None:
+        super().__init__(None, status, headers, JSON)
+        del self.headers["content-length"]
+        self._texts = body
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - ASGI
+        """Send it."""
+        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+        chunk, size = [], 0
+        pause = Pause()
+        for text in self._texts:
+            chunk.append(text)
+            size += len(text)
+            if size >= CHUNK:
+                await send(_part("".join(chunk).encode(), more=True))
+                chunk, size = [], 0
+            await pause()
+        await send(_part("".join(chunk).encode(), more=False))
+
+
+def _part(body: bytes, *, more: bool) -> Message:
+    return {"type": "http.response.body", "body": body, "more_body": more}

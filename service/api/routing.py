@@ -12,9 +12,10 @@ from typing import Any
 from fastapi import Request, Response
 from fastapi.routing import APIRoute
 
-from service.api.requests import aside, read_object
+from service.api.requests import read_object
 from service.api.validation import of_validation
 from service.errors import InvalidRequestError
+from service.pieces import aside
 from service.settings import Settings
 
 Errors = list[dict[str, Any]]
@@ -34,7 +35,7 @@ class StrictRoute(APIRoute):
             if self.body_field is not None:
                 body = await read_object(request)
                 _check_length(body, request.app.state.settings)
-                values |= await aside(request, self._body, body, errors)
+                values |= await aside(request.state.body_bytes, self._body, body, errors)
             if errors:
                 raise of_validation(errors)
             if takes_request:

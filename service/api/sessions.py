@@ -8,8 +8,7 @@ from fastapi import APIRouter, Body, Query, Request, Response
 
 from service.api.dependencies import KEYED, api_key_of, idempotency_of, sessions_of
 from service.api.examples import CHANGE, CHANGED, CREATE, LIST, PROBLEMS, VIEW, example
-from service.api.requests import JSON
-from service.api.responses import json_response
+from service.api.responses import body_response, json_response
 from service.api.routing import StrictRoute
 from service.api.schemas import ChangeArms, CreateSession, SessionList, SessionView
 from service.sessions import ALL, MAX_PAGE, Rights
@@ -53,7 +52,7 @@ async def list_sessions(
     request: Request, cursor: Annotated[str | None, CURSOR] = None, limit: Annotated[int, LIMIT] = 100
 ) -> Response:
     """List sessions, a page at a time, without their distributions."""
-    return Response(await sessions_of(request).list(cursor, limit, _rights(request).prefix), media_type=JSON)
+    return body_response(await sessions_of(request).list(cursor, limit, _rights(request).prefix))
 
 
 @router.get(
@@ -64,7 +63,7 @@ async def list_sessions(
 )
 async def view_session(request: Request, session_id: str) -> Response:
     """View a session. Reading changes nothing and does not put off its idle deadline."""
-    return Response(await sessions_of(request).view(session_id), media_type=JSON)
+    return body_response(await sessions_of(request).view(session_id))
 
 
 @router.patch(

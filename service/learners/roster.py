@@ -53,10 +53,10 @@ class Roster:
         return len(self.positions)
 
     @property
-    def shown_names(self) -> list[str | None] | None:
+    def shown_names(self) -> Sequence[str | None] | None:
         """Labels by index, None for removed arms."""
-        if self.names is None:
-            return None
+        if self.names is None or len(self.live) == self.size:
+            return self.names
         return [name if self.is_live(arm) else None for arm, name in enumerate(self.names)]
 
     def is_live(self, arm: int) -> bool:

@@ -181,17 +181,32 @@ class Run:
 
     def act(self) -> Action:
         """Open the next slot and draw its action."""
+        if isinstance(self.learner, ArmLearner):
+            return self.draw_arm()
+        t = self.open_point()
+        assert isinstance(self.learner, PointLearner)  # noqa: S101 - the other kind of learner
+        return PointAction(t, self.learner.x(self.state), self.learner.query_points(self.state))
+
+    def draw_arm(self) -> ArmAction:
+        """Open the next slot of a learner over arms and draw one."""
+        assert isinstance(self.learner, ArmLearner)  # noqa: S101 - only called for them
         self._make_room()
+        slot = self._next_slot(self.draws)
+        return self._act_arm(self.learner, slot)
+
+    def open_point(self) -> int:
+        """Open the next slot of a learner over points; its state then tells what to play."""
+        slot = self._next_slot(None)
+        self.state = self.learner.open(self.state, slot)
+        if self.buckets is not None:
+            self.buckets.act(self.ledger.time, 0, 1)
+        return slot.t
+
+    def _next_slot(self, draws: Draws | None) -> Slot:
         outstanding = self.ledger.outstanding
         t = self.ledger.open()
         v = self.second_draws.uniform(t) if self.second_draws is not None else 0.0
-        if isinstance(self.learner, ArmLearner):
-            return self._act_arm(self.learner, Slot(t, outstanding, self.draws.uniform(t), v))
-        assert isinstance(self.learner, PointLearner)  # noqa: S101 - the other kind of learner
-        self.state = self.learner.open(self.state, Slot(t, outstanding, 0.0, v))
-        if self.buckets is not None:
-            self.buckets.act(self.ledger.time, 0, 1)
-        return PointAction(t, self.learner.x(self.state), self.learner.query_points(self.state))
+        return Slot(t, outstanding, 0.0 if draws is None else draws.uniform(t), v)
 
     def _act_arm(self, learner: ArmLearner[Any], slot: Slot) -> ArmAction:
         self.state, position = learner.draw(learner.open(self.state, slot), slot)

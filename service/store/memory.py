@@ -162,9 +162,10 @@ class MemoryStore:
         self._move_deadline(commit.session_id, session, commit.idle_ttl_ms)
 
     def _remember(self, session: _Session, fields: Mapping[bytes, bytes]) -> None:
+        until = self.now() + self._window
         for name, answer in fields.items():
             session.seen.pop(name, None)
-            session.seen[name] = (self.now() + self._window, answer)
+            session.seen[name] = (until, answer)
 
     def _recorded(self, session: _Session, fields: Sequence[bytes]) -> Mapping[bytes, bytes]:
         while session.seen:
@@ -176,5 +177,5 @@ class MemoryStore:
 
 
 def _known(found: Mapping[bytes, bytes]) -> Known:
-    duplicates = frozenset(name[1:] for name in found if name.startswith(EVENT))
-    return Known(duplicates, {name[1:]: answer for name, answer in found.items() if name.startswith(ANSWER)})
+    answers = {name[1:]: answer for name, answer in found.items() if name.startswith(ANSWER)}
+    return Known(frozenset([name[1:] for name in found if name.startswith(EVENT)]), answers)

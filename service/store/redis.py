@@ -30,6 +30,8 @@ from service.store.scripts import Script
 
 log = logging.getLogger(__name__)
 
+FIELD_BYTES = 17
+"""Of a field that stands for an event id: its kind and the digest."""
 MAX_SCANS_PER_PAGE = 1000
 """A server full of other keys makes a page come back early, perhaps empty, with a cursor to go on."""
 LEAST_SCAN = 10
@@ -231,10 +233,10 @@ def _commit_args(commit: Commit) -> Sequence[Word]:
     return (*head, events + lookups, len(events), *counts, *answers, *records, *dropped)
 
 
-def _known(items: Sequence[bytes]) -> Known:
-    found = dict(zip(items[::2], items[1::2], strict=True))
-    duplicates = frozenset(field[1:] for field in found if field.startswith(EVENT))
-    return Known(duplicates, {field[1:]: answer for field, answer in found.items() if field.startswith(ANSWER)})
+def _known(told: Sequence[bytes]) -> Known:
+    events, *items = told
+    duplicates = frozenset(events[at + 1 : at + FIELD_BYTES] for at in range(0, len(events), FIELD_BYTES))
+    return Known(duplicates, {field[1:]: answer for field, answer in zip(items[::2], items[1::2], strict=True)})
 
 
 def _parsed(cursor: str | None, position: re.Pattern[str]) -> tuple[str, Sequence[str]]:

@@ -1,10 +1,6 @@
 """Bodies made to cost much: they are refused early, told of briefly, and keep nobody else waiting."""
 
-import asyncio
-import gc
-import json
 import time
-from itertools import pairwise
 
 import pytest
 
@@ -71,43 +67,3 @@ async def test_problems_stay_small_whatever_they_tell_of(client, create, charact
     answer = await client.post(f"{path}/{call}", json={"events": [wrong] * 3} if call == "feedbacks" else wrong)
 
     assert_problem(answer, 422, "invalid_request")
-
-
-async def longest_share(task):
-    """The longest turn's share of this thread's own work until the task was done; 1 where others never had one.
-
-    A ratio within one run, of processor time: what else the machine does, and how fast it is, cancels. The
-    garbage collector would add turns of its own.
-    """
-    gc.disable()
-    try:
-        turns = [time.thread_time()]
-        while not task.done():
-            await asyncio.sleep(0)
-            turns.append(time.thread_time())
-    finally:
-        gc.enable()
-    return max(after - before for before, after in pairwise(turns)) / (turns[-1] - turns[0])
-
-
-async def test_a_large_batch_lets_others_have_their_turn(client, create):
-    path = await create(learner={"kind": "dexp3", "n_arms": 1})
-    for _ in range(10):
-        await client.post(f"{path}/acts", json={"count": 1000})
-    events = [{"arm": 0, "loss": 0.5, "event_id": f"event-{number:0100}"} for number in range(10_000)]
-    feeding = asyncio.create_task(post(client, f"{path}/feedbacks", json.dumps({"events": events})))
-
-    share = await longest_share(feeding)
-
-    assert (await feeding).json()["applied"] == 10_000
-    assert share < 0.35, "some 0.16; applied in one turn 0.8 and more"
-
-
-async def test_a_large_point_lets_others_have_their_turn(client, create):
-    path = await create(learner={"kind": "dbgd", "dim": 1000, "feasible_set": {"kind": "simplex", "total": 1}})
-    acting = asyncio.create_task(client.post(f"{path}/act"))
-
-    share = await longest_share(acting)
-
-    assert len((await acting).json()["query_points"]) == 1000
-    assert share < 0.25, "some 0.08; written in one turn 0.99"

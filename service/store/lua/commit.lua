@@ -11,7 +11,7 @@
 -- OK        written, or confirmed; with a snapshot where an earlier sending of this commit did it and others
 --           have committed since
 -- CONFLICT  snapshot, and the last commit of this writer: another version is stored, or a state changed by hand
--- KNOWN     field, value, ...: what was recorded before
+-- KNOWN     what was recorded before: joined fields of event ids (kind 'e'), then field and answer of each key
 -- CLOCK     the caller's buckets don't hold the present time
 -- Nothing is written except on OK.
 --
@@ -51,7 +51,16 @@ if stored[1] ~= expected or #digest > 0 and string.sub(stored[2] or '', -#digest
 end
 local known = recorded(ARGV[9])
 if #known > 0 then
-  return unwritten('KNOWN', known)
+  local events, told = {}, { '' }
+  for at = 1, #known, 2 do
+    if string.sub(known[at], 1, 1) == 'e' then
+      events[#events + 1] = known[at]
+    else
+      told[#told + 1], told[#told + 2] = known[at], known[at + 1]
+    end
+  end
+  told[1] = table.concat(events)
+  return unwritten('KNOWN', told)
 end
 if version == '' then
   return unwritten('OK')

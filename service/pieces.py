@@ -1,0 +1,163 @@
+"""Long work in pieces, so that other requests have their turn in between.
+
+Arithmetic on the event loop pauses after every piece; texts of answers are made piece by piece, while they are
+sent; work on large inputs that knows no pauses goes to a thread, where no single call takes long.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import chain, groupby
+from typing import Any, ClassVar, ParamSpec, TypeVar
+
+import numpy as np
+
+YIELD_SECONDS = 0.003
+"""Arithmetic done before other requests get their turn."""
+PIECE = 1000
+"""Numbers or texts written at a time."""
+FEW, SMALL = 50, 20
+"""Objects or lists written at a time, and the parts that each may have."""
+LARGE = 16_384
+"""Bytes from which on reading them at once would keep other requests waiting."""
+LABEL = 16
+"""Bytes that a label counts for where there are no bytes to count."""
+CHUNK = 65_536
+"""Bytes of an answer from which on it is sent in pieces."""
+
+Body = bytes | Iterator[str]
+"""An answer: the whole where it is small, else texts that are made while it is sent."""
+
+_DEFLATED = b"x"
+"""First byte of compressed answers."""
+_SCALARS = {str, int, float, bool, type(None)}
+
+COMPACT = json.JSONEncoder(separators=(",", ":"), allow_nan=False)
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class Pause:
+    """Lets other requests have their turn within long work; turns are shorter where more works are long."""
+
+    _paused: ClassVar[int] = 0
+
+    def __init__(self) -> None:
+        self._since = time.perf_counter()
+
+    async def __call__(self) -> None:
+        """Yield the event loop if it was held long enough."""
+        if time.perf_counter() - self._since > YIELD_SECONDS / (1 + Pause._paused):
+            Pause._paused += 1
+            try:
+                await asyncio.sleep(0)
+            finally:
+                Pause._paused -= 1
+            self._since = time.perf_counter()
+
+
+async def aside(size: int, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Work on an input of so many bytes: in a thread where it is large."""
+    if size < LARGE:
+        return work(*args, **kwargs)
+    return await asyncio.to_thread(work, *args, **kwargs)
+
+
+def texts(value: Any, encoder: json.JSONEncoder = COMPACT) -> Iterator[str]:
+    """The JSON of a value, in texts that none takes long to make."""
+    if isinstance(value, Mapping):
+        yield from _of_mapping(value, encoder)
+    elif isinstance(value, Sequence | np.ndarray) and not isinstance(value, str):
+        yield from _of_sequence(value, encoder)
+    else:
+        yield encoder.encode(value)
+
+
+def _of_mapping(value: Mapping[str, Any], encoder: json.JSONEncoder) -> Iterator[str]:
+    start = "{"
+    for name in sorted(value) if encoder.sort_keys else value:
+        yield f"{start}{encoder.encode(name)}{encoder.key_separator}"
+        yield from texts(value[name], encoder)
+        start = encoder.item_separator
+    yield "{}" if start == "{" else "}"
+
+
+def _of_sequence(value: Sequence[Any] | np.ndarray, encoder: json.JSONEncoder) -> Iterator[str]:
+    start = "["
+    step = PIECE if isinstance(value, np.ndarray) or _SCALARS.issuperset(map(type, value[:1])) else FEW
+    for place in range(0, len(value), step):
+        piece = value[place : place + step]
+        yield start
+        yield from _of_piece(piece.tolist() if isinstance(piece, np.ndarray) else piece, encoder)
+        start = encoder.item_separator
+    yield "[]" if start == "[" else "]"
+
+
+def _of_piece(piece: Sequence[Any], encoder: json.JSONEncoder) -> Iterator[str]:
+    """Its elements, those that are small together."""
+    if _SCALARS.issuperset(map(type, piece)):
+        yield encoder.encode(piece)[1:-1]
+        return
+    separator = ""
+    for small, elements in groupby(piece, _is_small):
+        for group in [list(elements)] if small else elements:
+            yield separator
+            yield from [encoder.encode(group)[1:-1]] if small else texts(group, encoder)
+            separator = encoder.item_separator
+
+
+def _is_small(value: Any) -> bool:
+    if type(value) in _SCALARS:
+        return True
+    parts = value.values() if isinstance(value, dict) else value
+    return len(parts) <= SMALL and (_SCALARS.issuperset(map(type, parts)) or all(map(_is_small, parts)))
+
+
+def body(parts: Iterator[str]) -> Body:
+    """An answer of these texts."""
+    first, size = [], 0
+    for text in parts:
+        first.append(text)
+        size += len(text)
+        if size > CHUNK:
+            return chain(first, parts)
+    return "".join(first).encode()
+
+
+async def packed(parts: Body, pause: Pause) -> bytes:
+    """An answer as it is kept: compressed where it is made in pieces, which are much alike."""
+    if isinstance(parts, bytes):
+        return parts
+    deflate, made = zlib.compressobj(), []
+    for text in parts:
+        made.append(deflate.compress(text.encode()))
+        await pause()
+    return b"".join([*made, deflate.flush()])
+
+
+def unpacked(kept: bytes) -> Body:
+    """What ``packed`` was given; no JSON begins like compressed bytes."""
+    return _inflated(kept) if kept.startswith(_DEFLATED) else kept
+
+
+def _inflated(kept: bytes) -> Iterator[str]:
+    inflate = zlib.decompressobj()
+    while not inflate.eof:
+        yield inflate.decompress(kept, CHUNK).decode("ascii")
+        kept = inflate.unconsumed_tail
+
+
+async def whole(parts: Body, pause: Pause) -> bytes:
+    """An answer at once."""
+    if isinstance(parts, bytes):
+        return parts
+    made = []
+    for text in parts:
+        made.append(text)
+        await pause()
+    return "".join(made).encode()
