@@ -327,13 +327,13 @@ async def decoded(snapshot: Snapshot, known: Cached | None = None) -> Cached:
 
 
 async def settle_due(run: Run, pause: Pause, seconds: float = math.inf) -> bool:
-    """Expire due decisions, bucket by bucket, for about so long; False where some are left."""
+    """Expire due decisions, bucket by bucket, one or more for about so long; False where some are left."""
     until = time.perf_counter() + seconds
     while run.due:
-        if time.perf_counter() >= until:
-            return False
         for _ in run.expire_oldest():
             await pause()
+        if time.perf_counter() >= until:
+            return not run.due
     return True
 
 
