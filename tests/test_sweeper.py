@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import time
 
 import pytest
 
+from service.errors import StoreDownError
 from service.learners.dexp3 import Dexp3Spec
 from service.operations import Act
 from service.sessions import Sessions
 from service.settings import Settings
 from service.specification import ExpirySpec, Specification
-from service.store import codec
+from service.store import codec, open_store
 from service.store.memory import MemoryStore
-from service.sweeper import Sweeper
+from service.sweeper import LEASE_SECONDS, Sweeper
+from tests.crashing import Worker
+from tests.running import RunningService, create, wait_until
 
 WINDOW = 64.0
 
@@ -132,3 +136,67 @@ async def test_a_sweeper_runs_until_it_is_stopped(memory, clock):
     sweeper.stop()
     await running
     assert (await ledger_of(memory, "s0"))[0].expired == 5
+
+
+def test_another_worker_takes_over_within_seconds_of_the_leaders_death(redis_server, tmp_path):
+    """Two services on one store; the first one leads, has decisions to settle, and is killed."""
+    folders = [tmp_path / name for name in ("first", "second")]
+    for folder in folders:
+        folder.mkdir()
+    store = ("--store-url", redis_server.url)
+    leader = lambda: redis_server.client.get("bandit:sweeper")  # noqa: E731
+    with RunningService(folders[0], *store) as first:
+        first.wait_ready()
+        led = wait_until(leader)
+        with RunningService(folders[1], *store) as second, second.client() as client:
+            name = create(client, expiry={"after_seconds": 0.2, "default_loss": 1})
+            assert leader() == led
+            first.process.kill()
+            died = time.monotonic()
+            client.post(f"/v1/sessions/{name}/acts", json={"count": 5})
+            wait_until(lambda: committed(client, name)["expired"] == 5)
+
+            assert leader() != led
+            assert time.monotonic() - died < 5 * LEASE_SECONDS
+            client.delete(f"/v1/sessions/{name}")
+
+
+def committed(client, name):
+    """What the store holds: a list does not show what is due as settled."""
+    return next(each for each in client.get("/v1/sessions").json()["sessions"] if each["session_id"] == name)
+
+
+async def test_the_hint_is_in_the_store_before_the_acts_are(redis_server):
+    """A worker that dies before its commit, or whose reply is lost, has left the hint."""
+    for fault, acted in (("not sent", 0), ("reply lost", 5)):
+        worker = Worker(open_store(redis_server.url), time.time)
+        expiry = ExpirySpec(after_seconds=0.1, default_loss=1.0)
+        await worker.sessions.create("s", Specification(learner=Dexp3Spec(n_arms=3), seed=1, expiry=expiry), None)
+        worker.store.fault = fault
+        with pytest.raises(StoreDownError):
+            await worker.sessions.submit("s", Act(5, 10**6))
+        while not await worker.store.reminders.due(10):  # noqa: ASYNC110 - a condition in the store
+            await asyncio.sleep(0)
+        worker.reborn()
+
+        await Sweeper(worker.store.reminders, worker.sessions).sweep()
+
+        ledger, _ = await ledger_of(worker.store, "s")
+        assert (ledger.slot, ledger.expired) == (acted, acted)
+        await worker.sessions.delete("s")
+        await worker.store.close()
+        redis_server.client.delete("bandit:sweeper")
+
+
+async def test_a_lost_hint_loses_no_expiry_beyond_the_next_touch(memory, clock):
+    sessions = await sessions_with_acts(memory, clock, 1)
+    await memory.reminders.done("s0", None)
+    await Sweeper(memory.reminders, sessions).sweep()
+    assert (await ledger_of(memory, "s0"))[0].expired == 0
+
+    await sessions.submit("s0", Act(1, 10**6))
+
+    assert (await ledger_of(memory, "s0"))[0].expired == 5
+    clock.now += 2 * WINDOW
+    await Sweeper(memory.reminders, sessions).sweep()
+    assert (await ledger_of(memory, "s0"))[0].expired == 6
