@@ -167,8 +167,8 @@ class Committer:
         self._metrics = metrics or Metrics(Labels())
         self._lanes: dict[str, _Lane] = {}
         self._turns = Turns()
-        self._reminded: dict[str, int] = {}
-        """Session to the newest bucket of acts it was noted for."""
+        self._reminded: dict[str, tuple[int, int]] = {}
+        """Session to the newest bucket of acts it was noted for, and its slot then."""
         self._count = 0
 
     def new_version(self) -> str:
@@ -197,6 +197,12 @@ class Committer:
         """Return when every request taken so far has been answered."""
         while tasks := [lane.task for lane in self._lanes.values() if lane.task is not None]:
             await asyncio.wait(tasks)
+
+    async def forget(self, session_id: str) -> None:
+        """Keep nothing of a session that is gone."""
+        self._cache.forget(session_id)
+        self._reminded.pop(session_id, None)
+        await self._store.reminders.forget(session_id)
 
     async def _drain(self, session_id: str, lane: _Lane) -> None:
         await self._turns.rest(session_id)
@@ -248,6 +254,7 @@ class Committer:
                 memory.duplicates |= outcome.duplicates
                 memory.replays.update(outcome.replays)
             else:
+                await self.forget(session_id)
                 raise UnknownSessionError
         raise OverloadedError("Too many others write this session at once")
 
@@ -273,14 +280,16 @@ class Committer:
     async def _remind(self, session_id: str, run: Run) -> None:
         """Before acts of a new bucket of time are committed, note when the session has decisions due."""
         newest = None if run.buckets is None else run.buckets.newest()
-        if run.buckets is None or newest is None or self._reminded.get(session_id) == newest:
+        noted, slot = self._reminded.get(session_id, (None, 0))
+        # A lower slot is that of another session, made under this id after the one that was noted had gone.
+        if run.buckets is None or newest is None or (noted == newest and slot <= run.ledger.slot):
             return
         due_at = run.buckets.due_at()
         assert due_at is not None  # noqa: S101 - there is a newest bucket
         await self._store.reminders.remind(session_id, due_at)
         if len(self._reminded) >= MAX_REMEMBERED:
             self._reminded.clear()
-        self._reminded[session_id] = newest
+        self._reminded[session_id] = (newest, run.ledger.slot)
 
     async def _prepare(
         self, session_id: str, base: Cached, batch: Sequence[Operation], fold: _Fold, memory: _Memory, pause: Pause

@@ -193,7 +193,7 @@ class Sessions:
         _check_id(session_id)
         with _store_errors():
             deleted = await self._store.delete(session_id)
-        self._cache.forget(session_id)
+            await self._committer.forget(session_id)
         if not deleted:
             raise UnknownSessionError
         self._metrics.sessions_deleted()

@@ -105,9 +105,34 @@ async def test_two_sweepers_at_once_settle_nothing_twice(memory, clock):
     assert (ledger.slot, ledger.expired) == (5, 5)
 
 
+async def test_a_deleted_session_leaves_no_reminder(store):
+    sessions = Sessions(store, Settings())
+    spec = Specification(learner=Dexp3Spec(n_arms=3), seed=1, expiry=ExpirySpec(after_seconds=1, default_loss=1.0))
+    for _ in range(2):
+        await sessions.create("s", spec, None)
+        await sessions.submit("s", Act(5, 10**6))
+        while not await store.reminders.due(10):  # noqa: ASYNC110 - a condition in the store
+            await asyncio.sleep(0)
+        await sessions.delete("s")
+        assert await store.reminders.due(10) == []
+
+
+async def test_a_session_made_anew_elsewhere_is_noted_again(memory, clock):
+    sessions = await sessions_with_acts(memory, clock, 1)
+    clock.now -= 2 * WINDOW
+    expiry = ExpirySpec(after_seconds=WINDOW, default_loss=1.0)
+    other = Sessions(memory, Settings())
+    await other.delete("s0")
+    await other.create("s0", Specification(learner=Dexp3Spec(n_arms=3), seed=1, expiry=expiry), None)
+    await sessions.submit("s0", Act(1, 10**6))
+    clock.now += 2 * WINDOW
+
+    assert await memory.reminders.due(10) == ["s0"]
+
+
 async def test_a_session_that_is_gone_is_forgotten(memory, clock):
     sessions = await sessions_with_acts(memory, clock, 1)
-    await sessions.delete("s0")
+    await memory.delete("s0")
 
     await Sweeper(memory.reminders, sessions).sweep()
 

@@ -136,6 +136,9 @@ class Reminders(Protocol):
     async def done(self, session_id: str, again_at: float | None) -> None:
         """Replace a note whose time has come by the next one, or drop it."""
 
+    async def forget(self, session_id: str) -> None:
+        """Drop the note of a session that is gone."""
+
     async def lead(self, worker: str, seconds: float) -> bool:
         """Whether this worker is the one that sweeps, for so long."""
 

@@ -34,6 +34,9 @@ class MemoryReminders:
             if again_at is not None:
                 await self.remind(session_id, again_at)
 
+    async def forget(self, session_id: str) -> None:
+        self._notes.pop(session_id, None)
+
     async def lead(self, worker: str, seconds: float) -> bool:  # noqa: ARG002 - nobody else is there
         return True
 
@@ -58,6 +61,9 @@ class RedisReminders:
     async def done(self, session_id: str, again_at: float | None) -> None:
         again = "" if again_at is None else round(again_at * 1000)
         await self._link.script(scripts.DONE, (self._shard(session_id),), (session_id, again, KEPT_MS))
+
+    async def forget(self, session_id: str) -> None:
+        await self._link.script(scripts.FORGET, (self._shard(session_id),), (session_id,))
 
     async def lead(self, worker: str, seconds: float) -> bool:
         reply = await self._link.script(scripts.LEAD, (self._keys.sweeper,), (worker, round(seconds * 1000)))

@@ -85,7 +85,7 @@ async def test_a_new_session_of_an_expired_ones_id_starts_clean(store: Store) ->
 
 
 async def test_commits_that_race_with_expiry_are_whole_or_gone(store: Store) -> None:
-    """Cases E10: near their deadline 200 sessions get a commit each; whatever comes later finds nothing."""
+    """Near their deadline 200 sessions get a commit each; whatever comes later finds nothing."""
     names = [f"s{n}" for n in range(200)]
     for n, name in enumerate(names):
         await store.create(new_session(name, idle_ttl_ms=200 + n))

@@ -95,7 +95,7 @@ async def test_a_deletion_cut_off_before_its_reply_is_not_repeated(redis_server:
 
 
 async def test_a_commit_that_timed_out_is_applied_once_and_never_later(redis_server: RedisServer) -> None:
-    """Cases D3: the server stalls for longer than the timeout, then works off every copy it was sent."""
+    """The server stalls for longer than the timeout, then works off every copy it was sent."""
     store = RedisStore(redis_server.url, QUICK)
     await store.create(new_session())
     for n in range(4):
@@ -180,7 +180,7 @@ async def test_flushed_scripts_are_sent_again(store: RedisStore, redis_server: R
 
 
 async def test_few_connections_serve_many_calls(redis_server: RedisServer) -> None:
-    """Cases D5: 500 calls at once on 5 connections."""
+    """500 calls at once on 5 connections."""
     store = RedisStore(redis_server.url, StoreOptions(max_connections=5, pool_wait_seconds=20))
     await asyncio.gather(*(store.create(new_session(f"s{n}")) for n in range(500)))
 
@@ -217,7 +217,7 @@ async def test_a_server_with_too_many_clients_is_unavailable_until_some_leave(re
 
 
 async def test_cancelled_callers_leave_no_reply_for_the_next(redis_server: RedisServer) -> None:
-    """Cases D1: 1,500 calls cancelled after a random part of a stalled reply, beside steady ones (seed 7)."""
+    """1,500 calls cancelled after a random part of a stalled reply, beside steady ones (seed 7)."""
     chance = random.Random(7)
     store = RedisStore(redis_server.url, StoreOptions(max_connections=4, pool_wait_seconds=20))
     names = [f"s{n}" for n in range(20)]

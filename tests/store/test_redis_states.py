@@ -87,7 +87,7 @@ async def test_a_replica_answers_nothing(own_redis_server: RedisServer) -> None:
 
 
 async def test_a_server_that_cannot_save_is_unavailable(tmp_path: Path) -> None:
-    """Cases E12: the name of the snapshot is taken by a folder."""
+    """The name of the snapshot is taken by a folder."""
     (tmp_path / "dump.rdb" / "in the way").mkdir(parents=True)
     server = RedisServer(tmp_path).start()
     store = RedisStore(server.url, HASTY)
@@ -133,7 +133,7 @@ def is_busy(client: redis.Redis) -> bool:
 
 
 async def test_a_server_that_loads_its_data_is_unavailable_until_it_has(tmp_path: Path) -> None:
-    """Cases D8: 12,000 commands in the append-only file take 0.2 ms each."""
+    """12,000 commands in the append-only file take 0.2 ms each."""
     slow = ("--key-load-delay", "200", "--loading-process-events-interval-bytes", "1024")
     server = RedisServer(tmp_path, *slow).start()
     store = RedisStore(server.url, HASTY)

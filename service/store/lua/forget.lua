@@ -1,0 +1,10 @@
+-- Drop the note of a session that is gone.
+--
+-- KEYS  1 reminders of a shard
+-- ARGV  1 session id
+-- OK    there is none now
+--
+-- Race closed: none; a note of a session made anew under this id is a hint too.
+
+redis.call('ZREM', KEYS[1], ARGV[1])
+return reply('OK')
