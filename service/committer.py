@@ -35,10 +35,12 @@ from service.pieces import LABEL, Body, Pause, aside, packed, unpacked
 from service.specification import Idempotency
 from service.store import records
 from service.store.base import Commit, Committed, Conflict, Known, Snapshot, Store, StoreUnavailableError
-from service.turns import Turns
+from service.turns import Turns, asking, grant
 
 MAX_FOLD_WEIGHT = 2_000
 """Acts and events folded into one commit, beyond the first request."""
+MAX_ASKED = 8
+"""Tries to ask for time, each lost to another's commit."""
 MAX_ATTEMPTS = 64
 """Folds of one batch before its requests are turned away as overload."""
 PIECE_SECONDS = 0.05
@@ -246,10 +248,7 @@ class Committer:
                 continue
             attempt += 1
             if isinstance(outcome, Conflict):
-                winner, _, _ = outcome.snapshot.version.partition("-")
-                self._turns.lost(session_id, winner, time.perf_counter() - started)
-                self._cache.forget(session_id)
-                base = await self._known(session_id, await decoded(outcome.snapshot, base))
+                base = await self._lost(session_id, base, outcome.snapshot, time.perf_counter() - started)
             elif isinstance(outcome, Known):
                 memory.duplicates |= outcome.duplicates
                 memory.replays.update(outcome.replays)
@@ -257,6 +256,24 @@ class Committer:
                 await self.forget(session_id)
                 raise UnknownSessionError
         raise OverloadedError("Too many others write this session at once")
+
+    async def _lost(self, session_id: str, base: Cached, winner: Snapshot, seconds: float) -> Cached:
+        """The version to try on after a conflict, once others will let an attempt of such length through."""
+        self._turns.lost(session_id, winner.version.partition("-")[0], seconds)
+        self._cache.forget(session_id)
+        await grant(winner.version)
+        base = await self._known(session_id, await decoded(winner, base))
+        for _ in range(MAX_ASKED):
+            version = asking(self.new_version(), seconds)
+            if version is None:
+                break
+            state = base.encode(base.run)
+            same = Commit(session_id, self.writer, base.version, version, state, base.digest)
+            outcome = await self._store.commit(same)
+            if not isinstance(outcome, Conflict):
+                return self._cache.put(session_id, base.after(version, state, base.run.copy()))
+            base = await self._known(session_id, await decoded(outcome.snapshot, base))
+        return base
 
     async def _load(self, session_id: str) -> Cached:
         snapshot = await self._store.load(session_id)

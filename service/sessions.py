@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
@@ -64,6 +65,8 @@ class Sessions:
         self._settings = settings
         self._cache = SessionCache(settings.cache_sessions)
         self._metrics = metrics or Metrics(Labels(learners=REGISTRY))
+        self._counting = asyncio.Lock()
+        """Held from counting a key's sessions until the one that was asked for is there."""
         self._committer = Committer(store, self._cache, max_queue=settings.max_queue, metrics=self._metrics)
 
     async def create(
@@ -86,9 +89,11 @@ class Sessions:
         if not session_id.startswith(rights.prefix):
             raise ForbiddenError(f"With this API key session ids begin with {rights.prefix}")
         with _store_errors():
-            if rights.max_sessions is not None:
+            if rights.max_sessions is None:
+                return await self._create(session_id, spec, key)
+            async with self._counting:
                 await self._check_count(session_id, rights.prefix, rights.max_sessions)
-            return await self._create(session_id, spec, key)
+                return await self._create(session_id, spec, key)
 
     async def _create(self, session_id: str, spec: Specification, key: Idempotency | None) -> Created:
         stored = Stored.of(spec)
@@ -244,7 +249,7 @@ class Sessions:
         await self._committer.drained()
 
     async def _check_count(self, session_id: str, prefix: str, most: int) -> None:
-        """Refuse one session too many; of calls at the same time each may find the last place free."""
+        """Refuse one session too many; calls to other workers at the same time may find the same place free."""
         present = await owned.ids(self._store, prefix)
         if len(present) >= most and session_id not in present:
             raise ForbiddenError(f"This API key may have {most} sessions")

@@ -3,6 +3,9 @@
 A commit that met another's is tried again at once: the conflict has brought the state to try it on, and waiting
 would only let others overtake again. It is the winner that rests, long enough for each of the others it has lately
 lost to to have a turn. So turns go round, losing streaks are short, and batches grow meanwhile.
+
+A batch that takes many of the others' turns would lose to each of them. It asks for time: the version of a commit
+that changes nothing says how long, and whoever meets that version waits so long, once.
 """
 
 from __future__ import annotations
@@ -15,8 +18,24 @@ from dataclasses import dataclass, field
 CONTENDED_SECONDS = 1.0
 """How long after a conflict its winner counts as one who writes this session too."""
 LONGEST_TURN, LONGEST_REST = 0.02, 0.1
+LONGEST_GRANT = 5.0
+"""Seconds that a batch may ask for; those of one of the largest, several times over."""
 MAX_SESSIONS = 10_000
 """Sessions remembered at most."""
+
+
+def asking(version: str, seconds: float) -> str | None:
+    """A version that asks for twice the time an attempt took; None where others' turns are as long."""
+    if seconds <= LONGEST_TURN:
+        return None
+    return f"{version}-{round(2000 * min(seconds, LONGEST_GRANT / 2))}"
+
+
+async def grant(version: str) -> None:
+    """Wait where a version asks for time."""
+    _, _, asked = version.partition("-")[2].partition("-")
+    if asked.isdecimal():
+        await asyncio.sleep(min(int(asked[:9]) / 1000, LONGEST_GRANT))
 
 
 @dataclass(slots=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import statistics
 
 import pytest
@@ -10,8 +11,9 @@ import pytest
 from service import turns
 from service.cache import SessionCache
 from service.committer import Committer
+from service.events import ArmEvent
 from service.learners.dexp3 import Dexp3Spec
-from service.operations import Act
+from service.operations import Act, Feed
 from service.specification import Specification, Stored
 from service.store import codec
 from service.store.base import Committed, NewSession
@@ -127,3 +129,43 @@ async def test_nobody_starves_where_four_workers_write_one_session(redis_server)
     median, slow = statistics.median(lengths), sorted(lengths)[int(0.99 * len(lengths))]
     assert 3 <= median <= 8
     assert slow < 5 * median
+
+
+async def test_a_large_batch_is_not_starved_by_small_requests(redis_server):
+    """A batch of 10,000 takes a hundred times as long as the commits of another worker that never stops."""
+    stores = [CountedStore(redis_server.url) for _ in range(2)]
+    large, small = (Committer(store, SessionCache(10), max_queue=1000) for store in stores)
+    stored = Stored.of(Specification(learner=Dexp3Spec(n_arms=100), seed=1))
+    run = stored.start()
+    await stores[0].create(NewSession("s", "first", stored.encode(), codec.encode(run.ledger, run.state)))
+    for _ in range(20):
+        await large.submit("s", Act(1000, 10**9))
+    events = [ArmEvent(arm=n % 100, loss=0.5, event_id=f"e{n}") for n in range(10_000)]
+    settled = asyncio.create_task(large.submit("s", Feed(events, "skip")))
+    acts = 0
+
+    async def client():
+        nonlocal acts
+        while not settled.done():
+            await small.submit("s", Act(1, 10**6, single=True))
+            acts += 1
+
+    await asyncio.gather(*(client() for _ in range(8)))
+    answer = json.loads((await settled).body)
+    snapshot = await stores[0].load("s")
+    for store in stores:
+        await store.close()
+
+    ledger = codec.decode(snapshot.state, run.learner.state_type, by_arm=True).ledger
+    assert answer["applied"] + answer["surplus"] == 10_000
+    assert (ledger.slot, ledger.feedbacks) == (20_000 + acts, answer["applied"])
+    assert acts > 8
+
+
+async def test_a_version_that_asks_for_time_is_waited_for_so_long(slept):
+    await turns.grant("ab-1")
+    await turns.grant(turns.asking("ab-2", 0.15))
+    await turns.grant(turns.asking("ab-3", 3600.0))
+
+    assert slept == [0.3, turns.LONGEST_GRANT]
+    assert turns.asking("ab-4", turns.LONGEST_TURN) is None

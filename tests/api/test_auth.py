@@ -1,5 +1,6 @@
 """API keys: who gets in, what they may do, and that no secret is seen."""
 
+import asyncio
 import hashlib
 import json
 import os
@@ -10,6 +11,7 @@ import pytest
 
 from service.auth import find, is_loopback, read_keys
 from service.settings import SecretText, Settings, SettingsError
+from service.store.memory import MemoryStore
 from tests.running import RunningService, create
 
 ADMIN, CLIENT, SHOP, SETUP = (f"{name}-0123456789abcdef" for name in ("admin", "client", "shop", "setup"))
@@ -340,3 +342,24 @@ async def test_the_document_tells_how_keys_are_sent(client, make_client):
 
 def test_an_empty_text_is_no_key():
     assert read_keys(settings("")) == ()
+
+
+class DistantStore(MemoryStore):
+    """A store whose listings take their time, as those of a server do."""
+
+    async def list(self, cursor, limit):
+        page = await super().list(cursor, limit)
+        await asyncio.sleep(0)
+        return page
+
+
+async def test_as_many_sessions_as_a_key_may_have_are_created_however_many_are_asked_for_at_once(make_client):
+    client = await make_client(DistantStore(), api_keys=SecretText(json.dumps(KEYS)))
+    asked = [
+        client.post("/v1/sessions", json={"session_id": f"shop-{n}", "learner": LEARNER}, headers=bearer(SETUP))
+        for n in range(8)
+    ]
+
+    answers = await asyncio.gather(*asked)
+
+    assert sorted(answer.status_code for answer in answers) == 2 * [201] + 6 * [403]
