@@ -12,6 +12,8 @@ ServiceError
 ├── PayloadTooLargeError       413 payload_too_large
 ├── UnsupportedMediaTypeError  415 unsupported_media_type
 ├── RequestTimeoutError        408 request_timeout
+├── BadRequestError            400 bad_request
+├── HeadTooLargeError          431 head_too_large
 ├── UnauthorizedError          401 unauthorized
 ├── ForbiddenError             403 forbidden
 ├── StateCorruptError          500 state_corrupt
@@ -134,6 +136,18 @@ class RequestTimeoutError(ServiceError):
     """The body did not arrive in time."""
 
     status, code, title = 408, "request_timeout", "The body did not arrive in time"
+
+
+class BadRequestError(ServiceError):
+    """What came is not an HTTP request, or one that could be read in two ways."""
+
+    status, code, title = 400, "bad_request", "This is not a valid HTTP request"
+
+
+class HeadTooLargeError(ServiceError):
+    """The request line and the headers are more than this service reads."""
+
+    status, code, title = 431, "head_too_large", "The request's head is too large"
 
 
 class UnauthorizedError(ServiceError):

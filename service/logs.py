@@ -23,12 +23,17 @@ HOT_ROUTES = frozenset(
 """Routes of which only a sample of the successes is logged."""
 
 _requests = logging.getLogger("service.requests")
-_USER_INFO = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*://)\S*@")
+_USER_INFO = re.compile(r"([A-Za-z][A-Za-z0-9+.-]{0,31}://)\S*@")
 
 
 def hide_passwords(text: str) -> str:
     """The text with whatever stands before the ``@`` of a URL replaced."""
     return _USER_INFO.sub(r"\1***@", text)
+
+
+def _tail(text: str) -> str:
+    """The end of a traceback."""
+    return hide_passwords(text[-2 * MAX_CHARS :])[-MAX_CHARS:]
 
 
 class JsonLines(logging.Formatter):
@@ -40,11 +45,11 @@ class JsonLines(logging.Formatter):
             "level": record.levelname.lower(),
             "logger": record.name,
             "pid": record.process,
-            "message": hide_passwords(record.getMessage())[:MAX_CHARS],
+            "message": hide_passwords(record.getMessage()[: 2 * MAX_CHARS])[:MAX_CHARS],
         }
         line |= getattr(record, "fields", {})
         if record.exc_info:
-            line["exception"] = hide_passwords(self.formatException(record.exc_info))[-MAX_CHARS:]
+            line["exception"] = _tail(self.formatException(record.exc_info))
         return json.dumps(line)
 
 
@@ -55,7 +60,7 @@ def request(*, status: int, session: str | None, api_key: str | None, **fields: 
         return
     shown = fields | {"status": status}
     if session is not None:
-        shown["session"] = hide_passwords(session)[:MAX_FIELD_CHARS]
+        shown["session"] = hide_passwords(session[: 2 * MAX_FIELD_CHARS])[:MAX_FIELD_CHARS]
     if api_key is not None:
         shown["api_key"] = api_key
     _requests.log(level, "request", extra={"fields": shown})

@@ -47,10 +47,12 @@ class Server(uvicorn.Server):
 
 def serve(settings: Settings, listener: socket.socket, number: int) -> None:
     """Serve until SIGTERM, then finish what was accepted."""
+    app = create_app(settings, metrics_folder=metrics_folder.share(number))
+    protocol = partial(BoundedProtocol, head_seconds=settings.body_timeout_seconds, refuse=app.state.refuse)
     config = uvicorn.Config(
-        create_app(settings, metrics_folder=metrics_folder.share(number)),
+        app,
         loop="uvloop",
-        http=partial(BoundedProtocol, head_seconds=settings.body_timeout_seconds),  # type: ignore[arg-type]
+        http=protocol,  # type: ignore[arg-type]
         ws="none",
         lifespan="on",
         log_config=None,

@@ -29,7 +29,7 @@ LEARNERS = {"service.learners"}
 ARROWS = {
     "service.__main__": {"service.auth", "service.supervisor", "service.sockets", "service.store"} | LEAVES,
     "service.worker": {"service.app", "service.protocol"} | LEAVES,
-    "service.protocol": set(),
+    "service.protocol": LEAVES,
     "service.supervisor": {"service.store.embedded", "service.store.folder_lock"} | LEAVES,
     "service.sockets": set(),
     "service.auth": LEAVES,

@@ -4,10 +4,11 @@ import json
 import logging
 import subprocess
 import sys
+import time
 
 import pytest
 
-from service.logs import MAX_CHARS, JsonLines
+from service.logs import MAX_CHARS, JsonLines, hide_passwords
 
 
 def line(message, *args, exc_info=None):
@@ -56,3 +57,14 @@ raise RuntimeError("redis://user:hunter22@host is odd")
     assert json.loads(ended.stderr)["message"] == "uncaught"
     assert "redis://***@host is odd" in ended.stderr
     assert "hunter22" not in ended.stderr
+
+
+def test_hiding_passwords_takes_time_in_proportion_to_the_text():
+    """A ratio of processor times: some 20; where every start is tried to the end of the text, 400."""
+
+    def seconds(size):
+        started = time.process_time()
+        hide_passwords("a" * size)
+        return time.process_time() - started
+
+    assert seconds(200_000) < 100 * min(seconds(10_000) for _ in range(5))

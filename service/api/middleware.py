@@ -14,7 +14,7 @@ import time
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from fastapi import FastAPI
+from fastapi import FastAPI, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from service import logs
@@ -22,7 +22,7 @@ from service.api.docs import ASSETS
 from service.api.guard import Guard
 from service.api.problems import ID_IN_SCOPE, problem
 from service.auth import IN_SCOPE, read_keys
-from service.errors import OverloadedError
+from service.errors import NotFoundError, OverloadedError, ServiceError
 from service.metrics import Metrics
 from service.settings import Settings
 
@@ -35,23 +35,51 @@ def install(app: FastAPI, metrics: Metrics, settings: Settings) -> None:
     """Put it around everything else, Starlette's own handler of faults included."""
     build = app.build_middleware_stack
     keys = read_keys(settings)
+    ids = _ids()
+    app.state.refuse = Refusals(metrics, settings, ids)
 
     def surrounded() -> ASGIApp:
         inner = Guard(build(), keys, metrics, settings) if keys else build()
-        return Surroundings(inner, metrics, settings)
+        return Surroundings(inner, metrics, settings, ids)
 
     app.build_middleware_stack = surrounded  # type: ignore[method-assign]
+
+
+class Refusals:
+    """Answers to what never became a request: counted, logged and shaped like those to requests."""
+
+    def __init__(self, metrics: Metrics, settings: Settings, new_ids: Iterator[bytes]) -> None:
+        self._metrics = metrics
+        self._retry_after = settings.retry_after_seconds
+        self._new_ids = new_ids
+
+    def __call__(self, error: ServiceError) -> Response:
+        """Tell of an error; the connection ends with it."""
+        self._metrics.problems[error.code]()
+        method, route = self._metrics.answered("", "", error.status, 0.0)
+        request_id = next(self._new_ids).decode("ascii")
+        logs.request(
+            request_id=request_id,
+            method=method,
+            route=route,
+            status=error.status,
+            duration_ms=0.0,
+            api_key=None,
+            session=None,
+        )
+        headers = {"Connection": "close", REQUEST_ID.decode("ascii"): request_id}
+        return problem(error, self._retry_after, headers)
 
 
 class Surroundings:
     """The outermost application."""
 
-    def __init__(self, app: ASGIApp, metrics: Metrics, settings: Settings) -> None:
+    def __init__(self, app: ASGIApp, metrics: Metrics, settings: Settings, new_ids: Iterator[bytes]) -> None:
         self._app = app
         self._metrics = metrics
         self._sample = settings.log_sample
         self._retry_after = settings.retry_after_seconds
-        self._new_ids = _ids()
+        self._new_ids = new_ids
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
@@ -73,7 +101,7 @@ class Surroundings:
             await send(message)
 
         try:
-            await self._app(scope, receive, answer)
+            await self._serve(scope, receive, answer)
         except asyncio.CancelledError:
             if status:
                 raise
@@ -83,6 +111,14 @@ class Surroundings:
         except Exception:
             if not complete:
                 raise
+
+    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve it, unless a slash within a part of its path was hidden from whoever looked at the path before."""
+        if b"%2f" in (raw := scope.get("raw_path") or b"") or b"%2F" in raw:
+            self._metrics.problems[NotFoundError.code]()
+            await problem(NotFoundError(), self._retry_after)(scope, receive, send)
+        else:
+            await self._app(scope, receive, send)
 
     def _answered(self, scope: Scope, status: int, seconds: float) -> None:
         method, route = self._metrics.answered(scope["method"], _template(scope), status, seconds)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from email.message import Message
-from typing import Any
+import re
+from typing import Any, NamedTuple
 
 from fastapi import Request
 from starlette.requests import ClientDisconnect
@@ -18,12 +18,39 @@ from service.errors import (
     ServiceError,
     UnsupportedMediaTypeError,
 )
-from service.pieces import aside
+from service.pieces import LARGE, aside
 from service.settings import Settings
 
 JSON = "application/json"
+MAX_MEDIA_TYPE = 200
+"""Characters of a Content-Type."""
+MAX_DIGITS = 400
+"""Characters of one number: more than the largest has that a float holds."""
 MAX_FIELDS = 100
 """Fields of one object: far more than any has, and few enough to tell what is wrong with all of them."""
+
+_PARAMETER = re.compile(r"\s*([!#$%&'+.^_`|~\w-]+)=\"?([!#$%&'+.^_`|~\w-]+)\"?\s*", re.ASCII)
+
+
+class Limits(NamedTuple):
+    """How many parts a body may have."""
+
+    objects: int
+    """Objects and arrays."""
+    fields: int
+    texts: int
+    """Names of fields, and texts."""
+
+    @classmethod
+    def of(cls, settings: Settings) -> Limits:
+        """Enough for the longest batch and the most labels."""
+        events, arms = settings.max_events, settings.max_arms
+        return cls(2 * events + MAX_FIELDS, 4 * events + MAX_FIELDS, 8 * events + 2 * arms)
+
+    def allow(self, outside: bytes, quotes: int) -> bool:
+        """Whether a body may have so many quotes, and these characters outside of texts."""
+        brackets = outside.count(b"[") + outside.count(b"{")
+        return brackets <= self.objects and outside.count(b":") <= self.fields and quotes <= 2 * self.texts
 
 
 async def read_object(request: Request) -> dict[str, Any] | None:
@@ -42,7 +69,7 @@ async def read_object(request: Request) -> dict[str, Any] | None:
         request.state.body = None
         return None
     _check_media_type(request)
-    request.state.body = await aside(len(body), parse, body)
+    request.state.body = await aside(len(body), parse, body, Limits.of(request.app.state.settings))
     value: dict[str, Any] = request.state.body
     return value
 
@@ -55,35 +82,44 @@ async def _read(request: Request, settings: Settings) -> bytes:
         limit = min(limit, api_key.max_body_bytes)
     if declared.isdecimal() and int(declared[:20]) > limit:
         raise PayloadTooLargeError(f"The body may have {limit} bytes")
-    chunks, size = [], 0
+    body = bytearray()
     try:
         async with asyncio.timeout(settings.body_timeout_seconds):
             async for chunk in request.stream():
-                size += len(chunk)
-                if size > limit:
+                if len(body) + len(chunk) > limit:
                     raise PayloadTooLargeError(f"The body may have {limit} bytes")
-                chunks.append(chunk)
+                body += chunk
     except TimeoutError as error:
         raise RequestTimeoutError from error
     except ClientDisconnect as error:
         raise InvalidRequestError("The body was cut off") from error
-    return b"".join(chunks)
+    return bytes(body)
 
 
 def _check_media_type(request: Request) -> None:
-    if request.headers.get("content-type") == JSON and "content-encoding" not in request.headers:
+    types, encodings = (request.headers.getlist(name) for name in ("content-type", "content-encoding"))
+    if types == [JSON] and not encodings:
         return
-    encoding = request.headers.get("content-encoding", "identity").strip().lower()
-    if encoding != "identity":
+    if any(encoding.strip().lower() != "identity" for encoding in encodings):
         raise UnsupportedMediaTypeError("Content-Encoding is not supported; send the body as it is")
-    header = Message()
-    header["content-type"] = request.headers.get("content-type", "")
-    charset = header.get_param("charset", "utf-8")
-    if header.get_content_type() != JSON or str(charset).lower() not in ("utf-8", "utf8"):
-        raise UnsupportedMediaTypeError("Content-Type must be application/json (UTF-8)")
+    if len(types) != 1 or not _is_json(types[0]):
+        raise UnsupportedMediaTypeError("Content-Type must be application/json (UTF-8), once")
 
 
-def parse(body: bytes) -> dict[str, Any]:
+def _is_json(media_type: str) -> bool:
+    """Whether a media type is JSON in UTF-8; of parameters other than ``charset`` only the form matters."""
+    kind, *parameters = media_type[:MAX_MEDIA_TYPE].split(";")
+    given = [_PARAMETER.fullmatch(parameter) for parameter in parameters if parameter.strip()]
+    charsets = [each[2].lower() for each in given if each and each[1].lower() == "charset"]
+    return (
+        len(media_type) <= MAX_MEDIA_TYPE
+        and kind.strip().lower() == JSON
+        and all(given)
+        and charsets in ([], ["utf-8"], ["utf8"])
+    )
+
+
+def parse(body: bytes, limits: Limits) -> dict[str, Any]:
     """The object in a body.
 
     Raises
@@ -91,9 +127,15 @@ def parse(body: bytes) -> dict[str, Any]:
     InvalidRequestError
         for anything but one JSON object in UTF-8 with strict numbers and each key once.
     """
+    _check_parts(body, limits)
     try:
-        text = body.decode("utf-8")
-        value = json.loads(text, object_pairs_hook=_unique, parse_constant=_no_constant)
+        value = json.loads(
+            body.decode("utf-8"),
+            object_pairs_hook=_unique,
+            parse_constant=_no_constant,
+            parse_int=_integer,
+            parse_float=_fraction,
+        )
     except ServiceError:
         raise
     except (ValueError, RecursionError) as error:
@@ -101,6 +143,31 @@ def parse(body: bytes) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise InvalidRequestError("The body must be a JSON object")
     return value
+
+
+def _check_parts(body: bytes, limits: Limits) -> None:
+    """Refuse what is made of more parts than any body has, as nothing else has a turn while they are read."""
+    if len(body) < LARGE or limits.allow(body, body.count(b'"')):
+        return
+    body = body.replace(b"\\\\", b"").replace(b'\\"', b"")
+    quotes = body.count(b'"')
+    if quotes > 2 * limits.texts or not limits.allow(b"".join(body.split(b'"')[::2]), quotes):
+        raise InvalidRequestError("The body has too many parts")
+
+
+# The reader of JSON gives other threads their turn only where it calls Python: hence functions for numbers.
+
+
+def _integer(text: str) -> int:
+    if len(text) > MAX_DIGITS:
+        raise InvalidRequestError(f"A number has more than {MAX_DIGITS} characters")
+    return int(text)
+
+
+def _fraction(text: str) -> float:
+    if len(text) > MAX_DIGITS:
+        raise InvalidRequestError(f"A number has more than {MAX_DIGITS} characters")
+    return float(text)
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -6,11 +6,13 @@ may take ``request``, path parameters (texts), query parameters, and one body.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
 
 from fastapi import Request, Response
 from fastapi.routing import APIRoute
+from starlette.datastructures import QueryParams
 
 from service.api.requests import read_object
 from service.api.validation import of_validation
@@ -44,14 +46,22 @@ class StrictRoute(APIRoute):
 
         return handle
 
-    def _query(self, given: Mapping[str, str], errors: Errors) -> dict[str, Any]:
+    def _query(self, given: QueryParams, errors: Errors) -> dict[str, Any]:
+        fields = {field.alias: field for field in self.dependant.query_params}
+        counts = Counter(name for name, _ in given.multi_items())
+        errors += [
+            {"type": "extra_forbidden", "loc": ("query", name), "msg": "there is no such query parameter"}
+            for name in counts
+            if name not in fields
+        ]
         values = {}
-        for field in self.dependant.query_params:
-            if field.alias in given:
-                values[field.name], found = field.validate(given[field.alias], loc=("query", field.alias))
+        for alias, field in fields.items():
+            values[field.name] = field.default
+            if counts[alias] > 1:
+                errors.append({"type": "repeated", "loc": ("query", alias), "msg": "may be given once"})
+            elif alias in given:
+                values[field.name], found = field.validate(given[alias], loc=("query", alias))
                 errors += found
-            else:
-                values[field.name] = field.default
         return values
 
     def _body(self, body: dict[str, Any] | None, errors: Errors) -> dict[str, Any]:
@@ -65,7 +75,9 @@ class StrictRoute(APIRoute):
 
 
 def _check_length(body: Mapping[str, Any] | None, settings: Settings) -> None:
-    """Refuse a batch that is too long before its events are looked at."""
-    events = body and body.get("events")
-    if isinstance(events, list) and len(events) > settings.max_events:
-        raise InvalidRequestError.of("events", f"at most {settings.max_events} events in one call")
+    """Refuse a batch or a bundle that is too long before its parts are looked at."""
+    limits = {"events": settings.max_events, "losses": settings.max_dim + 1, "gradient": settings.max_dim}
+    for name, limit in limits.items():
+        values = body and body.get(name)
+        if isinstance(values, list) and len(values) > limit:
+            raise InvalidRequestError.of(name, f"at most {limit} in one call")

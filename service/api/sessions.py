@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated
 
 from fastapi import APIRouter, Body, Query, Request, Response
+from pydantic import BeforeValidator
 
 from service.api.dependencies import KEYED, api_key_of, idempotency_of, sessions_of
 from service.api.examples import CHANGE, CHANGED, CREATE, LIST, PROBLEMS, VIEW, example
@@ -17,6 +19,15 @@ router = APIRouter(prefix="/v1/sessions", tags=["sessions"], route_class=StrictR
 
 CURSOR = Query(description="``next_cursor`` of the page before.", max_length=400)
 LIMIT = Query(ge=1, le=MAX_PAGE, description="Sessions on a page, at most.")
+
+
+def _digits(text: object) -> object:
+    if isinstance(text, str) and not re.fullmatch("[0-9]{1,9}", text):
+        raise ValueError("must be a whole number")
+    return text
+
+
+Limit = Annotated[int, BeforeValidator(_digits), LIMIT]
 
 
 @router.post(
@@ -49,7 +60,7 @@ async def create_session(
     responses={200: example(SessionList, LIST, "A page of sessions")},
 )
 async def list_sessions(
-    request: Request, cursor: Annotated[str | None, CURSOR] = None, limit: Annotated[int, LIMIT] = 100
+    request: Request, cursor: Annotated[str | None, CURSOR] = None, limit: Limit = 100
 ) -> Response:
     """List sessions, a page at a time, without their distributions."""
     return body_response(await sessions_of(request).list(cursor, limit, _rights(request).prefix))

@@ -13,7 +13,8 @@ import json
 import math
 import struct
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any, NamedTuple, get_type_hints
 
@@ -34,6 +35,11 @@ _LENGTH = struct.Struct("<I")
 _SCALARS = {int: struct.Struct("<q"), float: struct.Struct("<d"), bool: struct.Struct("<?")}
 _ARRAYS: list[tuple[Any, Any]] = [(FloatArray, np.dtype("<f8")), (IntArray, np.dtype("<i8"))]
 
+
+MAX_AXES = 8
+"""Axes of an array, at most; states have one or two."""
+MAX_ROWS = 2**20
+"""Rows of a state, at most: far more than open slots can be."""
 
 ROWS = object()
 """The kind of a field of rows."""
@@ -77,10 +83,11 @@ def decode(data: bytes, state_type: type, *, by_arm: bool) -> Decoded:
     if checksum(body) != data[-_CRC.size :]:
         raise CodecError("the checksum does not fit")
     reader = _Reader(body)
-    counts = dict(zip(_COUNTS, reader.unpack(_HEAD)[1:], strict=True))
-    arms = reader.array(np.dtype("<i8")) if by_arm else None
-    roster = reader.block() if by_arm else b""
-    values = [reader.value(kind) for kind in _fields(state_type)]
+    with foreign("a state of this learner"):
+        counts = dict(zip(_COUNTS, reader.unpack(_HEAD)[1:], strict=True))
+        arms = reader.array(np.dtype("<i8")) if by_arm else None
+        roster = reader.block() if by_arm else b""
+        values = [reader.value(kind) for kind in _fields(state_type)]
     if reader.left or not all(map(_is_finite, values)):
         raise CodecError("not a state of this learner")
     return Decoded(Ledger(**counts, by_arm=arms), roster, state_type(*values))
@@ -106,10 +113,23 @@ def decode_roster(data: bytes, known: Roster, first_names: Sequence[str] | None)
     if not data:
         return Roster.of(len(first_names), first_names)
     reader = _Reader(memoryview(data))
-    live, added = reader.array(np.dtype("<i8")).tolist(), json.loads(bytes(reader.left))
-    if not live or not 0 <= live[0] <= live[-1] < len(first_names) + len(added):
+    with foreign("a roster of this session"):
+        live, added = reader.array(np.dtype("<i8")), json.loads(bytes(reader.left))
+    if not isinstance(added, list) or not all(isinstance(name, str) for name in added):
+        raise CodecError("not labels of arms")
+    ascending = live.ndim == 1 and live.size and live[0] >= 0 and np.all(live[1:] > live[:-1])
+    if not ascending or live[-1] >= len(first_names) + len(added):
         raise CodecError("not a roster of this session")
-    return Roster.at(first_names, added, live)
+    return Roster.at(first_names, added, live.tolist())
+
+
+@contextmanager
+def foreign(what: str) -> Iterator[None]:
+    """Turn what reading bytes that nobody wrote stumbles over into the codec's own error."""
+    try:
+        yield
+    except (ValueError, TypeError, IndexError, OverflowError, RecursionError, struct.error) as error:
+        raise CodecError(f"not {what}") from error
 
 
 @lru_cache(maxsize=64)
@@ -135,13 +155,21 @@ class _Reader:
 
     def array(self, dtype: np.dtype[Any]) -> Any:
         (axes,) = self._take(1)
+        if axes > MAX_AXES:
+            raise CodecError("no state has so many axes")
         shape = struct.unpack(f"<{axes}I", self._take(4 * axes))
         return np.frombuffer(self._take(dtype.itemsize * math.prod(shape)), dtype).reshape(shape).copy()
 
     def value(self, kind: Any) -> Any:
         if kind is ROWS:
-            return (None,) * self.unpack(_LENGTH)[0]
+            return self._rows()
         return self.unpack(kind)[0] if isinstance(kind, struct.Struct) else self.array(kind)
+
+    def _rows(self) -> tuple[None, ...]:
+        count: int = self.unpack(_LENGTH)[0]
+        if count > MAX_ROWS:
+            raise CodecError("no state has so many rows")
+        return (None,) * count
 
     def block(self) -> bytes:
         (length,) = self.unpack(_LENGTH)

@@ -23,6 +23,8 @@ from service.store.codec import DIGEST_BYTES, CodecError, checksum
 
 BUCKET, ROW = b"b", b"r"
 """First byte of the keys of buckets and of rows; those of open slots are digits."""
+MAX_ARMS = 2**24
+"""Arms a bucket counts, at most: far more than any session may have."""
 
 
 class Records(NamedTuple):
@@ -68,10 +70,11 @@ def decode(records: Mapping[bytes, bytes], run: Run) -> Records:
         if checksum(key + b":" + body) != data[-DIGEST_BYTES:]:
             raise CodecError("not a record of a session")
         by_kind[key[:1] if key[:1] in by_kind else b""][key] = body
-    slots = _decode_slots(by_kind[b""]) if isinstance(run.learner, SlotLearner) else None
     expiry = run.params.expiry
-    buckets = None if expiry is None else _decode_buckets(by_kind[BUCKET], Buckets.of(expiry.after_seconds))
-    return Records(slots, buckets, _decode_rows(by_kind[ROW], run))
+    with codec.foreign("records of this session"):
+        slots = _decode_slots(by_kind[b""]) if isinstance(run.learner, SlotLearner) else None
+        buckets = None if expiry is None else _decode_buckets(by_kind[BUCKET], Buckets.of(expiry.after_seconds))
+        return Records(slots, buckets, _decode_rows(by_kind[ROW], run))
 
 
 def _decode_rows(records: Mapping[bytes, bytes], run: Run) -> Rows | None:
@@ -106,6 +109,8 @@ def _decode_buckets(records: Mapping[bytes, bytes], buckets: Buckets) -> Buckets
     for key in sorted(records, key=lambda key: int(key[len(BUCKET) :])):
         numbers = np.frombuffer(records[key], "<i8")
         arms, counts = np.split(numbers[1:], 2)
+        if not 0 <= numbers[0] <= MAX_ARMS:
+            raise CodecError("no session has so many arms")
         acts = np.zeros(int(numbers[0]), dtype=np.int64)
         acts[arms] = counts
         buckets.acts[int(key[len(BUCKET) :])] = acts

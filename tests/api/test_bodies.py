@@ -105,6 +105,102 @@ async def test_a_charset_of_utf8_is_fine(client, create):
     assert response.status_code == 200
 
 
+@pytest.mark.parametrize(
+    ("media_type", "status"),
+    [
+        ("Application/JSON", 200),
+        ("application/json;charset=utf8", 200),
+        ('application/json; charset="utf-8"', 200),
+        ("application/json; profile=a;", 200),
+        ("application/json; charset", 415),
+        ("application/json; charset=", 415),
+        ("application/json; charset=utf-8; charset=utf-16", 415),
+        ("application/json; charset*=utf-8''utf-16", 415),
+        ("application/json; charset*0=utf; charset*1=-8", 415),
+        ("application/json, text/plain", 415),
+        ("=?utf-8?q?application/json?=", 415),
+        ('application/json; a="' + ';\\"' * 20_000, 415),
+        ("application/json" + "; a=b" * 10_000, 415),
+    ],
+)
+async def test_media_types_are_read_strictly(client, create, media_type, status):
+    path = await create()
+    response = await post(client, f"{path}/acts", b'{"count":1}', {"content-type": media_type})
+
+    assert response.status_code == status
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        [("content-type", "application/json"), ("content-type", "text/plain")],
+        [("content-type", "application/json"), ("content-type", "application/json")],
+        [("content-type", "application/json"), ("content-encoding", "identity"), ("content-encoding", "gzip")],
+        [("content-type", "application/json"), ("content-encoding", "identity, gzip")],
+    ],
+)
+async def test_headers_that_say_what_a_body_is_say_it_once(client, create, headers):
+    path = await create()
+
+    assert_problem(await post(client, f"{path}/acts", b'{"count":1}', headers), 415, "unsupported_media_type")
+    assert (await client.get(path)).json()["slot"] == 0
+
+
+@pytest.mark.parametrize(
+    ("query", "field"),
+    [
+        ("on_surplu=skip", "on_surplu"),
+        ("on_surplus=skip&on_surplus=skip", "on_surplus"),
+        ("on_surplus=refuse&on_surplus=skip", "on_surplus"),
+        ("on_surplus=SKIP", "on_surplus"),
+        ("on_surplus=", "on_surplus"),
+        ("%00=%ff", "\0"),
+    ],
+)
+async def test_query_parameters_are_known_and_given_once(client, create, query, field):
+    path = await create()
+    await client.post(f"{path}/act")
+
+    answer = await client.post(f"{path}/feedback?{query}", json={"arm": 0, "loss": 0.5})
+
+    assert_problem(answer, 422, "invalid_request")
+    assert answer.json()["errors"][0]["field"] == field
+    assert (await client.get(path)).json()["feedbacks"] == 0
+
+
+@pytest.mark.parametrize("limit", ["", "0", "1001", "-1", "+1", "1_0", "1e2", "5.0", "%205", "%D9%A1", "9" * 5000])
+async def test_the_limit_of_a_page_is_a_whole_number(client, limit):
+    assert_problem(await client.get(f"/v1/sessions?limit={limit}"), 422, "invalid_request")
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        pytest.param('{"losses":[' + ",".join(["[]"] * 600_000) + "]}", id="arrays"),
+        pytest.param('{"losses":[' + ",".join(["[" * 900 + "]" * 900] * 1_000) + "]}", id="nested"),
+        pytest.param('{"events":[' + ",".join(["{}"] * 600_000) + "]}", id="objects"),
+        pytest.param('{"arm":0,' + ",".join(f'"{n}":0' for n in range(100_000)) + "}", id="fields"),
+        pytest.param('{"losses":[' + ",".join(['""'] * 600_000) + "]}", id="texts"),
+    ],
+)
+async def test_bodies_of_too_many_parts_are_refused_before_they_are_read(client, create, content):
+    path = await create()
+
+    answer = await post(client, f"{path}/feedback", content)
+
+    assert_problem(answer, 422, "invalid_request")
+    assert answer.json()["detail"] == "The body has too many parts"
+
+
+async def test_what_texts_hold_is_no_part(client):
+    labels = [f'{number}[{{:"\\' + "[{" * 30 for number in range(5_000)]
+
+    answer = await client.post("/v1/sessions", json={"learner": {"kind": "dexp3", "arms": labels}})
+
+    assert answer.status_code == 201
+    assert answer.json()["learner"]["arms"] == labels
+
+
 async def test_large_bodies_are_refused_declared_or_chunked(client, create):
     path = await create()
 

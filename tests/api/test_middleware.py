@@ -5,9 +5,7 @@ import json
 import logging
 import os
 import re
-import socket
 from concurrent.futures import ThreadPoolExecutor
-from urllib.parse import urlsplit
 
 import httpx
 import pytest
@@ -173,15 +171,6 @@ def test_at_the_end_of_the_grace_time_requests_get_a_problem(tmp_path, own_redis
     assert answer.headers["content-type"] == "application/problem+json"
     assert "retry-after" in answer.headers
     assert answer.json()["code"] in {"overloaded", "store_unavailable"}
-
-
-def test_a_request_line_that_is_none_is_400(tmp_path):
-    with RunningService(tmp_path, "--store-url", "memory://") as service:
-        service.wait_ready()
-        place = urlsplit(service.url)
-        with socket.create_connection((place.hostname, place.port), timeout=30) as raw:
-            raw.sendall(b"NONSENSE\r\n\r\n")
-            assert raw.recv(1000).startswith(b"HTTP/1.1 400 ")
 
 
 @pytest.mark.parametrize("password", [PASSWORD, "wrong" + PASSWORD])

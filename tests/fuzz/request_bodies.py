@@ -1,0 +1,71 @@
+"""What the readers of requests do with any bytes: they refuse them with a problem, or take what is valid JSON."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from service.api.dependencies import _SORTED
+from service.api.examples import CHANGE, CREATE, EVENT, EVENTS
+from service.api.problems import problem
+from service.api.requests import Limits, _is_json, parse
+from service.api.schemas import Acts, ChangeArms, CreateSession, Feedbacks, Nothing
+from service.api.validation import of_validation
+from service.errors import ServiceError
+from service.events import Event
+from service.pieces import texts
+from service.settings import Settings
+from service.specification import Stored, decode
+from tests.learners import vectors
+
+LIMITS = Limits.of(Settings())
+BODIES: list[TypeAdapter[Any]] = [
+    TypeAdapter(kind) for kind in (CreateSession, Event, Feedbacks, Acts, ChangeArms, Nothing)
+]
+
+
+def one_input(data: bytes) -> None:
+    """The first byte chooses the kind of body."""
+    if not data:
+        return
+    _is_json(data[:300].decode("latin-1"))
+    try:
+        value = parse(data[1:], LIMITS)
+    except ServiceError as error:
+        _tell(error)
+        return
+    assert json.loads(data[1:]) == value
+    kind = BODIES[data[0] % len(BODIES)]
+    try:
+        body = kind.validate_python(value)
+    except ValidationError as error:
+        _tell(of_validation([{**each, "loc": ("body", *each["loc"])} for each in error.errors()]))
+        return
+    assert json.loads("".join(texts(value, _SORTED))) == value
+    if isinstance(body, CreateSession):
+        stored = Stored.of(body.specification)
+        assert decode(stored.encode()).matches(body.specification)
+        if getattr(body.learner, "arm_count", 0) <= 1000 and getattr(body.learner, "dim", 0) <= 100:
+            with contextlib.suppress(ServiceError):
+                stored.start()
+
+
+def _tell(error: ServiceError) -> None:
+    answer = problem(error, 1)
+    assert len(answer.body) < 10_000
+    assert 400 <= answer.status_code < 500
+    json.loads(bytes(answer.body))
+
+
+def seeds() -> list[bytes]:
+    """Inputs to start from: the examples of the OpenAPI document."""
+    groups = (CREATE, EVENT, EVENTS, {"acts": {"value": {"count": 2}}}, CHANGE, {"nothing": {"value": {}}})
+    values = [(number, dict(example)["value"]) for number, group in enumerate(groups) for example in group.values()]
+    values += [
+        (0, {"learner": vectors.traces(kind)[0]["spec"], "expiry": {"after_seconds": 1}})
+        for kind in vectors.kinds()
+    ]
+    return [bytes([number]) + json.dumps(value).encode() for number, value in values]

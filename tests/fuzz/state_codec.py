@@ -1,0 +1,90 @@
+"""What the state codec does with any bytes: it refuses them with its own error, or reads what it would write."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+import numpy as np
+
+from service.learners import REGISTRY
+from service.learners.base import ArmLearner
+from service.learners.roster import Roster
+from service.learners.run import Expiry, Params, Run
+from service.store import codec, records
+from tests.learners import vectors
+
+NAMES = ("a", "b", "c")
+
+
+def _runs() -> list[Run]:
+    """One started run for each kind, with expiry, which keeps the most records."""
+    specs = [vectors.traces(kind)[0]["spec"] for kind in sorted(vectors.kinds())]
+    return [
+        Run.start(Params(REGISTRY[spec["kind"]].model_validate(spec), seed=1, expiry=Expiry(60.0, None)))
+        for spec in specs
+    ]
+
+
+RUNS = _runs()
+
+
+def _sealed(body: bytes) -> bytes:
+    return body + codec.checksum(body)
+
+
+def one_input(data: bytes) -> None:
+    """The first byte chooses the learner, the second what is read; checksums are made to fit."""
+    if len(data) < 2:
+        return
+    run, body = RUNS[data[0] % len(RUNS)], data[2:]
+    with contextlib.suppress(codec.CodecError):
+        (_state, _raw, _roster, _records)[data[1] % 4](run, body)
+
+
+def _state(run: Run, body: bytes) -> None:
+    by_arm = isinstance(run.learner, ArmLearner)
+    decoded = codec.decode(_sealed(body), run.learner.state_type, by_arm=by_arm)
+    again = codec.decode(codec.encode(decoded.ledger, decoded.state), run.learner.state_type, by_arm=by_arm)
+    for one, other in zip(decoded.state, again.state, strict=True):
+        assert _bits(one) == _bits(other)
+    assert again.ledger.slot == decoded.ledger.slot
+
+
+def _bits(value: Any) -> Any:
+    return value if isinstance(value, tuple) else np.asarray(value).tobytes()
+
+
+def _raw(run: Run, body: bytes) -> None:
+    codec.decode(body, run.learner.state_type, by_arm=isinstance(run.learner, ArmLearner))
+
+
+def _roster(run: Run, body: bytes) -> None:
+    roster = codec.decode_roster(body, Roster.of(len(NAMES), NAMES), NAMES)
+    assert len(roster.live) == sum(position >= 0 for position in roster.positions)
+    assert roster.names is not None
+    assert all(isinstance(name, str) for name in roster.names)
+
+
+def _records(run: Run, body: bytes) -> None:
+    kept = {}
+    for part in body.split(b"\xff\xff"):
+        key, _, value = part.partition(b"=")
+        kept[key] = value + codec.checksum(key + b":" + value)
+    records.decode(kept, run)
+
+
+def seeds() -> list[bytes]:
+    """Inputs to start from: states and records as they are written."""
+    found = []
+    for number, run in enumerate(RUNS):
+        run = run.copy()
+        for _ in range(3):
+            run.act()
+        state = codec.encode(run.ledger, run.state, run.roster)
+        kept = records.encode(run)
+        joined = b"\xff\xff".join(key + b"=" + value[:-4] for key, value in kept.items() if value is not None)
+        found += [bytes([number, 0]) + state[:-4], bytes([number, 1]) + state, bytes([number, 3]) + joined]
+    grown = Roster.of(len(NAMES), NAMES)
+    grown = grown.changed(grown.change(["d"], ["b"]))
+    return [*found, b"\0\2" + codec._roster_bytes(grown)]
