@@ -123,58 +123,62 @@ class Feed:
 
     async def apply(self, run: Run, counted: Callable[[bytes], bool], pause: Pause) -> Applied:
         """Settle what is neither a duplicate, nor of a removed arm, nor surplus."""
-        fresh, recorded, duplicates = await self._fresh(counted, pause)
-        before, fresh = len(fresh), await self._live(fresh, run, pause)
+        judged = await self._judged(run, counted, pause)
         skips = self._skips(run)
-        surplus = run.surplus([self._feedback[index] for index in fresh])
-        await pause()
-        if surplus and not skips:
-            raise SurplusFeedbackError(
-                f"{len(fresh)} events for {run.ledger.outstanding} outstanding decisions: {len(surplus)} too many",
-                indexes=[fresh[place] for place in surplus],
-            )
-        skipped = {fresh[place] for place in surplus}
-        for index in fresh:
-            if index not in skipped:
-                run.settle(self._feedback[index])
-                await pause()
-        ids = [digest for index, digest in recorded.items() if index not in skipped]
-        counts = {"applied": len(fresh) - len(skipped), "duplicates": duplicates}
-        if removed := before - len(fresh):
-            counts["removed"] = removed
+        if judged.surplus and not skips:
+            raise SurplusFeedbackError(_surplus_text(run, judged), indexes=judged.surplus)
+        for index in judged.applied:
+            run.settle(self._feedback[index])
+            await pause()
+        counts = {"applied": len(judged.applied), "duplicates": judged.duplicates}
+        if judged.removed:
+            counts["removed"] = judged.removed
         if skips:
-            counts["surplus"] = len(skipped)
-        return _settlement(run, counts, ids)
+            counts["surplus"] = len(judged.surplus)
+        return _settlement(run, counts, list(judged.recorded))
 
     def _skips(self, run: Run) -> bool:
         if self.on_surplus is None:
             return run.params.expiry is not None
         return self.on_surplus == "skip"
 
-    async def _live(self, fresh: Sequence[int], run: Run, pause: Pause) -> list[int]:
-        live = []
-        for index in fresh:
-            if not run.is_removed(self._feedback[index]):
-                live.append(index)
-            await pause()
-        return live
-
-    async def _fresh(
-        self, counted: Callable[[bytes], bool], pause: Pause
-    ) -> tuple[list[int], dict[int, bytes], int]:
-        """Indexes of the events that don't count yet, their digests, and the number of duplicates."""
-        fresh: list[int] = []
-        recorded: dict[int, bytes] = {}
-        seen: set[bytes] = set()
+    async def _judged(self, run: Run, counted: Callable[[bytes], bool], pause: Pause) -> _Judged:
+        """What becomes of each event; an id counts from the first event on that is not surplus."""
+        judged, answers = _Judged(), run.outstanding()
         for index, digest in enumerate(self._digests):
             await pause()
+            if digest is not None and (digest in judged.recorded or counted(digest)):
+                judged.duplicates += 1
+                continue
+            if run.is_removed(self._feedback[index]):
+                judged.removed += 1
+            elif answers(self._feedback[index]):
+                judged.applied.append(index)
+            else:
+                judged.surplus.append(index)
+                continue
             if digest is not None:
-                if digest in seen or counted(digest):
-                    continue
-                seen.add(digest)
-                recorded[index] = digest
-            fresh.append(index)
-        return fresh, recorded, len(self.events) - len(fresh)
+                judged.recorded[digest] = None
+        return judged
+
+
+@dataclass(slots=True)
+class _Judged:
+    """What becomes of a batch's events: indexes, counts and the ids that count from now on."""
+
+    applied: list[int] = field(default_factory=list)
+    surplus: list[int] = field(default_factory=list)
+    recorded: dict[bytes, None] = field(default_factory=dict)
+    duplicates: int = 0
+    removed: int = 0
+
+
+def _surplus_text(run: Run, judged: _Judged) -> str:
+    surplus, count = len(judged.surplus), len(judged.applied) + len(judged.surplus)
+    if run.open_slots is not None:
+        return f"{surplus} of {count} events name a slot that is not outstanding"
+    whose = "" if run.ledger.by_arm is None else " for their arms"
+    return f"{count} events for {run.ledger.outstanding} outstanding decisions: {surplus} too many{whose}"
 
 
 def _settlement(run: Run, counts: dict[str, int], ids: list[bytes]) -> Applied:

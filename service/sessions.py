@@ -339,7 +339,8 @@ def _counts(session_id: str, snapshot: Snapshot, cached: Cached) -> dict[str, An
 
 def _learner_view(run: Run) -> dict[str, Any]:
     learner = run.learner
-    view = run.params.learner.model_dump(mode="json", exclude={"arms"}) | learner.rates(run.state)
+    view = run.params.learner.resolved() | learner.rates(run.state)
+    view.pop("arms", None)
     if isinstance(learner, ArmLearner):
         assert run.roster is not None  # noqa: S101 - learners over arms have one
         view["n_arms"] = len(run.roster.live)

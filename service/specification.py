@@ -150,7 +150,8 @@ def decode(spec: bytes) -> Stored:
 
 
 def _fields(specification: Specification) -> dict[str, Any]:
-    return specification.model_dump(exclude={"seed"})
+    """What a client may post, but the seed, with defaults put in."""
+    return specification.model_dump(exclude={"seed", "learner"}) | {"learner": specification.learner.resolved()}
 
 
 class Idempotency(NamedTuple):

@@ -61,6 +61,10 @@ class Spec(BaseModel):
         """The arithmetic for these parameters."""
         raise NotImplementedError
 
+    def resolved(self) -> dict[str, Any]:
+        """Every field by name, as JSON has it, with the default where the client left one out."""
+        return dict(self)
+
 
 class Learner(ABC, Generic[S]):
     """The part common to learners over arms and over points."""

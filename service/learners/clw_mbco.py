@@ -15,10 +15,10 @@ from service.learners.feasible_sets import FeasibleSet
 from service.learners.gradients import bounded, forward_difference
 from service.learners.points import PointsSpec
 from service.learners.schedules import Clock, Kind, Schedule
-from service.learners.specs import Horizon, MaxDelay, Rate, RateMode, RateScale, baseline_mode
+from service.learners.specs import Horizon, MaxDelay, Rate, RateMode, ScaledSpec, baseline_mode
 
 
-class ClwMbcoSpec(PointsSpec):
+class ClwMbcoSpec(ScaledSpec, PointsSpec):
     """CLW-BCO: bundles of dim+1 losses, slot unknown; holds a point for about 2 max_delay slots."""
 
     kind: Literal["clw_mbco"] = "clw_mbco"
@@ -27,11 +27,9 @@ class ClwMbcoSpec(PointsSpec):
     horizon: Horizon | None = None
     learning_rate: Annotated[Rate, Field(description="eta")] | None = None
     perturbation: Annotated[Rate, Field(description="delta, the distance of the query points.")] | None = None
-    rate_scale: RateScale | None = None
 
     @property
     def mode(self) -> RateMode:
-        """Where the rates come from."""
         return baseline_mode(self, Rates._fields, ("horizon",))
 
     @model_validator(mode="after")
@@ -43,9 +41,9 @@ class ClwMbcoSpec(PointsSpec):
     def rates(self) -> Rates:
         """The rates in use: eta for the number of updates, delta for the number of slots."""
         if self.mode is RateMode.THEOREM:
-            scale, horizon = self.rate_scale or 1.0, self.horizon or 1
+            horizon = self.horizon or 1
             updates = Schedule(Kind(self.schedule), self.max_delay, values=0).updates(horizon)
-            return Rates(scale / math.sqrt(self.dim * updates), scale / horizon)
+            return Rates(self.scale / math.sqrt(self.dim * updates), self.scale / horizon)
         return Rates(self.learning_rate, cast("float", self.perturbation))
 
     def build(self) -> ClwMbco:

@@ -12,7 +12,7 @@ from service.learners.base import FloatArray, Information, PointLearner, Slot
 from service.learners.feasible_sets import FeasibleSet
 from service.learners.gradients import forward_difference, squared_norm
 from service.learners.points import PointsSpec
-from service.learners.specs import Horizon, MaxDelay, Rate, RateMode, RateScale, TotalDelay, rate_mode
+from service.learners.specs import Horizon, MaxDelay, Rate, RateMode, ScaledSpec, TotalDelay, rate_mode
 
 ANYTIME_PERTURBATION = 1e-3
 """Default delta of the anytime steps, in inradii."""
@@ -33,7 +33,7 @@ def theorem_rates(dim: int, horizon: int, total_delay: int, scale: float = 1.0) 
     return Rates(scale / math.sqrt(dim * slots), scale / slots)
 
 
-class DbgdSpec(PointsSpec):
+class DbgdSpec(ScaledSpec, PointsSpec):
     """DBGD: bundles of dim+1 losses, slot and point unknown. The paper's learner with a proof for them."""
 
     kind: Literal["dbgd"] = "dbgd"
@@ -44,7 +44,6 @@ class DbgdSpec(PointsSpec):
     total_delay: TotalDelay | None = None
     learning_rate: Annotated[Rate, Field(description="eta")] | None = None
     perturbation: Annotated[Rate, Field(description="delta, the distance of the query points.")] | None = None
-    rate_scale: RateScale | None = None
 
     @property
     def mode(self) -> RateMode:
@@ -58,17 +57,18 @@ class DbgdSpec(PointsSpec):
 
     @model_validator(mode="after")
     def _one_way_to_give_rates(self) -> DbgdSpec:
-        if self.rate_scale is not None and self.mode is not RateMode.THEOREM:
-            raise ValueError("rate_scale multiplies the theorem's rates: give horizon and total_delay")
         self.check_perturbation(self.rates().perturbation)
         return self
+
+    def resolved(self) -> dict[str, Any]:
+        return super().resolved() | {"perturbation": self.rates().perturbation}
 
     def rates(self) -> Rates:
         """The rates in use."""
         if self.mode is RateMode.GIVEN:
             return Rates(self.learning_rate, cast("float", self.perturbation))
         if self.horizon is not None and self.total_delay is not None:
-            return theorem_rates(self.dim, self.horizon, self.total_delay, self.rate_scale or 1.0)
+            return theorem_rates(self.dim, self.horizon, self.total_delay, self.scale)
         return Rates(None, self.perturbation or ANYTIME_PERTURBATION * self.inradius)
 
     def build(self) -> Dbgd:

@@ -17,7 +17,7 @@ from service.learners.specs import (
     MaxDelay,
     Rate,
     RateMode,
-    RateScale,
+    ScaledSpec,
     TotalDelay,
     rate_mode,
 )
@@ -59,7 +59,7 @@ def anytime_rates(n_arms: int, t: int, total_delay: float) -> Rates:
     return Rates(eta, 4 * (0.5 - floor) / eta, floor)
 
 
-class Dexp3Spec(ArmsSpec):
+class Dexp3Spec(ScaledSpec, ArmsSpec):
     """DEXP3: arm known, slot unknown. The paper's learner with a proof for unlabelled feedback."""
 
     kind: Literal["dexp3"] = "dexp3"
@@ -70,21 +70,16 @@ class Dexp3Spec(ArmsSpec):
     loss_clip: Annotated[Rate, Field(description="delta_1, the bound on an estimated loss.")] | None = None
     probability_floor: Annotated[Rate, Field(le=1, description="delta_2")] | None = None
     max_outstanding: Annotated[int, Field(ge=1, le=MAX_COUNT)] | None = None
-    rate_scale: RateScale | None = None
 
     @property
     def mode(self) -> RateMode:
-        """Where the rates come from."""
         given = {name: getattr(self, name) for name in Rates._fields}
         theorem = {name: getattr(self, name) for name in ("horizon", "max_delay", "total_delay")}
         return rate_mode(given, theorem, anytime=True)
 
     @model_validator(mode="after")
     def _one_way_to_give_rates(self) -> Dexp3Spec:
-        mode = self.mode
-        if self.rate_scale is not None and mode is not RateMode.THEOREM:
-            raise ValueError("rate_scale multiplies the theorem's rates: give horizon, max_delay and total_delay")
-        if self.max_outstanding is not None and mode is not RateMode.ANYTIME:
+        if self.max_outstanding is not None and self.mode is not RateMode.ANYTIME:
             raise ValueError("max_outstanding belongs to the anytime rates")
         self.fixed_rates()
         return self
@@ -95,7 +90,7 @@ class Dexp3Spec(ArmsSpec):
             return Rates(*(cast("float", getattr(self, name)) for name in Rates._fields))
         if self.horizon is None or self.max_delay is None or self.total_delay is None:
             return None
-        return theorem_rates(self.arm_count, self.horizon, self.max_delay, self.total_delay, self.rate_scale or 1.0)
+        return theorem_rates(self.arm_count, self.horizon, self.max_delay, self.total_delay, self.scale)
 
     def build(self) -> Dexp3:
         return Dexp3(self.arm_count, self.fixed_rates(), self.max_outstanding, self.mode)

@@ -8,21 +8,19 @@ from pydantic import Field, model_validator
 
 from service.learners.dbgd import Dbgd, Rates, theorem_rates
 from service.learners.points import PointsSpec
-from service.learners.specs import Horizon, Rate, RateMode, RateScale, baseline_mode
+from service.learners.specs import Horizon, Rate, RateMode, ScaledSpec, baseline_mode
 
 
-class MbcoSpec(PointsSpec):
+class MbcoSpec(ScaledSpec, PointsSpec):
     """(K+1)-point BCO: bundles of dim+1 losses that come back within their own slot."""
 
     kind: Literal["mbco"] = "mbco"
     horizon: Horizon | None = None
     learning_rate: Annotated[Rate, Field(description="eta")] | None = None
     perturbation: Annotated[Rate, Field(description="delta, the distance of the query points.")] | None = None
-    rate_scale: RateScale | None = None
 
     @property
     def mode(self) -> RateMode:
-        """Where the rates come from."""
         return baseline_mode(self, Rates._fields, ("horizon",))
 
     @model_validator(mode="after")
@@ -33,7 +31,7 @@ class MbcoSpec(PointsSpec):
     def rates(self) -> Rates:
         """The rates in use: Theorem 2's without delay."""
         if self.mode is RateMode.THEOREM:
-            return theorem_rates(self.dim, self.horizon or 1, 0, self.rate_scale or 1.0)
+            return theorem_rates(self.dim, self.horizon or 1, 0, self.scale)
         return Rates(self.learning_rate, cast("float", self.perturbation))
 
     def build(self) -> Dbgd:

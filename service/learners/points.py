@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -39,6 +39,10 @@ class SetSpec(BaseModel):
         """The arithmetic in ``dim`` dimensions."""
         raise NotImplementedError
 
+    def resolved(self, dim: int) -> dict[str, Any]:  # noqa: ARG002 - other sets need it
+        """Every field by name, with the default where the client left one out."""
+        return self.model_dump(mode="json")
+
     def check(self, dim: int) -> None:
         """Refuse a set that is not one of ``dim`` dimensions with room inside.
 
@@ -70,6 +74,9 @@ class BallSpec(SetSpec):
     def build(self, dim: int) -> Ball:
         center = np.zeros(dim) if self.center is None else np.array(self.center)
         return Ball(center, self.radius, self.reach())
+
+    def resolved(self, dim: int) -> dict[str, Any]:
+        return super().resolved(dim) | {"center": self.center or [0.0] * dim}
 
     def check(self, dim: int) -> None:
         if self.center is not None and len(self.center) != dim:
@@ -143,6 +150,9 @@ class PointsSpec(Spec):
     def _set_fits_dim(self) -> PointsSpec:
         self.feasible_set.check(self.dim)
         return self
+
+    def resolved(self) -> dict[str, Any]:
+        return super().resolved() | {"feasible_set": self.feasible_set.resolved(self.dim)}
 
     @property
     def inradius(self) -> float:

@@ -6,13 +6,24 @@ same numbers.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import repeat
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from service.learners.base import ArmLearner, FloatArray, Learner, PointLearner, Rows, Slot, SlotLearner, Spec
+from service.learners.base import (
+    ArmLearner,
+    FloatArray,
+    IntArray,
+    Learner,
+    PointLearner,
+    Rows,
+    Slot,
+    SlotLearner,
+    Spec,
+)
 from service.learners.buckets import Buckets
 from service.learners.draws import Draws
 from service.learners.ledger import Ledger
@@ -250,30 +261,17 @@ class Run:
 
     def surplus(self, events: Sequence[Feedback]) -> list[int]:
         """Indexes of the events no outstanding decision can have caused, judged greedily in order."""
-        if self.ledger.by_arm is None:
-            return list(range(min(self.ledger.outstanding, len(events)), len(events)))
-        if self.open_slots is not None:
-            return self._surplus_slots(self.open_slots, events)
-        left: dict[int, int] = {}
-        indexes = []
-        for index, event in enumerate(events):
-            assert isinstance(event, ArmFeedback)  # noqa: S101 - sessions check the kind of event first
-            count = left.get(event.arm)
-            count = int(self.ledger.by_arm[event.arm]) if count is None else count
-            if count == 0:
-                indexes.append(index)
-            left[event.arm] = max(count - 1, 0)
-        return indexes
+        answers = self.outstanding()
+        return [index for index, event in enumerate(events) if not answers(event)]
 
-    def _surplus_slots(self, open_slots: OpenSlots, events: Sequence[Feedback]) -> list[int]:
-        settled: set[int | None] = set()
-        indexes = []
-        for index, event in enumerate(events):
-            assert isinstance(event, ArmFeedback)  # noqa: S101 - sessions check the kind of event first
-            if event.slot in settled or event.slot not in open_slots:
-                indexes.append(index)
-            settled.add(event.slot)
-        return indexes
+    def outstanding(self) -> Callable[[Feedback], bool]:
+        """A judge of events in order: whether a decision that may have caused it was left, which it then takes."""
+        if self.open_slots is not None:
+            return _slots_taken(self.open_slots)
+        if self.ledger.by_arm is not None:
+            return _arms_taken(self.ledger.by_arm)
+        left = repeat(True, self.ledger.outstanding)
+        return lambda event: next(left, False)  # noqa: ARG005 - any event answers any decision
 
     def settle(self, event: Feedback) -> None:
         """Apply one event that is not surplus."""
@@ -325,3 +323,28 @@ class Run:
         """What a view shows of a learner over arms, by index, 0 for removed ones; uniform before the first act."""
         assert isinstance(self.learner, ArmLearner)  # noqa: S101
         return self._arms.spread(np.asarray(self.learner.probabilities(self.state)))
+
+
+def _arms_taken(by_arm: IntArray) -> Callable[[Feedback], bool]:
+    left: dict[int, int] = {}
+
+    def takes(event: Feedback) -> bool:
+        assert isinstance(event, ArmFeedback)  # noqa: S101 - sessions check the kind of event first
+        count = left.get(event.arm)
+        left[event.arm] = (int(by_arm[event.arm]) if count is None else count) - 1
+        return left[event.arm] >= 0
+
+    return takes
+
+
+def _slots_taken(open_slots: OpenSlots) -> Callable[[Feedback], bool]:
+    taken: set[int | None] = set()
+
+    def takes(event: Feedback) -> bool:
+        assert isinstance(event, ArmFeedback)  # noqa: S101 - sessions check the kind of event first
+        if event.slot in taken or event.slot not in open_slots:
+            return False
+        taken.add(event.slot)
+        return True
+
+    return takes

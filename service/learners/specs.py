@@ -70,13 +70,10 @@ def baseline_mode(spec: Spec, given: Sequence[str], theorem: Sequence[str]) -> R
     Raises
     ------
     ValueError
-        for a mixture, and for a ``rate_scale`` without a theorem's rates to multiply.
+        for a mixture.
     """
     rates, fields = ({name: getattr(spec, name) for name in names} for names in (given, theorem))
-    mode = rate_mode(rates, fields, anytime=False)
-    if getattr(spec, "rate_scale", None) is not None and mode is not RateMode.THEOREM:
-        raise ValueError(f"rate_scale multiplies the theorem's rates: give {', '.join(theorem)} and no rates")
-    return mode
+    return rate_mode(rates, fields, anytime=False)
 
 
 def check_printable(labels: Iterable[str]) -> None:
@@ -115,7 +112,32 @@ class ArmsSpec(Spec):
         return len(self.arms) if self.arms is not None else int(self.n_arms or 0)
 
 
-class OneRateSpec(Spec):
+class ScaledSpec(Spec):
+    """A learner whose theorem's rates can be multiplied by c."""
+
+    rate_scale: RateScale | None = None
+
+    @property
+    def mode(self) -> RateMode:
+        """Where the rates come from."""
+        raise NotImplementedError
+
+    @property
+    def scale(self) -> float:
+        """The factor in force, c."""
+        return 1.0 if self.rate_scale is None else self.rate_scale
+
+    @model_validator(mode="after")
+    def _scale_has_rates_to_multiply(self) -> ScaledSpec:
+        if self.rate_scale is not None and self.mode is not RateMode.THEOREM:
+            raise ValueError(f"rate_scale multiplies the theorem's rates, and these are {self.mode.value}")
+        return self
+
+    def resolved(self) -> dict[str, Any]:
+        return super().resolved() | ({"rate_scale": self.scale} if self.mode is RateMode.THEOREM else {})
+
+
+class OneRateSpec(ScaledSpec):
     """A learner with one rate, given or from a theorem; it has no anytime rate."""
 
     theorem_fields: ClassVar[tuple[str, ...]] = ("horizon",)
@@ -123,11 +145,9 @@ class OneRateSpec(Spec):
 
     horizon: Horizon | None = None
     learning_rate: Annotated[Rate, Field(description="eta")] | None = None
-    rate_scale: RateScale | None = None
 
     @property
     def mode(self) -> RateMode:
-        """Where the rate comes from."""
         return baseline_mode(self, ("learning_rate",), self.theorem_fields)
 
     @model_validator(mode="after")
@@ -138,7 +158,7 @@ class OneRateSpec(Spec):
     def rate(self) -> float:
         """The rate in use."""
         if self.mode is RateMode.THEOREM:
-            return self.theorem_rate(self.horizon or 1, self.rate_scale or 1.0)
+            return self.theorem_rate(self.horizon or 1, self.scale)
         return self.learning_rate or 0.0
 
     def theorem_rate(self, horizon: int, scale: float) -> float:

@@ -58,6 +58,32 @@ async def test_posting_the_same_fields_again_finds_the_session(client):
     assert again.json() == first.json() == without_seed.json()
 
 
+THEOREM = {"kind": "dexp3", "n_arms": 3, "horizon": 100, "max_delay": 1, "total_delay": 9}
+UNIT = {"kind": "ball", "radius": 1.0}
+POINTS = {"kind": "dbgd", "dim": 2, "feasible_set": UNIT}
+DEFAULTS = [
+    (THEOREM, THEOREM | {"rate_scale": 1}),
+    (POINTS, POINTS | {"feasible_set": UNIT | {"center": [0, 0]}}),
+    (POINTS, POINTS | {"perturbation": 0.001}),
+    ({"kind": "exp3", "n_arms": 2, "learning_rate": 1}, {"kind": "exp3", "n_arms": 2, "learning_rate": 1.0}),
+]
+SHOWN = {
+    "dexp3": {"rate_scale": 1.0},
+    "dbgd": {"feasible_set": UNIT | {"center": [0.0, 0.0]}, "perturbation": 0.001},
+    "exp3": {"learning_rate": 1.0, "rate_scale": None},
+}
+
+
+@pytest.mark.parametrize(("short", "long"), [*DEFAULTS, *(pair[::-1] for pair in DEFAULTS)])
+async def test_a_default_is_the_same_written_or_left_out(client, short, long):
+    created = await client.post("/v1/sessions", json={"session_id": "s", "learner": short})
+    again = await client.post("/v1/sessions", json={"session_id": "s", "learner": long})
+
+    assert (created.status_code, again.status_code) == (201, 200)
+    assert again.json() == created.json()
+    assert created.json()["learner"].items() >= SHOWN[short["kind"]].items()
+
+
 @pytest.mark.parametrize(
     "other",
     [

@@ -144,6 +144,18 @@ async def test_an_event_id_twice_in_a_batch_counts_once(client, create):
     assert settlement.json() == {"applied": 1, "duplicates": 1, "slot": 2, "outstanding": 1}
 
 
+async def test_an_id_whose_first_event_is_skipped_counts_with_its_second(client, create):
+    path = await create(learner={"kind": "dexp3", "n_arms": 2})
+    acted = (await client.post(f"{path}/act")).json()["arm"]
+    events = [{"arm": arm, "loss": 0.3, "event_id": "click"} for arm in (1 - acted, acted, acted)]
+
+    first = await client.post(f"{path}/feedbacks?on_surplus=skip", json={"events": events})
+    again = await client.post(f"{path}/feedbacks?on_surplus=skip", json={"events": events})
+
+    assert first.json() == {"applied": 1, "duplicates": 1, "surplus": 1, "slot": 1, "outstanding": 0}
+    assert again.json() == {"applied": 0, "duplicates": 3, "surplus": 0, "slot": 1, "outstanding": 0}
+
+
 async def test_a_refused_batch_applies_nothing_and_names_the_event(client, create):
     path = await create(learner={"kind": "dexp3", "n_arms": 1})
     await client.post(f"{path}/acts", json={"count": 100})
