@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import typer
 
+from loadtest.commands.bench import bench
 from loadtest.commands.chaos import chaos
 from loadtest.commands.expiry import expiry
 from loadtest.commands.paper import paper
@@ -14,6 +15,7 @@ app.command()(replay)
 app.command()(paper)
 app.command()(expiry)
 app.command()(chaos)
+app.command()(bench)
 
 
 @app.callback()

@@ -129,13 +129,7 @@ def parse(body: bytes, limits: Limits) -> dict[str, Any]:
     """
     _check_parts(body, limits)
     try:
-        value = json.loads(
-            body.decode("utf-8"),
-            object_pairs_hook=_unique,
-            parse_constant=_no_constant,
-            parse_int=_integer,
-            parse_float=_fraction,
-        )
+        value = _DECODER.decode(body.decode("utf-8"))
     except ServiceError:
         raise
     except (ValueError, RecursionError) as error:
@@ -181,3 +175,8 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _no_constant(name: str) -> Any:
     raise InvalidRequestError(f"{name} is not a JSON number")
+
+
+_DECODER = json.JSONDecoder(
+    object_pairs_hook=_unique, parse_constant=_no_constant, parse_int=_integer, parse_float=_fraction
+)

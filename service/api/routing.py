@@ -30,10 +30,12 @@ class StrictRoute(APIRoute):
         """Make the handler of requests."""
         endpoint: Callable[..., Coroutine[Any, Any, Response]] = self.endpoint
         takes_request = self.dependant.request_param_name
+        defaults = {field.name: field.default for field in self.dependant.query_params}
 
         async def handle(request: Request) -> Response:
             errors: Errors = []
-            values = dict(request.path_params) | self._query(request.query_params, errors)
+            asked = request.scope["query_string"]
+            values = request.path_params | (self._query(request.query_params, errors) if asked else defaults)
             if self.body_field is not None:
                 body = await read_object(request)
                 _check_length(body, request.app.state.settings)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -38,7 +38,9 @@ class Ledger:
 
     def copy(self) -> Ledger:
         """A ledger that may be changed without changing this one."""
-        return replace(self, by_arm=None if self.by_arm is None else self.by_arm.copy())
+        by_arm = None if self.by_arm is None else self.by_arm.copy()
+        counts = (self.slot, self.feedbacks, self.expired, self.removed, self.total_delay, self.outstanding)
+        return Ledger(*counts, self.time, by_arm)
 
     def open(self) -> int:
         """Close the open slot and open the next; its number, from 1."""

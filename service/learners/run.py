@@ -126,7 +126,8 @@ class Run:
         self, ledger: Ledger, state: Any, open_slots: OpenSlots | None = None, buckets: Buckets | None = None
     ) -> Run:
         """The same session and arms at another moment; learner and draws are shared."""
-        return replace(self, ledger=ledger, state=state, open_slots=open_slots, buckets=buckets)
+        drawing = (self.params, self.learner, self.draws, self.second_draws)
+        return Run(*drawing, ledger, state, self.roster, open_slots, buckets, self.stored_rows)
 
     def with_roster(self, roster: Roster | None) -> Run:
         """The same session with the arms it had at the moment of its state."""

@@ -1,0 +1,51 @@
+"""``bench``: the service's throughput beside floors on the same stack."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Column, Table
+
+from loadtest.bench import SERVICE, TARGETS, Options
+from loadtest.bench import bench as measure
+from loadtest.commands.screen import console, messages, reported
+
+
+def bench(
+    seconds: Annotated[float, typer.Option(min=0.1, help="How long one target is called at a time.")] = 3.0,
+    repetitions: Annotated[int, typer.Option(min=1, help="Rounds over all targets.")] = 5,
+    clients: Annotated[int, typer.Option(min=1, help="Connections, each with one request under way.")] = 32,
+    n_arms: Annotated[int, typer.Option(min=2, max=100_000, help="Arms of the one session.")] = 100,
+    workers: Annotated[list[int] | None, typer.Option(min=1, help="Worker processes; 1 and then 2.")] = None,
+    out: Annotated[Path, typer.Option(help="Folder for summary.json and the logs.")] = Path("runs/bench"),
+) -> None:
+    """Measure the service on one hot session, and what less work reaches, in turns on this machine."""
+    options = Options(seconds, repetitions, clients, n_arms, workers or [1, 2])
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with reported(), tempfile.TemporaryDirectory(prefix="bench-") as data:
+        out.mkdir(parents=True, exist_ok=True)
+        with Progress(*columns, console=messages) as progress:
+            task = progress.add_task("bench", total=repetitions * len(options.workers) * len(TARGETS))
+            summary = measure(options, Path(data), out, lambda: progress.advance(task))
+    (out / "summary.json").write_text(json.dumps(summary, indent=2) + "\n", encoding="utf-8")
+    for count, found in summary["workers"].items():
+        console.print(_table(count, found))
+    console.print(f"written: {out}", soft_wrap=True, highlight=False)
+
+
+def _table(workers: str, found: dict[str, Any]) -> Table:
+    title = f"{workers} worker{'' if workers == '1' else 's'}: requests per second, and the service's ratio"
+    table = Table(Column("target", no_wrap=True), "requests/s", "service to it", title=title, title_justify="left")
+    for name, label in TARGETS.items():
+        ratio = "" if name == SERVICE else _spread(found["service_to_floor"][name], ".2f")
+        table.add_row(label, _spread(found["requests_per_second"][name], ",.0f"), ratio)
+    return table
+
+
+def _spread(numbers: dict[str, Any], form: str) -> str:
+    return "{} ({} to {})".format(*(format(numbers[name], form) for name in ("median", "min", "max")))

@@ -1,0 +1,135 @@
+"""As many requests as a server answers, from clients that each wait for one answer before they send the next."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import Callable, Generator
+from typing import NamedTuple, cast
+
+import uvloop
+
+from loadtest.errors import ServiceError
+
+Talk = Generator[bytes, bytes, None]
+"""What a client says: it yields requests and is sent the bodies of their answers."""
+
+_LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
+_ARM = re.compile(rb'"arm": *(\d+)')
+SECONDS_TO_ANSWER = 30
+
+
+class Rate(NamedTuple):
+    """What a run came to."""
+
+    requests: int
+    seconds: float
+
+    @property
+    def per_second(self) -> float:
+        """Requests answered in a second."""
+        return self.requests / self.seconds
+
+
+def request(method: str, path: str, body: bytes = b"") -> bytes:
+    """A request on a connection that stays open."""
+    head = f"{method} {path} HTTP/1.1\r\nHost: localhost\r\n"
+    if method == "POST":
+        head += f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n"
+    return head.encode() + b"\r\n" + body
+
+
+def looking(path: str) -> Talk:
+    """The same GET over and over."""
+    asked = request("GET", path)
+    while True:
+        yield asked
+
+
+def acting(act: str, feedback: str) -> Talk:
+    """An act, and feedback for the arm it drew."""
+    asked = request("POST", act)
+    while True:
+        drawn = _ARM.search((yield asked))
+        if drawn is None:
+            raise ServiceError(f"{act} gave no arm")
+        yield request("POST", feedback, json.dumps({"arm": int(drawn[1]), "loss": 0.5}).encode())
+
+
+class _Client(asyncio.Protocol):
+    def __init__(self, talk: Talk, until: float) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._talk = talk
+        self._until = until
+        self._answer = b""
+        self.answered = 0
+        self.done: asyncio.Future[int] = self._loop.create_future()
+        self.closed: asyncio.Future[int] = self._loop.create_future()
+        """Done when the connection is gone, with what ``done`` came to."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+        self._transport.write(next(self._talk))
+
+    def data_received(self, data: bytes) -> None:
+        self._answer += data
+        head, _, body = self._answer.partition(b"\r\n\r\n")
+        length = _LENGTH.search(head)
+        if length is None or len(body) < int(length[1]):
+            return
+        self._answer = b""
+        if not head.startswith(b"HTTP/1.1 200"):
+            self._end(ServiceError(f"status {head[9:12].decode()}: {body[:200].decode(errors='replace')}"))
+            return
+        self.answered += 1
+        said = self._talk.send(body)
+        if self._loop.time() < self._until:
+            self._transport.write(said)
+        else:
+            self._end()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._end(ServiceError(f"a connection was lost: {exc}"))
+        if (error := self.done.exception()) is not None:
+            self.closed.set_exception(error)
+        else:
+            self.closed.set_result(self.done.result())
+
+    def close(self) -> None:
+        """End the connection, whatever is under way."""
+        self._transport.close()
+
+    def _end(self, error: Exception | None = None) -> None:
+        if not self.done.done():
+            if error is None:
+                self.done.set_result(self.answered)
+            else:
+                self.done.set_exception(error)
+        self._transport.close()
+
+
+def hammer(port: int, make_talk: Callable[[], Talk], clients: int, seconds: float) -> Rate:
+    """Let so many clients talk for so long; every request sent is answered when it ends.
+
+    Raises
+    ------
+    ServiceError
+        for an answer that is no 200, or a lost connection.
+    """
+    return uvloop.run(_hammer(port, make_talk, clients, seconds))
+
+
+async def _hammer(port: int, make_talk: Callable[[], Talk], clients: int, seconds: float) -> Rate:
+    loop = asyncio.get_running_loop()
+    started = loop.time()
+    protocols = [
+        (await loop.create_connection(lambda: _Client(make_talk(), started + seconds), "127.0.0.1", port))[1]
+        for _ in range(clients)
+    ]
+    async with asyncio.timeout(seconds + SECONDS_TO_ANSWER):
+        await asyncio.wait([protocol.done for protocol in protocols], return_when=asyncio.FIRST_EXCEPTION)
+    for protocol in protocols:
+        protocol.close()
+    answered = await asyncio.gather(*(protocol.closed for protocol in protocols))
+    return Rate(sum(answered), loop.time() - started)
