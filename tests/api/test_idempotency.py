@@ -1,0 +1,44 @@
+"""An Idempotency-Key means the same on every POST and PATCH, whichever process gets it and after a restart."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from service.store import open_store
+
+SESSION = {"session_id": "s", "learner": {"kind": "dexp3", "arms": ["a"]}, "seed": 3}
+PATH = "/v1/sessions/s"
+KEY = {"Idempotency-Key": "k"}
+EVENT = {"label": "a", "loss": 0.25}
+CALLS = [
+    pytest.param("POST", "/v1/sessions", SESSION | {"session_id": "new"}, {"seed": 4}, id="create"),
+    pytest.param("POST", f"{PATH}/act", {}, None, id="act"),
+    pytest.param("POST", f"{PATH}/acts", {"count": 3}, {"count": 4}, id="acts"),
+    pytest.param("POST", f"{PATH}/feedback", EVENT, {"loss": 0.5}, id="feedback"),
+    pytest.param("POST", f"{PATH}/feedbacks", {"events": [EVENT, EVENT]}, {"events": [EVENT]}, id="feedbacks"),
+    pytest.param("PATCH", f"{PATH}/arms", {"add": ["b"]}, {"add": ["c"]}, id="arms"),
+]
+
+
+@pytest.mark.parametrize(("method", "path", "body", "other"), CALLS)
+async def test_one_key_is_one_application_and_one_answer(make_client, redis_server, method, path, body, other):
+    """Ten concurrent callers on two processes, then a third that starts afterwards."""
+    clients = [await make_client(open_store(redis_server.url)) for _ in range(2)]
+    await clients[0].post("/v1/sessions", json=SESSION)
+    await clients[0].post(f"{PATH}/acts", json={"count": 5})
+    answers = await asyncio.gather(*(each.request(method, path, json=body, headers=KEY) for each in clients * 5))
+    later = await make_client(open_store(redis_server.url))
+    answers += [await later.request(method, path, json=body, headers=KEY)]
+
+    assert {(answer.is_success, answer.text) for answer in answers} == {(True, answers[0].text)}
+    assert sum("Idempotent-Replayed" not in answer.headers for answer in answers) == 1
+    if other is not None:
+        refused = await later.request(method, path, json=body | other, headers=KEY)
+        assert (refused.status_code, refused.json()["code"]) == (422, "idempotency_conflict")
+    view = (await later.get(PATH)).json()
+    counted = {"acts": (8, 0), "act": (6, 0), "feedback": (5, 1), "feedbacks": (5, 2)}
+    assert (view["slot"], view["feedbacks"]) == counted.get(path.rpartition("/")[2], (5, 0))
+    await later.delete("/v1/sessions/new")
+    await later.delete(PATH)
