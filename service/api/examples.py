@@ -109,6 +109,7 @@ def _problem(description: str) -> dict[str, Any]:
 
 
 PROBLEMS: dict[int | str, dict[str, Any]] = {
+    400: _problem("bad_request"),
     401: _problem("unauthorized, where the service has API keys"),
     403: _problem("forbidden, by the API key"),
     404: _problem("unknown_session"),
@@ -117,6 +118,7 @@ PROBLEMS: dict[int | str, dict[str, Any]] = {
     413: _problem("payload_too_large"),
     415: _problem("unsupported_media_type"),
     422: _problem("invalid_request, idempotency_conflict"),
+    431: _problem("head_too_large"),
     500: _problem("state_corrupt, internal_error"),
     503: _problem("store_unavailable, overloaded; carries Retry-After"),
 }

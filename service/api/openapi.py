@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
+from service.api.examples import PROBLEMS
 from service.api.problems import Problem, ProblemError
+from service.api.schemas import SESSION_ID_PATTERN
 from service.auth import read_keys
+from service.learners import REGISTRY
+from service.settings import Settings
 
+_OPEN = {"/livez", "/readyz"}
+_OF_ALL, _OF_KEYS, _OF_BODIES = ("400", "431", "500"), ("401", "403"), ("408", "409", "413", "415")
+"""Statuses that any route, those that ask for keys, and only those with a body can answer."""
 _FASTAPI_ERRORS = ("HTTPValidationError", "ValidationError")
 
 
@@ -34,8 +42,63 @@ def _document(app: FastAPI) -> dict[str, Any]:
         schema = model.model_json_schema(ref_template=template)
         schema.pop("$defs", None)
         schemas[model.__name__] = schema
+    for path, call in _calls(document):
+        _fit_problems(path, call)
+    _add_limits(document, app.state.settings)
     _add_keys(document, needed=bool(read_keys(app.state.settings)))
     return document
+
+
+def _calls(document: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    return ((path, call) for path, calls in document["paths"].items() for call in calls.values())
+
+
+def _fit_problems(path: str, call: dict[str, Any]) -> None:
+    """Tell of the errors that a route can have, and of no others."""
+    responses = call["responses"]
+    if "requestBody" not in call:
+        for status in _OF_BODIES:
+            responses.pop(status, None)
+    for status in _OF_ALL if path in _OPEN else (*_OF_ALL, *_OF_KEYS):
+        responses.setdefault(status, PROBLEMS[int(status)])
+
+
+def _add_limits(document: dict[str, Any], settings: Settings) -> None:
+    """Tell the limits that the settings give."""
+    schemas = document["components"]["schemas"]
+    for name, field, limit in (
+        ("Acts", "count", {"maximum": settings.max_acts}),
+        ("Feedbacks", "events", {"maxItems": settings.max_events}),
+        ("LossesEvent", "losses", {"maxItems": settings.max_dim + 1}),
+        ("GradientEvent", "gradient", {"maxItems": settings.max_dim}),
+        ("ChangeArms", "add", {"maxItems": settings.max_arms}),
+    ):
+        schemas[name]["properties"][field] |= limit
+    labels = [schemas["ChangeArms"]["properties"]["add"]["items"]]
+    for kind, spec in REGISTRY.items():
+        fields = schemas[spec.__name__]["properties"]
+        if "n_arms" in fields:
+            most = settings.max_arms_centred if kind == "centred_tsallis" else settings.max_arms
+            _given(fields["n_arms"])["maximum"] = most
+            _given(fields["arms"])["maxItems"] = most
+            labels.append(_given(fields["arms"])["items"])
+        else:
+            _given(fields["dim"])["maximum"] = settings.max_dim
+    for label in labels:
+        label |= {
+            "maxLength": settings.max_label_bytes,
+            "description": f"Printable; at most {settings.max_label_bytes} bytes of UTF-8.",
+        }
+    for _, call in _calls(document):
+        for parameter in call.get("parameters", ()):
+            if parameter["name"] == "session_id":
+                parameter["schema"]["pattern"] = SESSION_ID_PATTERN
+
+
+def _given(schema: dict[str, Any]) -> dict[str, Any]:
+    """The schema of an optional field's values other than null."""
+    given: dict[str, Any] = schema.get("anyOf", [schema])[0]
+    return given
 
 
 def _add_keys(document: dict[str, Any], *, needed: bool) -> None:
@@ -45,5 +108,5 @@ def _add_keys(document: dict[str, Any], *, needed: bool) -> None:
         "header": {"type": "apiKey", "in": "header", "name": "X-API-Key"},
     }
     document["security"] = [{"bearer": []}, {"header": []}, *([] if needed else [{}])]
-    for path in ("/livez", "/readyz"):
+    for path in _OPEN:
         document["paths"][path]["get"]["security"] = []

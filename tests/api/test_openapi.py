@@ -41,3 +41,34 @@ async def test_act_is_documented_to_take_nothing_but_an_empty_object(client):
     body = document["paths"]["/v1/sessions/{session_id}/act"]["post"]["requestBody"]
     assert not body.get("required")
     assert body["content"]["application/json"]["schema"]["$ref"].endswith("/Nothing")
+
+
+async def test_the_limits_of_the_settings_are_told(make_client):
+    client = await make_client(
+        max_acts=7, max_events=8, max_dim=9, max_arms=10, max_arms_centred=5, max_label_bytes=6
+    )
+    document = (await client.get("/openapi.json")).json()
+    schemas = {name: schema["properties"] for name, schema in document["components"]["schemas"].items()}
+
+    assert schemas["Acts"]["count"]["maximum"] == 7
+    assert schemas["Feedbacks"]["events"]["maxItems"] == 8
+    assert schemas["LossesEvent"]["losses"]["maxItems"] == 10
+    assert schemas["GradientEvent"]["gradient"]["maxItems"] == 9
+    assert schemas["DbgdSpec"]["dim"]["maximum"] == 9
+    assert schemas["Dexp3Spec"]["n_arms"]["anyOf"][0]["maximum"] == 10
+    assert schemas["CentredTsallisSpec"]["arms"]["anyOf"][0]["maxItems"] == 5
+    assert schemas["BoldSpec"]["arms"]["anyOf"][0]["items"]["maxLength"] == 6
+    assert schemas["ChangeArms"]["add"]["items"]["maxLength"] == 6
+    assert schemas["ArmEvent"]["event_id"]["anyOf"][0]["pattern"] == r"^[\x20-\x7e]+$"
+
+
+async def test_every_route_tells_the_errors_it_can_have(client):
+    document = (await client.get("/openapi.json")).json()
+
+    for path, calls in document["paths"].items():
+        for method, call in calls.items():
+            found = {status for status in call["responses"] if status >= "400"}
+            assert {"400", "431", "500"} <= found, (method, path)
+            assert ({"408", "413", "415"} <= found) == ("requestBody" in call), (method, path)
+            assert ({"401", "403"} <= found) == (path not in {"/livez", "/readyz"}), (method, path)
+            assert ("503" in found) == (path not in {"/livez", "/metrics"}), (method, path)

@@ -1,0 +1,27 @@
+"""A running service answers as its OpenAPI document says, whatever fits the document and whatever does not."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.running import RunningService
+
+SETTINGS = Path(__file__).with_name("schemathesis.toml")
+
+
+def test_generated_calls_are_answered_as_described(tmp_path):
+    with RunningService(tmp_path, "--store-url", "memory://") as service:
+        service.wait_ready()
+        command = [sys.executable, "-m", "schemathesis.cli", "--config-file", str(SETTINGS)]
+        run = subprocess.run(
+            [*command, "run", f"{service.url}/openapi.json", "--checks=all", "--seed=1", "-n20", "--no-color"],
+            cwd=tmp_path,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+        )
+
+    assert run.returncode == 0, run.stdout[-8_000:]
+    assert "Selected: 12/12" in run.stdout
+    assert "Tested: 12" in run.stdout
