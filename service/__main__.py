@@ -1,92 +1,27 @@
-"""``python -m service``: bind, start the embedded store where it is wanted, keep workers until stopped."""
+"""``python -m service``."""
 
 from __future__ import annotations
 
-import asyncio
-import logging
-import os
-import socket
+import signal
 import sys
-from collections.abc import Sequence
-
-from service import auth, logs
-from service.settings import Settings, SettingsError, StoreUrl, read_settings, unknown_variables
-from service.sockets import AddressError, listen, show
-from service.store import open_store
-from service.store.embedded import EmbeddedServer
-from service.store.folder_lock import EmbeddedStoreError
-from service.supervisor import Supervisor
-
-CANNOT_START = 1
-"""Exit code where the address or the data folder can't be had."""
-BAD_SETTINGS = 2
-"""Exit code for settings that make no sense, as for unknown flags."""
-
-NO_KEYS = (
-    "NO API KEYS, and %s is no loopback address: whoever reaches it can read, change and delete every session. "
-    "Set BANDIT_API_KEYS_FILE, or keep others out by a firewall or proxy."
-)
-
-logger = logging.getLogger("service")
+from types import FrameType
 
 
-def start_store(settings: Settings) -> EmbeddedServer | None:
-    """The embedded server, running, where the settings ask for it; other URLs are only read.
+def _end(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - as signals are handled
+    sys.exit(0)
 
-    Raises
-    ------
-    EmbeddedStoreError, ValueError
-        where it can't run, or the URL can't be read.
+
+def run() -> int:
+    """Run the service; the exit code.
+
+    SIGTERM ends it before everything else is imported, too: the first process of a container is not ended by
+    a signal that it does not handle.
     """
-    if settings.store_url.scheme != "embedded":
-        open_store(settings.store_url.get_secret_value())
-        return None
-    server = EmbeddedServer(settings.data_dir, fsync=settings.appendfsync)
-    server.start()
-    return server
+    signal.signal(signal.SIGTERM, _end)
+    from service.command import main
 
-
-def main(arguments: Sequence[str]) -> int:
-    """Run the service; the exit code."""
-    try:
-        settings = read_settings(arguments)
-        keys = auth.read_keys(settings)
-    except SettingsError as error:
-        return _refuse(error, BAD_SETTINGS)
-    logs.configure(settings.log_level)
-    if unknown := unknown_variables(os.environ):
-        logger.warning("not settings of this service: %s", ", ".join(unknown))
-    try:
-        listeners = listen(settings.host, settings.port, settings.workers)
-        server = start_store(settings)
-    except (AddressError, EmbeddedStoreError) as error:
-        return _refuse(error, CANNOT_START)
-    except ValueError as error:
-        return _refuse(f"--store-url (BANDIT_STORE_URL): {error}", BAD_SETTINGS)
-    address = show(settings.host, listeners[0].getsockname()[1])
-    if not keys and not auth.is_loopback(settings.host):
-        logger.warning(NO_KEYS, settings.host)
-    logger.info("listening on http://%s, store %s", address, _store(settings))
-    settings = auth.hashed(settings, keys)
-    os.environ.pop("BANDIT_API_KEYS", None)
-    if server is not None:
-        settings = settings.model_copy(update={"store_url": StoreUrl(server.url)})
-    return asyncio.run(_supervise(settings, listeners, server))
-
-
-async def _supervise(settings: Settings, listeners: list[socket.socket], server: EmbeddedServer | None) -> int:
-    return await Supervisor(settings, listeners, server).run()
-
-
-def _store(settings: Settings) -> str:
-    folder = f" in {settings.data_dir.resolve()}" if settings.store_url.scheme == "embedded" else ""
-    return f"{settings.store_url}{folder}"
-
-
-def _refuse(error: Exception | str, code: int) -> int:
-    sys.stderr.write(f"service: {error}\n")
-    return code
+    return main(sys.argv[1:])
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(run())

@@ -27,7 +27,8 @@ CONTRACT = {"service.store.base", "service.store.codec", "service.store.records"
 LEARNERS = {"service.learners"}
 
 ARROWS = {
-    "service.__main__": {"service.auth", "service.supervisor", "service.sockets", "service.store"} | LEAVES,
+    "service.__main__": {"service.command"},
+    "service.command": {"service.auth", "service.supervisor", "service.sockets", "service.store"} | LEAVES,
     "service.worker": {"service.app", "service.protocol"} | LEAVES,
     "service.protocol": LEAVES,
     "service.supervisor": {"service.store.embedded", "service.store.folder_lock"} | LEAVES,

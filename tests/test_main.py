@@ -62,6 +62,16 @@ def test_interrupting_it_is_a_clean_stop(run):
     assert service.stop(signal.SIGINT) == 0
 
 
+def test_a_stop_in_the_middle_of_its_imports_is_taken(run, tmp_path):
+    slow = tmp_path / "slow"
+    slow.mkdir()
+    (slow / "pydantic.py").write_text(f"import signal\nopen({str(tmp_path / 'here')!r}, 'w')\nsignal.pause()\n")
+    service = run("--store-url", "memory://", environment={"PYTHONPATH": str(slow), "COVERAGE_PROCESS_START": ""})
+    wait_until((tmp_path / "here").exists)
+
+    assert service.stop(signal.SIGTERM) == 0
+
+
 def test_it_says_where_it_listens_and_which_store_without_the_password(run):
     service = run("--store-url", "redis://user:hunter22@127.0.0.1:1/0")
 
