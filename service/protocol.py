@@ -82,6 +82,9 @@ class BoundedProtocol(HttpToolsProtocol):
         self._in_time()
         self._intake.held = b""
         self._unset_keepalive_if_required()
+        if self._running is not None and not self._running.response_complete:
+            self._running.disconnected = True
+            self._running.message_event.set()
         super().connection_lost(exc)
 
     def shutdown(self) -> None:
