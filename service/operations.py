@@ -14,7 +14,7 @@ from service.errors import MAX_LISTED, FieldError, InvalidRequestError, SurplusF
 from service.events import ArmEvent, Event, GradientEvent, LossesEvent
 from service.learners.base import FloatArray, Information, PointLearner
 from service.learners.run import ArmFeedback, Feedback, PointFeedback, Run
-from service.pieces import PIECE, Pause
+from service.pieces import PIECE, Body, Pause, whole
 from service.specification import Idempotency, Surplus
 
 
@@ -70,6 +70,25 @@ class Sweep:
         """Tell the next time as text, nothing where there is none."""
         due_at = None if run.buckets is None else run.buckets.due_at()
         return Applied(b"" if due_at is None else repr(due_at).encode(), changed=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Show:
+    """Nothing but the session's view, kept under an idempotency key."""
+
+    view: Callable[[Run, bool], Body]
+    """The answer, of a run and whether its commit puts off the idle deadline."""
+    idempotency: Idempotency | None
+    weight: int = 0
+    digests: Sequence[bytes] = ()
+    is_use: bool = False
+
+    async def check(self, run: Run, pause: Pause) -> None:
+        """Fit every session."""
+
+    async def apply(self, run: Run, counted: Callable[[bytes], bool], pause: Pause) -> Applied:  # noqa: ARG002 - as any operation
+        """Show it."""
+        return Applied(await whole(self.view(run, self.is_use), pause), changed=False, shows_version=True)
 
 
 @dataclass(slots=True)

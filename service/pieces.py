@@ -140,6 +140,11 @@ async def packed(parts: Body, pause: Pause) -> bytes:
     return b"".join([*made, deflate.flush()])
 
 
+def is_packed(kept: bytes) -> bool:
+    """Whether it is an answer with a JSON object, and not some other note."""
+    return kept.startswith((b"{", _DEFLATED))
+
+
 def unpacked(kept: bytes) -> Body:
     """What ``packed`` was given; no JSON begins like compressed bytes."""
     return _inflated(kept) if kept.startswith(_DEFLATED) else kept

@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 import re
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from service import owned, specification
@@ -25,14 +24,15 @@ from service.errors import (
     UnknownSessionError,
 )
 from service.learners import REGISTRY
-from service.learners.base import ArmLearner, PointLearner
 from service.learners.run import Run
 from service.metrics import Labels, Metrics
-from service.pieces import LABEL, Body, Pause, aside, body, texts
+from service.operations import Show
+from service.pieces import LABEL, Body, Pause, aside, body, is_packed, texts, unpacked
 from service.settings import Settings
 from service.specification import Idempotency, Specification, Stored
 from service.store import codec
 from service.store.base import NewSession, Snapshot, Store, StoreUnavailableError
+from service.views import session_view, summary
 
 SESSION_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}", re.ASCII)
 MAX_PAGE = 1000
@@ -118,7 +118,10 @@ class Sessions:
         cached = await self._cached(session_id, existing)
         if not cached.stored.matches(spec):
             raise SessionExistsError
-        return Created(Answer(_view(session_id, existing, cached)), new=False)
+        if key is None:
+            return Created(Answer(await self.view(session_id)), new=False)
+        shown = Show(self._viewer(session_id, existing, cached), key)
+        return Created(await self._committer.submit(session_id, shown), new=False)
 
     async def view(self, session_id: str) -> Body:
         """A session as it is now.
@@ -130,7 +133,7 @@ class Sessions:
         _check_id(session_id)
         with _store_errors():
             snapshot, cached = await self._read(session_id)
-        return _view(session_id, snapshot, await self._settled(cached))
+        return session_view(session_id, snapshot, await self._settled(cached))
 
     async def _read(self, session_id: str) -> tuple[Snapshot, Cached]:
         """A session, with its records where it expires decisions; all of one version."""
@@ -184,7 +187,7 @@ class Sessions:
 
     async def _summary(self, session_id: str, snapshot: Snapshot) -> dict[str, Any]:
         try:
-            return _counts(session_id, snapshot, await self._cached(session_id, snapshot))
+            return summary(session_id, snapshot, await self._cached(session_id, snapshot))
         except StateCorruptError as error:
             return {"session_id": session_id, "code": error.code}
 
@@ -229,16 +232,22 @@ class Sessions:
         if snapshot is None:
             raise UnknownSessionError
         cached = await self._cached(session_id, snapshot)
+        most = self._max_arms(cached.run.params.learner.kind, rights)
+        change = ChangeArms(
+            add, remove, most, self._settings.max_label_bytes, self._viewer(session_id, snapshot, cached), key
+        )
+        return await self._committer.submit(session_id, change)
+
+    def _viewer(self, session_id: str, snapshot: Snapshot, cached: Cached) -> Callable[[Run, bool], Body]:
+        """Makes the view that a commit answers with, of its run and whether it puts off the idle deadline."""
         ttl_ms = cached.stored.specification.idle_ttl_ms
 
         def view(run: Run, used: bool) -> Body:
             put_off = None if ttl_ms is None else run.ledger.time + ttl_ms / 1000
             then = snapshot._replace(version=VERSION, expires_at=put_off if used else snapshot.expires_at)
-            return _view(session_id, then, cached._replace(run=run))
+            return session_view(session_id, then, cached._replace(run=run))
 
-        most = self._max_arms(cached.run.params.learner.kind, rights)
-        change = ChangeArms(add, remove, most, self._settings.max_label_bytes, view, key)
-        return await self._committer.submit(session_id, change)
+        return view
 
     def now(self) -> float:
         """Unix seconds by the store's clock."""
@@ -290,10 +299,12 @@ def _encoded(stored: Stored) -> tuple[bytes, bytes]:
 
 
 async def _created_before(session_id: str, now: Snapshot, key: Idempotency, recalled: bytes) -> Created:
-    """The answer that created the session, rebuilt from the version it started with."""
-    body, version = unpack_answer(recalled)
-    if body != key.body:
+    """The answer that a key got: the view it found, or the one it created, rebuilt from its first version."""
+    posted, version = unpack_answer(recalled)
+    if posted != key.body:
         raise IdempotencyConflictError
+    if is_packed(version):
+        return Created(Answer(unpacked(version), replayed=True), new=False)
     stored = await aside(len(now.spec), specification.decode, now.spec)
     _, state = await aside(len(now.spec), _encoded, stored)
     ttl_ms = stored.specification.idle_ttl_ms
@@ -302,57 +313,9 @@ async def _created_before(session_id: str, now: Snapshot, key: Idempotency, reca
         state=state,
         expires_at=None if ttl_ms is None else now.created_at + ttl_ms / 1000,
     )
-    return Created(Answer(_view(session_id, first, await decoded(first)), replayed=True), new=True)
-
-
-def _view(session_id: str, snapshot: Snapshot, cached: Cached) -> Body:
-    """What a reader sees of a session."""
-    run = cached.run
-    view = _counts(session_id, snapshot, cached)
-    if isinstance(run.learner, ArmLearner):
-        view["probabilities"] = run.probabilities
-    elif isinstance(run.learner, PointLearner):
-        view["x"] = run.learner.x(run.state)
-    return body(texts(view))
-
-
-def _counts(session_id: str, snapshot: Snapshot, cached: Cached) -> dict[str, Any]:
-    spec, ledger = cached.stored.specification, cached.run.ledger
-    return {
-        "session_id": session_id,
-        "learner": _learner_view(cached.run),
-        "loss_range": spec.loss_range,
-        "normalize_losses": spec.normalize_losses,
-        "idle_ttl_seconds": spec.idle_ttl_seconds,
-        "expiry": None if spec.expiry is None else spec.expiry.model_dump(),
-        "slot": ledger.slot,
-        "feedbacks": ledger.feedbacks,
-        "outstanding": ledger.outstanding,
-        "expired": ledger.expired,
-        "removed": ledger.removed,
-        "total_delay": ledger.total_delay,
-        "version": snapshot.version,
-        "created_at": _time(snapshot.created_at),
-        "expires_at": None if snapshot.expires_at is None else _time(snapshot.expires_at),
-    }
-
-
-def _learner_view(run: Run) -> dict[str, Any]:
-    learner = run.learner
-    view = run.params.learner.resolved() | learner.rates(run.state)
-    view.pop("arms", None)
-    if isinstance(learner, ArmLearner):
-        assert run.roster is not None  # noqa: S101 - learners over arms have one
-        view["n_arms"] = len(run.roster.live)
-        if (names := run.roster.shown_names) is not None:
-            view["arms"] = names
-    return view
+    return Created(Answer(session_view(session_id, first, await decoded(first)), replayed=True), new=True)
 
 
 def _check_id(session_id: str) -> None:
     if not SESSION_ID.fullmatch(session_id):
         raise UnknownSessionError
-
-
-def _time(unix_seconds: float) -> str:
-    return datetime.fromtimestamp(unix_seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -18,6 +18,7 @@ SESSIONS = {
     "service.sessions",
     "service.owned",
     "service.operations",
+    "service.views",
     "service.arm_changes",
     "service.readiness",
     "service.sweeper",

@@ -270,3 +270,31 @@ async def test_a_key_gives_the_answer_that_created_the_session(client):
     assert (again.status_code, again.text) == (201, first.text)
     assert again.headers["Idempotent-Replayed"] == "true"
     assert (other.status_code, other.json()["code"]) == (422, "idempotency_conflict")
+
+
+async def test_a_key_keeps_the_view_of_a_session_that_was_there(client):
+    body = {"session_id": "s", "learner": ARMS, "idle_ttl_seconds": 3600}
+    key = {"Idempotency-Key": "again"}
+    await client.post("/v1/sessions", json=body)
+
+    first = await client.post("/v1/sessions", json=body, headers=key)
+    await client.post("/v1/sessions/s/act")
+    again = await client.post("/v1/sessions", json=body, headers=key)
+    other = await client.post("/v1/sessions", json=body | {"normalize_losses": False}, headers=key)
+
+    assert (first.status_code, again.status_code, other.status_code) == (200, 200, 422)
+    assert "Idempotent-Replayed" not in first.headers
+    assert again.headers["Idempotent-Replayed"] == "true"
+    assert again.content == first.content
+    assert other.json()["code"] == "idempotency_conflict"
+    assert (await client.get("/v1/sessions/s")).json()["slot"] == 1
+
+
+async def test_finding_a_session_changes_nothing_of_it_but_the_version(client):
+    body = {"session_id": "s", "learner": ARMS, "idle_ttl_seconds": 3600}
+    created = (await client.post("/v1/sessions", json=body)).json()
+
+    found = (await client.post("/v1/sessions", json=body, headers={"Idempotency-Key": "again"})).json()
+
+    assert found | {"version": None} == created | {"version": None}
+    assert (await client.get("/v1/sessions/s")).json() == found
