@@ -22,6 +22,7 @@ from service.pieces import LARGE, aside
 from service.settings import Settings
 
 JSON = "application/json"
+EMPTY = b"{}"
 MAX_MEDIA_TYPE = 200
 """Characters of a Content-Type."""
 MAX_DIGITS = 400
@@ -68,7 +69,7 @@ async def read_object(request: Request) -> dict[str, Any] | None:
     if not body:
         request.state.body = None
         return None
-    _check_media_type(request)
+    _check_media_type(request, body)
     request.state.body = await aside(len(body), parse, body, Limits.of(request.app.state.settings))
     value: dict[str, Any] = request.state.body
     return value
@@ -96,9 +97,10 @@ async def _read(request: Request, settings: Settings) -> bytes:
     return bytes(body)
 
 
-def _check_media_type(request: Request) -> None:
+def _check_media_type(request: Request, body: bytes) -> None:
+    """Refuse what is not said to be JSON as it is; an empty object may go without saying."""
     types, encodings = (request.headers.getlist(name) for name in ("content-type", "content-encoding"))
-    if types == [JSON] and not encodings:
+    if not encodings and (types == [JSON] or (not types and body == EMPTY)):
         return
     if any(encoding.strip().lower() != "identity" for encoding in encodings):
         raise UnsupportedMediaTypeError("Content-Encoding is not supported; send the body as it is")

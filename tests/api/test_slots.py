@@ -14,7 +14,9 @@ async def view(client, path):
     return (await client.get(path)).json()
 
 
-@pytest.mark.parametrize("request_", [{}, {"content": b"{}", "headers": {"content-type": "application/json"}}])
+@pytest.mark.parametrize(
+    "request_", [{}, {"content": b"{}"}, {"content": b"{}", "headers": {"content-type": "application/json"}}]
+)
 async def test_act_needs_no_body(client, create, request_):
     path = await create()
 
