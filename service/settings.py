@@ -82,6 +82,11 @@ class Settings(BaseSettings):
     )
     host: str = Field("127.0.0.1", min_length=1, description="Address to listen on.")
     port: int = Field(8000, ge=0, le=65535, description="Port to listen on; 0 takes a free one.")
+    root_path: str | None = Field(
+        None,
+        pattern=r"^(/[A-Za-z0-9._~-]+)*$",
+        description="Prefix that a proxy in front takes off, `/bandit` say; the OpenAPI document tells of it.",
+    )
     workers: int = Field(1, ge=1, le=256, description="Processes that serve requests.")
     api_keys_file: Path | None = Field(
         None, description="JSON file of the API keys; without keys everybody may do everything."
@@ -100,8 +105,8 @@ class Settings(BaseSettings):
         0.01,
         ge=0,
         le=1,
-        description="Which part of the successes of acts, feedback, health checks and scrapes is logged; of all "
-        "else, and of errors, every request is.",
+        description="Which part of the successes of acts, feedback, health checks and scrapes is logged, "
+        "and of answers of `/readyz` that are as the one before; of all else, and of errors, every request is.",
     )
     grace_seconds: Seconds = Field(20, description="How long a stop waits for requests that were accepted.")
     keep_alive_seconds: Seconds = Field(

@@ -2,15 +2,13 @@
 
 import re
 import tomllib
-from pathlib import Path
 
 import pytest
-import yaml
 from packaging.requirements import Requirement
 
-ROOT = Path(__file__).parent.parent
+from tests.compose import COMPOSE, ROOT
+
 DOCKERFILE = (ROOT / "Dockerfile").read_text()
-COMPOSE = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
 SERVICES = COMPOSE["services"]
 LOCKS = {"requirements.lock": ["embedded"], "requirements-loadtest.lock": ["embedded", "loadtest"]}
 
@@ -22,10 +20,15 @@ def read_lock(name: str) -> list[tuple[Requirement, list[str]]]:
     return [(Requirement(pin), [each.strip() for each in hashes]) for pin, *hashes in lines]
 
 
-def test_only_the_service_is_published_and_only_on_loopback():
+def test_only_the_service_and_its_balancer_are_published_and_only_on_loopback():
     assert {name: service["ports"] for name, service in SERVICES.items() if "ports" in service} == {
-        "service": ["127.0.0.1:8000:8000"]
+        "service": ["127.0.0.1:${SERVICE_PORT:-8000}:8000"],
+        "nginx": ["127.0.0.1:${NGINX_PORT:-8080}:8080"],
     }
+
+
+def test_a_plain_up_starts_the_service_and_its_store():
+    assert {name for name, service in SERVICES.items() if "profiles" not in service} == {"service", "redis"}
 
 
 @pytest.mark.parametrize("name", SERVICES)
@@ -56,13 +59,21 @@ def test_redis_is_reached_only_from_the_inner_network():
 def test_the_service_waits_for_a_healthy_redis_and_the_load_test_for_a_healthy_service():
     assert SERVICES["service"]["depends_on"]["redis"]["condition"] == "service_healthy"
     assert SERVICES["loadtest"]["depends_on"]["service"]["condition"] == "service_healthy"
-    assert {name for name, service in SERVICES.items() if "healthcheck" in service} == {"service", "redis"}
+    assert {name for name, service in SERVICES.items() if "healthcheck" in service} == {
+        "service",
+        "redis",
+        "nginx",
+    }
 
 
 def test_no_password_is_written_down():
     text = (ROOT / "docker-compose.yml").read_text()
 
     assert set(re.findall(r"\$\{REDIS_PASSWORD(.*?)\}", text)) == {":+>", ":-nopass", ":-none"}
+    assert set(re.findall(r"^ +\w+_API_KEYS?: (.*)", text, re.M)) == {
+        "${BANDIT_API_KEYS:-}",
+        "${LOADTEST_API_KEY:-}",
+    }
 
 
 def test_the_image_runs_as_nobody_in_particular():

@@ -40,6 +40,7 @@ def test_settings_do_not_change():
     ("flags", "message"),
     [
         (["--port", "99999"], "--port (BANDIT_PORT): Input should be less than or equal to 65535"),
+        (["--root-path", "bandit/"], "--root-path (BANDIT_ROOT_PATH): "),
         (["--workers", "0"], "--workers (BANDIT_WORKERS): "),
         (["--grace-seconds", "nan"], "--grace-seconds (BANDIT_GRACE_SECONDS): "),
         (["--appendfsync", "no"], "--appendfsync (BANDIT_APPENDFSYNC): "),

@@ -48,6 +48,10 @@ def replay(
     scenario: Annotated[Scenario, typer.Argument(help="The stream to replay.")],
     data: Annotated[list[Path] | None, typer.Option(help="Jester file; repeat it to join several.")] = None,
     url: Annotated[str | None, typer.Option(help=f"Address of the service; {DEFAULT_URL} if not given.")] = None,
+    api_key: Annotated[
+        str | None,
+        typer.Option(envvar="LOADTEST_API_KEY", help="A key of the service, of role admin; better not as a flag."),
+    ] = None,
     in_process: Annotated[
         bool, typer.Option("--in-process", help="Drive the learner without the service.")
     ] = False,
@@ -110,7 +114,7 @@ def replay(
         plan = plan_session(world, kind, rates, seed, _options(option or []), late)
         if stream is not None:
             plan = replace(plan, session=plan.session | stream.session_fields())
-        driver = _driver(stack, plan, address, retry_seconds, clock)
+        driver = _driver(stack, plan, address, retry_seconds, clock, api_key)
         if stream is not None and isinstance(world, ArmWorld):
             replaying: Replay = ClickReplay(world, stream, driver, clock)
         else:
@@ -162,12 +166,18 @@ def _options(texts: list[str]) -> dict[str, Any]:
 
 
 def _driver(
-    stack: ExitStack, plan: Plan, address: str | None, retry_seconds: float, clock: SimulatedTime | None
+    stack: ExitStack,
+    plan: Plan,
+    address: str | None,
+    retry_seconds: float,
+    clock: SimulatedTime | None,
+    api_key: str | None,
 ) -> Driver:
     if address is None or clock is not None:
         return InProcessDriver(plan, (clock or SimulatedTime()).now)
     try:
-        http = stack.enter_context(httpx.Client(base_url=address, timeout=30.0))
+        headers = {"Authorization": f"Bearer {api_key}"} if api_key else None
+        http = stack.enter_context(httpx.Client(base_url=address, timeout=30.0, headers=headers))
     except httpx.InvalidURL as error:
         raise LoadTestError(f"--url {address}: {error}") from error
     return HttpDriver(Client(http, retry_seconds), plan, f"replay-{uuid.uuid4().hex}")

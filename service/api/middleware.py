@@ -80,6 +80,7 @@ class Surroundings:
         self._sample = settings.log_sample
         self._retry_after = settings.retry_after_seconds
         self._new_ids = new_ids
+        self._readiness = 200
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
@@ -122,7 +123,7 @@ class Surroundings:
 
     def _answered(self, scope: Scope, status: int, seconds: float) -> None:
         method, route = self._metrics.answered(scope["method"], _template(scope), status, seconds)
-        if status < 400 and route in logs.HOT_ROUTES and random.random() >= self._sample:  # noqa: S311 - a sample is no secret
+        if self._is_no_news(route, status) and random.random() >= self._sample:  # noqa: S311 - a sample is no secret
             return
         logs.request(
             request_id=scope[ID_IN_SCOPE].decode("ascii"),
@@ -133,6 +134,12 @@ class Surroundings:
             api_key=None if (key := scope.get(IN_SCOPE)) is None else key.name,
             session=(scope.get("path_params") or {}).get("session_id"),
         )
+
+    def _is_no_news(self, route: str, status: int) -> bool:
+        if route == logs.READINESS:
+            before, self._readiness = self._readiness, status
+            return status == before
+        return status < 400 and route in logs.HOT_ROUTES
 
 
 def _template(scope: Scope) -> str:

@@ -33,7 +33,14 @@ def describe(app: FastAPI) -> None:
 
 
 def _document(app: FastAPI) -> dict[str, Any]:
-    document = get_openapi(title=app.title, version=app.version, routes=app.routes, description=app.description)
+    prefix = app.state.settings.root_path
+    document = get_openapi(
+        title=app.title,
+        version=app.version,
+        routes=app.routes,
+        description=app.description,
+        servers=[{"url": prefix}] if prefix else None,
+    )
     schemas = document["components"]["schemas"]
     for name in _FASTAPI_ERRORS:
         schemas.pop(name, None)

@@ -11,6 +11,8 @@ import httpx
 import pytest
 
 from service.logs import MAX_FIELD_CHARS, JsonLines
+from service.store import open_store
+from service.store.options import StoreOptions
 from tests.running import RunningService, create, wait_until
 
 OURS = re.compile(r"[0-9a-f]{16}-[0-9a-f]+")
@@ -84,6 +86,17 @@ async def test_successes_of_hot_routes_are_sampled_and_errors_are_not(make_clien
     await client.get("/v1/sessions/jokes")
 
     assert [(line["method"], line["status"]) for line in lines()] == [("POST", 201), ("POST", 422), ("GET", 200)]
+
+
+async def test_readiness_is_logged_when_it_changes(make_client, lines, own_redis_server):
+    options = StoreOptions(resend_seconds=0.2, connect_seconds=0.3)
+    client = await make_client(open_store(own_redis_server.url, options=options), log_sample=0)
+    for turn in (lambda: None, own_redis_server.kill, own_redis_server.start):
+        turn()
+        for _ in range(5):
+            await client.get("/readyz")
+
+    assert [(line["route"], line["status"]) for line in lines()] == [("/readyz", 503), ("/readyz", 200)]
 
 
 async def test_whatever_a_request_holds_its_line_is_short_and_one(client, lines):

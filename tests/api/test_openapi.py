@@ -72,3 +72,10 @@ async def test_every_route_tells_the_errors_it_can_have(client):
             assert ({"408", "413", "415"} <= found) == ("requestBody" in call), (method, path)
             assert ({"401", "403"} <= found) == (path not in {"/livez", "/readyz"}), (method, path)
             assert ("503" in found) == (path not in {"/livez", "/metrics"}), (method, path)
+
+
+async def test_a_prefix_that_a_proxy_takes_off_is_told(make_client):
+    for prefix, servers in ((None, None), ("", None), ("/bandit", [{"url": "/bandit"}])):
+        client = await make_client(root_path=prefix)
+        assert (await client.get("/openapi.json")).json().get("servers") == servers
+        assert (await client.get("/livez")).status_code == 200

@@ -10,6 +10,9 @@ from typer.testing import CliRunner, Result
 
 from loadtest.commands import app
 from tests.loadtest.jester_files import invented, write_csv
+from tests.running import RunningService
+
+KEY = "key-of-the-load-test"
 
 
 def run(*arguments: object) -> Result:
@@ -34,6 +37,21 @@ def test_jester_in_process(tmp_path: Path, jester: Path) -> None:
     assert found["rates"] == "anytime"
     assert found["data"][0]["users"] == 60
     assert "regret per slot" in result.output
+
+
+def test_an_api_key_is_sent_from_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    keys = [{"name": "load", "role": "admin", "key": KEY}]
+    environment = {"BANDIT_API_KEYS": json.dumps(keys)}
+    with RunningService(tmp_path, "--store-url", "memory://", environment=environment) as service:
+        refused = run("synthetic", "--url", service.url, "--slots", 5, "--out", tmp_path / "none")
+        monkeypatch.setenv("LOADTEST_API_KEY", KEY)
+        done = run("synthetic", "--url", service.url, "--slots", 5, "--out", tmp_path / "out")
+
+    assert refused.exit_code == 1
+    assert "unauthorized" in refused.output
+    assert done.exit_code == 0, done.output
+    assert summary(tmp_path / "out")["settled"] == 5
+    assert KEY not in done.output + (tmp_path / "out" / "summary.json").read_text()
 
 
 def test_two_files_make_one_stream(tmp_path: Path, jester: Path) -> None:

@@ -9,16 +9,15 @@ from pathlib import Path
 
 import pytest
 import redis
-import yaml
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from service.store.base import Committed
 from service.store.redis import RedisStore
+from tests.compose import COMPOSE, ROOT
 from tests.real_redis import RedisServer
 from tests.store.sessions import commit, digest, new_session
 
-COMPOSE = yaml.safe_load((Path(__file__).parents[2] / "docker-compose.yml").read_text())
 FORBIDDEN = [
     "CONFIG GET dir",
     "CONFIG SET dir /",
@@ -139,3 +138,11 @@ def test_the_health_check_may_ping_and_nothing_else(server: RedisServer) -> None
     with pytest.raises(redis.ResponseError, match="no permissions"):
         client.get("bandit:{s}")
     client.close()
+
+
+def test_the_services_user_may_do_what_its_scripts_do_and_little_more() -> None:
+    scripts = "".join(path.read_text() for path in sorted((ROOT / "service/store/lua").glob("*.lua")))
+    called = {name.lower() for name in re.findall(r"redis\.p?call\(\s*['\"](\w+)", scripts)}
+    rules = arguments("")[arguments("").index("bandit") :]
+
+    assert {rule[1:] for rule in rules if rule.startswith("+")} == called | {"eval", "evalsha", "info", "wait"}
