@@ -38,6 +38,8 @@ class Mode(StrEnum):
 
     FULL = "full"
     """They are answered all the same."""
+    TOLD = "told"
+    """They are answered with the default loss: what expiry teaches, but on time."""
     ON = "on"
     """They expire into the default loss."""
     DROPPED = "dropped"
@@ -49,6 +51,9 @@ class Mode(StrEnum):
 
 
 CLICK_MODES = (Mode.FULL, Mode.ON, Mode.OFF)
+"""Where clicks are the answers, told is full feedback."""
+ANSWERED = (Mode.FULL, Mode.TOLD)
+"""Every decision gets an answer, after its delay."""
 
 
 class Task(NamedTuple):
@@ -199,6 +204,7 @@ def play(game: Game, spec: Spec, mode: Mode, seed: int) -> FloatArray:
     """p_t . l_t of every slot; time is handed in, a second per slot."""
     run = Run.start(Params(spec, seed, game.world.loss_range, _expiry(game, mode)))
     learner, losses, late = run.learner, game.world.losses, delays.strict(game.world.slots)
+    told = np.where(game.answered, losses, game.default) if mode is Mode.TOLD else losses
     assert isinstance(learner, ArmLearner)  # noqa: S101 - the study's learners are over arms
     expected = np.empty(len(losses))
     due: dict[int, list[ArmFeedback]] = {}
@@ -207,8 +213,8 @@ def play(game: Game, spec: Spec, mode: Mode, seed: int) -> FloatArray:
         action = run.act()
         assert isinstance(action, ArmAction)  # noqa: S101 - as above
         expected[t - 1] = learner.distribution(run.state) @ losses[t - 1]
-        if mode is Mode.FULL or game.answered[t - 1, action.arm]:
-            event = ArmFeedback(action.arm, float(losses[t - 1, action.arm]))
+        if mode in ANSWERED or game.answered[t - 1, action.arm]:
+            event = ArmFeedback(action.arm, float(told[t - 1, action.arm]))
             due.setdefault(t + int(late[t - 1]), []).append(event)
         for event in due.pop(t, ()):
             run.settle(event)
