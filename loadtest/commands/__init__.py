@@ -5,6 +5,7 @@ from __future__ import annotations
 import typer
 
 from loadtest.commands.bench import bench
+from loadtest.commands.burst import burst
 from loadtest.commands.chaos import chaos
 from loadtest.commands.expiry import expiry
 from loadtest.commands.paper import paper
@@ -14,6 +15,7 @@ app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_
 app.command()(replay)
 app.command()(paper)
 app.command()(expiry)
+app.command()(burst)
 app.command()(chaos)
 app.command()(bench)
 

@@ -1,0 +1,65 @@
+"""``burst``: a night's decisions fall due at once."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from loadtest.burst import CALL, Burst, staged
+from loadtest.chaos import needs_linux
+from loadtest.commands.screen import console, messages, reported
+
+
+def burst(
+    acts: Annotated[
+        int, typer.Option(min=CALL, help=f"Decisions that fall due at once, in {CALL:,}s.")
+    ] = 1_000_000,
+    window: Annotated[float, typer.Option(min=1, help="Seconds to expiry; opening must take less.")] = 300,
+    rounds: Annotated[int, typer.Option(min=1, help="Bursts without a kill.")] = 1,
+    kills: Annotated[int, typer.Option(min=0, help="Bursts in which a worker is killed.")] = 1,
+    quiet_seconds: Annotated[float, typer.Option(min=1, help="How long the other session is timed before.")] = 20,
+    out: Annotated[Path, typer.Option(help="Folder for summary.json and the logs.")] = Path("runs/burst"),
+) -> None:
+    """Let a night's decisions fall due at once; exit 1 unless each is settled once."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    with reported():
+        needs_linux(sys.platform)
+        out.mkdir(parents=True, exist_ok=True)
+        with staged(out, window) as study:
+            found = [study.burst(acts, quiet_seconds, kill=number >= rounds) for number in range(rounds + kills)]
+    summary = [each.summary() for each in found]
+    (out / "summary.json").write_text(json.dumps(summary, indent=2) + "\n", encoding="utf-8")
+    console.print(_table(found))
+    console.print(f"written: {out}", soft_wrap=True, highlight=False)
+    problems = [problem for each in found for problem in each.problems]
+    for problem in problems:
+        messages.print(f"error: {problem}", style="red", markup=False, highlight=False, soft_wrap=True)
+    if problems:
+        raise typer.Exit(1)
+
+
+def _table(found: Sequence[Burst]) -> Table:
+    heads = (
+        "due at once",
+        "worker killed",
+        "settled in",
+        "other's p99 before",
+        "meanwhile",
+        "ratio",
+        "calls",
+        "audit",
+    )
+    table = Table(*heads, title="A burst of due decisions", title_justify="left")
+    for each in found:
+        latencies = (f"{value:.1f} ms" for value in (each.quiet_p99, each.burst_p99))
+        cells = [f"{each.acts:,}", "yes" if each.killed else "no", f"{each.settling:.2f} s", *latencies]
+        audit = f"{len(each.problems)} wrong" if each.problems else "exact"
+        table.add_row(*cells, f"{each.ratio:.1f}", str(each.requests), audit)
+    return table
