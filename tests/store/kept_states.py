@@ -16,10 +16,10 @@ from service.cache import Cached
 from service.learners import REGISTRY
 from service.learners.base import ArmLearner, Information
 from service.learners.run import ArmAction, ArmFeedback, PointFeedback, Run
-from service.sessions import session_view
 from service.specification import Specification, Stored
 from service.store import codec, records
 from service.store.base import Snapshot
+from service.views import session_view
 from tests.learners import vectors
 
 FOLDER = Path(__file__).parent.parent / "states"
@@ -44,7 +44,8 @@ def read(kept: dict[str, Any]) -> tuple[Snapshot, Cached]:
 
 def view(kept: dict[str, Any]) -> dict[str, Any]:
     """What a client sees of a kept session."""
-    return json.loads(json.dumps(session_view("kept", *read(kept))))
+    shown = session_view("kept", *read(kept))
+    return json.loads(shown if isinstance(shown, bytes) else "".join(shown))
 
 
 def go_on(run: Run) -> list[dict[str, Any]]:

@@ -26,6 +26,13 @@ def near(value):
     return pytest.approx(value, rel=1e-12, abs=1e-15) if isinstance(value, float) else value
 
 
+def told(then, now):
+    """Of what is shown now, that which was shown then; a later version may say more, as what a default is."""
+    if isinstance(then, dict) and isinstance(now, dict):
+        return {name: told(value, now[name]) for name, value in then.items() if name in now}
+    return now if then is not None else None
+
+
 def test_no_kept_session_is_ever_dropped():
     of_0_1 = "bold centred_tsallis clw clw_mbco dbgd dexp3 exp3 exp3_current mbco ogd solid"
 
@@ -36,7 +43,7 @@ def test_no_kept_session_is_ever_dropped():
 def test_a_kept_session_is_shown_and_goes_on_as_then(kind):
     kept = kept_states.load(kind)
 
-    assert kept_states.view(kept) == near(kept["view"])
+    assert told(kept["view"], kept_states.view(kept)) == near(kept["view"])
     assert kept_states.go_on(kept_states.read(kept)[1].run.copy()) == near(kept["next"])
 
 
