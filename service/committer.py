@@ -73,6 +73,8 @@ class Applied(NamedTuple):
     """Whether the body has ``VERSION`` in it."""
     counts: Mapping[str, int] = {}
     """Events by outcome, as metrics name it."""
+    delays: Sequence[float] = ()
+    """Seconds from act to event, where known."""
 
 
 class Operation(Protocol):
@@ -128,6 +130,8 @@ class _Fold:
     """Whether an answer still has ``VERSION`` in it."""
     counts: dict[str, int] = field(default_factory=dict)
     """Events by outcome."""
+    delays: list[float] = field(default_factory=list)
+    """Seconds from act to event, where known."""
 
     def show(self, version: str) -> None:
         """Put the version in force after the commit into the answers."""
@@ -241,7 +245,7 @@ class Committer:
             outcome = await self._store.commit(commit)
             if isinstance(outcome, Committed):
                 self._keep(session_id, base, commit, fold, outcome)
-                self._metrics.count(fold.counts, base.run.ledger, fold.run.ledger)
+                self._metrics.count(fold.counts, base.run.ledger, fold.run.ledger, fold.delays)
                 if fold.complete:
                     return fold.outcomes
                 base = self._cache.get(session_id) or await self._load(session_id)
@@ -403,6 +407,7 @@ async def _apply(operation: Operation, fold: _Fold, memory: _Memory, pause: Paus
     fold.shows_version |= applied.shows_version
     for outcome, count in applied.counts.items():
         fold.counts[outcome] = fold.counts.get(outcome, 0) + count
+    fold.delays += applied.delays
     return Answer(body)
 
 

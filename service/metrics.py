@@ -9,12 +9,13 @@ its value from a request, so their number never changes.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
+from prometheus_client.metrics_core import GaugeMetricFamily, Metric
 from prometheus_client.multiprocess import MultiProcessCollector
 
 from service.cells import Add, Observe, adder, observer
@@ -28,7 +29,23 @@ CALLS = ("create", "load", "recall", "commit", "read_records", "delete", "list",
 _STATUSES = ("2xx", "3xx", "4xx", "5xx")
 _REQUEST_SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10)
 _STORE_SECONDS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.1, 0.5, 1, 5)
+_DELAY_SECONDS = (0.1, 1, 10, 60, 300, 900, 3_600, 14_400, 86_400, 604_800, 2_592_000)
 _BATCH_SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
+_BALANCES = (
+    (
+        "bandit_sessions_since_start",
+        "Sessions created since the service started, less those deleted by request.",
+        ("bandit_sessions_created",),
+        ("bandit_sessions_deleted",),
+    ),
+    (
+        "bandit_outstanding_since_start",
+        "Decisions made since the service started, less those settled or abandoned.",
+        ("bandit_decisions_opened",),
+        ("bandit_decisions_settled", "bandit_decisions_abandoned"),
+    ),
+)
+"""Gauges that follow from counters: name, text, what adds, what takes away."""
 
 
 class Labels(NamedTuple):
@@ -123,6 +140,15 @@ class Metrics:
         self.decisions_settled = self._counter(
             "bandit_decisions_settled", "Decisions that are no longer outstanding."
         )
+        self.decisions_abandoned = self._counter(
+            "bandit_decisions_abandoned",
+            "Decisions that were outstanding when their session was deleted by request.",
+        )
+        self.delay_seconds = self._histogram(
+            "bandit_feedback_delay_seconds",
+            "Time from act to feedback, where it is known: in sessions with expiry.",
+            _DELAY_SECONDS,
+        )
         self.delay_slots = self._counter(
             "bandit_delay_slots",
             "Growth of the sessions' total delay: decisions outstanding at each closing of a slot.",
@@ -147,19 +173,23 @@ class Metrics:
             "bandit_store_failures", "Calls the store could not serve.", "call", CALLS
         )
 
-    def count(self, events: Mapping[str, int], before: Progress, after: Progress) -> None:
-        """Count what one commit did to a session's ledger, and its events by outcome."""
+    def count(
+        self, events: Mapping[str, int], before: Progress, after: Progress, delays: Iterable[float] = ()
+    ) -> None:
+        """Count what one commit did to a session's ledger, and its events by outcome and delay in seconds."""
         for outcome, number in events.items():
             if number:
                 self.events["duplicate" if outcome == "duplicates" else outcome](number)
         if expired := after.expired - before.expired:
             self.events["expired"](expired)
+        for delay in delays:
+            self.delay_seconds(delay)
         if opened := after.slot - before.slot:
             self.decisions_opened(opened)
         if settled := opened + before.outstanding - after.outstanding:
             self.decisions_settled(settled)
-        if delay := after.total_delay - before.total_delay:
-            self.delay_slots(delay)
+        if delay_slots := after.total_delay - before.total_delay:
+            self.delay_slots(delay_slots)
 
     def answered(self, method: str, route: str, status: int, seconds: float) -> tuple[str, str]:
         """Count a request; its method and route as labels tell them."""
@@ -177,8 +207,20 @@ class Metrics:
             return await asyncio.to_thread(self._exposition)
 
     def _exposition(self) -> bytes:
-        if self._folder is None:
-            return generate_latest(self.registry)
-        registry = CollectorRegistry()
-        MultiProcessCollector(registry, str(self._folder))
-        return generate_latest(registry)
+        return generate_latest(self)
+
+    def collect(self) -> Iterator[Metric]:
+        """All metrics: the counted ones, and what follows from them."""
+        counted = self.registry
+        if self._folder is not None:
+            counted = CollectorRegistry()
+            MultiProcessCollector(counted, str(self._folder))
+        families = {family.name: family for family in counted.collect()}
+        yield from families.values()
+        for name, text, more, less in _BALANCES:
+            balance = sum(_total(families[one]) for one in more) - sum(_total(families[one]) for one in less)
+            yield GaugeMetricFamily(name, text, balance)
+
+
+def _total(family: Metric) -> float:
+    return sum(sample.value for sample in family.samples)

@@ -17,6 +17,9 @@ from service.learners.run import ArmFeedback, Feedback, PointFeedback, Run
 from service.pieces import PIECE, Body, Pause, whole
 from service.specification import Idempotency, Surplus
 
+MAX_DELAYS = 100
+"""Events of a request whose delay is measured: the first so many."""
+
 
 @dataclass(slots=True)
 class Act:
@@ -146,15 +149,19 @@ class Feed:
         skips = self._skips(run)
         if judged.surplus and not skips:
             raise SurplusFeedbackError(_surplus_text(run, judged), indexes=judged.surplus)
+        delays: list[float] = []
         for index in judged.applied:
-            run.settle(self._feedback[index])
+            event = self._feedback[index]
+            if len(delays) < MAX_DELAYS and (delay := run.delay(event)) is not None:
+                delays.append(delay)
+            run.settle(event)
             await pause()
         counts = {"applied": len(judged.applied), "duplicates": judged.duplicates}
         if judged.removed:
             counts["removed"] = judged.removed
         if skips:
             counts["surplus"] = len(judged.surplus)
-        return _settlement(run, counts, list(judged.recorded))
+        return _settlement(run, counts, list(judged.recorded))._replace(delays=delays)
 
     def _skips(self, run: Run) -> bool:
         if self.on_surplus is None:

@@ -6,7 +6,7 @@ import asyncio
 import re
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple
 
 from service import owned, specification
@@ -200,11 +200,15 @@ class Sessions:
         """
         _check_id(session_id)
         with _store_errors():
+            snapshot = await self._store.load(session_id)
             deleted = await self._store.delete(session_id)
             await self._committer.forget(session_id)
         if not deleted:
             raise UnknownSessionError
         self._metrics.sessions_deleted()
+        if snapshot is not None:
+            with suppress(StateCorruptError):
+                self._metrics.decisions_abandoned(Cached.of(snapshot).run.ledger.outstanding)
 
     async def submit(self, session_id: str, operation: Operation) -> Answer:
         """Apply a request to a session; see ``Committer.submit``."""

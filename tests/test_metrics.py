@@ -54,16 +54,26 @@ def play(client, session, count):
 def test_every_scrape_of_four_workers_tells_the_same_number(tmp_path):
     with RunningService(tmp_path, "--workers", "4") as service, service.client() as client:
         service.workers(4)
-        play(client, create(client), 200)
+        session = create(client)
+        play(client, session, 200)
+        path = f"/v1/sessions/{session}"
+        actions = client.post(f"{path}/acts", json={"count": 800}).json()["actions"]
+        events = [{"arm": action["arm"], "loss": 0.5} for action in actions]
+        for number in range(0, 800, 40):
+            with httpx.Client(base_url=client.base_url, timeout=30) as own:
+                answer = own.post(f"{path}/feedbacks", json={"events": events[number : number + 40]})
+                assert answer.json()["applied"] == 40
 
         for _ in range(50):
             series = scrape(client)
-            assert value(series, "bandit_events_total", outcome="applied") == 200
+            assert value(series, "bandit_events_total", outcome="applied") == 1000
             assert value(series, "bandit_http_requests_total", method="POST", route=FEED, status="2xx") == 200
             assert value(series, "bandit_http_request_duration_seconds_count", method="POST", route=FEED) == 200
-            assert value(series, "bandit_decisions_opened_total") == 200
-            assert value(series, "bandit_decisions_settled_total") == 200
+            assert value(series, "bandit_decisions_opened_total") == 1000
+            assert value(series, "bandit_decisions_settled_total") == 1000
             assert value(series, "bandit_sessions_created_total", learner="dexp3") == 1
+            assert value(series, "bandit_outstanding_since_start") == 0
+            assert value(series, "bandit_sessions_since_start") == 1
 
 
 def test_a_dead_worker_leaves_its_counts_and_takes_its_gauges(tmp_path):
@@ -157,7 +167,7 @@ def test_the_catalogue_is_that_of_the_code():
             [name for name in family.samples[0].labels if name != "le"],
             family.documentation,
         )
-        for family in Metrics(labels()).registry.collect()
+        for family in Metrics(labels()).collect()
     }
 
     assert told == coded

@@ -50,6 +50,22 @@ class Buckets:
         self.acts[bucket] = acts
         self.changed.add(bucket)
 
+    def acted_at(self, arm: int, outstanding: int) -> float | None:
+        """Unix seconds, to half a bucket, of the oldest of an arm's ``outstanding`` decisions."""
+        for bucket, acts in reversed(self.acts.items()):
+            outstanding -= int(acts[arm]) if arm < acts.size else 0
+            if outstanding <= 0:
+                return (bucket + 0.5) * self.width
+        return None
+
+    def opened_at(self, later: int) -> float | None:
+        """Unix seconds, to half a bucket, of the act that ``later`` acts came after."""
+        for bucket, acts in reversed(self.acts.items()):
+            later -= int(acts.sum())
+            if later < 0:
+                return (bucket + 0.5) * self.width
+        return None
+
     def newest(self) -> int | None:
         """The latest bucket."""
         return next(reversed(self.acts), None)

@@ -274,6 +274,18 @@ class Run:
         left = repeat(True, self.ledger.outstanding)
         return lambda event: next(left, False)  # noqa: ARG005 - any event answers any decision
 
+    def delay(self, event: Feedback) -> float | None:
+        """Seconds since the act that an event, not surplus, will settle; None where no times are kept."""
+        if self.buckets is None:
+            return None
+        if not isinstance(event, ArmFeedback) or self.ledger.by_arm is None:
+            acted_at = self.buckets.acted_at(0, self.ledger.outstanding)
+        elif self.open_slots is not None and event.slot is not None:
+            acted_at = self.buckets.opened_at(self.ledger.slot - event.slot)
+        else:
+            acted_at = self.buckets.acted_at(event.arm, int(self.ledger.by_arm[event.arm]))
+        return None if acted_at is None else max(0.0, self.ledger.time - acted_at)
+
     def settle(self, event: Feedback) -> None:
         """Apply one event that is not surplus."""
         self.ledger.settle()
