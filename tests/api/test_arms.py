@@ -13,11 +13,11 @@ from service.learners import REGISTRY
 from service.learners.run import ArmFeedback, Params, Run
 from service.store import open_store
 from service.store.memory import MemoryStore
+from tests.learners import vectors
 
 PATH = "/v1/sessions/s"
 ARMS = f"{PATH}/arms"
-KINDS = {"dexp3": {}, "centred_tsallis": {}, "exp3": {"learning_rate": 0.1}, "bold": {"learning_rate": 0.1}}
-KINDS |= {"exp3_current": {"learning_rate": 0.1}, "clw": {"learning_rate": 0.1, "max_delay": 3}}
+KINDS = vectors.over_arms()
 
 
 async def session(client, *, kind="dexp3", arms=("a", "b", "c"), **fields):

@@ -6,14 +6,13 @@ import random
 
 import pytest
 
-from service.learners import REGISTRY
 from service.learners.dexp3 import Dexp3Spec
 from service.learners.run import Expiry, Params, Run
 from service.store.memory import MemoryStore
+from tests.learners import vectors
 
 WINDOW = 64.0
-ARMS = {"dexp3": {}, "centred_tsallis": {}, "exp3": {"learning_rate": 0.1}, "bold": {"learning_rate": 0.1}}
-ARMS |= {"exp3_current": {"learning_rate": 0.1}, "clw": {"learning_rate": 0.1, "max_delay": 3}}
+ARMS = vectors.over_arms()
 
 
 class Clock:
@@ -154,11 +153,6 @@ def test_decisions_of_one_bucket_and_arm_are_one_step():
         state = twin.learner.settle(state, arm, 1.0, count)
     assert steps == 2
     assert run.probabilities.tolist() == state.p.tolist()
-
-
-def test_learners_over_arms_are_all_tried():
-    arms = {kind for kind, spec in REGISTRY.items() if "n_arms" in spec.model_fields}
-    assert arms == set(ARMS)
 
 
 @pytest.mark.parametrize(

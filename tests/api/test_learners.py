@@ -15,7 +15,24 @@ from service.store import open_store
 from service.store.base import Store
 from tests.learners import vectors
 
-SPECS = [pytest.param(vectors.traces(kind)[0]["spec"], id=kind) for kind in REGISTRY]
+RANDOM_POINTS = {
+    "kind": "clw_mbco",
+    "dim": 2,
+    "feasible_set": {"kind": "box", "lower": [-1.0, -1.0], "upper": [2.0, 1.0]},
+    "max_delay": 1,
+    "learning_rate": 0.05,
+    "perturbation": 0.1,
+    "schedule": "random",
+}
+SPECS = [
+    *(pytest.param(vectors.traces(kind)[0]["spec"], id=kind) for kind in REGISTRY),
+    pytest.param(
+        {"kind": "clw", "n_arms": 3, "learning_rate": 0.5, "max_delay": 1, "schedule": "random"}, id="random"
+    ),
+    pytest.param(RANDOM_POINTS, id="random-points"),
+    pytest.param({"kind": "centred_tsallis", "n_arms": 5, "tracking": True}, id="tracking"),
+    pytest.param({"kind": "bold", "n_arms": 3, "horizon": 40, "max_delay": 4, "max_open_slots": 3}, id="few-slots"),
+]
 EXP3 = {"kind": "exp3", "n_arms": 3, "learning_rate": 0.5}
 
 
@@ -40,9 +57,10 @@ def event_for(run: Run, action: Any, rng: np.random.Generator) -> tuple[Any, dic
 
 
 @pytest.mark.parametrize("spec", SPECS)
-async def test_a_session_gives_the_numbers_of_its_twin_in_process(spec: dict[str, Any], make_client: Any) -> None:
+async def test_a_session_gives_the_numbers_of_its_twin_in_process(
+    spec: dict[str, Any], store: Store, make_client: Any
+) -> None:
     """Delays up to 4; the service is started anew on the same store after every 7 slots."""
-    store = open_store("memory://")
     client = await make_client(store)
     path = await create(client, spec)
     twin = Run.start(Params(REGISTRY[spec["kind"]].model_validate(spec), 11))
@@ -58,15 +76,20 @@ async def test_a_session_gives_the_numbers_of_its_twin_in_process(spec: dict[str
             assert (body["arm"], body["probability"]) == (action.arm, action.probability)
         else:
             assert body["x"] == action.x.tolist()
+            assert body.get("query_points") == (
+                None if action.query_points is None else action.query_points.tolist()
+            )
         waiting.append(event_for(twin, action, rng))
         while len(waiting) > t % 5:
             event, posted = waiting.pop(int(rng.integers(len(waiting))))
+            if twin.surplus([event]):
+                continue
             response = await post(client, f"{path}/feedback", posted)
             assert response.status_code == 200, response.text
             twin.settle(event)
 
     view = (await client.get(path)).json()
-    assert view["outstanding"] == twin.ledger.outstanding
+    assert (view["outstanding"], view["expired"]) == (twin.ledger.outstanding, twin.ledger.expired)
     if "probabilities" in view:
         assert view["probabilities"] == twin.probabilities.tolist()
 

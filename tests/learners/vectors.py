@@ -23,7 +23,18 @@ def load(name: str) -> dict[str, Any]:
 
 def kinds() -> list[str]:
     """Kinds that have a vector file."""
-    return [kind for kind in REGISTRY if (VECTORS / f"{kind}.json").exists()]
+    return [kind for kind in REGISTRY if has(kind)]
+
+
+def over_arms() -> dict[str, dict[str, Any]]:
+    """Every kind of learner over arms, with the fields that contract tests create its sessions with."""
+    arms = [kind for kind in kinds() if "n_arms" in REGISTRY[kind].model_fields]
+    return {kind: load(kind).get("contract", {}) for kind in arms}
+
+
+def has(name: str) -> bool:
+    """Whether there is such a vector file."""
+    return (VECTORS / f"{name}.json").exists()
 
 
 def traces(kind: str) -> list[dict[str, Any]]:

@@ -61,6 +61,21 @@ def test_two_files_make_one_stream(tmp_path: Path, jester: Path) -> None:
     assert summary(tmp_path)["slots"] == 120
 
 
+def test_the_same_files_in_the_same_order_are_the_same_events(tmp_path: Path) -> None:
+    """The hash in the report tells; a user's number is a place in the joined stream, so none comes twice."""
+    files = [write_csv(tmp_path, *invented(20, seed).tolist(), name=f"{seed}.csv") for seed in (1, 2, 3)]
+
+    def hash_of(*order: int) -> object:
+        data = [part for place in order for part in ("--data", files[place - 1])]
+        result = run("jester", *data, "--in-process", "--out", tmp_path)
+        assert result.exit_code == 0, result.output
+        found = summary(tmp_path)
+        assert [source["name"] for source in found["data"]] == [f"{place}.csv" for place in order]
+        return found["events_sha256"]
+
+    assert hash_of(1, 2, 3) == hash_of(1, 2, 3) != hash_of(3, 1, 2) == hash_of(3, 1, 2)
+
+
 def test_synthetic_points_in_process(tmp_path: Path) -> None:
     result = run("synthetic", "--learner", "dbgd", "--rates", "theorem", "--in-process", "--out", tmp_path)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import random
 import signal
@@ -11,6 +12,7 @@ import sys
 import uuid
 from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -26,6 +28,7 @@ from loadtest.driver import Driver, HttpDriver, InProcessDriver
 from loadtest.plan import RateChoice, World, plan_session, plays_points
 from loadtest.point_worlds import bco_synthetic
 from loadtest.replay import Record, Replay
+from loadtest.report import build_report
 from loadtest.scenarios import ArmWorld, mab_synthetic
 from service.learners import REGISTRY
 from service.learners.losses import LossRange
@@ -74,6 +77,54 @@ def test_both_ways_give_the_same_numbers_to_the_last_bit(url: str, kind: str) ->
 def test_ratings_give_the_same_numbers_to_the_last_bit(url: str) -> None:
     with httpx.Client(base_url=url) as http:
         assert_equal(*both(rated_world(400), "dexp3", Client(http)))
+
+
+@pytest.mark.parametrize("at_once", [1, 32])
+def test_replays_side_by_side_are_as_each_alone(url: str, at_once: int) -> None:
+    """Sessions with one seed, each with a client of its own: the same actions, losses and hash, twice over."""
+    world = mab_synthetic(60)
+    plan = plan_session(world, "dexp3", RateChoice.AUTO, 11, {})
+
+    def one(_: int) -> Record:
+        with httpx.Client(base_url=url) as http:
+            return play(world, HttpDriver(Client(http), plan, uuid.uuid4().hex))
+
+    alone = play(world, InProcessDriver(plan))
+    with ThreadPoolExecutor(at_once) as pool:
+        for record in pool.map(one, range(2 * at_once)):
+            assert_equal(record, alone)
+
+
+class OutOfPorts(httpx.HTTPTransport):
+    """Reaches the service until the client's machine has no port left."""
+
+    def __init__(self, calls: int) -> None:
+        super().__init__()
+        self.calls = calls
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        self.calls -= 1
+        if self.calls < 0:
+            error = httpx.ConnectError("failed", request=request)
+            raise error from OSError(errno.EADDRNOTAVAIL, "no port left")
+        return super().handle_request(request)
+
+
+def test_a_client_that_runs_out_of_ports_fails_the_run_and_not_the_service(url: str) -> None:
+    world = mab_synthetic(SLOTS)
+    plan = plan_session(world, "dexp3", RateChoice.AUTO, 11, {})
+    with httpx.Client(base_url=url, transport=OutOfPorts(100)) as http:
+        client = Client(http, retry_seconds=0)
+        driver = HttpDriver(client, plan, uuid.uuid4().hex)
+        replaying = Replay(world, delays.strict(SLOTS), driver)
+        record = replaying.run()
+        summary = build_report(world, plan, record, driver.log, replaying.pace, {}).summary
+
+    assert not summary["ok"]
+    assert summary["client_errors"] >= 1
+    assert summary["retries"] == 0
+    assert "the load client failed, not the service" in record.problems()[0]
+    assert summary["sent"] == summary["acknowledged"] + len(record.unanswered)
 
 
 class LosesAnswers(httpx.HTTPTransport):

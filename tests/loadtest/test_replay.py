@@ -84,6 +84,20 @@ def test_without_draining_what_is_due_later_stays_pending_and_is_listed() -> Non
     assert record.problems() == []
 
 
+@pytest.mark.parametrize("drain", [True, False])
+def test_an_interrupted_replay_accounts_for_every_event(drain: bool) -> None:
+    """All delays are 500: of 700 slots 200 losses are back, and 500 are sent at the end or listed, oldest first."""
+    driver = Recorder(plan())
+    late = np.full(2000, 500)
+    record = Replay(mab_synthetic(), late, driver).run(drain=drain, stopped=lambda: ("act", 700) in driver.calls)
+
+    assert record.interrupted
+    assert [event.slot for event in record.pending] == ([] if drain else list(range(201, 701)))
+    assert record.sent == record.acknowledged + len(record.unanswered) == (700 if drain else 200)
+    assert record.counts == Counts(700, record.acknowledged, len(record.pending))
+    assert record.problems() == []
+
+
 def test_draining_changes_no_figure() -> None:
     drained, left = replay(Recorder(plan()), 500), replay(Recorder(plan()), 500, drain=False)
 
