@@ -12,6 +12,7 @@ import gc
 import json
 import statistics
 import sys
+import threading
 import time
 from contextlib import AsyncExitStack
 from itertools import pairwise
@@ -178,12 +179,16 @@ async def longest_turn(task):
 
 @pytest.fixture
 def as_a_worker():
-    """Threads give way as they do in a worker; the garbage of other tests is not collected meanwhile."""
-    before = sys.getswitchinterval()
+    """Threads give way as in a worker; nothing is traced, and the garbage of other tests is not collected."""
+    before, trace, thread_trace = sys.getswitchinterval(), sys.gettrace(), threading.gettrace()
     sys.setswitchinterval(SWITCH_SECONDS)
+    sys.settrace(None)
+    threading.settrace(None)
     gc.disable()
     yield
     gc.enable()
+    threading.settrace(thread_trace)
+    sys.settrace(trace)
     sys.setswitchinterval(before)
 
 
