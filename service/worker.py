@@ -8,6 +8,7 @@ stdout is stderr.
 from __future__ import annotations
 
 import ctypes
+import gc
 import json
 import math
 import os
@@ -36,11 +37,22 @@ def die_with_parent(parent: int) -> None:
         sys.exit(1)
 
 
+def keep_turns_short() -> None:
+    """Let work in threads be interrupted often, and look through what is there by now for garbage no more.
+
+    Looking through all that was imported takes some 50 ms.
+    """
+    sys.setswitchinterval(SWITCH_SECONDS)
+    gc.collect()
+    gc.freeze()
+
+
 class Server(uvicorn.Server):
     """uvicorn's server, telling the supervisor when it serves."""
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
+        keep_turns_short()
         os.write(sys.stdout.fileno(), b".")
         os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
 
@@ -71,7 +83,6 @@ def main() -> None:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     settings = Settings(**json.load(sys.stdin))
     logs.configure(settings.log_level)
-    sys.setswitchinterval(SWITCH_SECONDS)
     serve(settings, socket.socket(fileno=descriptor), number)
 
 

@@ -23,7 +23,7 @@ import pytest
 from service.app import create_app
 from service.settings import Settings
 from service.store.memory import MemoryStore
-from service.worker import SWITCH_SECONDS
+from service.worker import keep_turns_short
 
 LABELS = [f"label number {number}" for number in range(80_000)]
 SIMPLEX = {"kind": "dbgd", "feasible_set": {"kind": "simplex", "total": 1}}
@@ -108,6 +108,11 @@ async def refused_batch(service):
     return "POST", f"{await service.acted(9_000)}/feedbacks", batch()
 
 
+async def refused_bundles(service):
+    path = await service.create({"kind": "dexp3", "n_arms": 1})
+    return "POST", f"{path}/feedbacks", {"events": [{"losses": [1] * 60}] * 9_900}, KEYED
+
+
 async def batch_sent_again(service):
     path = f"{await service.acted(10_000)}/feedbacks"
     await service.call("POST", path, batch())
@@ -179,14 +184,13 @@ async def longest_turn(task):
 
 @pytest.fixture
 def as_a_worker():
-    """Threads give way as in a worker; nothing is traced, and the garbage of other tests is not collected."""
+    """Threads and garbage as a worker has them; nothing is traced."""
     before, trace, thread_trace = sys.getswitchinterval(), sys.gettrace(), threading.gettrace()
-    sys.setswitchinterval(SWITCH_SECONDS)
     sys.settrace(None)
     threading.settrace(None)
-    gc.disable()
+    keep_turns_short()
     yield
-    gc.enable()
+    gc.unfreeze()
     threading.settrace(thread_trace)
     sys.settrace(trace)
     sys.setswitchinterval(before)
@@ -199,6 +203,7 @@ def as_a_worker():
         (batch_of_ids, 200, MOST),
         (batch_with_a_key, 200, MOST),
         (refused_batch, 409, MOST),
+        (refused_bundles, 422, MOST),
         (batch_sent_again, 200, LOOKED_UP),
         (one_large_point, 200, MOST),
         (one_large_point_with_a_key, 200, MOST),
@@ -222,3 +227,8 @@ async def test_others_have_their_turn(make_service, request_of, status, most):
         assert (await call)[0] == status
 
     assert min(found) < most
+
+
+@pytest.mark.usefixtures("as_a_worker")
+def test_what_a_worker_starts_with_is_not_looked_through_for_garbage():
+    assert gc.get_freeze_count() > 10 * len(gc.get_objects())
