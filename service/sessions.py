@@ -18,6 +18,7 @@ from service.errors import (
     ForbiddenError,
     IdempotencyConflictError,
     InvalidRequestError,
+    OverloadedError,
     SessionExistsError,
     StateCorruptError,
     StoreDownError,
@@ -36,6 +37,8 @@ from service.views import session_view, summary
 
 SESSION_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}", re.ASCII)
 MAX_PAGE = 1000
+MOST_RACES = 10
+"""Times that a session may be found and be gone before it is shown."""
 
 
 class Created(NamedTuple):
@@ -90,10 +93,17 @@ class Sessions:
             raise ForbiddenError(f"With this API key session ids begin with {rights.prefix}")
         with _store_errors():
             if rights.max_sessions is None:
-                return await self._create(session_id, spec, key)
+                return await self._created(session_id, spec, key)
             async with self._counting:
                 await self._check_count(session_id, rights.prefix, rights.max_sessions)
+                return await self._created(session_id, spec, key)
+
+    async def _created(self, session_id: str, spec: Specification, key: Idempotency | None) -> Created:
+        """Create, again where the session that was found is deleted before it is shown."""
+        for _ in range(MOST_RACES):
+            with suppress(UnknownSessionError):
                 return await self._create(session_id, spec, key)
+        raise OverloadedError("The session is being deleted again and again")
 
     async def _create(self, session_id: str, spec: Specification, key: Idempotency | None) -> Created:
         stored = Stored.of(spec)
@@ -112,7 +122,7 @@ class Sessions:
         )
         if existing is None:
             self._metrics.sessions_created[spec.learner.kind]()
-            return Created(Answer(await self.view(session_id)), new=True)
+            return Created(Answer(await self._first_view(session_id, version, encoded, state)), new=True)
         if key is not None and (recalled := await self._store.recall(session_id, key.key)) is not None:
             return await _created_before(session_id, existing, key, recalled)
         cached = await self._cached(session_id, existing)
@@ -122,6 +132,16 @@ class Sessions:
             return Created(Answer(await self.view(session_id)), new=False)
         shown = Show(self._viewer(session_id, existing, cached), key)
         return Created(await self._committer.submit(session_id, shown), new=False)
+
+    async def _first_view(self, session_id: str, version: str, spec: bytes, state: bytes) -> Body:
+        """A session that was just created, also where it has been deleted since."""
+        try:
+            return await self.view(session_id)
+        except UnknownSessionError:
+            now = self.now()
+            ttl_ms = specification.decode(spec).specification.idle_ttl_ms
+            born = Snapshot(version, spec, state, now, None if ttl_ms is None else now + ttl_ms / 1000)
+            return session_view(session_id, born, await decoded(born))
 
     async def view(self, session_id: str) -> Body:
         """A session as it is now.

@@ -49,10 +49,15 @@ class Specification(BaseModel):
     learner: LearnerSpec
     loss_range: Annotated[
         list[Finite],
-        Field(min_length=2, max_length=2, description="[best, worst]: two different numbers, in either order."),
+        Field(
+            min_length=2,
+            max_length=2,
+            description="[best, worst] of an arm's loss: two different numbers, in either order. Losses at points "
+            "are any finite numbers, taken as they are.",
+        ),
     ] = [0.0, 1.0]
     normalize_losses: Annotated[
-        bool, Field(description="Learn from (loss - best)/(worst - best); false learns from the raw loss.")
+        bool, Field(description="Learn from an arm's (loss - best)/(worst - best); false learns from the raw loss.")
     ] = True
     seed: Annotated[
         int | None, Field(ge=0, lt=2**63, description="Seed of the draws, a secret; 128 random bits without one.")

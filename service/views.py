@@ -48,12 +48,11 @@ def summary(session_id: str, snapshot: Snapshot, cached: Cached) -> dict[str, An
 def _learner_view(run: Run) -> dict[str, Any]:
     learner = run.learner
     view = run.params.learner.resolved() | learner.rates(run.state)
-    view.pop("arms", None)
     if isinstance(learner, ArmLearner):
         assert run.roster is not None  # noqa: S101 - learners over arms have one
-        view["n_arms"] = len(run.roster.live)
-        if (names := run.roster.shown_names) is not None:
-            view["arms"] = names
+        view["n_arms"], view["arms"] = len(run.roster.live), run.roster.shown_names
+        if view["arms"] is None:
+            del view["arms"]
     return view
 
 

@@ -7,7 +7,27 @@ from typing import Any
 from fastapi.openapi.models import Example
 from pydantic import BaseModel
 
-from service.api.problems import MEDIA_TYPE, Problem
+from service.api.problems import MEDIA_TYPE, Problem, told
+from service.errors import (
+    BadRequestError,
+    FieldError,
+    ForbiddenError,
+    HeadTooLargeError,
+    IdempotencyConflictError,
+    InternalError,
+    InvalidRequestError,
+    NoLabelsError,
+    OverloadedError,
+    PayloadTooLargeError,
+    RequestTimeoutError,
+    SessionExistsError,
+    StateCorruptError,
+    StoreDownError,
+    SurplusFeedbackError,
+    UnauthorizedError,
+    UnknownSessionError,
+    UnsupportedMediaTypeError,
+)
 
 CREATE: dict[str, Example] = {
     "arms": Example(
@@ -83,15 +103,6 @@ EVENTS: dict[str, Example] = {
     )
 }
 SETTLEMENT = {"applied": 1, "duplicates": 0, "slot": 2, "outstanding": 1}
-_PROBLEM = {
-    "type": "about:blank",
-    "title": "The request is not valid",
-    "status": 422,
-    "code": "invalid_request",
-    "detail": "events[1].loss: loss must lie in [-10.0, 10.0]",
-    "indexes": [1],
-    "errors": [{"index": 1, "field": "loss", "message": "loss must lie in [-10.0, 10.0]"}],
-}
 
 
 def example(model: type[BaseModel], value: Any, description: str) -> dict[str, Any]:
@@ -103,22 +114,42 @@ def example(model: type[BaseModel], value: Any, description: str) -> dict[str, A
     }
 
 
-def _problem(description: str) -> dict[str, Any]:
+_OUTSIDE = "loss must lie in [-10.0, 10.0]"
+_ERRORS = {
+    "bad_request": BadRequestError(),
+    "unauthorized": UnauthorizedError(),
+    "forbidden": ForbiddenError(),
+    "unknown_session": UnknownSessionError(),
+    "request_timeout": RequestTimeoutError(),
+    "surplus_feedback": SurplusFeedbackError(
+        "2 events for 1 outstanding decisions: 1 too many for their arms", indexes=[1]
+    ),
+    "session_exists": SessionExistsError(),
+    "no_labels": NoLabelsError(),
+    "payload_too_large": PayloadTooLargeError(),
+    "unsupported_media_type": UnsupportedMediaTypeError(),
+    "invalid_request": InvalidRequestError(
+        f"events[1].loss: {_OUTSIDE}", errors=[FieldError("loss", _OUTSIDE, 1)], indexes=[1]
+    ),
+    "idempotency_conflict": IdempotencyConflictError(),
+    "head_too_large": HeadTooLargeError(),
+    "state_corrupt": StateCorruptError(),
+    "internal_error": InternalError(),
+    "store_unavailable": StoreDownError(),
+    "overloaded": OverloadedError(),
+}
+
+
+def _problem(status: int, note: str = "") -> dict[str, Any]:
+    errors = {code: error for code, error in _ERRORS.items() if error.status == status}
+    examples = {code: {"value": told(error)} for code, error in errors.items()}
     schema = {"$ref": f"#/components/schemas/{Problem.__name__}"}
-    return {"description": description, "content": {MEDIA_TYPE: {"schema": schema, "example": _PROBLEM}}}
+    description = ", ".join(errors) + note
+    return {"description": description, "content": {MEDIA_TYPE: {"schema": schema, "examples": examples}}}
 
 
+_NOTES = {401: ", where the service has API keys", 403: ", by the API key", 503: "; carries Retry-After"}
 PROBLEMS: dict[int | str, dict[str, Any]] = {
-    400: _problem("bad_request"),
-    401: _problem("unauthorized, where the service has API keys"),
-    403: _problem("forbidden, by the API key"),
-    404: _problem("unknown_session"),
-    408: _problem("request_timeout"),
-    409: _problem("session_exists, surplus_feedback, no_labels"),
-    413: _problem("payload_too_large"),
-    415: _problem("unsupported_media_type"),
-    422: _problem("invalid_request, idempotency_conflict"),
-    431: _problem("head_too_large"),
-    500: _problem("state_corrupt, internal_error"),
-    503: _problem("store_unavailable, overloaded; carries Retry-After"),
+    status: _problem(status, _NOTES.get(status, ""))
+    for status in sorted({error.status for error in _ERRORS.values()})
 }

@@ -70,8 +70,8 @@ class Problem(BaseModel):
     errors: list[ProblemError] | None = None
 
 
-def problem(error: ServiceError, retry_after: int, headers: Mapping[str, str] | None = None) -> Response:
-    """The answer that tells of an error: below 10 kB, and never the input in full."""
+def told(error: ServiceError) -> dict[str, Any]:
+    """What is told of an error: below 10 kB, and never the input in full."""
     body: dict[str, Any] = {
         "type": "about:blank",
         "title": error.title,
@@ -86,12 +86,17 @@ def problem(error: ServiceError, retry_after: int, headers: Mapping[str, str] | 
             {"index": each.index, "field": _clipped(each.field), "message": _clipped(each.message)}
             for each in error.errors[:MAX_LISTED]
         ]
+    return body
+
+
+def problem(error: ServiceError, retry_after: int, headers: Mapping[str, str] | None = None) -> Response:
+    """The answer that tells of an error."""
     extra = dict(headers or {})
     if error.retry:
         extra["Retry-After"] = str(retry_after)
     if error.status in (408, 413):
         extra["Connection"] = "close"
-    return Response(json.dumps(body), error.status, extra, MEDIA_TYPE)
+    return Response(json.dumps(told(error)), error.status, extra, MEDIA_TYPE)
 
 
 def _clipped(text: str, size: int = MAX_MESSAGE) -> str:

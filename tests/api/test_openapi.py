@@ -79,3 +79,19 @@ async def test_a_prefix_that_a_proxy_takes_off_is_told(make_client):
         client = await make_client(root_path=prefix)
         assert (await client.get("/openapi.json")).json().get("servers") == servers
         assert (await client.get("/livez")).status_code == 200
+
+
+async def test_every_example_of_an_error_is_one_of_its_status(client):
+    paths = (await client.get("/openapi.json")).json()["paths"]
+    shown = [
+        (status, example["value"]["status"], code, example["value"]["code"])
+        for calls in paths.values()
+        for call in calls.values()
+        for status, answer in call["responses"].items()
+        for media_type, content in answer.get("content", {}).items()
+        if media_type == "application/problem+json"
+        for code, example in content["examples"].items()
+    ]
+
+    assert len(shown) > 100
+    assert all(status == str(told) and code == named for status, told, code, named in shown)

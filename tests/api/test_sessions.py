@@ -1,8 +1,11 @@
 """Create, view, list and delete sessions."""
 
+import asyncio
 import re
 
 import pytest
+
+from service.store.memory import MemoryStore
 
 ARMS = {"kind": "dexp3", "n_arms": 4}
 BALL = {"kind": "dbgd", "dim": 2, "feasible_set": {"kind": "ball", "radius": 1.0}}
@@ -298,3 +301,39 @@ async def test_finding_a_session_changes_nothing_of_it_but_the_version(client):
 
     assert found | {"version": None} == created | {"version": None}
     assert (await client.get("/v1/sessions/s")).json() == found
+
+
+class Vanishing(MemoryStore):
+    """A store in which somebody deletes every session before it can be read."""
+
+    async def load(self, session_id):
+        await self.delete(session_id)
+        return await super().load(session_id)
+
+
+async def test_a_creation_that_took_is_told_though_the_session_is_gone_again(make_client):
+    client = await make_client(Vanishing())
+    body = {"session_id": "s", "learner": ARMS, "idle_ttl_seconds": 60}
+
+    first = await client.post("/v1/sessions", json=body)
+    again = await client.post("/v1/sessions", json=body)
+
+    assert (first.status_code, again.status_code) == (201, 201)
+    assert first.json()["version"] != again.json()["version"]
+    assert first.json()["probabilities"] == [0.25] * 4
+    assert (await client.get("/v1/sessions/s")).status_code == 404
+
+
+async def test_a_session_found_and_gone_before_it_is_shown_is_made(make_client):
+    store = MemoryStore()
+    client, other = await make_client(store), await make_client(store)
+    body = {"session_id": "s", "learner": ARMS}
+
+    async def churn():
+        return [(await other.delete("/v1/sessions/s")).status_code for _ in range(200)]
+
+    deleting = asyncio.create_task(churn())
+    created = [(await client.post("/v1/sessions", json=body)).status_code for _ in range(200)]
+
+    assert set(created) <= {200, 201}
+    assert set(await deleting) <= {204, 404}
