@@ -164,12 +164,21 @@ class Committer:
     """The one writer of this worker."""
 
     def __init__(
-        self, store: Store, cache: SessionCache, *, max_queue: int, metrics: Metrics | None = None
+        self,
+        store: Store,
+        cache: SessionCache,
+        *,
+        max_queue: int,
+        max_waiting: int = 10_000,
+        metrics: Metrics | None = None,
     ) -> None:
         self.writer = secrets.token_hex(8)
         self._store = store
         self._cache = cache
         self._max_queue = max_queue
+        self._max_waiting = max_waiting
+        self._accepted = 0
+        """Requests of all sessions that were taken and not answered yet."""
         self._metrics = metrics or Metrics(Labels())
         self._lanes: dict[str, _Lane] = {}
         self._turns = Turns()
@@ -190,6 +199,8 @@ class Committer:
         ServiceError
             as the operation, or the store, refuses it; nothing of it is applied then.
         """
+        if self._accepted >= self._max_waiting:
+            raise OverloadedError("Too many requests are waiting")
         lane = self._lanes.setdefault(session_id, _Lane())
         if len(lane.waiting) >= self._max_queue:
             raise OverloadedError("Too many requests are waiting for this session")
@@ -197,7 +208,11 @@ class Committer:
         lane.waiting.append(waiting)
         if lane.task is None:
             lane.task = asyncio.create_task(self._drain(session_id, lane))
-        return await waiting.answer
+        self._accepted += 1
+        try:
+            return await waiting.answer
+        finally:
+            self._accepted -= 1
 
     async def drained(self) -> None:
         """Return when every request taken so far has been answered."""

@@ -70,7 +70,13 @@ class Sessions:
         self._metrics = metrics or Metrics(Labels(learners=REGISTRY))
         self._counting = asyncio.Lock()
         """Held from counting a key's sessions until the one that was asked for is there."""
-        self._committer = Committer(store, self._cache, max_queue=settings.max_queue, metrics=self._metrics)
+        self._committer = Committer(
+            store,
+            self._cache,
+            max_queue=settings.max_queue,
+            max_waiting=settings.max_waiting,
+            metrics=self._metrics,
+        )
 
     async def create(
         self,

@@ -127,6 +127,7 @@ class Settings(BaseSettings):
     )
     cache_sessions: Count = Field(1024, description="Sessions a worker keeps in memory.")
     max_queue: Count = Field(1000, description="Requests of one session that may wait in a worker.")
+    max_waiting: Count = Field(10_000, description="Requests of all sessions together that may wait in a worker.")
     max_acts: Count = Field(1000, description="Most acts in a call (`count`).")
     max_act_cells: Count = Field(1_000_000, description="Most acts times arms in a call.")
     max_events: Count = Field(10_000, description="Most events in a call.")

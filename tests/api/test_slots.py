@@ -327,14 +327,17 @@ async def test_reading_changes_nothing(client, create):
     assert [await view(client, path) for _ in range(20)] == [first] * 20
 
 
-async def test_more_requests_than_may_wait_are_turned_away(make_client):
-    client = await make_client(max_queue=5)
-    await client.post("/v1/sessions", json={"session_id": "s", "learner": {"kind": "dexp3", "n_arms": 2}})
+@pytest.mark.parametrize(("limit", "sessions"), [({"max_queue": 5}, 1), ({"max_waiting": 5}, 50)])
+async def test_more_requests_than_may_wait_are_turned_away(make_client, limit, sessions):
+    client = await make_client(**limit)
+    paths = [f"/v1/sessions/s{number}" for number in range(sessions)]
+    for path in paths:
+        await client.post("/v1/sessions", json={"session_id": path[13:], "learner": {"kind": "dexp3", "n_arms": 2}})
 
-    answers = await asyncio.gather(*(client.post("/v1/sessions/s/act") for _ in range(50)))
+    answers = await asyncio.gather(*(client.post(f"{path}/act") for path in paths for _ in range(50 // sessions)))
 
     refused = [answer for answer in answers if answer.status_code == 503]
     assert refused
     assert all(answer.json()["code"] == "overloaded" and answer.headers["Retry-After"] == "1" for answer in refused)
-    served = len(answers) - len(refused)
-    assert (await view(client, "/v1/sessions/s"))["slot"] == served
+    assert sum([(await view(client, path))["slot"] for path in paths]) == len(answers) - len(refused) > 0
+    assert (await client.post(f"{paths[0]}/act")).status_code == 200
