@@ -34,7 +34,7 @@ MOST = 2.5
 LOOKED_UP = 4.5
 """The store in memory looks 10,000 ids up at once, some 2.7; before work was done in pieces there were 7."""
 FREED = 5
-"""All labels of a request are freed at once, some 2.5; before, there were 20."""
+"""All labels or losses of a request are freed at once, some 2.5; before, there were 20."""
 
 
 class Service:
@@ -203,7 +203,7 @@ def as_a_worker():
         (batch_of_ids, 200, MOST),
         (batch_with_a_key, 200, MOST),
         (refused_batch, 409, MOST),
-        (refused_bundles, 422, MOST),
+        (refused_bundles, 422, FREED),
         (batch_sent_again, 200, LOOKED_UP),
         (one_large_point, 200, MOST),
         (one_large_point_with_a_key, 200, MOST),
