@@ -10,7 +10,6 @@ from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple
 
 from service import owned, specification
-from service.arm_changes import ChangeArms
 from service.cache import Cached, SessionCache
 from service.committer import VERSION, Committer, Operation, decoded, settle_due, unpack_answer
 from service.committer import Answer as Answer
@@ -27,7 +26,7 @@ from service.errors import (
 from service.learners import REGISTRY
 from service.learners.run import Run
 from service.metrics import Labels, Metrics
-from service.operations import Show
+from service.operations import ChangeArms, Show
 from service.pieces import LABEL, Body, Pause, aside, body, is_packed, texts, unpacked
 from service.settings import Settings
 from service.specification import Idempotency, Specification, Stored

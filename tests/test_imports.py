@@ -19,7 +19,6 @@ SESSIONS = {
     "service.owned",
     "service.operations",
     "service.views",
-    "service.arm_changes",
     "service.readiness",
     "service.sweeper",
 }
@@ -91,7 +90,7 @@ def within(name: str, parts: set[str]) -> bool:
 
 def part_of(name: str) -> str:
     for part, members in GROUPS.items():
-        if name in members:
+        if within(name, members):
             return part
     return max((part for part in ARROWS if within(name, {part})), key=len, default="")
 

@@ -1,4 +1,4 @@
-"""What a change of arms does to a session."""
+"""Changing the arms of a session."""
 
 from __future__ import annotations
 

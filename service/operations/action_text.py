@@ -1,0 +1,61 @@
+"""The JSON of actions, in pieces."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from service.learners.base import FloatArray, PointLearner
+from service.learners.run import Run
+
+
+def actions_text(actions: Sequence[Iterable[str]]) -> Iterator[str]:
+    """The JSON of a list of actions."""
+    start = '{"actions":['
+    for action in actions:
+        yield start
+        yield from action
+        start = ","
+    yield "]}"
+
+
+def action_text(run: Run) -> Iterable[str]:
+    """The JSON of the next action. A point's is made later, from the state, which is much smaller."""
+    if isinstance(run.learner, PointLearner):
+        return points_text(run.open_point(), run.learner, run.state)
+    action = run.draw_arm()
+    names = None if run.roster is None else run.roster.names
+    label = "" if names is None else f',"label":{json.dumps(names[action.arm])}'
+    return (f'{{"slot":{action.slot},"arm":{action.arm},"probability":{action.probability!r}{label}}}',)
+
+
+def points_text(slot: int, learner: PointLearner[Any], state: Any) -> Iterator[str]:
+    """The JSON of a point and its query points."""
+    x = learner.x(state)
+    numbers = [repr(number) for number in x.tolist()]
+    yield f'{{"slot":{slot},"x":[{",".join(numbers)}]'
+    if (changes := _changes(x, learner.query_points(state))) is None:
+        yield "}"
+        return
+    start = ',"query_points":['
+    for changed in changes:
+        point = list(numbers)
+        for place, number in changed:
+            point[place] = repr(number)
+        yield f"{start}[{','.join(point)}]"
+        start = ","
+    yield "]}"
+
+
+def _changes(x: FloatArray, points: FloatArray | None) -> Sequence[Sequence[tuple[int, float]]] | None:
+    """Where each query point differs from ``x``, which is in few coordinates, and what stands there."""
+    if points is None:
+        return None
+    changes: list[list[tuple[int, float]]] = [[] for _ in points]
+    rows, places = np.nonzero(points.view(np.int64) != x.view(np.int64))
+    for row, place, number in zip(*(each.tolist() for each in (rows, places, points[rows, places])), strict=True):
+        changes[row].append((place, number))
+    return changes

@@ -1,0 +1,91 @@
+"""Events as the learner of a session takes them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from service.errors import InvalidRequestError
+from service.events import ArmEvent, Event, GradientEvent, LossesEvent
+from service.learners.base import Information, PointLearner
+from service.learners.run import ArmFeedback, Feedback, PointFeedback, Run
+
+Reader = Callable[[Event, Run], Feedback]
+
+
+def reader_of(run: Run) -> Reader:
+    """What reads events for a run's learner; it raises ``InvalidRequestError`` for events that don't fit."""
+    return _READERS[run.learner.information]
+
+
+def _arm_feedback(event: Event, run: Run) -> ArmFeedback:
+    if not isinstance(event, ArmEvent):
+        raise InvalidRequestError.of("loss", "this session's learner takes one loss of one arm")
+    arm = _arm(event, run)
+    try:
+        loss = run.params.losses.learned(event.loss)
+    except ValueError as error:
+        raise InvalidRequestError.of("loss", str(error)) from error
+    return ArmFeedback(arm, loss, event.slot)
+
+
+def _slot_feedback(event: Event, run: Run) -> Feedback:
+    feedback = _arm_feedback(event, run)
+    if isinstance(event, ArmEvent) and event.slot is None:
+        raise InvalidRequestError.of("slot", "this learner needs the slot that was acted; dexp3 learns without it")
+    try:
+        run.check_slot(feedback)
+    except ValueError as error:
+        raise InvalidRequestError.of("slot", str(error)) from error
+    return feedback
+
+
+def _arm(event: ArmEvent, run: Run) -> int:
+    assert run.roster is not None  # noqa: S101 - the information model tells
+    labels, n_arms = run.roster.labels, run.roster.size
+    if event.label is not None:
+        if event.arm is not None:
+            raise InvalidRequestError.of("label", "give either arm or label")
+        if labels is None:
+            raise InvalidRequestError.of("label", "this session's arms have no labels")
+        if (arm := labels.get(event.label)) is None:
+            raise InvalidRequestError.of("label", "the session has no arm with this label")
+        return arm
+    if event.arm is None or event.arm >= n_arms:
+        raise InvalidRequestError.of("arm", f"must be an arm's number, 0 to {n_arms - 1}")
+    return event.arm
+
+
+def _losses_feedback(event: Event, run: Run) -> Feedback:
+    dim = _dim(run)
+    if not isinstance(event, LossesEvent):
+        raise InvalidRequestError.of("losses", f"this session's learner takes {dim + 1} losses of one slot")
+    return _values("losses", event.losses, dim + 1)
+
+
+def _gradient_feedback(event: Event, run: Run) -> Feedback:
+    dim = _dim(run)
+    if not isinstance(event, GradientEvent):
+        raise InvalidRequestError.of("gradient", f"this session's learner takes a gradient of length {dim}")
+    return _values("gradient", event.gradient, dim)
+
+
+def _values(name: str, values: Sequence[float], length: int) -> Feedback:
+    if len(values) != length:
+        raise InvalidRequestError.of(name, f"must have {length} numbers, has {len(values)}")
+    return PointFeedback(np.asarray(values, dtype=np.float64))
+
+
+def _dim(run: Run) -> int:
+    learner = run.learner
+    assert isinstance(learner, PointLearner)  # noqa: S101 - the information model tells
+    return learner.dim
+
+
+_READERS: dict[Information, Reader] = {
+    Information.ARM: _arm_feedback,
+    Information.SLOT: _slot_feedback,
+    Information.LOSSES: _losses_feedback,
+    Information.GRADIENT: _gradient_feedback,
+}
