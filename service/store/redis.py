@@ -24,9 +24,11 @@ from service.store.base import (
 from service.store.clock import StoreClock
 from service.store.keys import ANSWER, EVENT, Keys
 from service.store.options import StoreOptions
-from service.store.redis_link import RedisLink, ServerLink, Word
+from service.store.redis_exchange import Word
+from service.store.redis_link import RedisLink
 from service.store.reminders import RedisReminders
 from service.store.scripts import Script
+from service.store.server_link import ServerLink
 
 log = logging.getLogger(__name__)
 

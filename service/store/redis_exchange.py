@@ -1,0 +1,112 @@
+"""One command to a Redis server and its reply, on a connection of a pool."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+from redis.asyncio.connection import AbstractConnection, ConnectionPool
+from redis.exceptions import (
+    ConnectionError,  # noqa: A004 - redis-py's own
+    NoScriptError,
+    ReadOnlyError,
+    ResponseError,
+)
+
+from service.store.troubles import ReplicasBehindError
+
+Word = str | bytes | int
+CLOSED_HANDLE = "the handler is closed"
+"""In what uvloop raises, a RuntimeError, where a connection is used that was lost a moment ago."""
+UNDECIDED = frozenset({b"CONFLICT", b"KNOWN", b"CLOCK"})
+"""Outcomes of scripts that nobody is told: what they led to is asked about again."""
+
+
+class Attempt:
+    """One sending of a call.
+
+    Parameters
+    ----------
+    replicas : how many must have what was done, and what had been done before, before the reply counts
+    replica_seconds : how long they may take
+    """
+
+    def __init__(self, replicas: int = 0, replica_seconds: float = 0.0) -> None:
+        self.sent = False
+        """Whether the server may have got it."""
+        self.replicas = replicas
+        self.replica_seconds = replica_seconds
+
+
+async def exchange(
+    pool: ConnectionPool, commands: Sequence[Sequence[Word]], attempt: Attempt, *, asking: bool = False
+) -> Any:
+    """Send the first command, and the next one where the server doesn't know the script.
+
+    A connection whose reply was not read to its end (timeout, cancellation) is closed, so that nobody reads
+    another's reply.
+
+    Parameters
+    ----------
+    asking : whether a cluster has sent us here for this call only
+    """
+    try:
+        return await _exchange(pool, commands, attempt, asking)
+    except RuntimeError as error:
+        if CLOSED_HANDLE not in str(error):
+            raise
+        raise ConnectionError("connection lost while it was used") from error
+
+
+async def _exchange(
+    pool: ConnectionPool, commands: Sequence[Sequence[Word]], attempt: Attempt, asking: bool
+) -> Any:
+    connection = await pool.get_connection()  # type: ignore[no-untyped-call]
+    attempt.sent = True
+    try:
+        reply = await _reply(connection, commands, asking)
+        if attempt.replicas and reply[2] not in UNDECIDED:
+            await _replicated(connection, attempt)
+        return reply
+    except ReplicasBehindError:
+        raise
+    except ReadOnlyError:
+        # The master is elsewhere by now; a new connection may lead there.
+        await connection.disconnect(nowait=True)
+        raise
+    except ResponseError:
+        raise
+    except BaseException:
+        await connection.disconnect(nowait=True)
+        raise
+    finally:
+        await pool.release(connection)
+
+
+async def _reply(connection: AbstractConnection, commands: Sequence[Sequence[Word]], asking: bool) -> Any:
+    *known, last = commands
+    for command in known:
+        with suppress(NoScriptError):
+            return await _answer(connection, command, asking)
+    return await _answer(connection, last, asking)
+
+
+async def _replicated(connection: AbstractConnection, attempt: Attempt) -> None:
+    """Wait for replicas; WAIT covers whatever the master had done when it ran the connection's last command."""
+    wait = ("WAIT", attempt.replicas, max(1, int(attempt.replica_seconds * 1000)))
+    if await _answer(connection, wait, asking=False) < attempt.replicas:
+        raise ReplicasBehindError
+
+
+async def _answer(connection: AbstractConnection, command: Sequence[Word], asking: bool) -> Any:
+    if asking:
+        await connection.send_command("ASKING")
+        await connection.read_response()
+    await connection.send_command(*command)
+    return await connection.read_response()
+
+
+def info_of(reply: bytes) -> Mapping[str, object]:
+    """The lines of INFO by name."""
+    return dict(line.split(":", 1) for line in reply.decode().splitlines() if ":" in line)

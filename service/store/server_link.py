@@ -1,0 +1,29 @@
+"""Connections to one server."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from service.store.options import StoreOptions
+from service.store.redis_exchange import Attempt, Word, exchange, info_of
+from service.store.redis_link import RedisLink
+from service.store.redis_url import connection_pool
+
+
+class ServerLink(RedisLink):
+    """Connections to one server, or to the one that sentinels name."""
+
+    def __init__(self, url: str, options: StoreOptions) -> None:
+        super().__init__(options)
+        self._pool = connection_pool(url, options)
+
+    async def servers(self) -> Sequence[Mapping[str, object]]:
+        return [info_of(await self._through(partial(self._send, (("INFO",),))))]
+
+    async def close(self) -> None:
+        await self._pool.aclose()
+
+    async def _send(self, commands: Sequence[Sequence[Word]], attempt: Attempt) -> Any:
+        return await exchange(self._pool, commands, attempt)
