@@ -12,7 +12,8 @@ from rich.table import Table
 
 from loadtest import expiry_study as study
 from loadtest.commands.screen import console, messages, on_cores_with_progress, reported
-from loadtest.expiry_study import Case, Found, Mode
+from loadtest.expiry_game import Mode
+from loadtest.expiry_study import Case, Found
 from loadtest.jester import PAGE, read_jester
 
 Rows = dict[str, dict[str, Any]]

@@ -21,8 +21,10 @@ from loadtest.click_worlds import jester_clicks
 from loadtest.client import Client
 from loadtest.commands.running import described, exit_with, run
 from loadtest.commands.screen import console, messages, reported
-from loadtest.driver import Driver, HttpDriver, InProcessDriver
+from loadtest.driver import Driver
 from loadtest.errors import LoadTestError
+from loadtest.http_driver import HttpDriver
+from loadtest.in_process_driver import InProcessDriver
 from loadtest.jester import read_jester
 from loadtest.pace import Pace
 from loadtest.passing_time import SimulatedTime

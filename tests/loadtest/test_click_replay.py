@@ -22,7 +22,9 @@ from loadtest.click_stream import ClickStream
 from loadtest.click_worlds import jester_clicks
 from loadtest.client import Client
 from loadtest.commands import app
-from loadtest.driver import Driver, Event, HttpDriver, InProcessDriver, Receipt
+from loadtest.driver import Driver, Event, Receipt
+from loadtest.http_driver import HttpDriver
+from loadtest.in_process_driver import InProcessDriver
 from loadtest.jester import Ratings
 from loadtest.passing_time import SimulatedTime
 from loadtest.plan import Plan, RateChoice, plan_session

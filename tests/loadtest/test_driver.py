@@ -8,8 +8,10 @@ import httpx
 import pytest
 
 from loadtest.client import Client
-from loadtest.driver import Event, HttpDriver, InProcessDriver
+from loadtest.driver import Event
 from loadtest.errors import LoadTestError, ServiceError
+from loadtest.http_driver import HttpDriver
+from loadtest.in_process_driver import InProcessDriver
 from loadtest.plan import Plan, RateChoice, plan_session
 from loadtest.scenarios import mab_synthetic
 

@@ -16,8 +16,10 @@ from loadtest.click_worlds import CLICKS, switching_clicks
 from loadtest.commands import app
 from loadtest.commands.expiry import kept, rows_of
 from loadtest.delays import strict
-from loadtest.expiry_study import NO_CLICK_LOSS, TASKS, Case, Found, Game, Mode, Task
+from loadtest.expiry_game import WINDOW, Game, Mode, alone, longest_delay, play, spec_of
+from loadtest.expiry_study import NO_CLICK_LOSS, TASKS, Case, Found, Task
 from loadtest.many_runs import expected_losses
+from loadtest.passing_time import pass_time
 from loadtest.scenarios import ArmWorld
 from service.learners.run import ArmFeedback, Expiry, Params, Run
 from tests.loadtest.jester_files import invented, write_csv
@@ -28,7 +30,7 @@ SEEDS = range(4)
 
 def clicks(rate: float, seed: int) -> Game:
     world = switching_clicks(SLOTS, rate, seed)
-    return Game(world, world.posted == 1, NO_CLICK_LOSS, study.longest_delay(1 - rate))
+    return Game(world, world.posted == 1, NO_CLICK_LOSS, longest_delay(1 - rate))
 
 
 @cache
@@ -37,7 +39,7 @@ def gain(kind: str, mode: Mode, rate: float) -> float:
     saved = []
     for seed in SEEDS:
         game = clicks(rate, seed)
-        played = study.play(game, study.spec_of(game, kind), mode, seed)
+        played = play(game, spec_of(game, kind), mode, seed)
         saved.append(game.world.baseline().losses.mean() - played.mean())
     return float(np.mean(saved))
 
@@ -59,19 +61,19 @@ def test_with_expiry_a_learner_learns_where_full_feedback_would(kind: str, rate:
 
 def test_full_feedback_is_the_replay_of_many_runs() -> None:
     game = clicks(0.2, 0)
-    spec = study.spec_of(game, "dexp3")
-    alone = study.play(game, spec, Mode.FULL, 7)
+    spec = spec_of(game, "dexp3")
+    one = play(game, spec, Mode.FULL, 7)
 
-    assert alone == pytest.approx(expected_losses(game.world, spec, strict(SLOTS), (7,))[:, 0], abs=1e-12)
+    assert one == pytest.approx(expected_losses(game.world, spec, strict(SLOTS), (7,))[:, 0], abs=1e-12)
 
 
 def test_decisions_expire_a_window_and_a_bucket_after_their_act() -> None:
     """An act at second 1 with a window of 8 s is given up before the act at second 10."""
-    spec = study.spec_of(clicks(0.2, 0), "clw")
-    run = Run.start(Params(spec, 1, CLICKS, Expiry(float(study.WINDOW), 1.0)))
+    spec = spec_of(clicks(0.2, 0), "clw")
+    run = Run.start(Params(spec, 1, CLICKS, Expiry(float(WINDOW), 1.0)))
     expired = []
     for t in range(1, 12):
-        study.pass_time(run, float(t))
+        pass_time(run, float(t))
         run.act()
         expired.append(run.ledger.expired)
 
@@ -83,18 +85,18 @@ def test_a_missing_click_is_noticed_later_where_clicks_are_many() -> None:
 
     It takes 45 acts until so many are left over, so slot 5's missing click is noticed 41 slots later.
     """
-    spec = study.spec_of(clicks(0.8, 0), "clw")
-    run = Run.start(Params(spec, 1, CLICKS, Expiry(float(study.WINDOW), 1.0)))
+    spec = spec_of(clicks(0.8, 0), "clw")
+    run = Run.start(Params(spec, 1, CLICKS, Expiry(float(WINDOW), 1.0)))
     first = 0
     for t in range(1, 100):
-        study.pass_time(run, float(t))
+        pass_time(run, float(t))
         first = first or (t if run.ledger.expired else 0)
         arm = run.act().arm
         if t % 5:
             run.settle(ArmFeedback(arm, 0.0))
 
     assert first == 46
-    assert study.longest_delay(0.2) == 40
+    assert longest_delay(0.2) == 40
 
 
 def test_who_answers_is_drawn_or_decided_by_clicking() -> None:
@@ -108,11 +110,11 @@ def test_who_answers_is_drawn_or_decided_by_clicking() -> None:
 
 def test_answered_slots_alone() -> None:
     game = study.game_of("synthetic", 0.8, 3)
-    alone = study.alone(game)
+    kept_slots = alone(game)
 
-    assert alone.answered.all()
-    assert alone.world.slots == int(game.answered[:, 0].sum())
-    assert np.array_equal(alone.world.posted, game.world.posted[game.answered[:, 0]])
+    assert kept_slots.answered.all()
+    assert kept_slots.world.slots == int(game.answered[:, 0].sum())
+    assert np.array_equal(kept_slots.world.posted, game.world.posted[game.answered[:, 0]])
 
 
 def test_uniform_play_and_full_feedback_are_the_ends_of_what_is_kept() -> None:

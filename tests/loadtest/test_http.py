@@ -24,7 +24,9 @@ from typer.testing import CliRunner
 from loadtest import delays
 from loadtest.client import Client
 from loadtest.commands import app
-from loadtest.driver import Driver, HttpDriver, InProcessDriver
+from loadtest.driver import Driver
+from loadtest.http_driver import HttpDriver
+from loadtest.in_process_driver import InProcessDriver
 from loadtest.plan import RateChoice, World, plan_session, plays_points
 from loadtest.point_worlds import bco_synthetic
 from loadtest.replay import Record, Replay

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from loadtest import delays
-from loadtest.driver import InProcessDriver
 from loadtest.experiments import ARM_ENTRIES, POINT_ENTRIES, Entry
+from loadtest.in_process_driver import InProcessDriver
 from loadtest.many_runs import expected_losses, uniforms
 from loadtest.plan import World, plan_session
 from loadtest.point_worlds import bco_synthetic

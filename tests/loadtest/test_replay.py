@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from loadtest import delays
-from loadtest.driver import Counts, Event, InProcessDriver, Receipt
+from loadtest.driver import Counts, Event, Receipt
 from loadtest.errors import LoadTestError
+from loadtest.in_process_driver import InProcessDriver
 from loadtest.plan import Plan, RateChoice, plan_session
 from loadtest.point_worlds import bco_synthetic
 from loadtest.replay import Record, Replay

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from loadtest import delays
-from loadtest.driver import InProcessDriver
+from loadtest.in_process_driver import InProcessDriver
 from loadtest.plan import RateChoice, World, plan_session
 from loadtest.point_worlds import bco_synthetic
 from loadtest.replay import Replay
