@@ -1,26 +1,19 @@
-"""What the service counts and measures, and how it tells Prometheus: see docs/metrics.md.
+"""What the service counts and measures: see docs/metrics.md.
 
-Workers share a folder the parent made: each writes its numbers to files of its own there, named by its place
-among the workers and not by its process id, so that a worker that replaces a dead one counts on from where
-that one ended. Any worker can then tell the sum of all. Every series exists from the start and no label takes
-its value from a request, so their number never changes.
+Every series exists from the start and no label takes its value from a request, so their number never changes.
 """
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics
-from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
-from prometheus_client.metrics_core import GaugeMetricFamily, Metric
-from prometheus_client.multiprocess import MultiProcessCollector
 
 from service.cells import Add, Observe, adder, observer
+from service.exposition import Balance, Exposition
 
-CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
 OTHER = "other"
 """Method and route of requests that match no route."""
 OUTCOMES = ("applied", "duplicate", "removed", "surplus", "refused", "expired")
@@ -32,20 +25,19 @@ _STORE_SECONDS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.
 _DELAY_SECONDS = (0.1, 1, 10, 60, 300, 900, 3_600, 14_400, 86_400, 604_800, 2_592_000)
 _BATCH_SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 _BALANCES = (
-    (
+    Balance(
         "bandit_sessions_since_start",
         "Sessions created since the service started, less those deleted by request.",
         ("bandit_sessions_created",),
         ("bandit_sessions_deleted",),
     ),
-    (
+    Balance(
         "bandit_outstanding_since_start",
         "Decisions made since the service started, less those settled or abandoned.",
         ("bandit_decisions_opened",),
         ("bandit_decisions_settled", "bandit_decisions_abandoned"),
     ),
 )
-"""Gauges that follow from counters: name, text, what adds, what takes away."""
 
 
 class Labels(NamedTuple):
@@ -84,8 +76,7 @@ class Metrics:
     def __init__(self, labels: Labels, folder: Path | None = None) -> None:
         disable_created_metrics()
         self.registry = CollectorRegistry()
-        self._folder = folder
-        self._scrapes = asyncio.Lock()
+        self.exposition = Exposition(self.registry, folder, _BALANCES)
         self._add_http(labels)
         self._add_sessions(labels)
         self._add_commits()
@@ -200,27 +191,3 @@ class Metrics:
         observe(seconds)
         counts[min(max(status // 100, 2), 5) - 2]()
         return key
-
-    async def exposition(self) -> bytes:
-        """All of it in Prometheus' text format, made beside the event loop."""
-        async with self._scrapes:
-            return await asyncio.to_thread(self._exposition)
-
-    def _exposition(self) -> bytes:
-        return generate_latest(self)
-
-    def collect(self) -> Iterator[Metric]:
-        """All metrics: the counted ones, and what follows from them."""
-        counted = self.registry
-        if self._folder is not None:
-            counted = CollectorRegistry()
-            MultiProcessCollector(counted, str(self._folder))
-        families = {family.name: family for family in counted.collect()}
-        yield from families.values()
-        for name, text, more, less in _BALANCES:
-            balance = sum(_total(families[one]) for one in more) - sum(_total(families[one]) for one in less)
-            yield GaugeMetricFamily(name, text, balance)
-
-
-def _total(family: Metric) -> float:
-    return sum(sample.value for sample in family.samples)

@@ -10,7 +10,7 @@ import pytest
 ROOT = Path(__file__).parent.parent
 FILES = sorted(path for package in ("service", "loadtest") for path in (ROOT / package).rglob("*.py"))
 
-METRICS = {"service.metrics", "service.metrics_folder", "service.cells"}
+METRICS = {"service.metrics", "service.metrics_folder", "service.exposition", "service.cells"}
 LEAVES = {"service.settings", "service.errors", "service.logs", "service.pieces"} | METRICS
 SPEAK = {"service.specification", "service.events"}
 """What a session is made of and told, as clients post it."""

@@ -167,7 +167,7 @@ def test_the_catalogue_is_that_of_the_code():
             [name for name in family.samples[0].labels if name != "le"],
             family.documentation,
         )
-        for family in Metrics(labels()).collect()
+        for family in Metrics(labels()).exposition.collect()
     }
 
     assert told == coded
@@ -175,7 +175,7 @@ def test_the_catalogue_is_that_of_the_code():
 
 @pytest.mark.skipif(shutil.which("promtool") is None, reason="needs promtool (package prometheus)")
 def test_promtool_finds_no_fault():
-    text = asyncio.run(Metrics(labels()).exposition())
+    text = asyncio.run(Metrics(labels()).exposition.text())
     check = subprocess.run(["promtool", "check", "metrics"], input=text, capture_output=True, check=False)
 
     assert (check.returncode, check.stdout + check.stderr) == (0, b"")

@@ -6,7 +6,8 @@ from fastapi import APIRouter, Request, Response
 
 from service.api.requests import JSON
 from service.errors import StoreDownError
-from service.metrics import CONTENT_TYPE, Metrics
+from service.exposition import CONTENT_TYPE
+from service.metrics import Metrics
 from service.readiness import Readiness
 
 router = APIRouter(tags=["health"])
@@ -40,4 +41,4 @@ async def readyz(request: Request) -> Response:
 async def metrics(request: Request) -> Response:
     """Show the metrics of all workers in Prometheus' text format."""
     measured: Metrics = request.app.state.metrics
-    return Response(await measured.exposition(), media_type=CONTENT_TYPE)
+    return Response(await measured.exposition.text(), media_type=CONTENT_TYPE)

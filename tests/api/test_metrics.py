@@ -17,7 +17,7 @@ async def test_20_000_paths_and_sessions_make_no_series(make_client):
         pass
 
     def names():
-        samples = [sample for family in metrics.collect() for sample in family.samples]
+        samples = [sample for family in metrics.exposition.collect() for sample in family.samples]
         return {(sample.name, *sorted(sample.labels.items())) for sample in samples}
 
     before = names()
@@ -35,7 +35,7 @@ async def test_decisions_of_a_deleted_session_are_outstanding_no_more(make_clien
     metrics = client._transport.app.state.metrics
 
     def told():
-        families = {family.name: family.samples[0].value for family in metrics.collect()}
+        families = {family.name: family.samples[0].value for family in metrics.exposition.collect()}
         return families["bandit_outstanding_since_start"], families["bandit_sessions_since_start"]
 
     for session in ("stays", "goes"):
