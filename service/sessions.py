@@ -166,10 +166,10 @@ class Sessions:
             cached = await self._cached(session_id, snapshot)
             if cached.run.params.expiry is None or not cached.needs_records:
                 return snapshot, cached
-            cached = cached.with_records(await self._store.read_records(session_id))
+            records = await self._store.read_records(session_id)
             again = await self._store.load(session_id)
             if again is not None and again.version == snapshot.version:
-                return snapshot, cached
+                return snapshot, cached.with_records(records)
         raise UnknownSessionError
 
     async def _settled(self, cached: Cached) -> Cached:
@@ -334,7 +334,7 @@ async def _created_before(session_id: str, now: Snapshot, key: Idempotency, reca
         raise IdempotencyConflictError
     if is_packed(version):
         return Created(Answer(unpacked(version), replayed=True), new=False)
-    stored = await aside(len(now.spec), specification.decode, now.spec)
+    stored = (await decoded(now)).stored
     _, state = await aside(len(now.spec), _encoded, stored)
     ttl_ms = stored.specification.idle_ttl_ms
     first = now._replace(

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Union
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from service.learners import REGISTRY
 from service.learners.base import Spec
@@ -138,6 +137,15 @@ class Stored(NamedTuple):
         return Run.start(self.specification.params(self.seed))
 
 
+class _Kept(BaseModel):
+    """What ``Stored.encode`` writes."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+
+    specification: Specification
+    seed: Annotated[int, Field(ge=0, lt=2**SEED_BITS)]
+
+
 @lru_cache(maxsize=1024)
 def decode(spec: bytes) -> Stored:
     """What ``Stored.encode`` wrote.
@@ -147,11 +155,11 @@ def decode(spec: bytes) -> Stored:
     ValueError
         for anything else.
     """
-    fields: Mapping[str, Any] = json.loads(spec)
     try:
-        return Stored(Specification.model_validate(fields["specification"]), int(fields["seed"]))
-    except (KeyError, TypeError, ValidationError) as error:
+        kept = _Kept.model_validate(json.loads(spec))
+    except (ValueError, RecursionError) as error:
         raise ValueError("not a session's specification") from error
+    return Stored(kept.specification, kept.seed)
 
 
 def _fields(specification: Specification) -> dict[str, Any]:

@@ -23,7 +23,7 @@ SESSIONS = {
     "service.sweeper",
 }
 COMMITTER = {"service.committer", "service.cache", "service.turns"}
-CONTRACT = {"service.store.base", "service.store.codec", "service.store.records"}
+CONTRACT = {"service.store.base", "service.store.codec", "service.store.records", "service.store.sizes"}
 LEARNERS = {"service.learners"}
 
 ARROWS = {

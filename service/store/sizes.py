@@ -1,0 +1,73 @@
+"""Whether what was read of a session belongs together.
+
+Checksums tell that bytes are as they were written, and not that they were written for this session: a state may
+have been copied from another one by hand, or the specification beside it changed.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from service.learners.base import ArmLearner, Spec
+from service.learners.ledger import Ledger
+from service.learners.run import Run
+from service.learners.specs import ArmsSpec
+from service.store.codec import CodecError
+from service.store.records import Records
+
+NUMBER_BYTES = 8
+
+
+def check_length(state: bytes, spec: Spec) -> None:
+    """Refuse a state too short for its learner, before anything of the learner's size is made.
+
+    Raises
+    ------
+    CodecError
+    """
+    numbers: int = spec.arm_count if isinstance(spec, ArmsSpec) else getattr(spec, "dim", 0)
+    if len(state) < numbers * NUMBER_BYTES:
+        raise CodecError("the state has fewer numbers than its learner")
+
+
+def check_state(run: Run, ledger: Ledger, state: Any) -> None:
+    """Refuse a state of other sizes than ``run``, the same session at any moment with the arms of this one.
+
+    Raises
+    ------
+    CodecError
+    """
+    live: tuple[int, ...] | None = None
+    if isinstance(run.learner, ArmLearner):
+        assert run.roster is not None  # noqa: S101 - learners over arms have one
+        assert ledger.by_arm is not None  # noqa: S101 - they count by arm
+        live = (len(run.roster.live),)
+        if ledger.by_arm.shape != (run.roster.size,) or ledger.by_arm.sum() != ledger.outstanding:
+            raise CodecError("the counts are not those of this session's arms")
+    for known, part in zip(run.state, state, strict=True):
+        if isinstance(part, np.ndarray) and part.dtype.kind == "f":
+            expected = live if live is not None and known.ndim == 1 else known.shape
+            if part.shape != expected:
+                raise CodecError("the state has not this session's sizes")
+
+
+def check_records(run: Run, records: Records) -> None:
+    """Refuse records of arms that the session never had.
+
+    Raises
+    ------
+    CodecError
+    """
+    if run.roster is None:
+        return
+    size, live = run.roster.size, len(run.roster.live)
+    slots, buckets, rows = records
+    fits = (
+        all(0 <= slot.arm < size for slot in (slots.stored.values() if slots is not None else ())),
+        all(acts.size <= size for acts in (buckets.acts.values() if buckets is not None else ())),
+        all(row.shape == (live,) for row in rows or ()),
+    )
+    if not all(fits):
+        raise CodecError("the records are not those of this session's arms")

@@ -1,0 +1,122 @@
+"""What somebody changed by hand in the store: an error of that session alone, never another session's numbers."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from service.store import open_store
+from tests.learners import vectors
+
+PATH = "/v1/sessions/s"
+ARMS = [spec for kind in sorted(vectors.kinds()) if "n_arms" in (spec := vectors.traces(kind)[0]["spec"])]
+POINTS = [spec for kind in sorted(vectors.kinds()) if "dim" in (spec := vectors.traces(kind)[0]["spec"])]
+BALL = {"kind": "ball", "radius": 1.0}
+
+
+@pytest.fixture
+async def client(make_client, redis_server):
+    yield await make_client(open_store(redis_server.url))
+    redis_server.client.flushdb()
+
+
+async def told(client):
+    """What every call on the session, and the list, says of it."""
+    answers = [
+        await client.get(PATH),
+        await client.post(f"{PATH}/act"),
+        await client.post(f"{PATH}/feedback", json={"arm": 0, "loss": 0.5, "slot": 1}),
+        await client.post("/v1/sessions", json={"session_id": "s", "learner": {"kind": "dexp3", "n_arms": 2}}),
+    ]
+    listed = (await client.get("/v1/sessions")).json()["sessions"]
+    (here,) = [summary for summary in listed if summary["session_id"] == "s"]
+    return {(answer.status_code, answer.json()["code"]) for answer in answers} | {here.get("code")}
+
+
+CORRUPT = {(500, "state_corrupt"), "state_corrupt"}
+
+
+async def make(client, learner, name="s", **fields):
+    answer = await client.post("/v1/sessions", json={"session_id": name, "learner": learner, "seed": 1} | fields)
+    assert answer.status_code == 201, answer.text
+    await client.post(f"/v1/sessions/{name}/acts", json={"count": 9})
+
+
+@pytest.mark.parametrize("expiry", [None, {"after_seconds": 60}], ids=["plain", "expiry"])
+@pytest.mark.parametrize("sizes", [(2, 3), (3, 2), (1, 2)], ids=str)
+@pytest.mark.parametrize("spec", ARMS, ids=lambda spec: spec["kind"])
+async def test_a_state_of_another_number_of_arms_is_refused(client, redis_server, spec, sizes, expiry):
+    for name, n_arms in zip(("s", "other"), sizes, strict=True):
+        await make(client, spec | {"n_arms": n_arms}, name, expiry=expiry)
+    other = redis_server.client.hget("bandit:{other}", "state")
+    redis_server.client.hset("bandit:{s}", mapping={"state": other, "version": "x-1"})
+
+    assert await told(client) == CORRUPT
+    assert redis_server.client.hget("bandit:{s}", "state") == other
+
+
+@pytest.mark.parametrize("dims", [(2, 3), (3, 2)], ids=str)
+@pytest.mark.parametrize("spec", POINTS, ids=lambda spec: spec["kind"])
+async def test_a_state_of_another_dimension_is_refused(client, redis_server, spec, dims):
+    for name, dim in zip(("s", "other"), dims, strict=True):
+        await make(client, spec | {"dim": dim, "feasible_set": BALL}, name)
+    other = redis_server.client.hget("bandit:{other}", "state")
+    redis_server.client.hset("bandit:{s}", mapping={"state": other, "version": "x-1"})
+
+    assert await told(client) == CORRUPT
+
+
+@pytest.mark.parametrize(
+    ("written", "damage"),
+    [
+        *(
+            pytest.param('"seed":1', f'"seed":{seed}', id=f"seed {seed[:5]}")
+            for seed in ("-1", "1e400", "NaN", "null", '"1"', "1.0", "true", str(2**128), "9" * 5000)
+        ),
+        ('"n_arms":2', '"n_arms":3'),
+        ('"n_arms":2', f'"n_arms":{10**12}'),
+        ('"n_arms":2', '"n_arms":true'),
+        ('"kind":"dexp3"', '"kind":"ogd"'),
+        ("[0.0,1.0]", "[0.0,NaN]"),
+        ("[0.0,1.0]", "[0.0,1e400]"),
+        ("{", "["),
+        ('{"spec', '{"new":1,"spec'),
+        pytest.param('{"spec', '{"a":' + "[" * 100_000 + ',"spec', id="deep"),
+        ("}", ""),
+    ],
+)
+async def test_a_specification_that_nobody_wrote_is_refused(client, redis_server, written, damage):
+    await make(client, {"kind": "dexp3", "n_arms": 2})
+    spec = redis_server.client.hget("bandit:{s}", "spec").decode()
+    assert written in spec
+    damaged = spec.replace(written, damage, 1)
+    redis_server.client.hset("bandit:{s}", mapping={"spec": damaged, "version": "x-1"})
+
+    assert await told(client) == CORRUPT
+    assert redis_server.client.hget("bandit:{s}", "spec").decode() == damaged
+    assert (await client.delete(PATH)).status_code == 204
+
+
+@pytest.mark.parametrize("kind", ["exp3", "bold"])
+async def test_open_slots_of_arms_that_never_were_are_refused(client, redis_server, kind):
+    spec = next(spec for spec in ARMS if spec["kind"] == kind)
+    for name, n_arms in (("s", 2), ("other", 9)):
+        await make(client, spec | {"n_arms": n_arms}, name)
+    others = redis_server.client.hgetall("bandit:{other}:slots")
+    redis_server.client.hset("bandit:{s}:slots", mapping=others)
+    redis_server.client.hset("bandit:{s}", "version", "x-1")
+
+    answer = await client.post(f"{PATH}/act")
+
+    assert (answer.status_code, answer.json()["code"]) == (500, "state_corrupt")
+
+
+async def test_the_answer_kept_under_a_key_is_not_made_from_a_damaged_session(client, redis_server):
+    session, key = {"session_id": "s", "learner": {"kind": "dexp3", "n_arms": 2}}, {"Idempotency-Key": "k"}
+    await client.post("/v1/sessions", json=session, headers=key)
+    redis_server.client.hset("bandit:{s}", mapping={"spec": json.dumps({"seed": 1}), "version": "x-1"})
+
+    answer = await client.post("/v1/sessions", json=session, headers=key)
+
+    assert (answer.status_code, answer.json()["code"]) == (500, "state_corrupt")
