@@ -31,7 +31,7 @@ from service.errors import (
 )
 from service.learners.run import Run
 from service.metrics import Labels, Metrics
-from service.pieces import LABEL, Body, Pause, aside, packed, unpacked
+from service.pieces import LABEL, Body, Pause, Rest, aside, packed, unpacked
 from service.specification import Idempotency
 from service.store import records
 from service.store.base import Commit, Committed, Conflict, Known, Snapshot, Store, StoreUnavailableError
@@ -44,7 +44,7 @@ MAX_ASKED = 8
 MAX_ATTEMPTS = 64
 """Folds of one batch before its requests are turned away as overload."""
 PIECE_SECONDS = 0.05
-"""Expiry in one commit; what is due beyond it is settled by further ones before requests are."""
+"""Expiry in one commit, with its rests; what is due beyond it is settled by further ones before requests are."""
 MAX_REMEMBERED = 10_000
 """Sessions whose reminder this worker remembers."""
 DIGEST = 16
@@ -371,12 +371,12 @@ async def decoded(snapshot: Snapshot, known: Cached | None = None) -> Cached:
     return await aside(len(snapshot.spec), Cached.of, snapshot, known)
 
 
-async def settle_due(run: Run, pause: Pause, seconds: float = math.inf) -> bool:
+async def settle_due(run: Run, seconds: float = math.inf) -> bool:
     """Expire due decisions, bucket by bucket, one or more for about so long; False where some are left."""
-    until = time.perf_counter() + seconds
+    until, rest = time.perf_counter() + seconds, Rest()
     while run.due:
         for _ in run.expire_oldest():
-            await pause()
+            await rest()
         if time.perf_counter() >= until:
             return not run.due
     return True
@@ -386,7 +386,7 @@ async def _fold(base: Run, batch: Sequence[Operation], memory: _Memory, now: flo
     fold = _Fold(base.copy())
     fold.run.advance(now)
     fold.changed = fold.run.due
-    fold.complete = await settle_due(fold.run, pause, PIECE_SECONDS)
+    fold.complete = await settle_due(fold.run, PIECE_SECONDS)
     if not fold.complete:
         return fold
     for operation in batch:

@@ -16,8 +16,6 @@ from typing import Any, ClassVar, ParamSpec, TypeVar
 
 import numpy as np
 
-YIELD_SECONDS = 0.003
-"""Arithmetic done before other requests get their turn."""
 PIECE = 1000
 """Numbers or texts written at a time."""
 FEW, SMALL = 50, 20
@@ -45,6 +43,10 @@ T = TypeVar("T")
 class Pause:
     """Lets other requests have their turn within long work; turns are shorter where more works are long."""
 
+    turn_seconds: ClassVar[float] = 0.003
+    """Arithmetic done before others get their turn."""
+    rest_seconds: ClassVar[float] = 0.0
+    """Time left to others after each turn."""
     _paused: ClassVar[int] = 0
 
     def __init__(self) -> None:
@@ -52,13 +54,20 @@ class Pause:
 
     async def __call__(self) -> None:
         """Yield the event loop if it was held long enough."""
-        if time.perf_counter() - self._since > YIELD_SECONDS / (1 + Pause._paused):
+        if time.perf_counter() - self._since > self.turn_seconds / (1 + Pause._paused):
             Pause._paused += 1
             try:
-                await asyncio.sleep(0)
+                await asyncio.sleep(self.rest_seconds)
             finally:
                 Pause._paused -= 1
             self._since = time.perf_counter()
+
+
+class Rest(Pause):
+    """A pause of work in the background: a third of the time is its own, so that others are hardly slower."""
+
+    turn_seconds = 0.001
+    rest_seconds = 0.002
 
 
 async def aside(size: int, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:

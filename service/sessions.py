@@ -178,7 +178,7 @@ class Sessions:
             return cached
         run = cached.run.copy()
         run.advance(self._store.now())
-        await settle_due(run, Pause())
+        await settle_due(run)
         return cached._replace(run=run)
 
     async def _cached(self, session_id: str, snapshot: Snapshot) -> Cached:

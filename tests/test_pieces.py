@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import random
-import time
 
 import numpy as np
 import pytest
@@ -13,7 +12,7 @@ import pytest
 from service import pieces
 from service.learners.dbgd import DbgdSpec
 from service.operations import points_text
-from service.pieces import YIELD_SECONDS, Pause, body, packed, texts, unpacked, whole
+from service.pieces import Pause, Rest, body, packed, texts, unpacked, whole
 
 SORTED = json.JSONEncoder(sort_keys=True)
 
@@ -78,20 +77,59 @@ async def test_kept_answers_are_small_and_come_back_as_they_were():
     assert unpacked(await packed(b'{"slot":1}', Pause())) == b'{"slot":1}'
 
 
-async def test_many_long_works_share_a_turn():
-    """Ten works of 30 ms each: whoever waits does so for one turn of 3 ms and an end of it, not for ten."""
+class Clock:
+    """What pauses go by: a step of work takes a little over a millisecond."""
 
-    async def work():
-        pause, until = Pause(), time.thread_time() + 10 * YIELD_SECONDS
-        while time.thread_time() < until:
-            await pause()
+    def __init__(self):
+        self.steps = 0
 
-    works = asyncio.gather(*(work() for _ in range(10)))
-    rounds, started = 0, time.thread_time()
-    while not works.done():
+    def perf_counter(self):
+        return 0.00101 * self.steps
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    clock = Clock()
+    monkeypatch.setattr(pieces, "time", clock)
+    return clock
+
+
+async def work(clock, pause):
+    for _ in range(30):
+        clock.steps += 1
+        await pause()
+
+
+async def turns(clock, *works):
+    """Steps in each turn of the event loop until all works are done."""
+    done, found, before = asyncio.gather(*works), [], clock.steps
+    while not done.done():
         await asyncio.sleep(0)
-        rounds += 1
-    spent = time.thread_time() - started
-    await works
+        found.append(clock.steps - before)
+        before = clock.steps
+    return found
 
-    assert spent / rounds < 3 * YIELD_SECONDS
+
+async def test_a_long_work_yields_when_its_turn_is_over(clock):
+    assert max(await turns(clock, work(clock, Pause()))) == 1000 * Pause.turn_seconds
+
+
+async def test_many_long_works_share_a_turn(clock):
+    """Whoever waits for ten works does so for a step or two of each, not for the whole turn of each."""
+    found = await turns(clock, *(work(clock, Pause()) for _ in range(10)))
+
+    assert sum(found) == 300
+    assert max(found) <= 14
+
+
+async def test_background_work_rests_between_short_turns(clock, monkeypatch):
+    rests = []
+
+    async def sleep(seconds):
+        rests.append((clock.steps, seconds))
+
+    monkeypatch.setattr(pieces.asyncio, "sleep", sleep)
+    await work(clock, Rest())
+
+    assert rests == [(step, Rest.rest_seconds) for step in range(1, 31)]
+    assert Rest.rest_seconds >= 2 * Rest.turn_seconds

@@ -26,7 +26,7 @@ from hypothesis.stateful import (
 
 from service import committer
 from service.cache import Cached
-from service.committer import Operation, Pause, settle_due
+from service.committer import Operation, settle_due
 from service.errors import StoreDownError
 from service.events import ArmEvent
 from service.learners import REGISTRY
@@ -229,7 +229,7 @@ class SessionMachine(RuleBasedStateMachine):
         assert stored.ledger.by_arm.min() >= 0
         run = stored.copy()
         run.advance(self.time)
-        self.runner.run(settle_due(run, Pause()))
+        self.runner.run(settle_due(run))
         assert run.ledger.by_arm is not None
         left = [len(self.model.open.get(arm, [])) for arm in range(self.model.arms)]
         assert run.ledger.by_arm.tolist() == left
