@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
 from loadtest.client import CallLog
+from service.learners.actions import Action
 from service.learners.base import FloatArray
-from service.learners.run import Action
 
 
 class Event(NamedTuple):

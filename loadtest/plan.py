@@ -12,8 +12,8 @@ from loadtest import delays
 from loadtest.errors import LoadTestError
 from loadtest.scenarios import Baseline, BestFixed, Outcome
 from service.learners import REGISTRY
+from service.learners.actions import Action
 from service.learners.base import FloatArray, Information, IntArray, Spec
-from service.learners.run import Action
 
 IDLE_TTL_SECONDS = 86_400
 """A replay's session can be looked at for a day and then goes by itself."""

@@ -11,8 +11,8 @@ import numpy as np
 
 from loadtest.errors import DataError
 from loadtest.scenarios import SYNTHETIC_SLOTS, Baseline, BestFixed, Outcome
+from service.learners.actions import Action, PointAction
 from service.learners.base import FloatArray, Information
-from service.learners.run import Action, PointAction
 
 RADIUS = 1.0
 BISECTIONS = 200

@@ -12,7 +12,8 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from service.learners import REGISTRY
 from service.learners.base import Spec
 from service.learners.losses import LossRange
-from service.learners.run import Expiry, Params, Run
+from service.learners.params import Expiry, Params
+from service.learners.run import Run
 from service.learners.specs import ArmsSpec
 
 if TYPE_CHECKING:

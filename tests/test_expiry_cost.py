@@ -10,7 +10,10 @@ from typing import Any
 import pytest
 
 from service.learners import REGISTRY
-from service.learners.run import ArmAction, ArmFeedback, Expiry, Params, Run
+from service.learners.actions import ArmAction
+from service.learners.feedback import ArmFeedback
+from service.learners.params import Expiry, Params
+from service.learners.run import Run
 from service.operations import Act
 from service.specification import ExpirySpec, Specification
 from service.store import codec, open_store, records

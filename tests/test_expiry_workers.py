@@ -13,7 +13,9 @@ import pytest
 from loadtest.passing_time import pass_time
 from service.events import ArmEvent
 from service.learners import REGISTRY
-from service.learners.run import ArmFeedback, Expiry, Params, Run
+from service.learners.feedback import ArmFeedback
+from service.learners.params import Expiry, Params
+from service.learners.run import Run
 from service.operations import Act, Feed
 from service.specification import ExpirySpec, Specification
 from service.store import codec, open_store

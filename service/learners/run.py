@@ -6,83 +6,30 @@ same numbers.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import repeat
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
+from service.learners.actions import Action, ArmAction, PointAction
 from service.learners.base import (
     ArmLearner,
     FloatArray,
-    IntArray,
     Learner,
     PointLearner,
     Rows,
     Slot,
     SlotLearner,
-    Spec,
 )
 from service.learners.buckets import Buckets
 from service.learners.draws import Draws
+from service.learners.feedback import ArmFeedback, Feedback
 from service.learners.ledger import Ledger
-from service.learners.losses import LossRange
 from service.learners.open_slots import OpenSlots
+from service.learners.params import Params
 from service.learners.roster import Change, Roster
-
-
-class ArmAction(NamedTuple):
-    """A drawn arm and its probability in the distribution it was drawn from."""
-
-    slot: int
-    arm: int
-    probability: float
-
-
-class PointAction(NamedTuple):
-    """A point, shape (dim,), and its query points, shape (dim, dim), or None where only x is played."""
-
-    slot: int
-    x: FloatArray
-    query_points: FloatArray | None
-
-
-Action = ArmAction | PointAction
-
-
-class ArmFeedback(NamedTuple):
-    """One loss of an arm, by index, as the learner sees losses; ``slot`` where the client names it."""
-
-    arm: int
-    loss: float
-    slot: int | None = None
-
-
-class PointFeedback(NamedTuple):
-    """One bundle of dim+1 losses, or one gradient of length dim."""
-
-    values: FloatArray
-
-
-Feedback = ArmFeedback | PointFeedback
-
-
-class Expiry(NamedTuple):
-    """When an outstanding decision is given up, and at which loss."""
-
-    after_seconds: float
-    loss: float | None
-    """As the learner sees losses; None: nothing is learned."""
-
-
-class Params(NamedTuple):
-    """What a session is created with and never changes."""
-
-    learner: Spec
-    seed: int
-    losses: LossRange = LossRange()
-    expiry: Expiry | None = None
+from service.learners.surplus import Judge, judge_of
 
 
 @dataclass(slots=True)
@@ -261,18 +208,13 @@ class Run:
         return isinstance(event, ArmFeedback) and not self._arms.is_live(event.arm)
 
     def surplus(self, events: Sequence[Feedback]) -> list[int]:
-        """Indexes of the events no outstanding decision can have caused, judged greedily in order."""
-        answers = self.outstanding()
+        """Indexes of the events no outstanding decision can have caused."""
+        answers = self.judge()
         return [index for index, event in enumerate(events) if not answers(event)]
 
-    def outstanding(self) -> Callable[[Feedback], bool]:
-        """A judge of events in order: whether a decision that may have caused it was left, which it then takes."""
-        if self.open_slots is not None:
-            return _slots_taken(self.open_slots)
-        if self.ledger.by_arm is not None:
-            return _arms_taken(self.ledger.by_arm)
-        left = repeat(True, self.ledger.outstanding)
-        return lambda event: next(left, False)  # noqa: ARG005 - any event answers any decision
+    def judge(self) -> Judge:
+        """See ``judge_of``."""
+        return judge_of(self.ledger, self.open_slots)
 
     def delay(self, event: Feedback) -> float | None:
         """Seconds since the act that an event, not surplus, will settle; None where no times are kept."""
@@ -336,28 +278,3 @@ class Run:
         """What a view shows of a learner over arms, by index, 0 for removed ones; uniform before the first act."""
         assert isinstance(self.learner, ArmLearner)  # noqa: S101
         return self._arms.spread(np.asarray(self.learner.probabilities(self.state)))
-
-
-def _arms_taken(by_arm: IntArray) -> Callable[[Feedback], bool]:
-    left: dict[int, int] = {}
-
-    def takes(event: Feedback) -> bool:
-        assert isinstance(event, ArmFeedback)  # noqa: S101 - sessions check the kind of event first
-        count = left.get(event.arm)
-        left[event.arm] = (int(by_arm[event.arm]) if count is None else count) - 1
-        return left[event.arm] >= 0
-
-    return takes
-
-
-def _slots_taken(open_slots: OpenSlots) -> Callable[[Feedback], bool]:
-    taken: set[int | None] = set()
-
-    def takes(event: Feedback) -> bool:
-        assert isinstance(event, ArmFeedback)  # noqa: S101 - sessions check the kind of event first
-        if event.slot in taken or event.slot not in open_slots:
-            return False
-        taken.add(event.slot)
-        return True
-
-    return takes

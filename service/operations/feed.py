@@ -9,7 +9,8 @@ from dataclasses import dataclass, field, replace
 from service.committer import Applied
 from service.errors import MAX_LISTED, FieldError, InvalidRequestError, SurplusFeedbackError
 from service.events import Event
-from service.learners.run import Feedback, Run
+from service.learners.feedback import Feedback
+from service.learners.run import Run
 from service.operations.reading import reader_of
 from service.pieces import Pause
 from service.specification import Idempotency, Surplus
@@ -94,7 +95,7 @@ class Feed:
 
     async def _judged(self, run: Run, counted: Callable[[bytes], bool], pause: Pause) -> _Judged:
         """What becomes of each event; an id counts from the first event on that is not surplus."""
-        judged, answers = _Judged(), run.outstanding()
+        judged, answers = _Judged(), run.judge()
         for index, digest in enumerate(self._digests):
             await pause()
             if digest is not None and (digest in judged.recorded or counted(digest)):

@@ -9,7 +9,8 @@ import numpy as np
 from service.errors import InvalidRequestError
 from service.events import ArmEvent, Event, GradientEvent, LossesEvent
 from service.learners.base import Information, PointLearner
-from service.learners.run import ArmFeedback, Feedback, PointFeedback, Run
+from service.learners.feedback import ArmFeedback, Feedback, PointFeedback
+from service.learners.run import Run
 
 Reader = Callable[[Event, Run], Feedback]
 

@@ -10,7 +10,9 @@ import pytest
 
 from service.cache import Cached
 from service.learners import REGISTRY
-from service.learners.run import ArmFeedback, Params, Run
+from service.learners.feedback import ArmFeedback
+from service.learners.params import Params
+from service.learners.run import Run
 from service.store import open_store
 from service.store.memory import MemoryStore
 from tests.learners import vectors

@@ -7,7 +7,8 @@ import random
 import pytest
 
 from service.learners.dexp3 import Dexp3Spec
-from service.learners.run import Expiry, Params, Run
+from service.learners.params import Expiry, Params
+from service.learners.run import Run
 from service.store.memory import MemoryStore
 from tests.learners import vectors
 

@@ -9,8 +9,11 @@ import numpy as np
 import pytest
 
 from service.learners import REGISTRY
+from service.learners.actions import ArmAction
 from service.learners.base import Information
-from service.learners.run import ArmAction, ArmFeedback, Params, PointFeedback, Run
+from service.learners.feedback import ArmFeedback, PointFeedback
+from service.learners.params import Params
+from service.learners.run import Run
 from service.store import open_store
 from service.store.base import Store
 from tests.learners import vectors

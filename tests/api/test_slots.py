@@ -6,8 +6,10 @@ import random
 import pytest
 
 from service.learners.dexp3 import Dexp3Spec
+from service.learners.feedback import ArmFeedback
 from service.learners.losses import LossRange
-from service.learners.run import ArmFeedback, Params, Run
+from service.learners.params import Params
+from service.learners.run import Run
 
 
 async def view(client, path):

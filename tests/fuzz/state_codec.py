@@ -9,8 +9,9 @@ import numpy as np
 
 from service.learners import REGISTRY
 from service.learners.base import ArmLearner
+from service.learners.params import Expiry, Params
 from service.learners.roster import Roster
-from service.learners.run import Expiry, Params, Run
+from service.learners.run import Run
 from service.store import codec, records
 from tests.learners import vectors
 

@@ -9,8 +9,11 @@ import numpy as np
 import pytest
 
 from service.learners import REGISTRY
+from service.learners.actions import ArmAction, PointAction
 from service.learners.buckets import PER_WINDOW
-from service.learners.run import ArmAction, ArmFeedback, Expiry, Params, PointAction, PointFeedback, Run
+from service.learners.feedback import ArmFeedback, PointFeedback
+from service.learners.params import Expiry, Params
+from service.learners.run import Run
 
 WINDOW = 640.0
 HALF = WINDOW / PER_WINDOW / 2

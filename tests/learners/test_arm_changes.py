@@ -8,9 +8,12 @@ import numpy as np
 import pytest
 
 from service.learners import REGISTRY
+from service.learners.actions import ArmAction
 from service.learners.base import ArmLearner, Record, Slot, SlotLearner, many
+from service.learners.feedback import ArmFeedback
+from service.learners.params import Params
 from service.learners.roster import Roster
-from service.learners.run import ArmAction, ArmFeedback, Params, Run
+from service.learners.run import Run
 from tests.learners import vectors
 
 FIELDS = vectors.over_arms()

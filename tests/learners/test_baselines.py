@@ -9,8 +9,11 @@ import pytest
 from pydantic import ValidationError
 
 from service.learners import REGISTRY
+from service.learners.actions import ArmAction
 from service.learners.base import Slot
-from service.learners.run import ArmAction, ArmFeedback, Params, PointFeedback, Run
+from service.learners.feedback import ArmFeedback, PointFeedback
+from service.learners.params import Params
+from service.learners.run import Run
 from service.learners.schedules import Kind, Schedule
 
 BALL = {"dim": 2, "feasible_set": {"kind": "ball", "radius": 1.0}}

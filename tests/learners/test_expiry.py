@@ -8,7 +8,8 @@ import pytest
 
 from loadtest.passing_time import pass_time
 from service.learners import REGISTRY
-from service.learners.run import Expiry, Params, Run
+from service.learners.params import Expiry, Params
+from service.learners.run import Run
 
 WINDOW = 16.0
 SLOTS = 2000

@@ -9,8 +9,11 @@ import numpy as np
 import pytest
 
 from service.learners import REGISTRY
+from service.learners.actions import ArmAction
+from service.learners.feedback import ArmFeedback
 from service.learners.open_slots import OpenSlot, OpenSlots
-from service.learners.run import ArmAction, ArmFeedback, Params, Run
+from service.learners.params import Params
+from service.learners.run import Run
 
 EXP3 = {"kind": "exp3", "n_arms": 4, "learning_rate": 0.4}
 BOLD = {"kind": "bold", "n_arms": 4, "learning_rate": 0.4}

@@ -8,8 +8,11 @@ import numpy as np
 import pytest
 
 from service.learners import REGISTRY
+from service.learners.actions import ArmAction, PointAction
 from service.learners.draws import Draws
-from service.learners.run import ArmAction, ArmFeedback, Params, PointAction, PointFeedback, Run
+from service.learners.feedback import ArmFeedback, PointFeedback
+from service.learners.params import Params
+from service.learners.run import Run
 
 ARMS = {"kind": "dexp3", "n_arms": 3}
 POINTS = {"kind": "dbgd", "dim": 2, "feasible_set": {"kind": "ball", "radius": 1.0}}

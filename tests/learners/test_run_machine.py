@@ -20,7 +20,10 @@ from hypothesis.stateful import (
 
 from service.cache import Cached
 from service.learners import REGISTRY
-from service.learners.run import ArmAction, ArmFeedback, Expiry, Params, Run
+from service.learners.actions import ArmAction
+from service.learners.feedback import ArmFeedback
+from service.learners.params import Expiry, Params
+from service.learners.run import Run
 from service.specification import Specification, Stored
 from service.store import codec, records
 from tests.learners import vectors

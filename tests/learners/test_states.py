@@ -8,8 +8,11 @@ import numpy as np
 import pytest
 
 from service.learners import REGISTRY
+from service.learners.actions import Action, ArmAction
 from service.learners.base import FloatArray, Information, IntArray, Rows
-from service.learners.run import Action, ArmAction, ArmFeedback, Feedback, Params, PointFeedback, Run
+from service.learners.feedback import ArmFeedback, Feedback, PointFeedback
+from service.learners.params import Params
+from service.learners.run import Run
 from tests.learners import vectors
 
 TYPES: dict[Any, tuple[type, ...]] = {int: (int, np.integer), float: (float, int), bool: (bool, np.bool_)}

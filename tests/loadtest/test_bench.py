@@ -17,7 +17,9 @@ from loadtest.commands import app
 from loadtest.errors import ServiceError
 from loadtest.hammer import acting, hammer, looking
 from service.learners.dexp3 import Dexp3Spec
-from service.learners.run import ArmFeedback, Params, Run
+from service.learners.feedback import ArmFeedback
+from service.learners.params import Params
+from service.learners.run import Run
 from tests.real_redis import RedisServer, server_binary
 from tests.running import RunningService
 

@@ -14,8 +14,10 @@ import numpy as np
 
 from service.cache import Cached
 from service.learners import REGISTRY
+from service.learners.actions import ArmAction
 from service.learners.base import ArmLearner, Information
-from service.learners.run import ArmAction, ArmFeedback, PointFeedback, Run
+from service.learners.feedback import ArmFeedback, PointFeedback
+from service.learners.run import Run
 from service.specification import Specification, Stored
 from service.store import codec, records
 from service.store.base import Snapshot

@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 
 from service.learners.dexp3 import Dexp3Spec, State
-from service.learners.run import ArmFeedback, Params, Run
+from service.learners.feedback import ArmFeedback
+from service.learners.params import Params
+from service.learners.run import Run
 from service.store import codec
 
 

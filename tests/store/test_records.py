@@ -6,7 +6,7 @@ import pytest
 
 from service.cache import Cached
 from service.learners import REGISTRY
-from service.learners.run import ArmFeedback
+from service.learners.feedback import ArmFeedback
 from service.specification import Specification, Stored
 from service.store import codec, records
 from service.store.base import Snapshot

@@ -1,0 +1,26 @@
+"""What a learner tells to do: an arm, or a point."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from service.learners.base import FloatArray
+
+
+class ArmAction(NamedTuple):
+    """A drawn arm and its probability in the distribution it was drawn from."""
+
+    slot: int
+    arm: int
+    probability: float
+
+
+class PointAction(NamedTuple):
+    """A point, shape (dim,), and its query points, shape (dim, dim), or None where only x is played."""
+
+    slot: int
+    x: FloatArray
+    query_points: FloatArray | None
+
+
+Action = ArmAction | PointAction
