@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 else:
     LearnerSpec = Annotated[Union[tuple(REGISTRY.values())], Field(discriminator="kind")]  # noqa: UP007
 
+SESSION_ID_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$"
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 TEN_YEARS = 315_360_000
 SEED_BITS = 128
@@ -101,6 +102,10 @@ class Specification(BaseModel):
     def idle_ttl_ms(self) -> int | None:
         """The idle time to live in the store's unit."""
         return None if self.idle_ttl_seconds is None else max(1, round(self.idle_ttl_seconds * 1000))
+
+    def expires_at(self, used_at: float) -> float | None:
+        """The idle deadline after a use, in Unix seconds; None where there is none."""
+        return None if self.idle_ttl_ms is None else used_at + self.idle_ttl_ms / 1000
 
     def params(self, seed: int) -> Params:
         """What a run is started with."""

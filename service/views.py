@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
 from service.cache import Cached
+from service.committer import VERSION
 from service.learners.base import ArmLearner, PointLearner
 from service.learners.run import Run
 from service.pieces import Body, body, texts
@@ -43,6 +45,17 @@ def summary(session_id: str, snapshot: Snapshot, cached: Cached) -> dict[str, An
         "created_at": _time(snapshot.created_at),
         "expires_at": None if snapshot.expires_at is None else _time(snapshot.expires_at),
     }
+
+
+def viewer(session_id: str, snapshot: Snapshot, cached: Cached) -> Callable[[Run, bool], Body]:
+    """Makes the view that a commit answers with, of its run and whether it puts off the idle deadline."""
+
+    def view(run: Run, used: bool) -> Body:
+        put_off = cached.stored.specification.expires_at(run.ledger.time)
+        then = snapshot._replace(version=VERSION, expires_at=put_off if used else snapshot.expires_at)
+        return session_view(session_id, then, cached._replace(run=run))
+
+    return view
 
 
 def _learner_view(run: Run) -> dict[str, Any]:

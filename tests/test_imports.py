@@ -16,6 +16,9 @@ SPEAK = {"service.specification", "service.events"}
 """What a session is made of and told, as clients post it."""
 SESSIONS = {
     "service.sessions",
+    "service.creation",
+    "service.reading",
+    "service.limits",
     "service.owned",
     "service.operations",
     "service.views",

@@ -10,10 +10,10 @@ from fastapi.openapi.utils import get_openapi
 
 from service.api.examples import PROBLEMS
 from service.api.problems import Problem, ProblemError
-from service.api.schemas import SESSION_ID_PATTERN
 from service.auth import read_keys
 from service.learners import REGISTRY
 from service.settings import Settings
+from service.specification import SESSION_ID_PATTERN
 
 _OPEN = {"/livez", "/readyz"}
 _OF_ALL, _OF_KEYS, _OF_BODIES = ("400", "431", "500"), ("401", "403"), ("408", "409", "413", "415")

@@ -8,9 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from service.events import Events
 from service.learners.specs import Label, check_printable
-from service.specification import Specification
-
-SESSION_ID_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$"
+from service.specification import SESSION_ID_PATTERN, Specification
 
 
 class _Body(BaseModel):

@@ -13,7 +13,8 @@ from service.api.examples import CHANGE, CHANGED, CREATE, LIST, PROBLEMS, VIEW, 
 from service.api.responses import body_response, json_response
 from service.api.routing import StrictRoute
 from service.api.schemas import ChangeArms, CreateSession, SessionList, SessionView
-from service.sessions import ALL, MAX_PAGE, Rights
+from service.limits import ALL, Rights
+from service.reading import MAX_PAGE
 
 router = APIRouter(prefix="/v1/sessions", tags=["sessions"], route_class=StrictRoute, responses=PROBLEMS)
 

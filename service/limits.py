@@ -1,0 +1,55 @@
+"""How large a session may be: by the settings, and by what an API key allows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from service.errors import InvalidRequestError
+from service.settings import Settings
+from service.specification import Specification
+
+
+class Rights(NamedTuple):
+    """What the holder of an API key may create."""
+
+    prefix: str = ""
+    """What the ids of its sessions begin with."""
+    max_sessions: int | None = None
+    max_arms: int | None = None
+
+
+ALL = Rights()
+
+
+class Limits:
+    """The limits of this service."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+
+    @property
+    def max_label_bytes(self) -> int:
+        """Length of an arm's label, in UTF-8."""
+        return self._settings.max_label_bytes
+
+    def check(self, spec: Specification, rights: Rights) -> None:
+        """Refuse a new session that would be too large."""
+        settings = self._settings
+        learner = spec.learner
+        size: Mapping[str, Any] = learner.model_dump(include={"n_arms", "arms", "dim"})
+        labels = size.get("arms") or []
+        n_arms = size.get("n_arms") or len(labels)
+        most = self.max_arms(learner.kind, rights)
+        if n_arms > most:
+            raise InvalidRequestError.of("learner.n_arms", f"must not exceed {most}")
+        if size.get("dim", 0) > settings.max_dim:
+            raise InvalidRequestError.of("learner.dim", f"must not exceed {settings.max_dim}")
+        if any(len(label.encode()) > settings.max_label_bytes for label in labels):
+            raise InvalidRequestError.of("learner.arms", f"a label has at most {settings.max_label_bytes} bytes")
+
+    def max_arms(self, kind: str, rights: Rights) -> int:
+        """Arms a session may have at once."""
+        settings = self._settings
+        most = settings.max_arms_centred if kind == "centred_tsallis" else settings.max_arms
+        return most if rights.max_arms is None else min(most, rights.max_arms)
