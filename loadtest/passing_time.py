@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from service.learners.expiring import expire_oldest
 from service.learners.run import Run
 
 
@@ -24,5 +25,5 @@ def pass_time(run: Run, now: float) -> None:
     """Let a run's time pass and settle what has become due."""
     run.advance(now)
     while run.due:
-        for _ in run.expire_oldest():
+        for _ in expire_oldest(run):
             pass

@@ -29,6 +29,7 @@ from service.errors import (
     StoreDownError,
     UnknownSessionError,
 )
+from service.learners.expiring import expire_oldest
 from service.learners.run import Run
 from service.metrics import Labels, Metrics
 from service.pieces import LABEL, Body, Pause, Rest, aside, packed, unpacked
@@ -375,7 +376,7 @@ async def settle_due(run: Run, seconds: float = math.inf) -> bool:
     """Expire due decisions, bucket by bucket, one or more for about so long; False where some are left."""
     until, rest = time.perf_counter() + seconds, Rest()
     while run.due:
-        for _ in run.expire_oldest():
+        for _ in expire_oldest(run):
             await rest()
         if time.perf_counter() >= until:
             return not run.due

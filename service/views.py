@@ -62,8 +62,7 @@ def _learner_view(run: Run) -> dict[str, Any]:
     learner = run.learner
     view = run.params.learner.resolved() | learner.rates(run.state)
     if isinstance(learner, ArmLearner):
-        assert run.roster is not None  # noqa: S101 - learners over arms have one
-        view["n_arms"], view["arms"] = len(run.roster.live), run.roster.shown_names
+        view["n_arms"], view["arms"] = len(run.arms.live), run.arms.shown_names
         if view["arms"] is None:
             del view["arms"]
     return view

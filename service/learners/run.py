@@ -6,7 +6,7 @@ same numbers.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -80,6 +80,12 @@ class Run:
         """The same session with the arms it had at the moment of its state."""
         return self if roster is self.roster else replace(self, roster=roster)
 
+    @property
+    def arms(self) -> Roster:
+        """The roster of a learner over arms."""
+        assert self.roster is not None  # noqa: S101 - only asked of them
+        return self.roster
+
     def copy(self) -> Run:
         """A run that may be stepped without changing this one."""
         slots, buckets = self.open_slots, self.buckets
@@ -99,44 +105,6 @@ class Run:
         """Whether decisions have had their time."""
         due_at = None if self.buckets is None else self.buckets.due_at()
         return due_at is not None and due_at <= self.ledger.time
-
-    def expire_oldest(self) -> Iterator[None]:
-        """Settle what is outstanding in the oldest bucket, an arm (or a slot) at a step."""
-        assert self.buckets is not None  # noqa: S101 - only called when due
-        assert self.params.expiry is not None  # noqa: S101 - sessions with buckets have one
-        self.buckets.drop_oldest()
-        loss = self.params.expiry.loss
-        if self.open_slots is not None:
-            yield from self._expire_slots(self.open_slots, self.ledger.slot - self.buckets.total(), loss)
-            return
-        ledger = self.ledger
-        outstanding = np.array([ledger.outstanding]) if ledger.by_arm is None else ledger.by_arm
-        counts = self.buckets.before(outstanding)
-        for arm in np.flatnonzero(counts).tolist():
-            self._expire(arm, int(counts[arm]), loss)
-            yield
-
-    def _expire(self, arm: int, count: int, loss: float | None) -> None:
-        learner = self.learner
-        self.ledger.expire(arm, count)
-        if not isinstance(learner, ArmLearner):
-            return
-        if loss is None:
-            self.state = learner.give_up(self.state, count)
-        else:
-            self.state = learner.settle(self.state, self._arms.positions[arm], loss, count)
-
-    def _expire_slots(self, open_slots: OpenSlots, last: int, loss: float | None) -> Iterator[None]:
-        learner = self.learner
-        assert isinstance(learner, SlotLearner)  # noqa: S101 - only they have open slots
-        for arm, slot in open_slots.up_to(last):
-            record = open_slots.close(slot).record
-            self.ledger.expire(arm)
-            if loss is None:
-                self.state = learner.forget(self.state, record)
-            else:
-                self.state = learner.settle(self.state, self._arms.positions[arm], loss, record=record)
-            yield
 
     def act(self) -> Action:
         """Open the next slot and draw its action."""
@@ -169,7 +137,7 @@ class Run:
 
     def _act_arm(self, learner: ArmLearner[Any], slot: Slot) -> ArmAction:
         self.state, position = learner.draw(learner.open(self.state, slot), slot)
-        arm = self._arms.live[position]
+        arm = self.arms.live[position]
         assert self.ledger.by_arm is not None  # noqa: S101 - ArmLearner sessions always count by arm
         self.ledger.by_arm[arm] += 1
         if self.buckets is not None:
@@ -205,7 +173,7 @@ class Run:
 
     def is_removed(self, event: Feedback) -> bool:
         """Whether an event is of an arm that was removed, and changes nothing."""
-        return isinstance(event, ArmFeedback) and not self._arms.is_live(event.arm)
+        return isinstance(event, ArmFeedback) and not self.arms.is_live(event.arm)
 
     def surplus(self, events: Sequence[Feedback]) -> list[int]:
         """Indexes of the events no outstanding decision can have caused."""
@@ -241,7 +209,7 @@ class Run:
             self.state = self.learner.settle(self.state, event.values, self.ledger.outstanding)
 
     def _learned(self, learner: ArmLearner[Any], event: ArmFeedback) -> Any:
-        position = self._arms.positions[event.arm]
+        position = self.arms.positions[event.arm]
         if self.open_slots is None:
             return learner.settle(self.state, position, event.loss)
         assert isinstance(learner, SlotLearner)  # noqa: S101 - only they have open slots
@@ -250,7 +218,7 @@ class Run:
 
     def change_arms(self, change: Change) -> None:
         """Let arms go, their outstanding decisions settled as removed, and then others come; one has to stay."""
-        learner, roster = self.learner, self._arms
+        learner, roster = self.learner, self.arms
         assert isinstance(learner, ArmLearner)  # noqa: S101 - only they have a roster
         self.roster = roster.changed(change)
         if change.removed:
@@ -269,12 +237,7 @@ class Run:
         self.state = learner.give_up(self.state, self.ledger.remove(removed))
 
     @property
-    def _arms(self) -> Roster:
-        assert self.roster is not None  # noqa: S101 - learners over arms have one
-        return self.roster
-
-    @property
     def probabilities(self) -> FloatArray:
         """What a view shows of a learner over arms, by index, 0 for removed ones; uniform before the first act."""
         assert isinstance(self.learner, ArmLearner)  # noqa: S101
-        return self._arms.spread(np.asarray(self.learner.probabilities(self.state)))
+        return self.arms.spread(np.asarray(self.learner.probabilities(self.state)))

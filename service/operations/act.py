@@ -54,5 +54,4 @@ def _cells(run: Run) -> int:
     """Numbers that an act of the session takes."""
     if isinstance(run.learner, PointLearner):
         return run.learner.dim**2
-    assert run.roster is not None  # noqa: S101 - learners over arms have one
-    return len(run.roster.live)
+    return len(run.arms.live)

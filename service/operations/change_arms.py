@@ -43,9 +43,8 @@ class ChangeArms:
 
     async def apply(self, run: Run, counted: Callable[[bytes], bool], pause: Pause) -> Applied:  # noqa: ARG002 - arms have no event ids
         """Change the arms, all of them as asked or none."""
-        assert run.roster is not None  # noqa: S101 - checked before
-        size = LABEL * (run.roster.size + len(self.add) + len(self.remove))
-        changed = await aside(size, self._change, run, run.roster)
+        size = LABEL * (run.arms.size + len(self.add) + len(self.remove))
+        changed = await aside(size, self._change, run, run.arms)
         body = await whole(self.view(run, changed or self.idempotency is not None), pause)
         return Applied(body, changed=changed, shows_version=True)
 

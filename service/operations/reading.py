@@ -43,8 +43,7 @@ def _slot_feedback(event: Event, run: Run) -> Feedback:
 
 
 def _arm(event: ArmEvent, run: Run) -> int:
-    assert run.roster is not None  # noqa: S101 - the information model tells
-    labels, n_arms = run.roster.labels, run.roster.size
+    labels, n_arms = run.arms.labels, run.arms.size
     if event.label is not None:
         if event.arm is not None:
             raise InvalidRequestError.of("label", "give either arm or label")

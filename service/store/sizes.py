@@ -41,10 +41,9 @@ def check_state(run: Run, ledger: Ledger, state: Any) -> None:
     """
     live: tuple[int, ...] | None = None
     if isinstance(run.learner, ArmLearner):
-        assert run.roster is not None  # noqa: S101 - learners over arms have one
         assert ledger.by_arm is not None  # noqa: S101 - they count by arm
-        live = (len(run.roster.live),)
-        if ledger.by_arm.shape != (run.roster.size,) or ledger.by_arm.sum() != ledger.outstanding:
+        live = (len(run.arms.live),)
+        if ledger.by_arm.shape != (run.arms.size,) or ledger.by_arm.sum() != ledger.outstanding:
             raise CodecError("the counts are not those of this session's arms")
     for known, part in zip(run.state, state, strict=True):
         if isinstance(part, np.ndarray) and part.dtype.kind == "f":
@@ -62,7 +61,7 @@ def check_records(run: Run, records: Records) -> None:
     """
     if run.roster is None:
         return
-    size, live = run.roster.size, len(run.roster.live)
+    size, live = run.arms.size, len(run.arms.live)
     slots, buckets, rows = records
     fits = (
         all(0 <= slot.arm < size for slot in (slots.stored.values() if slots is not None else ())),

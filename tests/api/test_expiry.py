@@ -7,6 +7,7 @@ import random
 import pytest
 
 from service.learners.dexp3 import Dexp3Spec
+from service.learners.expiring import expire_oldest
 from service.learners.params import Expiry, Params
 from service.learners.run import Run
 from service.store.memory import MemoryStore
@@ -62,7 +63,7 @@ async def test_decisions_without_feedback_expire_at_the_default_loss(client, clo
     seen = (await client.get(path)).json()
     run.advance(clock.now)
     while run.due:
-        for _ in run.expire_oldest():
+        for _ in expire_oldest(run):
             pass
 
     assert (seen["expired"], seen["outstanding"], seen["feedbacks"]) == (4, 6, 0)
@@ -147,7 +148,7 @@ def test_decisions_of_one_bucket_and_arm_are_one_step():
     counts = run.ledger.by_arm.tolist()
     run.advance(2 * WINDOW)
 
-    steps = sum(1 for _ in run.expire_oldest())
+    steps = sum(1 for _ in expire_oldest(run))
 
     state = twin.state
     for arm, count in enumerate(counts):

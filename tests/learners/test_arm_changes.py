@@ -72,8 +72,7 @@ def learned(kind: str, slots: int = 300, seed: int = 3) -> Run:
 
 
 def change(run: Run, add: list[str], remove: list[str]) -> None:
-    assert run.roster is not None
-    run.change_arms(run.roster.change(add, remove))
+    run.change_arms(run.arms.change(add, remove))
 
 
 @pytest.mark.parametrize("kind", FIELDS)

@@ -21,6 +21,7 @@ from hypothesis.stateful import (
 from service.cache import Cached
 from service.learners import REGISTRY
 from service.learners.actions import ArmAction
+from service.learners.expiring import expire_oldest
 from service.learners.feedback import ArmFeedback
 from service.learners.params import Expiry, Params
 from service.learners.run import Run
@@ -73,8 +74,7 @@ class SessionMachine(RuleBasedStateMachine):
             before = self.outstanding()
             action = self.run.act()
             assert isinstance(action, ArmAction)
-            assert self.run.roster is not None
-            assert self.run.roster.is_live(action.arm)
+            assert self.run.arms.is_live(action.arm)
             self.acts[action.arm] += 1
             self.open.append(action)
             before[action.arm] += 1
@@ -106,15 +106,14 @@ class SessionMachine(RuleBasedStateMachine):
         self.run.advance(self.now)
         before = self.outstanding()
         while self.run.due:
-            for _ in self.run.expire_oldest():
+            for _ in expire_oldest(self.run):
                 pass
         self.count(before, self.expired)
 
     @rule(data=st.data(), add=st.lists(st.sampled_from(["a", "b", "x", "y", "z"]), max_size=3))
     def change_arms(self, data: st.DataObject, add: list[str]) -> None:
-        assert self.run.roster is not None
         remove = data.draw(st.lists(st.sampled_from(self.labels), unique=True, max_size=len(self.labels) - 1))
-        before, roster = self.outstanding(), self.run.roster
+        before, roster = self.outstanding(), self.run.arms
         change = roster.change(add, [*remove, "nobody"])
         shown = self.run.probabilities
         if change.removed or change.added:
@@ -140,8 +139,7 @@ class SessionMachine(RuleBasedStateMachine):
         data = codec.encode(run.ledger, run.state, run.roster)
         fresh = Run.start(self.params)
         ledger, arms, state = codec.decode(data, run.learner.state_type, by_arm=True)
-        assert fresh.roster is not None
-        fresh = fresh.with_roster(codec.decode_roster(arms, fresh.roster, NAMES)).moved(ledger, state)
+        fresh = fresh.with_roster(codec.decode_roster(arms, fresh.arms, NAMES)).moved(ledger, state)
         stored = Stored(Specification(learner=self.params.learner), self.params.seed)
         self.run = Cached("v", stored, fresh, data[-codec.DIGEST_BYTES :], len(data)).with_records(self.kept).run
         assert codec.encode(self.run.ledger, self.run.state, self.run.roster) == data
@@ -160,8 +158,7 @@ class SessionMachine(RuleBasedStateMachine):
 
     @invariant()
     def probabilities_are_those_of_the_arms_there_are(self) -> None:
-        p, roster = self.run.probabilities, self.run.roster
-        assert roster is not None
+        p, roster = self.run.probabilities, self.run.arms
         assert p.size == roster.size == len(self.outstanding())
         assert abs(p.sum() - 1) < 1e-9
         assert (p >= 0).all()
