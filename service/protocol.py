@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
@@ -20,6 +21,8 @@ PIECE = 16_384
 """Bytes parsed at a time, so that a burst of tiny requests or chunks lets other connections have their turn."""
 
 _FRAMING = frozenset({b"content-length", b"transfer-encoding"})
+_HOST = re.compile(rb"(?:[\w.~!$&'()*+,;=%-]*|\[[\w.~!$&'()*+,;=:]+\])(?::\d*)?", re.ASCII)
+"""A host, which may be empty, and a port: RFC 9112, section 3.2."""
 
 
 class Answer(Protocol):
@@ -185,6 +188,8 @@ class BoundedProtocol(HttpToolsProtocol):
         names = [name for name, _ in self.headers]
         if names.count(b"host") != 1 and (version == "1.1" or b"host" in names):
             raise BadRequestError("A request has one Host")
+        if not all(_HOST.fullmatch(value) for name, value in self.headers if name == b"host"):
+            raise BadRequestError("The Host is no host")
         if b"transfer-encoding" in names:
             codings = [value.lower() for name, value in self.headers if name == b"transfer-encoding"]
             if codings != [b"chunked"] or version == "1.0":

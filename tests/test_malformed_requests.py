@@ -41,6 +41,23 @@ def slot(service):
         pytest.param(b"get /livez HTTP/1.1\r\nHost: a\r\n\r\n", id="method in small letters"),
         pytest.param(b"GET /livez HTTP/1.1\r\n\r\n", id="no host"),
         pytest.param(b"GET /livez HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n", id="two hosts"),
+        *(
+            pytest.param(b"GET /livez HTTP/1.1\r\nHost: " + host + b"\r\n\r\n", id=f"host {host!r}")
+            for host in (
+                b"a b",
+                b"a/b",
+                b"a?b",
+                b"a#b",
+                b"u:p@a",
+                b"a:b",
+                b"[",
+                b"[::1",
+                b"a]",
+                b"a\\b",
+                b"\xff",
+                b'"a"',
+            )
+        ),
         pytest.param(b"GET livez HTTP/1.1\r\nHost: a\r\n\r\n", id="no slash"),
         pytest.param(b"GET /livez#a HTTP/1.1\r\nHost: a\r\n\r\n", id="fragment"),
         pytest.param(b"GET /liv ez HTTP/1.1\r\nHost: a\r\n\r\n", id="space in the path"),
@@ -152,6 +169,10 @@ def test_they_are_counted_and_logged_like_all_errors(service):
         pytest.param(HEAD + CHUNKED + b"\r\n" + CHUNKS.replace(b"b\r", b"b;a=b\r", 1), id="extension of a chunk"),
         pytest.param(b"\r\n\r\n" + ACTS, id="empty lines before"),
         pytest.param(ACTS.replace(b"POST /", b"POST http://other/"), id="absolute"),
+        *(
+            pytest.param(ACTS.replace(b"Host: service", b"Host: " + host), id=f"host {host!r}")
+            for host in (b"", b"a.b-c_d", b"a:", b"a:8000", b"[::1]", b"[::1]:8000", b"127.0.0.1:80")
+        ),
         pytest.param(request("/v1/sessions/s/acts", BODY, b"A: \xff\r\n"), id="high bytes in a header"),
         pytest.param(request("/v1/sessions/s/acts", BODY, b"Expect: 100-continue\r\n"), id="expect"),
         pytest.param(

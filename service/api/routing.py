@@ -7,16 +7,16 @@ may take ``request``, path parameters (texts), query parameters, and one body.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 from fastapi import Request, Response
 from fastapi.routing import APIRoute
 from starlette.datastructures import QueryParams
 
+from service.api.lengths import check_lengths
 from service.api.requests import read_object
 from service.api.validation import of_validation
-from service.errors import InvalidRequestError
 from service.pieces import aside
 from service.settings import Settings
 
@@ -38,8 +38,9 @@ class StrictRoute(APIRoute):
             values = request.path_params | (self._query(request.query_params, errors) if asked else defaults)
             if self.body_field is not None:
                 body = await read_object(request)
-                _check_length(body, request.app.state.settings)
-                values |= await aside(request.state.body_bytes, self._body, body, errors)
+                values |= await aside(
+                    request.state.body_bytes, self._body, body, request.app.state.settings, errors
+                )
             if errors:
                 raise of_validation(errors)
             if takes_request:
@@ -66,20 +67,13 @@ class StrictRoute(APIRoute):
                 errors += found
         return values
 
-    def _body(self, body: dict[str, Any] | None, errors: Errors) -> dict[str, Any]:
+    def _body(self, body: dict[str, Any] | None, settings: Settings, errors: Errors) -> dict[str, Any]:
         field = self.body_field
         assert field is not None  # noqa: S101 - only called with one
         if body is None and not field.field_info.is_required():
             return {field.name: field.default}
+        if body is not None:
+            check_lengths(body, settings)
         value, found = field.validate({} if body is None else body, loc=("body",))
         errors += [{"type": "missing", "loc": ("body",), "msg": ""}] if body is None else found
         return {field.name: value}
-
-
-def _check_length(body: Mapping[str, Any] | None, settings: Settings) -> None:
-    """Refuse a batch or a bundle that is too long before its parts are looked at."""
-    limits = {"events": settings.max_events, "losses": settings.max_dim + 1, "gradient": settings.max_dim}
-    for name, limit in limits.items():
-        values = body and body.get(name)
-        if isinstance(values, list) and len(values) > limit:
-            raise InvalidRequestError.of(name, f"at most {limit} in one call")

@@ -46,6 +46,30 @@ async def test_not_every_fault_of_a_learner_is_looked_for(client, learner):
     assert time.monotonic() - started < SECONDS
 
 
+@pytest.mark.parametrize(
+    ("call", "body", "field", "index"),
+    [
+        ("/feedback", {"losses": [0] * 1002}, "losses", None),
+        ("/feedback", {"gradient": [0] * 1001}, "gradient", None),
+        ("/feedbacks", {"events": [{"losses": [0]}, {"losses": [0] * 1002}]}, "losses", 1),
+        ("/feedbacks", {"events": [{"gradient": [0] * 1001}]}, "gradient", 0),
+        *(
+            ("", {"learner": {"kind": "dbgd", "dim": 2, "feasible_set": {name: [0] * 1001}}}, name, None)
+            for name in ("center", "lower", "upper")
+        ),
+    ],
+)
+async def test_lists_longer_than_any_point_are_refused_unread(client, create, call, body, field, index):
+    path = await create() if call else "/v1/sessions"
+
+    answer = await client.post(path + call, json=body)
+
+    assert_problem(answer, 422, "invalid_request")
+    (error,) = answer.json()["errors"]
+    assert (error["field"].rpartition(".")[2], error["index"]) == (field, index)
+    assert error["message"].startswith("at most 100")
+
+
 async def test_events_far_apart_are_refused_together(client, create):
     path = await create()
     events = [{"arm": 0, "loss": 0.5}] * 9_000

@@ -207,6 +207,8 @@ async def test_losses_outside_the_range_are_refused(client, create, loss):
         ({"arm": 0, "label": "a", "loss": 0.5}, "label"),
         ({"label": "a", "loss": 0.5}, "label"),
         ({"arm": 0, "loss": 0.5, "slot": 0}, "slot"),
+        ({"arm": 0, "loss": 0.5, "slot": 2**53}, "slot"),
+        ({"arm": 0, "loss": 0.5, "slot": 10**30}, "slot"),
         ({"arm": 0, "loss": 0.5, "event_id": ""}, "event_id"),
         ({"arm": 0, "loss": 0.5, "event_id": "x" * 129}, "event_id"),
         ({"arm": 0, "loss": 0.5, "event_id": "\u00e9"}, "event_id"),

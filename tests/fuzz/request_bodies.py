@@ -8,6 +8,7 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
+from service import limits
 from service.api.dependencies import _SORTED
 from service.api.examples import CHANGE, CREATE, EVENT, EVENTS
 from service.api.problems import problem
@@ -16,12 +17,14 @@ from service.api.schemas import Acts, ChangeArms, CreateSession, Feedbacks, Noth
 from service.api.validation import of_validation
 from service.errors import ServiceError
 from service.events import Event
+from service.limits import ALL
 from service.pieces import texts
 from service.settings import Settings
 from service.specification import Stored, decode
 from tests.learners import vectors
 
 LIMITS = Limits.of(Settings())
+SIZES = limits.Limits(Settings())
 BODIES: list[TypeAdapter[Any]] = [
     TypeAdapter(kind) for kind in (CreateSession, Event, Feedbacks, Acts, ChangeArms, Nothing)
 ]
@@ -46,6 +49,11 @@ def one_input(data: bytes) -> None:
         return
     assert json.loads("".join(texts(value, _SORTED))) == value
     if isinstance(body, CreateSession):
+        try:
+            SIZES.check(body.specification, ALL)
+        except ServiceError as error:
+            _tell(error)
+            return
         stored = Stored.of(body.specification)
         assert decode(stored.encode()).matches(body.specification)
         if getattr(body.learner, "arm_count", 0) <= 1000 and getattr(body.learner, "dim", 0) <= 100:
