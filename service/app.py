@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fastapi import FastAPI
 
@@ -21,14 +21,25 @@ from service.store import open_store
 from service.store.base import Store
 from service.store.measured import MeasuredStore
 from service.store.options import StoreOptions
+from service.store.traced import TracedStore
 from service.sweeper import Sweeper
+
+if TYPE_CHECKING:
+    from service.spans import Spans
 
 TITLE = "Bandit online learning with unknown delays"
 LAST_SECONDS = 2.0
-"""How long a stop waits, after the last answer, for a store that may be hanging."""
+"""How long a stop waits, after the last answer, for a store, and a collector of traces, that may be hanging."""
+NO_TELEMETRY: Any = {"tracing": False, "metrics": False, "logs": False, "auto_configure": False}
+"""FastAPI's own, which would tell of raw paths and query strings."""
 
 
-def create_app(settings: Settings, store: Store | None = None, metrics_folder: Path | None = None) -> FastAPI:
+def create_app(
+    settings: Settings,
+    store: Store | None = None,
+    metrics_folder: Path | None = None,
+    spans: Spans | None = None,
+) -> FastAPI:
     """The service on a store; without one, the settings' URL chooses it.
 
     The store is opened before the first request and closed after the last answer: requests accepted
@@ -37,13 +48,15 @@ def create_app(settings: Settings, store: Store | None = None, metrics_folder: P
     Parameters
     ----------
     metrics_folder : where the workers of one service count together
+    spans : makes traces, and is closed with the store
     """
     metrics = Metrics(labels(), metrics_folder)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         opened = store or open_store(settings.store_url.get_secret_value(), options=store_options(settings))
-        app.state.sessions = Sessions(MeasuredStore(opened, metrics), settings, metrics)
+        measured = MeasuredStore(opened, metrics) if spans is None else TracedStore(opened, metrics, spans)
+        app.state.sessions = Sessions(measured, settings, metrics)
         app.state.readiness = Readiness(opened)
         sweeper = Sweeper(opened.reminders, app.state.sessions)
         sweeping = asyncio.create_task(sweeper.run())
@@ -54,9 +67,17 @@ def create_app(settings: Settings, store: Store | None = None, metrics_folder: P
             await _finish(sweeping, first_look, asyncio.create_task(app.state.sessions.drained()))
         finally:
             await opened.close()
+            if spans is not None:
+                await spans.close(LAST_SECONDS)
 
     app = FastAPI(
-        title=TITLE, version="0.1.0", lifespan=lifespan, redirect_slashes=False, docs_url=None, redoc_url=None
+        title=TITLE,
+        version="0.1.0",
+        lifespan=lifespan,
+        redirect_slashes=False,
+        docs_url=None,
+        redoc_url=None,
+        telemetry=NO_TELEMETRY,
     )
     app.state.settings = settings
     app.state.metrics = metrics
@@ -64,7 +85,7 @@ def create_app(settings: Settings, store: Store | None = None, metrics_folder: P
         app.include_router(routes.router)
     docs.install(app)
     problems.install(app, settings.retry_after_seconds)
-    middleware.install(app, metrics, settings)
+    middleware.install(app, metrics, settings, spans)
     describe(app)
     return app
 

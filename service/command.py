@@ -9,7 +9,7 @@ import socket
 import sys
 from collections.abc import Sequence
 
-from service import auth, logs
+from service import auth, logs, traces
 from service.settings import Settings, SettingsError, StoreUrl, read_settings, unknown_variables
 from service.sockets import AddressError, listen, show
 from service.store import open_store
@@ -56,6 +56,8 @@ def main(arguments: Sequence[str]) -> int:
     logs.configure(settings.log_level)
     if unknown := unknown_variables(os.environ):
         logger.warning("not settings of this service: %s", ", ".join(unknown))
+    if traces.wanted(os.environ) and (hindrance := traces.hindrance(os.environ)):
+        logger.warning("no traces: %s", hindrance)
     try:
         listeners = listen(settings.host, settings.port, settings.workers)
         server = start_store(settings)

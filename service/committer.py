@@ -16,9 +16,11 @@ import secrets
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from contextvars import Context, copy_context
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
+from service.askers import ASKERS
 from service.cache import Cached, SessionCache
 from service.errors import (
     IdempotencyConflictError,
@@ -111,6 +113,7 @@ class Operation(Protocol):
 class _Waiting:
     operation: Operation
     answer: asyncio.Future[Answer]
+    context: Context = field(default_factory=copy_context)
 
 
 @dataclass(slots=True)
@@ -230,6 +233,7 @@ class Committer:
         await self._turns.rest(session_id)
         while batch := _take(lane.waiting):
             self._metrics.commit_requests(len(batch))
+            ASKERS.set([each.context for each in batch])
             try:
                 outcomes = await self._commit(session_id, [each.operation for each in batch])
             except StoreUnavailableError as error:

@@ -54,17 +54,22 @@ class JsonLines(logging.Formatter):
         return json.dumps(line)
 
 
+def shown(text: str | None) -> str | None:
+    """A text of a request as its line tells it; None where there is none."""
+    return None if text is None else hide_passwords(text[: 2 * MAX_FIELD_CHARS])[:MAX_FIELD_CHARS]
+
+
 def request(*, status: int, session: str | None, api_key: str | None, **fields: str | float) -> None:
-    """Log one request; session and name of the API key only where there are any."""
+    """Log one request; session (as ``shown``) and name of the API key only where there are any."""
     level = logging.INFO if status < 500 else logging.WARNING
     if not _requests.isEnabledFor(level):
         return
-    shown = fields | {"status": status}
+    told = fields | {"status": status}
     if session is not None:
-        shown["session"] = hide_passwords(session[: 2 * MAX_FIELD_CHARS])[:MAX_FIELD_CHARS]
+        told["session"] = session
     if api_key is not None:
-        shown["api_key"] = api_key
-    _requests.log(level, "request", extra={"fields": shown})
+        told["api_key"] = api_key
+    _requests.log(level, "request", extra={"fields": told})
 
 
 def configure(level: str) -> None:

@@ -23,6 +23,7 @@ from service import logs, metrics_folder
 from service.app import create_app
 from service.protocol import BoundedProtocol
 from service.settings import Settings
+from service.traces import open_traces
 
 _PR_SET_PDEATHSIG = 1
 SWITCH_SECONDS = 0.001
@@ -59,7 +60,7 @@ class Server(uvicorn.Server):
 
 def serve(settings: Settings, listener: socket.socket, number: int) -> None:
     """Serve until SIGTERM, then finish what was accepted."""
-    app = create_app(settings, metrics_folder=metrics_folder.share(number))
+    app = create_app(settings, metrics_folder=metrics_folder.share(number), spans=open_traces())
     protocol = partial(BoundedProtocol, head_seconds=settings.body_timeout_seconds, refuse=app.state.refuse)
     config = uvicorn.Config(
         app,

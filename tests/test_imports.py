@@ -11,7 +11,8 @@ ROOT = Path(__file__).parent.parent
 FILES = sorted(path for package in ("service", "loadtest") for path in (ROOT / package).rglob("*.py"))
 
 METRICS = {"service.metrics", "service.metrics_folder", "service.exposition", "service.cells"}
-LEAVES = {"service.settings", "service.errors", "service.logs", "service.pieces"} | METRICS
+TRACES = {"service.traces", "service.spans", "service.askers"}
+LEAVES = {"service.settings", "service.errors", "service.logs", "service.pieces"} | METRICS | TRACES
 SPEAK = {"service.specification", "service.events"}
 """What a session is made of and told, as clients post it."""
 SESSIONS = {
@@ -45,6 +46,7 @@ ARROWS = {
     "service.store": {"service.store"} | LEARNERS | LEAVES,
     "service.learners": LEARNERS,
     "metrics": METRICS,
+    "traces": TRACES | {"service.metrics"},
     "leaf": set(),
     "loadtest": {"loadtest"} | LEARNERS,
 }
@@ -53,7 +55,8 @@ GROUPS = {
     "committer": COMMITTER,
     "specification": SPEAK,
     "metrics": METRICS,
-    "leaf": LEAVES - METRICS,
+    "traces": TRACES,
+    "leaf": LEAVES - METRICS - TRACES,
 }
 PURE = {
     *("__future__", "abc", "collections", "contextlib", "dataclasses", "enum", "fractions", "functools"),

@@ -12,7 +12,7 @@ import re
 import secrets
 import time
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fastapi import FastAPI, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -26,12 +26,15 @@ from service.errors import NotFoundError, OverloadedError, ServiceError
 from service.metrics import Metrics
 from service.settings import Settings
 
+if TYPE_CHECKING:
+    from service.spans import Spans
+
 REQUEST_ID = b"x-request-id"
 _SANE_ID = re.compile(rb"[!-~](?:[ -~]{0,126}[!-~])?")
 STOPPING = "The service is stopping; what this request asked may have been done or not: send it again"
 
 
-def install(app: FastAPI, metrics: Metrics, settings: Settings) -> None:
+def install(app: FastAPI, metrics: Metrics, settings: Settings, spans: Spans | None) -> None:
     """Put it around everything else, Starlette's own handler of faults included."""
     build = app.build_middleware_stack
     keys = read_keys(settings)
@@ -40,7 +43,8 @@ def install(app: FastAPI, metrics: Metrics, settings: Settings) -> None:
 
     def surrounded() -> ASGIApp:
         inner = Guard(build(), keys, metrics, settings) if keys else build()
-        return Surroundings(inner, metrics, settings, ids)
+        surroundings = Surroundings(inner, metrics, settings, ids, spans)
+        return surroundings if spans is None else spans.around(surroundings)
 
     app.build_middleware_stack = surrounded  # type: ignore[method-assign]
 
@@ -72,14 +76,17 @@ class Refusals:
 
 
 class Surroundings:
-    """The outermost application."""
+    """The outermost application but for spans."""
 
-    def __init__(self, app: ASGIApp, metrics: Metrics, settings: Settings, new_ids: Iterator[bytes]) -> None:
+    def __init__(
+        self, app: ASGIApp, metrics: Metrics, settings: Settings, new_ids: Iterator[bytes], spans: Spans | None
+    ) -> None:
         self._app = app
         self._metrics = metrics
         self._sample = settings.log_sample
         self._retry_after = settings.retry_after_seconds
         self._new_ids = new_ids
+        self._spans = spans
         self._readiness = 200
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -123,17 +130,23 @@ class Surroundings:
 
     def _answered(self, scope: Scope, status: int, seconds: float) -> None:
         method, route = self._metrics.answered(scope["method"], _template(scope), status, seconds)
-        if self._is_no_news(route, status) and random.random() >= self._sample:  # noqa: S311 - a sample is no secret
+        no_news = self._is_no_news(route, status) and random.random() >= self._sample  # noqa: S311 - a sample is no secret
+        if no_news and self._spans is None:
             return
-        logs.request(
-            request_id=scope[ID_IN_SCOPE].decode("ascii"),
-            method=method,
-            route=route,
-            status=status,
-            duration_ms=round(seconds * 1000, 3),
-            api_key=None if (key := scope.get(IN_SCOPE)) is None else key.name,
-            session=(scope.get("path_params") or {}).get("session_id"),
-        )
+        request_id = scope[ID_IN_SCOPE].decode("ascii")
+        session = logs.shown((scope.get("path_params") or {}).get("session_id"))
+        if self._spans is not None:
+            self._spans.answered(method=method, route=route, status=status, request_id=request_id, session=session)
+        if not no_news:
+            logs.request(
+                request_id=request_id,
+                method=method,
+                route=route,
+                status=status,
+                duration_ms=round(seconds * 1000, 3),
+                api_key=None if (key := scope.get(IN_SCOPE)) is None else key.name,
+                session=session,
+            )
 
     def _is_no_news(self, route: str, status: int) -> bool:
         if route == logs.READINESS:

@@ -22,7 +22,7 @@ from service.store.base import (
     StoreUnavailableError,
 )
 
-_NAMES: Mapping[type[Outcome], str] = {
+NAMES: Mapping[type[Outcome], str] = {
     Committed: "committed",
     Known: "known",
     Conflict: "conflict",
@@ -72,7 +72,7 @@ class MeasuredStore:
             self._metrics.store_failures["commit"]()
             raise
         self._metrics.store_seconds["commit"](time.perf_counter() - started)
-        self._metrics.commits[_NAMES[type(outcome)]]()
+        self._metrics.commits[NAMES[type(outcome)]]()
         return outcome
 
     async def read_records(self, session_id: str, keys: Sequence[bytes] | None = None) -> Mapping[bytes, bytes]:

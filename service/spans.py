@@ -1,0 +1,155 @@
+"""Spans of requests and of calls to the store, for OpenTelemetry: see docs/traces.md.
+
+A span tells what a line of the log tells, and no more: no query, no body, no text of an error.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from opentelemetry import propagate, trace
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.sdk.resources import SERVICE_NAME, OTELResourceDetector, Resource
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
+from opentelemetry.trace import Link, Span, SpanKind, StatusCode
+from starlette.datastructures import Headers
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from service.askers import ASKERS
+from service.metrics import OTHER
+
+NAME = "delayed-bandits"
+MAX_LINKS = 100
+"""Requests that the span of one commit names, beside the one it belongs to."""
+
+log = logging.getLogger(__name__)
+
+
+class Spans:
+    """Makes the spans of one process."""
+
+    def __init__(self, provider: TracerProvider) -> None:
+        self._provider = provider
+        self._tracer = provider.get_tracer("service")
+
+    @classmethod
+    def to_collector(cls) -> Spans:
+        """Send them in batches to where the environment says.
+
+        Raises
+        ------
+        ValueError
+            for a variable that makes no sense.
+        """
+        own = Resource.create({SERVICE_NAME: NAME, "process.pid": os.getpid()})
+        resource = own.merge(OTELResourceDetector().detect())
+        provider = TracerProvider(resource=resource, shutdown_on_exit=False)
+        provider.add_span_processor(BatchSpanProcessor(Delivery(OTLPSpanExporter())))
+        # What is wrong with each batch would be a line for each; Delivery tells it once.
+        logging.getLogger("opentelemetry").setLevel(logging.CRITICAL)
+        return cls(provider)
+
+    def around(self, app: ASGIApp) -> ASGIApp:
+        """The application with a span for each request, a child of the caller's where it names one."""
+
+        async def traced(scope: Scope, receive: Receive, send: Send) -> None:
+            if scope["type"] != "http":
+                await app(scope, receive, send)
+                return
+            with self._tracer.start_as_current_span(
+                "HTTP",
+                context=propagate.extract(Headers(scope=scope)),
+                kind=SpanKind.SERVER,
+                attributes={"url.scheme": scope.get("scheme", "http")},
+                record_exception=False,
+                set_status_on_exception=False,
+            ):
+                await app(scope, receive, send)
+
+        return traced
+
+    def answered(self, *, method: str, route: str, status: int, request_id: str, session: str | None) -> None:
+        """Tell of the current request what its line in the log tells."""
+        span = trace.get_current_span()
+        if route != OTHER:
+            span.update_name(f"{method} {route}")
+            span.set_attribute("http.route", route)
+        span.set_attribute("http.request.method", method if route != OTHER else "_OTHER")
+        span.set_attribute("http.response.status_code", status)
+        span.set_attribute("bandit.request_id", request_id)
+        if session is not None:
+            span.set_attribute("bandit.session", session)
+        if status >= 500:
+            _fail(span, str(status))
+
+    @contextmanager
+    def store_call(self, call: str) -> Iterator[Span]:
+        """One call to the store: a child of the request that asks, or the first of those that wait for it.
+
+        The others are linked.
+        """
+        batch = ASKERS.get()
+        spans = [asker.run(trace.get_current_span) for asker in batch[: MAX_LINKS + 1]]
+        askers = [span for span in spans if span.get_span_context().is_valid]
+        with self._tracer.start_as_current_span(
+            f"store {call}",
+            context=trace.set_span_in_context(askers[0]) if askers else None,
+            kind=SpanKind.CLIENT,
+            attributes={"db.operation.name": call},
+            links=[Link(span.get_span_context()) for span in askers[1:]],
+            record_exception=False,
+            set_status_on_exception=False,
+        ) as span:
+            if batch:
+                span.set_attribute("bandit.requests", len(batch))
+            try:
+                yield span
+            except Exception as error:
+                _fail(span, type(error).__name__)
+                raise
+
+    async def close(self, seconds: float) -> None:
+        """Send what is left, as far as the collector takes it within a time."""
+        loop, sent = asyncio.get_running_loop(), asyncio.Event()
+
+        def send() -> None:
+            self._provider.shutdown()
+            loop.call_soon_threadsafe(sent.set)
+
+        # A thread of the loop's own would be waited for at its end, however long the collector hangs.
+        threading.Thread(target=send, daemon=True).start()
+        try:
+            async with asyncio.timeout(seconds):
+                await sent.wait()
+        except TimeoutError:
+            log.warning("the last traces could not be delivered in time")
+
+
+def _fail(span: Span, kind: str) -> None:
+    span.set_status(StatusCode.ERROR)
+    span.set_attribute("error.type", kind)
+
+
+class Delivery(SpanExporter):
+    """Another exporter that drops what can't be delivered, and whose success is told when it turns."""
+
+    def __init__(self, exporter: SpanExporter) -> None:
+        self._exporter = exporter
+        self._delivers = True
+
+    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+        result = self._exporter.export(spans)
+        delivers = result is SpanExportResult.SUCCESS
+        if delivers is not self._delivers:
+            log.warning("traces are delivered again" if delivers else "traces can't be delivered, and are dropped")
+        self._delivers = delivers
+        return result
+
+    def shutdown(self) -> None:
+        self._exporter.shutdown()

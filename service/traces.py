@@ -1,0 +1,61 @@
+"""Whether requests are traced: OpenTelemetry's own variables say it, and the extra ``otel`` does it.
+
+See docs/traces.md. Without the variables nothing of OpenTelemetry's SDK is imported.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Mapping
+from importlib.metadata import PackageNotFoundError, version
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from service.spans import Spans
+
+EXPORTER = "OTEL_TRACES_EXPORTER"
+_OTLP = "OTEL_EXPORTER_OTLP"
+PACKAGE = "opentelemetry-exporter-otlp-proto-http"
+PROTOCOL = "http/protobuf"
+
+log = logging.getLogger(__name__)
+
+
+def wanted(environment: Mapping[str, str]) -> bool:
+    """Whether the variables ask for traces: they name an exporter, or an endpoint."""
+    if environment.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
+        return False
+    exporter = environment.get(EXPORTER, "").strip().lower()
+    return exporter != "none" if exporter else _given(environment, "ENDPOINT") is not None
+
+
+def hindrance(environment: Mapping[str, str]) -> str | None:
+    """Why traces that are wanted can't be had; None where they can."""
+    if environment.get(EXPORTER, "").strip().lower() not in {"", "otlp"}:
+        return f"{EXPORTER} may be otlp or none"
+    if (_given(environment, "PROTOCOL") or PROTOCOL) != PROTOCOL:
+        return f"{_OTLP}_PROTOCOL may be {PROTOCOL}"
+    try:
+        version(PACKAGE)
+    except PackageNotFoundError:
+        return "install the extra otel"
+    return None
+
+
+def _given(environment: Mapping[str, str], what: str) -> str | None:
+    """A variable of the exporter, the one for traces before the one for all."""
+    return environment.get(f"{_OTLP}_TRACES_{what}") or environment.get(f"{_OTLP}_{what}") or None
+
+
+def open_traces(environment: Mapping[str, str] = os.environ) -> Spans | None:
+    """The spans of this process; None where none are wanted, or can be had."""
+    if not wanted(environment) or hindrance(environment) is not None:
+        return None
+    from service.spans import Spans
+
+    try:
+        return Spans.to_collector()
+    except ValueError:
+        log.warning("no traces: a variable of OpenTelemetry (OTEL_...) makes no sense")
+        return None
