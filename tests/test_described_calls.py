@@ -23,5 +23,5 @@ def test_generated_calls_are_answered_as_described(tmp_path):
         )
 
     assert run.returncode == 0, run.stdout[-8_000:]
-    assert "Selected: 12/12" in run.stdout
-    assert "Tested: 12" in run.stdout
+    assert "Selected: 14/14" in run.stdout
+    assert "Tested: 14" in run.stdout

@@ -323,3 +323,18 @@ def test_pauses_grow_while_a_process_dies_young():
     assert [back_off.after(0.5) for _ in range(9)] == [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 10.0, 10.0]
     assert back_off.after(60.0) == 0.1
     assert back_off.after(0.5) == 0.2
+
+
+def test_health_asked_by_head_is_that_of_get_without_body(run, own_redis_server):
+    service = run("--store-url", own_redis_server.url)
+    with service.client() as client:
+        for status in (200, 503):
+            for path in ("/livez", "/readyz"):
+                shown, asked = (client.request(method, path) for method in ("GET", "HEAD"))
+                assert asked.status_code == shown.status_code == (200 if path == "/livez" else status)
+                assert asked.headers.keys() == shown.headers.keys()
+                assert asked.headers["content-length"] == str(len(shown.content))
+                assert asked.content == b""
+            own_redis_server.freeze()
+        own_redis_server.thaw()
+        assert client.put("/livez").headers["allow"] == "GET, HEAD"

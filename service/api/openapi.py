@@ -51,6 +51,9 @@ def _document(app: FastAPI) -> dict[str, Any]:
         schemas[model.__name__] = schema
     for path, call in _calls(document):
         _fit_problems(path, call)
+    for calls in document["paths"].values():
+        if "head" in calls:
+            _drop_bodies(calls["head"])
     _add_limits(document, app.state.settings)
     _add_keys(document, needed=bool(read_keys(app.state.settings)))
     return document
@@ -68,6 +71,14 @@ def _fit_problems(path: str, call: dict[str, Any]) -> None:
             responses.pop(status, None)
     for status in _OF_ALL if path in _OPEN else (*_OF_ALL, *_OF_KEYS):
         responses.setdefault(status, PROBLEMS[int(status)])
+
+
+def _drop_bodies(head: dict[str, Any]) -> None:
+    """An answer to HEAD has the headers of the one to GET, and no body."""
+    head["responses"] = {
+        status: {name: part for name, part in response.items() if name != "content"}
+        for status, response in head["responses"].items()
+    }
 
 
 def _add_limits(document: dict[str, Any], settings: Settings) -> None:
@@ -115,5 +126,6 @@ def _add_keys(document: dict[str, Any], *, needed: bool) -> None:
         "header": {"type": "apiKey", "in": "header", "name": "X-API-Key"},
     }
     document["security"] = [{"bearer": []}, {"header": []}, *([] if needed else [{}])]
-    for path in _OPEN:
-        document["paths"][path]["get"]["security"] = []
+    for path, call in _calls(document):
+        if path in _OPEN:
+            call["security"] = []

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from fastapi import APIRouter, Request, Response
 
 from service.api.requests import JSON
@@ -15,20 +17,19 @@ router = APIRouter(tags=["health"])
 OK = b'{"status":"ok"}'
 
 
-@router.get("/livez", response_class=Response, responses={200: {"content": {JSON: {"example": {"status": "ok"}}}}})
+HEALTHY: dict[int | str, dict[str, Any]] = {200: {"content": {JSON: {"example": {"status": "ok"}}}}}
+UNREADY: dict[int | str, dict[str, Any]] = {503: {"description": "The store does not answer or refuses to work"}}
+
+
+@router.head("/livez", response_class=Response)
+@router.get("/livez", response_class=Response, responses=HEALTHY)
 async def livez() -> Response:
     """Tell that the process serves requests, whatever its store does."""
     return Response(OK, media_type=JSON)
 
 
-@router.get(
-    "/readyz",
-    response_class=Response,
-    responses={
-        200: {"content": {JSON: {"example": {"status": "ok"}}}},
-        503: {"description": "The store does not answer or refuses to work"},
-    },
-)
+@router.head("/readyz", response_class=Response, responses=UNREADY)
+@router.get("/readyz", response_class=Response, responses=HEALTHY | UNREADY)
 async def readyz(request: Request) -> Response:
     """Tell whether the store can commit now."""
     readiness: Readiness = request.app.state.readiness

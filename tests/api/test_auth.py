@@ -100,6 +100,7 @@ async def test_a_key_is_taken_from_either_header(client, headers):
 @pytest.mark.parametrize("path", ["/livez", "/readyz"])
 async def test_health_checks_need_no_key(client, path):
     assert (await client.get(path)).status_code == 200
+    assert (await client.head(path)).status_code == 200
 
 
 async def test_settings_open_metrics_and_docs(make_client):
@@ -336,7 +337,8 @@ async def test_the_document_tells_how_keys_are_sent(client, make_client):
 
     assert keyed["security"] == [{"bearer": []}, {"header": []}]
     assert {} in free["security"]
-    assert keyed["paths"]["/livez"]["get"]["security"] == []
+    for method in ("get", "head"):
+        assert keyed["paths"]["/livez"][method]["security"] == []
     assert "401" in keyed["paths"]["/v1/sessions"]["post"]["responses"]
 
 

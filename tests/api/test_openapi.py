@@ -74,6 +74,18 @@ async def test_every_route_tells_the_errors_it_can_have(client):
             assert ("503" in found) == (path not in {"/livez", "/metrics"}), (method, path)
 
 
+async def test_health_can_be_asked_by_head_whose_answers_have_no_body(client):
+    paths = (await client.get("/openapi.json")).json()["paths"]
+    heads = {path: calls["head"]["responses"] for path, calls in paths.items() if "head" in calls}
+    ids = [call["operationId"] for calls in paths.values() for call in calls.values()]
+
+    assert {path: set(responses) for path, responses in heads.items()} == {
+        path: set(paths[path]["get"]["responses"]) for path in ("/livez", "/readyz")
+    }
+    assert not any("content" in response for responses in heads.values() for response in responses.values())
+    assert len(set(ids)) == len(ids)
+
+
 async def test_a_prefix_that_a_proxy_takes_off_is_told(make_client):
     for prefix, servers in ((None, None), ("", None), ("/bandit", [{"url": "/bandit"}])):
         client = await make_client(root_path=prefix)
