@@ -49,6 +49,8 @@ ARROWS = {
     "traces": TRACES | {"service.metrics"},
     "leaf": set(),
     "loadtest": {"loadtest"} | LEARNERS,
+    "loadtest.unserved": {"loadtest.errors", "service.app", "service.store.memory"} | LEAVES,
+    "loadtest.turns": {"loadtest", "service.worker"},
 }
 GROUPS = {
     "sessions": SESSIONS,

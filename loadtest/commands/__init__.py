@@ -10,6 +10,7 @@ from loadtest.commands.chaos import chaos
 from loadtest.commands.expiry import expiry
 from loadtest.commands.paper import paper
 from loadtest.commands.replay import replay
+from loadtest.commands.turns import turns
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 app.command()(replay)
@@ -18,6 +19,7 @@ app.command()(expiry)
 app.command()(burst)
 app.command()(chaos)
 app.command()(bench)
+app.command()(turns)
 
 
 @app.callback()

@@ -57,7 +57,7 @@ class Roster:
         """Labels by index, None for removed arms."""
         if self.names is None or len(self.live) == self.size:
             return self.names
-        return [name if self.is_live(arm) else None for arm, name in enumerate(self.names)]
+        return [name if place != GONE else None for name, place in zip(self.names, self.positions, strict=True)]
 
     def is_live(self, arm: int) -> bool:
         """Whether an arm, by index, has not been removed."""

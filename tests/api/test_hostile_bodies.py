@@ -6,7 +6,7 @@ import pytest
 
 from tests.api.test_bodies import assert_problem, post
 
-SECONDS = 1.5
+SECONDS = 2.5
 """Far more than a refusal takes (some 0.05 s), far less than telling of every fault took (3 to 10 s)."""
 
 

@@ -134,7 +134,7 @@ async def test_without_a_master_the_store_is_unavailable_and_says_so(watched: Wa
     with pytest.raises(StoreUnavailableError, match="no master"):
         await store.load("s")
 
-    assert time.monotonic() - started < 1
+    assert time.monotonic() - started < 5
     await store.close()
 
 

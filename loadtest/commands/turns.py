@@ -1,0 +1,39 @@
+"""``turns``: how long the largest requests keep others waiting."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.progress import track
+from rich.table import Table
+
+from loadtest.bench import spread
+from loadtest.commands.screen import console, messages, reported
+from loadtest.large_requests import LARGE_REQUESTS
+from loadtest.turns import milliseconds
+
+
+def turns(
+    request: Annotated[list[str] | None, typer.Option(help="Only these; else all.")] = None,
+    repetitions: Annotated[int, typer.Option(min=1, help="How often each is sent.")] = 5,
+    out: Annotated[Path, typer.Option(help="Folder for summary.json.")] = Path("runs/turns"),
+) -> None:
+    """Measure the longest turn of the event loop that each of the largest requests takes, in processor time."""
+    found: dict[str, list[float]] = {name: [] for name in request or LARGE_REQUESTS}
+    if unknown := found.keys() - LARGE_REQUESTS.keys():
+        raise typer.BadParameter(f"{', '.join(sorted(unknown))}: not one of {', '.join(LARGE_REQUESTS)}")
+    with reported():
+        out.mkdir(parents=True, exist_ok=True)
+        for name in track([*found] * repetitions, "turns", console=messages):
+            found[name].append(milliseconds(name))
+    summary = {name: spread(each) for name, each in found.items()}
+    (out / "summary.json").write_text(json.dumps(summary, indent=2) + "\n", encoding="utf-8")
+    table = Table("request", "longest turn, ms (median)", "from", "to", title="Turns", title_justify="left")
+    for name, each in summary.items():
+        numbers = (f"{each[column]:.1f}" for column in ("median", "min", "max"))
+        table.add_row(LARGE_REQUESTS[name].title, *numbers)
+    console.print(table)
+    console.print(f"written: {out}", soft_wrap=True, highlight=False)

@@ -1,0 +1,116 @@
+"""The largest requests of every kind that a service with the default limits takes."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any, NamedTuple
+
+from loadtest.unserved import Unserved
+
+Call = tuple[Any, ...]
+"""Method and path; body and headers where there are any."""
+
+LABELS = [f"label number {number}" for number in range(80_000)]
+SIMPLEX = {"kind": "dbgd", "feasible_set": {"kind": "simplex", "total": 1}}
+KEYED = [(b"idempotency-key", b"once")]
+
+
+class Large(NamedTuple):
+    """A large request."""
+
+    title: str
+    prepare: Callable[[Unserved], Awaitable[Call]]
+    """Does what comes before it."""
+    status: int = 200
+    """Of its answer."""
+
+
+def _batch(count: int = 10_000) -> dict[str, Any]:
+    """Events with ids."""
+    return {"events": [{"arm": 0, "loss": 0.5, "event_id": f"event-{number:060}"} for number in range(count)]}
+
+
+async def _batch_of_ids(service: Unserved) -> Call:
+    return "POST", f"{await service.acted(10_000)}/feedbacks", _batch()
+
+
+async def _batch_with_a_key(service: Unserved) -> Call:
+    return "POST", f"{await service.acted(10_000)}/feedbacks", _batch(), KEYED
+
+
+async def _refused_batch(service: Unserved) -> Call:
+    return "POST", f"{await service.acted(9_000)}/feedbacks", _batch()
+
+
+async def _refused_bundles(service: Unserved) -> Call:
+    path = await service.create({"kind": "dexp3", "n_arms": 1})
+    return "POST", f"{path}/feedbacks", {"events": [{"losses": [1] * 60}] * 9_900}, KEYED
+
+
+async def _batch_sent_again(service: Unserved) -> Call:
+    path = f"{await service.acted(10_000)}/feedbacks"
+    await service.call("POST", path, _batch())
+    return "POST", path, _batch()
+
+
+async def _one_large_point(service: Unserved) -> Call:
+    return "POST", f"{await service.create(SIMPLEX | {'dim': 1000})}/act"
+
+
+async def _one_large_point_with_a_key(service: Unserved) -> Call:
+    return "POST", f"{await service.create(SIMPLEX | {'dim': 1000})}/act", None, KEYED
+
+
+async def _many_points(service: Unserved) -> Call:
+    return "POST", f"{await service.create(SIMPLEX | {'dim': 31})}/acts", {"count": 1000}
+
+
+async def _many_acts(service: Unserved) -> Call:
+    return "POST", f"{await service.create({'kind': 'dexp3', 'n_arms': 1000})}/acts", {"count": 1000}
+
+
+async def _view_of_many_arms(service: Unserved) -> Call:
+    path = await service.create({"kind": "dexp3", "n_arms": 100_000})
+    await service.call("POST", f"{path}/act")
+    return "GET", path
+
+
+async def _view_of_many_labels(service: Unserved) -> Call:
+    return "GET", await service.create({"kind": "dexp3", "arms": LABELS})
+
+
+async def _session_of_many_labels(_: Unserved) -> Call:
+    return "POST", "/v1/sessions", {"learner": {"kind": "dexp3", "arms": LABELS}}
+
+
+async def _many_labels_added(service: Unserved) -> Call:
+    return "PATCH", f"{await service.create({'kind': 'dexp3', 'arms': ['a']})}/arms", {"add": LABELS}
+
+
+async def _many_labels_removed(service: Unserved) -> Call:
+    return "PATCH", f"{await service.create({'kind': 'dexp3', 'arms': LABELS})}/arms", {"remove": LABELS[1:]}
+
+
+async def _page_of_sessions(service: Unserved) -> Call:
+    for _ in range(1000):
+        await service.create({"kind": "dexp3", "n_arms": 3})
+    return "GET", "/v1/sessions?limit=1000"
+
+
+LARGE_REQUESTS = {
+    "batch_of_ids": Large("10,000 events with ids", _batch_of_ids),
+    "batch_with_a_key": Large("the same with an idempotency key", _batch_with_a_key),
+    "refused_batch": Large("the same, refused", _refused_batch, 409),
+    "refused_bundles": Large("9,900 events of 60 losses, refused", _refused_bundles, 422),
+    "batch_sent_again": Large("10,000 events, all sent before", _batch_sent_again),
+    "one_large_point": Large("act in 1,000 dimensions", _one_large_point),
+    "one_large_point_with_a_key": Large("the same with an idempotency key", _one_large_point_with_a_key),
+    "many_points": Large("1,000 acts in 31 dimensions", _many_points),
+    "many_acts": Large("1,000 acts at 1,000 arms", _many_acts),
+    "view_of_many_arms": Large("view at 100,000 arms", _view_of_many_arms),
+    "view_of_many_labels": Large("view at 80,000 labels", _view_of_many_labels),
+    "session_of_many_labels": Large("session with 80,000 labels", _session_of_many_labels, 201),
+    "many_labels_added": Large("80,000 labels added", _many_labels_added),
+    "many_labels_removed": Large("80,000 labels removed", _many_labels_removed),
+    "page_of_sessions": Large("page of 1,000 sessions", _page_of_sessions),
+}

@@ -1,0 +1,62 @@
+"""How long a large request keeps others waiting: the longest turn of the event loop while it is worked on."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import pairwise
+
+from loadtest.errors import ServiceError
+from loadtest.large_requests import LARGE_REQUESTS
+from loadtest.unserved import unserved
+from service.worker import keep_turns_short
+
+
+async def longest_turn(name: str, clock: Callable[[], float]) -> float:
+    """Work on a large request of ``LARGE_REQUESTS``.
+
+    Parameters
+    ----------
+    name : of the request
+    clock : what turns are measured by
+
+    Returns
+    -------
+    float
+        What the longest turn of the event loop took until the request was answered.
+    """
+    large = LARGE_REQUESTS[name]
+    async with unserved() as service:
+        asked = await large.prepare(service)
+        call = asyncio.create_task(service.call(*asked))
+        del asked
+        turns = [clock()]
+        while not call.done():
+            await asyncio.sleep(0)
+            turns.append(clock())
+        status, _ = await call
+    if status != large.status:
+        raise ServiceError(f"{name}: status {status}")
+    return max(after - before for before, after in pairwise(turns))
+
+
+@contextmanager
+def as_a_worker() -> Iterator[None]:
+    """Threads and garbage as a worker has them."""
+    before = sys.getswitchinterval()
+    keep_turns_short()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
+        sys.setswitchinterval(before)
+
+
+def milliseconds(name: str) -> float:
+    """Processor time of the longest turn of this thread."""
+    with as_a_worker():
+        return 1000 * asyncio.run(longest_turn(name, time.thread_time))
