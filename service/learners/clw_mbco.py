@@ -3,48 +3,37 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple, cast
+from typing import Any, ClassVar, Literal, NamedTuple, cast
 
 import numpy as np
-from pydantic import Field, model_validator
+from pydantic import model_validator
 
 from service.learners.base import FloatArray, Information, PointLearner, Slot
 from service.learners.clw import ScheduleKind, check_window
 from service.learners.dbgd import Rates
 from service.learners.feasible_sets import FeasibleSet
 from service.learners.gradients import bounded, forward_difference
-from service.learners.points import PointsSpec
+from service.learners.mbco import TwoRatesSpec
 from service.learners.schedules import Clock, Kind, Schedule
-from service.learners.specs import Horizon, MaxDelay, Rate, RateMode, ScaledSpec, baseline_mode
+from service.learners.specs import MaxDelay, RateMode
 
 
-class ClwMbcoSpec(ScaledSpec, PointsSpec):
+class ClwMbcoSpec(TwoRatesSpec):
     """CLW-BCO: bundles of dim+1 losses, slot unknown; holds a point for about 2 max_delay slots."""
 
     kind: Literal["clw_mbco"] = "clw_mbco"
     max_delay: MaxDelay
     schedule: ScheduleKind = "blocks"
-    horizon: Horizon | None = None
-    learning_rate: Annotated[Rate, Field(description="eta")] | None = None
-    perturbation: Annotated[Rate, Field(description="delta, the distance of the query points.")] | None = None
-
-    @property
-    def mode(self) -> RateMode:
-        return baseline_mode(self, Rates._fields, ("horizon",))
 
     @model_validator(mode="after")
-    def _one_way_to_give_rates(self) -> ClwMbcoSpec:
+    def _window_is_long_enough(self) -> ClwMbcoSpec:
         check_window(self.schedule, self.max_delay)
-        self.check_perturbation(self.rates().perturbation)
         return self
 
-    def rates(self) -> Rates:
-        """The rates in use: eta for the number of updates, delta for the number of slots."""
-        if self.mode is RateMode.THEOREM:
-            horizon = self.horizon or 1
-            updates = Schedule(Kind(self.schedule), self.max_delay, values=0).updates(horizon)
-            return Rates(self.scale / math.sqrt(self.dim * updates), self.scale / horizon)
-        return Rates(self.learning_rate, cast("float", self.perturbation))
+    def theorem_rates(self, horizon: int) -> Rates:
+        """Eta for the number of updates, delta for the number of slots."""
+        updates = Schedule(Kind(self.schedule), self.max_delay, values=0).updates(horizon)
+        return Rates(self.scale / math.sqrt(self.dim * updates), self.scale / horizon)
 
     def build(self) -> ClwMbco:
         schedule = Schedule(Kind(self.schedule), self.max_delay, values=self.dim + 1)

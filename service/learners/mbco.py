@@ -11,10 +11,9 @@ from service.learners.points import PointsSpec
 from service.learners.specs import Horizon, Rate, RateMode, ScaledSpec, baseline_mode
 
 
-class MbcoSpec(ScaledSpec, PointsSpec):
-    """(K+1)-point BCO: bundles of dim+1 losses that come back within their own slot."""
+class TwoRatesSpec(ScaledSpec, PointsSpec):
+    """A learner of bundles with two rates, given or from a theorem; it has no anytime rates."""
 
-    kind: Literal["mbco"] = "mbco"
     horizon: Horizon | None = None
     learning_rate: Annotated[Rate, Field(description="eta")] | None = None
     perturbation: Annotated[Rate, Field(description="delta, the distance of the query points.")] | None = None
@@ -24,15 +23,29 @@ class MbcoSpec(ScaledSpec, PointsSpec):
         return baseline_mode(self, Rates._fields, ("horizon",))
 
     @model_validator(mode="after")
-    def _one_way_to_give_rates(self) -> MbcoSpec:
+    def _one_way_to_give_rates(self) -> TwoRatesSpec:
         self.check_perturbation(self.rates().perturbation)
         return self
 
     def rates(self) -> Rates:
-        """The rates in use: Theorem 2's without delay."""
+        """The rates in use."""
         if self.mode is RateMode.THEOREM:
-            return theorem_rates(self.dim, self.horizon or 1, 0, self.scale)
+            return self.theorem_rates(self.horizon or 1)
         return Rates(self.learning_rate, cast("float", self.perturbation))
+
+    def theorem_rates(self, horizon: int) -> Rates:
+        """The theorem's rates times ``scale``."""
+        raise NotImplementedError
+
+
+class MbcoSpec(TwoRatesSpec):
+    """(K+1)-point BCO: bundles of dim+1 losses that come back within their own slot."""
+
+    kind: Literal["mbco"] = "mbco"
+
+    def theorem_rates(self, horizon: int) -> Rates:
+        """Theorem 2's without delay."""
+        return theorem_rates(self.dim, horizon, 0, self.scale)
 
     def build(self) -> Dbgd:
         """DBGD's arithmetic: only the rates differ."""

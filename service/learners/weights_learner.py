@@ -1,0 +1,66 @@
+"""What EXP3 and its naive variant share: one vector of weights, learned from at a fixed rate."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+
+from service.learners.base import ArmLearner, FloatArray, IntArray, Slot
+from service.learners.exponential_weights import joined, lowered, probabilities, without
+from service.learners.specs import RateMode
+
+
+class State(NamedTuple):
+    """The weights' logarithms, and p_t of the open slot."""
+
+    log_weights: FloatArray
+    p_open: FloatArray
+
+    @classmethod
+    def at(cls, log_weights: FloatArray) -> State:
+        """These weights, and what they give."""
+        return cls(log_weights, probabilities(log_weights))
+
+
+class WeightsLearner(ArmLearner[State]):
+    """A learner over arms that lowers weights; how it divides a loss is the subclass's.
+
+    Parameters
+    ----------
+    n_arms : K
+    learning_rate : eta
+    mode : where the rate comes from, for the view
+    """
+
+    state_type: ClassVar = State
+
+    def __init__(self, n_arms: int, learning_rate: float, mode: RateMode) -> None:
+        self.n_arms = n_arms
+        self.learning_rate = learning_rate
+        self.mode = mode
+
+    def start(self) -> State:
+        return State(np.zeros(self.n_arms), np.full(self.n_arms, 1 / self.n_arms))
+
+    def open(self, state: State, slot: Slot) -> State:  # noqa: ARG002 - EXP3 counts nothing
+        return state._replace(p_open=probabilities(state.log_weights))
+
+    def learned(self, state: State, arm: Any, loss: Any, divisor: Any) -> State:
+        """The state after a loss of ``arm``, divided by ``divisor``."""
+        return state._replace(log_weights=lowered(state.log_weights, arm, self.learning_rate, loss, divisor))
+
+    def remove_arms(self, state: State, positions: IntArray) -> State:
+        return State.at(without(state.log_weights, positions))
+
+    def add_arms(self, state: State, count: int) -> State:
+        return State.at(joined(state.log_weights, count))
+
+    def distribution(self, state: State) -> FloatArray:
+        return state.p_open
+
+    def probabilities(self, state: State) -> FloatArray:
+        return probabilities(state.log_weights)
+
+    def rates(self, state: State) -> dict[str, Any]:  # noqa: ARG002 - the rate is fixed
+        return {"rates": self.mode, "learning_rate": self.learning_rate}
