@@ -12,6 +12,7 @@ from service.store import open_store
 from service.store.base import Store
 from service.store.embedded import EmbeddedServer
 from service.store.options import StoreOptions
+from tests.clock import Clock
 from tests.key_leaks import leaks
 from tests.real_redis import RedisServer, server_binary
 
@@ -48,6 +49,12 @@ def _embedded_server() -> Iterator[EmbeddedServer]:
         server.start()
         yield server
         server.stop()
+
+
+@pytest.fixture
+def clock() -> Clock:
+    """For stores in memory."""
+    return Clock()
 
 
 @pytest.fixture(params=["memory", "redis", "embedded"])

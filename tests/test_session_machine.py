@@ -13,7 +13,7 @@ from collections import Counter
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, Phase, settings
+from hypothesis import Phase
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
@@ -21,7 +21,6 @@ from hypothesis.stateful import (
     invariant,
     precondition,
     rule,
-    run_state_machine_as_test,
 )
 
 from service import committer
@@ -36,6 +35,7 @@ from service.specification import ExpirySpec, Idempotency, Specification
 from service.store import open_store
 from tests.crashing import Fault, Worker
 from tests.learners.test_run_machine import FIELDS
+from tests.machines import run_machine
 from tests.store.sessions import digest
 
 BUCKETS = 64
@@ -267,18 +267,5 @@ def test_no_crash_loses_a_decision_or_settles_one_twice(
 ) -> None:
     """Every bucket that expires is a commit of its own here, so crashes strike between them too."""
     monkeypatch.setattr(committer, "PIECE_SECONDS", 0.0)
-    machine = type(f"Machine_{kind}", (SessionMachine,), {"kind": kind, "url": redis_server.url})
-    checks = [HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large]
-    run_state_machine_as_test(
-        machine,
-        settings=settings(
-            max_examples=15,
-            stateful_step_count=40,
-            deadline=None,
-            derandomize=True,
-            database=None,
-            phases=(Phase.generate,),
-            report_multiple_bugs=False,
-            suppress_health_check=checks,
-        ),
-    )
+    attributes = {"kind": kind, "url": redis_server.url}
+    run_machine(SessionMachine, attributes, max_examples=15, phases=(Phase.generate,), report_multiple_bugs=False)

@@ -49,18 +49,6 @@ async def test_one_worker_leads_until_its_lease_ends(store):
         await asyncio.sleep(0)
 
 
-class Clock:
-    now = 1_000_000.0
-
-    def __call__(self):
-        return self.now
-
-
-@pytest.fixture
-def clock():
-    return Clock()
-
-
 @pytest.fixture
 def memory(clock):
     return MemoryStore(clock=clock)

@@ -264,16 +264,8 @@ async def test_the_same_key_at_once_is_one_change(client):
     assert answers[0].json() == await view(client)
 
 
-class Clock:
-    now = 1_000_000.0
-
-    def __call__(self):
-        return self.now
-
-
 @pytest.mark.parametrize("kind", KINDS)
-async def test_counts_balance_with_expiry_and_changes(make_client, kind):
-    clock = Clock()
+async def test_counts_balance_with_expiry_and_changes(make_client, clock, kind):
     client = await make_client(MemoryStore(clock=clock))
     await session(client, kind=kind, expiry={"after_seconds": 64.0, "default_loss": 1.0})
     rng, taken, labels = random.Random(kind), [], ["a", "b", "c"]

@@ -17,19 +17,6 @@ WINDOW = 64.0
 ARMS = vectors.over_arms()
 
 
-class Clock:
-    def __init__(self):
-        self.now = 1_000_000.0
-
-    def __call__(self):
-        return self.now
-
-
-@pytest.fixture
-def clock():
-    return Clock()
-
-
 @pytest.fixture
 async def client(make_client, clock):
     return await make_client(MemoryStore(clock=clock))

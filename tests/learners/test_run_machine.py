@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
@@ -15,7 +14,6 @@ from hypothesis.stateful import (
     invariant,
     precondition,
     rule,
-    run_state_machine_as_test,
 )
 
 from service.cache import Cached
@@ -28,6 +26,7 @@ from service.learners.run import Run
 from service.specification import Specification, Stored
 from service.store import codec, records
 from tests.learners import vectors
+from tests.machines import run_machine
 
 WINDOW = 64.0
 NAMES = ["a", "b", "c"]
@@ -167,16 +166,4 @@ class SessionMachine(RuleBasedStateMachine):
 
 @pytest.mark.parametrize("kind", FIELDS)
 def test_every_act_is_settled_expired_removed_or_outstanding(kind: str) -> None:
-    machine = type(f"Machine_{kind}", (SessionMachine,), {"kind": kind})
-    checks = [HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large]
-    run_state_machine_as_test(
-        machine,
-        settings=settings(
-            max_examples=40,
-            stateful_step_count=40,
-            deadline=None,
-            derandomize=True,
-            database=None,
-            suppress_health_check=checks,
-        ),
-    )
+    run_machine(SessionMachine, {"kind": kind}, max_examples=40)

@@ -11,12 +11,6 @@ from service.learners import REGISTRY
 from service.learners.base import ArmLearner, Slot, draw
 from tests.learners import vectors
 
-TRACES = [
-    pytest.param(trace, id=f"{kind}-{trace['name']}")
-    for kind in vectors.kinds()
-    for trace in vectors.traces(kind)
-    if "dim" not in trace["spec"]
-]
 THEOREMS = [
     pytest.param(case, id=f"{kind}-{index}")
     for kind in vectors.kinds()
@@ -36,7 +30,7 @@ def close(expected: Any, actual: Any, tolerance: float) -> None:
     np.testing.assert_allclose(actual, expected, rtol=tolerance, atol=tolerance)
 
 
-@pytest.mark.parametrize("trace", TRACES)
+@pytest.mark.parametrize("trace", vectors.all_traces("n_arms"))
 def test_learner_follows_its_trace(trace: dict[str, Any]) -> None:
     learner = vectors.build(trace)
     assert isinstance(learner, ArmLearner)

@@ -10,15 +10,8 @@ import pytest
 from service.learners.base import PointLearner
 from tests.learners import vectors
 
-TRACES = [
-    pytest.param(trace, id=f"{kind}-{trace['name']}")
-    for kind in vectors.kinds()
-    for trace in vectors.traces(kind)
-    if "dim" in trace["spec"]
-]
 
-
-@pytest.mark.parametrize("trace", TRACES)
+@pytest.mark.parametrize("trace", vectors.all_traces("dim"))
 def test_learner_follows_its_trace(trace: dict[str, Any]) -> None:
     learner = vectors.build(trace)
     assert isinstance(learner, PointLearner)

@@ -42,6 +42,16 @@ def traces(kind: str) -> list[dict[str, Any]]:
     return [{"tolerance": document["tolerance"], **trace} for trace in document["traces"]]
 
 
+def all_traces(field: str) -> list[Any]:
+    """The traces of every learner that has such a field, ``n_arms`` or ``dim``."""
+    return [
+        pytest.param(trace, id=f"{kind}-{trace['name']}")
+        for kind in kinds()
+        for trace in traces(kind)
+        if field in REGISTRY[kind].model_fields
+    ]
+
+
 def specs() -> list[Any]:
     """Every specification in the vector files, once: what contract tests of learners run on."""
     found: dict[str, Any] = {}

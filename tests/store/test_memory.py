@@ -7,34 +7,23 @@ import pytest
 from service.store.base import Committed, Gone, Known
 from service.store.memory import MemoryStore
 from service.store.options import StoreOptions
+from tests.clock import Clock
 from tests.store.sessions import commit, digest, new_session
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.seconds = 1000.0
-
-    def __call__(self) -> float:
-        return self.seconds
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
 
 
 @pytest.fixture
 def store(clock: Clock) -> MemoryStore:
+    clock.now = 1000.0
     return MemoryStore(StoreOptions(dedupe_window_seconds=60), clock)
 
 
 async def test_each_commit_moves_the_deadline_by_the_idle_time(store: MemoryStore, clock: Clock) -> None:
     await store.create(new_session(idle_ttl_ms=10_000))
-    clock.seconds = 1009
+    clock.now = 1009
     await store.commit(commit("v0", "v1", idle_ttl_ms=10_000))
-    clock.seconds = 1018.9
+    clock.now = 1018.9
     snapshot = await store.load("s")
-    clock.seconds = 1019
+    clock.now = 1019
 
     assert snapshot is not None
     assert (snapshot.created_at, snapshot.expires_at) == (1000, 1019)
@@ -45,7 +34,7 @@ async def test_sessions_nobody_asks_for_are_dropped_all_the_same(store: MemorySt
     for n in range(100):
         await store.create(new_session(f"s{n}", idle_ttl_ms=1000 * (n + 1)))
     await store.delete("s40")
-    clock.seconds = 1050
+    clock.now = 1050
     await store.load("other")
 
     assert len(store._sessions) == 50
@@ -54,13 +43,13 @@ async def test_sessions_nobody_asks_for_are_dropped_all_the_same(store: MemorySt
 async def test_a_window_is_counted_from_the_recording(store: MemoryStore, clock: Clock) -> None:
     await store.create(new_session())
     await store.commit(commit("v0", "v1", events=[digest(1)]))
-    clock.seconds = 1030
+    clock.now = 1030
     await store.commit(commit("v1", "v2", events=[digest(2)]))
-    clock.seconds = 1059.9
+    clock.now = 1059.9
     both = await store.commit(commit("v2", None, events=[digest(1), digest(2)]))
-    clock.seconds = 1060
+    clock.now = 1060
     later = await store.commit(commit("v2", None, events=[digest(1), digest(2)]))
-    clock.seconds = 1090
+    clock.now = 1090
 
     assert both == Known(frozenset([digest(1), digest(2)]), {})
     assert later == Known(frozenset([digest(2)]), {})
@@ -68,9 +57,9 @@ async def test_a_window_is_counted_from_the_recording(store: MemoryStore, clock:
 
 
 async def test_time_does_not_follow_a_clock_that_is_set_back(store: MemoryStore, clock: Clock) -> None:
-    clock.seconds = 2000
+    clock.now = 2000
     assert store.now() == 2000
-    clock.seconds = 1500
+    clock.now = 1500
     assert store.now() == 2000
 
 
