@@ -15,6 +15,7 @@ from service.store.options import StoreOptions
 from tests.clock import Clock
 from tests.key_leaks import leaks
 from tests.real_redis import RedisServer, server_binary
+from tests.running import RunningService, create
 
 
 @pytest.fixture(scope="session")
@@ -49,6 +50,15 @@ def _embedded_server() -> Iterator[EmbeddedServer]:
         server.start()
         yield server
         server.stop()
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningService]:
+    """Real processes that keep their sessions in memory, among them session ``s`` of three arms."""
+    with RunningService(tmp_path_factory.mktemp("service"), "--store-url", "memory://") as service:
+        with service.client() as client:
+            create(client, session_id="s")
+        yield service
 
 
 @pytest.fixture

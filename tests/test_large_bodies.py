@@ -8,21 +8,12 @@ import httpx
 import pytest
 
 from tests.connections import JSON, answers, connected
-from tests.running import RunningService, create
 
 HEAD = b"POST /v1/sessions/s/feedbacks HTTP/1.1\r\nHost: service\r\n" + JSON
 MIB = 2**20
 LARGE = 200 * MIB
 FLAT = 16 * MIB
 """Growth of a worker that holds nothing of 200 MiB; what it reads at a time, and noise."""
-
-
-@pytest.fixture(scope="module")
-def service(tmp_path_factory):
-    with RunningService(tmp_path_factory.mktemp("service"), "--store-url", "memory://") as service:
-        with service.client() as client:
-            create(client, session_id="s")
-        yield service
 
 
 def most_memory(service):

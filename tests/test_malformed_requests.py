@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from tests.connections import JSON, answers, connected, ends, request
-from tests.running import RunningService, create
 
 HEAD = b"POST /v1/sessions/s/acts HTTP/1.1\r\nHost: service\r\n" + JSON
 BODY = b'{"count":1}'
@@ -13,14 +12,6 @@ CHUNKS = b"b\r\n" + BODY + b"\r\n0\r\n\r\n"
 SIZE = b"Content-Length: 11\r\n"
 CHUNKED = b"Transfer-Encoding: chunked\r\n"
 ACTS = request("/v1/sessions/s/acts", BODY)
-
-
-@pytest.fixture(scope="module")
-def service(tmp_path_factory):
-    with RunningService(tmp_path_factory.mktemp("service"), "--store-url", "memory://") as service:
-        with service.client() as client:
-            create(client, session_id="s")
-        yield service
 
 
 def slot(service):

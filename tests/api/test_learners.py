@@ -12,11 +12,11 @@ from service.learners import REGISTRY
 from service.learners.actions import ArmAction
 from service.learners.base import Information
 from service.learners.feedback import ArmFeedback, PointFeedback
-from service.learners.params import Params
 from service.learners.run import Run
 from service.store import open_store
 from service.store.base import Store
 from tests.learners import vectors
+from tests.learners.runs import start
 
 RANDOM_POINTS = {
     "kind": "clw_mbco",
@@ -66,7 +66,7 @@ async def test_a_session_gives_the_numbers_of_its_twin_in_process(
     """Delays up to 4; the service is started anew on the same store after every 7 slots."""
     client = await make_client(store)
     path = await create(client, spec)
-    twin = Run.start(Params(REGISTRY[spec["kind"]].model_validate(spec), 11))
+    twin = start(spec, seed=11)
     rng, waiting = np.random.default_rng(3), []
 
     for t in range(40):

@@ -8,25 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from service.learners import REGISTRY
 from service.learners.actions import ArmAction
 from service.learners.feedback import ArmFeedback
 from service.learners.open_slots import OpenSlot, OpenSlots
-from service.learners.params import Params
-from service.learners.run import Run
+from tests.learners.runs import act, start
 
 EXP3 = {"kind": "exp3", "n_arms": 4, "learning_rate": 0.4}
 BOLD = {"kind": "bold", "n_arms": 4, "learning_rate": 0.4}
-
-
-def start(spec: dict[str, Any], seed: int = 9) -> Run:
-    return Run.start(Params(REGISTRY[spec["kind"]].model_validate(spec), seed))
-
-
-def act(run: Run) -> ArmAction:
-    action = run.act()
-    assert isinstance(action, ArmAction)
-    return action
 
 
 def feedback(action: ArmAction, loss: float = 0.5) -> ArmFeedback:

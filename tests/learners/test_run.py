@@ -2,48 +2,35 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
 
-from service.learners import REGISTRY
-from service.learners.actions import ArmAction, PointAction
+from service.learners.actions import PointAction
 from service.learners.draws import Draws
 from service.learners.feedback import ArmFeedback, PointFeedback
-from service.learners.params import Params
 from service.learners.run import Run
+from tests.learners.runs import act, start
 
 ARMS = {"kind": "dexp3", "n_arms": 3}
 POINTS = {"kind": "dbgd", "dim": 2, "feasible_set": {"kind": "ball", "radius": 1.0}}
-
-
-def start(spec: dict[str, Any], seed: int = 5) -> Run:
-    return Run.start(Params(REGISTRY[spec["kind"]].model_validate(spec), seed))
-
-
-def act_arm(run: Run) -> ArmAction:
-    action = run.act()
-    assert isinstance(action, ArmAction)
-    return action
 
 
 def test_the_arm_of_a_slot_depends_on_seed_and_slot_alone() -> None:
     run = start({"kind": "dexp3", "n_arms": 4}, seed=42)
 
     for t in range(1, 600):
-        action = act_arm(run)
+        action = act(run)
         assert action == (t, int(Draws(42).uniform(t) * 4), 0.25)
 
 
 def test_acts_in_one_call_are_acts_in_a_row() -> None:
     """Whatever is done with copies between them, the numbers stay the same."""
     together, one_by_one = start(ARMS), start(ARMS)
-    actions = [act_arm(together) for _ in range(20)]
+    actions = [act(together) for _ in range(20)]
 
     for action in actions:
         one_by_one = one_by_one.copy()
-        assert act_arm(one_by_one) == action
+        assert act(one_by_one) == action
         one_by_one.copy().settle(ArmFeedback(action.arm, 1.0))
 
     for action in actions:
@@ -54,7 +41,7 @@ def test_acts_in_one_call_are_acts_in_a_row() -> None:
 
 def test_copies_leave_the_run_as_it_was() -> None:
     run = start(ARMS)
-    arm = act_arm(run).arm
+    arm = act(run).arm
     before = run.probabilities.copy(), run.ledger.copy()
 
     copy = run.copy()
@@ -68,12 +55,12 @@ def test_copies_leave_the_run_as_it_was() -> None:
 
 def test_a_run_taken_up_again_goes_on_with_the_same_numbers() -> None:
     run = start(ARMS)
-    arms = [act_arm(run).arm for _ in range(7)]
+    arms = [act(run).arm for _ in range(7)]
     run.settle(ArmFeedback(arms[0], 0.5))
 
     again = Run.at(run.params, run.ledger.copy(), run.state)
 
-    assert [act_arm(again) for _ in range(300)] == [act_arm(run) for _ in range(300)]
+    assert [act(again) for _ in range(300)] == [act(run) for _ in range(300)]
 
 
 def test_everything_is_surplus_before_the_first_act() -> None:
@@ -83,7 +70,7 @@ def test_everything_is_surplus_before_the_first_act() -> None:
 
 def test_surplus_is_judged_per_arm_in_the_order_of_the_batch() -> None:
     run = start(ARMS)
-    arms = [act_arm(run).arm for _ in range(3)]
+    arms = [act(run).arm for _ in range(3)]
     played, never = arms[0], next(arm for arm in range(4) if arm not in arms)
     count = arms.count(played)
 
@@ -127,7 +114,7 @@ def test_one_arm_is_always_played(rates: dict[str, float]) -> None:
     run = start({"kind": "dexp3", "n_arms": 1} | rates)
 
     for t in range(1, 101):
-        assert act_arm(run) == (t, 0, 1.0)
+        assert act(run) == (t, 0, 1.0)
         run.settle(ArmFeedback(0, 1.0))
         assert run.probabilities.tolist() == [1.0]
 
@@ -139,7 +126,7 @@ def test_extreme_rates_keep_probabilities_sound(rate: float) -> None:
     run = start({"kind": "dexp3", "n_arms": 5} | rates)
 
     for _ in range(200):
-        run.settle(ArmFeedback(act_arm(run).arm, 1.0))
+        run.settle(ArmFeedback(act(run).arm, 1.0))
         assert np.isfinite(run.probabilities).all()
         assert (run.probabilities > 0).all()
         assert abs(run.probabilities.sum() - 1) <= 1e-12

@@ -11,9 +11,9 @@ from service.learners import REGISTRY
 from service.learners.actions import Action, ArmAction
 from service.learners.base import FloatArray, Information, IntArray, Rows
 from service.learners.feedback import ArmFeedback, Feedback, PointFeedback
-from service.learners.params import Params
 from service.learners.run import Run
 from tests.learners import vectors
+from tests.learners.runs import start
 
 TYPES: dict[Any, tuple[type, ...]] = {int: (int, np.integer), float: (float, int), bool: (bool, np.bool_)}
 
@@ -26,7 +26,7 @@ def event(run: Run, action: Action, rng: np.random.Generator) -> Feedback:
 
 def walk(spec: dict[str, Any]) -> list[Any]:
     """The states of a run with delays up to 3."""
-    run = Run.start(Params(REGISTRY[spec["kind"]].model_validate(spec), seed=1))
+    run = start(spec, seed=1)
     rng, waiting, states = np.random.default_rng(1), [], [run.state]
     for t in range(60):
         waiting.append(run.act())

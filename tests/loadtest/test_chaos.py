@@ -21,10 +21,8 @@ from tests.running import RunningService
 
 
 @pytest.fixture(scope="module")
-def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with RunningService(tmp_path_factory.mktemp("service"), "--store-url", "memory://") as service:
-        service.wait_ready()
-        yield service.url
+def url(service: RunningService) -> str:
+    return service.url
 
 
 @pytest.fixture

@@ -11,7 +11,6 @@ import subprocess
 import sys
 import uuid
 from collections import Counter
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
@@ -40,10 +39,8 @@ SLOTS = 150
 
 
 @pytest.fixture(scope="module")
-def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with RunningService(tmp_path_factory.mktemp("service"), "--store-url", "memory://") as service:
-        service.wait_ready()
-        yield service.url
+def url(service: RunningService) -> str:
+    return service.url
 
 
 def rated_world(slots: int, n_arms: int = 30) -> ArmWorld:

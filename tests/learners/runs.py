@@ -1,0 +1,22 @@
+"""Runs as tests of the arithmetic start and step them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from service.learners import REGISTRY
+from service.learners.actions import ArmAction
+from service.learners.params import Params
+from service.learners.run import Run
+
+
+def start(spec: dict[str, Any], seed: int = 5) -> Run:
+    """A run of the learner with these fields."""
+    return Run.start(Params(REGISTRY[spec["kind"]].model_validate(spec), seed))
+
+
+def act(run: Run) -> ArmAction:
+    """The next action of a learner over arms."""
+    action = run.act()
+    assert isinstance(action, ArmAction)
+    return action
