@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from fastapi import Response
 from fastapi.openapi.models import Example
 from pydantic import BaseModel
 
+from service.api.dependencies import KEYED
 from service.api.problems import MEDIA_TYPE, Problem, told
+from service.api.requests import JSON
 from service.errors import (
     BadRequestError,
     FieldError,
@@ -105,13 +108,16 @@ EVENTS: dict[str, Example] = {
 SETTLEMENT = {"applied": 1, "duplicates": 0, "slot": 2, "outstanding": 1}
 
 
-def example(model: type[BaseModel], value: Any, description: str) -> dict[str, Any]:
-    """A documented answer with a worked example."""
-    return {
-        "model": model,
-        "description": description,
-        "content": {"application/json": {"example": value}},
+def answers(
+    model: type[BaseModel], example: Any, descriptions: dict[int, str], *, keyed: bool = False
+) -> dict[str, Any]:
+    """What a route's decorator is told of its successes, by status; ``keyed`` where it takes an Idempotency-Key."""
+    content = {JSON: {"example": example}}
+    responses = {
+        status: {"model": model, "description": text, "content": content} for status, text in descriptions.items()
     }
+    route = {"response_model": model, "response_class": Response, "responses": responses}
+    return route | ({"openapi_extra": KEYED} if keyed else {})
 
 
 _OUTSIDE = "loss must lie in [-10.0, 10.0]"

@@ -8,8 +8,8 @@ from typing import Annotated
 from fastapi import APIRouter, Body, Query, Request, Response
 from pydantic import BeforeValidator
 
-from service.api.dependencies import KEYED, api_key_of, idempotency_of, sessions_of
-from service.api.examples import CHANGE, CHANGED, CREATE, LIST, PROBLEMS, VIEW, example
+from service.api.dependencies import api_key_of, idempotency_of, sessions_of
+from service.api.examples import CHANGE, CHANGED, CREATE, LIST, PROBLEMS, VIEW, answers
 from service.api.responses import body_response, json_response
 from service.api.routing import StrictRoute
 from service.api.schemas import ChangeArms, CreateSession, SessionList, SessionView
@@ -34,13 +34,7 @@ Limit = Annotated[int, BeforeValidator(_digits), LIMIT]
 @router.post(
     "",
     status_code=201,
-    response_model=SessionView,
-    response_class=Response,
-    responses={
-        200: example(SessionView, VIEW, "It exists already, with the same fields"),
-        201: example(SessionView, VIEW, "Created"),
-    },
-    openapi_extra=KEYED,
+    **answers(SessionView, VIEW, {200: "It exists already, with the same fields", 201: "Created"}, keyed=True),
 )
 async def create_session(
     request: Request, body: Annotated[CreateSession, Body(openapi_examples=CREATE)]
@@ -54,12 +48,7 @@ async def create_session(
     return json_response(created.answer, 201 if created.new else 200)
 
 
-@router.get(
-    "",
-    response_model=SessionList,
-    response_class=Response,
-    responses={200: example(SessionList, LIST, "A page of sessions")},
-)
+@router.get("", **answers(SessionList, LIST, {200: "A page of sessions"}))
 async def list_sessions(
     request: Request, cursor: Annotated[str | None, CURSOR] = None, limit: Limit = 100
 ) -> Response:
@@ -67,23 +56,14 @@ async def list_sessions(
     return body_response(await sessions_of(request).list(cursor, limit, _rights(request).prefix))
 
 
-@router.get(
-    "/{session_id}",
-    response_model=SessionView,
-    response_class=Response,
-    responses={200: example(SessionView, VIEW, "The session as it is now")},
-)
+@router.get("/{session_id}", **answers(SessionView, VIEW, {200: "The session as it is now"}))
 async def view_session(request: Request, session_id: str) -> Response:
     """View a session. Reading changes nothing and does not put off its idle deadline."""
     return body_response(await sessions_of(request).view(session_id))
 
 
 @router.patch(
-    "/{session_id}/arms",
-    response_model=SessionView,
-    response_class=Response,
-    responses={200: example(SessionView, CHANGED, "The session with its arms changed")},
-    openapi_extra=KEYED,
+    "/{session_id}/arms", **answers(SessionView, CHANGED, {200: "The session with its arms changed"}, keyed=True)
 )
 async def change_arms(
     request: Request, session_id: str, body: Annotated[ChangeArms, Body(openapi_examples=CHANGE)]

@@ -6,8 +6,8 @@ from typing import Annotated
 
 from fastapi import APIRouter, Body, Query, Request, Response
 
-from service.api.dependencies import KEYED, idempotency_of, sessions_of, settings_of
-from service.api.examples import ACTION, ACTIONS, EVENT, EVENTS, PROBLEMS, SETTLEMENT, example
+from service.api.dependencies import idempotency_of, sessions_of, settings_of
+from service.api.examples import ACTION, ACTIONS, EVENT, EVENTS, PROBLEMS, SETTLEMENT, answers
 from service.api.responses import json_response
 from service.api.routing import StrictRoute
 from service.api.schemas import Action, Actions, Acts, Feedbacks, Nothing, Settlement
@@ -30,13 +30,7 @@ OnSurplus = Annotated[
 ]
 
 
-@router.post(
-    "/act",
-    response_model=Action,
-    response_class=Response,
-    responses={200: example(Action, ACTION, "The action of a new slot")},
-    openapi_extra=KEYED,
-)
+@router.post("/act", **answers(Action, ACTION, {200: "The action of a new slot"}, keyed=True))
 async def act(
     request: Request,
     session_id: str,
@@ -47,13 +41,7 @@ async def act(
     return json_response(await sessions_of(request).submit(session_id, operation))
 
 
-@router.post(
-    "/acts",
-    response_model=Actions,
-    response_class=Response,
-    responses={200: example(Actions, ACTIONS, "The actions of new slots")},
-    openapi_extra=KEYED,
-)
+@router.post("/acts", **answers(Actions, ACTIONS, {200: "The actions of new slots"}, keyed=True))
 async def acts(
     request: Request,
     session_id: str,
@@ -66,13 +54,7 @@ async def acts(
     return json_response(await sessions_of(request).submit(session_id, operation))
 
 
-@router.post(
-    "/feedback",
-    response_model=Settlement,
-    response_class=Response,
-    responses={200: example(Settlement, SETTLEMENT, "What became of the event")},
-    openapi_extra=KEYED,
-)
+@router.post("/feedback", **answers(Settlement, SETTLEMENT, {200: "What became of the event"}, keyed=True))
 async def feedback(
     request: Request,
     session_id: str,
@@ -84,13 +66,7 @@ async def feedback(
     return await _feed(request, session_id, operation)
 
 
-@router.post(
-    "/feedbacks",
-    response_model=Settlement,
-    response_class=Response,
-    responses={200: example(Settlement, SETTLEMENT, "What became of the events")},
-    openapi_extra=KEYED,
-)
+@router.post("/feedbacks", **answers(Settlement, SETTLEMENT, {200: "What became of the events"}, keyed=True))
 async def feedbacks(
     request: Request,
     session_id: str,
