@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from service import owned
-from service.committer import Answer, Committer, decoded, unpack_answer
+from service.committer import Committer, decoded
 from service.errors import (
     ForbiddenError,
     IdempotencyConflictError,
@@ -16,6 +16,7 @@ from service.errors import (
     SessionExistsError,
     UnknownSessionError,
 )
+from service.folding import Answer, unpack_answer
 from service.limits import Limits, Rights
 from service.metrics import Metrics
 from service.operations import Show

@@ -6,8 +6,9 @@ from typing import Any
 
 from service import owned
 from service.cache import Cached, SessionCache
-from service.committer import decoded, settle_due
+from service.committer import decoded
 from service.errors import InvalidRequestError, StateCorruptError, UnknownSessionError
+from service.folding import settle_due
 from service.pieces import Body, Pause, body, texts
 from service.store.base import Snapshot, Store
 from service.views import session_view, summary

@@ -7,10 +7,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 
 from service.cache import Cached, SessionCache
-from service.committer import Answer as Answer
-from service.committer import Committer, Operation
+from service.committer import Committer
 from service.creation import Created, Creator
 from service.errors import StateCorruptError, StoreDownError, UnknownSessionError
+from service.folding import Answer as Answer
+from service.folding import Operation
 from service.learners import REGISTRY
 from service.limits import ALL, Limits, Rights
 from service.metrics import Labels, Metrics

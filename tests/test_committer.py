@@ -7,8 +7,9 @@ import asyncio
 import pytest
 
 from service.cache import SessionCache
-from service.committer import MAX_ATTEMPTS, Applied, Committer
+from service.committer import MAX_ATTEMPTS, Committer
 from service.errors import InternalError, OverloadedError, StoreDownError, UnknownSessionError
+from service.folding import Applied
 from service.learners.dexp3 import Dexp3Spec
 from service.operations import Act
 from service.specification import Specification, Stored

@@ -26,7 +26,7 @@ SESSIONS = {
     "service.readiness",
     "service.sweeper",
 }
-COMMITTER = {"service.committer", "service.cache", "service.turns"}
+COMMITTER = {"service.committer", "service.lanes", "service.folding", "service.cache", "service.turns"}
 CONTRACT = {"service.store.base", "service.store.codec", "service.store.records", "service.store.sizes"}
 LEARNERS = {"service.learners"}
 

@@ -23,11 +23,11 @@ from hypothesis.stateful import (
     rule,
 )
 
-from service import committer
+from service import folding
 from service.cache import Cached
-from service.committer import Operation, settle_due
 from service.errors import StoreDownError
 from service.events import ArmEvent
+from service.folding import Operation, settle_due
 from service.learners import REGISTRY
 from service.learners.run import Run
 from service.operations import Act, Feed, Sweep
@@ -266,6 +266,6 @@ def test_no_crash_loses_a_decision_or_settles_one_twice(
     kind: str, redis_server: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Every bucket that expires is a commit of its own here, so crashes strike between them too."""
-    monkeypatch.setattr(committer, "PIECE_SECONDS", 0.0)
+    monkeypatch.setattr(folding, "PIECE_SECONDS", 0.0)
     attributes = {"kind": kind, "url": redis_server.url}
     run_machine(SessionMachine, attributes, max_examples=15, phases=(Phase.generate,), report_multiple_bugs=False)

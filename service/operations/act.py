@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from service.committer import Applied
 from service.errors import InvalidRequestError
+from service.folding import Applied
 from service.learners.base import PointLearner
 from service.learners.run import Run
 from service.operations.action_text import action_text, actions_text

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from service.committer import Applied
 from service.errors import InvalidRequestError, NoLabelsError
+from service.folding import Applied
 from service.learners.roster import Change, Roster
 from service.learners.run import Run
 from service.pieces import LABEL, Body, Pause, aside, whole

@@ -6,9 +6,9 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-from service.committer import Applied
 from service.errors import MAX_LISTED, FieldError, InvalidRequestError, SurplusFeedbackError
 from service.events import Event
+from service.folding import Applied
 from service.learners.feedback import Feedback
 from service.learners.run import Run
 from service.operations.reading import reader_of

@@ -7,9 +7,9 @@ import zlib
 
 import pytest
 
-from service.committer import unpack_answer
 from service.errors import StateCorruptError
 from service.events import ArmEvent, digest
+from service.folding import unpack_answer
 from service.operations import Feed
 from service.sessions import Sessions
 from service.settings import Settings

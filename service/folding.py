@@ -1,0 +1,194 @@
+"""Folding: every request of a batch is applied to a copy of one version's run, in order.
+
+What the store must then be told, and every request's answer, are gathered on the way. One that is refused fails
+alone.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol
+
+from service.errors import IdempotencyConflictError, InternalError, ServiceError
+from service.learners.expiring import expire_oldest
+from service.learners.run import Run
+from service.pieces import Body, Pause, Rest, packed, unpacked
+from service.specification import Idempotency
+
+PIECE_SECONDS = 0.05
+"""Expiry in one commit, with its rests; what is due beyond it is settled by further ones before requests are."""
+DIGEST = 16
+VERSION = "\0"
+"""Stands in an answer for the version its commit makes; no label or other text of an answer has this character."""
+_VERSION_JSON = b"\\u0000"
+
+log = logging.getLogger(__name__)
+
+
+class Answer(NamedTuple):
+    """The body of a success; ``replayed`` where it was stored with an idempotency key before."""
+
+    body: Body
+    replayed: bool = False
+
+
+class Applied(NamedTuple):
+    """What one operation did to a run."""
+
+    body: Body
+    recorded: Sequence[bytes] = ()
+    """Digests of the event ids that now count."""
+    changed: bool = True
+    shows_version: bool = False
+    """Whether the body has ``VERSION`` in it."""
+    counts: Mapping[str, int] = {}
+    """Events by outcome, as metrics name it."""
+    delays: Sequence[float] = ()
+    """Seconds from act to event, where known."""
+
+
+class Operation(Protocol):
+    """One request, applied to a run as often as its batch is folded."""
+
+    @property
+    def weight(self) -> int:
+        """Acts or events in it."""
+
+    @property
+    def idempotency(self) -> Idempotency | None:
+        """The request's idempotency key."""
+
+    @property
+    def digests(self) -> Sequence[bytes]:
+        """Digests of its event ids; known once it was checked."""
+
+    async def check(self, run: Run, pause: Pause) -> None:
+        """Raise ``InvalidRequestError`` where the request does not fit the session."""
+
+    @property
+    def is_use(self) -> bool:
+        """Whether it puts off the session's idle deadline."""
+
+    async def apply(self, run: Run, counted: Callable[[bytes], bool], pause: Pause) -> Applied:
+        """Apply all of it, or raise a ``ServiceError`` having applied nothing.
+
+        ``counted`` tells whether an event id, by its digest, counts already.
+        """
+
+
+@dataclass(slots=True)
+class Memory:
+    """What the store is known to remember, learned while a batch is tried."""
+
+    duplicates: set[bytes] = field(default_factory=set)
+    replays: dict[bytes, bytes] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Fold:
+    """A batch applied to a copy of one version's run."""
+
+    run: Run
+    outcomes: list[Answer | Exception] = field(default_factory=list)
+    recorded: dict[bytes, None] = field(default_factory=dict)
+    answers: dict[bytes, tuple[bytes, bytes]] = field(default_factory=dict)
+    """Idempotency key to the body's digest and the answer."""
+    changed: bool = False
+    used: bool = False
+    """Whether a request that puts off the idle deadline succeeded."""
+    complete: bool = True
+    """Whether all due decisions are settled; if not, no request has been applied yet."""
+    shows_version: bool = False
+    """Whether an answer still has ``VERSION`` in it."""
+    counts: dict[str, int] = field(default_factory=dict)
+    """Events by outcome."""
+    delays: list[float] = field(default_factory=list)
+    """Seconds from act to event, where known."""
+
+    def show(self, version: str) -> None:
+        """Put the version in force after the commit into the answers."""
+        if not self.shows_version:
+            return
+        for place, outcome in enumerate(self.outcomes):
+            if isinstance(outcome, Answer) and isinstance(outcome.body, bytes):
+                shown = outcome.body.replace(_VERSION_JSON, version.encode())
+                self.outcomes[place] = outcome._replace(body=shown)
+        for key, (body, answer) in self.answers.items():
+            if isinstance(unpacked(answer), bytes):
+                self.answers[key] = (body, answer.replace(_VERSION_JSON, version.encode()))
+
+
+async def settle_due(run: Run, seconds: float = math.inf) -> bool:
+    """Expire due decisions, bucket by bucket, one or more for about so long; False where some are left."""
+    until, rest = time.perf_counter() + seconds, Rest()
+    while run.due:
+        for _ in expire_oldest(run):
+            await rest()
+        if time.perf_counter() >= until:
+            return not run.due
+    return True
+
+
+async def folded(base: Run, batch: Sequence[Operation], memory: Memory, now: float, pause: Pause) -> Fold:
+    """Apply a batch, or settle some of what is due where that is much."""
+    fold = Fold(base.copy())
+    fold.run.advance(now)
+    fold.changed = fold.run.due
+    fold.complete = await settle_due(fold.run, PIECE_SECONDS)
+    if not fold.complete:
+        return fold
+    for operation in batch:
+        before = fold.run.copy()
+        try:
+            fold.outcomes.append(await _apply(operation, fold, memory, pause))
+        except ServiceError as error:
+            fold.outcomes.append(error)
+        except Exception:
+            log.exception("request failed")
+            fold.run = before
+            fold.outcomes.append(InternalError())
+        await pause()
+    return fold
+
+
+async def _apply(operation: Operation, fold: Fold, memory: Memory, pause: Pause) -> Answer:
+    await operation.check(fold.run, pause)
+    key = operation.idempotency
+    if key is not None and (earlier := _earlier(key, fold, memory.replays)) is not None:
+        return earlier
+    applied = await operation.apply(
+        fold.run, lambda digest: digest in memory.duplicates or digest in fold.recorded, pause
+    )
+    body = applied.body
+    if key is not None:
+        kept = await packed(body, pause)
+        fold.answers[key.key] = (key.body, kept)
+        body = unpacked(kept)
+    fold.recorded.update(dict.fromkeys(applied.recorded))
+    fold.changed |= applied.changed
+    fold.used |= operation.is_use
+    fold.shows_version |= applied.shows_version
+    for outcome, count in applied.counts.items():
+        fold.counts[outcome] = fold.counts.get(outcome, 0) + count
+    fold.delays += applied.delays
+    return Answer(body)
+
+
+def _earlier(key: Idempotency, fold: Fold, replays: Mapping[bytes, bytes]) -> Answer | None:
+    """The answer this key got before, in this batch or ever; its body must be the same."""
+    stored = replays.get(key.key)
+    body, answer = fold.answers.get(key.key, (None, b"")) if stored is None else unpack_answer(stored)
+    if body is None:
+        return None
+    if body != key.body:
+        raise IdempotencyConflictError
+    return Answer(unpacked(answer), replayed=True)
+
+
+def unpack_answer(stored: bytes) -> tuple[bytes, bytes]:
+    """The digest of the body an idempotency key came with, and the answer it got."""
+    return stored[:DIGEST], stored[DIGEST:]
