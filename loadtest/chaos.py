@@ -16,7 +16,6 @@ from typing import Any
 from loadtest.audit import Ledger, audit
 from loadtest.chaos_load import CLIENTS, Load, connection, open_sessions
 from loadtest.client import Client
-from loadtest.errors import LoadTestError
 from loadtest.faults import FAULTS, Freeze, Stage, freeze_long
 from loadtest.processes import RedisProcess, ServiceProcess, wait_until
 from loadtest.proxy import CuttingProxy
@@ -139,9 +138,3 @@ def staged(data: Path, logs: Path, seed: int, *flags: str) -> Iterator[Stage]:
         service.start()
         wait_until(service.ready, "the service starts")
         yield Stage(redis, proxy, service, random.Random(seed))  # noqa: S311 - a repeatable plan
-
-
-def needs_linux(platform: str) -> None:
-    """LoadTestError where workers can't be found and don't end with their supervisor."""
-    if platform != "linux":
-        raise LoadTestError("chaos needs Linux: it finds workers in /proc")

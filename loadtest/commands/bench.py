@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import tempfile
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import TimeRemainingColumn
 from rich.table import Column, Table
 
 from loadtest.bench import SERVICE, TARGETS, Options
 from loadtest.bench import bench as measure
-from loadtest.commands.screen import console, messages, reported
+from loadtest.commands.screen import console, progress_bar, reported, tell_written, write_summary
 
 
 def bench(
@@ -26,16 +25,15 @@ def bench(
 ) -> None:
     """Measure the service on one hot session, and what less work reaches, in turns on this machine."""
     options = Options(seconds, repetitions, clients, n_arms, workers or [1, 2])
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with reported(), tempfile.TemporaryDirectory(prefix="bench-") as data:
         out.mkdir(parents=True, exist_ok=True)
-        with Progress(*columns, console=messages) as progress:
-            task = progress.add_task("bench", total=repetitions * len(options.workers) * len(TARGETS))
-            summary = measure(options, Path(data), out, lambda: progress.advance(task))
-    (out / "summary.json").write_text(json.dumps(summary, indent=2) + "\n", encoding="utf-8")
+        steps = repetitions * len(options.workers) * len(TARGETS)
+        with progress_bar("bench", steps, TimeRemainingColumn()) as advance:
+            summary = measure(options, Path(data), out, advance)
+    write_summary(out, summary)
     for count, found in summary["workers"].items():
         console.print(_table(count, found))
-    console.print(f"written: {out}", soft_wrap=True, highlight=False)
+    tell_written(out)
 
 
 def _table(workers: str, found: dict[str, Any]) -> Table:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import signal
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
@@ -13,8 +10,8 @@ import typer
 from rich.table import Table
 
 from loadtest.burst import CALL, Burst, staged
-from loadtest.chaos import needs_linux
-from loadtest.commands.screen import console, messages, reported
+from loadtest.commands.breaking import breaking
+from loadtest.commands.screen import console, tell_error, tell_written, write_summary
 
 
 def burst(
@@ -28,19 +25,14 @@ def burst(
     out: Annotated[Path, typer.Option(help="Folder for summary.json and the logs.")] = Path("runs/burst"),
 ) -> None:
     """Let a night's decisions fall due at once; exit 1 unless each is settled once."""
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
-    with reported():
-        needs_linux(sys.platform)
-        out.mkdir(parents=True, exist_ok=True)
-        with staged(out, window) as study:
-            found = [study.burst(acts, quiet_seconds, kill=number >= rounds) for number in range(rounds + kills)]
-    summary = [each.summary() for each in found]
-    (out / "summary.json").write_text(json.dumps(summary, indent=2) + "\n", encoding="utf-8")
+    with breaking(out), staged(out, window) as study:
+        found = [study.burst(acts, quiet_seconds, kill=number >= rounds) for number in range(rounds + kills)]
+    write_summary(out, [each.summary() for each in found])
     console.print(_table(found))
-    console.print(f"written: {out}", soft_wrap=True, highlight=False)
+    tell_written(out)
     problems = [problem for each in found for problem in each.problems]
     for problem in problems:
-        messages.print(f"error: {problem}", style="red", markup=False, highlight=False, soft_wrap=True)
+        tell_error(problem)
     if problems:
         raise typer.Exit(1)
 

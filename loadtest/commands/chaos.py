@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import json
-import signal
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping
-from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from loadtest.audit import LISTED
-from loadtest.chaos import IMPATIENT, Chaos, Tally, needs_linux, staged
-from loadtest.commands.screen import console, messages, reported
+from loadtest.chaos import IMPATIENT, Chaos, Tally, staged
+from loadtest.commands.breaking import breaking
+from loadtest.commands.screen import console, progress_bar, tell_error, tell_written, write_summary
 
 
 def chaos(
@@ -29,20 +25,13 @@ def chaos(
     out: Annotated[Path, typer.Option(help="Folder for summary.json and the logs.")] = Path("runs/chaos"),
 ) -> None:
     """Break a service of its own under load; exit 1 unless everything acknowledged counts once."""
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
-    with reported():
-        needs_linux(sys.platform)
-        out.mkdir(parents=True, exist_ok=True)
-        started = time.monotonic()
-        tallies: dict[str, Tally] = {}
-        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-        with Progress(*columns, console=messages) as progress:
-            task = progress.add_task("chaos", total=rounds + long_freezes)
-            advance = partial(progress.advance, task)
-            if rounds:
-                tallies |= _phase(out, seed, lambda it: it.short_rounds(rounds, advance), *IMPATIENT)
-            if long_freezes:
-                tallies |= _phase(out, seed, lambda it: it.long_freezes(long_freezes, freeze_seconds, advance))
+    started = time.monotonic()
+    tallies: dict[str, Tally] = {}
+    with breaking(out), progress_bar("chaos", rounds + long_freezes) as advance:
+        if rounds:
+            tallies |= _phase(out, seed, lambda it: it.short_rounds(rounds, advance), *IMPATIENT)
+        if long_freezes:
+            tallies |= _phase(out, seed, lambda it: it.long_freezes(long_freezes, freeze_seconds, advance))
     _report(tallies, out, seed, time.monotonic() - started)
     if any(tally.problems for tally in tallies.values()):
         raise typer.Exit(1)
@@ -61,12 +50,12 @@ def _report(tallies: Mapping[str, Tally], out: Path, seed: int, seconds: float) 
     ok = not any(tally.problems for tally in tallies.values())
     faults = {kind: tally.summary() for kind, tally in tallies.items()}
     summary = {"ok": ok, "seed": seed, "seconds": round(seconds, 1), "faults": faults}
-    (out / "summary.json").write_text(json.dumps(summary, indent=2) + "\n", encoding="utf-8")
+    write_summary(out, summary)
     console.print(_table(tallies))
     for tally in tallies.values():
         for problem in tally.problems[:LISTED]:
-            messages.print(f"error: {problem}", style="red", markup=False, highlight=False, soft_wrap=True)
-    console.print(f"written: {out}", soft_wrap=True, highlight=False)
+            tell_error(problem)
+    tell_written(out)
 
 
 def _table(tallies: Mapping[str, Tally]) -> Table:

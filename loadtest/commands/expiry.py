@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,7 +10,14 @@ import typer
 from rich.table import Table
 
 from loadtest import expiry_study as study
-from loadtest.commands.screen import console, messages, on_cores_with_progress, reported
+from loadtest.commands.screen import (
+    console,
+    on_cores_with_progress,
+    reported,
+    tell_note,
+    tell_written,
+    write_summary,
+)
 from loadtest.expiry_game import Mode
 from loadtest.expiry_study import Case, Found
 from loadtest.jester import PAGE, read_jester
@@ -35,12 +41,11 @@ def expiry(
         cases = study.cases(seeds, long_seeds, data)
         rows = rows_of(cases, on_cores_with_progress("expiry", study.run_case, cases))
     out.mkdir(parents=True, exist_ok=True)
-    (out / "summary.json").write_text(json.dumps(list(rows.values()), indent=2) + "\n", encoding="utf-8")
+    write_summary(out, list(rows.values()))
     console.print(table_of(rows))
     if data is None:
-        text = f"skipped the ratings: no --data; they are at {PAGE}"
-        messages.print(text, style="yellow", markup=False, highlight=False, soft_wrap=True)
-    console.print(f"written: {out}", soft_wrap=True, highlight=False)
+        tell_note(f"skipped the ratings: no --data; they are at {PAGE}")
+    tell_written(out)
 
 
 def rows_of(cases: list[Case], found: list[Found]) -> Rows:

@@ -11,7 +11,7 @@ import typer
 from rich.table import Table
 
 from loadtest import figures, jester, scaling
-from loadtest.commands.screen import console, messages, on_cores_with_progress, reported
+from loadtest.commands.screen import console, on_cores_with_progress, reported, tell_note, tell_written
 from loadtest.experiments import POINT_ENTRIES
 from loadtest.point_worlds import YACHT_PAGE
 from loadtest.studies import collect, find_data, jobs_of, run_job
@@ -44,9 +44,8 @@ def paper(
             _scaling(out)
     for name, missing in found.skipped.items():
         page = jester.PAGE if name == "mab_jester" else YACHT_PAGE
-        text = f"skipped {name}: {missing}; the data are at {page}"
-        messages.print(text, style="yellow", markup=False, highlight=False, soft_wrap=True)
-    console.print(f"written: {out}", soft_wrap=True, highlight=False)
+        tell_note(f"skipped {name}: {missing}; the data are at {page}")
+    tell_written(out)
 
 
 def _scaling(out: Path) -> None:

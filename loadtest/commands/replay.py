@@ -20,7 +20,7 @@ from loadtest.click_stream import ClickStream
 from loadtest.click_worlds import jester_clicks
 from loadtest.client import Client
 from loadtest.commands.running import described, exit_with, run
-from loadtest.commands.screen import console, messages, reported
+from loadtest.commands.screen import console, reported, tell_note
 from loadtest.driver import Driver
 from loadtest.errors import LoadTestError
 from loadtest.http_driver import HttpDriver
@@ -147,7 +147,7 @@ def _world(scenario: Scenario, data: list[Path], learner: str, fill_seed: int) -
     if scenario is not Scenario.SYNTHETIC:
         ratings = read_jester(data)
         for text in ratings.warnings:
-            messages.print(f"warning: {text}", style="yellow", markup=False, highlight=False, soft_wrap=True)
+            tell_note(f"warning: {text}")
         facts = {"fill_seed": fill_seed, "rated": ratings.rated, "warnings": ratings.warnings}
         world = (jester_clicks if scenario is Scenario.CLICKS else mab_jester)(ratings, fill_seed)
         return world, facts | {"data": [source._asdict() for source in ratings.sources]}

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TypeVar
+from pathlib import Path
+from typing import Any, TypeVar
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, TextColumn, TimeElapsedColumn
 
 from loadtest.errors import LoadTestError
 from loadtest.studies import on_all_cores
@@ -24,13 +26,45 @@ def reported() -> Iterator[None]:
     try:
         yield
     except LoadTestError as error:
-        messages.print(f"error: {error}", style="red", markup=False, highlight=False, soft_wrap=True)
+        tell_error(str(error))
         raise typer.Exit(1) from error
+
+
+def tell_error(text: str) -> None:
+    """Tell what went wrong."""
+    messages.print(f"error: {text}", style="red", markup=False, highlight=False, soft_wrap=True)
+
+
+def tell_note(text: str) -> None:
+    """Tell what the reader should know, though nothing went wrong."""
+    messages.print(text, style="yellow", markup=False, highlight=False, soft_wrap=True)
+
+
+def write_summary(out: Path, summary: Any) -> None:
+    """Write ``summary.json``."""
+    (out / "summary.json").write_text(json.dumps(summary, indent=2) + "\n", encoding="utf-8")
+
+
+def tell_written(out: Path) -> None:
+    """Tell where the results are."""
+    console.print(f"written: {out}", soft_wrap=True, highlight=False)
+
+
+@contextmanager
+def progress_bar(label: str, total: int, time_column: ProgressColumn | None = None) -> Iterator[Callable[[], None]]:
+    """A bar of so many steps; what is given is called after each."""
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        time_column or TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=messages) as progress:
+        task = progress.add_task(label, total=total)
+        yield lambda: progress.advance(task)
 
 
 def on_cores_with_progress(label: str, work: Callable[[T], R], items: Sequence[T]) -> list[R]:
     """``on_all_cores`` under a progress bar."""
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=messages) as progress:
-        task = progress.add_task(label, total=len(items))
-        return on_all_cores(work, items, lambda _: progress.advance(task))
+    with progress_bar(label, len(items)) as advance:
+        return on_all_cores(work, items, lambda _: advance())

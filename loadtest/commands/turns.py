@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated
 
@@ -11,7 +10,7 @@ from rich.progress import track
 from rich.table import Table
 
 from loadtest.bench import spread
-from loadtest.commands.screen import console, messages, reported
+from loadtest.commands.screen import console, messages, reported, tell_written, write_summary
 from loadtest.large_requests import LARGE_REQUESTS
 from loadtest.turns import milliseconds
 
@@ -30,10 +29,10 @@ def turns(
         for name in track([*found] * repetitions, "turns", console=messages):
             found[name].append(milliseconds(name))
     summary = {name: spread(each) for name, each in found.items()}
-    (out / "summary.json").write_text(json.dumps(summary, indent=2) + "\n", encoding="utf-8")
+    write_summary(out, summary)
     table = Table("request", "longest turn, ms (median)", "from", "to", title="Turns", title_justify="left")
     for name, each in summary.items():
         numbers = (f"{each[column]:.1f}" for column in ("median", "min", "max"))
         table.add_row(LARGE_REQUESTS[name].title, *numbers)
     console.print(table)
-    console.print(f"written: {out}", soft_wrap=True, highlight=False)
+    tell_written(out)

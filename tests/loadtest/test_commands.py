@@ -138,3 +138,15 @@ def test_a_count_that_disagrees_warns_and_the_run_counts(tmp_path: Path) -> None
 
     assert result.exit_code == 0
     assert "row 4" in result.stderr
+
+
+@pytest.mark.parametrize("command", ["burst", "chaos"])
+def test_a_service_is_broken_only_where_its_workers_are_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    monkeypatch.setattr("platform.system", lambda: "Darwin")
+    result = CliRunner().invoke(app, [command, "--out", str(tmp_path / "out")])
+
+    assert result.exit_code == 1
+    assert "needs Linux" in result.stderr
+    assert not (tmp_path / "out").exists()
