@@ -11,12 +11,15 @@ import httptools
 from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT, FlowControl
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
-from service.errors import BadRequestError, HeadTooLargeError, ServiceError
+from service.errors import BadRequestError, HeadTooLargeError, OverloadedError, ServiceError
 
 MAX_HEAD_BYTES = 65_536
 """Bytes of the request line and the headers, of one chunk's extension, or of what comes behind a chunked body."""
 MAX_HEADERS = 200
 MAX_URL_BYTES = 16_384
+STOP_SECONDS = 1.0
+"""How long a stop waits for the rest of a request, and then for a client to leave."""
+STOPPING = "The service is stopping, and the request was not whole: send it again"
 PIECE = 16_384
 """Bytes parsed at a time, so that a burst of tiny requests or chunks lets other connections have their turn."""
 
@@ -55,7 +58,8 @@ class BoundedProtocol(HttpToolsProtocol):
     """One connection.
 
     What is no HTTP request gets ``refuse``'s answer, after those to the requests before it, and the connection
-    ends. It ends without an answer where a head is too slow and where nothing comes.
+    ends. It ends without an answer where a head is too slow and where nothing comes. At a stop only whole requests
+    are waited for.
     """
 
     def __init__(
@@ -67,9 +71,9 @@ class BoundedProtocol(HttpToolsProtocol):
         self._timer: asyncio.TimerHandle | None = None
         self._next: asyncio.Handle | None = None
         self._piece_bytes = self._quiet_bytes = 0
-        self._in_body = False
+        self._in_head = self._in_body = False
         self._resuming = False
-        self._leaving = False
+        self._leaving = self._stopping = False
         self._refusal: ServiceError | None = None
         self._running: RequestResponseCycle | None = None
 
@@ -91,10 +95,20 @@ class BoundedProtocol(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def shutdown(self) -> None:
+        self._stopping = True
+        self._seconds = min(self._seconds, STOP_SECONDS)
         if self._leaving:
             self.transport.close()
-        else:
+        elif self._refusal is None and (self._in_head or self._in_body):
+            self._take_last()
+            self._limit_time()
+        elif self._refusal is None:
             super().shutdown()
+
+    def _take_last(self) -> None:
+        """Let the newest request be the last of the connection."""
+        if self.cycle is not None:
+            self.cycle.keep_alive = False
 
     def data_received(self, data: bytes) -> None:
         if self._leaving or self._refusal is not None:
@@ -153,6 +167,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self._unset_keepalive_if_required()
         super().on_message_begin()
         self._quiet_bytes = self._piece_bytes
+        self._in_head = True
         self._limit_time()
 
     def on_url(self, url: bytes) -> None:
@@ -172,7 +187,10 @@ class BoundedProtocol(HttpToolsProtocol):
         self._in_time()
         self._check_head(self.parser.get_http_version())
         super().on_headers_complete()
-        self._in_body = True
+        self._in_head, self._in_body = False, True
+        if self._stopping:
+            self._take_last()
+            self._limit_time()
         self.cycle.transport = self._way  # type: ignore[assignment]
 
     def _check_head(self, version: str) -> None:
@@ -206,6 +224,8 @@ class BoundedProtocol(HttpToolsProtocol):
         self._quiet_bytes = 0
         self._in_time()
         super().on_message_complete()
+        if self._stopping and self._is_idle():
+            self.transport.close()
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
         self._running = cycle
@@ -285,7 +305,9 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def _is_late(self) -> None:
         """Close the connection, once the request before this one has its answer."""
-        if self._is_idle():
+        if self._stopping and self._in_body:
+            self._end_with(OverloadedError(STOPPING))
+        elif self._is_idle():
             self.transport.close()
         else:
             self._limit_time()

@@ -1,0 +1,151 @@
+"""A stop waits for whole requests, and not for what is none: minutes are only what a hang would take."""
+
+import asyncio
+import contextlib
+import signal
+from types import SimpleNamespace
+
+import pytest
+import uvicorn
+from uvicorn.server import ServerState
+
+from service import protocol
+from service.protocol import BoundedProtocol
+from tests.connections import JSON, answers, connected, ends, request
+from tests.running import RunningService, create, wait_until
+
+HOURS = {"BANDIT_GRACE_SECONDS": "7200", "BANDIT_BODY_TIMEOUT_SECONDS": "7200", "BANDIT_KEEP_ALIVE_SECONDS": "7200"}
+HEAD = b"POST /v1/sessions HTTP/1.1\r\nHost: service\r\n" + JSON
+WHOLE = request("/livez", method="GET")
+HALVES = [
+    pytest.param(b"", [], id="nothing"),
+    pytest.param(b"POS", [], id="part of a method"),
+    pytest.param(HEAD, [], id="part of a head"),
+    pytest.param(WHOLE + HEAD, [200], id="part of a head behind a request"),
+    pytest.param(HEAD + b"Content-Length: 9\r\n\r\n", [503], id="no body"),
+    pytest.param(HEAD + b"Content-Length: 9\r\n\r\n{", [503], id="part of a body"),
+    pytest.param(WHOLE + HEAD + b"Content-Length: 9\r\n\r\n{", [200, 503], id="part of a body behind a request"),
+    pytest.param(HEAD + b"Content-Length: 9\r\nExpect: 100-continue\r\n\r\n", [503], id="a body that waits"),
+    pytest.param(HEAD + b"Transfer-Encoding: chunked\r\n\r\n1\r\n{\r\n", [503], id="part of the chunks"),
+    pytest.param(request("/nowhere", b"{}").replace(b"h: 2", b"h: 9"), [404], id="an answered body without end"),
+]
+
+
+@pytest.fixture
+def service(tmp_path, redis_server):
+    with RunningService(tmp_path, "--store-url", redis_server.url, environment=HOURS) as service:
+        service.wait_ready()
+        yield service
+
+
+def stopping(service):
+    service.process.send_signal(signal.SIGTERM)
+    wait_until(lambda: "received SIGTERM, stopping" in service.messages())
+
+
+@pytest.mark.parametrize(("sent", "statuses"), HALVES)
+def test_half_a_request_does_not_hold_a_stop(service, sent, statuses):
+    with connected(service) as half, connected(service) as other:
+        half.sendall(sent)
+        other.sendall(WHOLE)
+        assert answers(other, 1)[0].status == 200
+
+        assert service.stop() == 0
+        told = answers(half, 9)
+    assert [answer.status for answer in told] == statuses
+    assert all(answer.json["code"] == "overloaded" for answer in told if answer.status == 503)
+
+
+def test_a_client_that_never_leaves_does_not_hold_a_stop(service):
+    """It goes on sending, byte by byte, what it was told is not wanted any more."""
+    with connected(service) as half:
+        half.sendall(HEAD + b"Content-Length: 900000\r\n\r\n")
+        stopping(service)
+        with contextlib.suppress(ConnectionError):
+            while service.process.poll() is None:
+                half.send(b" ")
+        assert service.process.wait(30) == 0
+
+
+def test_whole_requests_are_answered_and_the_half_one_behind_them_is_told(service, redis_server):
+    with service.client() as client, connected(service) as connection:
+        path = f"/v1/sessions/{create(client)}/act"
+        redis_server.freeze()
+        try:
+            connection.sendall(request(path) + request(path) + HEAD + b"Content-Length: 9\r\n\r\n")
+            wait_until(lambda: client.get("/readyz").status_code == 503)
+            stopping(service)
+        finally:
+            redis_server.thaw()
+        told = answers(connection, 3)
+
+        assert ends(connection)
+        assert service.process.wait(30) == 0
+    assert [answer.status for answer in told] == [200, 200, 503]
+    assert [answer.json["slot"] for answer in told[:2]] == [1, 2]
+    assert told[2].headers["connection"] == "close"
+    assert told[2].headers["retry-after"] == "1"
+
+
+async def _answer(scope, receive, send):
+    message = await receive()
+    while message.get("more_body"):
+        message = await receive()
+    await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"0")]})
+    await send({"type": "http.response.body", "body": b""})
+
+
+class Watched(BoundedProtocol):
+    """Says when something has come."""
+
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        self.came = asyncio.Event()
+
+    def data_received(self, data):
+        super().data_received(data)
+        self.came.set()
+
+
+@contextlib.asynccontextmanager
+async def spoken_to():
+    """A client's end of a connection, and the service's."""
+    made = asyncio.get_running_loop().create_future()
+
+    def make():
+        config = uvicorn.Config(_answer, lifespan="off", log_config=None)
+        config.load()
+        refuse = SimpleNamespace(status_code=503, body=b"", raw_headers=[])
+        made.set_result(Watched(config, ServerState(), {}, head_seconds=7200, refuse=lambda _: refuse))
+        return made.result()
+
+    server = await asyncio.get_running_loop().create_server(make, "127.0.0.1", 0)
+    async with server:
+        reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
+        yield reader, writer, await made
+        writer.close()
+
+
+@pytest.mark.parametrize("cut", [1, 30, len(HEAD), -2, -1])
+async def test_a_request_whose_rest_comes_soon_is_served_as_the_last(monkeypatch, cut):
+    monkeypatch.setattr(protocol, "STOP_SECONDS", 7200)
+    whole = HEAD + b"Content-Length: 9\r\n\r\n" + b"123456789"
+    async with spoken_to() as (reader, writer, served):
+        writer.write(whole[:cut])
+        await served.came.wait()
+        served.shutdown()
+        writer.write(whole[cut:] + WHOLE)
+
+        assert (await reader.read()).count(b"HTTP/1.1 200 ") == 1
+
+
+async def test_a_body_that_comes_to_its_end_after_its_answer_ends_the_connection(monkeypatch):
+    monkeypatch.setattr(protocol, "STOP_SECONDS", 7200)
+    async with spoken_to() as (reader, writer, served):
+        writer.write(WHOLE)
+        await reader.readuntil(b"\r\n\r\n")
+        served._in_body = True
+        served.shutdown()
+        served.on_message_complete()
+
+        assert await reader.read() == b""
