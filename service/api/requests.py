@@ -33,7 +33,7 @@ MAX_FIELDS = 100
 _PARAMETER = re.compile(r"\s*([!#$%&'+.^_`|~\w-]+)=\"?([!#$%&'+.^_`|~\w-]+)\"?\s*", re.ASCII)
 
 
-class Limits(NamedTuple):
+class PartLimits(NamedTuple):
     """How many parts a body may have."""
 
     objects: int
@@ -43,7 +43,7 @@ class Limits(NamedTuple):
     """Names of fields, and texts."""
 
     @classmethod
-    def of(cls, settings: Settings) -> Limits:
+    def of(cls, settings: Settings) -> PartLimits:
         """Enough for the longest batch and the most labels."""
         events, arms = settings.max_events, settings.max_arms
         return cls(2 * events + MAX_FIELDS, 4 * events + MAX_FIELDS, 8 * events + 2 * arms)
@@ -70,7 +70,7 @@ async def read_object(request: Request) -> dict[str, Any] | None:
         request.state.body = None
         return None
     _check_media_type(request, body)
-    request.state.body = await aside(len(body), parse, body, Limits.of(request.app.state.settings))
+    request.state.body = await aside(len(body), parse, body, PartLimits.of(request.app.state.settings))
     value: dict[str, Any] = request.state.body
     return value
 
@@ -121,7 +121,7 @@ def _is_json(media_type: str) -> bool:
     )
 
 
-def parse(body: bytes, limits: Limits) -> dict[str, Any]:
+def parse(body: bytes, limits: PartLimits) -> dict[str, Any]:
     """The object in a body.
 
     Raises
@@ -141,7 +141,7 @@ def parse(body: bytes, limits: Limits) -> dict[str, Any]:
     return value
 
 
-def _check_parts(body: bytes, limits: Limits) -> None:
+def _check_parts(body: bytes, limits: PartLimits) -> None:
     """Refuse what is made of more parts than any body has, as nothing else has a turn while they are read."""
     if len(body) < LARGE or limits.allow(body, body.count(b'"')):
         return

@@ -77,7 +77,7 @@ class Commit:
     answers: Mapping[bytes, bytes] = field(default_factory=dict)
     """Digest of an idempotency key to the answer to record on OK."""
     records: Mapping[bytes, bytes | None] = field(default_factory=dict)
-    """Changed records of open slots, by key; None deletes one."""
+    """What is kept beside the state and has changed, by key; None deletes a record."""
 
 
 class Committed(NamedTuple):
@@ -162,8 +162,8 @@ class Store(Protocol):
     async def commit(self, commit: Commit) -> Outcome:
         """Try to commit. The checks come in the order: Gone, Committed before, Conflict, Known, Committed."""
 
-    async def read_records(self, session_id: str, keys: Sequence[bytes] | None = None) -> Mapping[bytes, bytes]:
-        """The records of open slots that exist under these keys; without keys all there are."""
+    async def read_records(self, session_id: str) -> Mapping[bytes, bytes]:
+        """All records of a session, by key."""
 
     async def delete(self, session_id: str) -> bool:
         """Delete a session with all that belongs to it; False where there was none.

@@ -5,7 +5,7 @@ key                                type  holds
 =================================  ====  ==============================================================
 ``<prefix>:{<session id>}``        hash  ``version``, ``spec``, ``state``, ``created_at``, ``expires_at``,
                                          ``writers`` (id of the last commit of each writer)
-``<prefix>:{<session id>}:slots``  hash  records of open slots
+``<prefix>:{<session id>}:slots``  hash  records beside the state: open slots, acts by time, rows
 ``<prefix>:{<session id>}:seen:n`` hash  what bucket n of time remembers: kind byte + digest -> answer
 ``<prefix>:{<session id>}:probe``  none  never exists; deleting it shows whether the server is a master
 ``<prefix>:due:n``                 zset  session ids of shard n, by the time their decisions fall due
@@ -66,7 +66,7 @@ class Keys:
         return f"{self.prefix}:{{{session_id}}}"
 
     def slots(self, session_id: str) -> str:
-        """The hash of records of open slots."""
+        """The hash of records beside the state."""
         return f"{self.session(session_id)}:slots"
 
     def at(self, session_id: str, seconds: float) -> SessionKeys:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 from service.metrics import Metrics
@@ -75,9 +75,9 @@ class MeasuredStore:
         self._metrics.commits[NAMES[type(outcome)]]()
         return outcome
 
-    async def read_records(self, session_id: str, keys: Sequence[bytes] | None = None) -> Mapping[bytes, bytes]:
+    async def read_records(self, session_id: str) -> Mapping[bytes, bytes]:
         with self._timed("read_records"):
-            return await self._store.read_records(session_id, keys)
+            return await self._store.read_records(session_id)
 
     async def delete(self, session_id: str) -> bool:
         with self._timed("delete"):

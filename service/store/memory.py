@@ -28,7 +28,7 @@ class _Session:
     """Last commit of each writer, the longest silent first."""
     seen: dict[bytes, tuple[float, bytes]] = field(default_factory=dict)
     """Kind byte + digest to the time it is forgotten at, soonest first, and the answer."""
-    slots: dict[bytes, bytes] = field(default_factory=dict)
+    records: dict[bytes, bytes] = field(default_factory=dict)
 
     def snapshot(self) -> Snapshot:
         return Snapshot(self.version, self.spec, self.state, self.created_at, self.expires_at)
@@ -89,12 +89,9 @@ class MemoryStore:
             self._write(session, commit, commit.version)
         return Committed()
 
-    async def read_records(self, session_id: str, keys: Sequence[bytes] | None = None) -> Mapping[bytes, bytes]:
+    async def read_records(self, session_id: str) -> Mapping[bytes, bytes]:
         session = self._present(session_id)
-        slots = session.slots if session is not None else {}
-        if keys is None:
-            return slots.copy()
-        return {key: slots[key] for key in keys if key in slots}
+        return session.records.copy() if session is not None else {}
 
     async def delete(self, session_id: str) -> bool:
         session = self._present(session_id)
@@ -156,9 +153,9 @@ class MemoryStore:
             del session.writers[next(iter(session.writers))]
         self._remember(session, {EVENT + digest: b"" for digest in commit.events})
         self._remember(session, {ANSWER + digest: answer for digest, answer in commit.answers.items()})
-        session.slots |= {key: value for key, value in commit.records.items() if value is not None}
+        session.records |= {key: value for key, value in commit.records.items() if value is not None}
         for key in [key for key, value in commit.records.items() if value is None]:
-            session.slots.pop(key, None)
+            session.records.pop(key, None)
         self._move_deadline(commit.session_id, session, commit.idle_ttl_ms)
 
     def _remember(self, session: _Session, fields: Mapping[bytes, bytes]) -> None:

@@ -8,13 +8,12 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from service.store import scripts
+from service.store import scripts, wire
 from service.store.base import (
     Commit,
     Committed,
     Conflict,
     Gone,
-    Known,
     NewSession,
     Outcome,
     Page,
@@ -22,7 +21,7 @@ from service.store.base import (
     StoreUnavailableError,
 )
 from service.store.clock import StoreClock
-from service.store.keys import ANSWER, EVENT, Keys
+from service.store.keys import ANSWER, Keys
 from service.store.options import StoreOptions
 from service.store.redis_exchange import Word
 from service.store.redis_link import RedisLink
@@ -32,8 +31,6 @@ from service.store.server_link import ServerLink
 
 log = logging.getLogger(__name__)
 
-FIELD_BYTES = 17
-"""Of a field that stands for an event id: its kind and the digest."""
 MAX_SCANS_PER_PAGE = 1000
 """A server full of other keys makes a page come back early, perhaps empty, with a cursor to go on."""
 LEAST_SCAN = 10
@@ -73,12 +70,12 @@ class RedisStore:
         field = ANSWER + digest if session.answer else b""
         tail = (session.version, session.spec, session.state, session.idle_ttl_ms or 0, field, answer)
         reply = await self._dated(scripts.CREATE, session.session_id, tail)
-        return None if reply[0] == b"OK" else _snapshot(reply[1])
+        return None if reply[0] == b"OK" else wire.snapshot(reply[1])
 
     async def load(self, session_id: str) -> Snapshot | None:
         keys = (self._keys.session(session_id), self._keys.probe(session_id))
         reply = await self._run(scripts.LOAD, keys)
-        return _snapshot(reply[1]) if reply[0] == b"OK" else None
+        return wire.snapshot(reply[1]) if reply[0] == b"OK" else None
 
     async def recall(self, session_id: str, digest: bytes) -> bytes | None:
         reply = await self._dated(scripts.RECALL, session_id, (ANSWER + digest,))
@@ -86,21 +83,18 @@ class RedisStore:
         return answer
 
     async def commit(self, commit: Commit) -> Outcome:
-        reply = await self._dated(scripts.COMMIT, commit.session_id, _commit_args(commit))
+        reply = await self._dated(scripts.COMMIT, commit.session_id, wire.commit_args(commit))
         outcome = reply[0]
         if outcome == b"OK":
-            return Committed(_snapshot(reply[1]) if len(reply) > 1 else None)
+            return Committed(wire.snapshot(reply[1]) if len(reply) > 1 else None)
         if outcome == b"CONFLICT":
-            return Conflict(_snapshot(reply[1]), None if reply[2] is None else _text(reply[2]))
-        return Gone() if outcome == b"GONE" else _known(reply[1])
+            return Conflict(wire.snapshot(reply[1]), None if reply[2] is None else wire.text(reply[2]))
+        return Gone() if outcome == b"GONE" else wire.known(reply[1])
 
-    async def read_records(self, session_id: str, keys: Sequence[bytes] | None = None) -> Mapping[bytes, bytes]:
+    async def read_records(self, session_id: str) -> Mapping[bytes, bytes]:
         held_in = (self._keys.slots(session_id), self._keys.probe(session_id))
-        if keys is None:
-            (items,) = (await self._run(scripts.ALL_RECORDS, held_in))[1:]
-            return dict(zip(items[::2], items[1::2], strict=True))
-        reply = await self._run(scripts.RECORDS, held_in, keys)
-        return {key: value for key, value in zip(keys, reply[1], strict=True) if value is not None}
+        _, items = await self._run(scripts.RECORDS, held_in)
+        return dict(zip(items[::2], items[1::2], strict=True))
 
     async def delete(self, session_id: str) -> bool:
         reply = await self._dated(scripts.DELETE, session_id, (), resend=False)
@@ -159,8 +153,8 @@ class RedisStore:
     async def _scan(self, cursor: str, count: int) -> tuple[str, Sequence[str]]:
         args = (cursor, self._keys.session_pattern, count)
         _, following, keys = await self._run(scripts.SCAN, (self._keys.server_probe,), args)
-        ids = sorted(self._keys.session_id(_text(key)) for key in keys)
-        return ("end" if following == b"0" else _text(following)), ids
+        ids = sorted(self._keys.session_id(wire.text(key)) for key in keys)
+        return ("end" if following == b"0" else wire.text(following)), ids
 
     async def _dated(
         self, script: Script, session_id: str, tail: Sequence[Word], *, resend: bool = True
@@ -199,46 +193,6 @@ def _dangers(info: Mapping[str, object]) -> Iterator[str]:
         yield f"maxmemory-policy is {policy}: a full store drops sessions; use noeviction"
     if str(info.get("aof_enabled")) == "0":
         yield "appendonly is off: what was acknowledged may be lost when the store stops"
-
-
-def _text(data: bytes) -> str:
-    return data.decode("utf-8", "replace")
-
-
-def _snapshot(fields: Sequence[bytes | None]) -> Snapshot:
-    """A session's fields; damaged ones give an empty state, which no codec accepts."""
-    version, spec, state, created_at, expires_at = fields
-    try:
-        times = float(created_at or b""), int(expires_at) / 1000 if expires_at is not None else None
-    except ValueError:
-        return Snapshot(_text(version or b""), spec or b"", b"", 0.0, None)
-    return Snapshot(_text(version or b""), spec or b"", state or b"", *times)
-
-
-def _commit_args(commit: Commit) -> Sequence[Word]:
-    events = b"".join([EVENT + digest for digest in commit.events])
-    lookups = b"".join(
-        [EVENT + digest for digest in commit.event_lookups] + [ANSWER + digest for digest in commit.lookups]
-    )
-    answers = [item for digest, answer in commit.answers.items() for item in (ANSWER + digest, answer)]
-    records = [item for key, value in commit.records.items() if value is not None for item in (key, value)]
-    dropped = [key for key, value in commit.records.items() if value is None]
-    head = (
-        commit.writer,
-        commit.expected,
-        commit.version or "",
-        commit.state,
-        commit.digest,
-        commit.idle_ttl_ms or 0,
-    )
-    counts = (len(answers), len(records), len(dropped))
-    return (*head, events + lookups, len(events), *counts, *answers, *records, *dropped)
-
-
-def _known(told: Sequence[bytes]) -> Known:
-    events, *items = told
-    duplicates = frozenset(events[at + 1 : at + FIELD_BYTES] for at in range(0, len(events), FIELD_BYTES))
-    return Known(duplicates, {field[1:]: answer for field, answer in zip(items[::2], items[1::2], strict=True)})
 
 
 def _parsed(cursor: str | None, position: re.Pattern[str]) -> tuple[str, Sequence[str]]:

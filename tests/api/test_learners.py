@@ -178,7 +178,7 @@ async def test_a_damaged_record_is_told_and_harms_no_other_session(make_client: 
     for each in (path, other):
         await post(client, f"{each}/act")
     (key,) = await store.read_records("s")
-    store._sessions["s"].slots[key] += b"x"
+    store._sessions["s"].records[key] += b"x"
     client = await make_client(store)
 
     assert (await post(client, f"{path}/act")).json()["code"] == "state_corrupt"

@@ -12,7 +12,7 @@ from service import limits
 from service.api.dependencies import _SORTED
 from service.api.examples import CHANGE, CREATE, EVENT, EVENTS
 from service.api.problems import problem
-from service.api.requests import Limits, _is_json, parse
+from service.api.requests import PartLimits, _is_json, parse
 from service.api.schemas import Acts, ChangeArms, CreateSession, Feedbacks, Nothing
 from service.api.validation import of_validation
 from service.errors import ServiceError
@@ -23,7 +23,7 @@ from service.settings import Settings
 from service.specification import Stored, decode
 from tests.learners import vectors
 
-LIMITS = Limits.of(Settings())
+LIMITS = PartLimits.of(Settings())
 SIZES = limits.Limits(Settings())
 BODIES: list[TypeAdapter[Any]] = [
     TypeAdapter(kind) for kind in (CreateSession, Event, Feedbacks, Acts, ChangeArms, Nothing)

@@ -1,16 +1,8 @@
--- Read records of open slots.
+-- Read all records beside the state.
 --
 -- KEYS  1 slots  2 probe
--- ARGV  the records' keys
--- OK    their values in order, nil for those that don't exist
+-- OK    key, value, ...
 --
 -- Race closed: none; a commit on the version that was read with them proves that they still hold.
 
-local values = {}
-for from = 1, #ARGV, CHUNK do
-  local chunk = redis.call('HMGET', KEYS[1], unpack(ARGV, from, math.min(#ARGV, from + CHUNK - 1)))
-  for i = 1, #chunk do
-    values[#values + 1] = chunk[i]
-  end
-end
-return unwritten('OK', values)
+return unwritten('OK', redis.call('HGETALL', KEYS[1]))
