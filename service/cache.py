@@ -16,8 +16,10 @@ from service.store import codec, sizes
 from service.store import records as records_codec
 from service.store.base import Snapshot
 
-MAX_BYTES = 64 * 2**20
-"""State bytes kept at most; decoded states take about as much again."""
+MAX_BYTES = 128 * 2**20
+"""Memory that all sessions kept may take, about."""
+OBJECT_BYTES = 200
+"""Memory that an arm's label, or what an open slot left, takes wherever it stands, about."""
 
 
 class Cached(NamedTuple):
@@ -54,7 +56,7 @@ class Cached(NamedTuple):
 
     @classmethod
     def _at(cls, version: str, stored: Stored, state: bytes, run: Run) -> Cached:
-        return cls(version, stored, run, state[-codec.DIGEST_BYTES :], len(state))
+        return cls(version, stored, run, state[-codec.DIGEST_BYTES :], _memory(run, state))
 
     @property
     def needs_records(self) -> bool:
@@ -78,7 +80,8 @@ class Cached(NamedTuple):
             raise StateCorruptError from error
         run, name = self.run, codec.rows_field(self.run.learner.state_type)
         state = run.state if name is None else run.state._replace(**{name: rows})
-        return self._replace(run=replace(run.moved(run.ledger, state, slots, buckets), stored_rows=rows or ()))
+        run = replace(run.moved(run.ledger, state, slots, buckets), stored_rows=rows or ())
+        return self._replace(run=run, size=self.size - _memory(self.run) + _memory(run))
 
     @staticmethod
     def encode(run: Run) -> bytes:
@@ -91,6 +94,15 @@ class Cached(NamedTuple):
         buckets = None if run.buckets is None else run.buckets.written()
         run = run.moved(run.ledger, run.state, slots, buckets)
         return self._at(version, self.stored, state, replace(run, stored_rows=records_codec.rows_of(run)))
+
+
+def _memory(run: Run, state: bytes = b"") -> int:
+    """Bytes that a session takes here, about; of its state, those of another version while one is made."""
+    labels = () if run.roster is None else run.roster.names or ()
+    slots = () if run.open_slots is None else run.open_slots.stored
+    acts = () if run.buckets is None else run.buckets.acts.values()
+    arrays: int = sum(array.nbytes for array in (*acts, *run.stored_rows))
+    return 2 * len(state) + arrays + OBJECT_BYTES * (len(labels) + len(slots))
 
 
 class SessionCache:

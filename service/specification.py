@@ -24,6 +24,8 @@ else:
 SESSION_ID_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$"
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 TEN_YEARS = 315_360_000
+LARGE = 2048
+"""Bytes from which on what a session is created with takes much memory: labels take ten times their bytes."""
 SEED_BITS = 128
 """Entropy of a seed the client did not choose."""
 
@@ -152,20 +154,26 @@ class _Kept(BaseModel):
     seed: Annotated[int, Field(ge=0, lt=2**SEED_BITS)]
 
 
-@lru_cache(maxsize=1024)
 def decode(spec: bytes) -> Stored:
-    """What ``Stored.encode`` wrote.
+    """What ``Stored.encode`` wrote; the specifications of last time are kept, fewer of the large ones.
 
     Raises
     ------
     ValueError
         for anything else.
     """
+    return _small(spec) if len(spec) < LARGE else _large(spec)
+
+
+def _decode(spec: bytes) -> Stored:
     try:
         kept = _Kept.model_validate(json.loads(spec))
     except (ValueError, RecursionError) as error:
         raise ValueError("not a session's specification") from error
     return Stored(kept.specification, kept.seed)
+
+
+_small, _large = lru_cache(1024)(_decode), lru_cache(4)(_decode)
 
 
 def _fields(specification: Specification) -> dict[str, Any]:

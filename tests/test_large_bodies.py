@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from pathlib import Path
 
 import httpx
 import pytest
 
-from tests.connections import JSON, answers, connected
+from tests.connections import JSON, answers, connected, request
 
 HEAD = b"POST /v1/sessions/s/feedbacks HTTP/1.1\r\nHost: service\r\n" + JSON
 MIB = 2**20
 LARGE = 200 * MIB
 FLAT = 16 * MIB
 """Growth of a worker that holds nothing of 200 MiB; what it reads at a time, and noise."""
+
+HELD = 150 * MIB
+"""What ten such bodies take once they are read."""
 
 
 def most_memory(service):
@@ -47,6 +51,23 @@ def test_a_client_that_sends_it_all_learns_why_and_no_memory_is_taken(service, h
 
     assert (answer.status_code, answer.json()["code"]) == (413, "payload_too_large")
     assert most_memory(service) - before < FLAT
+
+
+@pytest.mark.parametrize("call", ["feedback", "feedbacks", "acts"])
+def test_idle_connections_hold_nothing_of_what_they_sent(service, call):
+    body = b'{"gradient":[' + b"0.5," * 480_000 + b"0.5]}"
+    sent = request(f"/v1/sessions/s/{call}", body)
+    with ExitStack() as stack:
+        connections = [stack.enter_context(connected(service)) for _ in range(12)]
+        for connection in connections[:2]:
+            connection.sendall(sent)
+            assert answers(connection, 1)[0].status == 422
+        before = most_memory(service)
+        for connection in connections[2:]:
+            connection.sendall(sent)
+            assert answers(connection, 1)[0].status == 422
+
+    assert most_memory(service) - before < HELD / 2
 
 
 def test_a_flood_of_pipelined_requests_is_read_no_faster_than_answered(service):

@@ -32,7 +32,7 @@ class StrictRoute(APIRoute):
         takes_request = self.dependant.request_param_name
         defaults = {field.name: field.default for field in self.dependant.query_params}
 
-        async def handle(request: Request) -> Response:
+        async def answer(request: Request) -> Response:
             errors: Errors = []
             asked = request.scope["query_string"]
             values = request.path_params | (self._query(request.query_params, errors) if asked else defaults)
@@ -46,6 +46,13 @@ class StrictRoute(APIRoute):
             if takes_request:
                 values[takes_request] = request
             return await endpoint(**values)
+
+        async def handle(request: Request) -> Response:
+            try:
+                return await answer(request)
+            finally:
+                # The server keeps a connection's last request until the next one comes.
+                request.state.body = None
 
         return handle
 

@@ -21,7 +21,7 @@ class Change(NamedTuple):
     added: Sequence[str]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class Roster:
     """Indexes are given once and never again; a learner sees only live arms, at positions 0, 1, ... among them."""
 

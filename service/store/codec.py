@@ -17,6 +17,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any, NamedTuple, get_type_hints
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -40,6 +41,8 @@ MAX_AXES = 8
 """Axes of an array, at most; states have one or two."""
 MAX_ROWS = 2**20
 """Rows of a state, at most: far more than open slots can be."""
+
+_ROSTERS: WeakKeyDictionary[Roster, bytes] = WeakKeyDictionary()
 
 ROWS = object()
 """The kind of a field of rows."""
@@ -132,13 +135,14 @@ def foreign(what: str) -> Iterator[None]:
         raise CodecError(f"not {what}") from error
 
 
-@lru_cache(maxsize=64)
 def _roster_bytes(roster: Roster) -> bytes:
-    """Empty where arms never changed."""
+    """Empty where arms never changed; made once for every roster."""
     if roster.added is None:
         return b""
-    live = b"".join(_array_parts(np.array(roster.live, dtype="<i8")))
-    return live + json.dumps(roster.added, separators=(",", ":")).encode()
+    if (known := _ROSTERS.get(roster)) is None:
+        live = b"".join(_array_parts(np.array(roster.live, dtype="<i8")))
+        known = _ROSTERS[roster] = live + json.dumps(roster.added, separators=(",", ":")).encode()
+    return known
 
 
 def checksum(body: bytes | memoryview) -> bytes:
