@@ -11,6 +11,8 @@ import json
 import time
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from itertools import chain, groupby
 from typing import Any, ClassVar, ParamSpec, TypeVar
 
@@ -35,6 +37,9 @@ _DEFLATED = b"x"
 _SCALARS = {str, int, float, bool, type(None)}
 
 COMPACT = json.JSONEncoder(separators=(",", ":"), allow_nan=False)
+
+_ASIDE = ThreadPoolExecutor(1, "aside")
+"""One thread: more would take the event loop's turns, and none would be done sooner."""
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -74,7 +79,7 @@ async def aside(size: int, work: Callable[P, T], *args: P.args, **kwargs: P.kwar
     """Work on an input of so many bytes: in a thread where it is large."""
     if size < LARGE:
         return work(*args, **kwargs)
-    return await asyncio.to_thread(work, *args, **kwargs)
+    return await asyncio.get_running_loop().run_in_executor(_ASIDE, partial(work, *args, **kwargs))
 
 
 def texts(value: Any, encoder: json.JSONEncoder = COMPACT) -> Iterator[str]:
