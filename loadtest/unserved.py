@@ -58,7 +58,8 @@ class Unserved:
         path, _, query = path.partition("?")
         scope: dict[str, Any] = {"type": "http", "http_version": "1.1", "method": method}
         scope |= {"path": path, "root_path": ""}
-        scope |= {"query_string": query.encode(), "headers": [(b"content-type", b"application/json"), *headers]}
+        described = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(content))]
+        scope |= {"query_string": query.encode(), "headers": [*described, *headers]}
         await self._app(scope, receive, send)
         return status, answer
 

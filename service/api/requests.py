@@ -78,6 +78,8 @@ async def read_object(request: Request) -> dict[str, Any] | None:
 async def _read(request: Request, settings: Settings) -> bytes:
     """The whole body, as long as it is neither too large nor too slow."""
     declared = request.headers.get("content-length", "0")
+    if declared == "0" and "transfer-encoding" not in request.headers:
+        return b""
     limit = settings.max_body_bytes
     if (api_key := api_key_of(request)) is not None and api_key.max_body_bytes is not None:
         limit = min(limit, api_key.max_body_bytes)

@@ -31,6 +31,7 @@ class StrictRoute(APIRoute):
         endpoint: Callable[..., Coroutine[Any, Any, Response]] = self.endpoint
         takes_request = self.dependant.request_param_name
         defaults = {field.name: field.default for field in self.dependant.query_params}
+        bodiless = self._bodiless()
 
         async def answer(request: Request) -> Response:
             errors: Errors = []
@@ -38,9 +39,11 @@ class StrictRoute(APIRoute):
             values = request.path_params | (self._query(request.query_params, errors) if asked else defaults)
             if self.body_field is not None:
                 body = await read_object(request)
-                values |= await aside(
-                    request.state.body_bytes, self._body, body, request.app.state.settings, errors
-                )
+                size = request.state.body_bytes
+                if size == 0 and bodiless is not None:
+                    values |= bodiless
+                else:
+                    values |= await aside(size, self._body, body, request.app.state.settings, errors)
             if errors:
                 raise of_validation(errors)
             if takes_request:
@@ -55,6 +58,11 @@ class StrictRoute(APIRoute):
                 request.state.body = None
 
         return handle
+
+    def _bodiless(self) -> dict[str, Any] | None:
+        """What the handler takes where there is no body, if it may do without."""
+        field = self.body_field
+        return None if field is None or field.field_info.is_required() else {field.name: field.default}
 
     def _query(self, given: QueryParams, errors: Errors) -> dict[str, Any]:
         fields = {field.alias: field for field in self.dependant.query_params}
@@ -77,8 +85,6 @@ class StrictRoute(APIRoute):
     def _body(self, body: dict[str, Any] | None, settings: Settings, errors: Errors) -> dict[str, Any]:
         field = self.body_field
         assert field is not None  # noqa: S101 - only called with one
-        if body is None and not field.field_info.is_required():
-            return {field.name: field.default}
         if body is not None:
             check_lengths(body, settings)
         value, found = field.validate({} if body is None else body, loc=("body",))

@@ -206,6 +206,7 @@ def _fields(state_type: type) -> tuple[Any, ...]:
     return tuple(_kind(hint) for hint in get_type_hints(state_type).values())
 
 
+@lru_cache(maxsize=64)
 def rows_field(state_type: type) -> str | None:
     """The field of a state that holds rows: its bytes are only their number, the rows are records."""
     kinds = zip(get_type_hints(state_type), _fields(state_type), strict=True)

@@ -18,31 +18,34 @@ def fields(number, **more):
     return {"session_id": f"s{number}", "learner": {"kind": "exp3", "n_arms": 3, "learning_rate": 0.1}} | more
 
 
+async def answered(client, method, path, **sent):
+    """The answer of a store that is not too busy."""
+    while (answer := await client.request(method, path, **sent)).status_code == 503:
+        pass
+    return answer
+
+
 async def use_until_gone(client, number):
     """Act and report with ids and keys until the session is unknown, then once more each."""
     path = f"/v1/sessions/s{number}"
     for turn in itertools.count():
-        action = await client.post(f"{path}/act", headers={"Idempotency-Key": f"act-{turn}"})
+        action = await answered(client, "POST", f"{path}/act", headers={"Idempotency-Key": f"act-{turn}"})
         if action.status_code != 200:
             break
-        event = {
-            "arm": action.json()["arm"],
-            "slot": action.json()["slot"],
-            "loss": 0.5,
-            "event_id": f"event-{turn}",
-        }
-        answer = await client.post(f"{path}/feedback", json=event)
+        drawn = {name: action.json()[name] for name in ("arm", "slot")}
+        event = drawn | {"loss": 0.5, "event_id": f"event-{turn}"}
+        answer = await answered(client, "POST", f"{path}/feedback", json=event)
         if answer.status_code != 200:
             break
         if turn > 2:  # let the deadline come
             await until_unknown(client, path)
     for what, body in (("act", {}), ("feedback", {"arm": 0, "slot": 1, "loss": 0.5, "event_id": "late"})):
-        late = await client.post(f"{path}/{what}", json=body, headers={"Idempotency-Key": "late"})
+        late = await answered(client, "POST", f"{path}/{what}", json=body, headers={"Idempotency-Key": "late"})
         assert (late.status_code, late.json()["code"]) == (404, "unknown_session")
 
 
 async def until_unknown(client, path):
-    while (await client.get(path)).status_code == 200:
+    while (await answered(client, "GET", path)).status_code == 200:
         pass
 
 
