@@ -175,7 +175,7 @@ class InternalError(ServiceError):
 
 
 class OverloadedError(ServiceError):
-    """Too many requests wait for this session."""
+    """Too many requests wait in this worker, or it is stopping; retry with the same ids."""
 
     status, code, title, retry = 503, "overloaded", "Too many requests are waiting", True
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 from service.errors import IdempotencyConflictError, InternalError, ServiceError
+from service.events import DIGEST_BYTES
 from service.learners.expiring import expire_oldest
 from service.learners.run import Run
 from service.pieces import Body, Pause, Rest, packed, unpacked
@@ -21,7 +22,6 @@ from service.specification import Idempotency
 
 PIECE_SECONDS = 0.05
 """Expiry in one commit, with its rests; what is due beyond it is settled by further ones before requests are."""
-DIGEST = 16
 VERSION = "\0"
 """Stands in an answer for the version its commit makes; no label or other text of an answer has this character."""
 _VERSION_JSON = b"\\u0000"
@@ -191,4 +191,4 @@ def _earlier(key: Idempotency, fold: Fold, replays: Mapping[bytes, bytes]) -> An
 
 def unpack_answer(stored: bytes) -> tuple[bytes, bytes]:
     """The digest of the body an idempotency key came with, and the answer it got."""
-    return stored[:DIGEST], stored[DIGEST:]
+    return stored[:DIGEST_BYTES], stored[DIGEST_BYTES:]

@@ -6,7 +6,7 @@ any other host.
 
 from __future__ import annotations
 
-from fastapi import APIRouter, FastAPI
+from fastapi import APIRouter, FastAPI, Request
 from fastapi.openapi.docs import get_swagger_ui_html
 from fastapi.responses import HTMLResponse
 from starlette.staticfiles import StaticFiles
@@ -17,11 +17,11 @@ router = APIRouter(include_in_schema=False)
 
 
 @router.get("/docs")
-async def docs() -> HTMLResponse:
+async def docs(request: Request) -> HTMLResponse:
     """Show the OpenAPI document as a page."""
     return get_swagger_ui_html(
         openapi_url="openapi.json",
-        title="Bandit online learning with unknown delays",
+        title=request.app.title,
         swagger_js_url=f"{ASSETS}/swagger-ui-bundle.js",
         swagger_css_url=f"{ASSETS}/swagger-ui.css",
         swagger_favicon_url=f"{ASSETS}/favicon-32x32.png",
