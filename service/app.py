@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -53,30 +54,11 @@ def create_app(
     spans : makes traces, and is closed with the store
     """
     metrics = Metrics(labels(), metrics_folder)
-
-    @asynccontextmanager
-    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        opened = store or open_store(settings.store_url.get_secret_value(), options=store_options(settings))
-        measured = MeasuredStore(opened, metrics) if spans is None else TracedStore(opened, metrics, spans)
-        app.state.sessions = Sessions(measured, settings, metrics)
-        app.state.readiness = Readiness(opened)
-        sweeper = Sweeper(opened.reminders, app.state.sessions)
-        sweeping = asyncio.create_task(sweeper.run())
-        first_look = asyncio.create_task(app.state.readiness.failure())
-        try:
-            yield
-            sweeper.stop()
-            await _finish(sweeping, first_look, asyncio.create_task(app.state.sessions.drained()))
-        finally:
-            await opened.close()
-            if spans is not None:
-                await spans.close(LAST_SECONDS)
-
     app = FastAPI(
         title=TITLE,
         version="0.1.0",
         routes=ROUTES,
-        lifespan=lifespan,
+        lifespan=partial(_lifespan, settings, store, metrics, spans),
         redirect_slashes=False,
         docs_url=None,
         redoc_url=None,
@@ -89,6 +71,27 @@ def create_app(
     middleware.install(app, metrics, settings, spans)
     describe(app)
     return app
+
+
+@asynccontextmanager
+async def _lifespan(
+    settings: Settings, store: Store | None, metrics: Metrics, spans: Spans | None, app: FastAPI
+) -> AsyncIterator[None]:
+    opened = store or open_store(settings.store_url.get_secret_value(), options=store_options(settings))
+    measured = MeasuredStore(opened, metrics) if spans is None else TracedStore(opened, metrics, spans)
+    app.state.sessions = Sessions(measured, settings, metrics)
+    app.state.readiness = Readiness(opened)
+    sweeper = Sweeper(opened.reminders, app.state.sessions)
+    sweeping = asyncio.create_task(sweeper.run())
+    first_look = asyncio.create_task(app.state.readiness.failure())
+    try:
+        yield
+        sweeper.stop()
+        await _finish(sweeping, first_look, asyncio.create_task(app.state.sessions.drained()))
+    finally:
+        await opened.close()
+        if spans is not None:
+            await spans.close(LAST_SECONDS)
 
 
 async def _finish(*tasks: asyncio.Task[Any]) -> None:

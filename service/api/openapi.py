@@ -12,6 +12,7 @@ from service.api.examples import PROBLEMS
 from service.api.problems import Problem, ProblemError
 from service.auth import read_keys
 from service.learners import REGISTRY
+from service.limits import ALL, Limits
 from service.settings import Settings
 from service.specification import SESSION_ID_PATTERN
 
@@ -55,6 +56,7 @@ def _document(app: FastAPI) -> dict[str, Any]:
         if "head" in calls:
             _drop_bodies(calls["head"])
     _add_limits(document, app.state.settings)
+    _add_session_ids(document)
     _add_keys(document, needed=bool(read_keys(app.state.settings)))
     return document
 
@@ -92,21 +94,28 @@ def _add_limits(document: dict[str, Any], settings: Settings) -> None:
         ("ChangeArms", "add", {"maxItems": settings.max_arms}),
     ):
         schemas[name]["properties"][field] |= limit
-    labels = [schemas["ChangeArms"]["properties"]["add"]["items"]]
+    _limit_label(schemas["ChangeArms"]["properties"]["add"]["items"], settings)
     for kind, spec in REGISTRY.items():
-        fields = schemas[spec.__name__]["properties"]
-        if "n_arms" in fields:
-            most = settings.max_arms_centred if kind == "centred_tsallis" else settings.max_arms
-            _given(fields["n_arms"])["maximum"] = most
-            _given(fields["arms"])["maxItems"] = most
-            labels.append(_given(fields["arms"])["items"])
-        else:
-            _given(fields["dim"])["maximum"] = settings.max_dim
-    for label in labels:
-        label |= {
-            "maxLength": settings.max_label_bytes,
-            "description": f"Printable; at most {settings.max_label_bytes} bytes of UTF-8.",
-        }
+        _limit_learner(kind, schemas[spec.__name__]["properties"], settings)
+
+
+def _limit_learner(kind: str, fields: dict[str, Any], settings: Settings) -> None:
+    if "n_arms" in fields:
+        most = Limits(settings).max_arms(kind, ALL)
+        _given(fields["n_arms"])["maximum"] = most
+        _given(fields["arms"])["maxItems"] = most
+        _limit_label(_given(fields["arms"])["items"], settings)
+    else:
+        _given(fields["dim"])["maximum"] = settings.max_dim
+
+
+def _limit_label(label: dict[str, Any], settings: Settings) -> None:
+    size = settings.max_label_bytes
+    label |= {"maxLength": size, "description": f"Printable; at most {size} bytes of UTF-8."}
+
+
+def _add_session_ids(document: dict[str, Any]) -> None:
+    """Tell which ids sessions can have."""
     for _, call in _calls(document):
         for parameter in call.get("parameters", ()):
             if parameter["name"] == "session_id":
