@@ -2,48 +2,28 @@
 
 from __future__ import annotations
 
-import json
-import uuid
 from contextlib import ExitStack
-from dataclasses import replace
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
-import httpx
 import typer
 
 from loadtest import delays
 from loadtest.click_replay import ClickReplay
 from loadtest.click_report import click_facts
-from loadtest.click_stream import ClickStream
-from loadtest.click_worlds import jester_clicks
-from loadtest.client import Client
+from loadtest.commands.replay_flags import Scenario, driver_of, options_of, plan_of, stream_of, world_of
 from loadtest.commands.running import described, exit_with, run
-from loadtest.commands.screen import console, reported, tell_note
-from loadtest.driver import Driver
+from loadtest.commands.screen import console, reported
 from loadtest.errors import LoadTestError
-from loadtest.http_driver import HttpDriver
-from loadtest.in_process_driver import InProcessDriver
-from loadtest.jester import read_jester
 from loadtest.pace import Pace
 from loadtest.passing_time import SimulatedTime
-from loadtest.plan import Plan, RateChoice, World, plan_session, plays_points
-from loadtest.point_worlds import bco_synthetic
+from loadtest.plan import RateChoice
 from loadtest.replay import Replay
 from loadtest.report import build_report, table_of, write_report
-from loadtest.scenarios import ArmWorld, mab_jester, mab_synthetic
+from loadtest.scenarios import ArmWorld
 
 DEFAULT_URL = "http://127.0.0.1:8000"
 CLICKS = "Clicks only"
-
-
-class Scenario(StrEnum):
-    """What is replayed."""
-
-    JESTER = "jester"
-    SYNTHETIC = "synthetic"
-    CLICKS = "clicks"
 
 
 def replay(
@@ -105,18 +85,15 @@ def replay(
             "delay_sigma": delay_sigma,
             "delay_seed": delay_seed,
         }
-        stream = _stream(scenario, times, slots_per_second)
+        stream = stream_of(scenario, times, slots_per_second)
         kind = learner or ("dexp3" if stream is None else "centred_tsallis")
-        world, facts = _world(scenario, data or [], kind, fill_seed)
+        world, facts = world_of(scenario, data or [], kind, fill_seed)
         stream_delays = delays.strict(world.slots)
         world = world.head(min(slots or world.slots, world.slots))
         address = None if in_process else url or DEFAULT_URL
         clock = SimulatedTime() if address is None else None
-        late = None if stream is None else stream.settled_after(world.slots)
-        plan = plan_session(world, kind, rates, seed, _options(option or []), late)
-        if stream is not None:
-            plan = replace(plan, session=plan.session | stream.session_fields())
-        driver = _driver(stack, plan, address, retry_seconds, clock, api_key)
+        plan = plan_of(world, kind, rates, seed, options_of(option or []), stream)
+        driver = driver_of(stack, plan, address, retry_seconds, clock, api_key)
         if stream is not None and isinstance(world, ArmWorld):
             replaying: Replay = ClickReplay(world, stream, driver, clock)
         else:
@@ -130,56 +107,3 @@ def replay(
     console.print(table_of(report.summary))
     console.print("written:", ", ".join(map(str, paths)), soft_wrap=True, highlight=False)
     exit_with(record)
-
-
-def _stream(scenario: Scenario, times: dict[str, Any], slots_per_second: float | None) -> ClickStream | None:
-    given = {name: value for name, value in times.items() if value is not None}
-    if scenario is Scenario.CLICKS:
-        if slots_per_second is not None:
-            raise LoadTestError("clicks take --interval and --speed, not --slots-per-second")
-        return ClickStream(**given)
-    if given:
-        raise LoadTestError(f"only clicks take --{next(iter(given)).replace('_', '-')}")
-    return None
-
-
-def _world(scenario: Scenario, data: list[Path], learner: str, fill_seed: int) -> tuple[World, dict[str, Any]]:
-    if scenario is not Scenario.SYNTHETIC:
-        ratings = read_jester(data)
-        for text in ratings.warnings:
-            tell_note(f"warning: {text}")
-        facts = {"fill_seed": fill_seed, "rated": ratings.rated, "warnings": ratings.warnings}
-        world = (jester_clicks if scenario is Scenario.CLICKS else mab_jester)(ratings, fill_seed)
-        return world, facts | {"data": [source._asdict() for source in ratings.sources]}
-    if data:
-        raise LoadTestError("the synthetic stream takes no --data")
-    return (bco_synthetic() if plays_points(learner) else mab_synthetic()), {}
-
-
-def _options(texts: list[str]) -> dict[str, Any]:
-    fields = {}
-    for text in texts:
-        name, _, value = text.partition("=")
-        try:
-            fields[name] = json.loads(value)
-        except ValueError:
-            fields[name] = value
-    return fields
-
-
-def _driver(
-    stack: ExitStack,
-    plan: Plan,
-    address: str | None,
-    retry_seconds: float,
-    clock: SimulatedTime | None,
-    api_key: str | None,
-) -> Driver:
-    if address is None or clock is not None:
-        return InProcessDriver(plan, (clock or SimulatedTime()).now)
-    try:
-        headers = {"Authorization": f"Bearer {api_key}"} if api_key else None
-        http = stack.enter_context(httpx.Client(base_url=address, timeout=30.0, headers=headers))
-    except httpx.InvalidURL as error:
-        raise LoadTestError(f"--url {address}: {error}") from error
-    return HttpDriver(Client(http, retry_seconds), plan, f"replay-{uuid.uuid4().hex}")

@@ -1,0 +1,102 @@
+"""What the flags of ``replay`` ask for."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from contextlib import ExitStack
+from dataclasses import replace
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from loadtest.click_stream import ClickStream
+from loadtest.click_worlds import jester_clicks
+from loadtest.client import Client
+from loadtest.commands.screen import tell_note
+from loadtest.driver import Driver
+from loadtest.errors import LoadTestError
+from loadtest.http_driver import HttpDriver
+from loadtest.in_process_driver import InProcessDriver
+from loadtest.jester import read_jester
+from loadtest.passing_time import SimulatedTime
+from loadtest.plan import Plan, RateChoice, World, plan_session, plays_points
+from loadtest.point_worlds import bco_synthetic
+from loadtest.scenarios import mab_jester, mab_synthetic
+
+
+class Scenario(StrEnum):
+    """What is replayed."""
+
+    JESTER = "jester"
+    SYNTHETIC = "synthetic"
+    CLICKS = "clicks"
+
+
+def stream_of(scenario: Scenario, times: dict[str, Any], slots_per_second: float | None) -> ClickStream | None:
+    """The times of a stream of clicks; None for the paper's streams, which know no time."""
+    given = {name: value for name, value in times.items() if value is not None}
+    if scenario is Scenario.CLICKS:
+        if slots_per_second is not None:
+            raise LoadTestError("clicks take --interval and --speed, not --slots-per-second")
+        return ClickStream(**given)
+    if given:
+        raise LoadTestError(f"only clicks take --{next(iter(given)).replace('_', '-')}")
+    return None
+
+
+def world_of(scenario: Scenario, data: list[Path], learner: str, fill_seed: int) -> tuple[World, dict[str, Any]]:
+    """The stream's losses, and what the summary tells of their data."""
+    if scenario is not Scenario.SYNTHETIC:
+        ratings = read_jester(data)
+        for text in ratings.warnings:
+            tell_note(f"warning: {text}")
+        facts = {"fill_seed": fill_seed, "rated": ratings.rated, "warnings": ratings.warnings}
+        world = (jester_clicks if scenario is Scenario.CLICKS else mab_jester)(ratings, fill_seed)
+        return world, facts | {"data": [source._asdict() for source in ratings.sources]}
+    if data:
+        raise LoadTestError("the synthetic stream takes no --data")
+    return (bco_synthetic() if plays_points(learner) else mab_synthetic()), {}
+
+
+def options_of(texts: list[str]) -> dict[str, Any]:
+    """Further fields of the learner; what is no JSON is a text."""
+    fields = {}
+    for text in texts:
+        name, _, value = text.partition("=")
+        try:
+            fields[name] = json.loads(value)
+        except ValueError:
+            fields[name] = value
+    return fields
+
+
+def driver_of(
+    stack: ExitStack,
+    plan: Plan,
+    address: str | None,
+    retry_seconds: float,
+    clock: SimulatedTime | None,
+    api_key: str | None,
+) -> Driver:
+    """What drives the session: over HTTP, or by a simulated clock in process."""
+    if address is None or clock is not None:
+        return InProcessDriver(plan, (clock or SimulatedTime()).now)
+    try:
+        headers = {"Authorization": f"Bearer {api_key}"} if api_key else None
+        http = stack.enter_context(httpx.Client(base_url=address, timeout=30.0, headers=headers))
+    except httpx.InvalidURL as error:
+        raise LoadTestError(f"--url {address}: {error}") from error
+    return HttpDriver(Client(http, retry_seconds), plan, f"replay-{uuid.uuid4().hex}")
+
+
+def plan_of(
+    world: World, kind: str, rates: RateChoice, seed: int, options: dict[str, Any], stream: ClickStream | None
+) -> Plan:
+    """The session: with the paper's delays, or with the stream's window."""
+    if stream is None:
+        return plan_session(world, kind, rates, seed, options)
+    plan = plan_session(world, kind, rates, seed, options, stream.settled_after(world.slots))
+    return replace(plan, session=plan.session | stream.session_fields())
