@@ -10,11 +10,13 @@ import asyncio
 import json
 import time
 import zlib
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import chain, groupby
 from typing import Any, ClassVar, ParamSpec, TypeVar
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -41,31 +43,56 @@ COMPACT = json.JSONEncoder(separators=(",", ":"), allow_nan=False)
 _ASIDE = ThreadPoolExecutor(1, "aside")
 """One thread: more would take the event loop's turns, and none would be done sooner."""
 
+_Line = deque[asyncio.Future[None]]
+_LINES: WeakKeyDictionary[asyncio.AbstractEventLoop, _Line] = WeakKeyDictionary()
+"""Long works that wait for their turn, by their event loop."""
+
 P = ParamSpec("P")
 T = TypeVar("T")
 
 
 class Pause:
-    """Lets other requests have their turn within long work; turns are shorter where more works are long."""
+    """Lets other requests have their turn within long work; long works have theirs one after another."""
 
     turn_seconds: ClassVar[float] = 0.003
-    """Arithmetic done before others get their turn."""
+    """Arithmetic done before others get their turn; the first turn is shorter where long works are waiting."""
     rest_seconds: ClassVar[float] = 0.0
     """Time left to others after each turn."""
     _paused: ClassVar[int] = 0
 
     def __init__(self) -> None:
         self._since = time.perf_counter()
+        self._turn = self.turn_seconds / (1 + Pause._paused)
 
     async def __call__(self) -> None:
         """Yield the event loop if it was held long enough."""
-        if time.perf_counter() - self._since > self.turn_seconds / (1 + Pause._paused):
+        if time.perf_counter() - self._since > self._turn:
             Pause._paused += 1
             try:
-                await asyncio.sleep(self.rest_seconds)
+                await (asyncio.sleep(self.rest_seconds) if self.rest_seconds else _next_turn())
             finally:
                 Pause._paused -= 1
-            self._since = time.perf_counter()
+            self._since, self._turn = time.perf_counter(), self.turn_seconds
+
+
+def _next_turn() -> asyncio.Future[None]:
+    """Comes after those of all who wait already; between two turns the event loop does everything else once."""
+    loop = asyncio.get_running_loop()
+    line, turn = _LINES.setdefault(loop, deque()), loop.create_future()
+    if not line:
+        loop.call_soon(_give_turn, line)
+    line.append(turn)
+    return turn
+
+
+def _give_turn(line: _Line) -> None:
+    while line and line[0].cancelled():
+        line.popleft()
+    if line:
+        turn = line.popleft()
+        turn.set_result(None)
+        if line:
+            turn.get_loop().call_soon(_give_turn, line)
 
 
 class Rest(Pause):

@@ -122,6 +122,26 @@ async def test_many_long_works_share_a_turn(clock):
     assert max(found) <= 14
 
 
+async def test_however_many_long_works_there_are_one_has_its_turn_at_a_time(clock):
+    found = await turns(clock, *(work(clock, Pause()) for _ in range(200)))
+
+    assert sum(found) == 6_000
+    assert max(found[2:]) == 1000 * Pause.turn_seconds
+
+
+async def test_works_that_are_given_up_keep_no_turn(clock):
+    works = [asyncio.ensure_future(work(clock, Pause())) for _ in range(9)]
+    await asyncio.sleep(0)
+    for each in works[::2]:
+        each.cancel()
+
+    done = await asyncio.gather(*works, return_exceptions=True)
+
+    assert [type(outcome) for outcome in done] == [asyncio.CancelledError, type(None)] * 4 + [
+        asyncio.CancelledError
+    ]
+
+
 async def test_background_work_rests_between_short_turns(clock, monkeypatch):
     rests = []
 
