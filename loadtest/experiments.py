@@ -113,6 +113,13 @@ def seeds_of(count: int) -> tuple[int, ...]:
     return tuple(range(count))
 
 
+def standard_error(values: FloatArray) -> FloatArray:
+    """Of the mean over the last axis, the runs; 0 for one run."""
+    runs = values.shape[-1]
+    spread: FloatArray = values.std(axis=-1, ddof=1) / np.sqrt(runs) if runs > 1 else np.zeros(values.shape[:-1])
+    return spread
+
+
 def play(job: Job) -> FloatArray:
     """Normalised regret of each run at every slot, shape (slots, runs)."""
     world = load_world(job.experiment, job.path)
@@ -144,6 +151,6 @@ def summarise(regret: FloatArray) -> Curve:
     slots, runs = regret.shape
     kept = np.unique(np.linspace(1, slots, min(slots, MAX_CURVE)).round().astype(int))
     thinned = regret[kept - 1]
-    spread = thinned.std(axis=1, ddof=1) / np.sqrt(runs) if runs > 1 else np.zeros(len(kept))
+    spread = standard_error(thinned)
     means = thinned.mean(axis=1)
     return Curve(float(means[-1]), float(spread[-1]), kept.tolist(), means.tolist(), spread.tolist(), runs)

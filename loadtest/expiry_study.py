@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from loadtest.click_worlds import CLICKS, NO_CLICK, jester_clicks, jester_clicks_at, switching_clicks
-from loadtest.experiments import seeds_of
+from loadtest.experiments import seeds_of, standard_error
 from loadtest.expiry_game import Game, Mode, alone, longest_delay, play, spec_of
 from loadtest.jester import Ratings, read_jester
 from loadtest.scaling import CHANGE_AT
@@ -103,8 +103,7 @@ def run_case(case: Case) -> Found:
         best = game.world.best_fixed().losses.mean()
         regret.append(float(play(game, spec_of(game, case.kind), case.mode, seed).mean() - best))
         uniform.append(float(game.world.baseline().losses.mean() - best))
-    spread = np.std(regret, ddof=1) / np.sqrt(len(regret)) if len(regret) > 1 else 0.0
-    return Found(float(np.mean(regret)), float(spread), float(np.mean(uniform)))
+    return Found(float(np.mean(regret)), float(standard_error(np.array(regret))), float(np.mean(uniform)))
 
 
 def game_of(name: str, unanswered: float, seed: int, path: Path = Path()) -> Game:

@@ -7,6 +7,8 @@ import threading
 from contextlib import suppress
 from typing import Literal
 
+from loadtest.errors import LoadTestError
+
 Where = Literal["request", "half_request", "reply", "half_reply"]
 """What is lost: all of the next chunk, or its second half; the connection with it."""
 START_SECONDS = 10.0
@@ -34,7 +36,8 @@ class CuttingProxy:
 
     def __enter__(self) -> CuttingProxy:
         self._thread.start()
-        self._listening.wait(START_SECONDS)
+        if not self._listening.wait(START_SECONDS):
+            raise LoadTestError(f"the proxy does not listen after {START_SECONDS:g} s")
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from loadtest.experiments import Entry, play_world, seeds_of
+from loadtest.experiments import Entry, play_world, seeds_of, standard_error
 from loadtest.many_runs import expected_losses
 from loadtest.plan import RateChoice, plan_session
 from loadtest.point_worlds import IsotropicWorld, PointWorld, bco_synthetic
@@ -62,8 +62,7 @@ def total_regret(point: Point) -> tuple[float, float]:
     spec = plan_session(world, point.kind, RateChoice.AUTO, 0, fields).spec
     expected = expected_losses(world, spec, delays, seeds_of(point.seeds))
     regret = (expected - world.best_fixed().losses[:, None]).sum(axis=0)
-    spread = regret.std(ddof=1) / np.sqrt(point.seeds) if point.seeds > 1 else 0.0
-    return float(regret.mean()), float(spread)
+    return float(regret.mean()), float(standard_error(regret))
 
 
 def _world(point: Point) -> ArmWorld | PointWorld:
@@ -81,8 +80,8 @@ def shuffled(world: IsotropicWorld, seed: int = SHUFFLE_SEED) -> IsotropicWorld:
 def shuffled_regret(entry: Entry) -> tuple[float, float]:
     """Reg_T / T on the paper's synthetic losses of points in random order: mean and standard error over orders."""
     world = bco_synthetic()
-    runs = [play_world(shuffled(world, seed), entry, (seed,))[-1, 0] for seed in range(ORDERS)]
-    return float(np.mean(runs)), float(np.std(runs, ddof=1) / np.sqrt(ORDERS))
+    runs = np.array([play_world(shuffled(world, seed), entry, (seed,))[-1, 0] for seed in range(ORDERS)])
+    return float(runs.mean()), float(standard_error(runs))
 
 
 def slopes(found: dict[Point, tuple[float, float]]) -> dict[str, dict[str, Any]]:

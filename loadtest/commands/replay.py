@@ -19,7 +19,8 @@ from loadtest.pace import Pace
 from loadtest.passing_time import SimulatedTime
 from loadtest.plan import RateChoice
 from loadtest.replay import Replay
-from loadtest.report import build_report, table_of, write_report
+from loadtest.report import build_report, write_report
+from loadtest.report_table import table_of
 from loadtest.scenarios import ArmWorld
 
 DEFAULT_URL = "http://127.0.0.1:8000"

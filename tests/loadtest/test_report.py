@@ -12,7 +12,8 @@ from loadtest.in_process_driver import InProcessDriver
 from loadtest.plan import RateChoice, World, plan_session
 from loadtest.point_worlds import bco_synthetic
 from loadtest.replay import Replay
-from loadtest.report import Report, build_report, table_of, write_report
+from loadtest.report import Report, build_report, write_report
+from loadtest.report_table import table_of
 from loadtest.scenarios import ArmWorld, mab_synthetic
 from service.learners.losses import LossRange
 
