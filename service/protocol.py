@@ -8,10 +8,11 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
 import httptools
-from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT, FlowControl
+from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
 from service.errors import BadRequestError, HeadTooLargeError, OverloadedError, ServiceError
+from service.flow import Flow
 
 MAX_HEAD_BYTES = 65_536
 """Bytes of the request line and the headers, of one chunk's extension, or of what comes behind a chunked body."""
@@ -44,22 +45,12 @@ class _Way(NamedTuple):
     close: Callable[[], None]
 
 
-class _Intake(FlowControl):
-    """Reading goes on only when what was read before has been parsed."""
-
-    held = b""
-
-    def resume_reading(self) -> None:
-        if not self.held:
-            super().resume_reading()
-
-
 class BoundedProtocol(HttpToolsProtocol):
     """One connection.
 
     What is no HTTP request gets ``refuse``'s answer, after those to the requests before it, and the connection
-    ends. It ends without an answer where a head is too slow and where nothing comes. At a stop only whole requests
-    are waited for.
+    ends. It ends without an answer where a head is too slow, where nothing comes, and where nothing is taken of an
+    answer. At a stop only whole requests are waited for.
     """
 
     def __init__(
@@ -79,7 +70,7 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)  # type: ignore[arg-type]
-        self.flow = self._intake = _Intake(self.transport)
+        self.flow = self._flow = Flow(self.transport, self.loop, self.timeout_keep_alive)
         self._way = _Way(self.transport.write, self.transport.is_closing, self._close)
         self.timeout_keep_alive_task = self.loop.call_later(
             self.timeout_keep_alive, self.timeout_keep_alive_handler
@@ -87,7 +78,7 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._in_time()
-        self._intake.held = b""
+        self._flow.held = b""
         self._unset_keepalive_if_required()
         if self._running is not None and not self._running.response_complete:
             self._running.disconnected = True
@@ -113,10 +104,10 @@ class BoundedProtocol(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         if self._leaving or self._refusal is not None:
             return
-        if len(data) <= PIECE and not self._intake.held and not self.pipeline:
+        if len(data) <= PIECE and not self._flow.held and not self.pipeline:
             self._parse(data)
             return
-        self._intake.held += data
+        self._flow.held += data
         self.flow.pause_reading()
         self._parse_soon()
 
@@ -126,12 +117,12 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def _parse_held(self) -> None:
         self._next = None
-        held = self._intake.held
+        held = self._flow.held
         if self.pipeline or self.transport.is_closing():
             return
-        self._intake.held = held[PIECE:]
+        self._flow.held = held[PIECE:]
         self._parse(held[:PIECE])
-        if self._intake.held:
+        if self._flow.held:
             self._parse_soon()
         elif not self.pipeline and (self.cycle is None or len(self.cycle.body) <= HIGH_WATER_LIMIT):
             self.flow.resume_reading()
@@ -238,7 +229,7 @@ class BoundedProtocol(HttpToolsProtocol):
         super().on_response_complete()
         if self.transport.is_closing():
             return
-        if self._intake.held:
+        if self._flow.held:
             self._parse_soon()
         if self._is_idle():
             self._between_requests()
@@ -257,7 +248,7 @@ class BoundedProtocol(HttpToolsProtocol):
     def _end_with(self, error: ServiceError) -> None:
         """Take nothing more from the client; the error is the answer to what is no request."""
         self._in_time()
-        self._refusal, self._intake.held = error, b""
+        self._refusal, self._flow.held = error, b""
         if self._in_body:
             broken = self.cycle
             if broken.response_started:
@@ -279,14 +270,14 @@ class BoundedProtocol(HttpToolsProtocol):
         self._leave()
 
     def _close(self) -> None:
-        if self._in_body or self._intake.held:
+        if self._in_body or self._flow.held:
             self._leave()
         else:
             self.transport.close()
 
     def _leave(self) -> None:
         """End a connection whose client may still be sending: unread bytes would reset it, and lose the answer."""
-        self._leaving, self._intake.held = True, b""
+        self._leaving, self._flow.held = True, b""
         self._unset_keepalive_if_required()
         if self.transport.can_write_eof() and not self.transport.is_closing():
             self.transport.write_eof()

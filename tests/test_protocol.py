@@ -4,12 +4,14 @@ import contextlib
 import json
 import socket
 import time
+from pathlib import Path
 
 import pytest
 
-from tests.running import RunningService
+from tests.running import RunningService, wait_until
 
 HEAD = b"POST /v1/sessions/none/act HTTP/1.1\r\nHost: service\r\nContent-Type: application/json\r\n"
+ESTABLISHED = "01"
 ENOUGH = 30_000_000
 """Bytes that no request sends."""
 
@@ -83,3 +85,25 @@ def test_a_request_in_small_pieces_and_the_next_behind_it_are_answered(connectio
 
     assert answers.count(b"HTTP/1.1 404 ") == 4
     assert json.loads(answers[answers.rindex(b"{") :])["code"] == "unknown_session"
+
+
+def test_a_client_that_takes_nothing_of_its_answers_is_cut(service):
+    host, port = service.url.removeprefix("http://").split(":")
+    with socket.socket() as connection:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        connection.connect((host, int(port)))
+        connection.settimeout(20)
+        connection.sendall(b"GET /openapi.json HTTP/1.1\r\nHost: a\r\n\r\n" * 200)
+        port = connection.getsockname()[1]
+        with service.client() as client:
+            wait_until(lambda: cut(service, port) and client.get("/livez").status_code == 200)
+
+    assert service.workers()
+
+
+def cut(service, port):
+    """Whether the service has no connection to this port of a client any more."""
+    own = int(service.url.rpartition(":")[2])
+    lines = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+    ends = [[int(end.rpartition(":")[2], 16) for end in line[1:3]] for line in lines if line[3] == ESTABLISHED]
+    return [own, port] not in ends
