@@ -128,8 +128,8 @@ async def test_a_frozen_server_is_noticed_soon_and_its_late_copy_is_harmless(
     own_redis_server.thaw()
     await until_version(store, "v1")
 
-    assert committing < 5
-    assert pinging < 3
+    assert committing < 10
+    assert pinging < 10
     assert await store.commit(commit("v0", "v1")) == Committed()
     await store.ping()
     await store.close()
@@ -166,7 +166,7 @@ async def test_a_server_that_is_down_is_unavailable_only_while_it_is(own_redis_s
     failing = time.monotonic() - started
     await asyncio.to_thread(own_redis_server.start)
 
-    assert failing < 2
+    assert failing < 10
     assert await store.commit(commit("v0", "v1")) == Committed()
     await store.close()
 

@@ -112,7 +112,7 @@ async def test_commits_go_on_at_the_new_master_soon_after_an_ordered_failover(wa
     snapshot = await store.load("s")
     assert snapshot is not None
     assert snapshot.version == f"v{made[0]}"
-    assert left < 5
+    assert left < 30
     await store.close()
 
 
@@ -134,7 +134,7 @@ async def test_without_a_master_the_store_is_unavailable_and_says_so(watched: Wa
     with pytest.raises(StoreUnavailableError, match="no master"):
         await store.load("s")
 
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < 10
     await store.close()
 
 
