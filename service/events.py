@@ -18,7 +18,7 @@ from pydantic import (
 )
 
 from service.errors import MAX_LISTED
-from service.learners.specs import MAX_COUNT
+from service.learners.specs import MAX_COUNT, Name
 from service.pieces import Pause
 
 Finite = Annotated[float, Field(allow_inf_nan=False)]
@@ -52,7 +52,7 @@ class ArmEvent(_Event):
     """The loss of one arm, in the unit of the session's ``loss_range``."""
 
     arm: Annotated[int | None, Field(ge=0, le=MAX_COUNT, description="The arm's number, from 0.")] = None
-    label: Annotated[str | None, Field(description="The arm's name, in place of ``arm``.")] = None
+    label: Annotated[Name | None, Field(description="The arm's name, in place of ``arm``.")] = None
     loss: Finite
     slot: Annotated[
         int | None, Field(ge=1, le=MAX_COUNT, description="The slot that was acted, where the learner needs it.")

@@ -134,7 +134,7 @@ class Settings(BaseSettings):
     max_arms: Count = Field(100_000, description="Most arms of a session.")
     max_arms_centred: Count = Field(10_000, description="Most arms of a `centred_tsallis` session.")
     max_dim: Count = Field(1000, description="Most dimensions of a session over points.")
-    max_label_bytes: Count = Field(128, description="Longest arm label, in bytes of UTF-8.")
+    max_label_bytes: int = Field(128, ge=1, le=65_536, description="Longest arm label, in bytes of UTF-8.")
     max_body_bytes: Count = Field(2_000_000, description="Largest request body.")
     body_timeout_seconds: Seconds = Field(
         10, description="How long a request's head, and then its body, may take to arrive."

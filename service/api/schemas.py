@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from service.events import Events
-from service.learners.specs import Label, check_printable
+from service.learners.specs import Label, Name, check_printable
 from service.specification import SESSION_ID_PATTERN, Specification
 
 
@@ -52,7 +52,7 @@ class ChangeArms(_Body):
         list[Label], Field(fail_fast=True, description="Labels of new arms; those of present arms change nothing.")
     ] = []
     remove: Annotated[
-        list[str], Field(fail_fast=True, description="Labels of arms to remove; unknown ones change nothing.")
+        list[Name], Field(fail_fast=True, description="Labels of arms to remove; unknown ones change nothing.")
     ] = []
 
     @field_validator("add")

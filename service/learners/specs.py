@@ -19,7 +19,11 @@ Horizon = Annotated[int, Field(ge=1, le=MAX_COUNT, description="Slots to be play
 MaxDelay = Annotated[int, Field(ge=0, le=MAX_COUNT, description="Largest delay in slots, d-bar.")]
 TotalDelay = Annotated[int, Field(ge=0, le=MAX_COUNT, description="Sum of all delays in slots, D.")]
 RateScale = Annotated[Rate, Field(description="c, the factor on the theorem's rates (default 1).")]
-Label = Annotated[str, Field(min_length=1)]
+MAX_NAME = 65_536
+"""Characters of any text that may be the label of an arm; a setting says how many bytes labels have."""
+Name = Annotated[str, Field(max_length=MAX_NAME)]
+"""What may be a label. Its bound also makes pydantic refuse what is no Unicode, such as half a surrogate pair."""
+Label = Annotated[str, Field(min_length=1, max_length=MAX_NAME)]
 
 
 class RateMode(StrEnum):
