@@ -11,7 +11,7 @@ import pytest
 
 from service import pieces
 from service.learners.dbgd import DbgdSpec
-from service.operations import points_text
+from service.operations.action_text import points_text
 from service.pieces import Pause, Rest, body, packed, texts, unpacked, whole
 
 SORTED = json.JSONEncoder(sort_keys=True)

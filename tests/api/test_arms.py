@@ -293,72 +293,79 @@ async def test_counts_balance_with_expiry_and_changes(make_client, clock, kind):
     assert seen["expired"] > 0
 
 
+class Crowd:
+    """Visitors of one session on several processes, and what they were told."""
+
+    def __init__(self, clients):
+        self.clients = clients
+        self.rng = random.Random(11)
+        self.acts, self.settled = Counter(), Counter()
+        """By arm."""
+        self.removed = 0
+
+    def some_client(self):
+        return self.rng.choice(self.clients)
+
+    async def visits(self, number, count):
+        for _ in range(count):
+            action = (await self.some_client().post(f"{PATH}/act")).json()
+            self.acts[action["arm"]] += 1
+            if self.rng.random() < 0.8:
+                await self.report(action, f"{number}-{action['slot']}")
+
+    async def report(self, action, event_id):
+        """Once on each process."""
+        event = {"arm": action["arm"], "loss": self.rng.random(), "slot": action["slot"], "event_id": event_id}
+        answers = [await client.post(f"{PATH}/feedback", json=event) for client in self.clients]
+        assert [answer.status_code for answer in answers] == [200, 200]
+        assert answers[1].json()["duplicates"] == 1
+        self.settled[action["arm"]] += answers[0].json()["applied"]
+        self.removed += answers[0].json().get("removed", 0)
+
+    async def changes(self, count):
+        for number in range(count):
+            client = self.clients[number % 2]
+            assert balanced(await change(client, add=[f"n{number}"], remove=[f"n{number - 2}"]))
+
+
+async def stored(store):
+    """Ledger and roster of one moment."""
+    run = Cached.of(await store.load("s")).run
+    return run.ledger, run.roster
+
+
+async def keep_watching(crowd, store, done):
+    while not done.is_set():
+        seen = await view(crowd.some_client())
+        assert balanced(seen)
+        assert sum(seen["probabilities"]) == pytest.approx(1, abs=1e-9)
+        ledger, roster = await stored(store)
+        assert ledger.by_arm.sum() == ledger.outstanding
+        assert all(ledger.by_arm[arm] == 0 or roster.is_live(arm) for arm in range(roster.size))
+
+
 @pytest.mark.parametrize("kind", ["dexp3", "centred_tsallis", "exp3", "bold"])
 async def test_two_processes_change_arms_under_load_and_every_count_balances(make_client, redis_server, kind):
     """Random visits on two processes while arms come and go; each act ends as one of four things."""
     stores = [open_store(redis_server.url) for _ in range(2)]
-    clients = [await make_client(store) for store in stores]
-    await session(clients[0], kind=kind)
-    acts, settled = Counter(), Counter()
-
-    async def counts():
-        """Ledger and roster of one moment."""
-        cached = Cached.of(await stores[rng.randrange(2)].load("s"))
-        return cached.run.ledger, cached.run.roster
-
-    rng = random.Random(11)
-    applied = {"applied": 0, "removed": 0}
+    crowd = Crowd([await make_client(store) for store in stores])
+    await session(crowd.clients[0], kind=kind)
     done = asyncio.Event()
-
-    async def visits(number):
-        for _ in range(40):
-            client = clients[rng.randrange(2)]
-            action = (await client.post(f"{PATH}/act")).json()
-            acts[action["arm"]] += 1
-            if rng.random() < 0.8:
-                event = {
-                    "arm": action["arm"],
-                    "loss": rng.random(),
-                    "slot": action["slot"],
-                    "event_id": f"{number}-{action['slot']}",
-                }
-                answers = [await clients[turn].post(f"{PATH}/feedback", json=event) for turn in (0, 1)]
-                assert [answer.status_code for answer in answers] == [200, 200]
-                assert answers[1].json()["duplicates"] == 1
-                settled[action["arm"]] += answers[0].json()["applied"]
-                for name in applied:
-                    applied[name] += answers[0].json().get(name, 0)
-
-    async def changes():
-        for number in range(30):
-            changed = await change(clients[number % 2], add=[f"n{number}"], remove=[f"n{number - 2}"])
-            assert balanced(changed)
-
-    async def watch():
-        while not done.is_set():
-            seen = await view(clients[rng.randrange(2)])
-            assert balanced(seen)
-            assert sum(seen["probabilities"]) == pytest.approx(1, abs=1e-9)
-            ledger, roster = await counts()
-            assert ledger.by_arm.sum() == ledger.outstanding
-            assert all(ledger.by_arm[arm] == 0 or roster.is_live(arm) for arm in range(roster.size))
-
-    watching = asyncio.create_task(watch())
-    await asyncio.gather(changes(), *(visits(number) for number in range(8)))
+    watching = asyncio.create_task(keep_watching(crowd, stores[0], done))
+    await asyncio.gather(crowd.changes(30), *(crowd.visits(number, 40) for number in range(8)))
     done.set()
     await watching
-    ends = [await view(client) for client in clients]
+    ends = [await view(client) for client in crowd.clients]
 
     assert ends[0] == ends[1]
     assert balanced(ends[0])
-    assert (ends[0]["slot"], ends[0]["feedbacks"]) == (320, applied["applied"])
-    assert applied["removed"] <= ends[0]["removed"]
-    ledger, roster = await counts()
-    left = {arm: int(ledger.by_arm[arm]) for arm in roster.live}
-    assert left == {arm: acts[arm] - settled[arm] for arm in roster.live}
-    gone = [arm for arm in acts if not roster.is_live(arm)]
-    assert sum(acts[arm] - settled[arm] for arm in gone) == ledger.removed
-    await clients[0].delete(PATH)
+    assert (ends[0]["slot"], ends[0]["feedbacks"]) == (320, crowd.settled.total())
+    assert crowd.removed <= ends[0]["removed"]
+    ledger, roster = await stored(stores[0])
+    left = {arm: crowd.acts[arm] - crowd.settled[arm] for arm in range(roster.size)}
+    assert {arm: int(ledger.by_arm[arm]) for arm in roster.live} == {arm: left[arm] for arm in roster.live}
+    assert sum(left[arm] for arm in left if not roster.is_live(arm)) == ledger.removed
+    await crowd.clients[0].delete(PATH)
 
 
 async def test_a_fresh_process_finds_the_arms_as_they_are(make_client, redis_server):
