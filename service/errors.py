@@ -73,9 +73,15 @@ class InvalidRequestError(ServiceError):
     @classmethod
     def of(cls, field: str, message: str, index: int | None = None) -> InvalidRequestError:
         """One wrong field."""
-        where = field if index is None else f"events[{index}].{field}"
-        indexes = () if index is None else (index,)
-        return cls(f"{where}: {message}", errors=[FieldError(field, message, index)], indexes=indexes)
+        return cls.of_all([FieldError(field, message, index)])
+
+    @classmethod
+    def of_all(cls, errors: Sequence[FieldError]) -> InvalidRequestError:
+        """One or more wrong fields; the text tells the first."""
+        first = errors[0]
+        where = first.field if first.index is None else f"events[{first.index}].{first.field}"
+        indexes = sorted({error.index for error in errors if error.index is not None})
+        return cls(f"{where}: {first.message}", errors=errors, indexes=indexes)
 
 
 class UnknownSessionError(ServiceError):

@@ -15,12 +15,7 @@ _TAGS = EVENT_TAGS | REGISTRY.keys()
 def of_validation(errors: Iterable[Mapping[str, Any]]) -> InvalidRequestError:
     """One error for all findings; its text tells the first."""
     found = [_field_error(error) for error in errors]
-    if not found:
-        return InvalidRequestError()
-    first = found[0]
-    where = first.field if first.index is None else f"events[{first.index}].{first.field}"
-    indexes = sorted({each.index for each in found if each.index is not None})
-    return InvalidRequestError(f"{where}: {first.message}", errors=found, indexes=indexes)
+    return InvalidRequestError.of_all(found) if found else InvalidRequestError()
 
 
 def _field_error(error: Mapping[str, Any]) -> FieldError:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-from service.errors import MAX_LISTED, FieldError, InvalidRequestError, SurplusFeedbackError
+from service.errors import MAX_LISTED, InvalidRequestError, SurplusFeedbackError
 from service.events import Event
 from service.folding import Applied
 from service.learners.feedback import Feedback
@@ -56,8 +56,7 @@ class Feed:
                     break
             await pause()
         if errors:
-            indexes = [error.index for error in errors if error.index is not None]
-            raise InvalidRequestError(_summary(errors[0]), errors=errors, indexes=indexes)
+            raise InvalidRequestError.of_all(errors)
         self._feedback = feedback
         self._digests = self._digests or await self._digested(pause)
 
@@ -95,7 +94,7 @@ class Feed:
 
     async def _judged(self, run: Run, counted: Callable[[bytes], bool], pause: Pause) -> _Judged:
         """What becomes of each event; an id counts from the first event on that is not surplus."""
-        judged, answers = _Judged(), run.judge()
+        judged, is_answer = _Judged(), run.judge()
         for index, digest in enumerate(self._digests):
             await pause()
             if digest is not None and (digest in judged.recorded or counted(digest)):
@@ -103,7 +102,7 @@ class Feed:
                 continue
             if run.is_removed(self._feedback[index]):
                 judged.removed += 1
-            elif answers(self._feedback[index]):
+            elif is_answer(self._feedback[index]):
                 judged.applied.append(index)
             else:
                 judged.surplus.append(index)
@@ -136,8 +135,3 @@ def _settlement(run: Run, counts: dict[str, int], ids: list[bytes]) -> Applied:
     body = counts | {"slot": run.ledger.slot, "outstanding": run.ledger.outstanding}
     changed = counts["applied"] > 0 or bool(ids)
     return Applied(json.dumps(body, separators=(",", ":")).encode(), ids, changed, counts=counts)
-
-
-def _summary(error: FieldError) -> str:
-    where = error.field if error.index is None else f"events[{error.index}].{error.field}"
-    return f"{where}: {error.message}"
