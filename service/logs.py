@@ -6,6 +6,7 @@ import json
 import logging
 import re
 import sys
+import threading
 from datetime import UTC, datetime
 from types import TracebackType
 
@@ -24,12 +25,19 @@ HOT_ROUTES = frozenset(
 """Routes of which only a sample of the successes is logged."""
 
 _requests = logging.getLogger("service.requests")
-_USER_INFO = re.compile(r"([A-Za-z][A-Za-z0-9+.-]{0,31}://)\S*@")
+_SECRETS = (
+    (re.compile(r"([A-Za-z][A-Za-z0-9+.-]{0,31}://)\S*@"), r"\1***@"),
+    (re.compile(r"(password=)[^\s&]+"), r"\1***"),
+    (re.compile(r"(with args beginning with:).+"), r"\1 ***"),
+)
+"""Before the ``@`` of a URL, among its options, and in what a server tells of a command that it doesn't know."""
 
 
 def hide_passwords(text: str) -> str:
-    """The text with whatever stands before the ``@`` of a URL replaced."""
-    return _USER_INFO.sub(r"\1***@", text)
+    """The text with whatever may be a password replaced."""
+    for secret, shown in _SECRETS:
+        text = secret.sub(shown, text)
+    return text
 
 
 def _tail(text: str) -> str:
@@ -82,11 +90,18 @@ def configure(level: str) -> None:
     logging.basicConfig(handlers=[handler], level=level.upper(), force=True)
     logging.getLogger("uvicorn").setLevel(logging.NOTSET if level == "debug" else logging.WARNING)
     logging.getLogger("asyncio").setLevel(logging.WARNING)
+    logging.captureWarnings(capture=True)
     sys.excepthook = _log_uncaught
+    sys.unraisablehook = lambda raised: _log_ignored(raised.exc_type, raised.exc_value, raised.exc_traceback)
+    threading.excepthook = lambda ended: _log_ignored(ended.exc_type, ended.exc_value, ended.exc_traceback)
 
 
 def _log_uncaught(kind: type[BaseException], error: BaseException, traceback: TracebackType | None) -> None:
     if issubclass(kind, Exception):
-        logging.getLogger("service").critical("uncaught", exc_info=(kind, error, traceback))
+        _log_ignored(kind, error, traceback)
     else:
         sys.__excepthook__(kind, error, traceback)
+
+
+def _log_ignored(kind: type[BaseException], error: BaseException | None, traceback: TracebackType | None) -> None:
+    logging.getLogger("service").critical("uncaught", exc_info=(kind, error or kind(), traceback))

@@ -8,9 +8,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Literal
 
+import pydantic_settings
 from pydantic import AfterValidator, Field, Secret, ValidationError, model_validator
 from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, SettingsConfigDict
+
+_FLAG = re.compile(r"--[a-z][a-z-]*")
 
 
 class SettingsError(Exception):
@@ -37,12 +40,17 @@ class SecretText(Secret[str]):
 
 
 def hide_password(url: str) -> str:
-    """A store URL as logs may show it, also where its password was left unquoted (``@``, ``/``, ``#``)."""
-    scheme, colon, rest = url.partition(":")
-    slashes = "//" if rest.startswith("//") else ""
-    secret, at, place = rest.removeprefix("//").rpartition("@")
-    shown = re.split(r"[?#]", place, maxsplit=1)[0]
-    return f"{scheme}{colon}{slashes}{'***@' if at and secret else ''}{shown}"
+    """A store URL as logs may show it; of one with a stray ``@``, which may hide a password, the scheme alone."""
+    scheme, slashes, rest = url.partition("://")
+    if not slashes:
+        return f"{url.partition(':')[0]}:{'***' if url.partition(':')[2] else ''}"
+    authority = re.split(r"[/?#]", rest, maxsplit=1)[0]
+    behind = rest.removeprefix(authority)
+    if "@" in behind:
+        return f"{scheme}://***"
+    path = re.split(r"[?#]", behind, maxsplit=1)[0]
+    secret, _, hosts = authority.rpartition("@")
+    return f"{scheme}://{'***@' if secret else ''}{hosts}{path}"
 
 
 def _has_scheme(url: StoreUrl) -> StoreUrl:
@@ -174,9 +182,23 @@ def read_settings(arguments: Sequence[str] = ()) -> Settings:
         for bad values, one line each.
     """
     try:
-        return Settings(_cli_parse_args=list(arguments), _cli_prog_name="python -m service")
+        return Settings(
+            _cli_parse_args=list(arguments), _cli_prog_name="python -m service", _cli_exit_on_error=False
+        )
+    except pydantic_settings.SettingsError:
+        # Its text has the values of flags that it doesn't know.
+        raise SettingsError(_flags_error(arguments)) from None
     except ValidationError as error:
         raise SettingsError("\n".join(map(_line, error.errors(include_input=False)))) from None
+
+
+def _flags_error(arguments: Sequence[str]) -> str:
+    """What is wrong with flags that can't be told apart from values, without the values."""
+    known = {f"--{name.replace('_', '-')}" for name in Settings.model_fields}
+    given = [word.partition("=")[0] for word in arguments]
+    unknown = [word for word in given if _FLAG.fullmatch(word) and word not in known]
+    reason = f"there is no flag {', '.join(unknown)}" if unknown else "a flag has no value, or a value no flag"
+    return f"{reason}: see --help"
 
 
 def _line(error: ErrorDetails) -> str:

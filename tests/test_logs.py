@@ -59,6 +59,42 @@ raise RuntimeError("redis://user:hunter22@host is odd")
     assert "hunter22" not in ended.stderr
 
 
+def test_what_is_ignored_elsewhere_is_logged_too_without_passwords():
+    program = """
+import threading, warnings
+from service import logs
+class Odd:
+    def __del__(self):
+        raise RuntimeError("redis://user:hunter22@host is odd in a finalizer")
+logs.configure("info")
+Odd()
+thread = threading.Thread(target=lambda: open("redis://user:hunter22@host, in a thread"))
+thread.start()
+thread.join()
+warnings.warn("redis://user:hunter22@host is odd, a warning")
+"""
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    lines = [json.loads(line) for line in ended.stderr.splitlines()]
+
+    assert [line["message"] for line in lines[:2]] == ["uncaught", "uncaught"]
+    assert [line["logger"] for line in lines] == ["service", "service", "py.warnings"]
+    assert ended.stderr.count("redis://***@host") == 3
+    assert "hunter22" not in ended.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("redis://h/0?password=hunter22&db=0 is odd", "redis://h/0?password=***&db=0 is odd"),
+        ("unix:///s?sentinel_password=hunter22", "unix:///s?sentinel_password=***"),
+        ("unknown command 'AUTH', with args beginning with: 'hunter22' ", "'AUTH', with args beginning with: ***"),
+    ],
+)
+def test_passwords_elsewhere_are_hidden(text, shown):
+    assert shown in json.loads(line("%s", text))["message"]
+    assert "hunter22" not in line("%s", text)
+
+
 def test_hiding_passwords_takes_time_in_proportion_to_the_text():
     """A ratio of processor times: some 20; where every start is tried to the end of the text, 400."""
 

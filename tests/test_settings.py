@@ -72,10 +72,14 @@ def test_a_refused_store_url_is_not_shown():
         ("redis://h:6379/0", "redis://h:6379/0"),
         ("redis://:p@h:6379/0", "redis://***@h:6379/0"),
         ("rediss://u:p@h", "rediss://***@h"),
-        ("redis://u:p#/@?x@h", "redis://***@h"),
+        ("redis://u:p#/@?x@h", "redis://***"),
+        ("redis://u:1/2@h", "redis://***"),
+        ("unix://u:p@/s?password=x", "unix://***@/s"),
+        ("unix:///s?password=x@y", "unix://***"),
+        ("redis:u:p@h", "redis:***"),
         ("redis://h?password=p", "redis://h"),
         ("redis+sentinel://u:p@a,b/m?sentinel_password=p", "redis+sentinel://***@a,b/m"),
-        ("redis://u:p@h?password=x@y", "redis://***@y"),
+        ("redis://u:p@h?password=x@y", "redis://***"),
     ],
 )
 def test_a_store_url_prints_without_its_secrets(url, shown):
@@ -109,8 +113,15 @@ def test_bad_values_end_the_command_with_code_2(capsys):
 def test_an_unknown_flag_ends_the_command_with_code_2(capsys):
     from service.command import main
 
-    with pytest.raises(SystemExit) as ended:
-        main(["--stor-url", "memory://"])
+    assert main(["--stor-url", "memory://"]) == 2
+    assert capsys.readouterr().err == "service: there is no flag --stor-url: see --help\n"
+    assert main(["--port"]) == main(["8000"]) == 2
+    assert "service: a flag has no value, or a value no flag: see --help\n" in capsys.readouterr().err
 
-    assert ended.value.code == 2
-    assert "--stor-url" in capsys.readouterr().err
+
+def test_help_names_the_flags(capsys):
+    with pytest.raises(SystemExit) as ended:
+        read_settings(["--help"])
+
+    assert ended.value.code == 0
+    assert "--store-url" in capsys.readouterr().out

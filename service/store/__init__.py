@@ -30,7 +30,9 @@ def open_store(url: str, *, options: StoreOptions | None = None) -> Store:
     return _SCHEMES[scheme](url, options or StoreOptions())
 
 
-def _memory(_url: str, options: StoreOptions) -> Store:
+def _memory(url: str, options: StoreOptions) -> Store:
+    if url.partition(":")[2] not in {"", "//"}:
+        raise ValueError("memory:// is the whole of the store URL")
     return MemoryStore(options)
 
 

@@ -88,7 +88,7 @@ def plain_url(url: str) -> tuple[str, Sequence[tuple[str, int]], str]:
     path, service = parts.path.strip("/"), ""
     if kind == SENTINEL:
         service, _, path = path.partition("/")
-    if not hosts or bool(service) != (kind == SENTINEL) or (path and kind == CLUSTER):
+    if not hosts or bool(service) != (kind == SENTINEL) or "@" in service or (path and kind == CLUSTER):
         raise ValueError("a host or the name of the sentinels' service is missing, or a cluster has a database")
     addresses = [_address(host, _PORTS[kind]) for host in hosts.split(",")]
     return urlunsplit((scheme, f"{user}{at}hosts", f"/{path}", parts.query, parts.fragment)), addresses, service
@@ -102,8 +102,8 @@ def _address(text: str, port: int) -> tuple[str, int]:
 def _check(parts: SplitResult, settings: dict[str, Any]) -> None:
     if parts.fragment or ("@" in parts.path + parts.query and parts.scheme != "unix"):
         raise ValueError(f"the store URL has a part too many: {_ADVICE}")
-    if parts.scheme == "unix" and not settings.get("path"):
-        raise ValueError("a unix:// store URL needs the path of a socket")
+    if parts.scheme == "unix" and (not settings.get("path") or parts.netloc.rpartition("@")[2]):
+        raise ValueError(f"a unix:// store URL needs the whole path of a socket: {_ADVICE}")
     if parts.scheme != "unix" and not (parts.path.strip("/").isdigit() or parts.path in ("", "/")):
         raise ValueError("the path of a redis store URL is the number of a database")
     extra = set(settings) - _ALLOWED - {"host", "port", "path", "connection_class"}

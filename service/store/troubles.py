@@ -64,12 +64,16 @@ _BY_WORDS = {
 """Errors that redis-py has no class for, or that some servers wrap into the error of a script."""
 
 
+_ECHO = ", with args beginning with"
+"""Behind it servers tell the words of a command they don't know, also where that is AUTH and its password."""
+
+
 def trouble(error: exceptions.RedisError) -> Trouble:
     """Tell the trouble behind an error of redis-py."""
     for kind, known in _BY_CLASS:
         if isinstance(error, kind):
             return known
-    text = str(error)
+    text = str(error).partition(_ECHO)[0]
     for words, known in _BY_WORDS.items():
         if words in text:
             return known
