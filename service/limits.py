@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from service.errors import InvalidRequestError
@@ -45,11 +45,16 @@ class Limits:
             raise InvalidRequestError.of("learner.n_arms", f"must not exceed {most}")
         if size.get("dim", 0) > settings.max_dim:
             raise InvalidRequestError.of("learner.dim", f"must not exceed {settings.max_dim}")
-        if any(len(label.encode()) > settings.max_label_bytes for label in labels):
-            raise InvalidRequestError.of("learner.arms", f"a label has at most {settings.max_label_bytes} bytes")
+        check_labels("learner.arms", labels, settings.max_label_bytes)
 
     def max_arms(self, kind: str, rights: Rights) -> int:
         """Arms a session may have at once."""
         settings = self._settings
         most = settings.max_arms_centred if kind == "centred_tsallis" else settings.max_arms
         return most if rights.max_arms is None else min(most, rights.max_arms)
+
+
+def check_labels(field: str, labels: Iterable[str], max_bytes: int) -> None:
+    """Refuse labels that are too long."""
+    if any(len(label.encode()) > max_bytes for label in labels):
+        raise InvalidRequestError.of(field, f"a label has at most {max_bytes} bytes")

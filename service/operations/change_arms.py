@@ -9,6 +9,7 @@ from service.errors import InvalidRequestError, NoLabelsError
 from service.folding import Applied
 from service.learners.roster import Change, Roster
 from service.learners.run import Run
+from service.limits import check_labels
 from service.pieces import LABEL, Body, Pause, aside, whole
 from service.specification import Idempotency
 
@@ -35,11 +36,7 @@ class ChangeArms:
         """Refuse sessions without labels, and labels that are too long."""
         if run.roster is None or run.roster.names is None:
             raise NoLabelsError
-        if await aside(LABEL * len(self.add), self._has_long_label):
-            raise InvalidRequestError.of("add", f"a label has at most {self.max_label_bytes} bytes")
-
-    def _has_long_label(self) -> bool:
-        return any(len(label.encode()) > self.max_label_bytes for label in self.add)
+        await aside(LABEL * len(self.add), check_labels, "add", self.add, self.max_label_bytes)
 
     async def apply(self, run: Run, counted: Callable[[bytes], bool], pause: Pause) -> Applied:  # noqa: ARG002 - arms have no event ids
         """Change the arms, all of them as asked or none."""
