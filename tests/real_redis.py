@@ -8,8 +8,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -20,6 +18,7 @@ from redis.retry import Retry
 from service.store import attached
 from service.store.embedded import find_binary
 from service.store.folder_lock import EmbeddedStoreError
+from tests.waiting import wait_until
 
 
 def server_binary() -> str:
@@ -37,14 +36,6 @@ def free_port() -> int:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
         return port
-
-
-def wait_until(condition: Callable[[], object], seconds: float = 20.0) -> None:
-    """Return once the condition holds; fail where it doesn't in time."""
-    until = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < until, f"not in time: {condition}"
-        time.sleep(0.005)
 
 
 class RedisServer:

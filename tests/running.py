@@ -8,25 +8,14 @@ import re
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any
 
 import httpx
 
-T = TypeVar("T")
-SECONDS = 30.0
-
-
-def wait_until(found: Callable[[], T | Literal[False]], seconds: float = SECONDS) -> T:
-    """The first true answer of ``found``; an assertion error when there is none in time."""
-    deadline = time.monotonic() + seconds
-    while not (answer := found()):
-        assert time.monotonic() < deadline, f"waited {seconds} s in vain"
-        time.sleep(0.01)
-    return answer
+from tests.waiting import SECONDS, wait_until
 
 
 class RunningService:

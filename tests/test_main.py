@@ -14,7 +14,8 @@ import pytest
 from service.store.embedded import find_binary
 from service.supervisor import BackOff
 from tests.real_redis import RedisServer
-from tests.running import RunningService, alive, create, wait_until
+from tests.running import RunningService, alive, create
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks at /proc")
 

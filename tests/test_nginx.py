@@ -15,7 +15,8 @@ import pytest
 from service.settings import Settings
 from tests.compose import COMPOSE, ROOT
 from tests.real_redis import free_port
-from tests.running import RunningService, wait_until
+from tests.running import RunningService
+from tests.waiting import wait_until
 
 CONFIG = (ROOT / "docs/nginx.conf").read_text()
 

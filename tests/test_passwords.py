@@ -18,9 +18,9 @@ import pytest
 
 from tests.collector import Collector
 from tests.real_redis import RedisServer, free_port
-from tests.real_redis import wait_until as until
-from tests.running import RunningService, wait_until
+from tests.running import RunningService
 from tests.store.tls import Authority, TlsServer
+from tests.waiting import wait_until
 
 PASSWORD = "pEar@:/#?%,& =+plUm'\"ü"
 WRONG = f"wrOng{PASSWORD}"
@@ -83,7 +83,7 @@ class Places:
         flags = ("--cluster-enabled", "yes", "--cluster-port", bus, *(("--tls-cluster", "yes") if tls else ()))
         server = self.server(*flags, tls=tls)
         server.client.execute_command("CLUSTER", "ADDSLOTSRANGE", 0, 16383)
-        until(lambda: server.client.execute_command("CLUSTER INFO")["cluster_state"] == "ok")
+        wait_until(lambda: server.client.execute_command("CLUSTER INFO")["cluster_state"] == "ok")
         port = server.tls_port if isinstance(server, TlsServer) else server.port
         scheme, option = ("rediss", f"?{self.authority.option}") if tls else ("redis", "")
         return Place(f"{scheme}+cluster://{{user}}:{{password}}@127.0.0.1:{port}{option}", [server])
@@ -101,7 +101,7 @@ class Places:
         sentinel.configure("".join(f"{line}\n" for line in lines))
         self._stack.callback(sentinel.close)
         guarded(sentinel.start())
-        until(lambda: "s_down" not in sentinel.client.sentinel_masters()["main"]["flags"])
+        wait_until(lambda: "s_down" not in sentinel.client.sentinel_masters()["main"]["flags"])
         scheme, option = ("rediss", f"&{self.authority.option}") if tls else ("redis", "")
         query = f"sentinel_username={{user}}&sentinel_password={{sentinel}}{option}"
         url = f"{scheme}+sentinel://{{user}}:{{password}}@127.0.0.1:{port}/main/0?{query}"

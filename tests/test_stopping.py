@@ -12,7 +12,8 @@ from uvicorn.server import ServerState
 from service import protocol
 from service.protocol import BoundedProtocol
 from tests.connections import JSON, answers, connected, ends, request
-from tests.running import RunningService, create, wait_until
+from tests.running import RunningService, create
+from tests.waiting import wait_until
 
 HOURS = {"BANDIT_GRACE_SECONDS": "7200", "BANDIT_BODY_TIMEOUT_SECONDS": "7200", "BANDIT_KEEP_ALIVE_SECONDS": "7200"}
 HEAD = b"POST /v1/sessions HTTP/1.1\r\nHost: service\r\n" + JSON

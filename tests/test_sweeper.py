@@ -17,7 +17,8 @@ from service.store import codec, open_store
 from service.store.memory import MemoryStore
 from service.sweeper import LEASE_SECONDS, Sweeper
 from tests.crashing import Worker
-from tests.running import RunningService, create, wait_until
+from tests.running import RunningService, create
+from tests.waiting import wait_until
 
 WINDOW = 64.0
 

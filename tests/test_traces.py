@@ -29,7 +29,8 @@ from service.store.base import NewSession, StoreUnavailableError
 from service.store.memory import MemoryStore
 from service.store.traced import TracedStore
 from tests.collector import Collector, attributes
-from tests.running import RunningService, create, wait_until
+from tests.running import RunningService, create
+from tests.waiting import wait_until
 
 ARMS = {"learner": {"kind": "dexp3", "n_arms": 3}, "seed": 7, "session_id": "s-1"}
 TRACE, CALLER = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"

@@ -13,7 +13,8 @@ import pytest
 from service.logs import MAX_FIELD_CHARS, JsonLines
 from service.store import open_store
 from service.store.options import StoreOptions
-from tests.running import RunningService, create, wait_until
+from tests.running import RunningService, create
+from tests.waiting import wait_until
 
 OURS = re.compile(r"[0-9a-f]{16}-[0-9a-f]+")
 PASSWORD = "hunter22andmore"

@@ -33,7 +33,8 @@ from loadtest.report import build_report
 from loadtest.scenarios import ArmWorld, mab_synthetic
 from service.learners import REGISTRY
 from service.learners.losses import LossRange
-from tests.running import RunningService, wait_until
+from tests.running import RunningService
+from tests.waiting import wait_until
 
 SLOTS = 150
 

@@ -12,8 +12,9 @@ import pytest
 from service.store.base import Committed, StoreUnavailableError
 from service.store.options import StoreOptions
 from service.store.redis import RedisStore
-from tests.real_redis import RedisServer, wait_until
+from tests.real_redis import RedisServer
 from tests.store.sessions import commit, digest, new_session
+from tests.waiting import wait_until
 
 KILLS = 5
 WORTH = 200

@@ -20,8 +20,9 @@ from service.store.base import Committed
 from service.store.embedded import BINARIES, EmbeddedServer, find_binary
 from service.store.folder_lock import EmbeddedStoreError
 from service.store.redis import RedisStore
-from tests.real_redis import server_binary, wait_until
+from tests.real_redis import server_binary
 from tests.store.sessions import commit, digest, new_session
+from tests.waiting import wait_until
 
 ROOT = Path(__file__).parents[2]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
 
 import pytest
 
@@ -12,12 +11,7 @@ from service.store import open_store
 from service.store.base import Committed, Gone, Known, Store
 from service.store.options import StoreOptions
 from tests.store.sessions import commit, digest, new_session
-
-
-async def until(condition: Callable[[], Awaitable[object]], seconds: float = 15) -> None:
-    limit = time.monotonic() + seconds
-    while not await condition():
-        assert time.monotonic() < limit, "not in time"
+from tests.waiting import until
 
 
 async def gone(store: Store, session_id: str = "s") -> bool:

@@ -18,6 +18,7 @@ from service.store.redis import RedisStore
 from tests.real_redis import RedisServer
 from tests.store.proxy import cutting_proxy
 from tests.store.sessions import commit, digest, new_session
+from tests.waiting import until
 
 QUICK = StoreOptions(reply_seconds=0.2, resend_seconds=3)
 
@@ -34,10 +35,8 @@ async def version(store: RedisStore, session_id: str = "s") -> str | None:
     return snapshot.version if snapshot is not None else None
 
 
-async def until_version(store: RedisStore, wanted: str) -> None:
-    limit = time.monotonic() + 15
-    while await version(store) != wanted:
-        assert time.monotonic() < limit
+async def has_version(store: RedisStore, wanted: str) -> bool:
+    return await version(store) == wanted
 
 
 async def test_connections_that_the_server_closed_are_replaced_unseen(
@@ -126,7 +125,7 @@ async def test_a_frozen_server_is_noticed_soon_and_its_late_copy_is_harmless(
         await store.ping()
     pinging = time.monotonic() - started
     own_redis_server.thaw()
-    await until_version(store, "v1")
+    await until(lambda: has_version(store, "v1"))
 
     assert committing < 10
     assert pinging < 10

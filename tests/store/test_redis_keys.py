@@ -11,8 +11,9 @@ from service.store.base import Committed, Conflict, Gone, StoreUnavailableError
 from service.store.keys import Keys
 from service.store.options import StoreOptions
 from service.store.redis import RedisStore
-from tests.real_redis import RedisServer, wait_until
+from tests.real_redis import RedisServer
 from tests.store.sessions import commit, digest, new_session
+from tests.waiting import wait_until
 
 
 @pytest.fixture

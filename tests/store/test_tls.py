@@ -12,11 +12,11 @@ import pytest
 from service.store import open_store
 from service.store.base import Committed, Store, StoreUnavailableError
 from service.store.options import StoreOptions
-from tests.real_redis import RedisServer, free_port, wait_until
+from tests.real_redis import RedisServer, free_port
 from tests.running import RunningService
-from tests.running import wait_until as found
 from tests.store.sessions import commit, digest, new_session
 from tests.store.tls import Authority, TlsServer
+from tests.waiting import wait_until
 
 SECRET = "p@s:s/w%rd#?"
 HASTY = StoreOptions(resend_seconds=0.1)
@@ -65,7 +65,7 @@ async def test_another_authority_is_told_without_the_password(server: RedisServe
 def test_a_service_that_does_not_trust_its_store_says_so_at_the_start(server: RedisServer, tmp_path: Path) -> None:
     other = Authority(tmp_path / "other")
     with RunningService(tmp_path, "--store-url", f"{with_password(server)}?{other.option}") as service:
-        found(lambda: any("CERTIFICATE_VERIFY_FAILED" in message for message in service.messages()))
+        wait_until(lambda: any("CERTIFICATE_VERIFY_FAILED" in message for message in service.messages()))
 
         assert SECRET not in service.text()
         assert quote(SECRET, safe="") not in service.text()
