@@ -42,6 +42,12 @@ class FieldError:
     message: str
     index: int | None = None
 
+    @property
+    def place(self) -> str:
+        """Where it is in the body."""
+        event = f"events[{self.index}]"
+        return self.field if self.index is None or self.field == event else f"{event}.{self.field}"
+
 
 class ServiceError(Exception):
     """An error with a stable code, its HTTP status and a short title."""
@@ -79,9 +85,8 @@ class InvalidRequestError(ServiceError):
     def of_all(cls, errors: Sequence[FieldError]) -> InvalidRequestError:
         """One or more wrong fields; the text tells the first."""
         first = errors[0]
-        where = first.field if first.index is None else f"events[{first.index}].{first.field}"
         indexes = sorted({error.index for error in errors if error.index is not None})
-        return cls(f"{where}: {first.message}", errors=errors, indexes=indexes)
+        return cls(f"{first.place}: {first.message}", errors=errors, indexes=indexes)
 
 
 class UnknownSessionError(ServiceError):

@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 from service.errors import FieldError, InvalidRequestError
 from service.events import EVENT_TAGS
 from service.learners import REGISTRY
+from service.learners.points import FEASIBLE_SETS
 
-_TAGS = EVENT_TAGS | REGISTRY.keys()
+_TAGS: Mapping[str, Collection[str]] = {
+    "body": EVENT_TAGS,
+    "event": EVENT_TAGS,
+    "learner": REGISTRY.keys(),
+    "feasible_set": FEASIBLE_SETS,
+}
+"""What pydantic puts behind a place to say which member of a union it tried there."""
+_FIELDS = frozenset({"extra_forbidden", "missing"})
+"""Errors whose place ends in a field's name, also where that is spelled as a tag."""
+_NO_OBJECT = frozenset({"model_type", "model_attributes_type", "dict_type"})
 
 
 def of_validation(errors: Iterable[Mapping[str, Any]]) -> InvalidRequestError:
@@ -22,9 +33,31 @@ def _field_error(error: Mapping[str, Any]) -> FieldError:
     place: Sequence[Any] = error["loc"]
     index = None
     if len(place) > 2 and place[1] == "events" and isinstance(place[2], int):
-        index, place = place[2], place[2:]
-    names = [str(part) for part in place[1:] if part not in _TAGS] or [str(place[0])]
-    message = str(error["msg"]).removeprefix("Value error, ")
-    if error["type"] == "missing" and names == ["body"]:
-        message = "a JSON object is required"
+        index, place = place[2], ("event", *place[3:])
+    names, message = _names(place, error["type"]), _message(error)
+    if error["type"].startswith("union_tag_"):
+        names.append("kind")
+    if not names:
+        names = [f"events[{index}]" if index is not None else str(place[0])]
+        message = "a JSON object is required" if error["type"] == "missing" else message
     return FieldError(".".join(names), message, index)
+
+
+def _names(place: Sequence[Any], kind: str) -> list[str]:
+    """The fields that lead to a place, without the tags of unions."""
+    last = len(place) - 1
+    return [
+        str(part)
+        for n, (before, part) in enumerate(pairwise(place), 1)
+        if part not in _TAGS.get(before, ()) or (n == last and kind in _FIELDS)
+    ]
+
+
+def _message(error: Mapping[str, Any]) -> str:
+    if error["type"] in _NO_OBJECT:
+        return "must be a JSON object"
+    if error["type"] == "union_tag_not_found":
+        return "Field required"
+    if error["type"] == "union_tag_invalid":
+        return f"must be one of {error['ctx']['expected_tags']}"
+    return str(error["msg"]).removeprefix("Value error, ")

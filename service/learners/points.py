@@ -138,6 +138,8 @@ class SimplexSpec(SetSpec):
 
 
 FeasibleSetSpec = Annotated[BallSpec | BoxSpec | SimplexSpec, Field(discriminator="kind")]
+FEASIBLE_SETS = frozenset(spec.model_fields["kind"].default for spec in (BallSpec, BoxSpec, SimplexSpec))
+"""Their kinds."""
 
 
 class PointsSpec(Spec):

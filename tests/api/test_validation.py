@@ -1,0 +1,81 @@
+"""What is told of a body that fits no schema: which event, which field, and what it should be."""
+
+import pytest
+
+ARMS = {"kind": "dexp3", "n_arms": 3}
+BALL = {"kind": "dbgd", "dim": 2, "feasible_set": {"kind": "ball", "radius": 1.0}}
+
+
+async def refused(client, path, body):
+    answer = await client.post(path, json=body)
+    assert answer.status_code == 422, answer.text
+    told = answer.json()
+    return [(each["index"], each["field"], each["message"]) for each in told["errors"]], told["detail"]
+
+
+@pytest.mark.parametrize(
+    ("event", "field", "message"),
+    [
+        (1, "events[1]", "must be a JSON object"),
+        (None, "events[1]", "must be a JSON object"),
+        ([], "events[1]", "must be a JSON object"),
+        ({}, "loss", "Field required"),
+        ({"loss": "x", "arm": 0}, "loss", "Input should be a valid number"),
+        ({"losses": [1, "x"]}, "losses.1", "Input should be a valid number"),
+        ({"gradient": 1}, "gradient", "Input should be a valid list"),
+        ({"loss": 0.5, "arm": 0, "odd": 1}, "odd", "Extra inputs are not permitted"),
+        ({"loss": 0.5, "arm": 0, "ArmEvent": 1}, "ArmEvent", "Extra inputs are not permitted"),
+        ({"loss": 0.5, "arm": 0, "dexp3": 1}, "dexp3", "Extra inputs are not permitted"),
+        ({"losses": [1.0], "gradient": [1.0]}, "gradient", "Extra inputs are not permitted"),
+    ],
+)
+async def test_a_wrong_event_is_told_by_its_place_and_its_field(client, create, event, field, message):
+    path = await create()
+
+    errors, detail = await refused(client, f"{path}/feedbacks", {"events": [{"arm": 0, "loss": 0.5}, event]})
+
+    assert errors == [(1, field, message)]
+    assert detail == f"{field if field == 'events[1]' else f'events[1].{field}'}: {message}"
+    if isinstance(event, dict):
+        assert await refused(client, f"{path}/feedback", event) == ([(None, field, message)], f"{field}: {message}")
+
+
+@pytest.mark.parametrize(
+    ("body", "field", "message"),
+    [
+        ({}, "learner", "Field required"),
+        ({"learner": 1}, "learner", "must be a JSON object"),
+        ({"learner": {}}, "learner.kind", "Field required"),
+        ({"learner": ARMS | {"kind": "hunter2"}}, "learner.kind", "must be one of 'dexp3', 'dbgd', "),
+        ({"learner": ARMS | {"n_arms": 0}}, "learner.n_arms", "Input should be greater than or equal to 1"),
+        ({"learner": ARMS | {"dexp3": 0}}, "learner.dexp3", "Extra inputs are not permitted"),
+        ({"learner": ARMS, "dexp3": 0}, "dexp3", "Extra inputs are not permitted"),
+        ({"learner": ARMS, "ArmEvent": 0}, "ArmEvent", "Extra inputs are not permitted"),
+        ({"learner": ARMS, "loss_range": [0, "x"]}, "loss_range.1", "Input should be a valid number"),
+        ({"learner": ARMS, "loss_range": [0, 0]}, "body", "loss_range needs two different numbers"),
+        ({"learner": BALL | {"feasible_set": 1}}, "learner.feasible_set", "must be a JSON object"),
+        ({"learner": BALL | {"feasible_set": {}}}, "learner.feasible_set.kind", "Field required"),
+        (
+            {"learner": BALL | {"feasible_set": {"kind": "cube"}}},
+            "learner.feasible_set.kind",
+            "must be one of 'ball', 'box', 'simplex'",
+        ),
+        (
+            {"learner": BALL | {"feasible_set": {"kind": "ball", "radius": "x"}}},
+            "learner.feasible_set.radius",
+            "Input should be a valid number",
+        ),
+        (
+            {"learner": BALL | {"feasible_set": {"kind": "ball", "radius": 1.0, "ball": 1}}},
+            "learner.feasible_set.ball",
+            "Extra inputs are not permitted",
+        ),
+    ],
+)
+async def test_a_wrong_session_is_told_by_its_field(client, body, field, message):
+    ((index, named, told),), detail = await refused(client, "/v1/sessions", body)
+
+    assert (index, named) == (None, field)
+    assert told.startswith(message)
+    assert detail.startswith(f"{field}: {message}")
+    assert "hunter2" not in detail + told
