@@ -124,8 +124,12 @@ class BoundedProtocol(HttpToolsProtocol):
         self._parse(held[:PIECE])
         if self._flow.held:
             self._parse_soon()
-        elif not self.pipeline and (self.cycle is None or len(self.cycle.body) <= HIGH_WATER_LIMIT):
+        elif not self.pipeline and not self._is_full(self.cycle):
             self.flow.resume_reading()
+
+    def _is_full(self, cycle: RequestResponseCycle | None) -> bool:
+        """Whether more of a request's body is there than its handler, which still runs, has taken."""
+        return cycle is not None and not cycle.response_complete and len(cycle.body) > HIGH_WATER_LIMIT
 
     def _parse(self, data: bytes) -> None:
         self._piece_bytes = len(data)

@@ -125,6 +125,31 @@ def test_heads_are_bounded(service, sent):
     assert (answer.status, answer.json["code"]) == (431, "head_too_large")
 
 
+@pytest.mark.parametrize(
+    "framed", [b"Content-Length: 900000\r\n\r\n", CHUNKED + b"\r\nDBBA0\r\n"], ids=["sized", "chunked"]
+)
+@pytest.mark.parametrize(
+    ("call", "status"),
+    [
+        ("GET /livez", 200),
+        ("GET /metrics", 200),
+        ("GET /v1/sessions", 200),
+        ("GET /v1/sessions/s", 200),
+        ("DELETE /v1/sessions/none", 404),
+        ("POST /nowhere", 404),
+        ("PUT /v1/sessions", 405),
+        ("POST /v1/sessions/s/act", 422),
+    ],
+)
+def test_a_large_body_that_nobody_takes_keeps_no_later_request_waiting(service, call, status, framed):
+    end = b"\r\n0\r\n\r\n" if CHUNKED in framed else b""
+    with connected(service) as connection:
+        connection.sendall(call.encode() + b" HTTP/1.1\r\nHost: service\r\n" + JSON + framed + b" " * 900_000 + end)
+        connection.sendall(ACTS)
+
+        assert [answer.status for answer in answers(connection, 2)] == [status, 200]
+
+
 def test_requests_before_a_broken_one_are_answered_first(service):
     with connected(service) as connection:
         connection.sendall(ACTS * 3 + b"BROKEN\r\n\r\n" + ACTS)
