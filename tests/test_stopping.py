@@ -15,7 +15,8 @@ from tests.connections import JSON, answers, connected, ends, request
 from tests.running import RunningService, create
 from tests.waiting import wait_until
 
-HOURS = {"BANDIT_GRACE_SECONDS": "7200", "BANDIT_BODY_TIMEOUT_SECONDS": "7200", "BANDIT_KEEP_ALIVE_SECONDS": "7200"}
+LONG = ("GRACE", "BODY_TIMEOUT", "KEEP_ALIVE", "STORE_TIMEOUT", "STORE_BUDGET")
+HOURS = {f"BANDIT_{what}_SECONDS": "7200" for what in LONG}
 HEAD = b"POST /v1/sessions HTTP/1.1\r\nHost: service\r\n" + JSON
 WHOLE = request("/livez", method="GET")
 HALVES = [

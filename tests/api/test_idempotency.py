@@ -42,3 +42,41 @@ async def test_one_key_is_one_application_and_one_answer(make_client, redis_serv
     assert (view["slot"], view["feedbacks"]) == counted.get(path.rpartition("/")[2], (5, 0))
     await later.delete("/v1/sessions/new")
     await later.delete(PATH)
+
+
+async def test_a_key_is_another_on_another_route_and_for_another_session(client):
+    """Creations that name no session count together; all others count to the session."""
+
+    async def replayed(path, body, method="POST"):
+        answer = await client.request(method, path, json=body, headers=KEY)
+        assert answer.is_success, answer.text
+        return "Idempotent-Replayed" in answer.headers
+
+    other = SESSION | {"session_id": "other"}
+    unnamed = {"learner": SESSION["learner"]}
+    first = [
+        ("/v1/sessions", SESSION),
+        ("/v1/sessions", other),
+        ("/v1/sessions", unnamed),
+        (f"{PATH}/act", {}),
+        (f"{PATH}/acts", {"count": 1}),
+        ("/v1/sessions/other/act", {}),
+        (f"{PATH}/feedback", EVENT),
+        (f"{PATH}/arms", {"add": ["b"]}, "PATCH"),
+    ]
+
+    assert [await replayed(*call) for call in first] == [False] * len(first)
+    assert [await replayed(*call) for call in first] == [True] * len(first)
+
+
+async def test_the_order_of_fields_is_the_same_request_and_another_query_is_not(client):
+    await client.post("/v1/sessions", json=SESSION)
+    await client.post(f"{PATH}/act")
+    texts = ('{"label": "a", "loss": 0.25}', '{"loss":0.25,\n"label":"a"}')
+    headers = KEY | {"Content-Type": "application/json"}
+    first, same = [await client.post(f"{PATH}/feedback", content=text, headers=headers) for text in texts]
+    other = await client.post(f"{PATH}/feedback?on_surplus=skip", content=texts[0], headers=headers)
+
+    assert (first.json(), "Idempotent-Replayed" in first.headers) == (same.json(), False)
+    assert "Idempotent-Replayed" in same.headers
+    assert (other.status_code, other.json()["code"]) == (422, "idempotency_conflict")

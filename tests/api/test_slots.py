@@ -97,6 +97,18 @@ async def test_feedback_before_any_act_is_surplus(client, create):
     assert response.json()["indexes"] == [0]
 
 
+async def test_of_many_surplus_events_the_first_twenty_are_named_and_all_are_counted(client, create):
+    path = await create()
+    await client.post(f"{path}/act")
+
+    response = await client.post(f"{path}/feedbacks", json={"events": [{"arm": 0, "loss": 0.5}] * 30})
+
+    assert response.status_code == 409
+    assert len(response.json()["indexes"]) == 20
+    assert response.json()["indexes"] == sorted(response.json()["indexes"])
+    assert response.json()["detail"].startswith("30 events for 1 outstanding decisions: ")
+
+
 async def test_more_losses_than_acts_are_refused_whole(client, create):
     path = await create(learner={"kind": "dexp3", "n_arms": 1})
     await client.post(f"{path}/acts", json={"count": 3})
