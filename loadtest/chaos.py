@@ -66,10 +66,12 @@ class Chaos:
     Parameters
     ----------
     stage : what the faults happen to
+    patience : by what the bounds on times are multiplied
     """
 
-    def __init__(self, stage: Stage) -> None:
+    def __init__(self, stage: Stage, patience: float) -> None:
         self._stage = stage
+        self._patience = patience
         self._ledgers: list[tuple[str, Ledger]] = []
         self.tallies: dict[str, Tally] = {}
 
@@ -120,7 +122,7 @@ class Chaos:
     def _freeze(self, seconds: float, tally: Tally) -> None:
         seen = freeze_long(self._stage, seconds)
         tally.freezes.append(seen)
-        tally.problems += seen.problems()
+        tally.problems += seen.problems(self._patience)
 
 
 @contextmanager

@@ -123,9 +123,9 @@ class Freeze(NamedTuple):
     ready_after: float
     """From the thaw until ``/readyz`` was green."""
 
-    def problems(self) -> list[str]:
-        """Bounds that were not kept."""
-        limits = Freeze(2.0, 1.0, 5.0)
+    def problems(self, patience: float = 1.0) -> list[str]:
+        """Bounds, each so many times as long, that were not kept."""
+        limits = [patience * bound for bound in (2.0, 1.0, 5.0)]
         named = zip(self._fields, self, limits, strict=True)
         return [
             f"{name} was {seconds:.2f} s, allowed {limit:g} s" for name, seconds, limit in named if seconds > limit

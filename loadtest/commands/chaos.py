@@ -21,6 +21,9 @@ def chaos(
     rounds: Annotated[int, typer.Option(min=0, help="Short rounds, the kinds of fault in turn.")] = 27,
     long_freezes: Annotated[int, typer.Option(min=0, help="Long freezes of the store after them.")] = 0,
     freeze_seconds: Annotated[float, typer.Option(min=3, help="How long such a freeze lasts.")] = 30,
+    patience: Annotated[
+        float, typer.Option(min=1, help="Bounds on times are so many times as long, on a busy machine.")
+    ] = 1,
     seed: Annotated[int, typer.Option(min=0, help="Of the moments at which faults strike.")] = 0,
     out: Annotated[Path, typer.Option(help="Folder for summary.json and the logs.")] = Path("runs/chaos"),
 ) -> None:
@@ -29,18 +32,22 @@ def chaos(
     tallies: dict[str, Tally] = {}
     with breaking(out), progress_bar("chaos", rounds + long_freezes) as advance:
         if rounds:
-            tallies |= _phase(out, seed, lambda it: it.short_rounds(rounds, advance), *IMPATIENT)
+            tallies |= _phase(out, seed, patience, lambda it: it.short_rounds(rounds, advance), *IMPATIENT)
         if long_freezes:
-            tallies |= _phase(out, seed, lambda it: it.long_freezes(long_freezes, freeze_seconds, advance))
+            tallies |= _phase(
+                out, seed, patience, lambda it: it.long_freezes(long_freezes, freeze_seconds, advance)
+            )
     _report(tallies, out, seed, time.monotonic() - started)
     if any(tally.problems for tally in tallies.values()):
         raise typer.Exit(1)
 
 
-def _phase(out: Path, seed: int, play: Callable[[Chaos], None], *flags: str) -> Mapping[str, Tally]:
+def _phase(
+    out: Path, seed: int, patience: float, play: Callable[[Chaos], None], *flags: str
+) -> Mapping[str, Tally]:
     """Play on a stage of its own, whose sessions are gone afterwards and whose logs stay."""
     with tempfile.TemporaryDirectory(prefix="chaos-") as data, staged(Path(data), out, seed, *flags) as stage:
-        faults = Chaos(stage)
+        faults = Chaos(stage, patience)
         play(faults)
         faults.audit_again()
         return faults.tallies

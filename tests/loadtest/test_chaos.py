@@ -87,6 +87,7 @@ def test_bounds_of_a_freeze_are_held() -> None:
     assert Freeze(1.9, 0.9, 4.9).problems() == []
     assert Freeze(2.5, 0.9, 4.9).problems() == ["red_after was 2.50 s, allowed 2 s"]
     assert len(Freeze(2.5, float("inf"), 6.0).problems()) == 3
+    assert len(Freeze(2.5, float("inf"), 6.0).problems(patience=2.0)) == 1
 
 
 def chaos(folder: Path, *flags: str) -> dict[str, Any]:
@@ -100,7 +101,9 @@ def chaos(folder: Path, *flags: str) -> dict[str, Any]:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="chaos finds workers in /proc")
 def test_one_round_of_each_fault_and_a_freeze_run_clean(tmp_path: Path) -> None:
-    summary = chaos(tmp_path, "--rounds", str(len(FAULTS)), "--long-freezes", "1", "--freeze-seconds", "4")
+    summary = chaos(
+        tmp_path, "--rounds", str(len(FAULTS)), "--long-freezes", "1", "--freeze-seconds", "4", "--patience", "4"
+    )
 
     assert summary["ok"]
     assert set(summary["faults"]) == {*FAULTS, "store frozen for long"}
