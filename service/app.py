@@ -78,9 +78,10 @@ async def _lifespan(
     settings: Settings, store: Store | None, metrics: Metrics, spans: Spans | None, app: FastAPI
 ) -> AsyncIterator[None]:
     opened = store or open_store(settings.store_url.get_secret_value(), options=store_options(settings))
-    measured = MeasuredStore(opened, metrics) if spans is None else TracedStore(opened, metrics, spans)
-    app.state.sessions = Sessions(measured, settings, metrics)
-    app.state.readiness = Readiness(opened)
+    measured = MeasuredStore(opened, metrics)
+    traced = measured if spans is None else TracedStore(opened, metrics, spans)
+    app.state.sessions = Sessions(traced, settings, metrics)
+    app.state.readiness = Readiness(measured)
     sweeper = Sweeper(opened.reminders, app.state.sessions)
     sweeping = asyncio.create_task(sweeper.run())
     first_look = asyncio.create_task(app.state.readiness.failure())

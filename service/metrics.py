@@ -154,7 +154,7 @@ class Metrics:
         )
         seconds = Histogram(
             "bandit_store_call_seconds",
-            "Time the store took to answer, by call.",
+            "Time the store took to answer, or to fail, by call; `ping` is what `/readyz` asks.",
             ["call"],
             registry=self.registry,
             buckets=_STORE_SECONDS,

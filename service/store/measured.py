@@ -71,7 +71,8 @@ class MeasuredStore:
         except StoreUnavailableError:
             self._metrics.store_failures["commit"]()
             raise
-        self._metrics.store_seconds["commit"](time.perf_counter() - started)
+        finally:
+            self._metrics.store_seconds["commit"](time.perf_counter() - started)
         self._metrics.commits[NAMES[type(outcome)]]()
         return outcome
 

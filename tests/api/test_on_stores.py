@@ -137,8 +137,13 @@ async def test_a_store_that_is_down_is_told_and_heals_by_itself(make_client, own
     await client.post("/v1/sessions", json=SESSION)
     await client.post(f"{PATH}/act")
     before = (await client.get(PATH)).json()
+    registry = client._transport.app.state.metrics.registry
+
+    def counted(name, call):
+        return registry.get_sample_value(name, {"call": call})
 
     own_redis_server.kill()
+    commits = counted("bandit_store_call_seconds_count", "commit")
     for request in (
         client.post(f"{PATH}/act"),
         client.get(PATH),
@@ -149,6 +154,10 @@ async def test_a_store_that_is_down_is_told_and_heals_by_itself(make_client, own
         assert (answer.status_code, answer.json()["code"]) == (503, "store_unavailable")
         assert answer.headers["Retry-After"] == "1"
     assert (await client.get("/livez")).status_code == 200
+    assert [counted("bandit_store_failures_total", call) for call in ("commit", "load", "ping", "list")] == [
+        1.0
+    ] * 4
+    assert counted("bandit_store_call_seconds_count", "commit") == commits + 1
     own_redis_server.start()
     returned = time.monotonic()
     while (await client.get("/readyz")).status_code != 200:
