@@ -18,7 +18,9 @@ from service.reading import MAX_PAGE
 
 router = APIRouter(prefix="/v1/sessions", tags=["sessions"], route_class=StrictRoute, responses=PROBLEMS)
 
-CURSOR = Query(description="``next_cursor`` of the page before.", max_length=400)
+MAX_CURSOR = 12_000
+"""Characters; a cursor carries the ids, of up to 128, that a scan of the store brought beyond its page."""
+CURSOR = Query(description="``next_cursor`` of the page before.", max_length=MAX_CURSOR)
 LIMIT = Query(ge=1, le=MAX_PAGE, description="Sessions on a page, at most.")
 
 
