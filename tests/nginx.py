@@ -1,0 +1,48 @@
+"""A real nginx with docs/nginx.conf, its addresses and files moved to where a test may have them."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.compose import ROOT
+from tests.real_redis import free_port
+from tests.waiting import SECONDS, wait_until
+
+CONFIG = (ROOT / "docs/nginx.conf").read_text()
+
+
+@contextmanager
+def before(service: str, folder: Path, config: str = CONFIG) -> Iterator[httpx.Client]:
+    """A client of nginx before the service at this host and port."""
+    program = shutil.which("nginx", path=f"{os.environ['PATH']}:/usr/sbin")
+    if program is None:
+        pytest.skip("needs nginx")
+    port, folder = free_port(), folder / "nginx"
+    folder.mkdir()
+    text = config.replace("service:8000", service)
+    text = text.replace("listen 8080;", f"listen 127.0.0.1:{port};").replace("/tmp/nginx", f"{folder}/nginx")
+    (folder / "nginx.conf").write_text(text)
+    flags = ["-p", str(folder), "-c", str(folder / "nginx.conf"), "-g", "daemon off;"]
+    with (folder / "log").open("wb") as log, subprocess.Popen([program, *flags], stderr=log) as nginx:
+        try:
+            with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=SECONDS) as client:
+                wait_until(lambda: _listens(client))
+                yield client
+        finally:
+            nginx.terminate()
+
+
+def _listens(client: httpx.Client) -> bool:
+    try:
+        client.get("/.problems/404")
+    except httpx.ConnectError:
+        return False
+    return True
