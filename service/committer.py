@@ -12,7 +12,7 @@ from __future__ import annotations
 import logging
 import secrets
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from service.cache import Cached, SessionCache
 from service.errors import (
@@ -163,7 +163,7 @@ class Committer:
         if cached.needs_records:
             records = await self._store.read_records(session_id)
             try:
-                cached = cached.with_records(records)
+                cached = await with_records(cached, records)
             except StateCorruptError:
                 now = await self._store.load(session_id)
                 if now is not None and now.version == cached.version:
@@ -222,6 +222,11 @@ def _new_labels(before: Run, after: Run) -> int:
     """Bytes that the labels count for which are written where arms have changed."""
     roster = after.roster
     return 0 if roster is None or roster is before.roster else LABEL * len(roster.added or ())
+
+
+async def with_records(cached: Cached, records: Mapping[bytes, bytes]) -> Cached:
+    """See ``Cached.with_records``."""
+    return await aside(sum(map(len, records.values())), cached.with_records, records)
 
 
 async def decoded(snapshot: Snapshot, known: Cached | None = None) -> Cached:

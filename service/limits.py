@@ -6,8 +6,13 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from service.errors import InvalidRequestError
+from service.learners.base import Spec
+from service.learners.specs import ArmsSpec
 from service.settings import Settings
 from service.specification import Specification
+
+MAX_OPEN_SLOTS = 1_000_000
+"""Open slots that a session may keep."""
 
 
 class Rights(NamedTuple):
@@ -37,7 +42,7 @@ class Limits:
         """Refuse a new session that would be too large."""
         settings = self._settings
         learner = spec.learner
-        size: Mapping[str, Any] = learner.model_dump(include={"n_arms", "arms", "dim"})
+        size: Mapping[str, Any] = learner.model_dump(include={"n_arms", "arms", "dim", "max_open_slots"})
         labels = size.get("arms") or []
         n_arms = size.get("n_arms") or len(labels)
         most = self.max_arms(learner.kind, rights)
@@ -46,9 +51,21 @@ class Limits:
         if size.get("dim", 0) > settings.max_dim:
             raise InvalidRequestError.of("learner.dim", f"must not exceed {settings.max_dim}")
         check_labels("learner.arms", labels, settings.max_label_bytes)
+        if isinstance(learner, ArmsSpec) and n_arms > learner.most_arms:
+            raise InvalidRequestError.of(
+                "learner.max_open_slots",
+                f"with so many there may be at most {learner.most_arms} arms",
+            )
+        if (size.get("max_open_slots") or 0) > MAX_OPEN_SLOTS:
+            raise InvalidRequestError.of("learner.max_open_slots", f"must not exceed {MAX_OPEN_SLOTS}")
+
+    def arms_of(self, learner: Spec, rights: Rights) -> int:
+        """Arms that a session of this learner may have at once."""
+        most = self.max_arms(learner.kind, rights)
+        return min(most, learner.most_arms) if isinstance(learner, ArmsSpec) else most
 
     def max_arms(self, kind: str, rights: Rights) -> int:
-        """Arms a session may have at once."""
+        """Arms that a session of any learner of this kind may have at once."""
         settings = self._settings
         most = settings.max_arms_centred if kind == "centred_tsallis" else settings.max_arms
         return most if rights.max_arms is None else min(most, rights.max_arms)

@@ -6,7 +6,7 @@ from typing import Any
 
 from service import owned
 from service.cache import Cached, SessionCache
-from service.committer import decoded
+from service.committer import decoded, with_records
 from service.errors import InvalidRequestError, StateCorruptError, UnknownSessionError
 from service.folding import settle_due
 from service.pieces import Body, Pause, body, texts
@@ -44,7 +44,7 @@ class Reader:
             records = await self._store.read_records(session_id)
             again = await self._store.load(session_id)
             if again is not None and again.version == snapshot.version:
-                return snapshot, cached.with_records(records)
+                return snapshot, await with_records(cached, records)
         raise UnknownSessionError
 
     async def _settled(self, cached: Cached) -> Cached:

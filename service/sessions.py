@@ -123,7 +123,7 @@ class Sessions:
         _check_id(session_id)
         with _store_errors():
             snapshot, cached = await self._reader.load(session_id)
-        most = self._limits.max_arms(cached.run.params.learner.kind, rights)
+        most = self._limits.arms_of(cached.run.params.learner, rights)
         view = viewer(session_id, snapshot, cached)
         change = ChangeArms(add, remove, most, self._limits.max_label_bytes, view, key)
         return await self._committer.submit(session_id, change)

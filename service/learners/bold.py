@@ -18,6 +18,8 @@ from service.learners.specs import (
 )
 
 MAX_OPEN_SLOTS = 1_000
+POOL_NUMBERS = 1_000_000
+"""Weights of all instances together: 8 MB, which whoever meets another's commit reads again."""
 
 
 class BoldSpec(ArmsSpec, OneRateSpec):
@@ -26,14 +28,28 @@ class BoldSpec(ArmsSpec, OneRateSpec):
     kind: Literal["bold"] = "bold"
     theorem_fields: ClassVar = ("horizon", "max_delay")
     max_delay: MaxDelay | None = None
-    max_open_slots: MaxOpenSlots = MAX_OPEN_SLOTS
+    max_open_slots: MaxOpenSlots | None = None
+
+    @property
+    def pool_size(self) -> int:
+        """Instances at most; unless given 1,000, and fewer where arms are many."""
+        if self.max_open_slots is not None:
+            return self.max_open_slots
+        return max(1, min(MAX_OPEN_SLOTS, POOL_NUMBERS // self.arm_count))
+
+    @property
+    def most_arms(self) -> int:
+        return max(1, POOL_NUMBERS // self.pool_size)
+
+    def resolved(self) -> dict[str, Any]:
+        return super().resolved() | {"max_open_slots": self.pool_size}
 
     def theorem_rate(self, horizon: int, scale: float) -> float:
         """An instance serves one slot in every max_delay or so."""
         return exp3_rate(self.arm_count, horizon / max(1, self.max_delay or 0), scale)
 
     def build(self) -> Bold:
-        return Bold(self.arm_count, self.rate(), self.mode, self.max_open_slots)
+        return Bold(self.arm_count, self.rate(), self.mode, self.pool_size)
 
 
 class State(NamedTuple):

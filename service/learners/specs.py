@@ -115,6 +115,11 @@ class ArmsSpec(Spec):
         """Number of arms at the session's start."""
         return len(self.arms) if self.arms is not None else int(self.n_arms or 0)
 
+    @property
+    def most_arms(self) -> int:
+        """Arms that the learner can have at once, for the room that it takes."""
+        return MAX_COUNT
+
 
 class ScaledSpec(Spec):
     """A learner whose theorem's rates can be multiplied by c."""
