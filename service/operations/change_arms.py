@@ -57,6 +57,8 @@ class ChangeArms:
         staying = len(roster.live) - len(change.removed)
         if not staying:
             raise InvalidRequestError.of("remove", "at least one arm must stay")
+        if not change.added:
+            return
         if staying + len(change.added) > self.max_arms:
             raise InvalidRequestError.of("add", f"there may be at most {self.max_arms} arms")
         if roster.size + len(change.added) > LIVES * self.max_arms:

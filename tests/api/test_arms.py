@@ -208,6 +208,21 @@ async def test_limits_count_the_arms_there_are_and_in_the_end_those_there_were(m
     assert "removed ones included" in problem["detail"]
 
 
+@pytest.mark.parametrize("kind", ["dexp3", "centred_tsallis"])
+async def test_what_adds_no_arm_is_refused_by_no_limit_however_large_the_session_is(make_client, kind):
+    store = MemoryStore()
+    large = await make_client(store)
+    await session(large, kind=kind, arms=[*"abcdefgh"])
+    for number in range(30):
+        await change(large, add=[f"n{number}"], remove=[f"n{number - 1}"])
+    small = await make_client(store, max_arms=3, max_arms_centred=3)
+
+    assert (await change(small, add=["n29", "h"], remove=["a"]))["learner"]["n_arms"] == 8
+    await change(small, remove=["b", "c", "d"])
+    assert (await change(small, 422, add=["x"], remove=["h"]))["detail"] == "add: there may be at most 3 arms"
+    assert (await change(small, remove=["e", "f", "g"]))["learner"]["n_arms"] == 2
+
+
 @pytest.mark.parametrize(
     "learner",
     [{"kind": "dexp3", "n_arms": 3}, {"kind": "dbgd", "dim": 2, "feasible_set": {"kind": "ball", "radius": 1.0}}],

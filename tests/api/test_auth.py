@@ -207,6 +207,18 @@ async def test_arms_are_added_within_the_limit(client, problem):
     problem(await add("e"), 422, "invalid_request")
 
 
+async def test_arms_are_removed_however_many_there_are(client, problem):
+    body = {"session_id": "shop-2", "learner": {"kind": "dexp3", "arms": [*"abcdefgh"]}}
+    assert (await client.post("/v1/sessions", json=body, headers=bearer(ADMIN))).status_code == 201
+
+    async def change(**body):
+        return await client.patch("/v1/sessions/shop-2/arms", json=body, headers=bearer(SETUP))
+
+    assert (await change(remove=["a"])).json()["learner"]["n_arms"] == 7
+    problem(await change(remove=["b"], add=["x"]), 422, "invalid_request")
+    assert (await change(remove=["b", "c", "d", "e"], add=["x"])).json()["learner"]["n_arms"] == 4
+
+
 async def test_a_body_is_bounded_by_the_key(client, problem):
     event = {"arm": 0, "loss": 0.5, "event_id": "x" * 80}
 
