@@ -27,7 +27,7 @@ from service.folding import Answer, Fold, Memory, Operation, folded
 from service.lanes import Lanes
 from service.learners.run import Run
 from service.metrics import Labels, Metrics
-from service.pieces import LABEL, Pause, aside
+from service.pieces import LABEL, Pause, aside, shrunk
 from service.store import records
 from service.store.base import Commit, Committed, Conflict, Known, Snapshot, Store, StoreUnavailableError
 from service.turns import Turns, asking, grant
@@ -207,7 +207,7 @@ class Committer:
             events=list(fold.recorded),
             event_lookups=list(digests - memory.duplicates - fold.recorded.keys()),
             lookups=list(keys - memory.replays.keys()),
-            answers={key: body + answer for key, (body, answer) in fold.answers.items()},
+            answers={key: body + await shrunk(answer) for key, (body, answer) in fold.answers.items()},
             records=records.encode(fold.run) if writes else {},
         )
 

@@ -28,6 +28,8 @@ LARGE = 16_384
 """Bytes from which on reading them at once would keep other requests waiting."""
 LABEL = 16
 """Bytes that a label counts for where there are no bytes to count."""
+KEPT = 2_048
+"""Bytes of an answer from which on it is kept compressed."""
 CHUNK = 65_536
 """Bytes of an answer from which on it is sent in pieces."""
 
@@ -179,6 +181,13 @@ async def packed(parts: Body, pause: Pause) -> bytes:
         made.append(deflate.compress(text.encode()))
         await pause()
     return b"".join([*made, deflate.flush()])
+
+
+async def shrunk(kept: bytes) -> bytes:
+    """A kept answer, compressed unless it is small."""
+    if len(kept) < KEPT or kept.startswith(_DEFLATED):
+        return kept
+    return await aside(len(kept), zlib.compress, kept)
 
 
 def is_packed(kept: bytes) -> bool:

@@ -80,3 +80,31 @@ async def test_the_order_of_fields_is_the_same_request_and_another_query_is_not(
     assert (first.json(), "Idempotent-Replayed" in first.headers) == (same.json(), False)
     assert "Idempotent-Replayed" in same.headers
     assert (other.status_code, other.json()["code"]) == (422, "idempotency_conflict")
+
+
+LABELLED = [f"{number:0123}" for number in range(1000)]
+
+
+@pytest.mark.parametrize(
+    ("arms", "method", "call", "body"),
+    [
+        pytest.param(LABELLED, "POST", "acts", {"count": 1000}, id="acts of long labels"),
+        pytest.param(LABELLED, "PATCH", "arms", {}, id="arms of long labels"),
+        pytest.param([str(number) for number in range(100_000)], "PATCH", "arms", {}, id="many arms"),
+    ],
+)
+async def test_a_long_answer_is_kept_short_and_comes_again_whole(
+    make_client, redis_server, arms, method, call, body
+):
+    client = await make_client(open_store(redis_server.url))
+    await client.post("/v1/sessions", json={"session_id": "s", "learner": {"kind": "dexp3", "arms": arms}})
+    path, key = f"/v1/sessions/s/{call}", {"Idempotency-Key": "once"}
+
+    first = await client.request(method, path, json=body, headers=key)
+    again = await client.request(method, path, json=body, headers=key)
+
+    assert (first.status_code, again.status_code) == (200, 200)
+    assert again.headers["Idempotent-Replayed"] == "true"
+    assert again.content == first.content
+    (kept,) = redis_server.client.keys("bandit:{s}:seen:*")
+    assert redis_server.client.memory_usage(kept) < len(first.content) / 4
