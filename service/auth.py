@@ -81,18 +81,30 @@ def read_keys(settings: Settings) -> Sequence[ApiKey]:
 
 def _parse(text: str, where: str) -> Sequence[ApiKey]:
     try:
-        keys = _KEYS.validate_json(text, strict=True)
+        keys = _KEYS.validate_python(_read(text, where), strict=True)
     except ValidationError as error:
         first = error.errors(include_input=False, include_context=False, include_url=False)[0]
         place = ".".join(map(str, first["loc"]))
-        message = "not valid JSON" if first["type"] == "json_invalid" else first["msg"]
-        raise SettingsError(f"{where}: {place or 'list'}: {message}") from None
+        raise SettingsError(f"{where}: {place or 'list'}: {first['msg']}") from None
     for field in ("name", "sha256"):
         if len({getattr(key, field) for key in keys}) < len(keys):
             raise SettingsError(f"{where}: two keys have the same {'name' if field == 'name' else 'secret'}")
     if not keys:
         raise SettingsError(f"{where}: no keys; leave the setting out to serve everybody")
     return keys
+
+
+def _read(text: str, where: str) -> Any:
+    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        fields = dict(pairs)
+        if len(fields) < len(pairs):
+            raise SettingsError(f"{where}: list: a field is named twice in one object")
+        return fields
+
+    try:
+        return json.loads(text, object_pairs_hook=unique)
+    except (ValueError, RecursionError):
+        raise SettingsError(f"{where}: list: not valid JSON") from None
 
 
 def hashed(settings: Settings, keys: Sequence[ApiKey]) -> Settings:

@@ -243,7 +243,12 @@ async def test_idempotency_keys_count_within_an_api_key(client):
     ("keys", "message"),
     [
         ("secret", "list: not valid JSON"),
-        ("{}", "list: Input should be a valid array"),
+        ("{}", "list: Input should be a valid list"),
+        ("[" * 100_000, "list: not valid JSON"),
+        ("9" * 10_000, "list: not valid JSON"),
+        ('[{"name": "a", "role": "client", "role": "admin", "key": "secretsecretsecret"}]', "named twice"),
+        ('[{"name": "a", "role": "admin", "key": "secretsecretsecret", "key": "secret"}]', "named twice"),
+        ('[{"name": "a", "n\\u0061me": "b", "role": "admin", "key": "secretsecretsecret"}]', "named twice"),
         ([], "no keys"),
         ([{"name": "a", "role": "admin", "key": "secret"}], "16 to 512"),
         ([{"name": "a", "role": "admin", "key": "secret " * 4}], "no space"),
