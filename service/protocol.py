@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
@@ -13,6 +12,7 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from service.errors import BadRequestError, HeadTooLargeError, OverloadedError, ServiceError
 from service.flow import Flow
+from service.hosts import is_host, named_in
 
 MAX_HEAD_BYTES = 65_536
 """Bytes of the request line and the headers, of one chunk's extension, or of what comes behind a chunked body."""
@@ -25,8 +25,6 @@ PIECE = 16_384
 """Bytes parsed at a time, so that a burst of tiny requests or chunks lets other connections have their turn."""
 
 _FRAMING = frozenset({b"content-length", b"transfer-encoding"})
-_HOST = re.compile(rb"(?:[\w.~!$&'()*+,;=%-]*|\[[\w.~!$&'()*+,;=:]+\])(?::\d*)?", re.ASCII)
-"""A host, which may be empty, and a port: RFC 9112, section 3.2."""
 
 
 class Answer(Protocol):
@@ -201,8 +199,10 @@ class BoundedProtocol(HttpToolsProtocol):
         names = [name for name, _ in self.headers]
         if names.count(b"host") != 1 and (version == "1.1" or b"host" in names):
             raise BadRequestError("A request has one Host")
-        if not all(_HOST.fullmatch(value) for name, value in self.headers if name == b"host"):
-            raise BadRequestError("The Host is no host")
+        if not all(is_host(value) for name, value in self.headers if name == b"host"):
+            raise BadRequestError("The Host is no host and port")
+        if not is_host(named_in(self.url)):
+            raise BadRequestError("The address has no valid host and port")
         if b"transfer-encoding" in names:
             codings = [value.lower() for name, value in self.headers if name == b"transfer-encoding"]
             if codings != [b"chunked"] or version == "1.0":

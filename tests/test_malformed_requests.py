@@ -47,6 +47,23 @@ def slot(service):
                 b"a\\b",
                 b"\xff",
                 b'"a"',
+                b"a:99999",
+                b"a:65536",
+                b"a:" + b"9" * 5_000,
+                b"a:-1",
+                b"a:8000:8000",
+                b"a%zz",
+                b"%",
+                b"[zz]",
+                b"[]",
+                b"[::::]",
+                b"[1:2:3]",
+                b"[127.0.0.1]",
+                b"[::1]a",
+                b"[::1]:65536",
+                b"[::1%25eth0]",
+                b"[v.a]",
+                b"[v1]",
             )
         ),
         pytest.param(b"GET livez HTTP/1.1\r\nHost: a\r\n\r\n", id="no slash"),
@@ -55,6 +72,10 @@ def slot(service):
         pytest.param(b"GET /liv\x01ez HTTP/1.1\r\nHost: a\r\n\r\n", id="control character in the path"),
         pytest.param("GET /é HTTP/1.1\r\nHost: a\r\n\r\n".encode(), id="raw UTF-8 in the path"),
         pytest.param(b"GET http://a:99999999/livez HTTP/1.1\r\nHost: a\r\n\r\n", id="absolute with a bad port"),
+        *(
+            pytest.param(b"GET http://" + host + b"/livez HTTP/1.1\r\nHost: a\r\n\r\n", id=f"absolute {host!r}")
+            for host in (b"a:65536", b"[zz]", b"[::::]", b"u:p@a", b"a%zz")
+        ),
         pytest.param(b"GET http://a HTTP/1.1\r\nHost: a\r\n\r\n", id="absolute without a path"),
         pytest.param(b"CONNECT a:80 HTTP/1.1\r\nHost: a\r\n\r\n", id="CONNECT"),
         pytest.param(HEAD + SIZE + CHUNKED + b"\r\n" + CHUNKS, id="length, then chunked"),
@@ -73,6 +94,10 @@ def slot(service):
         pytest.param(HEAD + b"Transfer-Encoding : chunked\r\n\r\n" + CHUNKS, id="space before a colon"),
         pytest.param(HEAD + b"Transfer-Encoding:\r\n chunked\r\n\r\n" + CHUNKS, id="folded coding"),
         pytest.param(HEAD.replace(b"/1.1", b"/1.0") + CHUNKED + b"\r\n" + CHUNKS, id="chunked in HTTP/1.0"),
+        *(
+            pytest.param(HEAD + CHUNKED + b"\r\n" + CHUNKS[:-2] + trailer + b"\r\n", id=f"trailer {trailer!r}")
+            for trailer in (SIZE, CHUNKED)
+        ),
         pytest.param(HEAD + SIZE + b"A: b\r\n c\r\n\r\n" + BODY, id="folded header"),
         pytest.param(HEAD + SIZE + b"A: b\nC: d\r\n\r\n" + BODY, id="bare LF"),
         pytest.param(HEAD + SIZE + b"A: b\rC: d\r\n\r\n" + BODY, id="bare CR"),
@@ -185,9 +210,23 @@ def test_they_are_counted_and_logged_like_all_errors(service):
         pytest.param(HEAD + CHUNKED + b"\r\n" + CHUNKS.replace(b"b\r", b"b;a=b\r", 1), id="extension of a chunk"),
         pytest.param(b"\r\n\r\n" + ACTS, id="empty lines before"),
         pytest.param(ACTS.replace(b"POST /", b"POST http://other/"), id="absolute"),
+        pytest.param(ACTS.replace(b"POST /", b"POST http://[::1]:8000/"), id="absolute with a port"),
         *(
             pytest.param(ACTS.replace(b"Host: service", b"Host: " + host), id=f"host {host!r}")
-            for host in (b"", b"a.b-c_d", b"a:", b"a:8000", b"[::1]", b"[::1]:8000", b"127.0.0.1:80")
+            for host in (
+                b"",
+                b"a.b-c_d",
+                b"a%2fb",
+                b"a:",
+                b"a:8000",
+                b"a:65535",
+                b"a:" + b"0" * 5_000 + b"80",
+                b"[::1]",
+                b"[::1]:8000",
+                b"[1:2:3:4:5:6:127.0.0.1]:",
+                b"[v1F.a:b]:80",
+                b"127.0.0.1:80",
+            )
         ),
         pytest.param(request("/v1/sessions/s/acts", BODY, b"A: \xff\r\n"), id="high bytes in a header"),
         pytest.param(request("/v1/sessions/s/acts", BODY, b"Expect: 100-continue\r\n"), id="expect"),
