@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from itertools import islice
 
 from service.store.base import Page, Store
 
 _CURSOR = "after~"
+_LOOKS = re.compile(r"after~[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 _PAGE = 1000
 
 
@@ -31,7 +33,7 @@ async def page(store: Store, prefix: str, cursor: str | None, limit: int) -> Pag
         for a cursor of another list.
     """
     after = "" if cursor is None else cursor.removeprefix(_CURSOR)
-    if cursor is not None and not cursor.startswith(_CURSOR + prefix):
+    if cursor is not None and not (_LOOKS.fullmatch(cursor) and after.startswith(prefix)):
         raise ValueError("not a cursor of this list")
     some = list(islice((one for one in await ids(store, prefix) if one > after), limit + 1))
     return Page(some[:limit], f"{_CURSOR}{some[limit - 1]}" if len(some) > limit else None)

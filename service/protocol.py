@@ -24,6 +24,8 @@ STOPPING = "The service is stopping, and the request was not whole: send it agai
 PIECE = 16_384
 """Bytes parsed at a time, so that a burst of tiny requests or chunks lets other connections have their turn."""
 
+_SPACE = b" \t"
+"""What may stand around a header's value and is no part of it: RFC 9110, section 5.5."""
 _FRAMING = frozenset({b"content-length", b"transfer-encoding"})
 
 
@@ -172,7 +174,7 @@ class BoundedProtocol(HttpToolsProtocol):
             return
         if len(self.headers) == MAX_HEADERS:
             raise HeadTooLargeError(f"A request may have {MAX_HEADERS} headers")
-        super().on_header(name, value)
+        super().on_header(name, value.strip(_SPACE))
 
     def on_headers_complete(self) -> None:
         if self._resuming:

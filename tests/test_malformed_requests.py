@@ -229,6 +229,10 @@ def test_they_are_counted_and_logged_like_all_errors(service):
             )
         ),
         pytest.param(request("/v1/sessions/s/acts", BODY, b"A: \xff\r\n"), id="high bytes in a header"),
+        *(
+            pytest.param(ACTS.replace(b"Host: service", b"Host:" + host), id=f"host {host!r}")
+            for host in (b"\t a\t", b"a \t ")
+        ),
         pytest.param(request("/v1/sessions/s/acts", BODY, b"Expect: 100-continue\r\n"), id="expect"),
         pytest.param(
             HEAD + CHUNKED + b"\r\n" + CHUNKS[:-2] + b"Content-Type: text/plain\r\nIdempotency-Key: a\r\n\r\n",

@@ -136,7 +136,9 @@ def parse(body: bytes, limits: PartLimits) -> dict[str, Any]:
         value = _DECODER.decode(body.decode("utf-8"))
     except ServiceError:
         raise
-    except (ValueError, RecursionError) as error:
+    except RecursionError as error:
+        raise InvalidRequestError("The body has too many objects and arrays within each other") from error
+    except ValueError as error:
         raise InvalidRequestError("The body is not valid JSON") from error
     if not isinstance(value, dict):
         raise InvalidRequestError("The body must be a JSON object")

@@ -15,6 +15,7 @@ from redis.exceptions import RedisError
 from service.store.options import StoreOptions
 from service.store.sentinel import master_pool
 
+MAX_PORT = 65_535
 SENTINEL, CLUSTER = "sentinel", "cluster"
 _PORTS = {SENTINEL: 26379, CLUSTER: 6379}
 _ALLOWED = {"db", "username", "password", "client_name", "sentinel_username", "sentinel_password"}
@@ -47,6 +48,7 @@ def connection_pool(url: str, options: StoreOptions) -> ConnectionPool:
 
 def read_url(url: str, options: StoreOptions) -> RedisUrl:
     """Read a URL of any kind of Redis; ValueError as for ``connection_pool``."""
+    _check_ports(url)
     try:
         plain, hosts, service = plain_url(url)
         parts = urlsplit(plain)
@@ -97,6 +99,15 @@ def plain_url(url: str) -> tuple[str, Sequence[tuple[str, int]], str]:
 def _address(text: str, port: int) -> tuple[str, int]:
     host, _, given = text.rpartition(":") if not text.endswith("]") and ":" in text else (text, "", "")
     return host.strip("[]"), int(given) if given else port
+
+
+def _check_ports(url: str) -> None:
+    hosts = url.partition("://")[2].partition("/")[0].partition("?")[0].rpartition("@")[2]
+    ports = [port for _, colon, port in (host.rpartition(":") for host in hosts.split(",")) if colon]
+    if any(port.isdecimal() and (len(port) > 5 or not 0 < int(port) <= MAX_PORT) for port in ports):
+        raise ValueError(
+            f"a port in the store URL is not one of 1 to {MAX_PORT}; if that is part of a password, {_ADVICE}"
+        )
 
 
 def _check(parts: SplitResult, settings: dict[str, Any]) -> None:

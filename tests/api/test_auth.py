@@ -12,6 +12,7 @@ import pytest
 from service.auth import find, is_loopback, read_keys
 from service.settings import SecretText, Settings, SettingsError
 from service.store.memory import MemoryStore
+from tests.connections import answers, connected, request
 from tests.running import RunningService, create
 
 ADMIN, CLIENT, SHOP, SETUP = (f"{name}-0123456789abcdef" for name in ("admin", "client", "shop", "setup"))
@@ -179,8 +180,9 @@ async def test_a_list_and_its_cursors_show_nothing_outside_the_prefix(client):
         assert cursor.endswith(seen[-1])
 
     assert seen == ["shop-0x", "shop-1", "shop-1x", "shop-2x"]
-    answer = await client.get("/v1/sessions", params={"cursor": "after~other"}, headers=bearer(SETUP))
-    assert answer.status_code == 422
+    for other in ("other", "shop-1\n", "\nshop-1", "shop-é", "shop-1 ", f"shop-{'a' * 124}", ""):
+        answer = await client.get("/v1/sessions", params={"cursor": f"after~{other}"}, headers=bearer(SETUP))
+        assert answer.status_code == 422, other
 
 
 async def test_sessions_are_created_within_the_prefix_and_the_limits(client, problem):
@@ -340,6 +342,17 @@ def test_keys_work_in_processes_and_are_seen_nowhere(tmp_path):
     assert '"api_key": "ops"' in log
     assert "NO API KEYS" not in log
     assert "0123456789abcdef" not in log + metrics + "".join(answer.text for answer in refused)
+
+
+def test_space_around_a_header_is_no_part_of_a_key(tmp_path):
+    keys = {"BANDIT_API_KEYS": json.dumps(KEYS)}
+    with (
+        RunningService(tmp_path, "--store-url", "memory://", environment=keys) as service,
+        connected(service) as raw,
+    ):
+        for header in (f"X-API-Key: {ADMIN}\t", f"X-API-Key:\t {ADMIN} \t ", f"Authorization:\tBearer {ADMIN}\t"):
+            raw.sendall(request("/v1/sessions", headers=f"{header}\r\n".encode(), method="GET"))
+            assert [answer.status for answer in answers(raw, 1)] == [200], header
 
 
 def test_bad_keys_end_the_start(tmp_path):

@@ -44,6 +44,14 @@ async def test_bodies_are_objects(client, create, content, call):
     assert (await client.post(f"{path}/act")).status_code == 200
 
 
+@pytest.mark.parametrize("content", ['{"a":' * 20_000 + "1" + "}" * 20_000, "[" * 5_000])
+async def test_a_body_that_is_too_deep_is_told_so(client, create, content):
+    answer = await post(client, f"{await create()}/feedback", content)
+
+    assert_problem(answer, 422, "invalid_request")
+    assert answer.json()["detail"] == "The body has too many objects and arrays within each other"
+
+
 @pytest.mark.parametrize("content", ["null", "[]", "5", '"x"', '{"count": 2}'])
 async def test_act_takes_nothing_or_an_empty_object(client, create, content):
     path = await create()

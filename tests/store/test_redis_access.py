@@ -86,6 +86,16 @@ def test_an_url_that_makes_no_sense_is_refused_without_showing_it(bad: str) -> N
     assert "hunter" not in "".join(traceback.format_exception(caught.value)).split("ValueError")[-1]
 
 
+@pytest.mark.parametrize("port", ["0", "65536", "99999", "9" * 5_000])
+@pytest.mark.parametrize(
+    "url", ["redis://:hidden@a:{}/0", "rediss://a:{}", "redis+cluster://a:1,b:{}", "redis+sentinel://a:{},b/c"]
+)
+def test_a_port_that_is_none_is_told(url: str, port: str) -> None:
+    with pytest.raises(ValueError, match="a port in the store URL is not one of 1 to 65535") as error:
+        open_store(url.format(port))
+    assert "hidden" not in str(error.value)
+
+
 def test_an_embedded_url_is_the_parents_business() -> None:
     with pytest.raises(ValueError, match="parent"):
         open_store("embedded:")
