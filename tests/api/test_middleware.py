@@ -213,3 +213,8 @@ def test_the_stores_password_is_seen_nowhere(tmp_path, own_redis_server, passwor
 
     assert PASSWORD not in seen
     assert not list(tmp_path.glob("**/*.db"))
+
+
+@pytest.mark.parametrize("path", ["/livez?x=1", "/readyz?x", "/metrics?x=1&x=2"])
+async def test_what_probes_add_to_an_address_is_ignored(client, path):
+    assert (await client.get(path)).status_code == 200
