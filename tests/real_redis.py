@@ -49,7 +49,9 @@ class RedisServer:
         at = f"--port {self.port} --bind 127.0.0.1 --dir {folder} --logfile server.log"
         self._settings = [*at.split(), "--save", "", "--appendonly", "yes", "--appendfsync", "everysec"]
         self._process: subprocess.Popen[bytes] | None = None
-        self.client = redis.Redis(port=self.port, socket_timeout=30, protocol=2, retry=Retry(NoBackoff(), 0))
+        # Once more where the connection was cut: a failover cuts those to both servers.
+        again = Retry(NoBackoff(), 1, supported_errors=(redis.exceptions.ConnectionError,))
+        self.client = redis.Redis(port=self.port, socket_timeout=30, protocol=2, retry=again)
 
     def configure(self, text: str) -> None:
         """Give it a file of settings, which a sentinel needs since it writes there."""
