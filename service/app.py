@@ -14,7 +14,6 @@ from fastapi import FastAPI
 from service.api import docs, middleware, ops, problems, sessions, slots
 from service.api.labels import labels
 from service.api.openapi import describe
-from service.metrics import Metrics
 from service.readiness import Readiness
 from service.sessions import Sessions
 from service.settings import Settings
@@ -24,9 +23,10 @@ from service.store.measured import MeasuredStore
 from service.store.options import StoreOptions
 from service.store.traced import TracedStore
 from service.sweeper import Sweeper
+from service.telemetry.metrics import Metrics
 
 if TYPE_CHECKING:
-    from service.spans import Spans
+    from service.telemetry.tracing import Spans
 
 TITLE = "Bandit online learning with unknown delays"
 ROUTES = [route for part in (slots, sessions, ops) for route in part.router.routes]

@@ -9,13 +9,14 @@ import socket
 import sys
 from collections.abc import Sequence
 
-from service import auth, logs, traces
+from service import auth
 from service.settings import Settings, SettingsError, StoreUrl, read_settings, unknown_variables
 from service.sockets import AddressError, listen, show
 from service.store import open_store
 from service.store.embedded import EmbeddedServer
 from service.store.folder_lock import EmbeddedStoreError
 from service.supervisor import Supervisor
+from service.telemetry import logs, tracing_config
 
 CANNOT_START = 1
 """Exit code where the address or the data folder can't be had."""
@@ -56,7 +57,7 @@ def main(arguments: Sequence[str]) -> int:
     logs.configure(settings.log_level)
     if unknown := unknown_variables(os.environ):
         logger.warning("not settings of this service: %s", ", ".join(unknown))
-    if traces.wanted(os.environ) and (hindrance := traces.hindrance(os.environ)):
+    if tracing_config.wanted(os.environ) and (hindrance := tracing_config.hindrance(os.environ)):
         logger.warning("no traces: %s", hindrance)
     try:
         listeners = listen(settings.host, settings.port, settings.workers)

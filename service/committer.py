@@ -26,10 +26,10 @@ from service.errors import (
 from service.folding import Answer, Fold, Memory, Operation, folded
 from service.lanes import Lanes
 from service.learners.run import Run
-from service.metrics import Labels, Metrics
 from service.pieces import LABEL, Pause, aside, shrunk
 from service.store import records
 from service.store.base import Commit, Committed, Conflict, Known, Snapshot, Store, StoreUnavailableError
+from service.telemetry.metrics import Labels, Metrics
 from service.turns import Turns, asking, grant
 
 MAX_ASKED = 8

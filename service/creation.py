@@ -18,13 +18,13 @@ from service.errors import (
 )
 from service.folding import Answer, unpack_answer
 from service.limits import Limits, Rights
-from service.metrics import Metrics
 from service.operations import Show
 from service.pieces import LABEL, Body, aside, is_packed, unpacked
 from service.reading import Reader
 from service.specification import Idempotency, Specification, Stored
 from service.store import codec
 from service.store.base import NewSession, Snapshot, Store
+from service.telemetry.metrics import Metrics
 from service.views import session_view, viewer
 
 MOST_RACES = 10

@@ -8,9 +8,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextvars import Context, copy_context
 from dataclasses import dataclass, field
 
-from service.askers import ASKERS
 from service.errors import OverloadedError
 from service.folding import Answer, Operation
+from service.telemetry.request_contexts import ASKERS
 from service.turns import Turns
 
 MAX_FOLD_WEIGHT = 2_000

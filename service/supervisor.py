@@ -17,10 +17,10 @@ from asyncio.subprocess import PIPE, Process
 from itertools import cycle, islice
 from typing import Any
 
-from service.metrics_folder import SharedMetrics
 from service.settings import Settings
 from service.store.embedded import EmbeddedServer
 from service.store.folder_lock import EmbeddedStoreError
+from service.telemetry.multiprocess import SharedMetrics
 
 STARTUP_FAILURE = 3
 """Exit code when no worker ever came to serve; uvicorn's own for one worker."""

@@ -19,11 +19,11 @@ from functools import partial
 
 import uvicorn
 
-from service import logs, metrics_folder
 from service.app import create_app
 from service.protocol import BoundedProtocol
 from service.settings import Settings
-from service.traces import open_traces
+from service.telemetry import logs, multiprocess
+from service.telemetry.tracing_config import open_traces
 
 _PR_SET_PDEATHSIG = 1
 SWITCH_SECONDS = 0.001
@@ -60,7 +60,7 @@ class Server(uvicorn.Server):
 
 def serve(settings: Settings, listener: socket.socket, number: int) -> None:
     """Serve until SIGTERM, then finish what was accepted."""
-    app = create_app(settings, metrics_folder=metrics_folder.share(number), spans=open_traces())
+    app = create_app(settings, metrics_folder=multiprocess.share(number), spans=open_traces())
     app.openapi()  # Makes what FastAPI else makes within the first requests, which takes 80 ms.
     protocol = partial(BoundedProtocol, head_seconds=settings.body_timeout_seconds, refuse=app.state.refuse)
     config = uvicorn.Config(

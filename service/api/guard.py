@@ -12,8 +12,8 @@ from service.api.docs import ASSETS
 from service.api.problems import problem
 from service.auth import ApiKey
 from service.errors import ForbiddenError, ServiceError, UnauthorizedError, UnknownSessionError
-from service.metrics import Metrics
 from service.settings import Settings
+from service.telemetry.metrics import Metrics
 
 _OF_CLIENTS = re.compile(r"/v1/sessions/[^/]+(/act|/acts|/feedback|/feedbacks)?")
 _OF_A_SESSION = re.compile(r"/v1/sessions/([^/]+)")

@@ -7,7 +7,7 @@ from fastapi.routing import APIRoute
 from service.api import docs, ops, sessions, slots
 from service.errors import ServiceError
 from service.learners import REGISTRY
-from service.metrics import Labels
+from service.telemetry.metrics import Labels
 
 
 def labels() -> Labels:

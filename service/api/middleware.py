@@ -17,17 +17,17 @@ from typing import TYPE_CHECKING, Any
 from fastapi import FastAPI, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from service import logs
 from service.api.docs import ASSETS
 from service.api.guard import Guard
 from service.api.problems import ID_IN_SCOPE, problem
 from service.auth import IN_SCOPE, read_keys
 from service.errors import NotFoundError, OverloadedError, ServiceError
-from service.metrics import Metrics
 from service.settings import Settings
+from service.telemetry import logs
+from service.telemetry.metrics import Metrics
 
 if TYPE_CHECKING:
-    from service.spans import Spans
+    from service.telemetry.tracing import Spans
 
 REQUEST_ID = b"x-request-id"
 _SANE_ID = re.compile(rb"[!-~](?:[ -~]{0,126}[!-~])?")

@@ -8,9 +8,9 @@ from fastapi import APIRouter, Request, Response
 
 from service.api.requests import JSON
 from service.errors import StoreDownError
-from service.exposition import CONTENT_TYPE
-from service.metrics import Metrics
 from service.readiness import Readiness
+from service.telemetry.exposition import CONTENT_TYPE
+from service.telemetry.metrics import Metrics
 
 router = APIRouter(tags=["health"])
 

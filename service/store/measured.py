@@ -6,7 +6,6 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
-from service.metrics import Metrics
 from service.store.base import (
     Commit,
     Committed,
@@ -21,6 +20,7 @@ from service.store.base import (
     Store,
     StoreUnavailableError,
 )
+from service.telemetry.metrics import Metrics
 
 NAMES: Mapping[type[Outcome], str] = {
     Committed: "committed",

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from service.metrics import Metrics
 from service.store.base import Commit, Outcome, Store
 from service.store.measured import NAMES, MeasuredStore
+from service.telemetry.metrics import Metrics
 
 if TYPE_CHECKING:
-    from service.spans import Spans
+    from service.telemetry.tracing import Spans
 
 
 class TracedStore(MeasuredStore):

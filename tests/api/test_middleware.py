@@ -10,9 +10,9 @@ from concurrent.futures import ThreadPoolExecutor
 import httpx
 import pytest
 
-from service.logs import MAX_FIELD_CHARS, JsonLines
 from service.store import open_store
 from service.store.options import StoreOptions
+from service.telemetry.logs import MAX_FIELD_CHARS, JsonLines
 from tests.running import RunningService, create
 from tests.waiting import wait_until
 

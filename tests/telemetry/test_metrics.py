@@ -14,8 +14,8 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from service.api.labels import labels
-from service.metrics import Metrics
-from service.metrics_folder import FOLDER, SharedMetrics
+from service.telemetry.metrics import Metrics
+from service.telemetry.multiprocess import FOLDER, SharedMetrics
 from tests.running import RunningService, create
 from tests.waiting import wait_until
 

@@ -13,21 +13,21 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, StatusCode
 
-from service import traces
 from service.api.labels import labels
 from service.app import create_app
 from service.cache import SessionCache
 from service.committer import Committer
 from service.learners.dexp3 import Dexp3Spec
-from service.metrics import Metrics
 from service.operations import Act
 from service.settings import Settings
-from service.spans import Spans
 from service.specification import Specification, Stored
 from service.store import codec
 from service.store.base import NewSession, StoreUnavailableError
 from service.store.memory import MemoryStore
 from service.store.traced import TracedStore
+from service.telemetry import tracing_config
+from service.telemetry.metrics import Metrics
+from service.telemetry.tracing import Spans
 from tests.collector import Collector, attributes
 from tests.running import RunningService, create
 from tests.waiting import wait_until
@@ -240,7 +240,7 @@ async def test_a_session_of_any_length_is_told_as_in_the_log(traced):
     ],
 )
 def test_the_standard_variables_switch_them_on(variables, expected):
-    assert traces.wanted(variables) is expected
+    assert tracing_config.wanted(variables) is expected
 
 
 @pytest.mark.parametrize(
@@ -266,7 +266,7 @@ def test_a_variable_without_sense_does_not_keep_the_service_from_running(tmp_pat
 def test_without_the_variables_nothing_of_it_is_imported():
     program = """
 import sys, service.worker
-service.traces.open_traces({})
+service.telemetry.tracing_config.open_traces({})
 print([name for name in sys.modules if name.startswith(("opentelemetry.exporter", "opentelemetry.sdk.trace"))])
 """
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

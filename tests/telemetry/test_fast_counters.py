@@ -8,8 +8,8 @@ import sys
 from prometheus_client import CollectorRegistry, Counter, Histogram
 from prometheus_client.multiprocess import MultiProcessCollector
 
-from service.cells import adder, observer
-from service.metrics_folder import FOLDER
+from service.telemetry.fast_counters import adder, observer
+from service.telemetry.multiprocess import FOLDER
 
 BOUNDS = (0.5, 1.0, 2.0)
 AMOUNTS = [0.0, 0.25, 0.5, 0.5000001, 1.0, 1.5, 2.0, 2.5, 1e9]
@@ -17,8 +17,8 @@ AMOUNTS = [0.0, 0.25, 0.5, 0.5000001, 1.0, 1.5, 2.0, 2.5, 1e9]
 WORKER = """
 import os, signal, sys
 from prometheus_client import Counter, Histogram
-from service.cells import adder, observer
-from service.metrics_folder import share
+from service.telemetry.fast_counters import adder, observer
+from service.telemetry.multiprocess import share
 
 share(int(sys.argv[1]))
 add = adder(Counter("early", "Made before the file grew."))

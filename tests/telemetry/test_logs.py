@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from service.logs import MAX_CHARS, JsonLines, hide_passwords
+from service.telemetry.logs import MAX_CHARS, JsonLines, hide_passwords
 
 
 def line(message, *args, exc_info=None):

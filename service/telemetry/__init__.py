@@ -1,0 +1,4 @@
+"""What is reported to operators: logs, metrics and traces.
+
+Imports nothing else of the project.
+"""
