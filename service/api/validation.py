@@ -9,7 +9,7 @@ from typing import Any
 from service.errors import FieldError, InvalidRequestError
 from service.events import EVENT_TAGS
 from service.learners import REGISTRY
-from service.learners.points import FEASIBLE_SETS
+from service.learners.point_specs import FEASIBLE_SETS
 
 _TAGS: Mapping[str, Collection[str]] = {
     "body": EVENT_TAGS,

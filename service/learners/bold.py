@@ -6,10 +6,10 @@ from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
-from service.learners import exponential_weights, shares
 from service.learners.base import FloatArray, IntArray, Record, Rows, Slot, SlotLearner, at
 from service.learners.exp3 import MaxOpenSlots
-from service.learners.exponential_weights import exp3_rate, lowered, probabilities
+from service.learners.maths import distributions, exponential_weights
+from service.learners.maths.exponential_weights import exp3_rate, lowered, probabilities
 from service.learners.specs import (
     ArmsSpec,
     MaxDelay,
@@ -118,11 +118,11 @@ class Bold(SlotLearner[State]):
 
     def remove_arms(self, state: State, positions: IntArray) -> State:
         log_weights = tuple(exponential_weights.without(row, positions) for row in state.log_weights)
-        return state._replace(log_weights=log_weights, p_open=shares.without(state.p_open, positions))
+        return state._replace(log_weights=log_weights, p_open=distributions.without(state.p_open, positions))
 
     def add_arms(self, state: State, count: int) -> State:
         log_weights = tuple(exponential_weights.joined(row, count) for row in state.log_weights)
-        return state._replace(log_weights=log_weights, p_open=shares.joined(state.p_open, count))
+        return state._replace(log_weights=log_weights, p_open=distributions.joined(state.p_open, count))
 
     def distribution(self, state: State) -> FloatArray:
         return state.p_open

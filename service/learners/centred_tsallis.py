@@ -14,7 +14,7 @@ import numpy as np
 from pydantic import Field
 
 from service.learners.base import ArmLearner, FloatArray, Information, IntArray, Slot, at
-from service.learners.shares import joined, without
+from service.learners.maths.distributions import joined, without
 from service.learners.specs import ArmsSpec, RateMode
 
 POOL_CAP = 1000

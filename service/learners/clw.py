@@ -8,8 +8,8 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from service.learners.base import ArmLearner, FloatArray, Information, IntArray, Slot, at, draw
-from service.learners.exponential_weights import exp3_rate, joined, lowered, probabilities, without
-from service.learners.schedules import MAX_RANDOM_DELAY, Clock, Kind, Schedule
+from service.learners.maths.block_schedules import MAX_RANDOM_DELAY, Clock, Kind, Schedule
+from service.learners.maths.exponential_weights import exp3_rate, joined, lowered, probabilities, without
 from service.learners.specs import (
     ArmsSpec,
     MaxDelay,

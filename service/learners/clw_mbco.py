@@ -11,10 +11,10 @@ from pydantic import model_validator
 from service.learners.base import FloatArray, Information, PointLearner, Slot
 from service.learners.clw import ScheduleKind, check_window
 from service.learners.dbgd import Rates
-from service.learners.feasible_sets import FeasibleSet
-from service.learners.gradients import bounded, forward_difference
+from service.learners.maths.block_schedules import Clock, Kind, Schedule
+from service.learners.maths.feasible_sets import FeasibleSet
+from service.learners.maths.gradients import bounded, forward_difference
 from service.learners.mbco import TwoRatesSpec
-from service.learners.schedules import Clock, Kind, Schedule
 from service.learners.specs import MaxDelay, RateMode
 
 

@@ -9,9 +9,9 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from service.learners.base import FloatArray, Information, PointLearner, Slot
-from service.learners.feasible_sets import FeasibleSet
-from service.learners.gradients import forward_difference, squared_norm
-from service.learners.points import PointsSpec
+from service.learners.maths.feasible_sets import FeasibleSet
+from service.learners.maths.gradients import forward_difference, squared_norm
+from service.learners.point_specs import PointsSpec
 from service.learners.specs import Horizon, MaxDelay, Rate, RateMode, ScaledSpec, TotalDelay, rate_mode
 
 ANYTIME_PERTURBATION = 1e-3

@@ -9,7 +9,7 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from service.learners.base import ArmLearner, FloatArray, Information, IntArray, Slot, at
-from service.learners.shares import joined, without
+from service.learners.maths.distributions import joined, without
 from service.learners.specs import (
     MAX_COUNT,
     ArmsSpec,

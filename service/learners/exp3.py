@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from service.learners.base import Record, SlotLearner, at
-from service.learners.exponential_weights import exp3_rate
+from service.learners.maths.exponential_weights import exp3_rate
 from service.learners.specs import MAX_COUNT, ArmsSpec, OneRateSpec, RateMode
 from service.learners.weights_learner import State, WeightsLearner
 

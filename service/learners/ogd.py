@@ -6,9 +6,9 @@ import math
 from typing import Any, ClassVar, Literal, NamedTuple
 
 from service.learners.base import FloatArray, Information, PointLearner, Slot
-from service.learners.feasible_sets import FeasibleSet
-from service.learners.gradients import bounded
-from service.learners.points import PointsSpec
+from service.learners.maths.feasible_sets import FeasibleSet
+from service.learners.maths.gradients import bounded
+from service.learners.point_specs import PointsSpec
 from service.learners.specs import OneRateSpec, RateMode
 
 

@@ -6,7 +6,7 @@ import math
 from typing import ClassVar, Literal
 
 from service.learners.ogd import Ogd
-from service.learners.points import PointsSpec
+from service.learners.point_specs import PointsSpec
 from service.learners.specs import OneRateSpec, TotalDelay
 
 

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from service.learners.base import ArmLearner, FloatArray, IntArray, Slot
-from service.learners.exponential_weights import joined, lowered, probabilities, without
+from service.learners.maths.exponential_weights import joined, lowered, probabilities, without
 from service.learners.specs import RateMode
 
 

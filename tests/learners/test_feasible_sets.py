@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from service.learners.base import Slot
 from service.learners.dbgd import DbgdSpec
-from service.learners.feasible_sets import FeasibleSet
-from service.learners.simplex import project_onto_face, project_onto_simplex
+from service.learners.maths.feasible_sets import FeasibleSet
+from service.learners.maths.simplex import project_onto_face, project_onto_simplex
 
 SETS: list[dict[str, Any]] = [
     {"kind": "ball", "radius": 1.0},

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from service.learners.base import FloatArray
 from service.learners.dbgd import DbgdSpec
-from service.learners.gradients import forward_difference
+from service.learners.maths.gradients import forward_difference
 
 ROUNDING = 1e-9
 """Relative slack: a difference of losses near 1 over a perturbation of 1e-4 or more loses this much at most."""

@@ -9,7 +9,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from service.learners.base import Spec
-from service.learners.feasible_sets import Ball, Box, FeasibleSet, Simplex, shrunk_scale
+from service.learners.maths.feasible_sets import Ball, Box, FeasibleSet, Simplex, shrunk_scale
 from service.learners.specs import MAX_COUNT
 
 LARGEST_COORDINATE = 1e12

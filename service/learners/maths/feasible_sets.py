@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from service.learners.base import FloatArray
-from service.learners.simplex import project_onto_simplex
+from service.learners.maths.simplex import project_onto_simplex
 
 _ULPS_PER_DIMENSION = 2.0
 _ULPS = 16.0
