@@ -9,8 +9,8 @@ import numpy as np
 
 from loadtest import delays
 from loadtest.click_worlds import NO_CLICK
+from service.engine.act_times import PER_WINDOW
 from service.learners.base import FloatArray, IntArray
-from service.learners.buckets import PER_WINDOW
 
 SLACK = 1 + 1 / PER_WINDOW
 """A decision is given up at most this many windows after it was taken."""

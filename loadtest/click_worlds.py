@@ -6,8 +6,8 @@ import numpy as np
 
 from loadtest.jester import Ratings
 from loadtest.scenarios import ArmWorld
+from service.engine.loss_range import LossRange
 from service.learners.base import FloatArray
-from service.learners.losses import LossRange
 
 CLICKS = LossRange(best=1.0, worst=0.0)
 NO_CLICK = 0.0

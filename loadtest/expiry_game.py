@@ -14,11 +14,11 @@ from loadtest import delays
 from loadtest.passing_time import pass_time
 from loadtest.plan import RateChoice, plan_session
 from loadtest.scenarios import ArmWorld
-from service.learners.actions import ArmAction
+from service.engine.actions import ArmAction
+from service.engine.feedback import ArmFeedback
+from service.engine.params import Expiry, Params
+from service.engine.run import Run
 from service.learners.base import ArmLearner, FloatArray, Spec
-from service.learners.feedback import ArmFeedback
-from service.learners.params import Expiry, Params
-from service.learners.run import Run
 
 WINDOW = 8
 """Seconds a decision may stay unanswered; a slot opens every second."""

@@ -12,7 +12,7 @@ from loadtest.client import Client
 from loadtest.driver import Counts, Event, Receipt
 from loadtest.errors import ServiceError
 from loadtest.plan import IDLE_TTL_SECONDS, Plan
-from service.learners.actions import Action, ArmAction, PointAction
+from service.engine.actions import Action, ArmAction, PointAction
 from service.learners.base import FloatArray, Information
 
 

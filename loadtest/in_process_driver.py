@@ -12,12 +12,12 @@ from loadtest.driver import Counts, Event, Receipt
 from loadtest.errors import LoadTestError
 from loadtest.passing_time import pass_time
 from loadtest.plan import Plan
-from service.learners.actions import Action
+from service.engine.actions import Action
+from service.engine.feedback import ArmFeedback, Feedback, PointFeedback
+from service.engine.loss_range import LossRange
+from service.engine.params import Expiry, Params
+from service.engine.run import Run
 from service.learners.base import ArmLearner, FloatArray, Information
-from service.learners.feedback import ArmFeedback, Feedback, PointFeedback
-from service.learners.losses import LossRange
-from service.learners.params import Expiry, Params
-from service.learners.run import Run
 
 
 class InProcessDriver:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from service.learners.expiring import expire_oldest
-from service.learners.run import Run
+from service.engine.expiry import expire_oldest
+from service.engine.run import Run
 
 
 class SimulatedTime:

@@ -11,8 +11,8 @@ from pydantic import ValidationError
 from loadtest import delays
 from loadtest.errors import LoadTestError
 from loadtest.scenarios import Baseline, BestFixed, Outcome
+from service.engine.actions import Action
 from service.learners import REGISTRY
-from service.learners.actions import Action
 from service.learners.base import FloatArray, Information, IntArray, Spec
 
 IDLE_TTL_SECONDS = 86_400

@@ -11,7 +11,7 @@ import numpy as np
 
 from loadtest.errors import DataError
 from loadtest.scenarios import SYNTHETIC_SLOTS, Baseline, BestFixed, Outcome
-from service.learners.actions import Action, PointAction
+from service.engine.actions import Action, PointAction
 from service.learners.base import FloatArray, Information
 
 RADIUS = 1.0

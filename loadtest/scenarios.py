@@ -8,9 +8,9 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from loadtest.jester import BEST, WORST, Ratings
-from service.learners.actions import Action, ArmAction
+from service.engine.actions import Action, ArmAction
+from service.engine.loss_range import LossRange
 from service.learners.base import FloatArray, Information
-from service.learners.losses import LossRange
 
 SYNTHETIC_SLOTS = 2000
 SYNTHETIC_ARMS = 5

@@ -8,9 +8,9 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from service import specification
+from service.engine.run import Run
 from service.errors import StateCorruptError
 from service.learners.base import ArmLearner, SlotLearner
-from service.learners.run import Run
 from service.specification import Stored
 from service.store import codec, sizes
 from service.store import records as records_codec

@@ -15,6 +15,7 @@ import time
 from collections.abc import Mapping, Sequence
 
 from service.cache import Cached, SessionCache
+from service.engine.run import Run
 from service.errors import (
     InternalError,
     OverloadedError,
@@ -25,7 +26,6 @@ from service.errors import (
 )
 from service.folding import Answer, Fold, Memory, Operation, folded
 from service.lanes import Lanes
-from service.learners.run import Run
 from service.pieces import LABEL, Pause, aside, shrunk
 from service.store import records
 from service.store.base import Commit, Committed, Conflict, Known, Snapshot, Store, StoreUnavailableError

@@ -13,10 +13,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
+from service.engine.expiry import expire_oldest
+from service.engine.run import Run
 from service.errors import IdempotencyConflictError, InternalError, ServiceError
 from service.events import DIGEST_BYTES
-from service.learners.expiring import expire_oldest
-from service.learners.run import Run
 from service.pieces import Body, Pause, Rest, packed, unpacked
 from service.specification import Idempotency
 

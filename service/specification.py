@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Union
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from service.engine.loss_range import LossRange
+from service.engine.params import Expiry, Params
+from service.engine.run import Run
 from service.learners import REGISTRY
 from service.learners.base import Spec
-from service.learners.losses import LossRange
-from service.learners.params import Expiry, Params
-from service.learners.run import Run
 from service.learners.specs import ArmsSpec
 
 if TYPE_CHECKING:

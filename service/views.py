@@ -7,9 +7,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 from service.cache import Cached
+from service.engine.run import Run
 from service.folding import VERSION
 from service.learners.base import ArmLearner, PointLearner
-from service.learners.run import Run
 from service.pieces import Body, body, texts
 from service.store.base import Snapshot
 

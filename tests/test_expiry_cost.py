@@ -9,16 +9,16 @@ from typing import Any
 
 import pytest
 
+from service.engine.actions import ArmAction
+from service.engine.feedback import ArmFeedback
+from service.engine.params import Expiry, Params
+from service.engine.run import Run
 from service.learners import REGISTRY
-from service.learners.actions import ArmAction
-from service.learners.feedback import ArmFeedback
-from service.learners.params import Expiry, Params
-from service.learners.run import Run
 from service.operations import Act
 from service.specification import ExpirySpec, Specification
 from service.store import codec, open_store, records
 from tests.crashing import Worker
-from tests.learners.test_run_machine import FIELDS
+from tests.engine.test_run_machine import FIELDS
 from tests.real_redis import RedisServer
 
 BUCKETS = 64

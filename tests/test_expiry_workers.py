@@ -11,16 +11,16 @@ from typing import NamedTuple
 import pytest
 
 from loadtest.passing_time import pass_time
+from service.engine.feedback import ArmFeedback
+from service.engine.params import Expiry, Params
+from service.engine.run import Run
 from service.events import ArmEvent
 from service.learners import REGISTRY
-from service.learners.feedback import ArmFeedback
-from service.learners.params import Expiry, Params
-from service.learners.run import Run
 from service.operations import Act, Feed
 from service.specification import ExpirySpec, Specification
 from service.store import codec, open_store
 from tests.crashing import Worker
-from tests.learners.test_run_machine import FIELDS
+from tests.engine.test_run_machine import FIELDS
 from tests.real_redis import RedisServer
 
 WINDOW = 32.0

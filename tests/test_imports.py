@@ -33,7 +33,7 @@ SESSIONS = {
 }
 COMMITTER = {"service.committer", "service.lanes", "service.folding", "service.cache", "service.turns"}
 CONTRACT = {"service.store.base", "service.store.codec", "service.store.records", "service.store.sizes"}
-LEARNERS = {"service.learners"}
+LEARNERS = {"service.learners", "service.engine"}
 
 ARROWS = {
     "service.__main__": {"service.command"},
@@ -51,7 +51,8 @@ ARROWS = {
     "committer": COMMITTER | SPEAK | CONTRACT | LEARNERS | LEAVES,
     "specification": SPEAK | LEARNERS | LEAVES,
     "service.store": {"service.store"} | LEARNERS | LEAVES,
-    "service.learners": LEARNERS,
+    "service.learners": {"service.learners"},
+    "service.engine": LEARNERS,
     "metrics": METRICS,
     "traces": TRACES | {"service.telemetry.metrics"},
     "leaf": set(),
@@ -126,7 +127,7 @@ def test_there_are_no_circles():
     assert list(TopologicalSorter(graph).static_order())
 
 
-@pytest.mark.parametrize("path", [path for path in FILES if "learners" in path.parts], ids=name_of)
+@pytest.mark.parametrize("path", [path for path in FILES if {"learners", "engine"} & set(path.parts)], ids=name_of)
 def test_a_learner_is_arithmetic(path):
     foreign = {name.split(".")[0] for name in imports(path)} - {"service"}
 

@@ -25,16 +25,16 @@ from hypothesis.stateful import (
 
 from service import folding
 from service.cache import Cached
+from service.engine.run import Run
 from service.errors import StoreDownError
 from service.events import ArmEvent
 from service.folding import Operation, settle_due
 from service.learners import REGISTRY
-from service.learners.run import Run
 from service.operations import Act, Feed, Sweep
 from service.specification import ExpirySpec, Idempotency, Specification
 from service.store import open_store
 from tests.crashing import Fault, Worker
-from tests.learners.test_run_machine import FIELDS
+from tests.engine.test_run_machine import FIELDS
 from tests.machines import run_machine
 from tests.store.sessions import digest
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from service.engine.run import Run
 from service.errors import InvalidRequestError
 from service.folding import Applied
 from service.learners.base import PointLearner
-from service.learners.run import Run
 from service.operations.action_text import action_text, actions_text
 from service.pieces import PIECE, Pause
 from service.specification import Idempotency

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from service.engine.arms import Change, Roster
+from service.engine.run import Run
 from service.errors import InvalidRequestError, NoLabelsError
 from service.folding import Applied
-from service.learners.roster import Change, Roster
-from service.learners.run import Run
 from service.limits import check_labels
 from service.pieces import LABEL, Body, Pause, aside, whole
 from service.specification import Idempotency

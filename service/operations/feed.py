@@ -6,11 +6,11 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
+from service.engine.feedback import Feedback
+from service.engine.run import Run
 from service.errors import MAX_LISTED, InvalidRequestError, SurplusFeedbackError
 from service.events import Event
 from service.folding import Applied
-from service.learners.feedback import Feedback
-from service.learners.run import Run
 from service.operations.reading import reader_of
 from service.pieces import Pause
 from service.specification import Idempotency, Surplus

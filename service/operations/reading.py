@@ -6,11 +6,11 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from service.engine.feedback import ArmFeedback, Feedback, PointFeedback
+from service.engine.run import Run
 from service.errors import InvalidRequestError
 from service.events import ArmEvent, Event, GradientEvent, LossesEvent
 from service.learners.base import Information, PointLearner
-from service.learners.feedback import ArmFeedback, Feedback, PointFeedback
-from service.learners.run import Run
 
 Reader = Callable[[Event, Run], Feedback]
 

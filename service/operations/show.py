@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from service.engine.run import Run
 from service.folding import Applied
-from service.learners.run import Run
 from service.pieces import Body, Pause, whole
 from service.specification import Idempotency
 

@@ -21,9 +21,9 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from service.engine.arms import Roster
+from service.engine.ledger import Ledger
 from service.learners.base import FloatArray, IntArray, Rows
-from service.learners.ledger import Ledger
-from service.learners.roster import Roster
 
 SCHEMA = 1
 DIGEST_BYTES = 4

@@ -14,10 +14,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from service.engine.act_times import Buckets
+from service.engine.open_slots import OpenSlot, OpenSlots
+from service.engine.run import Run
 from service.learners.base import Rows, SlotLearner
-from service.learners.buckets import Buckets
-from service.learners.open_slots import OpenSlot, OpenSlots
-from service.learners.run import Run
 from service.store import codec
 from service.store.codec import DIGEST_BYTES, CodecError, checksum
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from service.engine.ledger import Ledger
+from service.engine.run import Run
 from service.learners.base import ArmLearner, Spec
-from service.learners.ledger import Ledger
-from service.learners.run import Run
 from service.learners.specs import ArmsSpec
 from service.store.codec import CodecError
 from service.store.records import Records

@@ -9,10 +9,10 @@ from collections import Counter
 import pytest
 
 from service.cache import Cached
+from service.engine.feedback import ArmFeedback
+from service.engine.params import Params
+from service.engine.run import Run
 from service.learners import REGISTRY
-from service.learners.feedback import ArmFeedback
-from service.learners.params import Params
-from service.learners.run import Run
 from service.store import open_store
 from service.store.memory import MemoryStore
 from tests.learners import vectors

@@ -6,10 +6,10 @@ import random
 
 import pytest
 
+from service.engine.expiry import expire_oldest
+from service.engine.params import Expiry, Params
+from service.engine.run import Run
 from service.learners.dexp3 import Dexp3Spec
-from service.learners.expiring import expire_oldest
-from service.learners.params import Expiry, Params
-from service.learners.run import Run
 from service.store.memory import MemoryStore
 from tests.learners import vectors
 

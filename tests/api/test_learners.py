@@ -8,11 +8,11 @@ import httpx
 import numpy as np
 import pytest
 
+from service.engine.actions import ArmAction
+from service.engine.feedback import ArmFeedback, PointFeedback
+from service.engine.run import Run
 from service.learners import REGISTRY
-from service.learners.actions import ArmAction
 from service.learners.base import Information
-from service.learners.feedback import ArmFeedback, PointFeedback
-from service.learners.run import Run
 from service.store import open_store
 from service.store.base import Store
 from tests.learners import vectors

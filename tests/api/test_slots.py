@@ -5,11 +5,11 @@ import random
 
 import pytest
 
+from service.engine.feedback import ArmFeedback
+from service.engine.loss_range import LossRange
+from service.engine.params import Params
+from service.engine.run import Run
 from service.learners.dexp3 import Dexp3Spec
-from service.learners.feedback import ArmFeedback
-from service.learners.losses import LossRange
-from service.learners.params import Params
-from service.learners.run import Run
 
 
 async def view(client, path):

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from service.engine.arms import Roster
+from service.engine.params import Expiry, Params
+from service.engine.run import Run
 from service.learners import REGISTRY
 from service.learners.base import ArmLearner
-from service.learners.params import Expiry, Params
-from service.learners.roster import Roster
-from service.learners.run import Run
 from service.store import codec, records
 from tests.learners import vectors
 

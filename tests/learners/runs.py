@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from service.engine.actions import ArmAction
+from service.engine.params import Params
+from service.engine.run import Run
 from service.learners import REGISTRY
-from service.learners.actions import ArmAction
-from service.learners.params import Params
-from service.learners.run import Run
 
 
 def start(spec: dict[str, Any], seed: int = 5) -> Run:

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
+from service.engine.actions import ArmAction
+from service.engine.feedback import ArmFeedback, PointFeedback
+from service.engine.params import Params
+from service.engine.run import Run
 from service.learners import REGISTRY
-from service.learners.actions import ArmAction
 from service.learners.base import Slot
-from service.learners.feedback import ArmFeedback, PointFeedback
 from service.learners.maths.block_schedules import Kind, Schedule
-from service.learners.params import Params
-from service.learners.run import Run
 
 BALL = {"dim": 2, "feasible_set": {"kind": "ball", "radius": 1.0}}
 ARMS = {"n_arms": 3}

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service.learners.ledger import Ledger
+from service.engine.ledger import Ledger
 from tests.learners import vectors
 
 

@@ -7,11 +7,11 @@ from typing import Any, get_type_hints
 import numpy as np
 import pytest
 
+from service.engine.actions import Action, ArmAction
+from service.engine.feedback import ArmFeedback, Feedback, PointFeedback
+from service.engine.run import Run
 from service.learners import REGISTRY
-from service.learners.actions import Action, ArmAction
 from service.learners.base import FloatArray, Information, IntArray, Rows
-from service.learners.feedback import ArmFeedback, Feedback, PointFeedback
-from service.learners.run import Run
 from tests.learners import vectors
 from tests.learners.runs import start
 

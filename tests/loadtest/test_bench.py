@@ -16,10 +16,10 @@ from loadtest.bench import TARGETS, spread
 from loadtest.commands import app
 from loadtest.errors import ServiceError
 from loadtest.hammer import acting, hammer, looking
+from service.engine.feedback import ArmFeedback
+from service.engine.params import Params
+from service.engine.run import Run
 from service.learners.dexp3 import Dexp3Spec
-from service.learners.feedback import ArmFeedback
-from service.learners.params import Params
-from service.learners.run import Run
 from tests.real_redis import RedisServer, server_binary
 from tests.running import RunningService
 

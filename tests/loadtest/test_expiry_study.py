@@ -21,9 +21,9 @@ from loadtest.expiry_study import NO_CLICK_LOSS, TASKS, Case, Found, Task
 from loadtest.many_runs import expected_losses
 from loadtest.passing_time import pass_time
 from loadtest.scenarios import ArmWorld
-from service.learners.feedback import ArmFeedback
-from service.learners.params import Expiry, Params
-from service.learners.run import Run
+from service.engine.feedback import ArmFeedback
+from service.engine.params import Expiry, Params
+from service.engine.run import Run
 from tests.loadtest.jester_files import invented, write_csv
 
 SLOTS = 3000

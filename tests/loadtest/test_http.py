@@ -31,8 +31,8 @@ from loadtest.point_worlds import bco_synthetic
 from loadtest.replay import Record, Replay
 from loadtest.report import build_report
 from loadtest.scenarios import ArmWorld, mab_synthetic
+from service.engine.loss_range import LossRange
 from service.learners import REGISTRY
-from service.learners.losses import LossRange
 from tests.running import RunningService
 from tests.waiting import wait_until
 

@@ -8,7 +8,7 @@ import pytest
 from loadtest.errors import DataError
 from loadtest.jester import JOKES, read_jester
 from loadtest.scenarios import mab_jester
-from service.learners.losses import LossRange
+from service.engine.loss_range import LossRange
 from tests.loadtest.jester_files import XLS, as_csv, as_xlsx, as_zip, invented, packed, row, write, write_csv
 
 

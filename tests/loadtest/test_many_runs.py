@@ -13,7 +13,7 @@ from loadtest.plan import World, plan_session
 from loadtest.point_worlds import bco_synthetic
 from loadtest.replay import Replay
 from loadtest.scenarios import mab_synthetic
-from service.learners.draws import Draws
+from service.engine.draws import Draws
 
 SEEDS = (0, 7, 2**40)
 SLOTS = 200

@@ -15,7 +15,7 @@ from loadtest.plan import Plan, RateChoice, plan_session
 from loadtest.point_worlds import bco_synthetic
 from loadtest.replay import Record, Replay
 from loadtest.scenarios import mab_synthetic
-from service.learners.actions import Action
+from service.engine.actions import Action
 
 
 def plan(kind: str = "dexp3", rates: RateChoice = RateChoice.AUTO, seed: int = 3, **options: object) -> Plan:

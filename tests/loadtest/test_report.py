@@ -15,7 +15,7 @@ from loadtest.replay import Replay
 from loadtest.report import Report, build_report, write_report
 from loadtest.report_table import table_of
 from loadtest.scenarios import ArmWorld, mab_synthetic
-from service.learners.losses import LossRange
+from service.engine.loss_range import LossRange
 
 
 def report(world: World, kind: str = "dexp3", **how: bool) -> Report:

@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 
 from service.cache import Cached
+from service.engine.actions import ArmAction
+from service.engine.feedback import ArmFeedback, PointFeedback
+from service.engine.run import Run
 from service.learners import REGISTRY
-from service.learners.actions import ArmAction
 from service.learners.base import ArmLearner, Information
-from service.learners.feedback import ArmFeedback, PointFeedback
-from service.learners.run import Run
 from service.specification import Specification, Stored
 from service.store import codec, records
 from service.store.base import Snapshot

@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from service.engine.feedback import ArmFeedback
+from service.engine.params import Params
+from service.engine.run import Run
 from service.learners.dexp3 import Dexp3Spec, State
-from service.learners.feedback import ArmFeedback
-from service.learners.params import Params
-from service.learners.run import Run
 from service.store import codec
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from service.cache import Cached
+from service.engine.feedback import ArmFeedback
 from service.learners import REGISTRY
-from service.learners.feedback import ArmFeedback
 from service.specification import Specification, Stored
 from service.store import codec, records
 from service.store.base import Snapshot

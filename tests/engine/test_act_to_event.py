@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from service.engine.act_times import PER_WINDOW
+from service.engine.actions import ArmAction, PointAction
+from service.engine.feedback import ArmFeedback, PointFeedback
+from service.engine.params import Expiry, Params
+from service.engine.run import Run
 from service.learners import REGISTRY
-from service.learners.actions import ArmAction, PointAction
-from service.learners.buckets import PER_WINDOW
-from service.learners.feedback import ArmFeedback, PointFeedback
-from service.learners.params import Expiry, Params
-from service.learners.run import Run
 
 WINDOW = 640.0
 HALF = WINDOW / PER_WINDOW / 2

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from service.learners.losses import LossRange
+from service.engine.loss_range import LossRange
 
 
 @pytest.mark.parametrize(

@@ -17,12 +17,12 @@ from hypothesis.stateful import (
 )
 
 from service.cache import Cached
+from service.engine.actions import ArmAction
+from service.engine.expiry import expire_oldest
+from service.engine.feedback import ArmFeedback
+from service.engine.params import Expiry, Params
+from service.engine.run import Run
 from service.learners import REGISTRY
-from service.learners.actions import ArmAction
-from service.learners.expiring import expire_oldest
-from service.learners.feedback import ArmFeedback
-from service.learners.params import Expiry, Params
-from service.learners.run import Run
 from service.specification import Specification, Stored
 from service.store import codec, records
 from tests.learners import vectors

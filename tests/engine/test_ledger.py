@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from service.learners.ledger import Ledger
+from service.engine.ledger import Ledger
 from tests.learners import vectors
 
 

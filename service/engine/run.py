@@ -12,7 +12,15 @@ from typing import Any
 
 import numpy as np
 
-from service.learners.actions import Action, ArmAction, PointAction
+from service.engine.act_times import Buckets
+from service.engine.actions import Action, ArmAction, PointAction
+from service.engine.arms import Change, Roster
+from service.engine.draws import Draws
+from service.engine.feedback import ArmFeedback, Feedback
+from service.engine.ledger import Ledger
+from service.engine.open_slots import OpenSlots
+from service.engine.params import Params
+from service.engine.surplus import Judge, judge_of
 from service.learners.base import (
     ArmLearner,
     FloatArray,
@@ -22,14 +30,6 @@ from service.learners.base import (
     Slot,
     SlotLearner,
 )
-from service.learners.buckets import Buckets
-from service.learners.draws import Draws
-from service.learners.feedback import ArmFeedback, Feedback
-from service.learners.ledger import Ledger
-from service.learners.open_slots import OpenSlots
-from service.learners.params import Params
-from service.learners.roster import Change, Roster
-from service.learners.surplus import Judge, judge_of
 
 
 @dataclass(slots=True)

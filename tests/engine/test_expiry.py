@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from loadtest.passing_time import pass_time
+from service.engine.params import Expiry, Params
+from service.engine.run import Run
 from service.learners import REGISTRY
-from service.learners.params import Expiry, Params
-from service.learners.run import Run
 
 WINDOW = 16.0
 SLOTS = 2000

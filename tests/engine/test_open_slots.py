@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from service.learners.actions import ArmAction
-from service.learners.feedback import ArmFeedback
-from service.learners.open_slots import OpenSlot, OpenSlots
+from service.engine.actions import ArmAction
+from service.engine.feedback import ArmFeedback
+from service.engine.open_slots import OpenSlot, OpenSlots
 from tests.learners.runs import act, start
 
 EXP3 = {"kind": "exp3", "n_arms": 4, "learning_rate": 0.4}

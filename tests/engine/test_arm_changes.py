@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from service.engine.actions import ArmAction
+from service.engine.arms import Roster
+from service.engine.feedback import ArmFeedback
+from service.engine.params import Params
+from service.engine.run import Run
 from service.learners import REGISTRY
-from service.learners.actions import ArmAction
 from service.learners.base import ArmLearner, Record, Slot, SlotLearner, many
-from service.learners.feedback import ArmFeedback
-from service.learners.params import Params
-from service.learners.roster import Roster
-from service.learners.run import Run
 from tests.learners import vectors
 
 FIELDS = vectors.over_arms()

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from service.learners.actions import PointAction
-from service.learners.draws import Draws
-from service.learners.feedback import ArmFeedback, PointFeedback
-from service.learners.run import Run
+from service.engine.actions import PointAction
+from service.engine.draws import Draws
+from service.engine.feedback import ArmFeedback, PointFeedback
+from service.engine.run import Run
 from tests.learners.runs import act, start
 
 ARMS = {"kind": "dexp3", "n_arms": 3}
