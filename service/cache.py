@@ -11,9 +11,10 @@ from service import specification
 from service.engine.run import Run
 from service.errors import StateCorruptError
 from service.learners.base import ArmLearner, SlotLearner
+from service.serialization import consistency
+from service.serialization import records as records_codec
+from service.serialization import state as codec
 from service.specification import Stored
-from service.store import codec, sizes
-from service.store import records as records_codec
 from service.store.base import Snapshot
 
 MAX_BYTES = 128 * 2**20
@@ -42,14 +43,14 @@ class Cached(NamedTuple):
         """
         try:
             stored = specification.decode(snapshot.spec)
-            sizes.check_length(snapshot.state, stored.specification.learner)
+            consistency.check_length(snapshot.state, stored.specification.learner)
             run = known.run if known is not None and known.stored == stored else stored.start()
             by_arm = isinstance(run.learner, ArmLearner)
             ledger, arms, state = codec.decode(snapshot.state, run.learner.state_type, by_arm=by_arm)
             if run.roster is not None:
                 names = getattr(run.params.learner, "arms", None)
                 run = run.with_roster(codec.decode_roster(arms, run.roster, names))
-            sizes.check_state(run, ledger, state)
+            consistency.check_state(run, ledger, state)
         except (codec.CodecError, ValueError) as error:
             raise StateCorruptError from error
         return cls._at(snapshot.version, stored, snapshot.state, run.moved(ledger, state))
@@ -75,7 +76,7 @@ class Cached(NamedTuple):
         """
         try:
             slots, buckets, rows = found = records_codec.decode(records, self.run)
-            sizes.check_records(self.run, found)
+            consistency.check_records(self.run, found)
         except (codec.CodecError, ValueError) as error:
             raise StateCorruptError from error
         run, name = self.run, codec.rows_field(self.run.learner.state_type)

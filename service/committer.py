@@ -27,7 +27,7 @@ from service.errors import (
 from service.folding import Answer, Fold, Memory, Operation, folded
 from service.lanes import Lanes
 from service.pieces import LABEL, Pause, aside, shrunk
-from service.store import records
+from service.serialization import records
 from service.store.base import Commit, Committed, Conflict, Known, Snapshot, Store, StoreUnavailableError
 from service.telemetry.metrics import Labels, Metrics
 from service.turns import Turns, asking, grant

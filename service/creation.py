@@ -21,8 +21,8 @@ from service.limits import Limits, Rights
 from service.operations import Show
 from service.pieces import LABEL, Body, aside, is_packed, unpacked
 from service.reading import Reader
+from service.serialization import state as codec
 from service.specification import Idempotency, Specification, Stored
-from service.store import codec
 from service.store.base import NewSession, Snapshot, Store
 from service.telemetry.metrics import Metrics
 from service.views import session_view, viewer

@@ -10,8 +10,9 @@ import pytest
 from service import specification
 from service.cache import Cached, SessionCache
 from service.learners import REGISTRY
+from service.serialization import records
+from service.serialization import state as codec
 from service.specification import ExpirySpec, Specification, Stored
-from service.store import codec, records
 from service.store.base import Snapshot
 
 MIB = 2**20

@@ -12,8 +12,8 @@ from service.errors import InternalError, OverloadedError, StoreDownError, Unkno
 from service.folding import Applied
 from service.learners.dexp3 import Dexp3Spec
 from service.operations import Act
+from service.serialization import state as codec
 from service.specification import Specification, Stored
-from service.store import codec
 from service.store.base import Conflict, NewSession, StoreUnavailableError
 from service.store.memory import MemoryStore
 

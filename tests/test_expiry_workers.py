@@ -17,8 +17,9 @@ from service.engine.run import Run
 from service.events import ArmEvent
 from service.learners import REGISTRY
 from service.operations import Act, Feed
+from service.serialization import state as codec
 from service.specification import ExpirySpec, Specification
-from service.store import codec, open_store
+from service.store import open_store
 from tests.crashing import Worker
 from tests.engine.test_run_machine import FIELDS
 from tests.real_redis import RedisServer

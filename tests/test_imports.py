@@ -32,7 +32,12 @@ SESSIONS = {
     "service.sweeper",
 }
 COMMITTER = {"service.committer", "service.lanes", "service.folding", "service.cache", "service.turns"}
-CONTRACT = {"service.store.base", "service.store.codec", "service.store.records", "service.store.sizes"}
+CONTRACT = {
+    "service.store.base",
+    "service.serialization.state",
+    "service.serialization.records",
+    "service.serialization.consistency",
+}
 LEARNERS = {"service.learners", "service.engine"}
 
 ARROWS = {

@@ -14,8 +14,8 @@ from service.committer import Committer
 from service.events import ArmEvent
 from service.learners.dexp3 import Dexp3Spec
 from service.operations import Act, Feed
+from service.serialization import state as codec
 from service.specification import Specification, Stored
-from service.store import codec
 from service.store.base import Committed, NewSession
 from service.store.redis import RedisStore
 from service.turns import CONTENDED_SECONDS, LONGEST_REST, Turns

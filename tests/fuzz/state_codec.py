@@ -12,7 +12,8 @@ from service.engine.params import Expiry, Params
 from service.engine.run import Run
 from service.learners import REGISTRY
 from service.learners.base import ArmLearner
-from service.store import codec, records
+from service.serialization import records
+from service.serialization import state as codec
 from tests.learners import vectors
 
 NAMES = ("a", "b", "c")

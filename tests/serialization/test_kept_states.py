@@ -11,9 +11,11 @@ from service.errors import StateCorruptError
 from service.events import ArmEvent, digest
 from service.folding import unpack_answer
 from service.operations import Feed
+from service.serialization import records
+from service.serialization import state as codec
 from service.sessions import Sessions
 from service.settings import Settings
-from service.store import codec, open_store, records
+from service.store import open_store
 from tests.store import kept_states
 
 

@@ -7,10 +7,11 @@ import pytest
 from service.cache import Cached
 from service.engine.feedback import ArmFeedback
 from service.learners import REGISTRY
+from service.serialization import records
+from service.serialization import state as codec
+from service.serialization.state import CodecError
 from service.specification import Specification, Stored
-from service.store import codec, records
 from service.store.base import Snapshot
-from service.store.codec import CodecError
 
 
 def cached(kind="bold", **fields):

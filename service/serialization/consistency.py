@@ -14,8 +14,8 @@ from service.engine.ledger import Ledger
 from service.engine.run import Run
 from service.learners.base import ArmLearner, Spec
 from service.learners.specs import ArmsSpec
-from service.store.codec import CodecError
-from service.store.records import Records
+from service.serialization.records import Records
+from service.serialization.state import CodecError
 
 NUMBER_BYTES = 8
 

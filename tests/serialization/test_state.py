@@ -13,7 +13,7 @@ from service.engine.feedback import ArmFeedback
 from service.engine.params import Params
 from service.engine.run import Run
 from service.learners.dexp3 import Dexp3Spec, State
-from service.store import codec
+from service.serialization import state as codec
 
 
 def a_run(n_arms=3):

@@ -18,8 +18,8 @@ from service.engine.act_times import Buckets
 from service.engine.open_slots import OpenSlot, OpenSlots
 from service.engine.run import Run
 from service.learners.base import Rows, SlotLearner
-from service.store import codec
-from service.store.codec import DIGEST_BYTES, CodecError, checksum
+from service.serialization import state as codec
+from service.serialization.state import DIGEST_BYTES, CodecError, checksum
 
 BUCKET, ROW = b"b", b"r"
 """First byte of the keys of buckets and of rows; those of open slots are digits."""
