@@ -7,14 +7,14 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
-from service import specification
 from service.engine.run import Run
 from service.errors import StateCorruptError
 from service.learners.base import ArmLearner, SlotLearner
+from service.models import specification
+from service.models.specification import Stored
 from service.serialization import consistency
 from service.serialization import records as records_codec
 from service.serialization import state as codec
-from service.specification import Stored
 from service.store.base import Snapshot
 
 MAX_BYTES = 128 * 2**20

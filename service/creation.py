@@ -18,11 +18,11 @@ from service.errors import (
 )
 from service.folding import Answer, unpack_answer
 from service.limits import Limits, Rights
+from service.models.specification import Idempotency, Specification, Stored
 from service.operations import Show
 from service.pieces import LABEL, Body, aside, is_packed, unpacked
 from service.reading import Reader
 from service.serialization import state as codec
-from service.specification import Idempotency, Specification, Stored
 from service.store.base import NewSession, Snapshot, Store
 from service.telemetry.metrics import Metrics
 from service.views import session_view, viewer

@@ -16,9 +16,9 @@ from typing import NamedTuple, Protocol
 from service.engine.expiry import expire_oldest
 from service.engine.run import Run
 from service.errors import IdempotencyConflictError, InternalError, ServiceError
-from service.events import DIGEST_BYTES
+from service.models.events import DIGEST_BYTES
+from service.models.specification import Idempotency
 from service.pieces import Body, Pause, Rest, packed, unpacked
-from service.specification import Idempotency
 
 PIECE_SECONDS = 0.05
 """Expiry in one commit, with its rests; what is due beyond it is settled by further ones before requests are."""

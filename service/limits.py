@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 from service.errors import InvalidRequestError
 from service.learners.base import Spec
 from service.learners.specs import ArmsSpec
+from service.models.specification import Specification
 from service.settings import Settings
-from service.specification import Specification
 
 MAX_OPEN_SLOTS = 1_000_000
 """Open slots that a session may keep."""

@@ -14,11 +14,11 @@ from service.folding import Answer as Answer
 from service.folding import Operation
 from service.learners import REGISTRY
 from service.limits import ALL, Limits, Rights
+from service.models.specification import SESSION_ID_PATTERN, Idempotency, Specification
 from service.operations import ChangeArms
 from service.pieces import Body
 from service.reading import Reader
 from service.settings import Settings
-from service.specification import SESSION_ID_PATTERN, Idempotency, Specification
 from service.store.base import Store, StoreUnavailableError
 from service.telemetry.metrics import Labels, Metrics
 from service.views import viewer

@@ -7,12 +7,12 @@ import weakref
 
 import pytest
 
-from service import specification
 from service.cache import Cached, SessionCache
 from service.learners import REGISTRY
+from service.models import specification
+from service.models.specification import ExpirySpec, Specification, Stored
 from service.serialization import records
 from service.serialization import state as codec
-from service.specification import ExpirySpec, Specification, Stored
 from service.store.base import Snapshot
 
 MIB = 2**20

@@ -11,9 +11,9 @@ from service.committer import MAX_ATTEMPTS, Committer
 from service.errors import InternalError, OverloadedError, StoreDownError, UnknownSessionError
 from service.folding import Applied
 from service.learners.dexp3 import Dexp3Spec
+from service.models.specification import Specification, Stored
 from service.operations import Act
 from service.serialization import state as codec
-from service.specification import Specification, Stored
 from service.store.base import Conflict, NewSession, StoreUnavailableError
 from service.store.memory import MemoryStore
 

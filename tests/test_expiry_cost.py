@@ -14,10 +14,10 @@ from service.engine.feedback import ArmFeedback
 from service.engine.params import Expiry, Params
 from service.engine.run import Run
 from service.learners import REGISTRY
+from service.models.specification import ExpirySpec, Specification
 from service.operations import Act
 from service.serialization import records
 from service.serialization import state as codec
-from service.specification import ExpirySpec, Specification
 from service.store import open_store
 from tests.crashing import Worker
 from tests.engine.test_run_machine import FIELDS

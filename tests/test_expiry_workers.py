@@ -14,11 +14,11 @@ from loadtest.passing_time import pass_time
 from service.engine.feedback import ArmFeedback
 from service.engine.params import Expiry, Params
 from service.engine.run import Run
-from service.events import ArmEvent
 from service.learners import REGISTRY
+from service.models.events import ArmEvent
+from service.models.specification import ExpirySpec, Specification
 from service.operations import Act, Feed
 from service.serialization import state as codec
-from service.specification import ExpirySpec, Specification
 from service.store import open_store
 from tests.crashing import Worker
 from tests.engine.test_run_machine import FIELDS

@@ -18,7 +18,7 @@ METRICS = {
 }
 TRACES = {"service.telemetry.tracing_config", "service.telemetry.tracing", "service.telemetry.request_contexts"}
 LEAVES = {"service.settings", "service.errors", "service.telemetry.logs", "service.pieces"} | METRICS | TRACES
-SPEAK = {"service.specification", "service.events"}
+SPEAK = {"service.models.specification", "service.models.events"}
 """What a session is made of and told, as clients post it."""
 SESSIONS = {
     "service.sessions",

@@ -27,11 +27,11 @@ from service import folding
 from service.cache import Cached
 from service.engine.run import Run
 from service.errors import StoreDownError
-from service.events import ArmEvent
 from service.folding import Operation, settle_due
 from service.learners import REGISTRY
+from service.models.events import ArmEvent
+from service.models.specification import ExpirySpec, Idempotency, Specification
 from service.operations import Act, Feed, Sweep
-from service.specification import ExpirySpec, Idempotency, Specification
 from service.store import open_store
 from tests.crashing import Fault, Worker
 from tests.engine.test_run_machine import FIELDS

@@ -9,11 +9,11 @@ import pytest
 
 from service.errors import StoreDownError
 from service.learners.dexp3 import Dexp3Spec
+from service.models.specification import ExpirySpec, Specification
 from service.operations import Act
 from service.serialization import state as codec
 from service.sessions import Sessions
 from service.settings import Settings
-from service.specification import ExpirySpec, Specification
 from service.store import open_store
 from service.store.memory import MemoryStore
 from service.sweeper import LEASE_SECONDS, Sweeper

@@ -11,11 +11,11 @@ import pytest
 from service import turns
 from service.cache import SessionCache
 from service.committer import Committer
-from service.events import ArmEvent
 from service.learners.dexp3 import Dexp3Spec
+from service.models.events import ArmEvent
+from service.models.specification import Specification, Stored
 from service.operations import Act, Feed
 from service.serialization import state as codec
-from service.specification import Specification, Stored
 from service.store.base import Committed, NewSession
 from service.store.redis import RedisStore
 from service.turns import CONTENDED_SECONDS, LONGEST_REST, Turns

@@ -12,11 +12,11 @@ from fastapi import Request
 from service import auth
 from service.auth import ApiKey
 from service.errors import InvalidRequestError
-from service.events import PRINTABLE_ASCII, digest, digest_of
+from service.models.events import PRINTABLE_ASCII, digest, digest_of
+from service.models.specification import Idempotency
 from service.pieces import Pause, texts
 from service.sessions import Sessions
 from service.settings import Settings
-from service.specification import Idempotency
 
 IDEMPOTENCY_KEY = "Idempotency-Key"
 MAX_KEY_LENGTH = 255

@@ -13,8 +13,8 @@ from service.api.problems import Problem, ProblemError
 from service.auth import read_keys
 from service.learners import REGISTRY
 from service.limits import ALL, Limits
+from service.models.specification import SESSION_ID_PATTERN
 from service.settings import Settings
-from service.specification import SESSION_ID_PATTERN
 
 _OPEN = {"/livez", "/readyz"}
 _OF_ALL, _OF_KEYS, _OF_BODIES = ("400", "431", "500"), ("401", "403"), ("408", "409", "413", "415")

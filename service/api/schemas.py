@@ -6,9 +6,9 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from service.events import Events
 from service.learners.specs import Label, Name, check_printable
-from service.specification import SESSION_ID_PATTERN, Specification
+from service.models.events import Events
+from service.models.specification import SESSION_ID_PATTERN, Specification
 
 
 class _Body(BaseModel):

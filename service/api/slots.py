@@ -12,9 +12,9 @@ from service.api.responses import json_response
 from service.api.routing import StrictRoute
 from service.api.schemas import Action, Actions, Acts, Feedbacks, Nothing, Settlement
 from service.errors import InvalidRequestError, SurplusFeedbackError
-from service.events import Event
+from service.models.events import Event
+from service.models.specification import Surplus
 from service.operations import Act, Feed
-from service.specification import Surplus
 from service.telemetry.metrics import Metrics
 
 router = APIRouter(prefix="/v1/sessions/{session_id}", tags=["slots"], route_class=StrictRoute, responses=PROBLEMS)

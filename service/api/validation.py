@@ -7,9 +7,9 @@ from itertools import pairwise
 from typing import Any
 
 from service.errors import FieldError, InvalidRequestError
-from service.events import EVENT_TAGS
 from service.learners import REGISTRY
 from service.learners.point_specs import FEASIBLE_SETS
+from service.models.events import EVENT_TAGS
 
 _TAGS: Mapping[str, Collection[str]] = {
     "body": EVENT_TAGS,

@@ -9,9 +9,9 @@ from service.engine.run import Run
 from service.errors import InvalidRequestError
 from service.folding import Applied
 from service.learners.base import PointLearner
+from service.models.specification import Idempotency
 from service.operations.action_text import action_text, actions_text
 from service.pieces import PIECE, Pause
-from service.specification import Idempotency
 
 
 @dataclass(slots=True)

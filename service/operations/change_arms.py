@@ -10,8 +10,8 @@ from service.engine.run import Run
 from service.errors import InvalidRequestError, NoLabelsError
 from service.folding import Applied
 from service.limits import check_labels
+from service.models.specification import Idempotency
 from service.pieces import LABEL, Body, Pause, aside, whole
-from service.specification import Idempotency
 
 LIVES = 10
 """A session may have had this many times the arms it may have at once: indexes and labels are kept for ever."""

@@ -9,11 +9,11 @@ from dataclasses import dataclass, field, replace
 from service.engine.feedback import Feedback
 from service.engine.run import Run
 from service.errors import MAX_LISTED, InvalidRequestError, SurplusFeedbackError
-from service.events import Event
 from service.folding import Applied
+from service.models.events import Event
+from service.models.specification import Idempotency, Surplus
 from service.operations.reading import reader_of
 from service.pieces import Pause
-from service.specification import Idempotency, Surplus
 
 MAX_DELAYS = 100
 """Events of a request whose delay is measured: the first so many."""

@@ -9,8 +9,8 @@ import numpy as np
 from service.engine.feedback import ArmFeedback, Feedback, PointFeedback
 from service.engine.run import Run
 from service.errors import InvalidRequestError
-from service.events import ArmEvent, Event, GradientEvent, LossesEvent
 from service.learners.base import Information, PointLearner
+from service.models.events import ArmEvent, Event, GradientEvent, LossesEvent
 
 Reader = Callable[[Event, Run], Feedback]
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from service.engine.run import Run
 from service.folding import Applied
+from service.models.specification import Idempotency
 from service.pieces import Body, Pause, whole
-from service.specification import Idempotency
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,9 +23,9 @@ from service.engine.feedback import ArmFeedback
 from service.engine.params import Expiry, Params
 from service.engine.run import Run
 from service.learners import REGISTRY
+from service.models.specification import Specification, Stored
 from service.serialization import records
 from service.serialization import state as codec
-from service.specification import Specification, Stored
 from tests.learners import vectors
 from tests.machines import run_machine
 

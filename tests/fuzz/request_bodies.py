@@ -16,11 +16,11 @@ from service.api.requests import PartLimits, _is_json, parse
 from service.api.schemas import Acts, ChangeArms, CreateSession, Feedbacks, Nothing
 from service.api.validation import of_validation
 from service.errors import ServiceError
-from service.events import Event
 from service.limits import ALL
+from service.models.events import Event
+from service.models.specification import Stored, decode
 from service.pieces import texts
 from service.settings import Settings
-from service.specification import Stored, decode
 from tests.learners import vectors
 
 LIMITS = PartLimits.of(Settings())

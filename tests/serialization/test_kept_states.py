@@ -8,8 +8,8 @@ import zlib
 import pytest
 
 from service.errors import StateCorruptError
-from service.events import ArmEvent, digest
 from service.folding import unpack_answer
+from service.models.events import ArmEvent, digest
 from service.operations import Feed
 from service.serialization import records
 from service.serialization import state as codec

@@ -7,10 +7,10 @@ import pytest
 from service.cache import Cached
 from service.engine.feedback import ArmFeedback
 from service.learners import REGISTRY
+from service.models.specification import Specification, Stored
 from service.serialization import records
 from service.serialization import state as codec
 from service.serialization.state import CodecError
-from service.specification import Specification, Stored
 from service.store.base import Snapshot
 
 

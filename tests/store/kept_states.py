@@ -18,9 +18,9 @@ from service.engine.feedback import ArmFeedback, PointFeedback
 from service.engine.run import Run
 from service.learners import REGISTRY
 from service.learners.base import ArmLearner, Information
+from service.models.specification import Specification, Stored
 from service.serialization import records
 from service.serialization import state as codec
-from service.specification import Specification, Stored
 from service.store.base import Snapshot
 from service.views import session_view
 from tests.learners import vectors

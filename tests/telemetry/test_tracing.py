@@ -18,10 +18,10 @@ from service.app import create_app
 from service.cache import SessionCache
 from service.committer import Committer
 from service.learners.dexp3 import Dexp3Spec
+from service.models.specification import Specification, Stored
 from service.operations import Act
 from service.serialization import state as codec
 from service.settings import Settings
-from service.specification import Specification, Stored
 from service.store.base import NewSession, StoreUnavailableError
 from service.store.memory import MemoryStore
 from service.store.traced import TracedStore

@@ -1,0 +1,4 @@
+"""What clients post, checked: specifications of sessions, events, idempotency keys.
+
+Imports ``engine``, ``learners`` and leaves.
+"""
