@@ -11,25 +11,27 @@ from typing import TYPE_CHECKING, Any
 
 from fastapi import FastAPI
 
-from service.api import docs, middleware, ops, problems, sessions, slots
-from service.api.labels import labels
-from service.api.openapi import describe
-from service.readiness import Readiness
-from service.sessions import Sessions
+from service.api import problems
+from service.api.metric_labels import labels
+from service.api.middleware import request_log
+from service.api.openapi.document import describe
+from service.api.routes import docs, health, sessions, slots
+from service.sessions.expiry_sweeper import Sweeper
+from service.sessions.readiness import Readiness
+from service.sessions.service import Sessions
 from service.settings import Settings
 from service.store import open_store
 from service.store.base import Store
 from service.store.measured import MeasuredStore
 from service.store.options import StoreOptions
 from service.store.traced import TracedStore
-from service.sweeper import Sweeper
 from service.telemetry.metrics import Metrics
 
 if TYPE_CHECKING:
     from service.telemetry.tracing import Spans
 
 TITLE = "Bandit online learning with unknown delays"
-ROUTES = [route for part in (slots, sessions, ops) for route in part.router.routes]
+ROUTES = [route for part in (slots, sessions, health) for route in part.router.routes]
 """Flat: a router within the application costs each request as much again as finding its route."""
 LAST_SECONDS = 2.0
 """How long a stop waits, after the last answer, for a store, and a collector of traces, that may be hanging."""
@@ -68,7 +70,7 @@ def create_app(
     app.state.metrics = metrics
     docs.install(app)
     problems.install(app, settings.retry_after_seconds)
-    middleware.install(app, metrics, settings, spans)
+    request_log.install(app, metrics, settings, spans)
     describe(app)
     return app
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Literal
 
-from service.sessions import Sessions
+from service.sessions.service import Sessions
 from service.settings import Settings
 from service.store.base import Commit, Outcome, Store, StoreUnavailableError
 

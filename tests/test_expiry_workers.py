@@ -17,8 +17,8 @@ from service.engine.run import Run
 from service.learners import REGISTRY
 from service.models.events import ArmEvent
 from service.models.specification import ExpirySpec, Specification
-from service.operations import Act, Feed
 from service.serialization import state as codec
+from service.sessions.operations import Act, Feed
 from service.store import open_store
 from tests.crashing import Worker
 from tests.engine.test_run_machine import FIELDS

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import httpx
 import pytest
 
-from service.readiness import PING_SECONDS
+from service.sessions.readiness import PING_SECONDS
 from tests.running import RunningService, create
 from tests.waiting import wait_until
 

@@ -21,17 +21,23 @@ LEAVES = {"service.settings", "service.errors", "service.telemetry.logs", "servi
 SPEAK = {"service.models.specification", "service.models.events"}
 """What a session is made of and told, as clients post it."""
 SESSIONS = {
-    "service.sessions",
-    "service.creation",
-    "service.reading",
-    "service.limits",
-    "service.owned",
-    "service.operations",
-    "service.views",
-    "service.readiness",
-    "service.sweeper",
+    "service.sessions.service",
+    "service.sessions.create",
+    "service.sessions.read",
+    "service.sessions.limits",
+    "service.sessions.prefix_listing",
+    "service.sessions.operations",
+    "service.sessions.views",
+    "service.sessions.readiness",
+    "service.sessions.expiry_sweeper",
 }
-COMMITTER = {"service.committer", "service.lanes", "service.folding", "service.cache", "service.turns"}
+COMMITTER = {
+    "service.commit.committer",
+    "service.commit.queues",
+    "service.commit.batch",
+    "service.commit.session_cache",
+    "service.commit.contention",
+}
 CONTRACT = {
     "service.store.base",
     "service.serialization.state",

@@ -11,8 +11,8 @@ import pytest
 
 from service import pieces
 from service.learners.dbgd import DbgdSpec
-from service.operations.action_text import points_text
 from service.pieces import Pause, Rest, body, packed, texts, unpacked, whole
+from service.sessions.operations.action_json import points_text
 
 SORTED = json.JSONEncoder(sort_keys=True)
 

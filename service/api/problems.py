@@ -13,7 +13,7 @@ from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
 from starlette.routing import Match
 
-from service.api.validation import of_validation
+from service.api.parsing.validation_errors import of_validation
 from service.errors import (
     MAX_LISTED,
     MAX_MESSAGE,

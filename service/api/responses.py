@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from fastapi import Response
 from starlette.types import Message, Receive, Scope, Send
 
-from service.api.requests import JSON
+from service.api.parsing.json_body import JSON
 from service.pieces import CHUNK, Body, Pause
-from service.sessions import Answer
+from service.sessions.service import Answer
 
 REPLAYED = {"Idempotent-Replayed": "true"}
 

@@ -8,7 +8,7 @@ from collections import Counter
 
 import pytest
 
-from service.cache import Cached
+from service.commit.session_cache import Cached
 from service.engine.feedback import ArmFeedback
 from service.engine.params import Params
 from service.engine.run import Run

@@ -16,7 +16,7 @@ from hypothesis.stateful import (
     rule,
 )
 
-from service.cache import Cached
+from service.commit.session_cache import Cached
 from service.engine.actions import ArmAction
 from service.engine.expiry import expire_oldest
 from service.engine.feedback import ArmFeedback

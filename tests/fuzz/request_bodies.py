@@ -8,18 +8,18 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from service import limits
-from service.api.dependencies import _SORTED
-from service.api.examples import CHANGE, CREATE, EVENT, EVENTS
+from service.api.openapi.examples import CHANGE, CREATE, EVENT, EVENTS
+from service.api.parsing.dependencies import _SORTED
+from service.api.parsing.json_body import PartLimits, _is_json, parse
+from service.api.parsing.validation_errors import of_validation
 from service.api.problems import problem
-from service.api.requests import PartLimits, _is_json, parse
 from service.api.schemas import Acts, ChangeArms, CreateSession, Feedbacks, Nothing
-from service.api.validation import of_validation
 from service.errors import ServiceError
-from service.limits import ALL
 from service.models.events import Event
 from service.models.specification import Stored, decode
 from service.pieces import texts
+from service.sessions import limits
+from service.sessions.limits import ALL
 from service.settings import Settings
 from tests.learners import vectors
 

@@ -7,13 +7,13 @@ import zlib
 
 import pytest
 
+from service.commit.batch import unpack_answer
 from service.errors import StateCorruptError
-from service.folding import unpack_answer
 from service.models.events import ArmEvent, digest
-from service.operations import Feed
 from service.serialization import records
 from service.serialization import state as codec
-from service.sessions import Sessions
+from service.sessions.operations import Feed
+from service.sessions.service import Sessions
 from service.settings import Settings
 from service.store import open_store
 from tests.store import kept_states

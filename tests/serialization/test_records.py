@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from service.cache import Cached
+from service.commit.session_cache import Cached
 from service.engine.feedback import ArmFeedback
 from service.learners import REGISTRY
 from service.models.specification import Specification, Stored

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from service.cache import Cached
+from service.commit.session_cache import Cached
 from service.engine.actions import ArmAction
 from service.engine.feedback import ArmFeedback, PointFeedback
 from service.engine.run import Run
@@ -21,8 +21,8 @@ from service.learners.base import ArmLearner, Information
 from service.models.specification import Specification, Stored
 from service.serialization import records
 from service.serialization import state as codec
+from service.sessions.views import session_view
 from service.store.base import Snapshot
-from service.views import session_view
 from tests.learners import vectors
 
 FOLDER = Path(__file__).parent.parent / "states"

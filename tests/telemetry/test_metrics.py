@@ -13,7 +13,7 @@ import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from service.api.labels import labels
+from service.api.metric_labels import labels
 from service.telemetry.metrics import Metrics
 from service.telemetry.multiprocess import FOLDER, SharedMetrics
 from tests.running import RunningService, create

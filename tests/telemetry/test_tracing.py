@@ -13,14 +13,14 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, StatusCode
 
-from service.api.labels import labels
+from service.api.metric_labels import labels
 from service.app import create_app
-from service.cache import SessionCache
-from service.committer import Committer
+from service.commit.committer import Committer
+from service.commit.session_cache import SessionCache
 from service.learners.dexp3 import Dexp3Spec
 from service.models.specification import Specification, Stored
-from service.operations import Act
 from service.serialization import state as codec
+from service.sessions.operations import Act
 from service.settings import Settings
 from service.store.base import NewSession, StoreUnavailableError
 from service.store.memory import MemoryStore

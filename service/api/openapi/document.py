@@ -1,0 +1,140 @@
+"""The OpenAPI document: what FastAPI writes, with this service's one shape of errors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
+
+from service.api.openapi.examples import PROBLEMS
+from service.api.problems import Problem, ProblemError
+from service.auth import read_keys
+from service.learners import REGISTRY
+from service.models.specification import SESSION_ID_PATTERN
+from service.sessions.limits import ALL, Limits
+from service.settings import Settings
+
+_OPEN = {"/livez", "/readyz"}
+_OF_ALL, _OF_KEYS, _OF_BODIES = ("400", "431", "500"), ("401", "403"), ("408", "409", "413", "415")
+"""Statuses that any route, those that ask for keys, and only those with a body can answer."""
+_FASTAPI_ERRORS = ("HTTPValidationError", "ValidationError")
+
+
+def describe(app: FastAPI) -> None:
+    """Let ``app`` serve the document, made once."""
+
+    def openapi() -> dict[str, Any]:
+        if app.openapi_schema is None:
+            app.openapi_schema = _document(app)
+        return app.openapi_schema
+
+    app.openapi = openapi  # type: ignore[method-assign]
+
+
+def _document(app: FastAPI) -> dict[str, Any]:
+    prefix = app.state.settings.root_path
+    document = get_openapi(
+        title=app.title,
+        version=app.version,
+        routes=app.routes,
+        description=app.description,
+        servers=[{"url": prefix}] if prefix else None,
+    )
+    schemas = document["components"]["schemas"]
+    for name in _FASTAPI_ERRORS:
+        schemas.pop(name, None)
+    template = "#/components/schemas/{model}"
+    for model in (Problem, ProblemError):
+        schema = model.model_json_schema(ref_template=template)
+        schema.pop("$defs", None)
+        schemas[model.__name__] = schema
+    for path, call in _calls(document):
+        _fit_problems(path, call)
+    for calls in document["paths"].values():
+        if "head" in calls:
+            _drop_bodies(calls["head"])
+    _add_limits(document, app.state.settings)
+    _add_session_ids(document)
+    _add_keys(document, needed=bool(read_keys(app.state.settings)))
+    return document
+
+
+def _calls(document: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    return ((path, call) for path, calls in document["paths"].items() for call in calls.values())
+
+
+def _fit_problems(path: str, call: dict[str, Any]) -> None:
+    """Tell of the errors that a route can have, and of no others."""
+    responses = call["responses"]
+    if "requestBody" not in call:
+        for status in _OF_BODIES:
+            responses.pop(status, None)
+    for status in _OF_ALL if path in _OPEN else (*_OF_ALL, *_OF_KEYS):
+        responses.setdefault(status, PROBLEMS[int(status)])
+
+
+def _drop_bodies(head: dict[str, Any]) -> None:
+    """An answer to HEAD has the headers of the one to GET, and no body."""
+    head["responses"] = {
+        status: {name: part for name, part in response.items() if name != "content"}
+        for status, response in head["responses"].items()
+    }
+
+
+def _add_limits(document: dict[str, Any], settings: Settings) -> None:
+    """Tell the limits that the settings give."""
+    schemas = document["components"]["schemas"]
+    for name, field, limit in (
+        ("Acts", "count", {"maximum": settings.max_acts}),
+        ("Feedbacks", "events", {"maxItems": settings.max_events}),
+        ("LossesEvent", "losses", {"maxItems": settings.max_dim + 1}),
+        ("GradientEvent", "gradient", {"maxItems": settings.max_dim}),
+        ("ChangeArms", "add", {"maxItems": settings.max_arms}),
+    ):
+        schemas[name]["properties"][field] |= limit
+    _limit_label(schemas["ChangeArms"]["properties"]["add"]["items"], settings)
+    for kind, spec in REGISTRY.items():
+        _limit_learner(kind, schemas[spec.__name__]["properties"], settings)
+
+
+def _limit_learner(kind: str, fields: dict[str, Any], settings: Settings) -> None:
+    if "n_arms" in fields:
+        most = Limits(settings).max_arms(kind, ALL)
+        _given(fields["n_arms"])["maximum"] = most
+        _given(fields["arms"])["maxItems"] = most
+        _limit_label(_given(fields["arms"])["items"], settings)
+    else:
+        _given(fields["dim"])["maximum"] = settings.max_dim
+
+
+def _limit_label(label: dict[str, Any], settings: Settings) -> None:
+    size = settings.max_label_bytes
+    label |= {"maxLength": size, "description": f"Printable; at most {size} bytes of UTF-8."}
+
+
+def _add_session_ids(document: dict[str, Any]) -> None:
+    """Tell which ids sessions can have."""
+    for _, call in _calls(document):
+        for parameter in call.get("parameters", ()):
+            if parameter["name"] == "session_id":
+                parameter["schema"]["pattern"] = SESSION_ID_PATTERN
+
+
+def _given(schema: dict[str, Any]) -> dict[str, Any]:
+    """The schema of an optional field's values other than null."""
+    given: dict[str, Any] = schema.get("anyOf", [schema])[0]
+    return given
+
+
+def _add_keys(document: dict[str, Any], *, needed: bool) -> None:
+    """Tell how API keys are sent; without any, requests may come without."""
+    document["components"]["securitySchemes"] = {
+        "bearer": {"type": "http", "scheme": "bearer"},
+        "header": {"type": "apiKey", "in": "header", "name": "X-API-Key"},
+    }
+    document["security"] = [{"bearer": []}, {"header": []}, *([] if needed else [{}])]
+    for path, call in _calls(document):
+        if path in _OPEN:
+            call["security"] = []

@@ -1,0 +1,161 @@
+"""Worked examples of the OpenAPI document: one session that recommends three jokes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import Response
+from fastapi.openapi.models import Example
+from pydantic import BaseModel
+
+from service.api.parsing.dependencies import KEYED
+from service.api.parsing.json_body import JSON
+from service.api.problems import MEDIA_TYPE, Problem, told
+from service.errors import (
+    BadRequestError,
+    FieldError,
+    ForbiddenError,
+    HeadTooLargeError,
+    IdempotencyConflictError,
+    InternalError,
+    InvalidRequestError,
+    NoLabelsError,
+    OverloadedError,
+    PayloadTooLargeError,
+    RequestTimeoutError,
+    SessionExistsError,
+    StateCorruptError,
+    StoreDownError,
+    SurplusFeedbackError,
+    UnauthorizedError,
+    UnknownSessionError,
+    UnsupportedMediaTypeError,
+)
+
+CREATE: dict[str, Example] = {
+    "arms": Example(
+        summary="Three jokes, rated from -10 (worst) to 10 (best)",
+        value={
+            "session_id": "jokes",
+            "learner": {"kind": "dexp3", "n_arms": 3},
+            "loss_range": [10, -10],
+            "seed": 7,
+        },
+    ),
+    "points": Example(
+        summary="Points of the unit ball",
+        value={
+            "session_id": "prices",
+            "learner": {"kind": "dbgd", "dim": 2, "feasible_set": {"kind": "ball", "radius": 1.0}},
+        },
+    ),
+}
+VIEW = {
+    "session_id": "jokes",
+    "learner": {
+        "kind": "dexp3",
+        "n_arms": 3,
+        "horizon": None,
+        "max_delay": None,
+        "total_delay": None,
+        "learning_rate": 1.6727670842720892,
+        "loss_clip": 0.5978118588070818,
+        "probability_floor": 0.25,
+        "max_outstanding": None,
+        "rate_scale": None,
+        "rates": "anytime",
+    },
+    "loss_range": [10.0, -10.0],
+    "normalize_losses": True,
+    "idle_ttl_seconds": None,
+    "expiry": None,
+    "slot": 0,
+    "feedbacks": 0,
+    "outstanding": 0,
+    "expired": 0,
+    "removed": 0,
+    "total_delay": 0,
+    "version": "9c1f0f0d5f6f4b1e-1",
+    "created_at": "2026-01-01T12:00:00.000Z",
+    "expires_at": None,
+    "probabilities": [0.3333333333333333, 0.3333333333333333, 0.3333333333333333],
+}
+CHANGE: dict[str, Example] = {
+    "fresh": Example(summary="A joke comes and another goes", value={"add": ["knock-knock"], "remove": ["riddle"]})
+}
+CHANGED = VIEW | {
+    "learner": VIEW["learner"] | {"arms": ["pun", None, "limerick", "knock-knock"]},  # type: ignore[operator]
+    "slot": 5,
+    "feedbacks": 2,
+    "outstanding": 2,
+    "removed": 1,
+    "version": "9c1f0f0d5f6f4b1e-9",
+    "probabilities": [0.4, 0.0, 0.26666666666666666, 0.3333333333333333],
+}
+LIST = {"sessions": [{name: value for name, value in VIEW.items() if name != "probabilities"}], "next_cursor": None}
+ACTION = {"slot": 1, "arm": 2, "probability": 0.3333333333333333}
+ACTIONS = {"actions": [ACTION, {"slot": 2, "arm": 0, "probability": 0.3333333333333333}]}
+EVENT: dict[str, Example] = {
+    "rating": Example(summary="A rating of arm 2", value={"arm": 2, "loss": 7.25, "event_id": "rating-1"}),
+    "losses": Example(summary="Losses at a point and its two query points", value={"losses": [0.5, 0.51, 0.49]}),
+}
+EVENTS: dict[str, Example] = {
+    "ratings": Example(
+        summary="Two ratings, in the order they came",
+        value={"events": [EVENT["rating"]["value"], {"arm": 0, "loss": -3.0, "event_id": "rating-2"}]},
+    )
+}
+SETTLEMENT = {"applied": 1, "duplicates": 0, "slot": 2, "outstanding": 1}
+
+
+def answers(
+    model: type[BaseModel], example: Any, descriptions: dict[int, str], *, keyed: bool = False
+) -> dict[str, Any]:
+    """What a route's decorator is told of its successes, by status; ``keyed`` where it takes an Idempotency-Key."""
+    content = {JSON: {"example": example}}
+    responses = {
+        status: {"model": model, "description": text, "content": content} for status, text in descriptions.items()
+    }
+    route = {"response_model": model, "response_class": Response, "responses": responses}
+    return route | ({"openapi_extra": KEYED} if keyed else {})
+
+
+_OUTSIDE = "loss must lie in [-10.0, 10.0]"
+_ERRORS = {
+    "bad_request": BadRequestError(),
+    "unauthorized": UnauthorizedError(),
+    "forbidden": ForbiddenError(),
+    "unknown_session": UnknownSessionError(),
+    "request_timeout": RequestTimeoutError(),
+    "surplus_feedback": SurplusFeedbackError(
+        "2 events for 1 outstanding decisions: 1 too many for their arms", indexes=[1]
+    ),
+    "session_exists": SessionExistsError(),
+    "no_labels": NoLabelsError(),
+    "payload_too_large": PayloadTooLargeError(),
+    "unsupported_media_type": UnsupportedMediaTypeError(),
+    "invalid_request": InvalidRequestError(
+        f"events[1].loss: {_OUTSIDE}", errors=[FieldError("loss", _OUTSIDE, 1)], indexes=[1]
+    ),
+    "idempotency_conflict": IdempotencyConflictError(),
+    "head_too_large": HeadTooLargeError(),
+    "state_corrupt": StateCorruptError(),
+    "internal_error": InternalError(),
+    "store_unavailable": StoreDownError(),
+    "overloaded": OverloadedError(),
+}
+
+
+def _problem(status: int, note: str = "") -> dict[str, Any]:
+    errors = {code: error for code, error in _ERRORS.items() if error.status == status}
+    examples = {code: {"value": told(error)} for code, error in errors.items()}
+    schema = {"$ref": f"#/components/schemas/{Problem.__name__}"}
+    description = ", ".join(errors) + note
+    return {"description": description, "content": {MEDIA_TYPE: {"schema": schema, "examples": examples}}}
+
+
+_NOTES = {401: ", where the service has API keys", 403: ", by the API key", 503: "; carries Retry-After"}
+PROBLEMS: dict[int | str, dict[str, Any]] = {
+    status: _problem(status, _NOTES.get(status, ""))
+    for status in sorted({error.status for error in _ERRORS.values()})
+}

@@ -1,0 +1,1 @@
+"""How requests are read: strict JSON bodies, limits of lists, validation errors."""

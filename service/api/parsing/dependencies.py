@@ -1,0 +1,75 @@
+"""What handlers take from a request beside its body, by plain calls: see ``routing``."""
+
+from __future__ import annotations
+
+import json
+import re
+from itertools import chain
+from typing import Any
+
+from fastapi import Request
+
+from service import auth
+from service.auth import ApiKey
+from service.errors import InvalidRequestError
+from service.models.events import PRINTABLE_ASCII, digest, digest_of
+from service.models.specification import Idempotency
+from service.pieces import Pause, texts
+from service.sessions.service import Sessions
+from service.settings import Settings
+
+IDEMPOTENCY_KEY = "Idempotency-Key"
+MAX_KEY_LENGTH = 255
+IDEMPOTENCY_PARAMETER: dict[str, Any] = {
+    "name": IDEMPOTENCY_KEY,
+    "in": "header",
+    "required": False,
+    "description": "Send the request again with the same key and body and get the answer of the first time.",
+    "schema": {"type": "string", "minLength": 1, "maxLength": MAX_KEY_LENGTH, "pattern": PRINTABLE_ASCII},
+}
+"""What the OpenAPI document says of the header."""
+_SORTED = json.JSONEncoder(sort_keys=True)
+
+KEYED = {"parameters": [IDEMPOTENCY_PARAMETER]}
+
+
+def sessions_of(request: Request) -> Sessions:
+    """The process's sessions."""
+    sessions: Sessions = request.app.state.sessions
+    return sessions
+
+
+def settings_of(request: Request) -> Settings:
+    """The process's settings."""
+    settings: Settings = request.app.state.settings
+    return settings
+
+
+def api_key_of(request: Request) -> ApiKey | None:
+    """The key the request came with; None where the service asks for none."""
+    key: ApiKey | None = request.scope.get(auth.IN_SCOPE)
+    return key
+
+
+async def idempotency_of(request: Request) -> Idempotency | None:
+    """The key within its API key, route and session, and the body in a form that ignores spelling.
+
+    Raises
+    ------
+    InvalidRequestError
+        for a key that is empty, too long, not printable ASCII, or sent twice.
+    """
+    keys = request.headers.getlist(IDEMPOTENCY_KEY)
+    if not keys:
+        return None
+    if len(keys) > 1 or len(keys[0]) > MAX_KEY_LENGTH or not re.fullmatch(PRINTABLE_ASCII, keys[0]):
+        raise InvalidRequestError.of(IDEMPOTENCY_KEY, f"must be 1 to {MAX_KEY_LENGTH} printable ASCII characters")
+    scope: tuple[str, ...] = (
+        request.method,
+        request.scope["route"].path,
+        request.path_params.get("session_id", ""),
+    )
+    if (api_key := api_key_of(request)) is not None:
+        scope = (*scope, api_key.name)
+    body = texts(request.state.body or {}, _SORTED)
+    return Idempotency(digest(keys[0], *scope), await digest_of(chain([request.url.query, "\n"], body), Pause()))

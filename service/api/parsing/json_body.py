@@ -1,0 +1,188 @@
+"""Bodies as this service reads them: bounded, JSON only, every number finite, every key once."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from typing import Any, NamedTuple
+
+from fastapi import Request
+from starlette.requests import ClientDisconnect
+
+from service.api.parsing.dependencies import api_key_of
+from service.errors import (
+    InvalidRequestError,
+    PayloadTooLargeError,
+    RequestTimeoutError,
+    ServiceError,
+    UnsupportedMediaTypeError,
+)
+from service.pieces import LARGE, aside
+from service.settings import Settings
+
+JSON = "application/json"
+EMPTY = b"{}"
+MAX_MEDIA_TYPE = 200
+"""Characters of a Content-Type."""
+MAX_DIGITS = 400
+"""Characters of one number: more than the largest has that a float holds."""
+MAX_FIELDS = 100
+"""Fields of one object: far more than any has, and few enough to tell what is wrong with all of them."""
+
+_PARAMETER = re.compile(r"\s*([!#$%&'+.^_`|~\w-]+)=\"?([!#$%&'+.^_`|~\w-]+)\"?\s*", re.ASCII)
+
+
+class PartLimits(NamedTuple):
+    """How many parts a body may have."""
+
+    objects: int
+    """Objects and arrays."""
+    fields: int
+    texts: int
+    """Names of fields, and texts."""
+
+    @classmethod
+    def of(cls, settings: Settings) -> PartLimits:
+        """Enough for the longest batch and the most labels."""
+        events, arms = settings.max_events, settings.max_arms
+        return cls(2 * events + MAX_FIELDS, 4 * events + MAX_FIELDS, 8 * events + 2 * arms)
+
+    def allow(self, outside: bytes, quotes: int) -> bool:
+        """Whether a body may have so many quotes, and these characters outside of texts."""
+        brackets = outside.count(b"[") + outside.count(b"{")
+        return brackets <= self.objects and outside.count(b":") <= self.fields and quotes <= 2 * self.texts
+
+
+async def read_object(request: Request) -> dict[str, Any] | None:
+    """The object in a request's body; None where the body is empty.
+
+    It is left in ``request.state.body`` for who needs it beside the handler's own.
+
+    Raises
+    ------
+    ServiceError
+        for a body that is too large, too slow, of another kind, or not one strict JSON object.
+    """
+    body = await _read(request, request.app.state.settings)
+    request.state.body_bytes = len(body)
+    if not body:
+        request.state.body = None
+        return None
+    _check_media_type(request, body)
+    request.state.body = await aside(len(body), parse, body, PartLimits.of(request.app.state.settings))
+    value: dict[str, Any] = request.state.body
+    return value
+
+
+async def _read(request: Request, settings: Settings) -> bytes:
+    """The whole body, as long as it is neither too large nor too slow."""
+    declared = request.headers.get("content-length", "0")
+    if declared == "0" and "transfer-encoding" not in request.headers:
+        return b""
+    limit = settings.max_body_bytes
+    if (api_key := api_key_of(request)) is not None and api_key.max_body_bytes is not None:
+        limit = min(limit, api_key.max_body_bytes)
+    if declared.isdecimal() and int(declared[:20]) > limit:
+        raise PayloadTooLargeError(f"The body may have {limit} bytes")
+    body = bytearray()
+    try:
+        async with asyncio.timeout(settings.body_timeout_seconds):
+            async for chunk in request.stream():
+                if len(body) + len(chunk) > limit:
+                    raise PayloadTooLargeError(f"The body may have {limit} bytes")
+                body += chunk
+    except TimeoutError as error:
+        raise RequestTimeoutError from error
+    except ClientDisconnect as error:
+        raise InvalidRequestError("The body was cut off") from error
+    return bytes(body)
+
+
+def _check_media_type(request: Request, body: bytes) -> None:
+    """Refuse what is not said to be JSON as it is; an empty object may go without saying."""
+    types, encodings = (request.headers.getlist(name) for name in ("content-type", "content-encoding"))
+    if not encodings and (types == [JSON] or (not types and body == EMPTY)):
+        return
+    if any(encoding.strip().lower() != "identity" for encoding in encodings):
+        raise UnsupportedMediaTypeError("Content-Encoding is not supported; send the body as it is")
+    if len(types) != 1 or not _is_json(types[0]):
+        raise UnsupportedMediaTypeError("Content-Type must be application/json (UTF-8), once")
+
+
+def _is_json(media_type: str) -> bool:
+    """Whether a media type is JSON in UTF-8; of parameters other than ``charset`` only the form matters."""
+    kind, *parameters = media_type[:MAX_MEDIA_TYPE].split(";")
+    given = [_PARAMETER.fullmatch(parameter) for parameter in parameters if parameter.strip()]
+    charsets = [each[2].lower() for each in given if each and each[1].lower() == "charset"]
+    return (
+        len(media_type) <= MAX_MEDIA_TYPE
+        and kind.strip().lower() == JSON
+        and all(given)
+        and charsets in ([], ["utf-8"], ["utf8"])
+    )
+
+
+def parse(body: bytes, limits: PartLimits) -> dict[str, Any]:
+    """The object in a body.
+
+    Raises
+    ------
+    InvalidRequestError
+        for anything but one JSON object in UTF-8 with strict numbers and each key once.
+    """
+    _check_parts(body, limits)
+    try:
+        value = _DECODER.decode(body.decode("utf-8"))
+    except ServiceError:
+        raise
+    except RecursionError as error:
+        raise InvalidRequestError("The body has too many objects and arrays within each other") from error
+    except ValueError as error:
+        raise InvalidRequestError("The body is not valid JSON") from error
+    if not isinstance(value, dict):
+        raise InvalidRequestError("The body must be a JSON object")
+    return value
+
+
+def _check_parts(body: bytes, limits: PartLimits) -> None:
+    """Refuse what is made of more parts than any body has, as nothing else has a turn while they are read."""
+    if len(body) < LARGE or limits.allow(body, body.count(b'"')):
+        return
+    body = body.replace(b"\\\\", b"").replace(b'\\"', b"")
+    quotes = body.count(b'"')
+    if quotes > 2 * limits.texts or not limits.allow(b"".join(body.split(b'"')[::2]), quotes):
+        raise InvalidRequestError("The body has too many parts")
+
+
+# The reader of JSON gives other threads their turn only where it calls Python: hence functions for numbers.
+
+
+def _integer(text: str) -> int:
+    if len(text) > MAX_DIGITS:
+        raise InvalidRequestError(f"A number has more than {MAX_DIGITS} characters")
+    return int(text)
+
+
+def _fraction(text: str) -> float:
+    if len(text) > MAX_DIGITS:
+        raise InvalidRequestError(f"A number has more than {MAX_DIGITS} characters")
+    return float(text)
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    if len(pairs) > MAX_FIELDS:
+        raise InvalidRequestError(f"An object has more than {MAX_FIELDS} fields")
+    value = dict(pairs)
+    if len(value) != len(pairs):
+        raise InvalidRequestError("The body names a field twice")
+    return value
+
+
+def _no_constant(name: str) -> Any:
+    raise InvalidRequestError(f"{name} is not a JSON number")
+
+
+_DECODER = json.JSONDecoder(
+    object_pairs_hook=_unique, parse_constant=_no_constant, parse_int=_integer, parse_float=_fraction
+)

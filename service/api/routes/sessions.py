@@ -1,0 +1,93 @@
+"""Sessions: create, view, list, delete."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated
+
+from fastapi import APIRouter, Body, Query, Request, Response
+from pydantic import BeforeValidator
+
+from service.api.openapi.examples import CHANGE, CHANGED, CREATE, LIST, PROBLEMS, VIEW, answers
+from service.api.parsing.dependencies import api_key_of, idempotency_of, sessions_of
+from service.api.parsing.strict_route import StrictRoute
+from service.api.responses import body_response, json_response
+from service.api.schemas import ChangeArms, CreateSession, SessionList, SessionView
+from service.sessions.limits import ALL, Rights
+from service.sessions.read import MAX_PAGE
+
+router = APIRouter(prefix="/v1/sessions", tags=["sessions"], route_class=StrictRoute, responses=PROBLEMS)
+
+MAX_CURSOR = 12_000
+"""Characters; a cursor carries the ids, of up to 128, that a scan of the store brought beyond its page."""
+CURSOR = Query(description="``next_cursor`` of the page before.", max_length=MAX_CURSOR)
+LIMIT = Query(ge=1, le=MAX_PAGE, description="Sessions on a page, at most.")
+
+
+def _digits(text: object) -> object:
+    if isinstance(text, str) and not re.fullmatch("[0-9]{1,9}", text):
+        raise ValueError("must be a whole number")
+    return text
+
+
+Limit = Annotated[int, BeforeValidator(_digits), LIMIT]
+
+
+@router.post(
+    "",
+    status_code=201,
+    **answers(SessionView, VIEW, {200: "It exists already, with the same fields", 201: "Created"}, keyed=True),
+)
+async def create_session(
+    request: Request, body: Annotated[CreateSession, Body(openapi_examples=CREATE)]
+) -> Response:
+    """Create a session: one learner, its parameters, and how its losses are read.
+
+    Posting the same fields again finds the session; other fields under the same id are refused.
+    """
+    key = await idempotency_of(request)
+    created = await sessions_of(request).create(body.session_id, body.specification, key, _rights(request))
+    return json_response(created.answer, 201 if created.new else 200)
+
+
+@router.get("", **answers(SessionList, LIST, {200: "A page of sessions"}))
+async def list_sessions(
+    request: Request, cursor: Annotated[str | None, CURSOR] = None, limit: Limit = 100
+) -> Response:
+    """List sessions, a page at a time, without their distributions."""
+    return body_response(await sessions_of(request).list(cursor, limit, _rights(request).prefix))
+
+
+@router.get("/{session_id}", **answers(SessionView, VIEW, {200: "The session as it is now"}))
+async def view_session(request: Request, session_id: str) -> Response:
+    """View a session. Reading changes nothing and does not put off its idle deadline."""
+    return body_response(await sessions_of(request).view(session_id))
+
+
+@router.patch(
+    "/{session_id}/arms", **answers(SessionView, CHANGED, {200: "The session with its arms changed"}, keyed=True)
+)
+async def change_arms(
+    request: Request, session_id: str, body: Annotated[ChangeArms, Body(openapi_examples=CHANGE)]
+) -> Response:
+    """Remove arms by label, then add some, in a session that named its arms; at least one has to stay.
+
+    A new arm gets the next number and starts at probability 1/n, n being the arms there are afterwards; the others
+    keep their ratios. What is outstanding of a removed arm is settled as removed, and its feedback changes nothing.
+    """
+    key = await idempotency_of(request)
+    return json_response(
+        await sessions_of(request).change_arms(session_id, body.add, body.remove, key, _rights(request))
+    )
+
+
+@router.delete("/{session_id}", status_code=204, response_class=Response)
+async def delete_session(request: Request, session_id: str) -> Response:
+    """Delete a session with all that belongs to it."""
+    await sessions_of(request).delete(session_id)
+    return Response(status_code=204)
+
+
+def _rights(request: Request) -> Rights:
+    key = api_key_of(request)
+    return ALL if key is None else Rights(key.session_prefix, key.max_sessions, key.max_arms)

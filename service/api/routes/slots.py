@@ -1,0 +1,87 @@
+"""Slots: act, and feed losses back."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Body, Query, Request, Response
+
+from service.api.openapi.examples import ACTION, ACTIONS, EVENT, EVENTS, PROBLEMS, SETTLEMENT, answers
+from service.api.parsing.dependencies import idempotency_of, sessions_of, settings_of
+from service.api.parsing.strict_route import StrictRoute
+from service.api.responses import json_response
+from service.api.schemas import Action, Actions, Acts, Feedbacks, Nothing, Settlement
+from service.errors import InvalidRequestError, SurplusFeedbackError
+from service.models.events import Event
+from service.models.specification import Surplus
+from service.sessions.operations import Act, Feed
+from service.telemetry.metrics import Metrics
+
+router = APIRouter(prefix="/v1/sessions/{session_id}", tags=["slots"], route_class=StrictRoute, responses=PROBLEMS)
+
+NOTHING = Nothing()
+
+OnSurplus = Annotated[
+    Surplus | None,
+    Query(
+        description="Refuse the whole request (409), or skip the events that answer no decision: the default in "
+        "sessions with expiry."
+    ),
+]
+
+
+@router.post("/act", **answers(Action, ACTION, {200: "The action of a new slot"}, keyed=True))
+async def act(
+    request: Request,
+    session_id: str,
+    body: Annotated[Nothing, Body()] = NOTHING,  # noqa: ARG001 - an empty body and an empty object mean the same
+) -> Response:
+    """Open the next slot and draw an arm, or play a point."""
+    operation = Act(1, settings_of(request).max_act_cells, single=True, idempotency=await idempotency_of(request))
+    return json_response(await sessions_of(request).submit(session_id, operation))
+
+
+@router.post("/acts", **answers(Actions, ACTIONS, {200: "The actions of new slots"}, keyed=True))
+async def acts(
+    request: Request,
+    session_id: str,
+    body: Annotated[Acts, Body(examples=[{"count": 2}])],
+) -> Response:
+    """Open several slots in a row: the same actions as that many calls of act."""
+    if body.count > settings_of(request).max_acts:
+        raise InvalidRequestError.of("count", f"must not exceed {settings_of(request).max_acts}")
+    operation = Act(body.count, settings_of(request).max_act_cells, idempotency=await idempotency_of(request))
+    return json_response(await sessions_of(request).submit(session_id, operation))
+
+
+@router.post("/feedback", **answers(Settlement, SETTLEMENT, {200: "What became of the event"}, keyed=True))
+async def feedback(
+    request: Request,
+    session_id: str,
+    body: Annotated[Event, Body(openapi_examples=EVENT)],
+    on_surplus: OnSurplus = None,
+) -> Response:
+    """Feed back what one decision cost, whenever it becomes known."""
+    operation = Feed([body], on_surplus, single=True, idempotency=await idempotency_of(request))
+    return await _feed(request, session_id, operation)
+
+
+@router.post("/feedbacks", **answers(Settlement, SETTLEMENT, {200: "What became of the events"}, keyed=True))
+async def feedbacks(
+    request: Request,
+    session_id: str,
+    body: Annotated[Feedbacks, Body(openapi_examples=EVENTS)],
+    on_surplus: OnSurplus = None,
+) -> Response:
+    """Feed back a batch: all of its events, or none of them."""
+    operation = Feed(body.events, on_surplus, idempotency=await idempotency_of(request))
+    return await _feed(request, session_id, operation)
+
+
+async def _feed(request: Request, session_id: str, operation: Feed) -> Response:
+    try:
+        return json_response(await sessions_of(request).submit(session_id, operation))
+    except (InvalidRequestError, SurplusFeedbackError):
+        metrics: Metrics = request.app.state.metrics
+        metrics.events["refused"](operation.weight)
+        raise

@@ -1,0 +1,146 @@
+"""Creating a session, once for each id and key."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from contextlib import suppress
+from typing import NamedTuple
+
+from service.commit.batch import Answer, unpack_answer
+from service.commit.committer import Committer, decoded
+from service.errors import (
+    ForbiddenError,
+    IdempotencyConflictError,
+    OverloadedError,
+    SessionExistsError,
+    UnknownSessionError,
+)
+from service.models.specification import Idempotency, Specification, Stored
+from service.pieces import LABEL, Body, aside, is_packed, unpacked
+from service.serialization import state as codec
+from service.sessions import prefix_listing
+from service.sessions.limits import Limits, Rights
+from service.sessions.operations import Show
+from service.sessions.read import Reader
+from service.sessions.views import session_view, viewer
+from service.store.base import NewSession, Snapshot, Store
+from service.telemetry.metrics import Metrics
+
+MOST_RACES = 10
+"""Times that a session may be found and be gone before it is shown."""
+
+
+class Created(NamedTuple):
+    """A session's view; ``new`` unless it was there already."""
+
+    answer: Answer
+    new: bool
+
+
+class Creator:
+    """Creates sessions, within their limits."""
+
+    def __init__(
+        self, store: Store, reader: Reader, committer: Committer, limits: Limits, metrics: Metrics
+    ) -> None:
+        self._store = store
+        self._reader = reader
+        self._committer = committer
+        self._limits = limits
+        self._metrics = metrics
+        self._counting = asyncio.Lock()
+        """Held from counting a key's sessions until the one that was asked for is there."""
+
+    async def create(
+        self, session_id: str | None, spec: Specification, key: Idempotency | None, rights: Rights
+    ) -> Created:
+        """Create a session, or find the one that was created with the same fields."""
+        await aside(_labels(spec), self._limits.check, spec, rights)
+        if session_id is None:
+            session_id = rights.prefix + (str(uuid.UUID(bytes=key.key)) if key else str(uuid.uuid4()))
+        if not session_id.startswith(rights.prefix):
+            raise ForbiddenError(f"With this API key session ids begin with {rights.prefix}")
+        if rights.max_sessions is None:
+            return await self._created(session_id, spec, key)
+        async with self._counting:
+            await self._check_count(session_id, rights.prefix, rights.max_sessions)
+            return await self._created(session_id, spec, key)
+
+    async def _created(self, session_id: str, spec: Specification, key: Idempotency | None) -> Created:
+        """Create, again where the session that was found is deleted before it is shown."""
+        for _ in range(MOST_RACES):
+            with suppress(UnknownSessionError):
+                return await self._create(session_id, spec, key)
+        raise OverloadedError("The session is being deleted again and again")
+
+    async def _create(self, session_id: str, spec: Specification, key: Idempotency | None) -> Created:
+        stored = Stored.of(spec)
+        encoded, state = await aside(_labels(spec), _encoded, stored)
+        version = self._committer.new_version()
+        existing = await self._store.create(
+            NewSession(
+                session_id=session_id,
+                version=version,
+                spec=encoded,
+                state=state,
+                idle_ttl_ms=spec.idle_ttl_ms,
+                answer=None if key is None else (key.key, key.body + version.encode()),
+            )
+        )
+        if existing is None:
+            self._metrics.sessions_created[spec.learner.kind]()
+            return Created(Answer(await self._first_view(session_id, version, encoded, state)), new=True)
+        if key is not None and (recalled := await self._store.recall(session_id, key.key)) is not None:
+            return await _created_before(session_id, existing, key, recalled)
+        cached = await self._reader.cached(session_id, existing)
+        if not cached.stored.matches(spec):
+            raise SessionExistsError
+        if key is None:
+            return Created(Answer(await self._reader.view(session_id)), new=False)
+        shown = Show(viewer(session_id, existing, cached), key)
+        return Created(await self._committer.submit(session_id, shown), new=False)
+
+    async def _first_view(self, session_id: str, version: str, spec: bytes, state: bytes) -> Body:
+        """A session that was just created, also where it has been deleted since."""
+        try:
+            return await self._reader.view(session_id)
+        except UnknownSessionError:
+            return await _view_of_new(session_id, Snapshot(version, spec, state, self._store.now(), None))
+
+    async def _check_count(self, session_id: str, prefix: str, most: int) -> None:
+        """Refuse one session too many; calls to other workers at the same time may find the same place free."""
+        present = await prefix_listing.ids(self._store, prefix)
+        if len(present) >= most and session_id not in present:
+            raise ForbiddenError(f"This API key may have {most} sessions")
+
+
+def _labels(spec: Specification) -> int:
+    """Bytes that the labels of a new session count for."""
+    return LABEL * len(getattr(spec.learner, "arms", None) or ())
+
+
+def _encoded(stored: Stored) -> tuple[bytes, bytes]:
+    """A new session's specification and state, as the store keeps them."""
+    run = stored.start()
+    return stored.encode(), codec.encode(run.ledger, run.state)
+
+
+async def _created_before(session_id: str, now: Snapshot, key: Idempotency, recalled: bytes) -> Created:
+    """The answer that a key got: the view it found, or the one it created, rebuilt from its first version."""
+    posted, version = unpack_answer(recalled)
+    if posted != key.body:
+        raise IdempotencyConflictError
+    if is_packed(version):
+        return Created(Answer(unpacked(version), replayed=True), new=False)
+    stored = (await decoded(now)).stored
+    _, state = await aside(len(now.spec), _encoded, stored)
+    first = now._replace(version=version.decode(), state=state)
+    return Created(Answer(await _view_of_new(session_id, first), replayed=True), new=True)
+
+
+async def _view_of_new(session_id: str, snapshot: Snapshot) -> Body:
+    """A session that nobody has used since it was created."""
+    cached = await decoded(snapshot)
+    expires_at = cached.stored.specification.expires_at(snapshot.created_at)
+    return session_view(session_id, snapshot._replace(expires_at=expires_at), cached)

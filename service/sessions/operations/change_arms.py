@@ -1,0 +1,68 @@
+"""Changing the arms of a session."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from service.commit.batch import Applied
+from service.engine.arms import Change, Roster
+from service.engine.run import Run
+from service.errors import InvalidRequestError, NoLabelsError
+from service.models.specification import Idempotency
+from service.pieces import LABEL, Body, Pause, aside, whole
+from service.sessions.limits import check_labels
+
+LIVES = 10
+"""A session may have had this many times the arms it may have at once: indexes and labels are kept for ever."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeArms:
+    """Remove arms by label, then add some; labels that are not there, or there already, change nothing."""
+
+    add: Sequence[str]
+    remove: Sequence[str]
+    max_arms: int
+    max_label_bytes: int
+    view: Callable[[Run, bool], Body]
+    """The answer, of a run and whether its commit puts off the idle deadline."""
+    idempotency: Idempotency | None = None
+    digests: Sequence[bytes] = ()
+    weight: int = 1
+    is_use: bool = True
+
+    async def check(self, run: Run, pause: Pause) -> None:  # noqa: ARG002 - in one go
+        """Refuse sessions without labels, and labels that are too long."""
+        if run.roster is None or run.roster.names is None:
+            raise NoLabelsError
+        await aside(LABEL * len(self.add), check_labels, "add", self.add, self.max_label_bytes)
+
+    async def apply(self, run: Run, counted: Callable[[bytes], bool], pause: Pause) -> Applied:  # noqa: ARG002 - arms have no event ids
+        """Change the arms, all of them as asked or none."""
+        size = LABEL * (run.arms.size + len(self.add) + len(self.remove))
+        changed = await aside(size, self._change, run, run.arms)
+        body = await whole(self.view(run, changed or self.idempotency is not None), pause)
+        return Applied(body, changed=changed, shows_version=True)
+
+    def _change(self, run: Run, roster: Roster) -> bool:
+        change = roster.change(self.add, self.remove)
+        self._check_size(roster, change)
+        if not (change.removed or change.added):
+            return False
+        run.change_arms(change)
+        return True
+
+    def _check_size(self, roster: Roster, change: Change) -> None:
+        staying = len(roster.live) - len(change.removed)
+        if not staying:
+            raise InvalidRequestError.of("remove", "at least one arm must stay")
+        if not change.added:
+            return
+        if staying + len(change.added) > self.max_arms:
+            raise InvalidRequestError.of("add", f"there may be at most {self.max_arms} arms")
+        if roster.size + len(change.added) > LIVES * self.max_arms:
+            most = LIVES * self.max_arms
+            raise InvalidRequestError.of(
+                "add", f"a session may have had at most {most} arms, removed ones included"
+            )

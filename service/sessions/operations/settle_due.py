@@ -1,0 +1,29 @@
+"""Settling what is due when nobody calls."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from service.commit.batch import Applied
+from service.engine.run import Run
+from service.models.specification import Idempotency
+from service.pieces import Pause
+
+
+@dataclass(frozen=True, slots=True)
+class Sweep:
+    """Nothing of its own: what is due is settled before it. Answers when the session has decisions due next."""
+
+    weight: int = 0
+    idempotency: Idempotency | None = None
+    digests: Sequence[bytes] = ()
+    is_use: bool = False
+
+    async def check(self, run: Run, pause: Pause) -> None:
+        """Fit every session."""
+
+    async def apply(self, run: Run, counted: Callable[[bytes], bool], pause: Pause) -> Applied:  # noqa: ARG002 - as any operation
+        """Tell the next time as text, nothing where there is none."""
+        due_at = None if run.buckets is None else run.buckets.due_at()
+        return Applied(b"" if due_at is None else repr(due_at).encode(), changed=False)

@@ -1,0 +1,87 @@
+"""Reading sessions without changing them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from service.commit.batch import settle_due
+from service.commit.committer import decoded, with_records
+from service.commit.session_cache import Cached, SessionCache
+from service.errors import InvalidRequestError, StateCorruptError, UnknownSessionError
+from service.pieces import Body, Pause, body, texts
+from service.sessions import prefix_listing
+from service.sessions.views import session_view, summary
+from service.store.base import Snapshot, Store
+
+MAX_PAGE = 1000
+
+
+class Reader:
+    """Sessions as the store has them, decoded again only where they have changed."""
+
+    def __init__(self, store: Store, cache: SessionCache) -> None:
+        self._store = store
+        self._cache = cache
+
+    async def view(self, session_id: str) -> Body:
+        """A session as it is now."""
+        snapshot, cached = await self._whole(session_id)
+        return session_view(session_id, snapshot, await self._settled(cached))
+
+    async def load(self, session_id: str) -> tuple[Snapshot, Cached]:
+        """A session as it was last committed, without its records."""
+        snapshot = await self._store.load(session_id)
+        if snapshot is None:
+            raise UnknownSessionError
+        return snapshot, await self.cached(session_id, snapshot)
+
+    async def _whole(self, session_id: str) -> tuple[Snapshot, Cached]:
+        """A session, with its records where it expires decisions; all of one version."""
+        while (snapshot := await self._store.load(session_id)) is not None:
+            cached = await self.cached(session_id, snapshot)
+            if cached.run.params.expiry is None or not cached.needs_records:
+                return snapshot, cached
+            records = await self._store.read_records(session_id)
+            again = await self._store.load(session_id)
+            if again is not None and again.version == snapshot.version:
+                return snapshot, await with_records(cached, records)
+        raise UnknownSessionError
+
+    async def _settled(self, cached: Cached) -> Cached:
+        """The session with its due decisions settled, without committing that."""
+        if cached.run.params.expiry is None:
+            return cached
+        run = cached.run.copy()
+        run.advance(self._store.now())
+        await settle_due(run)
+        return cached._replace(run=run)
+
+    async def cached(self, session_id: str, snapshot: Snapshot) -> Cached:
+        """A snapshot decoded, by the cache where that has it."""
+        cached = self._cache.get(session_id)
+        if cached is not None and cached.version == snapshot.version and snapshot.state.endswith(cached.digest):
+            return cached
+        return await decoded(snapshot, cached)
+
+    async def page(self, cursor: str | None, limit: int, prefix: str) -> Body:
+        """Summaries of at most ``limit`` sessions, of those whose ids have the prefix."""
+        try:
+            limit = min(limit, MAX_PAGE)
+            if prefix:
+                page = await prefix_listing.page(self._store, prefix, cursor, limit)
+            else:
+                page = await self._store.list(cursor, limit)
+        except ValueError as error:
+            raise InvalidRequestError.of("cursor", "is not one this service gave") from error
+        summaries, pause = [], Pause()
+        for one in page.session_ids:
+            if (snapshot := await self._store.load(one)) is not None:
+                summaries.append(await self._summary(one, snapshot))
+            await pause()
+        return body(texts({"sessions": summaries, "next_cursor": page.next_cursor}))
+
+    async def _summary(self, session_id: str, snapshot: Snapshot) -> dict[str, Any]:
+        try:
+            return summary(session_id, snapshot, await self.cached(session_id, snapshot))
+        except StateCorruptError as error:
+            return {"session_id": session_id, "code": error.code}

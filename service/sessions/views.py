@@ -1,0 +1,72 @@
+"""What a reader sees of a session."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+from service.commit.batch import VERSION
+from service.commit.session_cache import Cached
+from service.engine.run import Run
+from service.learners.base import ArmLearner, PointLearner
+from service.pieces import Body, body, texts
+from service.store.base import Snapshot
+
+
+def session_view(session_id: str, snapshot: Snapshot, cached: Cached) -> Body:
+    """All of it, as JSON."""
+    run = cached.run
+    view = summary(session_id, snapshot, cached)
+    if isinstance(run.learner, ArmLearner):
+        view["probabilities"] = run.probabilities
+    elif isinstance(run.learner, PointLearner):
+        view["x"] = run.learner.x(run.state)
+    return body(texts(view))
+
+
+def summary(session_id: str, snapshot: Snapshot, cached: Cached) -> dict[str, Any]:
+    """All but where the learner stands: probabilities or x."""
+    spec, ledger = cached.stored.specification, cached.run.ledger
+    return {
+        "session_id": session_id,
+        "learner": _learner_view(cached.run),
+        "loss_range": spec.loss_range,
+        "normalize_losses": spec.normalize_losses,
+        "idle_ttl_seconds": spec.idle_ttl_seconds,
+        "expiry": None if spec.expiry is None else spec.expiry.model_dump(),
+        "slot": ledger.slot,
+        "feedbacks": ledger.feedbacks,
+        "outstanding": ledger.outstanding,
+        "expired": ledger.expired,
+        "removed": ledger.removed,
+        "total_delay": ledger.total_delay,
+        "version": snapshot.version,
+        "created_at": _time(snapshot.created_at),
+        "expires_at": None if snapshot.expires_at is None else _time(snapshot.expires_at),
+    }
+
+
+def viewer(session_id: str, snapshot: Snapshot, cached: Cached) -> Callable[[Run, bool], Body]:
+    """Makes the view that a commit answers with, of its run and whether it puts off the idle deadline."""
+
+    def view(run: Run, used: bool) -> Body:
+        put_off = cached.stored.specification.expires_at(run.ledger.time)
+        then = snapshot._replace(version=VERSION, expires_at=put_off if used else snapshot.expires_at)
+        return session_view(session_id, then, cached._replace(run=run))
+
+    return view
+
+
+def _learner_view(run: Run) -> dict[str, Any]:
+    learner = run.learner
+    view = run.params.learner.resolved() | learner.rates(run.state)
+    if isinstance(learner, ArmLearner):
+        view["n_arms"], view["arms"] = len(run.arms.live), run.arms.shown_names
+        if view["arms"] is None:
+            del view["arms"]
+    return view
+
+
+def _time(unix_seconds: float) -> str:
+    return datetime.fromtimestamp(unix_seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -1,0 +1,164 @@
+"""What the committer folds, in what order, and what becomes of it when others write or the store fails."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from service.commit.batch import Applied
+from service.commit.committer import MAX_ATTEMPTS, Committer
+from service.commit.session_cache import SessionCache
+from service.errors import InternalError, OverloadedError, StoreDownError, UnknownSessionError
+from service.learners.dexp3 import Dexp3Spec
+from service.models.specification import Specification, Stored
+from service.serialization import state as codec
+from service.sessions.operations import Act
+from service.store.base import Conflict, NewSession, StoreUnavailableError
+from service.store.memory import MemoryStore
+
+
+class CountingStore(MemoryStore):
+    """A memory store whose commits can be held, made to conflict, or made to fail."""
+
+    def __init__(self):
+        super().__init__()
+        self.commits = []
+        self.gate = asyncio.Event()
+        self.gate.set()
+        self.called = asyncio.Event()
+        self.failures = []
+
+    async def commit(self, commit):
+        self.commits.append(commit)
+        self.called.set()
+        await self.gate.wait()
+        if self.failures and (failure := self.failures.pop(0)) is not None:
+            if isinstance(failure, Exception):
+                raise failure
+            return failure
+        return await super().commit(commit)
+
+
+@pytest.fixture
+async def store():
+    store = CountingStore()
+    stored = Stored.of(Specification(learner=Dexp3Spec(n_arms=3), seed=1))
+    run = stored.start()
+    await store.create(NewSession("s", "first", stored.encode(), codec.encode(run.ledger, run.state)))
+    return store
+
+
+@pytest.fixture
+def committer(store):
+    return Committer(store, SessionCache(10), max_queue=1000)
+
+
+def act(count=1):
+    return Act(count, 10**6, single=True)
+
+
+class Broken(Act):
+    async def apply(self, run, counted, pause):
+        run.act()
+        raise ZeroDivisionError
+
+
+async def slot_in(store):
+    snapshot = await store.load("s")
+    return codec.decode(snapshot.state, Dexp3Spec(n_arms=3).build().state_type, by_arm=True).ledger.slot
+
+
+async def test_requests_that_wait_together_are_one_commit(store, committer):
+    store.gate.clear()
+    tasks = [asyncio.create_task(committer.submit("s", act())) for _ in range(50)]
+    await store.called.wait()
+    store.gate.set()
+    await asyncio.gather(*tasks)
+
+    assert len(store.commits) <= 2
+    assert await slot_in(store) == 50
+
+
+async def test_a_client_that_gave_up_harms_nobody_and_its_sent_commit_counts(store, committer):
+    store.gate.clear()
+    sent = asyncio.create_task(committer.submit("s", act()))
+    await store.called.wait()
+    waiting = [asyncio.create_task(committer.submit("s", act())) for _ in range(3)]
+    await asyncio.sleep(0)
+    sent.cancel()
+    waiting[1].cancel()
+    store.gate.set()
+    answers = await asyncio.gather(*waiting, return_exceptions=True)
+    await committer.drained()
+
+    assert [isinstance(answer, asyncio.CancelledError) for answer in answers] == [False, True, False]
+    assert await slot_in(store) == 3
+
+
+async def test_a_request_that_breaks_fails_alone(store, committer):
+    answers = await asyncio.gather(
+        committer.submit("s", act()),
+        committer.submit("s", Broken(1, 1, single=True)),
+        committer.submit("s", act()),
+        return_exceptions=True,
+    )
+
+    assert isinstance(answers[1], InternalError)
+    assert [b'"slot":1' in answers[0].body, b'"slot":2' in answers[2].body] == [True, True]
+    assert await slot_in(store) == 2
+
+
+async def test_a_conflict_is_folded_again_on_what_came_back(store, committer):
+    other = Committer(store, SessionCache(10), max_queue=10)
+    await committer.submit("s", act())
+    await other.submit("s", act(4))
+
+    answer = await committer.submit("s", act())
+
+    assert b'"slot":6' in answer.body
+
+
+async def test_conflicts_without_end_become_overload(store, committer):
+    snapshot = await store.load("s")
+    store.failures = [Conflict(snapshot, None)] * MAX_ATTEMPTS
+
+    with pytest.raises(OverloadedError):
+        await committer.submit("s", act())
+    assert len(store.commits) == MAX_ATTEMPTS
+    assert await slot_in(store) == 0
+
+
+async def test_a_store_that_fails_is_told_and_the_next_request_starts_afresh(store, committer):
+    store.failures = [StoreUnavailableError("down")]
+
+    with pytest.raises(StoreDownError):
+        await committer.submit("s", act())
+    assert b'"slot":1' in (await committer.submit("s", act())).body
+
+
+async def test_a_fault_of_the_service_is_told_as_one(store, committer):
+    store.failures = [RuntimeError("bug")]
+
+    with pytest.raises(InternalError):
+        await committer.submit("s", act())
+    assert b'"slot":1' in (await committer.submit("s", act())).body
+
+
+async def test_a_session_deleted_under_way_is_unknown(store, committer):
+    await committer.submit("s", act())
+    await store.delete("s")
+
+    with pytest.raises(UnknownSessionError):
+        await committer.submit("s", act())
+
+
+async def test_nothing_is_written_where_nothing_changed(store, committer):
+    class Look(Act):
+        async def apply(self, run, counted, pause):
+            return Applied(b"seen", changed=False)
+
+    await committer.submit("s", Look(1, 1))
+
+    assert [commit.version for commit in store.commits] == [None]
+    assert (await store.load("s")).version == "first"

@@ -1,0 +1,80 @@
+"""What a worker keeps of sessions is bounded in memory, whatever they are made of."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+
+import pytest
+
+from service.commit.session_cache import Cached, SessionCache
+from service.learners import REGISTRY
+from service.models import specification
+from service.models.specification import ExpirySpec, Specification, Stored
+from service.serialization import records
+from service.serialization import state as codec
+from service.store.base import Snapshot
+
+MIB = 2**20
+
+
+def cached(learner, acts=0, **fields):
+    """A session as it is read from a store, after some acts."""
+    spec = Specification(learner=REGISTRY[learner["kind"]].model_validate(learner), seed=1, **fields)
+    stored = Stored.of(spec)
+    run = stored.start()
+    for second in range(acts):
+        run.advance(1e9 + second)
+        run.act()
+    state = codec.encode(run.ledger, run.state, run.roster)
+    found = Cached.of(Snapshot("v", stored.encode(), state, 0.0, None))
+    return found.with_records({key: data for key, data in records.encode(run).items() if data is not None})
+
+
+@pytest.mark.parametrize(
+    ("made", "least"),
+    [
+        pytest.param(lambda: cached({"kind": "dexp3", "n_arms": 10_000}), 240_000, id="state"),
+        pytest.param(
+            lambda: cached({"kind": "dexp3", "arms": [f"label {n}" for n in range(10_000)]}), 1_500_000, id="labels"
+        ),
+        pytest.param(
+            lambda: cached({"kind": "bold", "n_arms": 10_000, "learning_rate": 0.1}, acts=30), 2_400_000, id="rows"
+        ),
+        pytest.param(
+            lambda: cached({"kind": "exp3", "n_arms": 2, "learning_rate": 0.1}, acts=5_000), 1_000_000, id="slots"
+        ),
+        pytest.param(
+            lambda: cached({"kind": "dexp3", "n_arms": 10_000}, acts=50, expiry=ExpirySpec(after_seconds=64)),
+            4_000_000,
+            id="buckets",
+        ),
+    ],
+)
+def test_all_that_a_session_takes_is_counted(made, least):
+    session = made()
+
+    assert least < session.size < 4 * least
+    assert session.after("w", session.encode(session.run), session.run.copy()).size == session.size
+
+
+def test_sessions_leave_when_their_labels_take_too_much():
+    labels = [f"label {number}" for number in range(5_000)]
+    cache = SessionCache(1000, max_bytes=5 * MIB)
+    for number in range(20):
+        cache.put(str(number), cached({"kind": "dexp3", "arms": labels}))
+
+    assert 2 <= sum(cache.get(str(number)) is not None for number in range(20)) <= 5
+
+
+def test_large_specifications_are_not_kept_for_long():
+    def encoded(number):
+        spec = {"kind": "dexp3", "arms": [f"label {number} {label}" for label in range(1_000)]}
+        return Stored.of(Specification(learner=REGISTRY["dexp3"].model_validate(spec))).encode()
+
+    first = weakref.ref(specification.decode(encoded(0)).specification)
+    for number in range(1, 10):
+        specification.decode(encoded(number))
+    gc.collect()
+
+    assert first() is None

@@ -1,0 +1,271 @@
+"""Random acts, clicks, expiries, duplicates, changes of arms, crashes and reloads of two workers on a real store.
+
+A model that knows every decision by itself says what must be outstanding, by arm, after each step.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import time
+from collections import Counter
+from typing import Any
+
+import pytest
+from hypothesis import Phase
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+)
+
+from service.commit import batch
+from service.commit.batch import Operation, settle_due
+from service.commit.session_cache import Cached
+from service.engine.run import Run
+from service.errors import StoreDownError
+from service.learners import REGISTRY
+from service.models.events import ArmEvent
+from service.models.specification import ExpirySpec, Idempotency, Specification
+from service.sessions.operations import Act, Feed, Sweep
+from service.store import open_store
+from tests.crashing import Fault, Worker
+from tests.engine.test_run_machine import FIELDS
+from tests.machines import run_machine
+from tests.store.sessions import digest
+
+BUCKETS = 64
+WINDOW = float(BUCKETS)
+"""A bucket is a second."""
+NAMES = ["a", "b", "c"]
+NEEDS_SLOT = {"exp3", "bold"}
+FAULTS = st.sampled_from([None, None, "not sent", "reply lost"])
+WORKERS = st.integers(0, 1)
+GAPS = st.sampled_from([0.0, 0.0, 0.0, 0.3, 1.0, 20.0, WINDOW + 1])
+"""Seconds since the call before."""
+_numbers = itertools.count()
+
+
+class Model:
+    """Every decision, by arm, oldest first, as slot and second of its act."""
+
+    def __init__(self, *, by_slot: bool) -> None:
+        self.by_slot = by_slot
+        self.open: dict[int, list[tuple[int, int]]] = {}
+        self.ended = {what: Counter[int]() for what in ("feedbacks", "expired", "removed")}
+        self.acts = Counter[int]()
+        self.labels = dict(zip(NAMES, range(3), strict=True))
+        self.arms = 3
+
+    def pass_time(self, now: float) -> None:
+        """Give up what has had its window and a bucket."""
+        for arm, acts in self.open.items():
+            kept = [act for act in acts if act[1] + 1 + BUCKETS > now]
+            self.ended["expired"][arm] += len(acts) - len(kept)
+            self.open[arm] = kept
+
+    def act(self, arm: int, slot: int, now: float) -> None:
+        self.acts[arm] += 1
+        self.open.setdefault(arm, []).append((slot, int(now)))
+
+    def outcome(self, arm: int, slot: int) -> str:
+        """What becomes of an event with a new id."""
+        if arm not in self.labels.values():
+            return "removed"
+        return "surplus" if self.place(arm, slot) is None else "applied"
+
+    def place(self, arm: int, slot: int) -> int | None:
+        """Which of the arm's decisions the event settles."""
+        acts = self.open.get(arm, [])
+        places = [place for place, act in enumerate(acts) if act[0] == slot or not self.by_slot]
+        return places[0] if places else None
+
+    def settle(self, arm: int, slot: int) -> None:
+        place = self.place(arm, slot)
+        assert place is not None
+        del self.open[arm][place]
+        self.ended["feedbacks"][arm] += 1
+
+    def change(self, add: list[str], remove: list[str]) -> None:
+        for label in set(remove) & self.labels.keys():
+            arm = self.labels.pop(label)
+            self.ended["removed"][arm] += len(self.open.pop(arm, []))
+        for label in dict.fromkeys(add):
+            if label not in self.labels:
+                self.labels[label] = self.arms
+                self.arms += 1
+
+
+class SessionMachine(RuleBasedStateMachine):
+    """Calls of two workers on one session; what fails is sent again, with the same ids, to the other one."""
+
+    kind = "dexp3"
+    url = ""
+
+    @initialize(loss=st.sampled_from([None, 0.0, 1.0]), seed=st.integers(0, 2**32))
+    def start(self, loss: float | None, seed: int) -> None:
+        self.runner = asyncio.Runner()
+        self.time = float(int(time.time()))
+        stores = [self.runner.run(opened(self.url)) for _ in range(2)]
+        self.workers = [Worker(store, lambda: self.time) for store in stores]
+        self.name = f"m{next(_numbers)}"
+        self.model = Model(by_slot=self.kind in NEEDS_SLOT)
+        self.given: list[tuple[int, int]] = []
+        """Arm and slot of decisions not yet answered."""
+        self.sent: list[ArmEvent] = []
+        """Events whose ids count."""
+        fields = FIELDS[self.kind] | ({"max_open_slots": 1000} if self.kind in NEEDS_SLOT else {})
+        spec = REGISTRY[self.kind].model_validate({"kind": self.kind, "arms": NAMES} | fields)
+        expiry = ExpirySpec(after_seconds=WINDOW, default_loss=loss)
+        self.runner.run(
+            self.workers[0].sessions.create(self.name, Specification(learner=spec, seed=seed, expiry=expiry), None)
+        )
+
+    def teardown(self) -> None:
+        if not hasattr(self, "workers"):
+            return
+        self.runner.run(self.workers[0].sessions.delete(self.name))
+        for worker in self.workers:
+            self.runner.run(worker.store.close())
+        self.runner.close()
+
+    def call(self, at: int, operation: Operation, fault: Fault | None = None, *, dies: bool = False) -> Any:
+        """The answer, from the other worker where the first one failed."""
+        worker = self.workers[at]
+        worker.store.fault = fault
+        try:
+            answer = self.runner.run(worker.sessions.submit(self.name, operation))
+        except StoreDownError:
+            assert fault is not None
+            if dies:
+                worker.reborn()
+            answer = self.runner.run(self.workers[1 - at].sessions.submit(self.name, operation))
+        self.model.pass_time(self.time)
+        return json.loads(answer.body) if answer.body else None
+
+    def take(self, actions: list[dict[str, Any]]) -> None:
+        """Note decisions, which must be the next ones."""
+        for action in actions:
+            assert action["slot"] == self.model.acts.total() + 1
+            assert self.model.labels[action["label"]] == action["arm"]
+            self.model.act(action["arm"], action["slot"], self.time)
+            self.given.append((action["arm"], action["slot"]))
+
+    @rule(gap=GAPS, at=WORKERS, count=st.integers(1, 8), fault=FAULTS, dies=st.booleans())
+    def act(self, gap: float, at: int, count: int, fault: Fault | None, dies: bool) -> None:
+        self.time += gap
+        self.take(self.call(at, acts(count), fault, dies=dies)["actions"])
+
+    @rule(gap=GAPS, counts=st.tuples(st.integers(1, 4), st.integers(1, 4)))
+    def act_on_both(self, gap: float, counts: tuple[int, int]) -> None:
+        self.time += gap
+
+        async def together() -> list[Any]:
+            pairs = zip(self.workers, counts, strict=True)
+            return await asyncio.gather(*(each.sessions.submit(self.name, acts(count)) for each, count in pairs))
+
+        found = [json.loads(answer.body)["actions"] for answer in self.runner.run(together())]
+        self.model.pass_time(self.time)
+        self.take(sorted(itertools.chain(*found), key=lambda action: action["slot"]))
+
+    @precondition(lambda self: self.given)
+    @rule(gap=GAPS, at=WORKERS, data=st.data(), loss=st.floats(0, 1), fault=FAULTS, dies=st.booleans())
+    def click(self, gap: float, at: int, data: st.DataObject, loss: float, fault: Fault | None, dies: bool) -> None:
+        self.time += gap
+        arm, slot = self.given.pop(data.draw(st.integers(0, len(self.given) - 1)))
+        event = ArmEvent(arm=arm, loss=loss, slot=slot, event_id=f"e{next(_numbers)}")
+        self.model.pass_time(self.time)
+        expected = self.model.outcome(arm, slot)
+        answer = self.call(at, Feed([event], None), fault, dies=dies)
+        counts = {name: answer.get(name, 0) for name in ("applied", "duplicates", "removed", "surplus")}
+        took_unseen = fault == "reply lost" and expected != "surplus" and counts["duplicates"] == 1
+        assert counts == dict.fromkeys(counts, 0) | {"duplicates" if took_unseen else expected: 1}
+        if expected != "surplus":
+            self.sent.append(event)
+        if expected == "applied":
+            self.model.settle(arm, slot)
+
+    @precondition(lambda self: self.sent)
+    @rule(gap=GAPS, at=WORKERS, data=st.data(), fault=FAULTS)
+    def send_again(self, gap: float, at: int, data: st.DataObject, fault: Fault | None) -> None:
+        self.time += gap
+        event = data.draw(st.sampled_from(self.sent))
+        answer = self.call(at, Feed([event.model_copy(update={"loss": 0.5})], None), fault)
+        if event.arm in self.model.labels.values() or self.kind in NEEDS_SLOT:
+            assert (answer["applied"], answer["duplicates"]) == (0, 1)
+
+    @rule(gap=GAPS, at=WORKERS, fault=FAULTS, dies=st.booleans())
+    def sweep(self, gap: float, at: int, fault: Fault | None, dies: bool) -> None:
+        self.time += gap
+        self.call(at, Sweep(), fault, dies=dies)
+
+    @rule(gap=GAPS, at=WORKERS, data=st.data(), add=st.lists(st.sampled_from(["a", "b", "x", "y"]), max_size=3))
+    def change_arms(self, gap: float, at: int, data: st.DataObject, add: list[str]) -> None:
+        self.time += gap
+        labels = sorted(self.model.labels)
+        remove = data.draw(st.lists(st.sampled_from(labels), unique=True, max_size=len(labels) - 1))
+        changing = self.workers[at].sessions.change_arms(self.name, add, [*remove, "nobody"], None)
+        view = json.loads(self.runner.run(changing).body)
+        self.model.pass_time(self.time)
+        self.model.change(add, remove)
+        shown = {label: arm for arm, label in enumerate(view["learner"]["arms"]) if label is not None}
+        assert shown == self.model.labels
+
+    @rule(at=WORKERS)
+    def reload(self, at: int) -> None:
+        self.workers[at].reborn()
+
+    @invariant()
+    def the_store_holds_what_the_model_says(self) -> None:
+        if not hasattr(self, "workers"):
+            return
+        self.model.pass_time(self.time)
+        stored = self.runner.run(self.stored())
+        assert stored.ledger.by_arm is not None
+        assert stored.ledger.by_arm.min() >= 0
+        run = stored.copy()
+        run.advance(self.time)
+        self.runner.run(settle_due(run))
+        assert run.ledger.by_arm is not None
+        left = [len(self.model.open.get(arm, [])) for arm in range(self.model.arms)]
+        assert run.ledger.by_arm.tolist() == left
+        assert all(
+            self.model.acts[arm] == sum(ended[arm] for ended in self.model.ended.values()) + count
+            for arm, count in enumerate(left)
+        )
+        for what, ended in self.model.ended.items():
+            assert getattr(run.ledger, what) == ended.total()
+        for ledger in (stored.ledger, run.ledger):
+            parts = (ledger.feedbacks, ledger.expired, ledger.removed, ledger.outstanding)
+            assert min(parts) >= 0
+            assert ledger.slot == sum(parts) == self.model.acts.total()
+        assert abs(run.probabilities.sum() - 1) < 1e-9
+
+    async def stored(self) -> Run:
+        """What a worker without a past reads."""
+        store = self.workers[0].store
+        snapshot = await store.load(self.name)
+        return Cached.of(snapshot).with_records(await store.read_records(self.name)).run
+
+
+async def opened(url: str) -> Any:
+    return open_store(url)
+
+
+def acts(count: int) -> Act:
+    key = digest(f"key {next(_numbers)}")
+    return Act(count, 10**6, idempotency=Idempotency(key, digest("body")))
+
+
+@pytest.mark.parametrize("kind", FIELDS)
+def test_no_crash_loses_a_decision_or_settles_one_twice(
+    kind: str, redis_server: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every bucket that expires is a commit of its own here, so crashes strike between them too."""
+    monkeypatch.setattr(batch, "PIECE_SECONDS", 0.0)
+    attributes = {"kind": kind, "url": redis_server.url}
+    run_machine(SessionMachine, attributes, max_examples=15, phases=(Phase.generate,), report_multiple_bugs=False)
