@@ -13,7 +13,7 @@ from itertools import pairwise
 from loadtest.errors import ServiceError
 from loadtest.large_requests import LARGE_REQUESTS
 from loadtest.unserved import unserved
-from service.worker import keep_turns_short
+from service.server.worker import keep_turns_short
 
 
 async def longest_turn(name: str, clock: Callable[[], float]) -> float:

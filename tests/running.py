@@ -79,7 +79,7 @@ class RunningService:
 
     def workers(self, count: int = 1) -> list[int]:
         """Process ids of the workers, once there are so many."""
-        return wait_until(lambda: len(found := self.children("service.worker")) == count and found)
+        return wait_until(lambda: len(found := self.children("service.server.worker")) == count and found)
 
     def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
         """The exit code after a signal."""

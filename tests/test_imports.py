@@ -47,17 +47,23 @@ CONTRACT = {
 LEARNERS = {"service.learners", "service.engine"}
 
 ARROWS = {
-    "service.__main__": {"service.command"},
-    "service.command": {"service.auth", "service.supervisor", "service.sockets", "service.store"} | LEAVES,
-    "service.worker": {"service.app", "service.protocol"} | LEAVES,
-    "service.protocol": {"service.flow", "service.hosts"} | LEAVES,
-    "service.flow": set(),
-    "service.hosts": set(),
-    "service.supervisor": {"service.store.embedded", "service.store.folder_lock"} | LEAVES,
-    "service.sockets": set(),
-    "service.auth": LEAVES,
+    "service.__main__": {"service.server.cli"},
+    "service.server.cli": {
+        "service.api_keys",
+        "service.server.supervisor",
+        "service.server.listeners",
+        "service.store",
+    }
+    | LEAVES,
+    "service.server.worker": {"service.app", "service.server.http_protocol"} | LEAVES,
+    "service.server.http_protocol": {"service.server.flow_control", "service.server.host_header"} | LEAVES,
+    "service.server.flow_control": set(),
+    "service.server.host_header": set(),
+    "service.server.supervisor": {"service.store.embedded", "service.store.folder_lock"} | LEAVES,
+    "service.server.listeners": set(),
+    "service.api_keys": LEAVES,
     "service.app": {"service.api", "service.store"} | SESSIONS | CONTRACT | LEAVES,
-    "service.api": {"service.auth"} | SESSIONS | SPEAK | LEARNERS | LEAVES,
+    "service.api": {"service.api_keys"} | SESSIONS | SPEAK | LEARNERS | LEAVES,
     "sessions": SESSIONS | COMMITTER | SPEAK | CONTRACT | LEARNERS | LEAVES,
     "committer": COMMITTER | SPEAK | CONTRACT | LEARNERS | LEAVES,
     "specification": SPEAK | LEARNERS | LEAVES,
@@ -69,7 +75,7 @@ ARROWS = {
     "leaf": set(),
     "loadtest": {"loadtest"} | LEARNERS,
     "loadtest.unserved": {"loadtest.errors", "service.app", "service.store.memory"} | LEAVES,
-    "loadtest.turns": {"loadtest", "service.worker"},
+    "loadtest.turns": {"loadtest", "service.server.worker"},
 }
 GROUPS = {
     "sessions": SESSIONS,

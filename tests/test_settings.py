@@ -104,14 +104,14 @@ def test_a_worker_gets_the_same_settings(monkeypatch):
 
 
 def test_bad_values_end_the_command_with_code_2(capsys):
-    from service.command import main
+    from service.server.cli import main
 
     assert main(["--port", "-1"]) == 2
     assert "service: --port (BANDIT_PORT): " in capsys.readouterr().err
 
 
 def test_an_unknown_flag_ends_the_command_with_code_2(capsys):
-    from service.command import main
+    from service.server.cli import main
 
     assert main(["--stor-url", "memory://"]) == 2
     assert capsys.readouterr().err == "service: there is no flag --stor-url: see --help\n"

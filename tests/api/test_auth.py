@@ -9,7 +9,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from service.auth import find, is_loopback, read_keys
+from service.api_keys import find, is_loopback, read_keys
 from service.settings import SecretText, Settings, SettingsError
 from service.store.memory import MemoryStore
 from tests.connections import answers, connected, request

@@ -12,7 +12,7 @@ import uvicorn
 from uvicorn.server import ServerState
 
 from service.api.problems import problem
-from service.protocol import MAX_HEAD_BYTES, BoundedProtocol
+from service.server.http_protocol import MAX_HEAD_BYTES, BoundedProtocol
 
 HEAD = re.compile(rb"HTTP/1\.1 (\d{3}) [^\r\n]*\r\n((?:[a-z-]+: [^\r\n]*\r\n)+)\r\n")
 LOOP = asyncio.new_event_loop()

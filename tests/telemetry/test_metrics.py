@@ -89,7 +89,7 @@ def test_a_dead_worker_leaves_its_counts_and_takes_its_gauges(tmp_path):
             killed = service.workers(2)
             for worker in killed:
                 os.kill(worker, signal.SIGKILL)
-            wait_until(lambda: not set(killed) & set(service.children("service.worker")))
+            wait_until(lambda: not set(killed) & set(service.children("service.server.worker")))
             wait_until(lambda: answers(client))
             wait_until(lambda: value(scrape(client), "bandit_workers") == 2)
             after = scrape(client)

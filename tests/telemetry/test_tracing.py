@@ -265,7 +265,7 @@ def test_a_variable_without_sense_does_not_keep_the_service_from_running(tmp_pat
 
 def test_without_the_variables_nothing_of_it_is_imported():
     program = """
-import sys, service.worker
+import sys, service.server.worker
 service.telemetry.tracing_config.open_traces({})
 print([name for name in sys.modules if name.startswith(("opentelemetry.exporter", "opentelemetry.sdk.trace"))])
 """

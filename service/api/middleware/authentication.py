@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from service import auth
+from service import api_keys
 from service.api.problems import problem
 from service.api.routes.docs import ASSETS
-from service.auth import ApiKey
+from service.api_keys import ApiKey
 from service.errors import ForbiddenError, ServiceError, UnauthorizedError, UnknownSessionError
 from service.settings import Settings
 from service.telemetry.metrics import Metrics
@@ -38,7 +38,7 @@ class Guard:
         """Serve a request, or refuse it."""
         if scope["type"] == "http" and not self._is_open(scope["path"]):
             try:
-                scope[auth.IN_SCOPE] = key = self._identify(scope)
+                scope[api_keys.IN_SCOPE] = key = self._identify(scope)
                 _authorize(key, scope["method"], scope["path"])
             except ServiceError as error:
                 self._metrics.problems[error.code]()
@@ -54,7 +54,7 @@ class Guard:
         secrets = _secrets(scope)
         if len(secrets) > 1:
             raise UnauthorizedError("The request carries more than one API key")
-        key = auth.find(secrets[0], self._keys) if secrets else None
+        key = api_keys.find(secrets[0], self._keys) if secrets else None
         if key is None:
             raise UnauthorizedError
         return key

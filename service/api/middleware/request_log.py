@@ -20,7 +20,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from service.api.middleware.authentication import Guard
 from service.api.problems import ID_IN_SCOPE, problem
 from service.api.routes.docs import ASSETS
-from service.auth import IN_SCOPE, read_keys
+from service.api_keys import IN_SCOPE, read_keys
 from service.errors import NotFoundError, OverloadedError, ServiceError
 from service.settings import Settings
 from service.telemetry import logs

@@ -10,7 +10,7 @@ from fastapi.openapi.utils import get_openapi
 
 from service.api.openapi.examples import PROBLEMS
 from service.api.problems import Problem, ProblemError
-from service.auth import read_keys
+from service.api_keys import read_keys
 from service.learners import REGISTRY
 from service.models.specification import SESSION_ID_PATTERN
 from service.sessions.limits import ALL, Limits

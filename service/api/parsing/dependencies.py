@@ -9,8 +9,8 @@ from typing import Any
 
 from fastapi import Request
 
-from service import auth
-from service.auth import ApiKey
+from service import api_keys
+from service.api_keys import ApiKey
 from service.errors import InvalidRequestError
 from service.models.events import PRINTABLE_ASCII, digest, digest_of
 from service.models.specification import Idempotency
@@ -47,7 +47,7 @@ def settings_of(request: Request) -> Settings:
 
 def api_key_of(request: Request) -> ApiKey | None:
     """The key the request came with; None where the service asks for none."""
-    key: ApiKey | None = request.scope.get(auth.IN_SCOPE)
+    key: ApiKey | None = request.scope.get(api_keys.IN_SCOPE)
     return key
 
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import httpx
 import pytest
 
+from service.server.supervisor import BackOff
 from service.store.embedded import find_binary
-from service.supervisor import BackOff
 from tests.real_redis import RedisServer
 from tests.running import RunningService, alive, create
 from tests.waiting import wait_until
@@ -187,7 +187,7 @@ def test_a_dead_worker_is_replaced(run):
         session = create(client)
         before = service.workers(2)
         os.kill(before[0], signal.SIGKILL)
-        wait_until(lambda: len(set(service.children("service.worker")) - {before[0]}) == 2)
+        wait_until(lambda: len(set(service.children("service.server.worker")) - {before[0]}) == 2)
         act(client, session)
 
     assert any("a worker ended with -9" in message for message in service.messages())

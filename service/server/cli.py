@@ -9,13 +9,13 @@ import socket
 import sys
 from collections.abc import Sequence
 
-from service import auth
+from service import api_keys
+from service.server.listeners import AddressError, listen, show
+from service.server.supervisor import Supervisor
 from service.settings import Settings, SettingsError, StoreUrl, read_settings, unknown_variables
-from service.sockets import AddressError, listen, show
 from service.store import open_store
 from service.store.embedded import EmbeddedServer
 from service.store.folder_lock import EmbeddedStoreError
-from service.supervisor import Supervisor
 from service.telemetry import logs, tracing_config
 
 CANNOT_START = 1
@@ -51,7 +51,7 @@ def main(arguments: Sequence[str]) -> int:
     """Run the service; the exit code."""
     try:
         settings = read_settings(arguments)
-        keys = auth.read_keys(settings)
+        keys = api_keys.read_keys(settings)
     except SettingsError as error:
         return _refuse(error, BAD_SETTINGS)
     logs.configure(settings.log_level)
@@ -67,10 +67,10 @@ def main(arguments: Sequence[str]) -> int:
     except ValueError as error:
         return _refuse(f"--store-url (BANDIT_STORE_URL): {error}", BAD_SETTINGS)
     address = show(settings.host, listeners[0].getsockname()[1])
-    if not keys and not auth.is_loopback(settings.host):
+    if not keys and not api_keys.is_loopback(settings.host):
         logger.warning(NO_KEYS, settings.host)
     logger.info("listening on http://%s, store %s", address, _store(settings))
-    settings = auth.hashed(settings, keys)
+    settings = api_keys.hashed(settings, keys)
     os.environ.pop("BANDIT_API_KEYS", None)
     if server is not None:
         settings = settings.model_copy(update={"store_url": StoreUrl(server.url)})

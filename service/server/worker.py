@@ -1,6 +1,6 @@
 """A worker process: serves one of the supervisor's sockets with uvicorn, and dies with the supervisor.
 
-Run by the supervisor as ``python -m service.worker SOCKET_FD PARENT_PID NUMBER`` with the settings as JSON
+Run by the supervisor as ``python -m service.server.worker SOCKET_FD PARENT_PID NUMBER`` with the settings as JSON
 on stdin; ``NUMBER`` is its place among the workers. One byte on stdout says that it serves; from then on
 stdout is stderr.
 """
@@ -20,7 +20,7 @@ from functools import partial
 import uvicorn
 
 from service.app import create_app
-from service.protocol import BoundedProtocol
+from service.server.http_protocol import BoundedProtocol
 from service.settings import Settings
 from service.telemetry import logs, multiprocess
 from service.telemetry.tracing_config import open_traces

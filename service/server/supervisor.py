@@ -130,7 +130,7 @@ class Supervisor:
             await self._pause(delay)
 
     async def _run_worker(self, number: int, descriptor: int) -> int:
-        arguments = ("-m", "service.worker", str(descriptor), str(os.getpid()), str(number))
+        arguments = ("-m", "service.server.worker", str(descriptor), str(os.getpid()), str(number))
         worker = await asyncio.create_subprocess_exec(
             sys.executable,
             *arguments,

@@ -9,8 +9,8 @@ import pytest
 import uvicorn
 from uvicorn.server import ServerState
 
-from service import protocol
-from service.protocol import BoundedProtocol
+from service.server import http_protocol
+from service.server.http_protocol import BoundedProtocol
 from tests.connections import JSON, answers, connected, ends, request
 from tests.running import RunningService, create
 from tests.waiting import wait_until
@@ -130,7 +130,7 @@ async def spoken_to():
 
 @pytest.mark.parametrize("cut", [1, 30, len(HEAD), -2, -1])
 async def test_a_request_whose_rest_comes_soon_is_served_as_the_last(monkeypatch, cut):
-    monkeypatch.setattr(protocol, "STOP_SECONDS", 7200)
+    monkeypatch.setattr(http_protocol, "STOP_SECONDS", 7200)
     whole = HEAD + b"Content-Length: 9\r\n\r\n" + b"123456789"
     async with spoken_to() as (reader, writer, served):
         writer.write(whole[:cut])
@@ -142,7 +142,7 @@ async def test_a_request_whose_rest_comes_soon_is_served_as_the_last(monkeypatch
 
 
 async def test_a_body_that_comes_to_its_end_after_its_answer_ends_the_connection(monkeypatch):
-    monkeypatch.setattr(protocol, "STOP_SECONDS", 7200)
+    monkeypatch.setattr(http_protocol, "STOP_SECONDS", 7200)
     async with spoken_to() as (reader, writer, served):
         writer.write(WHOLE)
         await reader.readuntil(b"\r\n\r\n")
