@@ -22,7 +22,7 @@ from service.sessions.service import Sessions
 from service.settings import Settings
 from service.store import open_store
 from service.store.base import Store
-from service.store.measured import MeasuredStore
+from service.store.instrumented import MeasuredStore
 from service.store.options import StoreOptions
 from service.store.traced import TracedStore
 from service.telemetry.metrics import Metrics

@@ -10,7 +10,7 @@ import pytest
 
 from service.store import open_store
 from service.store.base import Store
-from service.store.embedded import EmbeddedServer
+from service.store.embedded.server import EmbeddedServer
 from service.store.options import StoreOptions
 from tests.clock import Clock
 from tests.key_leaks import leaks

@@ -15,9 +15,9 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from service.store import attached
-from service.store.embedded import find_binary
-from service.store.folder_lock import EmbeddedStoreError
+from service.store.embedded import child
+from service.store.embedded.folder_lock import EmbeddedStoreError
+from service.store.embedded.server import find_binary
 from tests.waiting import wait_until
 
 
@@ -61,7 +61,7 @@ class RedisServer:
         self._settings = [str(path)]
 
     def start(self) -> RedisServer:
-        launcher = [sys.executable, "-I", "-S", attached.__file__, str(os.getpid())]
+        launcher = [sys.executable, "-I", "-S", child.__file__, str(os.getpid())]
         words = [*launcher, server_binary(), *self._settings, *self._arguments]
         self._process = subprocess.Popen(words)
         wait_until(lambda: self.answers() or self._ended())

@@ -59,7 +59,7 @@ ARROWS = {
     "service.server.http_protocol": {"service.server.flow_control", "service.server.host_header"} | LEAVES,
     "service.server.flow_control": set(),
     "service.server.host_header": set(),
-    "service.server.supervisor": {"service.store.embedded", "service.store.folder_lock"} | LEAVES,
+    "service.server.supervisor": {"service.store.embedded.server", "service.store.embedded.folder_lock"} | LEAVES,
     "service.server.listeners": set(),
     "service.api_keys": LEAVES,
     "service.app": {"service.api", "service.store"} | SESSIONS | CONTRACT | LEAVES,

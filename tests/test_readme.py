@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from service.errors import ServiceError
 from service.learners import REGISTRY
 from service.settings import Settings
-from service.store import keys
+from service.store.redis import keys
 from tests.running import RunningService
 
 ROOT = Path(__file__).parent.parent

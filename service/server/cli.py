@@ -14,8 +14,8 @@ from service.server.listeners import AddressError, listen, show
 from service.server.supervisor import Supervisor
 from service.settings import Settings, SettingsError, StoreUrl, read_settings, unknown_variables
 from service.store import open_store
-from service.store.embedded import EmbeddedServer
-from service.store.folder_lock import EmbeddedStoreError
+from service.store.embedded.folder_lock import EmbeddedStoreError
+from service.store.embedded.server import EmbeddedServer
 from service.telemetry import logs, tracing_config
 
 CANNOT_START = 1

@@ -18,8 +18,8 @@ from itertools import cycle, islice
 from typing import Any
 
 from service.settings import Settings
-from service.store.embedded import EmbeddedServer
-from service.store.folder_lock import EmbeddedStoreError
+from service.store.embedded.folder_lock import EmbeddedStoreError
+from service.store.embedded.server import EmbeddedServer
 from service.telemetry.multiprocess import SharedMetrics
 
 STARTUP_FAILURE = 3

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from service.store.base import Store
-from service.store.cluster import ClusterStore
 from service.store.memory import MemoryStore
 from service.store.options import StoreOptions
-from service.store.redis import RedisStore
+from service.store.redis.cluster_store import ClusterStore
+from service.store.redis.store import RedisStore
 
 
 def open_store(url: str, *, options: StoreOptions | None = None) -> Store:

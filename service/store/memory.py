@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 
 from service.store.base import Commit, Committed, Conflict, Gone, Known, NewSession, Outcome, Page, Snapshot
 from service.store.clock import StoreClock
-from service.store.keys import ANSWER, EVENT
 from service.store.options import StoreOptions
-from service.store.reminders import MemoryReminders
+from service.store.redis.keys import ANSWER, EVENT
+from service.store.redis.reminders import MemoryReminders
 
 MAX_WRITERS = 128
 _CURSOR = re.compile(r"after~[A-Za-z0-9][A-Za-z0-9._-]{0,127}")

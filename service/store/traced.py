@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from service.store.base import Commit, Outcome, Store
-from service.store.measured import NAMES, MeasuredStore
+from service.store.instrumented import NAMES, MeasuredStore
 from service.telemetry.metrics import Metrics
 
 if TYPE_CHECKING:

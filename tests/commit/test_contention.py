@@ -18,7 +18,7 @@ from service.models.specification import Specification, Stored
 from service.serialization import state as codec
 from service.sessions.operations import Act, Feed
 from service.store.base import Committed, NewSession
-from service.store.redis import RedisStore
+from service.store.redis.store import RedisStore
 
 
 @pytest.fixture

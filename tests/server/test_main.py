@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from service.server.supervisor import BackOff
-from service.store.embedded import find_binary
+from service.store.embedded.server import find_binary
 from tests.real_redis import RedisServer
 from tests.running import RunningService, alive, create
 from tests.waiting import wait_until

@@ -15,11 +15,11 @@ from pathlib import Path
 import pytest
 import redis
 
-from service.store import attached
 from service.store.base import Committed
-from service.store.embedded import BINARIES, EmbeddedServer, find_binary
-from service.store.folder_lock import EmbeddedStoreError
-from service.store.redis import RedisStore
+from service.store.embedded import child
+from service.store.embedded.folder_lock import EmbeddedStoreError
+from service.store.embedded.server import BINARIES, EmbeddedServer, find_binary
+from service.store.redis.store import RedisStore
 from tests.real_redis import server_binary
 from tests.store.sessions import commit, digest, new_session
 from tests.waiting import wait_until
@@ -264,7 +264,7 @@ def test_it_starts_from_the_main_thread_only(tmp_path: Path) -> None:
 
 def test_a_program_whose_parent_has_gone_is_not_started(tmp_path: Path) -> None:
     mark = tmp_path / "started"
-    words = [sys.executable, "-I", "-S", attached.__file__, "1", str(program(tmp_path, f"touch {mark}"))]
+    words = [sys.executable, "-I", "-S", child.__file__, "1", str(program(tmp_path, f"touch {mark}"))]
     ended = subprocess.run(words, capture_output=True, text=True, check=False)
 
     assert ended.returncode == 1

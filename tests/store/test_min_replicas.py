@@ -11,7 +11,7 @@ import pytest
 
 from service.store.base import Committed, Conflict, Known, StoreUnavailableError
 from service.store.options import StoreOptions
-from service.store.redis import RedisStore
+from service.store.redis.store import RedisStore
 from tests.real_redis import RedisServer
 from tests.store.sessions import commit, digest, new_session
 from tests.store.test_sentinel import Watched

@@ -11,7 +11,7 @@ import pytest
 
 from service.store import open_store
 from service.store.base import StoreUnavailableError
-from service.store.redis import RedisStore
+from service.store.redis.store import RedisStore
 from tests.real_redis import RedisServer
 from tests.store.sessions import new_session
 

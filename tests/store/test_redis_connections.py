@@ -14,7 +14,7 @@ from redis.asyncio import Connection
 
 from service.store.base import Committed, StoreUnavailableError
 from service.store.options import StoreOptions
-from service.store.redis import RedisStore
+from service.store.redis.store import RedisStore
 from tests.real_redis import RedisServer
 from tests.store.proxy import cutting_proxy
 from tests.store.sessions import commit, digest, new_session

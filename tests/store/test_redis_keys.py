@@ -8,9 +8,9 @@ from collections.abc import AsyncIterator
 import pytest
 
 from service.store.base import Committed, Conflict, Gone, StoreUnavailableError
-from service.store.keys import Keys
 from service.store.options import StoreOptions
-from service.store.redis import RedisStore
+from service.store.redis.keys import Keys
+from service.store.redis.store import RedisStore
 from tests.real_redis import RedisServer
 from tests.store.sessions import commit, digest, new_session
 from tests.waiting import wait_until

@@ -11,7 +11,7 @@ import redis
 
 from service.store.base import Committed, StoreUnavailableError
 from service.store.options import StoreOptions
-from service.store.redis import RedisStore
+from service.store.redis.store import RedisStore
 from tests.real_redis import RedisServer, free_port
 from tests.store.sessions import commit, digest, new_session
 from tests.waiting import wait_until

@@ -15,8 +15,8 @@ from redis.exceptions import ResponseError
 from service.store import open_store
 from service.store.base import Committed, StoreUnavailableError
 from service.store.options import StoreOptions
-from service.store.redis import RedisStore
-from service.store.redis_url import plain_url
+from service.store.redis.connection.url import plain_url
+from service.store.redis.store import RedisStore
 from tests.real_redis import RedisServer
 from tests.store.sessions import commit, digest, new_session
 from tests.waiting import wait_until

@@ -8,7 +8,6 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from service.store import scripts, wire
 from service.store.base import (
     Commit,
     Committed,
@@ -21,13 +20,14 @@ from service.store.base import (
     StoreUnavailableError,
 )
 from service.store.clock import StoreClock
-from service.store.keys import ANSWER, Keys
 from service.store.options import StoreOptions
-from service.store.redis_exchange import Word
-from service.store.redis_link import RedisLink
-from service.store.reminders import RedisReminders
-from service.store.scripts import Script
-from service.store.server_link import ServerLink
+from service.store.redis import messages, scripts
+from service.store.redis.connection.client import RedisLink
+from service.store.redis.connection.roundtrip import Word
+from service.store.redis.connection.server_client import ServerLink
+from service.store.redis.keys import ANSWER, Keys
+from service.store.redis.reminders import RedisReminders
+from service.store.redis.scripts import Script
 
 log = logging.getLogger(__name__)
 
@@ -70,12 +70,12 @@ class RedisStore:
         field = ANSWER + digest if session.answer else b""
         tail = (session.version, session.spec, session.state, session.idle_ttl_ms or 0, field, answer)
         reply = await self._dated(scripts.CREATE, session.session_id, tail)
-        return None if reply[0] == b"OK" else wire.snapshot(reply[1])
+        return None if reply[0] == b"OK" else messages.snapshot(reply[1])
 
     async def load(self, session_id: str) -> Snapshot | None:
         keys = (self._keys.session(session_id), self._keys.probe(session_id))
         reply = await self._run(scripts.LOAD, keys)
-        return wire.snapshot(reply[1]) if reply[0] == b"OK" else None
+        return messages.snapshot(reply[1]) if reply[0] == b"OK" else None
 
     async def recall(self, session_id: str, digest: bytes) -> bytes | None:
         reply = await self._dated(scripts.RECALL, session_id, (ANSWER + digest,))
@@ -83,13 +83,13 @@ class RedisStore:
         return answer
 
     async def commit(self, commit: Commit) -> Outcome:
-        reply = await self._dated(scripts.COMMIT, commit.session_id, wire.commit_args(commit))
+        reply = await self._dated(scripts.COMMIT, commit.session_id, messages.commit_args(commit))
         outcome = reply[0]
         if outcome == b"OK":
-            return Committed(wire.snapshot(reply[1]) if len(reply) > 1 else None)
+            return Committed(messages.snapshot(reply[1]) if len(reply) > 1 else None)
         if outcome == b"CONFLICT":
-            return Conflict(wire.snapshot(reply[1]), None if reply[2] is None else wire.text(reply[2]))
-        return Gone() if outcome == b"GONE" else wire.known(reply[1])
+            return Conflict(messages.snapshot(reply[1]), None if reply[2] is None else messages.text(reply[2]))
+        return Gone() if outcome == b"GONE" else messages.known(reply[1])
 
     async def read_records(self, session_id: str) -> Mapping[bytes, bytes]:
         held_in = (self._keys.slots(session_id), self._keys.probe(session_id))
@@ -153,8 +153,8 @@ class RedisStore:
     async def _scan(self, cursor: str, count: int) -> tuple[str, Sequence[str]]:
         args = (cursor, self._keys.session_pattern, count)
         _, following, keys = await self._run(scripts.SCAN, (self._keys.server_probe,), args)
-        ids = sorted(self._keys.session_id(wire.text(key)) for key in keys)
-        return ("end" if following == b"0" else wire.text(following)), ids
+        ids = sorted(self._keys.session_id(messages.text(key)) for key in keys)
+        return ("end" if following == b"0" else messages.text(following)), ids
 
     async def _dated(
         self, script: Script, session_id: str, tail: Sequence[Word], *, resend: bool = True

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from zlib import crc32
 
-from service.store import scripts
-from service.store.keys import Keys
-from service.store.redis_link import RedisLink
+from service.store.redis import scripts
+from service.store.redis.connection.client import RedisLink
+from service.store.redis.keys import Keys
 
 SHARDS = 16
 """Keys the reminders are spread over."""

@@ -7,9 +7,9 @@ from functools import partial
 from typing import Any
 
 from service.store.options import StoreOptions
-from service.store.redis_exchange import Attempt, Word, exchange, info_of
-from service.store.redis_link import RedisLink
-from service.store.redis_url import connection_pool
+from service.store.redis.connection.client import RedisLink
+from service.store.redis.connection.roundtrip import Attempt, Word, exchange, info_of
+from service.store.redis.connection.url import connection_pool
 
 
 class ServerLink(RedisLink):

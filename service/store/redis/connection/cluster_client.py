@@ -13,9 +13,9 @@ from redis.asyncio import ConnectionPool
 from redis.exceptions import AskError, ClusterDownError, MovedError, RedisError
 
 from service.store.options import StoreOptions
-from service.store.redis_exchange import Attempt, Word, exchange, info_of
-from service.store.redis_link import RedisLink
-from service.store.redis_url import read_url
+from service.store.redis.connection.client import RedisLink
+from service.store.redis.connection.roundtrip import Attempt, Word, exchange, info_of
+from service.store.redis.connection.url import read_url
 
 MAX_REDIRECTIONS = 5
 

@@ -13,7 +13,7 @@ from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
 
 from service.store.options import StoreOptions
-from service.store.sentinel import master_pool
+from service.store.redis.connection.sentinel import master_pool
 
 MAX_PORT = 65_535
 SENTINEL, CLUSTER = "sentinel", "cluster"

@@ -14,7 +14,7 @@ from redis.exceptions import (
     ResponseError,
 )
 
-from service.store.troubles import ReplicasBehindError
+from service.store.redis.connection.failures import ReplicasBehindError
 
 Word = str | bytes | int
 CLOSED_HANDLE = "the handler is closed"

@@ -6,10 +6,10 @@ import itertools
 import re
 from collections.abc import Sequence
 
-from service.store import scripts
-from service.store.cluster_link import ClusterLink, SlotRange, slot_of
-from service.store.redis import RedisStore
-from service.store.redis_link import RedisLink
+from service.store.redis import scripts
+from service.store.redis.connection.client import RedisLink
+from service.store.redis.connection.cluster_client import ClusterLink, SlotRange, slot_of
+from service.store.redis.store import RedisStore
 
 
 class ClusterStore(RedisStore):

@@ -15,9 +15,9 @@ from redis.exceptions import DataError, RedisError
 
 from service.store.base import StoreUnavailableError
 from service.store.options import StoreOptions
-from service.store.redis_exchange import Attempt, Word
-from service.store.scripts import Script
-from service.store.troubles import trouble
+from service.store.redis.connection.failures import trouble
+from service.store.redis.connection.roundtrip import Attempt, Word
+from service.store.redis.scripts import Script
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.02, 0.25
 """Seconds; each pause before a further sending is drawn between 0 and twice the limit before."""

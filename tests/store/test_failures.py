@@ -6,7 +6,7 @@ import pytest
 from redis import exceptions
 from redis._parsers.base import BaseParser
 
-from service.store.troubles import trouble
+from service.store.redis.connection.failures import trouble
 
 WRAPPED = "Error running script (call to f_1234): @user_script:9: @user_script: 9: "
 

@@ -1,0 +1,1 @@
+"""How calls reach Redis: connections, retries, sentinels, cluster nodes, and what their failures mean."""
