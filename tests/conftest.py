@@ -12,10 +12,10 @@ from service.store import open_store
 from service.store.base import Store
 from service.store.embedded.server import EmbeddedServer
 from service.store.options import StoreOptions
-from tests.clock import Clock
-from tests.key_leaks import leaks
-from tests.real_redis import RedisServer, server_binary
-from tests.running import RunningService, create
+from tests.support.clock import Clock
+from tests.support.key_leaks import leaks
+from tests.support.real_redis import RedisServer, server_binary
+from tests.support.running import RunningService, create
 
 
 @pytest.fixture(scope="session")

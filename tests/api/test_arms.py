@@ -15,7 +15,7 @@ from service.engine.run import Run
 from service.learners import REGISTRY
 from service.store import open_store
 from service.store.memory import MemoryStore
-from tests.learners import vectors
+from tests.support import vectors
 
 PATH = "/v1/sessions/s"
 ARMS = f"{PATH}/arms"

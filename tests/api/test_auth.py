@@ -12,8 +12,8 @@ import pytest
 from service.api_keys import find, is_loopback, read_keys
 from service.settings import SecretText, Settings, SettingsError
 from service.store.memory import MemoryStore
-from tests.connections import answers, connected, request
-from tests.running import RunningService, create
+from tests.support.connections import answers, connected, request
+from tests.support.running import RunningService, create
 
 ADMIN, CLIENT, SHOP, SETUP = (f"{name}-0123456789abcdef" for name in ("admin", "client", "shop", "setup"))
 KEYS = [

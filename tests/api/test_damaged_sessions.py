@@ -7,7 +7,7 @@ import json
 import pytest
 
 from service.store import open_store
-from tests.learners import vectors
+from tests.support import vectors
 
 PATH = "/v1/sessions/s"
 ARMS = [spec for kind in sorted(vectors.kinds()) if "n_arms" in (spec := vectors.traces(kind)[0]["spec"])]

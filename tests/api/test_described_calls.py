@@ -4,7 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.running import RunningService
+from tests.support.running import RunningService
 
 SETTINGS = Path(__file__).with_name("schemathesis.toml")
 

@@ -9,7 +9,7 @@ import pytest
 
 from service.store import open_store
 from service.store.options import StoreOptions
-from tests.waiting import wait_until
+from tests.support.waiting import wait_until
 
 SHARED = {b"bandit:sweeper"}
 ENDED = 500

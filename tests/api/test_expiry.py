@@ -11,7 +11,7 @@ from service.engine.params import Expiry, Params
 from service.engine.run import Run
 from service.learners.dexp3 import Dexp3Spec
 from service.store.memory import MemoryStore
-from tests.learners import vectors
+from tests.support import vectors
 
 WINDOW = 64.0
 ARMS = vectors.over_arms()

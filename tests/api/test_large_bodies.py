@@ -8,7 +8,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.connections import JSON, answers, connected, request
+from tests.support.connections import JSON, answers, connected, request
 
 HEAD = b"POST /v1/sessions/s/feedbacks HTTP/1.1\r\nHost: service\r\n" + JSON
 MIB = 2**20

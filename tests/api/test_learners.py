@@ -15,8 +15,8 @@ from service.learners import REGISTRY
 from service.learners.base import Information
 from service.store import open_store
 from service.store.base import Store
-from tests.learners import vectors
-from tests.learners.runs import start
+from tests.support import vectors
+from tests.support.runs import start
 
 RANDOM_POINTS = {
     "kind": "clw_mbco",

@@ -13,8 +13,8 @@ import pytest
 from service.store import open_store
 from service.store.options import StoreOptions
 from service.telemetry.logs import MAX_FIELD_CHARS, JsonLines
-from tests.running import RunningService, create
-from tests.waiting import wait_until
+from tests.support.running import RunningService, create
+from tests.support.waiting import wait_until
 
 OURS = re.compile(r"[0-9a-f]{16}-[0-9a-f]+")
 PASSWORD = "hunter22andmore"

@@ -9,7 +9,7 @@ import pytest
 
 from service.store import open_store
 from service.store.options import StoreOptions
-from tests.waiting import wait_until
+from tests.support.waiting import wait_until
 
 SESSION = {"session_id": "s", "learner": {"kind": "dexp3", "n_arms": 4}, "seed": 3}
 PATH = "/v1/sessions/s"

@@ -14,7 +14,7 @@ from service.engine.params import Params
 from service.engine.run import Run
 from service.learners import REGISTRY
 from service.learners.base import ArmLearner, Record, Slot, SlotLearner, many
-from tests.learners import vectors
+from tests.support import vectors
 
 FIELDS = vectors.over_arms()
 TRACES = [

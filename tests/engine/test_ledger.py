@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from service.engine.ledger import Ledger
-from tests.learners import vectors
+from tests.support import vectors
 
 
 @pytest.mark.parametrize("case", vectors.load("delays")["virtual_slots"], ids=lambda case: str(case["d"]))

@@ -11,7 +11,7 @@ import pytest
 from service.engine.actions import ArmAction
 from service.engine.feedback import ArmFeedback
 from service.engine.open_slots import OpenSlot, OpenSlots
-from tests.learners.runs import act, start
+from tests.support.runs import act, start
 
 EXP3 = {"kind": "exp3", "n_arms": 4, "learning_rate": 0.4}
 BOLD = {"kind": "bold", "n_arms": 4, "learning_rate": 0.4}

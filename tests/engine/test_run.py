@@ -9,7 +9,7 @@ from service.engine.actions import PointAction
 from service.engine.draws import Draws
 from service.engine.feedback import ArmFeedback, PointFeedback
 from service.engine.run import Run
-from tests.learners.runs import act, start
+from tests.support.runs import act, start
 
 ARMS = {"kind": "dexp3", "n_arms": 3}
 POINTS = {"kind": "dbgd", "dim": 2, "feasible_set": {"kind": "ball", "radius": 1.0}}

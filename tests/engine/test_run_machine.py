@@ -26,8 +26,8 @@ from service.learners import REGISTRY
 from service.models.specification import Specification, Stored
 from service.serialization import records
 from service.serialization import state as codec
-from tests.learners import vectors
-from tests.machines import run_machine
+from tests.support import vectors
+from tests.support.machines import run_machine
 
 WINDOW = 64.0
 NAMES = ["a", "b", "c"]

@@ -21,7 +21,7 @@ from service.pieces import texts
 from service.sessions import limits
 from service.sessions.limits import ALL
 from service.settings import Settings
-from tests.learners import vectors
+from tests.support import vectors
 
 LIMITS = PartLimits.of(Settings())
 SIZES = limits.Limits(Settings())

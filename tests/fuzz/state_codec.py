@@ -14,7 +14,7 @@ from service.learners import REGISTRY
 from service.learners.base import ArmLearner
 from service.serialization import records
 from service.serialization import state as codec
-from tests.learners import vectors
+from tests.support import vectors
 
 NAMES = ("a", "b", "c")
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from service.engine.ledger import Ledger
-from tests.learners import vectors
+from tests.support import vectors
 
 
 def virtual_slots(delays: list[int]) -> tuple[list[int], list[int], int]:

@@ -10,7 +10,7 @@ import pytest
 from service.learners import REGISTRY
 from service.learners.base import ArmLearner, Information, PointLearner, Slot, SlotLearner
 from service.learners.base import many as many_runs
-from tests.learners import vectors
+from tests.support import vectors
 
 RUNS, SLOTS = 4, 60
 ARMS = [spec for spec in vectors.specs() if "dim" not in spec.values[0]]

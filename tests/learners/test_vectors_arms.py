@@ -9,7 +9,7 @@ import pytest
 
 from service.learners import REGISTRY
 from service.learners.base import ArmLearner, Slot, draw
-from tests.learners import vectors
+from tests.support import vectors
 
 THEOREMS = [
     pytest.param(case, id=f"{kind}-{index}")

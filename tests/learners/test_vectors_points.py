@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from service.learners.base import PointLearner
-from tests.learners import vectors
+from tests.support import vectors
 
 
 @pytest.mark.parametrize("trace", vectors.all_traces("dim"))

@@ -20,8 +20,8 @@ from service.engine.feedback import ArmFeedback
 from service.engine.params import Params
 from service.engine.run import Run
 from service.learners.dexp3 import Dexp3Spec
-from tests.real_redis import RedisServer, server_binary
-from tests.running import RunningService
+from tests.support.real_redis import RedisServer, server_binary
+from tests.support.running import RunningService
 
 
 def test_a_tiny_run_has_every_ratio(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from loadtest.burst import CALLERS, Burst, Others
-from tests.real_redis import server_binary
+from tests.support.real_redis import server_binary
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="workers are found in /proc")

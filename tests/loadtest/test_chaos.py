@@ -16,8 +16,8 @@ import pytest
 from loadtest.audit import Ledger, audit
 from loadtest.client import Client
 from loadtest.faults import FAULTS, Freeze
-from tests.real_redis import server_binary
-from tests.running import RunningService
+from tests.support.real_redis import server_binary
+from tests.support.running import RunningService
 
 
 @pytest.fixture(scope="module")

@@ -34,8 +34,8 @@ from service.app import create_app
 from service.learners import REGISTRY
 from service.settings import Settings
 from service.store.memory import MemoryStore
-from tests.loadtest.jester_files import invented, write_csv
-from tests.running import RunningService
+from tests.support.jester_files import invented, write_csv
+from tests.support.running import RunningService
 
 STREAM = ClickStream(window=40.0, interval=1.0, delay_median=10.0)
 KINDS = [kind for kind, spec in REGISTRY.items() if "n_arms" in spec.model_fields]

@@ -9,8 +9,8 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from loadtest.commands import app
-from tests.loadtest.jester_files import invented, write_csv
-from tests.running import RunningService
+from tests.support.jester_files import invented, write_csv
+from tests.support.running import RunningService
 
 KEY = "key-of-the-load-test"
 

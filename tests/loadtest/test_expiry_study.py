@@ -24,7 +24,7 @@ from loadtest.scenarios import ArmWorld
 from service.engine.feedback import ArmFeedback
 from service.engine.params import Expiry, Params
 from service.engine.run import Run
-from tests.loadtest.jester_files import invented, write_csv
+from tests.support.jester_files import invented, write_csv
 
 SLOTS = 3000
 SEEDS = range(4)

@@ -33,8 +33,8 @@ from loadtest.report import build_report
 from loadtest.scenarios import ArmWorld, mab_synthetic
 from service.engine.loss_range import LossRange
 from service.learners import REGISTRY
-from tests.running import RunningService
-from tests.waiting import wait_until
+from tests.support.running import RunningService
+from tests.support.waiting import wait_until
 
 SLOTS = 150
 

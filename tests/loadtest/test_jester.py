@@ -9,7 +9,7 @@ from loadtest.errors import DataError
 from loadtest.jester import JOKES, read_jester
 from loadtest.scenarios import mab_jester
 from service.engine.loss_range import LossRange
-from tests.loadtest.jester_files import XLS, as_csv, as_xlsx, as_zip, invented, packed, row, write, write_csv
+from tests.support.jester_files import XLS, as_csv, as_xlsx, as_zip, invented, packed, row, write, write_csv
 
 
 def formats(table: np.ndarray) -> dict[str, bytes]:

@@ -10,7 +10,7 @@ import pytest
 from loadtest import tables
 from loadtest.errors import DataError
 from loadtest.jester import read_jester
-from tests.loadtest.jester_files import XLS, as_csv, as_xlsx, as_zip, invented, packed, write
+from tests.support.jester_files import XLS, as_csv, as_xlsx, as_zip, invented, packed, write
 
 HTML = b"<!DOCTYPE html>\n<html><body>404 Not Found</body></html>"
 TABLE = as_csv(invented(3).tolist())

@@ -16,7 +16,7 @@ from service.sessions.operations import Feed
 from service.sessions.service import Sessions
 from service.settings import Settings
 from service.store import open_store
-from tests.store import kept_states
+from tests.support import kept_states
 
 
 def near(value):

@@ -20,9 +20,9 @@ from service.models.specification import ExpirySpec, Specification
 from service.serialization import state as codec
 from service.sessions.operations import Act, Feed
 from service.store import open_store
-from tests.crashing import Worker
 from tests.engine.test_run_machine import FIELDS
-from tests.real_redis import RedisServer
+from tests.support.crashing import Worker
+from tests.support.real_redis import RedisServer
 
 WINDOW = 32.0
 SLOTS = 120

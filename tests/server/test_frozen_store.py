@@ -9,8 +9,8 @@ import httpx
 import pytest
 
 from service.sessions.readiness import PING_SECONDS
-from tests.running import RunningService, create
-from tests.waiting import wait_until
+from tests.support.running import RunningService, create
+from tests.support.waiting import wait_until
 
 FROZEN = 4.0
 """Seconds; ``python -m loadtest chaos --long-freezes`` does it for thirty."""

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.running import RunningService
-from tests.waiting import wait_until
+from tests.support.running import RunningService
+from tests.support.waiting import wait_until
 
 HEAD = b"POST /v1/sessions/none/act HTTP/1.1\r\nHost: service\r\nContent-Type: application/json\r\n"
 ESTABLISHED = "01"

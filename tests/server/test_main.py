@@ -13,9 +13,9 @@ import pytest
 
 from service.server.supervisor import BackOff
 from service.store.embedded.server import find_binary
-from tests.real_redis import RedisServer
-from tests.running import RunningService, alive, create
-from tests.waiting import wait_until
+from tests.support.real_redis import RedisServer
+from tests.support.running import RunningService, alive, create
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks at /proc")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.connections import JSON, answers, connected, ends, request
+from tests.support.connections import JSON, answers, connected, ends, request
 
 HEAD = b"POST /v1/sessions/s/acts HTTP/1.1\r\nHost: service\r\n" + JSON
 BODY = b'{"count":1}'

@@ -16,11 +16,11 @@ from urllib.parse import quote
 import httpx
 import pytest
 
-from tests.collector import Collector
-from tests.real_redis import RedisServer, free_port
-from tests.running import RunningService
-from tests.store.tls import Authority, TlsServer
-from tests.waiting import wait_until
+from tests.support.collector import Collector
+from tests.support.real_redis import RedisServer, free_port
+from tests.support.running import RunningService
+from tests.support.tls import Authority, TlsServer
+from tests.support.waiting import wait_until
 
 PASSWORD = "pEar@:/#?%,& =+plUm'\"ü"
 WRONG = f"wrOng{PASSWORD}"

@@ -11,9 +11,9 @@ from uvicorn.server import ServerState
 
 from service.server import http_protocol
 from service.server.http_protocol import BoundedProtocol
-from tests.connections import JSON, answers, connected, ends, request
-from tests.running import RunningService, create
-from tests.waiting import wait_until
+from tests.support.connections import JSON, answers, connected, ends, request
+from tests.support.running import RunningService, create
+from tests.support.waiting import wait_until
 
 LONG = ("GRACE", "BODY_TIMEOUT", "KEEP_ALIVE", "STORE_TIMEOUT", "STORE_BUDGET")
 HOURS = {f"BANDIT_{what}_SECONDS": "7200" for what in LONG}

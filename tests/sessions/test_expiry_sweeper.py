@@ -17,9 +17,9 @@ from service.sessions.service import Sessions
 from service.settings import Settings
 from service.store import open_store
 from service.store.memory import MemoryStore
-from tests.crashing import Worker
-from tests.running import RunningService, create
-from tests.waiting import wait_until
+from tests.support.crashing import Worker
+from tests.support.running import RunningService, create
+from tests.support.waiting import wait_until
 
 WINDOW = 64.0
 

@@ -33,10 +33,10 @@ from service.models.events import ArmEvent
 from service.models.specification import ExpirySpec, Idempotency, Specification
 from service.sessions.operations import Act, Feed, Sweep
 from service.store import open_store
-from tests.crashing import Fault, Worker
 from tests.engine.test_run_machine import FIELDS
-from tests.machines import run_machine
-from tests.store.sessions import digest
+from tests.support.crashing import Fault, Worker
+from tests.support.machines import run_machine
+from tests.support.sessions import digest
 
 BUCKETS = 64
 WINDOW = float(BUCKETS)

@@ -14,9 +14,9 @@ from redis.exceptions import ResponseError
 from service.store import open_store
 from service.store.base import Committed, Conflict, Known, Store, StoreUnavailableError
 from service.store.options import StoreOptions
-from tests.real_redis import RedisServer, free_port
-from tests.store.sessions import commit, digest, new_session
-from tests.waiting import wait_until
+from tests.support.real_redis import RedisServer, free_port
+from tests.support.sessions import commit, digest, new_session
+from tests.support.waiting import wait_until
 
 PATIENT = StoreOptions(reply_seconds=0.5, resend_seconds=30)
 SLOTS = 16384

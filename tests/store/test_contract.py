@@ -8,7 +8,7 @@ import struct
 import pytest
 
 from service.store.base import Committed, Conflict, Gone, NewSession, Snapshot, Store
-from tests.store.sessions import commit, new_session
+from tests.support.sessions import commit, new_session
 
 
 async def loaded(store: Store, session_id: str = "s") -> Snapshot:

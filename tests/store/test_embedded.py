@@ -20,9 +20,9 @@ from service.store.embedded import child
 from service.store.embedded.folder_lock import EmbeddedStoreError
 from service.store.embedded.server import BINARIES, EmbeddedServer, find_binary
 from service.store.redis.store import RedisStore
-from tests.real_redis import server_binary
-from tests.store.sessions import commit, digest, new_session
-from tests.waiting import wait_until
+from tests.support.real_redis import server_binary
+from tests.support.sessions import commit, digest, new_session
+from tests.support.waiting import wait_until
 
 ROOT = Path(__file__).parents[2]
 
@@ -127,7 +127,7 @@ def test_a_second_owner_is_told_who_has_the_folder(server: EmbeddedServer) -> No
 def test_killing_the_owner_leaves_no_orphan_and_the_folder_free(tmp_path: Path) -> None:
     server_binary()
     owner = subprocess.Popen(
-        [sys.executable, "-m", "tests.store.owner", str(tmp_path)], stdout=subprocess.PIPE, text=True, cwd=ROOT
+        [sys.executable, "-m", "tests.support.owner", str(tmp_path)], stdout=subprocess.PIPE, text=True, cwd=ROOT
     )
     assert owner.stdout is not None
     url, pid = owner.stdout.readline().split()

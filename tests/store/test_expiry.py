@@ -10,8 +10,8 @@ import pytest
 from service.store import open_store
 from service.store.base import Committed, Gone, Known, Store
 from service.store.options import StoreOptions
-from tests.store.sessions import commit, digest, new_session
-from tests.waiting import until
+from tests.support.sessions import commit, digest, new_session
+from tests.support.waiting import until
 
 
 async def gone(store: Store, session_id: str = "s") -> bool:

@@ -12,12 +12,12 @@ from redis.crc import key_slot
 
 from loadtest.audit import Ledger, audit
 from loadtest.chaos_load import LEARNERS, Load, connection, open_sessions
-from tests.key_leaks import leaks
-from tests.real_redis import RedisServer
-from tests.running import RunningService
 from tests.store.test_cluster import Cluster
 from tests.store.test_sentinel import Watched
-from tests.waiting import wait_until
+from tests.support.key_leaks import leaks
+from tests.support.real_redis import RedisServer
+from tests.support.running import RunningService
+from tests.support.waiting import wait_until
 
 PATIENCE = 60.0
 WORTH = 30

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from service.store.base import Store
-from tests.store.sessions import commit, digest, new_session
+from tests.support.sessions import commit, digest, new_session
 
 
 async def pages(store: Store, limit: int) -> list[list[str]]:

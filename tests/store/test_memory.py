@@ -7,8 +7,8 @@ import pytest
 from service.store.base import Committed, Gone, Known
 from service.store.memory import MemoryStore
 from service.store.options import StoreOptions
-from tests.clock import Clock
-from tests.store.sessions import commit, digest, new_session
+from tests.support.clock import Clock
+from tests.support.sessions import commit, digest, new_session
 
 
 @pytest.fixture

@@ -12,10 +12,10 @@ import pytest
 from service.store.base import Committed, Conflict, Known, StoreUnavailableError
 from service.store.options import StoreOptions
 from service.store.redis.store import RedisStore
-from tests.real_redis import RedisServer
-from tests.store.sessions import commit, digest, new_session
 from tests.store.test_sentinel import Watched
-from tests.waiting import wait_until
+from tests.support.real_redis import RedisServer
+from tests.support.sessions import commit, digest, new_session
+from tests.support.waiting import wait_until
 
 OPTIONS = StoreOptions(min_replicas=1, replica_seconds=0.2)
 

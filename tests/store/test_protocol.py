@@ -9,8 +9,8 @@ import pytest
 
 from service.store.base import Commit, Committed, Conflict, Known, Outcome, Store
 from service.store.memory import MemoryStore
-from tests.store.explorer import ONLY_REPORT, Delivery, explored
-from tests.store.protocol import ANONYMOUS, REPORT, Fate, Writer, broken_promises, folded
+from tests.support.explorer import ONLY_REPORT, Delivery, explored
+from tests.support.protocol_model import ANONYMOUS, REPORT, Fate, Writer, broken_promises, folded
 
 HISTORIES = 60
 

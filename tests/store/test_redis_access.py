@@ -12,8 +12,8 @@ import pytest
 from service.store import open_store
 from service.store.base import StoreUnavailableError
 from service.store.redis.store import RedisStore
-from tests.real_redis import RedisServer
-from tests.store.sessions import new_session
+from tests.support.real_redis import RedisServer
+from tests.support.sessions import new_session
 
 SECRET = "p@s:s/w%rd#?&=+ ü\"'"
 

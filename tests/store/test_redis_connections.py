@@ -15,10 +15,10 @@ from redis.asyncio import Connection
 from service.store.base import Committed, StoreUnavailableError
 from service.store.options import StoreOptions
 from service.store.redis.store import RedisStore
-from tests.real_redis import RedisServer
-from tests.store.proxy import cutting_proxy
-from tests.store.sessions import commit, digest, new_session
-from tests.waiting import until
+from tests.support.proxy import cutting_proxy
+from tests.support.real_redis import RedisServer
+from tests.support.sessions import commit, digest, new_session
+from tests.support.waiting import until
 
 QUICK = StoreOptions(reply_seconds=0.2, resend_seconds=3)
 

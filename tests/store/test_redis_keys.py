@@ -11,9 +11,9 @@ from service.store.base import Committed, Conflict, Gone, StoreUnavailableError
 from service.store.options import StoreOptions
 from service.store.redis.keys import Keys
 from service.store.redis.store import RedisStore
-from tests.real_redis import RedisServer
-from tests.store.sessions import commit, digest, new_session
-from tests.waiting import wait_until
+from tests.support.real_redis import RedisServer
+from tests.support.sessions import commit, digest, new_session
+from tests.support.waiting import wait_until
 
 
 @pytest.fixture

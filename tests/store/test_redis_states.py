@@ -12,9 +12,9 @@ import redis
 from service.store.base import Committed, StoreUnavailableError
 from service.store.options import StoreOptions
 from service.store.redis.store import RedisStore
-from tests.real_redis import RedisServer, free_port
-from tests.store.sessions import commit, digest, new_session
-from tests.waiting import wait_until
+from tests.support.real_redis import RedisServer, free_port
+from tests.support.sessions import commit, digest, new_session
+from tests.support.waiting import wait_until
 
 HASTY = StoreOptions(resend_seconds=0.1)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from service.store.base import Committed, Conflict, Known, Store
-from tests.store.sessions import commit, digest, new_session
+from tests.support.sessions import commit, digest, new_session
 
 
 async def test_a_recorded_event_is_a_duplicate_for_every_writer(store: Store) -> None:

@@ -14,9 +14,9 @@ from redis.retry import Retry
 
 from service.store.base import Committed
 from service.store.redis.store import RedisStore
-from tests.compose import COMPOSE, ROOT
-from tests.real_redis import RedisServer
-from tests.store.sessions import commit, digest, new_session
+from tests.support.compose import COMPOSE, ROOT
+from tests.support.real_redis import RedisServer
+from tests.support.sessions import commit, digest, new_session
 
 FORBIDDEN = [
     "CONFIG GET dir",

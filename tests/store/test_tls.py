@@ -12,11 +12,11 @@ import pytest
 from service.store import open_store
 from service.store.base import Committed, Store, StoreUnavailableError
 from service.store.options import StoreOptions
-from tests.real_redis import RedisServer, free_port
-from tests.running import RunningService
-from tests.store.sessions import commit, digest, new_session
-from tests.store.tls import Authority, TlsServer
-from tests.waiting import wait_until
+from tests.support.real_redis import RedisServer, free_port
+from tests.support.running import RunningService
+from tests.support.sessions import commit, digest, new_session
+from tests.support.tls import Authority, TlsServer
+from tests.support.waiting import wait_until
 
 SECRET = "p@s:s/w%rd#?"
 HASTY = StoreOptions(resend_seconds=0.1)

@@ -16,8 +16,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from service.api.metric_labels import labels
 from service.telemetry.metrics import Metrics
 from service.telemetry.multiprocess import FOLDER, SharedMetrics
-from tests.running import RunningService, create
-from tests.waiting import wait_until
+from tests.support.running import RunningService, create
+from tests.support.waiting import wait_until
 
 DOCS = (Path(__file__).parent.parent / "docs/metrics.md").read_text()
 FEED = "/v1/sessions/{session_id}/feedback"

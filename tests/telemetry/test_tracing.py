@@ -28,9 +28,9 @@ from service.store.traced import TracedStore
 from service.telemetry import tracing_config
 from service.telemetry.metrics import Metrics
 from service.telemetry.tracing import Spans
-from tests.collector import Collector, attributes
-from tests.running import RunningService, create
-from tests.waiting import wait_until
+from tests.support.collector import Collector, attributes
+from tests.support.running import RunningService, create
+from tests.support.waiting import wait_until
 
 ARMS = {"learner": {"kind": "dexp3", "n_arms": 3}, "seed": 7, "session_id": "s-1"}
 TRACE, CALLER = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"

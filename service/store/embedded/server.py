@@ -118,7 +118,7 @@ class EmbeddedServer:
 
     def _spawn(self, binary: Path) -> subprocess.Popen[bytes]:
         assert self._lock is not None  # noqa: S101 - the folder is taken first
-        launcher = [sys.executable, "-I", "-S", str(Path(__file__).with_name("attached.py")), str(os.getpid())]
+        launcher = [sys.executable, "-I", "-S", str(Path(__file__).with_name("child.py")), str(os.getpid())]
         with self._log.open("ab") as log:
             return subprocess.Popen(  # noqa: S603 - our own program and arguments
                 [*launcher, str(binary), *self._arguments()],

@@ -1,4 +1,4 @@
-"""A process that owns an embedded server until it is killed: ``python -m tests.store.owner FOLDER``."""
+"""A process that owns an embedded server until it is killed: ``python -m tests.support.owner FOLDER``."""
 
 import sys
 import time

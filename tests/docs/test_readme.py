@@ -14,7 +14,7 @@ from service.errors import ServiceError
 from service.learners import REGISTRY
 from service.settings import Settings
 from service.store.redis import keys
-from tests.running import RunningService
+from tests.support.running import RunningService
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()

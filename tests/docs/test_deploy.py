@@ -6,7 +6,7 @@ import tomllib
 import pytest
 from packaging.requirements import Requirement
 
-from tests.compose import COMPOSE, ROOT
+from tests.support.compose import COMPOSE, ROOT
 
 DOCKERFILE = (ROOT / "Dockerfile").read_text()
 SERVICES = COMPOSE["services"]

@@ -22,12 +22,12 @@ from service.errors import (
     ServiceError,
 )
 from service.settings import Settings
-from tests.compose import COMPOSE
-from tests.connections import Answer, answers
-from tests.nginx import CONFIG, before
-from tests.real_redis import free_port
-from tests.running import RunningService, create
-from tests.waiting import SECONDS
+from tests.support.compose import COMPOSE
+from tests.support.connections import Answer, answers
+from tests.support.nginx import CONFIG, before
+from tests.support.real_redis import free_port
+from tests.support.running import RunningService, create
+from tests.support.waiting import SECONDS
 
 
 def seconds(name: str) -> int:

@@ -15,7 +15,7 @@ from typing import Any
 
 import httpx
 
-from tests.waiting import SECONDS, wait_until
+from tests.support.waiting import SECONDS, wait_until
 
 
 class RunningService:

@@ -8,7 +8,7 @@ import socket
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from tests.running import RunningService
+from tests.support.running import RunningService
 
 JSON = b"Content-Type: application/json\r\n"
 

@@ -1,6 +1,6 @@
 """Sessions as some version wrote them, kept in tests/states, one file for each kind of learner.
 
-``python -m tests.store.kept_states`` writes the files of kinds that have none; those that exist are never
+``python -m tests.support.kept_states`` writes the files of kinds that have none; those that exist are never
 written again, as sessions like them lie in somebody's store.
 """
 
@@ -23,7 +23,7 @@ from service.serialization import records
 from service.serialization import state as codec
 from service.sessions.views import session_view
 from service.store.base import Snapshot
-from tests.learners import vectors
+from tests.support import vectors
 
 FOLDER = Path(__file__).parent.parent / "states"
 LABELS = ["a", "b", "c", "d"]

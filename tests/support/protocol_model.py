@@ -13,7 +13,7 @@ from collections import Counter
 from typing import Literal
 
 from service.store.base import Commit, Committed, Conflict, Known, NewSession, Snapshot, Store
-from tests.store.sessions import digest
+from tests.support.sessions import digest
 
 ANONYMOUS, REPORT = 128, 250
 Fate = Literal["fine", "lost before", "lost after", "late"]

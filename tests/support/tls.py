@@ -6,7 +6,7 @@ import subprocess
 from pathlib import Path
 from urllib.parse import quote
 
-from tests.real_redis import RedisServer, free_port
+from tests.support.real_redis import RedisServer, free_port
 
 KEY = "-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2"
 

@@ -18,7 +18,7 @@ from redis.retry import Retry
 from service.store.embedded import child
 from service.store.embedded.folder_lock import EmbeddedStoreError
 from service.store.embedded.server import find_binary
-from tests.waiting import wait_until
+from tests.support.waiting import wait_until
 
 
 def server_binary() -> str:

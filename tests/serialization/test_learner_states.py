@@ -12,8 +12,8 @@ from service.engine.feedback import ArmFeedback, Feedback, PointFeedback
 from service.engine.run import Run
 from service.learners import REGISTRY
 from service.learners.base import FloatArray, Information, IntArray, Rows
-from tests.learners import vectors
-from tests.learners.runs import start
+from tests.support import vectors
+from tests.support.runs import start
 
 TYPES: dict[Any, tuple[type, ...]] = {int: (int, np.integer), float: (float, int), bool: (bool, np.bool_)}
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from service.store.base import Commit, NewSession
 from service.store.memory import MemoryStore
-from tests.store.protocol import ANONYMOUS, REPORT, Fate, Writer
+from tests.support.protocol_model import ANONYMOUS, REPORT, Fate, Writer
 
 FAULTS: tuple[Fate, ...] = ("lost before", "lost after", "late")
 ONLY_REPORT = 255

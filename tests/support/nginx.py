@@ -12,9 +12,9 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.compose import ROOT
-from tests.real_redis import free_port
-from tests.waiting import SECONDS, wait_until
+from tests.support.compose import ROOT
+from tests.support.real_redis import free_port
+from tests.support.waiting import SECONDS, wait_until
 
 CONFIG = (ROOT / "docs/nginx.conf").read_text()
 
