@@ -74,8 +74,8 @@ ARROWS = {
     "traces": TRACES | {"service.telemetry.metrics"},
     "leaf": set(),
     "loadtest": {"loadtest"} | LEARNERS,
-    "loadtest.unserved": {"loadtest.errors", "service.app", "service.store.memory"} | LEAVES,
-    "loadtest.turns": {"loadtest", "service.server.worker"},
+    "loadtest.bench.unserved": {"loadtest.errors", "service.app", "service.store.memory"} | LEAVES,
+    "loadtest.bench.turns": {"loadtest", "service.server.worker"},
 }
 GROUPS = {
     "sessions": SESSIONS,

@@ -10,8 +10,8 @@ import typer
 from rich.progress import TimeRemainingColumn
 from rich.table import Column, Table
 
-from loadtest.bench import SERVICE, TARGETS, Options
-from loadtest.bench import bench as measure
+from loadtest.bench.bench import SERVICE, TARGETS, Options
+from loadtest.bench.bench import bench as measure
 from loadtest.commands.screen import console, progress_bar, reported, tell_written, write_summary
 
 

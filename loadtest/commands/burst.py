@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from loadtest.burst import CALL, Burst, staged
+from loadtest.chaos.burst import CALL, Burst, staged
 from loadtest.commands.breaking import breaking
 from loadtest.commands.screen import console, tell_error, tell_written, write_summary
 

@@ -11,8 +11,8 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from loadtest.audit import LISTED
-from loadtest.chaos import IMPATIENT, Chaos, Tally, staged
+from loadtest.chaos.audit import LISTED
+from loadtest.chaos.chaos import IMPATIENT, Chaos, Tally, staged
 from loadtest.commands.breaking import breaking
 from loadtest.commands.screen import console, progress_bar, tell_error, tell_written, write_summary
 

@@ -9,7 +9,6 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from loadtest import expiry_study as study
 from loadtest.commands.screen import (
     console,
     on_cores_with_progress,
@@ -18,9 +17,10 @@ from loadtest.commands.screen import (
     tell_written,
     write_summary,
 )
-from loadtest.expiry_game import Mode
-from loadtest.expiry_study import Case, Found
-from loadtest.jester import PAGE, read_jester
+from loadtest.replay.jester import PAGE, read_jester
+from loadtest.studies import expiry_study as study
+from loadtest.studies.expiry_game import Mode
+from loadtest.studies.expiry_study import Case, Found
 
 Rows = dict[str, dict[str, Any]]
 SURE = 3.0

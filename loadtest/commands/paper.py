@@ -10,11 +10,12 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from loadtest import figures, jester, scaling
 from loadtest.commands.screen import console, on_cores_with_progress, reported, tell_note, tell_written
-from loadtest.experiments import POINT_ENTRIES
-from loadtest.point_worlds import YACHT_PAGE
-from loadtest.studies import collect, find_data, jobs_of, run_job
+from loadtest.replay import jester
+from loadtest.studies import figures, scaling
+from loadtest.studies.experiments import POINT_ENTRIES
+from loadtest.studies.point_worlds import YACHT_PAGE
+from loadtest.studies.studies import collect, find_data, jobs_of, run_job
 
 JESTER_SEEDS = 20
 """Its stream is twelve times as long as the synthetic one."""

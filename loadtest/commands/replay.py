@@ -8,20 +8,20 @@ from typing import Annotated
 
 import typer
 
-from loadtest import delays
-from loadtest.click_replay import ClickReplay
-from loadtest.click_report import click_facts
 from loadtest.commands.replay_flags import Scenario, driver_of, options_of, plan_of, stream_of, world_of
 from loadtest.commands.running import described, exit_with, run
 from loadtest.commands.screen import console, reported
 from loadtest.errors import LoadTestError
-from loadtest.pace import Pace
-from loadtest.passing_time import SimulatedTime
-from loadtest.plan import RateChoice
-from loadtest.replay import Replay
-from loadtest.report import build_report, write_report
-from loadtest.report_table import table_of
-from loadtest.scenarios import ArmWorld
+from loadtest.replay import delays
+from loadtest.replay.click_replay import ClickReplay
+from loadtest.replay.click_report import click_facts
+from loadtest.replay.pace import Pace
+from loadtest.replay.plan import RateChoice
+from loadtest.replay.replay import Replay
+from loadtest.replay.report import build_report, write_report
+from loadtest.replay.report_table import table_of
+from loadtest.replay.scenarios import ArmWorld
+from loadtest.studies.passing_time import SimulatedTime
 
 DEFAULT_URL = "http://127.0.0.1:8000"
 CLICKS = "Clicks only"

@@ -12,19 +12,19 @@ from typing import Any
 
 import httpx
 
-from loadtest.click_stream import ClickStream
-from loadtest.click_worlds import jester_clicks
 from loadtest.client import Client
 from loadtest.commands.screen import tell_note
-from loadtest.driver import Driver
 from loadtest.errors import LoadTestError
-from loadtest.http_driver import HttpDriver
-from loadtest.in_process_driver import InProcessDriver
-from loadtest.jester import read_jester
-from loadtest.passing_time import SimulatedTime
-from loadtest.plan import Plan, RateChoice, World, plan_session, plays_points
-from loadtest.point_worlds import bco_synthetic
-from loadtest.scenarios import mab_jester, mab_synthetic
+from loadtest.replay.click_stream import ClickStream
+from loadtest.replay.click_worlds import jester_clicks
+from loadtest.replay.driver import Driver
+from loadtest.replay.http_driver import HttpDriver
+from loadtest.replay.in_process_driver import InProcessDriver
+from loadtest.replay.jester import read_jester
+from loadtest.replay.plan import Plan, RateChoice, World, plan_session, plays_points
+from loadtest.replay.scenarios import mab_jester, mab_synthetic
+from loadtest.studies.passing_time import SimulatedTime
+from loadtest.studies.point_worlds import bco_synthetic
 
 
 class Scenario(StrEnum):

@@ -11,8 +11,8 @@ import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from loadtest.commands.screen import messages, tell_error
-from loadtest.driver import Driver
-from loadtest.replay import Record, Replay
+from loadtest.replay.driver import Driver
+from loadtest.replay.replay import Record, Replay
 
 INTERRUPTED = 130
 PROGRESS_EVERY = 50

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, TextColumn, TimeElapsedColumn
 
 from loadtest.errors import LoadTestError
-from loadtest.studies import on_all_cores
+from loadtest.studies.studies import on_all_cores
 
 console, messages = Console(), Console(stderr=True)
 T = TypeVar("T")

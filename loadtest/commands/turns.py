@@ -9,10 +9,10 @@ import typer
 from rich.progress import track
 from rich.table import Table
 
-from loadtest.bench import spread
+from loadtest.bench.bench import spread
+from loadtest.bench.large_requests import LARGE_REQUESTS
+from loadtest.bench.turns import milliseconds
 from loadtest.commands.screen import console, messages, reported, tell_written, write_summary
-from loadtest.large_requests import LARGE_REQUESTS
-from loadtest.turns import milliseconds
 
 
 def turns(

@@ -16,9 +16,9 @@ from typing import Any
 
 import pytest
 
-from loadtest.large_requests import LARGE_REQUESTS
-from loadtest.turns import as_a_worker, longest_turn
-from loadtest.unserved import unserved
+from loadtest.bench.large_requests import LARGE_REQUESTS
+from loadtest.bench.turns import as_a_worker, longest_turn
+from loadtest.bench.unserved import unserved
 from service.pieces import Pause
 
 MOST = 100_000

@@ -16,7 +16,7 @@ from service.settings import Settings
 from service.store.redis import keys
 from tests.support.running import RunningService
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
 TOURS = [README, (ROOT / "docs/feedback.md").read_text()]
 VOLATILE = {"version", "created_at"}

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from loadtest import floors
-from loadtest.bench import TARGETS, spread
+from loadtest.bench import floors
+from loadtest.bench.bench import TARGETS, spread
+from loadtest.bench.hammer import acting, hammer, looking
 from loadtest.commands import app
 from loadtest.errors import ServiceError
-from loadtest.hammer import acting, hammer, looking
 from service.engine.feedback import ArmFeedback
 from service.engine.params import Params
 from service.engine.run import Run

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from loadtest.burst import CALLERS, Burst, Others
+from loadtest.chaos.burst import CALLERS, Burst, Others
 from tests.support.real_redis import server_binary
 
 

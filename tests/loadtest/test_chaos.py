@@ -13,9 +13,9 @@ from typing import Any
 import httpx
 import pytest
 
-from loadtest.audit import Ledger, audit
+from loadtest.chaos.audit import Ledger, audit
+from loadtest.chaos.faults import FAULTS, Freeze
 from loadtest.client import Client
-from loadtest.faults import FAULTS, Freeze
 from tests.support.real_redis import server_binary
 from tests.support.running import RunningService
 

@@ -16,20 +16,20 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner, Result
 
-from loadtest.click_replay import ClickReplay
-from loadtest.click_report import click_facts
-from loadtest.click_stream import ClickStream
-from loadtest.click_worlds import jester_clicks
 from loadtest.client import Client
 from loadtest.commands import app
-from loadtest.driver import Driver, Event, Receipt
-from loadtest.http_driver import HttpDriver
-from loadtest.in_process_driver import InProcessDriver
-from loadtest.jester import Ratings
-from loadtest.passing_time import SimulatedTime
-from loadtest.plan import Plan, RateChoice, plan_session
-from loadtest.replay import Record
-from loadtest.scenarios import ArmWorld
+from loadtest.replay.click_replay import ClickReplay
+from loadtest.replay.click_report import click_facts
+from loadtest.replay.click_stream import ClickStream
+from loadtest.replay.click_worlds import jester_clicks
+from loadtest.replay.driver import Driver, Event, Receipt
+from loadtest.replay.http_driver import HttpDriver
+from loadtest.replay.in_process_driver import InProcessDriver
+from loadtest.replay.jester import Ratings
+from loadtest.replay.plan import Plan, RateChoice, plan_session
+from loadtest.replay.replay import Record
+from loadtest.replay.scenarios import ArmWorld
+from loadtest.studies.passing_time import SimulatedTime
 from service.app import create_app
 from service.learners import REGISTRY
 from service.settings import Settings

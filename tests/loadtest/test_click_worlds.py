@@ -3,10 +3,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from loadtest import delays
-from loadtest.click_stream import ClickStream
-from loadtest.click_worlds import jester_clicks, jester_clicks_at, switching_clicks
-from loadtest.jester import Ratings
+from loadtest.replay import delays
+from loadtest.replay.click_stream import ClickStream
+from loadtest.replay.click_worlds import jester_clicks, jester_clicks_at, switching_clicks
+from loadtest.replay.jester import Ratings
 
 
 def ratings() -> Ratings:

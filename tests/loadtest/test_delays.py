@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from loadtest import delays
+from loadtest.replay import delays
 
 RECORDED = json.loads((Path(__file__).parent / "data" / "delays.json").read_text())
 ENDINGS = {"none": delays.periodic, "strict": delays.strict, "last": delays.last}

@@ -8,12 +8,12 @@ import httpx
 import pytest
 
 from loadtest.client import Client
-from loadtest.driver import Event
 from loadtest.errors import LoadTestError, ServiceError
-from loadtest.http_driver import HttpDriver
-from loadtest.in_process_driver import InProcessDriver
-from loadtest.plan import Plan, RateChoice, plan_session
-from loadtest.scenarios import mab_synthetic
+from loadtest.replay.driver import Event
+from loadtest.replay.http_driver import HttpDriver
+from loadtest.replay.in_process_driver import InProcessDriver
+from loadtest.replay.plan import Plan, RateChoice, plan_session
+from loadtest.replay.scenarios import mab_synthetic
 
 PLAN: Plan = plan_session(mab_synthetic(10), "dexp3", RateChoice.AUTO, 0, {})
 

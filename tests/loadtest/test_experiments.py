@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from loadtest.experiments import ARM_ENTRIES, POINT_ENTRIES, Job, play, seeds_of, summarise
+from loadtest.studies.experiments import ARM_ENTRIES, POINT_ENTRIES, Job, play, seeds_of, summarise
 from service.learners.base import FloatArray
 
 ENTRIES = {entry.key: entry for entry in (*ARM_ENTRIES, *POINT_ENTRIES)}

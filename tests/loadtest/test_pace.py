@@ -3,8 +3,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from loadtest.pace import Pace
-from loadtest.passing_time import SimulatedTime
+from loadtest.replay.pace import Pace
+from loadtest.studies.passing_time import SimulatedTime
 
 
 def play(pace: Pace, time: SimulatedTime, durations: list[float]) -> list[float]:

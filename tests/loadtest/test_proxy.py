@@ -9,7 +9,7 @@ from threading import Thread
 
 import pytest
 
-from loadtest.proxy import CuttingProxy
+from loadtest.chaos.proxy import CuttingProxy
 
 
 @pytest.fixture

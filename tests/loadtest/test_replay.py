@@ -7,14 +7,14 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from loadtest import delays
-from loadtest.driver import Counts, Event, Receipt
 from loadtest.errors import LoadTestError
-from loadtest.in_process_driver import InProcessDriver
-from loadtest.plan import Plan, RateChoice, plan_session
-from loadtest.point_worlds import bco_synthetic
-from loadtest.replay import Record, Replay
-from loadtest.scenarios import mab_synthetic
+from loadtest.replay import delays
+from loadtest.replay.driver import Counts, Event, Receipt
+from loadtest.replay.in_process_driver import InProcessDriver
+from loadtest.replay.plan import Plan, RateChoice, plan_session
+from loadtest.replay.replay import Record, Replay
+from loadtest.replay.scenarios import mab_synthetic
+from loadtest.studies.point_worlds import bco_synthetic
 from service.engine.actions import Action
 
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from loadtest import tables
 from loadtest.errors import DataError
-from loadtest.jester import read_jester
+from loadtest.replay import tables
+from loadtest.replay.jester import read_jester
 from tests.support.jester_files import XLS, as_csv, as_xlsx, as_zip, invented, packed, write
 
 HTML = b"<!DOCTYPE html>\n<html><body>404 Not Found</body></html>"

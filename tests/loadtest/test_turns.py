@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from loadtest import turns
+from loadtest.bench import turns
+from loadtest.bench.large_requests import LARGE_REQUESTS
 from loadtest.commands import app
 from loadtest.errors import ServiceError
-from loadtest.large_requests import LARGE_REQUESTS
 
 
 def test_a_request_is_measured_as_often_as_asked(tmp_path: Path) -> None:

@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 import openpyxl
 
-from loadtest.jester import JOKES, MISSING
+from loadtest.replay.jester import JOKES, MISSING
 
-XLS = Path(__file__).parent / "data" / "three_users.xls"
+XLS = Path(__file__).parents[1] / "loadtest/data" / "three_users.xls"
 """Written by a spreadsheet library from ``invented(3)``, like the official file: count first, 99 for missing."""
 
 

@@ -19,7 +19,7 @@ from service.telemetry.multiprocess import FOLDER, SharedMetrics
 from tests.support.running import RunningService, create
 from tests.support.waiting import wait_until
 
-DOCS = (Path(__file__).parent.parent / "docs/metrics.md").read_text()
+DOCS = (Path(__file__).parents[2] / "docs/metrics.md").read_text()
 FEED = "/v1/sessions/{session_id}/feedback"
 
 

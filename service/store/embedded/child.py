@@ -1,6 +1,6 @@
 """Become another program that ends when the process that started this one ends (Linux; elsewhere it only starts).
 
-Run as a file: ``attached.py PARENT_PID PROGRAM ARGUMENT...``. Asking for the signal before the program takes over
+Run as a file: ``child.py PARENT_PID PROGRAM ARGUMENT...``. Asking for the signal before the program takes over
 needs no code between fork and exec in the parent, which may have threads.
 """
 

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from loadtest.client import Client
-from loadtest.driver import Counts, Event, Receipt
 from loadtest.errors import ServiceError
-from loadtest.plan import IDLE_TTL_SECONDS, Plan
+from loadtest.replay.driver import Counts, Event, Receipt
+from loadtest.replay.plan import IDLE_TTL_SECONDS, Plan
 from service.engine.actions import Action, ArmAction, PointAction
 from service.learners.base import FloatArray, Information
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 
-from loadtest.unserved import Unserved
+from loadtest.bench.unserved import Unserved
 
 Call = tuple[Any, ...]
 """Method and path; body and headers where there are any."""

@@ -8,12 +8,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from loadtest.click_worlds import CLICKS, NO_CLICK, jester_clicks, jester_clicks_at, switching_clicks
-from loadtest.experiments import seeds_of, standard_error
-from loadtest.expiry_game import Game, Mode, alone, longest_delay, play, spec_of
-from loadtest.jester import Ratings, read_jester
-from loadtest.scaling import CHANGE_AT
-from loadtest.scenarios import SYNTHETIC_SLOTS, ArmWorld, mab_synthetic
+from loadtest.replay.click_worlds import CLICKS, NO_CLICK, jester_clicks, jester_clicks_at, switching_clicks
+from loadtest.replay.jester import Ratings, read_jester
+from loadtest.replay.scenarios import SYNTHETIC_SLOTS, ArmWorld, mab_synthetic
+from loadtest.studies.experiments import seeds_of, standard_error
+from loadtest.studies.expiry_game import Game, Mode, alone, longest_delay, play, spec_of
+from loadtest.studies.scaling import CHANGE_AT
 
 UNANSWERED = (0.2, 0.8, 0.99)
 """Share of acts without an answer under uniform play."""

@@ -6,13 +6,13 @@ import heapq
 import time
 from collections.abc import Callable
 
-from loadtest.click_stream import SLACK, ClickStream
-from loadtest.click_worlds import NO_CLICK
-from loadtest.driver import Driver, Event
-from loadtest.pace import Pace
-from loadtest.passing_time import SimulatedTime
-from loadtest.replay import Replay
-from loadtest.scenarios import ArmWorld
+from loadtest.replay.click_stream import SLACK, ClickStream
+from loadtest.replay.click_worlds import NO_CLICK
+from loadtest.replay.driver import Driver, Event
+from loadtest.replay.pace import Pace
+from loadtest.replay.replay import Replay
+from loadtest.replay.scenarios import ArmWorld
+from loadtest.studies.passing_time import SimulatedTime
 
 SLICE = 0.2
 """Longest sleep in seconds, so that a signal is noticed."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from loadtest.jester import Ratings
-from loadtest.scenarios import ArmWorld
+from loadtest.replay.jester import Ratings
+from loadtest.replay.scenarios import ArmWorld
 from service.engine.loss_range import LossRange
 from service.learners.base import FloatArray
 

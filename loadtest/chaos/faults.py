@@ -10,8 +10,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import NamedTuple
 
+from loadtest.chaos.proxy import CuttingProxy, Where
 from loadtest.processes import RedisProcess, ServiceProcess, wait_until
-from loadtest.proxy import CuttingProxy, Where
 
 CUTS_APART = 0.02
 """Seconds between two cuts."""

@@ -13,7 +13,7 @@ from typing import Any
 
 import httpx
 
-from loadtest.audit import Ledger
+from loadtest.chaos.audit import Ledger
 from loadtest.client import Client
 from loadtest.errors import LoadTestError, ServiceError
 

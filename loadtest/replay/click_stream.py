@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from loadtest import delays
-from loadtest.click_worlds import NO_CLICK
+from loadtest.replay import delays
+from loadtest.replay.click_worlds import NO_CLICK
 from service.engine.act_times import PER_WINDOW
 from service.learners.base import FloatArray, IntArray
 

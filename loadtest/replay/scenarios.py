@@ -7,7 +7,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from loadtest.jester import BEST, WORST, Ratings
+from loadtest.replay.jester import BEST, WORST, Ratings
 from service.engine.actions import Action, ArmAction
 from service.engine.loss_range import LossRange
 from service.learners.base import FloatArray, Information

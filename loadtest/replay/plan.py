@@ -8,9 +8,9 @@ from typing import Any, Protocol
 
 from pydantic import ValidationError
 
-from loadtest import delays
 from loadtest.errors import LoadTestError
-from loadtest.scenarios import Baseline, BestFixed, Outcome
+from loadtest.replay import delays
+from loadtest.replay.scenarios import Baseline, BestFixed, Outcome
 from service.engine.actions import Action
 from service.learners import REGISTRY
 from service.learners.base import FloatArray, Information, IntArray, Spec

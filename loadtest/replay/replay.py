@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from loadtest.driver import Counts, Driver, Event
 from loadtest.errors import LoadTestError
-from loadtest.pace import Pace
-from loadtest.plan import Player, World
+from loadtest.replay.driver import Counts, Driver, Event
+from loadtest.replay.pace import Pace
+from loadtest.replay.plan import Player, World
 from service.learners.base import FloatArray, IntArray
 
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from loadtest.click_stream import ClickStream
-from loadtest.plan import World
-from loadtest.replay import Record
+from loadtest.replay.click_stream import ClickStream
+from loadtest.replay.plan import World
+from loadtest.replay.replay import Record
 
 
 def click_facts(world: World, stream: ClickStream, record: Record) -> dict[str, Any]:

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from loadtest.client import CallLog
-from loadtest.driver import Counts, Event, Receipt
 from loadtest.errors import LoadTestError
-from loadtest.passing_time import pass_time
-from loadtest.plan import Plan
+from loadtest.replay.driver import Counts, Event, Receipt
+from loadtest.replay.plan import Plan
+from loadtest.studies.passing_time import pass_time
 from service.engine.actions import Action
 from service.engine.feedback import ArmFeedback, Feedback, PointFeedback
 from service.engine.loss_range import LossRange

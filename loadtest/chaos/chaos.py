@@ -13,12 +13,12 @@ from itertools import cycle, islice
 from pathlib import Path
 from typing import Any
 
-from loadtest.audit import Ledger, audit
-from loadtest.chaos_load import CLIENTS, Load, connection, open_sessions
+from loadtest.chaos.audit import Ledger, audit
+from loadtest.chaos.chaos_load import CLIENTS, Load, connection, open_sessions
+from loadtest.chaos.faults import FAULTS, Freeze, Stage, freeze_long
+from loadtest.chaos.proxy import CuttingProxy
 from loadtest.client import Client
-from loadtest.faults import FAULTS, Freeze, Stage, freeze_long
 from loadtest.processes import RedisProcess, ServiceProcess, wait_until
-from loadtest.proxy import CuttingProxy
 
 ROUND_SECONDS = 1.0
 RETRY_SECONDS = 60.0

@@ -17,9 +17,9 @@ from typing import Any, NamedTuple
 import httpx
 from redis import Redis
 
+from loadtest.bench.floors import REDIS
+from loadtest.bench.hammer import Talk, acting, hammer, looking
 from loadtest.errors import LoadTestError
-from loadtest.floors import REDIS
-from loadtest.hammer import Talk, acting, hammer, looking
 from loadtest.processes import RedisProcess, RunningProcess, ServiceProcess, free_port, wait_until
 
 NOTHING, READ, SCRIPT, SERVICE = "nothing", "redis_get", "lua_script", "service"
@@ -177,7 +177,7 @@ def _targets(options: Options, redis: RedisProcess, logs: Path, workers: int) ->
 def _floors(port: int, workers: int) -> Sequence[str]:
     served = ("--port", str(port), "--workers", str(workers), "--loop", "uvloop", "--http", "httptools")
     quiet = ("--no-access-log", "--log-level", "warning", "--no-server-header")
-    return (sys.executable, "-m", "uvicorn", "loadtest.floors:make_app", "--factory", *served, *quiet)
+    return (sys.executable, "-m", "uvicorn", "loadtest.bench.floors:make_app", "--factory", *served, *quiet)
 
 
 def _answers(floors: RunningProcess, port: int) -> bool:

@@ -1,6 +1,6 @@
 """What the service's throughput is compared with: less work, or the same done otherwise, on the same stack.
 
-Served by uvicorn as ``loadtest.floors:make_app`` with the address of a Redis in ``FLOORS_REDIS``.
+Served by uvicorn as ``loadtest.bench.floors:make_app`` with the address of a Redis in ``FLOORS_REDIS``.
 """
 
 from __future__ import annotations

@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import pairwise
 
+from loadtest.bench.large_requests import LARGE_REQUESTS
+from loadtest.bench.unserved import unserved
 from loadtest.errors import ServiceError
-from loadtest.large_requests import LARGE_REQUESTS
-from loadtest.unserved import unserved
 from service.server.worker import keep_turns_short
 
 

@@ -9,7 +9,8 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from loadtest.experiments import (
+from loadtest.replay.plan import RateChoice
+from loadtest.studies.experiments import (
     ARM_ENTRIES,
     EXPERIMENTS,
     Curve,
@@ -21,7 +22,6 @@ from loadtest.experiments import (
     seeds_of,
     summarise,
 )
-from loadtest.plan import RateChoice
 
 T = TypeVar("T")
 R = TypeVar("R")

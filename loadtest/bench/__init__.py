@@ -1,0 +1,1 @@
+"""Throughput and latency beside floors on the same stack."""

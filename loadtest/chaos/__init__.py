@@ -1,0 +1,1 @@
+"""Faults under load, and the audit that ends each round."""

@@ -1,0 +1,1 @@
+"""Replays of the paper's streams, over HTTP or in process."""
