@@ -10,81 +10,34 @@ import pytest
 ROOT = Path(__file__).parent.parent
 FILES = sorted(path for package in ("service", "loadtest") for path in (ROOT / package).rglob("*.py"))
 
-METRICS = {
-    "service.telemetry.metrics",
-    "service.telemetry.multiprocess",
-    "service.telemetry.exposition",
-    "service.telemetry.fast_counters",
-}
-TRACES = {"service.telemetry.tracing_config", "service.telemetry.tracing", "service.telemetry.request_contexts"}
-LEAVES = {"service.settings", "service.errors", "service.telemetry.logs", "service.pieces"} | METRICS | TRACES
-SPEAK = {"service.models.specification", "service.models.events"}
-"""What a session is made of and told, as clients post it."""
-SESSIONS = {
-    "service.sessions.service",
-    "service.sessions.create",
-    "service.sessions.read",
-    "service.sessions.limits",
-    "service.sessions.prefix_listing",
-    "service.sessions.operations",
-    "service.sessions.views",
-    "service.sessions.readiness",
-    "service.sessions.expiry_sweeper",
-}
-COMMITTER = {
-    "service.commit.committer",
-    "service.commit.queues",
-    "service.commit.batch",
-    "service.commit.session_cache",
-    "service.commit.contention",
-}
-CONTRACT = {
-    "service.store.base",
-    "service.serialization.state",
-    "service.serialization.records",
-    "service.serialization.consistency",
-}
-LEARNERS = {"service.learners", "service.engine"}
+LEAVES = {"settings", "errors", "cooperative", "telemetry"}
+"""What every folder may import; they import nothing else of the project."""
 
 ARROWS = {
-    "service.__main__": {"service.server.cli"},
-    "service.server.cli": {
-        "service.api_keys",
-        "service.server.supervisor",
-        "service.server.listeners",
-        "service.store",
-    }
-    | LEAVES,
-    "service.server.worker": {"service.app", "service.server.http_protocol"} | LEAVES,
-    "service.server.http_protocol": {"service.server.flow_control", "service.server.host_header"} | LEAVES,
-    "service.server.flow_control": set(),
-    "service.server.host_header": set(),
-    "service.server.supervisor": {"service.store.embedded.server", "service.store.embedded.folder_lock"} | LEAVES,
-    "service.server.listeners": set(),
-    "service.api_keys": LEAVES,
-    "service.app": {"service.api", "service.store"} | SESSIONS | CONTRACT | LEAVES,
-    "service.api": {"service.api_keys"} | SESSIONS | SPEAK | LEARNERS | LEAVES,
-    "sessions": SESSIONS | COMMITTER | SPEAK | CONTRACT | LEARNERS | LEAVES,
-    "committer": COMMITTER | SPEAK | CONTRACT | LEARNERS | LEAVES,
-    "specification": SPEAK | LEARNERS | LEAVES,
-    "service.store": {"service.store"} | LEARNERS | LEAVES,
-    "service.learners": {"service.learners"},
-    "service.engine": LEARNERS,
-    "metrics": METRICS,
-    "traces": TRACES | {"service.telemetry.metrics"},
-    "leaf": set(),
-    "loadtest": {"loadtest"} | LEARNERS,
-    "loadtest.bench.unserved": {"loadtest.errors", "service.app", "service.store.memory"} | LEAVES,
-    "loadtest.bench.turns": {"loadtest", "service.server.worker"},
+    "__main__": {"server"},
+    "server": {"app", "store", "api_keys"},
+    "app": {"api", "sessions", "store"},
+    "api": {"sessions", "models", "engine", "learners", "api_keys"},
+    "sessions": {"commit", "models", "serialization", "engine", "learners", "store.base"},
+    "commit": {"serialization", "models", "engine", "learners", "store.base"},
+    "serialization": {"engine", "learners", "store.base"},
+    "models": {"engine", "learners"},
+    "engine": {"learners"},
+    "learners": set(),
+    "store": set(),
+    "api_keys": set(),
+    "settings": set(),
+    "errors": set(),
+    "cooperative": set(),
+    "telemetry": set(),
 }
-GROUPS = {
-    "sessions": SESSIONS,
-    "committer": COMMITTER,
-    "specification": SPEAK,
-    "metrics": METRICS,
-    "traces": TRACES,
-    "leaf": LEAVES - METRICS - TRACES,
+"""Folder (or file) of ``service/`` to the folders it may import beside itself and the leaves."""
+LOADTEST = {"engine", "learners"}
+LOADTEST_ALSO = {
+    "loadtest.bench.turns": {"server.worker"},
+    "loadtest.bench.unserved": {"app", "store.memory", *LEAVES},
 }
+"""What these two drive within their own process."""
 PURE = {
     *("__future__", "abc", "collections", "contextlib", "dataclasses", "enum", "fractions", "functools"),
     *("itertools", "math", "numpy", "operator", "pydantic", "typing"),
@@ -117,25 +70,39 @@ def ours(path: Path) -> set[str]:
     return {name for name in imports(path) if name.split(".")[0] in {"service", "loadtest"}} - {name_of(path)}
 
 
-def within(name: str, parts: set[str]) -> bool:
-    return any(name == part or name.startswith(f"{part}.") for part in parts)
+def folder_of(name: str) -> str:
+    """The folder or file of ``service/`` that a module belongs to."""
+    return name.split(".")[1] if name.startswith("service.") else ""
 
 
-def part_of(name: str) -> str:
-    for part, members in GROUPS.items():
-        if within(name, members):
-            return part
-    return max((part for part in ARROWS if within(name, {part})), key=len, default="")
+def allowed(name: str) -> set[str]:
+    """What a module may import of ``service/``."""
+    if name.startswith("loadtest"):
+        return LOADTEST | LOADTEST_ALSO.get(name, set())
+    folder = folder_of(name)
+    return {folder} | ARROWS[folder] | (set() if folder in LEAVES else LEAVES)
 
 
-@pytest.mark.parametrize("path", FILES, ids=name_of)
-def test_a_module_imports_only_what_its_part_may(path):
-    name = name_of(path)
-    part = part_of(name)
-    allowed = ARROWS[part] | {part} if part else set()
+def within(name: str, folders: set[str]) -> bool:
+    inner = name.removeprefix("service.")
+    return any(inner == folder or inner.startswith(f"{folder}.") for folder in folders)
 
-    assert part or path.name == "__init__.py", f"{name} belongs to no part: give it a place in ARROWS"
-    assert not {found for found in ours(path) if not within(found, allowed)}
+
+@pytest.mark.parametrize("path", [path for path in FILES if path != ROOT / "service/__init__.py"], ids=name_of)
+def test_a_module_imports_only_what_its_folder_may(path):
+    imported = {name for name in ours(path) if name.startswith("service")}
+
+    assert not {name for name in imported if not within(name, allowed(name_of(path)))}
+
+
+def test_every_folder_has_its_arrows():
+    assert {folder_of(name) for name in MODULES} - {""} == set(ARROWS)
+
+
+def test_the_load_test_is_not_imported_by_the_service():
+    service = [path for path in FILES if (ROOT / "service") in path.parents]
+
+    assert not {name for path in service for name in ours(path) if name.startswith("loadtest")}
 
 
 def test_there_are_no_circles():
