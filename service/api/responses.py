@@ -8,7 +8,8 @@ from fastapi import Response
 from starlette.types import Message, Receive, Scope, Send
 
 from service.api.parsing.json_body import JSON
-from service.pieces import CHUNK, Body, Pause
+from service.cooperative.answer_body import STREAMED_FROM_BYTES, Body
+from service.cooperative.fair_yield import FairYield
 from service.sessions.service import Answer
 
 REPLAYED = {"Idempotent-Replayed": "true"}
@@ -38,11 +39,11 @@ class PiecesResponse(Response):
         """Send it."""
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
         chunk, size = [], 0
-        pause = Pause()
+        pause = FairYield()
         for text in self._texts:
             chunk.append(text)
             size += len(text)
-            if size >= CHUNK:
+            if size >= STREAMED_FROM_BYTES:
                 await send(_part("".join(chunk).encode(), more=True))
                 chunk, size = [], 0
             await pause()

@@ -13,12 +13,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
+from service.cooperative.answer_body import Body, pack, unpack
+from service.cooperative.fair_yield import BackgroundYield, FairYield
 from service.engine.expiry import expire_oldest
 from service.engine.run import Run
 from service.errors import IdempotencyConflictError, InternalError, ServiceError
 from service.models.events import DIGEST_BYTES
 from service.models.specification import Idempotency
-from service.pieces import Body, Pause, Rest, packed, unpacked
 
 PIECE_SECONDS = 0.05
 """Expiry in one commit, with its rests; what is due beyond it is settled by further ones before requests are."""
@@ -66,14 +67,14 @@ class Operation(Protocol):
     def digests(self) -> Sequence[bytes]:
         """Digests of its event ids; known once it was checked."""
 
-    async def check(self, run: Run, pause: Pause) -> None:
+    async def check(self, run: Run, pause: FairYield) -> None:
         """Raise ``InvalidRequestError`` where the request does not fit the session."""
 
     @property
     def is_use(self) -> bool:
         """Whether it puts off the session's idle deadline."""
 
-    async def apply(self, run: Run, counted: Callable[[bytes], bool], pause: Pause) -> Applied:
+    async def apply(self, run: Run, counted: Callable[[bytes], bool], pause: FairYield) -> Applied:
         """Apply all of it, or raise a ``ServiceError`` having applied nothing.
 
         ``counted`` tells whether an event id, by its digest, counts already.
@@ -118,13 +119,13 @@ class Fold:
                 shown = outcome.body.replace(_VERSION_JSON, version.encode())
                 self.outcomes[place] = outcome._replace(body=shown)
         for key, (body, answer) in self.answers.items():
-            if isinstance(unpacked(answer), bytes):
+            if isinstance(unpack(answer), bytes):
                 self.answers[key] = (body, answer.replace(_VERSION_JSON, version.encode()))
 
 
 async def settle_due(run: Run, seconds: float = math.inf) -> bool:
     """Expire due decisions, bucket by bucket, one or more for about so long; False where some are left."""
-    until, rest = time.perf_counter() + seconds, Rest()
+    until, rest = time.perf_counter() + seconds, BackgroundYield()
     while run.due:
         for _ in expire_oldest(run):
             await rest()
@@ -133,7 +134,7 @@ async def settle_due(run: Run, seconds: float = math.inf) -> bool:
     return True
 
 
-async def folded(base: Run, batch: Sequence[Operation], memory: Memory, now: float, pause: Pause) -> Fold:
+async def folded(base: Run, batch: Sequence[Operation], memory: Memory, now: float, pause: FairYield) -> Fold:
     """Apply a batch, or settle some of what is due where that is much."""
     fold = Fold(base.copy())
     fold.run.advance(now)
@@ -155,7 +156,7 @@ async def folded(base: Run, batch: Sequence[Operation], memory: Memory, now: flo
     return fold
 
 
-async def _apply(operation: Operation, fold: Fold, memory: Memory, pause: Pause) -> Answer:
+async def _apply(operation: Operation, fold: Fold, memory: Memory, pause: FairYield) -> Answer:
     await operation.check(fold.run, pause)
     key = operation.idempotency
     if key is not None and (earlier := _earlier(key, fold, memory.replays)) is not None:
@@ -165,9 +166,9 @@ async def _apply(operation: Operation, fold: Fold, memory: Memory, pause: Pause)
     )
     body = applied.body
     if key is not None:
-        kept = await packed(body, pause)
+        kept = await pack(body, pause)
         fold.answers[key.key] = (key.body, kept)
-        body = unpacked(kept)
+        body = unpack(kept)
     fold.recorded.update(dict.fromkeys(applied.recorded))
     fold.changed |= applied.changed
     fold.used |= operation.is_use
@@ -186,7 +187,7 @@ def _earlier(key: Idempotency, fold: Fold, replays: Mapping[bytes, bytes]) -> An
         return None
     if body != key.body:
         raise IdempotencyConflictError
-    return Answer(unpacked(answer), replayed=True)
+    return Answer(unpack(answer), replayed=True)
 
 
 def unpack_answer(stored: bytes) -> tuple[bytes, bytes]:

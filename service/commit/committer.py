@@ -18,6 +18,9 @@ from service.commit.batch import Answer, Fold, Memory, Operation, folded
 from service.commit.contention import Turns, asking, grant
 from service.commit.queues import Lanes
 from service.commit.session_cache import Cached, SessionCache
+from service.cooperative.answer_body import compress_if_large
+from service.cooperative.fair_yield import FairYield
+from service.cooperative.offload import LABEL_BYTES, run_in_thread_if_large
 from service.engine.run import Run
 from service.errors import (
     InternalError,
@@ -27,7 +30,6 @@ from service.errors import (
     StoreDownError,
     UnknownSessionError,
 )
-from service.pieces import LABEL, Pause, aside, shrunk
 from service.serialization import records
 from service.store.base import Commit, Committed, Conflict, Known, Snapshot, Store, StoreUnavailableError
 from service.telemetry.metrics import Labels, Metrics
@@ -110,7 +112,7 @@ class Committer:
         attempt = 0
         while attempt < MAX_ATTEMPTS:
             started = time.perf_counter()
-            pause = Pause()
+            pause = FairYield()
             fold = await folded(base.run, batch, memory, self._store.now(), pause)
             await self._remind(session_id, fold.run)
             commit = await self._prepare(session_id, base, batch if fold.complete else (), fold, memory, pause)
@@ -186,7 +188,13 @@ class Committer:
         self._reminded[session_id] = (newest, run.ledger.slot)
 
     async def _prepare(
-        self, session_id: str, base: Cached, batch: Sequence[Operation], fold: Fold, memory: Memory, pause: Pause
+        self,
+        session_id: str,
+        base: Cached,
+        batch: Sequence[Operation],
+        fold: Fold,
+        memory: Memory,
+        pause: FairYield,
     ) -> Commit:
         digests = {digest for operation in batch for digest in operation.digests}
         keys = {operation.idempotency.key for operation in batch if operation.idempotency}
@@ -194,7 +202,9 @@ class Committer:
         version = self.new_version() if writes else None
         fold.show(version or base.version)
         await pause()
-        state = await aside(_new_labels(base.run, fold.run), base.encode, fold.run) if writes else b""
+        state = (
+            await run_in_thread_if_large(_new_labels(base.run, fold.run), base.encode, fold.run) if writes else b""
+        )
         await pause()
         return Commit(
             session_id=session_id,
@@ -207,7 +217,7 @@ class Committer:
             events=list(fold.recorded),
             event_lookups=list(digests - memory.duplicates - fold.recorded.keys()),
             lookups=list(keys - memory.replays.keys()),
-            answers={key: body + await shrunk(answer) for key, (body, answer) in fold.answers.items()},
+            answers={key: body + await compress_if_large(answer) for key, (body, answer) in fold.answers.items()},
             records=records.encode(fold.run) if writes else {},
         )
 
@@ -221,14 +231,14 @@ class Committer:
 def _new_labels(before: Run, after: Run) -> int:
     """Bytes that the labels count for which are written where arms have changed."""
     roster = after.roster
-    return 0 if roster is None or roster is before.roster else LABEL * len(roster.added or ())
+    return 0 if roster is None or roster is before.roster else LABEL_BYTES * len(roster.added or ())
 
 
 async def with_records(cached: Cached, records: Mapping[bytes, bytes]) -> Cached:
     """See ``Cached.with_records``."""
-    return await aside(sum(map(len, records.values())), cached.with_records, records)
+    return await run_in_thread_if_large(sum(map(len, records.values())), cached.with_records, records)
 
 
 async def decoded(snapshot: Snapshot, known: Cached | None = None) -> Cached:
     """See ``Cached.of``."""
-    return await aside(len(snapshot.spec), Cached.of, snapshot, known)
+    return await run_in_thread_if_large(len(snapshot.spec), Cached.of, snapshot, known)

@@ -17,9 +17,9 @@ from pydantic import (
     WrapValidator,
 )
 
+from service.cooperative.fair_yield import FairYield
 from service.errors import MAX_LISTED
 from service.learners.specs import MAX_COUNT, Name
-from service.pieces import Pause
 
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 PRINTABLE_ASCII = r"^[\x20-\x7e]+$"
@@ -112,7 +112,7 @@ def digest(text: str, *scope: str) -> bytes:
     return hashlib.blake2b("\n".join((*scope, text)).encode(), digest_size=DIGEST_BYTES).digest()
 
 
-async def digest_of(parts: Iterable[str], pause: Pause) -> bytes:
+async def digest_of(parts: Iterable[str], pause: FairYield) -> bytes:
     """The digest of a long text."""
     found = hashlib.blake2b(digest_size=DIGEST_BYTES)
     for part in parts:

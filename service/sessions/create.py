@@ -9,6 +9,8 @@ from typing import NamedTuple
 
 from service.commit.batch import Answer, unpack_answer
 from service.commit.committer import Committer, decoded
+from service.cooperative.answer_body import Body, is_stored_answer, unpack
+from service.cooperative.offload import LABEL_BYTES, run_in_thread_if_large
 from service.errors import (
     ForbiddenError,
     IdempotencyConflictError,
@@ -17,7 +19,6 @@ from service.errors import (
     UnknownSessionError,
 )
 from service.models.specification import Idempotency, Specification, Stored
-from service.pieces import LABEL, Body, aside, is_packed, unpacked
 from service.serialization import state as codec
 from service.sessions import prefix_listing
 from service.sessions.limits import Limits, Rights
@@ -56,7 +57,7 @@ class Creator:
         self, session_id: str | None, spec: Specification, key: Idempotency | None, rights: Rights
     ) -> Created:
         """Create a session, or find the one that was created with the same fields."""
-        await aside(_labels(spec), self._limits.check, spec, rights)
+        await run_in_thread_if_large(_labels(spec), self._limits.check, spec, rights)
         if session_id is None:
             session_id = rights.prefix + (str(uuid.UUID(bytes=key.key)) if key else str(uuid.uuid4()))
         if not session_id.startswith(rights.prefix):
@@ -76,7 +77,7 @@ class Creator:
 
     async def _create(self, session_id: str, spec: Specification, key: Idempotency | None) -> Created:
         stored = Stored.of(spec)
-        encoded, state = await aside(_labels(spec), _encoded, stored)
+        encoded, state = await run_in_thread_if_large(_labels(spec), _encoded, stored)
         version = self._committer.new_version()
         existing = await self._store.create(
             NewSession(
@@ -117,7 +118,7 @@ class Creator:
 
 def _labels(spec: Specification) -> int:
     """Bytes that the labels of a new session count for."""
-    return LABEL * len(getattr(spec.learner, "arms", None) or ())
+    return LABEL_BYTES * len(getattr(spec.learner, "arms", None) or ())
 
 
 def _encoded(stored: Stored) -> tuple[bytes, bytes]:
@@ -131,10 +132,10 @@ async def _created_before(session_id: str, now: Snapshot, key: Idempotency, reca
     posted, version = unpack_answer(recalled)
     if posted != key.body:
         raise IdempotencyConflictError
-    if is_packed(version):
-        return Created(Answer(unpacked(version), replayed=True), new=False)
+    if is_stored_answer(version):
+        return Created(Answer(unpack(version), replayed=True), new=False)
     stored = (await decoded(now)).stored
-    _, state = await aside(len(now.spec), _encoded, stored)
+    _, state = await run_in_thread_if_large(len(now.spec), _encoded, stored)
     first = now._replace(version=version.decode(), state=state)
     return Created(Answer(await _view_of_new(session_id, first), replayed=True), new=True)
 

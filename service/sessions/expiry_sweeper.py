@@ -11,8 +11,9 @@ import logging
 import secrets
 from contextlib import suppress
 
+from service.cooperative.answer_body import joined
+from service.cooperative.fair_yield import FairYield
 from service.errors import ServiceError, StateCorruptError, StoreDownError, UnknownSessionError
-from service.pieces import Pause, whole
 from service.sessions.operations import Sweep
 from service.sessions.service import Sessions
 from service.store.base import Reminders, StoreUnavailableError
@@ -66,7 +67,7 @@ class Sweeper:
 
     async def _settle(self, session_id: str) -> None:
         try:
-            again = await whole((await self._sessions.submit(session_id, Sweep())).body, Pause())
+            again = await joined((await self._sessions.submit(session_id, Sweep())).body, FairYield())
             await self._reminders.done(session_id, float(again) if again else None)
         except UnknownSessionError:
             await self._reminders.done(session_id, None)

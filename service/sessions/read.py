@@ -7,8 +7,10 @@ from typing import Any
 from service.commit.batch import settle_due
 from service.commit.committer import decoded, with_records
 from service.commit.session_cache import Cached, SessionCache
+from service.cooperative.answer_body import Body, answer_body
+from service.cooperative.fair_yield import FairYield
+from service.cooperative.json_stream import json_chunks
 from service.errors import InvalidRequestError, StateCorruptError, UnknownSessionError
-from service.pieces import Body, Pause, body, texts
 from service.sessions import prefix_listing
 from service.sessions.views import session_view, summary
 from service.store.base import Snapshot, Store
@@ -73,12 +75,12 @@ class Reader:
                 page = await self._store.list(cursor, limit)
         except ValueError as error:
             raise InvalidRequestError.of("cursor", "is not one this service gave") from error
-        summaries, pause = [], Pause()
+        summaries, pause = [], FairYield()
         for one in page.session_ids:
             if (snapshot := await self._store.load(one)) is not None:
                 summaries.append(await self._summary(one, snapshot))
             await pause()
-        return body(texts({"sessions": summaries, "next_cursor": page.next_cursor}))
+        return answer_body(json_chunks({"sessions": summaries, "next_cursor": page.next_cursor}))
 
     async def _summary(self, session_id: str, snapshot: Snapshot) -> dict[str, Any]:
         try:

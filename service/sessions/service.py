@@ -10,10 +10,10 @@ from service.commit.batch import Answer as Answer
 from service.commit.batch import Operation
 from service.commit.committer import Committer
 from service.commit.session_cache import Cached, SessionCache
+from service.cooperative.answer_body import Body
 from service.errors import StateCorruptError, StoreDownError, UnknownSessionError
 from service.learners import REGISTRY
 from service.models.specification import SESSION_ID_PATTERN, Idempotency, Specification
-from service.pieces import Body
 from service.sessions.create import Created, Creator
 from service.sessions.limits import ALL, Limits, Rights
 from service.sessions.operations import ChangeArms

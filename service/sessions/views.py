@@ -8,9 +8,10 @@ from typing import Any
 
 from service.commit.batch import VERSION
 from service.commit.session_cache import Cached
+from service.cooperative.answer_body import Body, answer_body
+from service.cooperative.json_stream import json_chunks
 from service.engine.run import Run
 from service.learners.base import ArmLearner, PointLearner
-from service.pieces import Body, body, texts
 from service.store.base import Snapshot
 
 
@@ -22,7 +23,7 @@ def session_view(session_id: str, snapshot: Snapshot, cached: Cached) -> Body:
         view["probabilities"] = run.probabilities
     elif isinstance(run.learner, PointLearner):
         view["x"] = run.learner.x(run.state)
-    return body(texts(view))
+    return answer_body(json_chunks(view))
 
 
 def summary(session_id: str, snapshot: Snapshot, cached: Cached) -> dict[str, Any]:

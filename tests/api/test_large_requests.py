@@ -19,7 +19,7 @@ import pytest
 from loadtest.bench.large_requests import LARGE_REQUESTS
 from loadtest.bench.turns import as_a_worker, longest_turn
 from loadtest.bench.unserved import unserved
-from service.pieces import Pause
+from service.cooperative.fair_yield import FairYield
 
 MOST = 100_000
 """Lines in one turn, some 3 ms. In one go the batches run 500,000 to 900,000, most others fewer than this."""
@@ -48,7 +48,7 @@ class Pauses:
     def __init__(self) -> None:
         self.count = 0
 
-    async def take(self, _pause: Pause) -> None:
+    async def take(self, _pause: FairYield) -> None:
         """Pause, however short the work was."""
         self.count += 1
         await asyncio.sleep(0)
@@ -57,7 +57,7 @@ class Pauses:
 @pytest.fixture
 def pauses(monkeypatch: pytest.MonkeyPatch) -> Pauses:
     pauses = Pauses()
-    monkeypatch.setattr(Pause, "__call__", lambda pause: pauses.take(pause))
+    monkeypatch.setattr(FairYield, "__call__", lambda pause: pauses.take(pause))
     return pauses
 
 

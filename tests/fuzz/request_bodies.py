@@ -14,10 +14,10 @@ from service.api.parsing.json_body import PartLimits, _is_json, parse
 from service.api.parsing.validation_errors import of_validation
 from service.api.problems import problem
 from service.api.schemas import Acts, ChangeArms, CreateSession, Feedbacks, Nothing
+from service.cooperative.json_stream import json_chunks
 from service.errors import ServiceError
 from service.models.events import Event
 from service.models.specification import Stored, decode
-from service.pieces import texts
 from service.sessions import limits
 from service.sessions.limits import ALL
 from service.settings import Settings
@@ -47,7 +47,7 @@ def one_input(data: bytes) -> None:
     except ValidationError as error:
         _tell(of_validation([{**each, "loc": ("body", *each["loc"])} for each in error.errors()]))
         return
-    assert json.loads("".join(texts(value, _SORTED))) == value
+    assert json.loads("".join(json_chunks(value, _SORTED))) == value
     if isinstance(body, CreateSession):
         try:
             SIZES.check(body.specification, ALL)

@@ -11,10 +11,11 @@ from fastapi import Request
 
 from service import api_keys
 from service.api_keys import ApiKey
+from service.cooperative.fair_yield import FairYield
+from service.cooperative.json_stream import json_chunks
 from service.errors import InvalidRequestError
 from service.models.events import PRINTABLE_ASCII, digest, digest_of
 from service.models.specification import Idempotency
-from service.pieces import Pause, texts
 from service.sessions.service import Sessions
 from service.settings import Settings
 
@@ -71,5 +72,7 @@ async def idempotency_of(request: Request) -> Idempotency | None:
     )
     if (api_key := api_key_of(request)) is not None:
         scope = (*scope, api_key.name)
-    body = texts(request.state.body or {}, _SORTED)
-    return Idempotency(digest(keys[0], *scope), await digest_of(chain([request.url.query, "\n"], body), Pause()))
+    body = json_chunks(request.state.body or {}, _SORTED)
+    return Idempotency(
+        digest(keys[0], *scope), await digest_of(chain([request.url.query, "\n"], body), FairYield())
+    )

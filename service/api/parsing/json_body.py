@@ -11,6 +11,7 @@ from fastapi import Request
 from starlette.requests import ClientDisconnect
 
 from service.api.parsing.dependencies import api_key_of
+from service.cooperative.offload import LARGE_INPUT_BYTES, run_in_thread_if_large
 from service.errors import (
     InvalidRequestError,
     PayloadTooLargeError,
@@ -18,7 +19,6 @@ from service.errors import (
     ServiceError,
     UnsupportedMediaTypeError,
 )
-from service.pieces import LARGE, aside
 from service.settings import Settings
 
 JSON = "application/json"
@@ -70,7 +70,9 @@ async def read_object(request: Request) -> dict[str, Any] | None:
         request.state.body = None
         return None
     _check_media_type(request, body)
-    request.state.body = await aside(len(body), parse, body, PartLimits.of(request.app.state.settings))
+    request.state.body = await run_in_thread_if_large(
+        len(body), parse, body, PartLimits.of(request.app.state.settings)
+    )
     value: dict[str, Any] = request.state.body
     return value
 
@@ -147,7 +149,7 @@ def parse(body: bytes, limits: PartLimits) -> dict[str, Any]:
 
 def _check_parts(body: bytes, limits: PartLimits) -> None:
     """Refuse what is made of more parts than any body has, as nothing else has a turn while they are read."""
-    if len(body) < LARGE or limits.allow(body, body.count(b'"')):
+    if len(body) < LARGE_INPUT_BYTES or limits.allow(body, body.count(b'"')):
         return
     body = body.replace(b"\\\\", b"").replace(b'\\"', b"")
     quotes = body.count(b'"')

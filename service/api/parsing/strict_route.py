@@ -17,7 +17,7 @@ from starlette.datastructures import QueryParams
 from service.api.parsing.json_body import read_object
 from service.api.parsing.list_limits import check_lengths
 from service.api.parsing.validation_errors import of_validation
-from service.pieces import aside
+from service.cooperative.offload import run_in_thread_if_large
 from service.settings import Settings
 
 Errors = list[dict[str, Any]]
@@ -43,7 +43,9 @@ class StrictRoute(APIRoute):
                 if size == 0 and bodiless is not None:
                     values |= bodiless
                 else:
-                    values |= await aside(size, self._body, body, request.app.state.settings, errors)
+                    values |= await run_in_thread_if_large(
+                        size, self._body, body, request.app.state.settings, errors
+                    )
             if errors:
                 raise of_validation(errors)
             if takes_request:

@@ -6,11 +6,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from service.commit.batch import Applied
+from service.cooperative.fair_yield import FairYield
+from service.cooperative.json_stream import CHUNK_SCALARS
 from service.engine.run import Run
 from service.errors import InvalidRequestError
 from service.learners.base import PointLearner
 from service.models.specification import Idempotency
-from service.pieces import PIECE, Pause
 from service.sessions.operations.action_json import action_text, actions_text
 
 
@@ -31,7 +32,7 @@ class Act:
         """Acts in it."""
         return self.count
 
-    async def check(self, run: Run, pause: Pause) -> None:  # noqa: ARG002 - in one go
+    async def check(self, run: Run, pause: FairYield) -> None:  # noqa: ARG002 - in one go
         """Refuse a request that would answer, or compute, too much."""
         cells = _cells(run)
         if self.count > 1 and self.count * cells > self.max_cells:
@@ -39,14 +40,14 @@ class Act:
                 "count", f"count times the learner's size ({cells}) must not exceed {self.max_cells}"
             )
 
-    async def apply(self, run: Run, counted: Callable[[bytes], bool], pause: Pause) -> Applied:  # noqa: ARG002 - acts have no event ids
+    async def apply(self, run: Run, counted: Callable[[bytes], bool], pause: FairYield) -> Applied:  # noqa: ARG002 - acts have no event ids
         """Act."""
         actions = []
         for _ in range(self.count):
             actions.append(action_text(run))
             await pause()
         body = iter(actions[0]) if self.single else actions_text(actions)
-        is_small = run.roster is not None or self.count * _cells(run) <= PIECE
+        is_small = run.roster is not None or self.count * _cells(run) <= CHUNK_SCALARS
         return Applied("".join(body).encode() if is_small else body)
 
 

@@ -6,11 +6,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from service.commit.batch import Applied
+from service.cooperative.answer_body import Body, joined
+from service.cooperative.fair_yield import FairYield
+from service.cooperative.offload import LABEL_BYTES, run_in_thread_if_large
 from service.engine.arms import Change, Roster
 from service.engine.run import Run
 from service.errors import InvalidRequestError, NoLabelsError
 from service.models.specification import Idempotency
-from service.pieces import LABEL, Body, Pause, aside, whole
 from service.sessions.limits import check_labels
 
 LIVES = 10
@@ -32,17 +34,19 @@ class ChangeArms:
     weight: int = 1
     is_use: bool = True
 
-    async def check(self, run: Run, pause: Pause) -> None:  # noqa: ARG002 - in one go
+    async def check(self, run: Run, pause: FairYield) -> None:  # noqa: ARG002 - in one go
         """Refuse sessions without labels, and labels that are too long."""
         if run.roster is None or run.roster.names is None:
             raise NoLabelsError
-        await aside(LABEL * len(self.add), check_labels, "add", self.add, self.max_label_bytes)
+        await run_in_thread_if_large(
+            LABEL_BYTES * len(self.add), check_labels, "add", self.add, self.max_label_bytes
+        )
 
-    async def apply(self, run: Run, counted: Callable[[bytes], bool], pause: Pause) -> Applied:  # noqa: ARG002 - arms have no event ids
+    async def apply(self, run: Run, counted: Callable[[bytes], bool], pause: FairYield) -> Applied:  # noqa: ARG002 - arms have no event ids
         """Change the arms, all of them as asked or none."""
-        size = LABEL * (run.arms.size + len(self.add) + len(self.remove))
-        changed = await aside(size, self._change, run, run.arms)
-        body = await whole(self.view(run, changed or self.idempotency is not None), pause)
+        size = LABEL_BYTES * (run.arms.size + len(self.add) + len(self.remove))
+        changed = await run_in_thread_if_large(size, self._change, run, run.arms)
+        body = await joined(self.view(run, changed or self.idempotency is not None), pause)
         return Applied(body, changed=changed, shows_version=True)
 
     def _change(self, run: Run, roster: Roster) -> bool:

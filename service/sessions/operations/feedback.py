@@ -7,12 +7,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from service.commit.batch import Applied
+from service.cooperative.fair_yield import FairYield
 from service.engine.feedback import Feedback
 from service.engine.run import Run
 from service.errors import MAX_LISTED, InvalidRequestError, SurplusFeedbackError
 from service.models.events import Event
 from service.models.specification import Idempotency, Surplus
-from service.pieces import Pause
 from service.sessions.operations.event_parsing import reader_of
 
 MAX_DELAYS = 100
@@ -43,7 +43,7 @@ class Feed:
         """Digests of its event ids."""
         return [digest for digest in self._digests if digest is not None]
 
-    async def check(self, run: Run, pause: Pause) -> None:
+    async def check(self, run: Run, pause: FairYield) -> None:
         """Read every event as the session's learner does, or refuse the request with the indexes."""
         read = reader_of(run)
         errors, feedback = [], []
@@ -60,14 +60,14 @@ class Feed:
         self._feedback = feedback
         self._digests = self._digests or await self._digested(pause)
 
-    async def _digested(self, pause: Pause) -> Sequence[bytes | None]:
+    async def _digested(self, pause: FairYield) -> Sequence[bytes | None]:
         digests = []
         for event in self.events:
             digests.append(event.digest)
             await pause()
         return digests
 
-    async def apply(self, run: Run, counted: Callable[[bytes], bool], pause: Pause) -> Applied:
+    async def apply(self, run: Run, counted: Callable[[bytes], bool], pause: FairYield) -> Applied:
         """Settle what is neither a duplicate, nor of a removed arm, nor surplus."""
         judged = await self._judged(run, counted, pause)
         skips = self._skips(run)
@@ -92,7 +92,7 @@ class Feed:
             return run.params.expiry is not None
         return self.on_surplus == "skip"
 
-    async def _judged(self, run: Run, counted: Callable[[bytes], bool], pause: Pause) -> _Judged:
+    async def _judged(self, run: Run, counted: Callable[[bytes], bool], pause: FairYield) -> _Judged:
         """What becomes of each event; an id counts from the first event on that is not surplus."""
         judged, is_answer = _Judged(), run.judge()
         for index, digest in enumerate(self._digests):

@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from service.commit.batch import Applied
+from service.cooperative.fair_yield import FairYield
 from service.engine.run import Run
 from service.models.specification import Idempotency
-from service.pieces import Pause
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,10 +20,10 @@ class Sweep:
     digests: Sequence[bytes] = ()
     is_use: bool = False
 
-    async def check(self, run: Run, pause: Pause) -> None:
+    async def check(self, run: Run, pause: FairYield) -> None:
         """Fit every session."""
 
-    async def apply(self, run: Run, counted: Callable[[bytes], bool], pause: Pause) -> Applied:  # noqa: ARG002 - as any operation
+    async def apply(self, run: Run, counted: Callable[[bytes], bool], pause: FairYield) -> Applied:  # noqa: ARG002 - as any operation
         """Tell the next time as text, nothing where there is none."""
         due_at = None if run.buckets is None else run.buckets.due_at()
         return Applied(b"" if due_at is None else repr(due_at).encode(), changed=False)

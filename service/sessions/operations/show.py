@@ -6,9 +6,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from service.commit.batch import Applied
+from service.cooperative.answer_body import Body, joined
+from service.cooperative.fair_yield import FairYield
 from service.engine.run import Run
 from service.models.specification import Idempotency
-from service.pieces import Body, Pause, whole
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,9 +23,9 @@ class Show:
     digests: Sequence[bytes] = ()
     is_use: bool = False
 
-    async def check(self, run: Run, pause: Pause) -> None:
+    async def check(self, run: Run, pause: FairYield) -> None:
         """Fit every session."""
 
-    async def apply(self, run: Run, counted: Callable[[bytes], bool], pause: Pause) -> Applied:  # noqa: ARG002 - as any operation
+    async def apply(self, run: Run, counted: Callable[[bytes], bool], pause: FairYield) -> Applied:  # noqa: ARG002 - as any operation
         """Show it."""
-        return Applied(await whole(self.view(run, self.is_use), pause), changed=False, shows_version=True)
+        return Applied(await joined(self.view(run, self.is_use), pause), changed=False, shows_version=True)

@@ -9,9 +9,11 @@ import random
 import numpy as np
 import pytest
 
-from service import pieces
+from service.cooperative import fair_yield, json_stream
+from service.cooperative.answer_body import answer_body, joined, pack, unpack
+from service.cooperative.fair_yield import BackgroundYield, FairYield
+from service.cooperative.json_stream import json_chunks
 from service.learners.dbgd import DbgdSpec
-from service.pieces import Pause, Rest, body, packed, texts, unpacked, whole
 from service.sessions.operations.action_json import points_text
 
 SORTED = json.JSONEncoder(sort_keys=True)
@@ -29,30 +31,35 @@ def invented(chance, depth=4):
 
 @pytest.mark.parametrize("piece", [2, 1000])
 def test_texts_say_what_json_says(monkeypatch, piece):
-    monkeypatch.setattr(pieces, "PIECE", piece)
-    monkeypatch.setattr(pieces, "FEW", piece)
+    monkeypatch.setattr(json_stream, "CHUNK_SCALARS", piece)
+    monkeypatch.setattr(json_stream, "CHUNK_OBJECTS", piece)
     chance = random.Random(1)
     for _ in range(500):
         value = invented(chance)
 
-        assert "".join(texts(value)) == json.dumps(value, separators=(",", ":"))
-        assert "".join(texts(value, SORTED)) == json.dumps(value, sort_keys=True)
+        assert "".join(json_chunks(value)) == json.dumps(value, separators=(",", ":"))
+        assert "".join(json_chunks(value, SORTED)) == json.dumps(value, sort_keys=True)
 
 
 def test_arrays_are_written_exactly():
     numbers = np.random.default_rng(1).random((3, 2500))
 
-    assert json.loads("".join(texts({"x": numbers, "y": list("ab")}))) == {"x": numbers.tolist(), "y": ["a", "b"]}
+    assert json.loads("".join(json_chunks({"x": numbers, "y": list("ab")}))) == {
+        "x": numbers.tolist(),
+        "y": ["a", "b"],
+    }
 
 
 def test_what_is_no_json_number_is_refused():
     with pytest.raises(ValueError, match="Out of range"):
-        list(texts(np.array([1.0, np.nan])))
+        list(json_chunks(np.array([1.0, np.nan])))
 
 
 def test_small_answers_are_whole_and_large_ones_are_not():
-    assert body(texts([1, 2])) == b"[1,2]"
-    assert "".join(body(texts(list(range(20_000))))) == json.dumps(list(range(20_000)), separators=(",", ":"))
+    assert answer_body(json_chunks([1, 2])) == b"[1,2]"
+    assert "".join(answer_body(json_chunks(list(range(20_000))))) == json.dumps(
+        list(range(20_000)), separators=(",", ":")
+    )
 
 
 @pytest.mark.parametrize("x", [np.linspace(-1, 1, 40) / 40, np.full(40, -0.0)])
@@ -70,11 +77,11 @@ async def test_kept_answers_are_small_and_come_back_as_they_were():
     state = learner.start()._replace(x=np.random.default_rng(1).random(300) / 300)
     answer = "".join(points_text(1, learner, state))
 
-    kept = await packed(points_text(1, learner, state), Pause())
+    kept = await pack(points_text(1, learner, state), FairYield())
 
     assert len(kept) < len(answer) / 10
-    assert await whole(unpacked(kept), Pause()) == answer.encode()
-    assert unpacked(await packed(b'{"slot":1}', Pause())) == b'{"slot":1}'
+    assert await joined(unpack(kept), FairYield()) == answer.encode()
+    assert unpack(await pack(b'{"slot":1}', FairYield())) == b'{"slot":1}'
 
 
 class Clock:
@@ -111,26 +118,26 @@ async def turns(clock, *works):
 
 
 async def test_a_long_work_yields_when_its_turn_is_over(clock):
-    assert max(await turns(clock, work(clock, Pause()))) == 1000 * Pause.turn_seconds
+    assert max(await turns(clock, work(clock, FairYield()))) == 1000 * FairYield.turn_seconds
 
 
 async def test_many_long_works_share_a_turn(clock):
     """Whoever waits for ten works does so for a step or two of each, not for the whole turn of each."""
-    found = await turns(clock, *(work(clock, Pause()) for _ in range(10)))
+    found = await turns(clock, *(work(clock, FairYield()) for _ in range(10)))
 
     assert sum(found) == 300
     assert max(found) <= 14
 
 
 async def test_however_many_long_works_there_are_one_has_its_turn_at_a_time(clock):
-    found = await turns(clock, *(work(clock, Pause()) for _ in range(200)))
+    found = await turns(clock, *(work(clock, FairYield()) for _ in range(200)))
 
     assert sum(found) == 6_000
-    assert max(found[2:]) == 1000 * Pause.turn_seconds
+    assert max(found[2:]) == 1000 * FairYield.turn_seconds
 
 
 async def test_works_that_are_given_up_keep_no_turn(clock):
-    works = [asyncio.ensure_future(work(clock, Pause())) for _ in range(9)]
+    works = [asyncio.ensure_future(work(clock, FairYield())) for _ in range(9)]
     await asyncio.sleep(0)
     for each in works[::2]:
         each.cancel()
@@ -148,8 +155,8 @@ async def test_background_work_rests_between_short_turns(clock, monkeypatch):
     async def sleep(seconds):
         rests.append((clock.steps, seconds))
 
-    monkeypatch.setattr(pieces.asyncio, "sleep", sleep)
-    await work(clock, Rest())
+    monkeypatch.setattr(fair_yield.asyncio, "sleep", sleep)
+    await work(clock, BackgroundYield())
 
-    assert rests == [(step, Rest.rest_seconds) for step in range(1, 31)]
-    assert Rest.rest_seconds >= 2 * Rest.turn_seconds
+    assert rests == [(step, BackgroundYield.rest_seconds) for step in range(1, 31)]
+    assert BackgroundYield.rest_seconds >= 2 * BackgroundYield.turn_seconds

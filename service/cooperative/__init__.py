@@ -1,0 +1,4 @@
+"""How long work lets other requests run in between.
+
+Imports nothing else of the project.
+"""

@@ -1,0 +1,73 @@
+"""JSON made in chunks, none of which takes long to make."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+
+CHUNK_SCALARS = 1000
+"""Numbers or texts in a chunk."""
+CHUNK_OBJECTS, SMALL_OBJECT = 50, 20
+"""Objects or lists in a chunk, and the parts that each may have."""
+
+COMPACT = json.JSONEncoder(separators=(",", ":"), allow_nan=False)
+
+_SCALARS = {str, int, float, bool, type(None)}
+
+
+def json_chunks(value: Any, encoder: json.JSONEncoder = COMPACT) -> Iterator[str]:
+    """The JSON of a value, in texts that none takes long to make."""
+    if isinstance(value, Mapping):
+        yield from _of_mapping(value, encoder)
+    elif isinstance(value, Sequence | np.ndarray) and not isinstance(value, str):
+        yield from _of_sequence(value, encoder)
+    else:
+        yield encoder.encode(value)
+
+
+def _of_mapping(value: Mapping[str, Any], encoder: json.JSONEncoder) -> Iterator[str]:
+    start = "{"
+    for name in sorted(value) if encoder.sort_keys else value:
+        yield f"{start}{encoder.encode(name)}{encoder.key_separator}"
+        yield from json_chunks(value[name], encoder)
+        start = encoder.item_separator
+    yield "{}" if start == "{" else "}"
+
+
+def _of_sequence(value: Sequence[Any] | np.ndarray, encoder: json.JSONEncoder) -> Iterator[str]:
+    start = "["
+    step = (
+        CHUNK_SCALARS
+        if isinstance(value, np.ndarray) or _SCALARS.issuperset(map(type, value[:1]))
+        else CHUNK_OBJECTS
+    )
+    for place in range(0, len(value), step):
+        part = value[place : place + step]
+        yield start
+        yield from _of_slice(part.tolist() if isinstance(part, np.ndarray) else part, encoder)
+        start = encoder.item_separator
+    yield "[]" if start == "[" else "]"
+
+
+def _of_slice(part: Sequence[Any], encoder: json.JSONEncoder) -> Iterator[str]:
+    """Its elements, those that are small together."""
+    if _SCALARS.issuperset(map(type, part)):
+        yield encoder.encode(part)[1:-1]
+        return
+    separator = ""
+    for small, elements in groupby(part, _is_small):
+        for group in [list(elements)] if small else elements:
+            yield separator
+            yield from [encoder.encode(group)[1:-1]] if small else json_chunks(group, encoder)
+            separator = encoder.item_separator
+
+
+def _is_small(value: Any) -> bool:
+    if type(value) in _SCALARS:
+        return True
+    parts = value.values() if isinstance(value, dict) else value
+    return len(parts) <= SMALL_OBJECT and (_SCALARS.issuperset(map(type, parts)) or all(map(_is_small, parts)))
