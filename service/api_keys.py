@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import ipaddress
 import json
 from collections.abc import Iterable, Sequence
 from typing import Annotated, Any, Literal
@@ -123,11 +122,3 @@ def find(secret: bytes, keys: Iterable[ApiKey]) -> ApiKey | None:
         if hmac.compare_digest(key.sha256, digest):
             found = key
     return found
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach the address."""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"

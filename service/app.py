@@ -22,9 +22,8 @@ from service.sessions.service import Sessions
 from service.settings import Settings
 from service.store import open_store
 from service.store.base import Store
-from service.store.instrumented import MeasuredStore
+from service.store.instrumented import InstrumentedStore
 from service.store.options import StoreOptions
-from service.store.traced import TracedStore
 from service.telemetry.metrics import Metrics
 
 if TYPE_CHECKING:
@@ -80,10 +79,8 @@ async def _lifespan(
     settings: Settings, store: Store | None, metrics: Metrics, spans: Spans | None, app: FastAPI
 ) -> AsyncIterator[None]:
     opened = store or open_store(settings.store_url.get_secret_value(), options=store_options(settings))
-    measured = MeasuredStore(opened, metrics)
-    traced = measured if spans is None else TracedStore(opened, metrics, spans)
-    app.state.sessions = Sessions(traced, settings, metrics)
-    app.state.readiness = Readiness(measured)
+    app.state.sessions = Sessions(InstrumentedStore(opened, metrics, spans), settings, metrics)
+    app.state.readiness = Readiness(InstrumentedStore(opened, metrics))
     sweeper = Sweeper(opened.reminders, app.state.sessions)
     sweeping = asyncio.create_task(sweeper.run())
     first_look = asyncio.create_task(app.state.readiness.failure())

@@ -21,7 +21,7 @@ ARROWS = {
     "sessions": {"commit", "models", "serialization", "engine", "learners", "store.base"},
     "commit": {"serialization", "models", "engine", "learners", "store.base"},
     "serialization": {"engine", "learners", "store.base"},
-    "models": {"engine", "learners"},
+    "models": {"engine", "learners", "store.base"},
     "engine": {"learners"},
     "learners": set(),
     "store": set(),

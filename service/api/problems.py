@@ -13,7 +13,7 @@ from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
 from starlette.routing import Match
 
-from service.api.parsing.validation_errors import of_validation
+from service.api.parsing.validation_errors import from_pydantic_errors
 from service.errors import (
     MAX_LISTED,
     MAX_MESSAGE,
@@ -133,7 +133,7 @@ def install(app: FastAPI, retry_after: int) -> None:
 
     async def on_validation(request: Request, error: Exception) -> Response:
         assert isinstance(error, RequestValidationError)  # noqa: S101 - registered for it
-        return answer(request, of_validation(error.errors()))
+        return answer(request, from_pydantic_errors(error.errors()))
 
     async def on_http(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)  # noqa: S101 - registered for it

@@ -9,80 +9,26 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
 
-from service.cooperative.answer_body import Body, pack, unpack
+from service.commit.operation import Answer, Operation, unpack_answer
+from service.cooperative.answer_body import pack, unpack
 from service.cooperative.fair_yield import BackgroundYield, FairYield
 from service.engine.expiry import expire_oldest
 from service.engine.run import Run
 from service.errors import IdempotencyConflictError, InternalError, ServiceError
-from service.models.events import DIGEST_BYTES
-from service.models.specification import Idempotency
+from service.models.idempotency import Idempotency
 
-PIECE_SECONDS = 0.05
+EXPIRY_SECONDS = 0.05
 """Expiry in one commit, with its rests; what is due beyond it is settled by further ones before requests are."""
-VERSION = "\0"
-"""Stands in an answer for the version its commit makes; no label or other text of an answer has this character."""
 _VERSION_JSON = b"\\u0000"
 
 log = logging.getLogger(__name__)
 
 
-class Answer(NamedTuple):
-    """The body of a success; ``replayed`` where it was stored with an idempotency key before."""
-
-    body: Body
-    replayed: bool = False
-
-
-class Applied(NamedTuple):
-    """What one operation did to a run."""
-
-    body: Body
-    recorded: Sequence[bytes] = ()
-    """Digests of the event ids that now count."""
-    changed: bool = True
-    shows_version: bool = False
-    """Whether the body has ``VERSION`` in it."""
-    counts: Mapping[str, int] = {}
-    """Events by outcome, as metrics name it."""
-    delays: Sequence[float] = ()
-    """Seconds from act to event, where known."""
-
-
-class Operation(Protocol):
-    """One request, applied to a run as often as its batch is folded."""
-
-    @property
-    def weight(self) -> int:
-        """Acts or events in it."""
-
-    @property
-    def idempotency(self) -> Idempotency | None:
-        """The request's idempotency key."""
-
-    @property
-    def digests(self) -> Sequence[bytes]:
-        """Digests of its event ids; known once it was checked."""
-
-    async def check(self, run: Run, pause: FairYield) -> None:
-        """Raise ``InvalidRequestError`` where the request does not fit the session."""
-
-    @property
-    def is_use(self) -> bool:
-        """Whether it puts off the session's idle deadline."""
-
-    async def apply(self, run: Run, counted: Callable[[bytes], bool], pause: FairYield) -> Applied:
-        """Apply all of it, or raise a ``ServiceError`` having applied nothing.
-
-        ``counted`` tells whether an event id, by its digest, counts already.
-        """
-
-
 @dataclass(slots=True)
-class Memory:
+class KnownKeys:
     """What the store is known to remember, learned while a batch is tried."""
 
     duplicates: set[bytes] = field(default_factory=set)
@@ -90,7 +36,7 @@ class Memory:
 
 
 @dataclass(slots=True)
-class Fold:
+class BatchResult:
     """A batch applied to a copy of one version's run."""
 
     run: Run
@@ -134,12 +80,14 @@ async def settle_due(run: Run, seconds: float = math.inf) -> bool:
     return True
 
 
-async def folded(base: Run, batch: Sequence[Operation], memory: Memory, now: float, pause: FairYield) -> Fold:
+async def apply_batch(
+    base: Run, batch: Sequence[Operation], memory: KnownKeys, now: float, pause: FairYield
+) -> BatchResult:
     """Apply a batch, or settle some of what is due where that is much."""
-    fold = Fold(base.copy())
+    fold = BatchResult(base.copy())
     fold.run.advance(now)
     fold.changed = fold.run.due
-    fold.complete = await settle_due(fold.run, PIECE_SECONDS)
+    fold.complete = await settle_due(fold.run, EXPIRY_SECONDS)
     if not fold.complete:
         return fold
     for operation in batch:
@@ -156,10 +104,10 @@ async def folded(base: Run, batch: Sequence[Operation], memory: Memory, now: flo
     return fold
 
 
-async def _apply(operation: Operation, fold: Fold, memory: Memory, pause: FairYield) -> Answer:
+async def _apply(operation: Operation, fold: BatchResult, memory: KnownKeys, pause: FairYield) -> Answer:
     await operation.check(fold.run, pause)
     key = operation.idempotency
-    if key is not None and (earlier := _earlier(key, fold, memory.replays)) is not None:
+    if key is not None and (earlier := _stored_answer(key, fold, memory.replays)) is not None:
         return earlier
     applied = await operation.apply(
         fold.run, lambda digest: digest in memory.duplicates or digest in fold.recorded, pause
@@ -179,7 +127,7 @@ async def _apply(operation: Operation, fold: Fold, memory: Memory, pause: FairYi
     return Answer(body)
 
 
-def _earlier(key: Idempotency, fold: Fold, replays: Mapping[bytes, bytes]) -> Answer | None:
+def _stored_answer(key: Idempotency, fold: BatchResult, replays: Mapping[bytes, bytes]) -> Answer | None:
     """The answer this key got before, in this batch or ever; its body must be the same."""
     stored = replays.get(key.key)
     body, answer = fold.answers.get(key.key, (None, b"")) if stored is None else unpack_answer(stored)
@@ -188,8 +136,3 @@ def _earlier(key: Idempotency, fold: Fold, replays: Mapping[bytes, bytes]) -> An
     if body != key.body:
         raise IdempotencyConflictError
     return Answer(unpack(answer), replayed=True)
-
-
-def unpack_answer(stored: bytes) -> tuple[bytes, bytes]:
-    """The digest of the body an idempotency key came with, and the answer it got."""
-    return stored[:DIGEST_BYTES], stored[DIGEST_BYTES:]

@@ -14,10 +14,11 @@ import secrets
 import time
 from collections.abc import Mapping, Sequence
 
-from service.commit.batch import Answer, Fold, Memory, Operation, folded
-from service.commit.contention import Turns, asking, grant
-from service.commit.queues import Lanes
-from service.commit.session_cache import Cached, SessionCache
+from service.commit.batch import BatchResult, KnownKeys, apply_batch
+from service.commit.contention import Contention, Version, honour_grace, request_grace
+from service.commit.operation import Answer, Operation
+from service.commit.queues import SessionQueues
+from service.commit.session_cache import CachedSession, SessionCache
 from service.cooperative.answer_body import compress_if_large
 from service.cooperative.fair_yield import FairYield
 from service.cooperative.offload import LABEL_BYTES, run_in_thread_if_large
@@ -34,7 +35,7 @@ from service.serialization import records
 from service.store.base import Commit, Committed, Conflict, Known, Snapshot, Store, StoreUnavailableError
 from service.telemetry.metrics import Labels, Metrics
 
-MAX_ASKED = 8
+MAX_GRACE_REQUESTS = 8
 """Tries to ask for time, each lost to another's commit."""
 MAX_ATTEMPTS = 64
 """Folds of one batch before its requests are turned away as overload."""
@@ -60,16 +61,16 @@ class Committer:
         self._store = store
         self._cache = cache
         self._metrics = metrics or Metrics(Labels())
-        self._turns = Turns()
-        self._lanes = Lanes(self._outcomes, self._turns, max_queue=max_queue, max_waiting=max_waiting)
+        self._contention = Contention()
+        self._queues = SessionQueues(self._outcomes, self._contention, max_queue=max_queue, max_waiting=max_waiting)
         self._reminded: dict[str, tuple[int, int]] = {}
         """Session to the newest bucket of acts it was noted for, and its slot then."""
         self._count = 0
 
-    def new_version(self) -> str:
-        """A version never used before, by any writer."""
+    def new_version(self) -> Version:
+        """Make a version never used before, by any writer."""
         self._count += 1
-        return f"{self.writer}-{self._count:x}"
+        return Version(self.writer, f"{self._count:x}")
 
     async def submit(self, session_id: str, operation: Operation) -> Answer:
         """Apply ``operation`` to a session; the answer comes once the store has committed it.
@@ -79,11 +80,11 @@ class Committer:
         ServiceError
             as the operation, or the store, refuses it; nothing of it is applied then.
         """
-        return await self._lanes.submit(session_id, operation)
+        return await self._queues.submit(session_id, operation)
 
     async def drained(self) -> None:
         """Return when every request taken so far has been answered."""
-        await self._lanes.drained()
+        await self._queues.drained()
 
     async def forget(self, session_id: str) -> None:
         """Keep nothing of a session that is gone."""
@@ -108,12 +109,12 @@ class Committer:
 
     async def _commit(self, session_id: str, batch: Sequence[Operation]) -> Sequence[Answer | Exception]:
         base = self._cache.get(session_id) or await self._load(session_id)
-        memory = Memory()
+        memory = KnownKeys()
         attempt = 0
         while attempt < MAX_ATTEMPTS:
             started = time.perf_counter()
             pause = FairYield()
-            fold = await folded(base.run, batch, memory, self._store.now(), pause)
+            fold = await apply_batch(base.run, batch, memory, self._store.now(), pause)
             await self._remind(session_id, fold.run)
             commit = await self._prepare(session_id, base, batch if fold.complete else (), fold, memory, pause)
             await pause()
@@ -136,31 +137,32 @@ class Committer:
                 raise UnknownSessionError
         raise OverloadedError("Too many others write this session at once")
 
-    async def _lost(self, session_id: str, base: Cached, winner: Snapshot, seconds: float) -> Cached:
+    async def _lost(self, session_id: str, base: CachedSession, winner: Snapshot, seconds: float) -> CachedSession:
         """The version to try on after a conflict, once others will let an attempt of such length through."""
-        self._turns.lost(session_id, winner.version.partition("-")[0], seconds)
+        winning = Version.parse(winner.version)
+        self._contention.on_conflict(session_id, winning.writer, seconds)
         self._cache.forget(session_id)
-        await grant(winner.version)
+        await honour_grace(winning)
         base = await self._known(session_id, await decoded(winner, base))
-        for _ in range(MAX_ASKED):
-            version = asking(self.new_version(), seconds)
-            if version is None:
+        for _ in range(MAX_GRACE_REQUESTS):
+            requesting = request_grace(self.new_version(), seconds)
+            if requesting is None:
                 break
-            state = base.encode(base.run)
+            version, state = str(requesting), base.encode(base.run)
             same = Commit(session_id, self.writer, base.version, version, state, base.digest)
             outcome = await self._store.commit(same)
             if not isinstance(outcome, Conflict):
-                return self._cache.put(session_id, base.after(version, state, base.run.copy()))
+                return self._cache.put(session_id, base.committed_as(version, state, base.run.copy()))
             base = await self._known(session_id, await decoded(outcome.snapshot, base))
         return base
 
-    async def _load(self, session_id: str) -> Cached:
+    async def _load(self, session_id: str) -> CachedSession:
         snapshot = await self._store.load(session_id)
         if snapshot is None:
             raise UnknownSessionError
         return await self._known(session_id, await decoded(snapshot))
 
-    async def _known(self, session_id: str, cached: Cached) -> Cached:
+    async def _known(self, session_id: str, cached: CachedSession) -> CachedSession:
         """Keep a version; where its records are those of a later one, the commit on it will conflict."""
         if cached.needs_records:
             records = await self._store.read_records(session_id)
@@ -190,16 +192,16 @@ class Committer:
     async def _prepare(
         self,
         session_id: str,
-        base: Cached,
+        base: CachedSession,
         batch: Sequence[Operation],
-        fold: Fold,
-        memory: Memory,
+        fold: BatchResult,
+        memory: KnownKeys,
         pause: FairYield,
     ) -> Commit:
         digests = {digest for operation in batch for digest in operation.digests}
         keys = {operation.idempotency.key for operation in batch if operation.idempotency}
         writes = fold.changed or bool(fold.answers)
-        version = self.new_version() if writes else None
+        version = str(self.new_version()) if writes else None
         fold.show(version or base.version)
         await pause()
         state = (
@@ -221,11 +223,13 @@ class Committer:
             records=records.encode(fold.run) if writes else {},
         )
 
-    def _keep(self, session_id: str, base: Cached, commit: Commit, fold: Fold, outcome: Committed) -> None:
+    def _keep(
+        self, session_id: str, base: CachedSession, commit: Commit, fold: BatchResult, outcome: Committed
+    ) -> None:
         if outcome.snapshot is not None:
             self._cache.forget(session_id)
         elif commit.version is not None:
-            self._cache.put(session_id, base.after(commit.version, commit.state, fold.run))
+            self._cache.put(session_id, base.committed_as(commit.version, commit.state, fold.run))
 
 
 def _new_labels(before: Run, after: Run) -> int:
@@ -234,11 +238,11 @@ def _new_labels(before: Run, after: Run) -> int:
     return 0 if roster is None or roster is before.roster else LABEL_BYTES * len(roster.added or ())
 
 
-async def with_records(cached: Cached, records: Mapping[bytes, bytes]) -> Cached:
+async def with_records(cached: CachedSession, records: Mapping[bytes, bytes]) -> CachedSession:
     """See ``Cached.with_records``."""
     return await run_in_thread_if_large(sum(map(len, records.values())), cached.with_records, records)
 
 
-async def decoded(snapshot: Snapshot, known: Cached | None = None) -> Cached:
+async def decoded(snapshot: Snapshot, known: CachedSession | None = None) -> CachedSession:
     """See ``Cached.of``."""
-    return await run_in_thread_if_large(len(snapshot.spec), Cached.of, snapshot, known)
+    return await run_in_thread_if_large(len(snapshot.spec), CachedSession.of, snapshot, known)

@@ -1,11 +1,11 @@
-"""Fair turns between workers that write one session.
+"""Fair back-off between workers that write the same session.
 
-A commit that met another's is tried again at once: the conflict has brought the state to try it on, and waiting
-would only let others overtake again. It is the winner that rests, long enough for each of the others it has lately
-lost to to have a turn. So turns go round, losing streaks are short, and batches grow meanwhile.
+A commit that met another's is tried again at once: the conflict brought the state to try it on, and waiting
+would only let others overtake again. The worker that won waits instead, long enough for one attempt of every
+worker it has conflicted with lately. So each gets through in turn, losing streaks are short, and batches grow.
 
-A batch that takes many of the others' turns would lose to each of them. It asks for time: the version of a commit
-that changes nothing says how long, and whoever meets that version waits so long, once.
+A batch whose attempt takes as long as many of the others' would lose to each of them. It requests grace: it commits
+the same state under a version that says for how long, and every worker that meets that version waits so long, once.
 """
 
 from __future__ import annotations
@@ -14,71 +14,106 @@ import asyncio
 import random
 import time
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 CONTENDED_SECONDS = 1.0
-"""How long after a conflict its winner counts as one who writes this session too."""
-LONGEST_TURN, LONGEST_REST = 0.02, 0.1
-LONGEST_GRANT = 5.0
-"""Seconds that a batch may ask for; those of one of the largest, several times over."""
+"""How long after a conflict its winner counts as a worker that writes this session too."""
+LONGEST_ATTEMPT = 0.02
+"""Seconds up to which an attempt counts as ordinary: longer ones request grace."""
+LONGEST_WAIT = 0.1
+"""Seconds that a worker waits after a commit, at most."""
+LONGEST_GRACE = 5.0
+"""Seconds that a batch may request: enough for several attempts of the largest batches."""
 MAX_SESSIONS = 10_000
-"""Sessions remembered at most."""
+"""Sessions whose contention a worker remembers."""
 
 
-def asking(version: str, seconds: float) -> str | None:
-    """A version that asks for twice the time an attempt took; None where others' turns are as long."""
-    if seconds <= LONGEST_TURN:
+class Version(NamedTuple):
+    """A session's version: who wrote it, the how-manieth of its commits, and the grace it requests."""
+
+    writer: str
+    """Worker incarnation, lower-case hexadecimal."""
+    number: str
+    """Number of the commit, hexadecimal."""
+    grace_ms: int = 0
+    """Milliseconds that other writers are to wait."""
+
+    @classmethod
+    def parse(cls, text: str) -> Version:
+        """Read a stored version; whatever else stands there is read as one without grace."""
+        writer, _, rest = text.partition("-")
+        number, _, grace = rest.partition("-")
+        return cls(writer, number, int(grace[:9]) if grace.isdecimal() else 0)
+
+    def __str__(self) -> str:
+        """The text that the store keeps."""
+        grace = f"-{self.grace_ms}" if self.grace_ms else ""
+        return f"{self.writer}-{self.number}{grace}"
+
+
+def request_grace(version: Version, seconds: float) -> Version | None:
+    """Make the version that requests twice the time an attempt took.
+
+    Parameters
+    ----------
+    seconds : how long the attempt took
+
+    Returns
+    -------
+    None where the attempt was no longer than an ordinary one.
+    """
+    if seconds <= LONGEST_ATTEMPT:
         return None
-    return f"{version}-{round(2000 * min(seconds, LONGEST_GRANT / 2))}"
+    return version._replace(grace_ms=round(2000 * min(seconds, LONGEST_GRACE / 2)))
 
 
-async def grant(version: str) -> None:
-    """Wait where a version asks for time."""
-    _, _, asked = version.partition("-")[2].partition("-")
-    if asked.isdecimal():
-        await asyncio.sleep(min(int(asked[:9]) / 1000, LONGEST_GRANT))
+async def honour_grace(version: Version) -> None:
+    """Wait as long as a version requests."""
+    if version.grace_ms:
+        await asyncio.sleep(min(version.grace_ms / 1000, LONGEST_GRACE))
 
 
 @dataclass(slots=True)
-class _Contention:
-    turn: float
+class _Contended:
+    attempt: float
     """Seconds that attempts at a commit take, lately."""
     others: dict[str, float] = field(default_factory=dict)
     """Writers met, and until when they count."""
-    rests_until: float = 0.0
+    waits_until: float = 0.0
 
 
-class Turns:
-    """What one worker knows of the sessions that others write too."""
+class Contention:
+    """What one worker knows of the sessions that other workers write too."""
 
     def __init__(self) -> None:
-        self._contended: dict[str, _Contention] = {}
+        self._sessions: dict[str, _Contended] = {}
 
-    def lost(self, session_id: str, winner: str, seconds: float) -> None:
-        """Note that an attempt that took so long met a commit of ``winner``."""
-        seconds = min(seconds, LONGEST_TURN)
-        known = self._contended.get(session_id)
+    def on_conflict(self, session_id: str, winner: str, seconds: float) -> None:
+        """Note that an attempt that took ``seconds`` conflicted with a commit of ``winner``."""
+        seconds = min(seconds, LONGEST_ATTEMPT)
+        known = self._sessions.get(session_id)
         if known is None:
-            if len(self._contended) >= MAX_SESSIONS:
-                self._contended.clear()
-            known = self._contended[session_id] = _Contention(seconds)
-        known.turn += (seconds - known.turn) / 4
+            if len(self._sessions) >= MAX_SESSIONS:
+                self._sessions.clear()
+            known = self._sessions[session_id] = _Contended(seconds)
+        known.attempt += (seconds - known.attempt) / 4
         known.others[winner] = time.monotonic() + CONTENDED_SECONDS
 
-    def won(self, session_id: str) -> None:
+    def on_commit(self, session_id: str) -> None:
         """Note a commit of our own: the next ones are the others'."""
-        known = self._contended.get(session_id)
+        known = self._sessions.get(session_id)
         if known is None:
             return
         now = time.monotonic()
         known.others = {writer: until for writer, until in known.others.items() if until > now}
         if not known.others:
-            del self._contended[session_id]
+            del self._sessions[session_id]
             return
-        rest = known.turn * len(known.others) * random.uniform(1, 1.3)  # noqa: S311 - jitter is no secret
-        known.rests_until = now + min(rest, LONGEST_REST)
+        pause = known.attempt * len(known.others) * random.uniform(1, 1.3)  # noqa: S311 - jitter is no secret
+        known.waits_until = now + min(pause, LONGEST_WAIT)
 
-    async def rest(self, session_id: str) -> None:
-        """Wait until it is our turn again."""
-        known = self._contended.get(session_id)
-        if known is not None and (left := known.rests_until - time.monotonic()) > 0:
+    async def wait(self, session_id: str) -> None:
+        """Wait until it is our turn to commit again."""
+        known = self._sessions.get(session_id)
+        if known is not None and (left := known.waits_until - time.monotonic()) > 0:
             await asyncio.sleep(left)

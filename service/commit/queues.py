@@ -1,4 +1,4 @@
-"""Requests that wait for their session: a lane for each, worked off in batches in the order of arrival."""
+"""Requests that wait for their session: a queue for each, worked off in batches in the order of arrival."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextvars import Context, copy_context
 from dataclasses import dataclass, field
 
-from service.commit.batch import Answer, Operation
-from service.commit.contention import Turns
+from service.commit.contention import Contention
+from service.commit.operation import Answer, Operation
 from service.errors import OverloadedError
-from service.telemetry.request_contexts import ASKERS
+from service.telemetry.request_contexts import BATCH_CONTEXTS
 
 MAX_FOLD_WEIGHT = 2_000
 """Acts and events folded into one commit, beyond the first request."""
@@ -28,41 +28,41 @@ class _Waiting:
 
 
 @dataclass(slots=True)
-class _Lane:
+class _SessionQueue:
     waiting: deque[_Waiting] = field(default_factory=deque)
     task: asyncio.Task[None] | None = None
 
 
-class Lanes:
+class SessionQueues:
     """The lanes of one worker, bounded each and together.
 
     Parameters
     ----------
     work : commits a batch
-    turns : says how long a session's lane rests before its next batch
+    contention : says how long a session's queue waits before its next batch
     max_queue, max_waiting : requests that may wait for one session, and for all together
     """
 
-    def __init__(self, work: Work, turns: Turns, *, max_queue: int, max_waiting: int) -> None:
+    def __init__(self, work: Work, contention: Contention, *, max_queue: int, max_waiting: int) -> None:
         self._work = work
-        self._turns = turns
+        self._contention = contention
         self._max_queue = max_queue
         self._max_waiting = max_waiting
         self._accepted = 0
         """Requests of all sessions that were taken and not answered yet."""
-        self._lanes: dict[str, _Lane] = {}
+        self._queues: dict[str, _SessionQueue] = {}
 
     async def submit(self, session_id: str, operation: Operation) -> Answer:
         """Wait for a batch, and then for its answer."""
         if self._accepted >= self._max_waiting:
             raise OverloadedError("Too many requests are waiting")
-        lane = self._lanes.setdefault(session_id, _Lane())
-        if len(lane.waiting) >= self._max_queue:
+        queue = self._queues.setdefault(session_id, _SessionQueue())
+        if len(queue.waiting) >= self._max_queue:
             raise OverloadedError("Too many requests are waiting for this session")
         waiting = _Waiting(operation, asyncio.get_running_loop().create_future())
-        lane.waiting.append(waiting)
-        if lane.task is None:
-            lane.task = asyncio.create_task(self._drain(session_id, lane))
+        queue.waiting.append(waiting)
+        if queue.task is None:
+            queue.task = asyncio.create_task(self._drain(session_id, queue))
         self._accepted += 1
         try:
             return await waiting.answer
@@ -71,17 +71,17 @@ class Lanes:
 
     async def drained(self) -> None:
         """Return when every request taken so far has been answered."""
-        while tasks := [lane.task for lane in self._lanes.values() if lane.task is not None]:
+        while tasks := [queue.task for queue in self._queues.values() if queue.task is not None]:
             await asyncio.wait(tasks)
 
-    async def _drain(self, session_id: str, lane: _Lane) -> None:
-        await self._turns.rest(session_id)
-        while batch := _take(lane.waiting):
-            ASKERS.set([each.context for each in batch])
+    async def _drain(self, session_id: str, queue: _SessionQueue) -> None:
+        await self._contention.wait(session_id)
+        while batch := _take(queue.waiting):
+            BATCH_CONTEXTS.set([each.context for each in batch])
             _answer(batch, await self._work(session_id, [each.operation for each in batch]))
-            self._turns.won(session_id)
-            await self._turns.rest(session_id)
-        del self._lanes[session_id]
+            self._contention.on_commit(session_id)
+            await self._contention.wait(session_id)
+        del self._queues[session_id]
 
 
 def _take(waiting: deque[_Waiting]) -> list[_Waiting]:

@@ -23,7 +23,7 @@ OBJECT_BYTES = 200
 """Memory that an arm's label, or what an open slot left, takes wherever it stands, about."""
 
 
-class Cached(NamedTuple):
+class CachedSession(NamedTuple):
     """One version of a session, decoded. The run is never changed: ``copy`` it first."""
 
     version: str
@@ -33,7 +33,7 @@ class Cached(NamedTuple):
     size: int
 
     @classmethod
-    def of(cls, snapshot: Snapshot, known: Cached | None = None) -> Cached:
+    def of(cls, snapshot: Snapshot, known: CachedSession | None = None) -> CachedSession:
         """Decode a snapshot; learner and draws of a version ``known`` before are used again.
 
         Raises
@@ -49,15 +49,15 @@ class Cached(NamedTuple):
             ledger, arms, state = codec.decode(snapshot.state, run.learner.state_type, by_arm=by_arm)
             if run.roster is not None:
                 names = getattr(run.params.learner, "arms", None)
-                run = run.with_roster(codec.decode_roster(arms, run.roster, names))
+                run = run.with_roster(codec.decode_arms(arms, run.roster, names))
             consistency.check_state(run, ledger, state)
         except (codec.CodecError, ValueError) as error:
             raise StateCorruptError from error
-        return cls._at(snapshot.version, stored, snapshot.state, run.moved(ledger, state))
+        return cls._decoded(snapshot.version, stored, snapshot.state, run.moved(ledger, state))
 
     @classmethod
-    def _at(cls, version: str, stored: Stored, state: bytes, run: Run) -> Cached:
-        return cls(version, stored, run, state[-codec.DIGEST_BYTES :], _memory(run, state))
+    def _decoded(cls, version: str, stored: Stored, state: bytes, run: Run) -> CachedSession:
+        return cls(version, stored, run, state[-codec.CHECKSUM_BYTES :], _memory(run, state))
 
     @property
     def needs_records(self) -> bool:
@@ -66,7 +66,7 @@ class Cached(NamedTuple):
         no_slots = isinstance(run.learner, SlotLearner) and run.open_slots is None
         return no_slots or (run.params.expiry is not None and run.buckets is None)
 
-    def with_records(self, records: Mapping[bytes, bytes]) -> Cached:
+    def with_records(self, records: Mapping[bytes, bytes]) -> CachedSession:
         """The same version with its open slots and buckets.
 
         Raises
@@ -89,12 +89,12 @@ class Cached(NamedTuple):
         """The bytes of a run's state."""
         return codec.encode(run.ledger, run.state, run.roster)
 
-    def after(self, version: str, state: bytes, run: Run) -> Cached:
+    def committed_as(self, version: str, state: bytes, run: Run) -> CachedSession:
         """The session as this worker has just committed it."""
         slots = None if run.open_slots is None else run.open_slots.written()
         buckets = None if run.buckets is None else run.buckets.written()
         run = run.moved(run.ledger, run.state, slots, buckets)
-        return self._at(version, self.stored, state, replace(run, stored_rows=records_codec.rows_of(run)))
+        return self._decoded(version, self.stored, state, replace(run, stored_rows=records_codec.rows_of(run)))
 
 
 def _memory(run: Run, state: bytes = b"") -> int:
@@ -113,16 +113,16 @@ class SessionCache:
         self._max_sessions = max_sessions
         self._max_bytes = max_bytes
         self._bytes = 0
-        self._sessions: OrderedDict[str, Cached] = OrderedDict()
+        self._sessions: OrderedDict[str, CachedSession] = OrderedDict()
 
-    def get(self, session_id: str) -> Cached | None:
+    def get(self, session_id: str) -> CachedSession | None:
         """The session as last seen here, which may be old."""
         cached = self._sessions.get(session_id)
         if cached is not None:
             self._sessions.move_to_end(session_id)
         return cached
 
-    def put(self, session_id: str, cached: Cached) -> Cached:
+    def put(self, session_id: str, cached: CachedSession) -> CachedSession:
         """Keep a session's newest version."""
         self.forget(session_id)
         self._sessions[session_id] = cached

@@ -18,7 +18,7 @@ PER_WINDOW = 64
 
 
 @dataclass(slots=True)
-class Buckets:
+class ActTimes:
     """Acts of each arm by bucket; learners over points count all acts as those of one arm."""
 
     width: float
@@ -29,15 +29,15 @@ class Buckets:
     """Buckets the store does not hold as they are here."""
 
     @classmethod
-    def of(cls, after_seconds: float) -> Buckets:
+    def of(cls, after_seconds: float) -> ActTimes:
         """Buckets for decisions that expire after so many seconds."""
         return cls(after_seconds / PER_WINDOW)
 
-    def copy(self) -> Buckets:
+    def copy(self) -> ActTimes:
         """Buckets that may change without changing these."""
         return replace(self, acts=self.acts.copy(), changed=self.changed.copy())
 
-    def written(self) -> Buckets:
+    def written(self) -> ActTimes:
         """The same buckets, once the store holds them."""
         return replace(self, changed=set())
 

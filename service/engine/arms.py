@@ -22,7 +22,7 @@ class Change(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
-class Roster:
+class Arms:
     """Indexes are given once and never again; a learner sees only live arms, at positions 0, 1, ... among them."""
 
     live: Sequence[int]
@@ -37,12 +37,12 @@ class Roster:
     """Labels of the arms that came after the start; None where arms never changed."""
 
     @classmethod
-    def of(cls, n_arms: int, names: Sequence[str] | None = None) -> Roster:
+    def of(cls, n_arms: int, names: Sequence[str] | None = None) -> Arms:
         """All arms live."""
         return cls(range(n_arms), range(n_arms), names, None if names is None else _labels(names))
 
     @classmethod
-    def at(cls, first: Sequence[str], added: Sequence[str], live: Sequence[int]) -> Roster:
+    def at(cls, first: Sequence[str], added: Sequence[str], live: Sequence[int]) -> Arms:
         """Some arms live, by ascending index, of those of the start and those that came after it."""
         names = [*first, *added]
         return cls(live, _positions(len(names), live), names, _labels(names), added)
@@ -74,14 +74,14 @@ class Roster:
         ]
         return Change(sorted(labels[label] for label in leaving), coming)
 
-    def changed(self, change: Change) -> Roster:
+    def changed(self, change: Change) -> Arms:
         """The roster after a change."""
         places = [self.positions[arm] for arm in change.removed]
         live = np.delete(np.array(self.live), places).tolist()
         live += range(self.size, self.size + len(change.added))
         names, added = ([*(known or ()), *change.added] for known in (self.names, self.added))
         new = dict(zip(change.added, range(self.size, len(names)), strict=True))
-        return Roster(live, _positions(len(names), live), names, {**(self.labels or {}), **new}, added)
+        return Arms(live, _positions(len(names), live), names, {**(self.labels or {}), **new}, added)
 
     def spread(self, p: FloatArray) -> FloatArray:
         """Numbers of live arms, by index, 0 for removed ones."""

@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from service.engine.act_times import Buckets
+from service.engine.act_times import ActTimes
 from service.engine.actions import Action, ArmAction, PointAction
-from service.engine.arms import Change, Roster
+from service.engine.arms import Arms, Change
 from service.engine.draws import Draws
 from service.engine.feedback import ArmFeedback, Feedback
 from service.engine.ledger import Ledger
@@ -42,11 +42,11 @@ class Run:
     second_draws: Draws | None
     ledger: Ledger
     state: Any
-    roster: Roster | None = None
+    roster: Arms | None = None
     """The arms, for learners over arms."""
     open_slots: OpenSlots | None = None
     """What open slots left for their feedback, for learners that need the slot."""
-    buckets: Buckets | None = None
+    buckets: ActTimes | None = None
     """When outstanding decisions were taken, in sessions whose decisions expire."""
     stored_rows: Rows = ()
     """The rows of the state as the store holds them."""
@@ -64,24 +64,24 @@ class Run:
         learner = learner or params.learner.build()
         second = Draws(params.seed, stream=1) if learner.second_stream else None
         names = getattr(params.learner, "arms", None)
-        roster = Roster.of(learner.n_arms, names) if isinstance(learner, ArmLearner) else None
+        roster = Arms.of(learner.n_arms, names) if isinstance(learner, ArmLearner) else None
         open_slots = OpenSlots() if isinstance(learner, SlotLearner) else None
-        buckets = None if params.expiry is None else Buckets.of(params.expiry.after_seconds)
+        buckets = None if params.expiry is None else ActTimes.of(params.expiry.after_seconds)
         return cls(params, learner, Draws(params.seed), second, ledger, state, roster, open_slots, buckets)
 
     def moved(
-        self, ledger: Ledger, state: Any, open_slots: OpenSlots | None = None, buckets: Buckets | None = None
+        self, ledger: Ledger, state: Any, open_slots: OpenSlots | None = None, buckets: ActTimes | None = None
     ) -> Run:
         """The same session and arms at another moment; learner and draws are shared."""
         drawing = (self.params, self.learner, self.draws, self.second_draws)
         return Run(*drawing, ledger, state, self.roster, open_slots, buckets, self.stored_rows)
 
-    def with_roster(self, roster: Roster | None) -> Run:
+    def with_roster(self, roster: Arms | None) -> Run:
         """The same session with the arms it had at the moment of its state."""
         return self if roster is self.roster else replace(self, roster=roster)
 
     @property
-    def arms(self) -> Roster:
+    def arms(self) -> Arms:
         """The roster of a learner over arms."""
         assert self.roster is not None  # noqa: S101 - only asked of them
         return self.roster

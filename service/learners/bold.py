@@ -118,11 +118,11 @@ class Bold(SlotLearner[State]):
 
     def remove_arms(self, state: State, positions: IntArray) -> State:
         log_weights = tuple(exponential_weights.without(row, positions) for row in state.log_weights)
-        return state._replace(log_weights=log_weights, p_open=distributions.without(state.p_open, positions))
+        return state._replace(log_weights=log_weights, p_open=distributions.remove_arms(state.p_open, positions))
 
     def add_arms(self, state: State, count: int) -> State:
         log_weights = tuple(exponential_weights.joined(row, count) for row in state.log_weights)
-        return state._replace(log_weights=log_weights, p_open=distributions.joined(state.p_open, count))
+        return state._replace(log_weights=log_weights, p_open=distributions.add_arms(state.p_open, count))
 
     def distribution(self, state: State) -> FloatArray:
         return state.p_open

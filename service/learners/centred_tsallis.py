@@ -14,7 +14,7 @@ import numpy as np
 from pydantic import Field
 
 from service.learners.base import ArmLearner, FloatArray, Information, IntArray, Slot, at
-from service.learners.maths.distributions import joined, without
+from service.learners.maths.distributions import add_arms, remove_arms
 from service.learners.specs import ArmsSpec, RateMode
 
 POOL_CAP = 1000
@@ -150,14 +150,14 @@ class CentredTsallis(ArmLearner[State]):
 
     def remove_arms(self, state: State, positions: IntArray) -> State:
         scale, x = self._standing(state)
-        p = without(state.p, positions, self._floor(max(state.t, 1)))
-        state = state._replace(p=p, pool=without(state.pool, positions))
-        return _resting(state, scale, without(x, positions))
+        p = remove_arms(state.p, positions, self._floor(max(state.t, 1)))
+        state = state._replace(p=p, pool=remove_arms(state.pool, positions))
+        return _resting(state, scale, remove_arms(x, positions))
 
     def add_arms(self, state: State, count: int) -> State:
         scale, x = self._standing(state)
-        state = state._replace(p=joined(state.p, count), pool=joined(state.pool, count))
-        return _resting(state, scale, joined(x, count))
+        state = state._replace(p=add_arms(state.p, count), pool=add_arms(state.pool, count))
+        return _resting(state, scale, add_arms(x, count))
 
     def _standing(self, state: State) -> tuple[Any, FloatArray]:
         """The scale slot t+1 would open with now, and the x it would solve for."""

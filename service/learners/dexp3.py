@@ -9,7 +9,7 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from service.learners.base import ArmLearner, FloatArray, Information, IntArray, Slot, at
-from service.learners.maths.distributions import joined, without
+from service.learners.maths.distributions import add_arms, remove_arms
 from service.learners.specs import (
     MAX_COUNT,
     ArmsSpec,
@@ -155,11 +155,11 @@ class Dexp3(ArmLearner[State]):
         return state._replace(p=w)
 
     def remove_arms(self, state: State, positions: IntArray) -> State:
-        p, p_open = (without(part, positions, state.probability_floor) for part in (state.p, state.p_open))
+        p, p_open = (remove_arms(part, positions, state.probability_floor) for part in (state.p, state.p_open))
         return state._replace(p=p, p_open=p_open)
 
     def add_arms(self, state: State, count: int) -> State:
-        return state._replace(p=joined(state.p, count), p_open=joined(state.p_open, count))
+        return state._replace(p=add_arms(state.p, count), p_open=add_arms(state.p_open, count))
 
     def distribution(self, state: State) -> FloatArray:
         return state.p_open

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Iterable
 from typing import Annotated, Any
 
 from pydantic import (
@@ -17,9 +15,9 @@ from pydantic import (
     WrapValidator,
 )
 
-from service.cooperative.fair_yield import FairYield
 from service.errors import MAX_LISTED
 from service.learners.specs import MAX_COUNT, Name
+from service.models.idempotency import digest
 
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 PRINTABLE_ASCII = r"^[\x20-\x7e]+$"
@@ -32,9 +30,8 @@ EventId = Annotated[
         description="The event counts once within the dedupe window, however often it is sent.",
     ),
 ]
-DIGEST_BYTES = 16
-PIECE = 100
-"""Events validated at a time."""
+VALIDATED_AT_ONCE = 100
+"""Events validated between two looks at the number of errors."""
 
 
 class _Event(BaseModel):
@@ -91,12 +88,12 @@ Event = Annotated[
 
 def _validate_events(events: Any, validate: ValidatorFunctionWrapHandler) -> Any:
     """Validate a batch piece by piece, up to the piece in which enough is found to be wrong."""
-    if not isinstance(events, list) or len(events) <= PIECE:
+    if not isinstance(events, list) or len(events) <= VALIDATED_AT_ONCE:
         return validate(events)
     valid, errors = [], 0
-    for end in range(PIECE, len(events) + PIECE, PIECE):
+    for end in range(VALIDATED_AT_ONCE, len(events) + VALIDATED_AT_ONCE, VALIDATED_AT_ONCE):
         try:
-            valid += validate(events[end - PIECE : end])
+            valid += validate(events[end - VALIDATED_AT_ONCE : end])
         except ValidationError as error:
             errors += error.error_count()
         if errors >= MAX_LISTED:
@@ -105,17 +102,3 @@ def _validate_events(events: Any, validate: ValidatorFunctionWrapHandler) -> Any
 
 
 Events = Annotated[list[Event], Field(min_length=1), WrapValidator(_validate_events)]
-
-
-def digest(text: str, *scope: str) -> bytes:
-    """16 bytes that stand for a text in a scope."""
-    return hashlib.blake2b("\n".join((*scope, text)).encode(), digest_size=DIGEST_BYTES).digest()
-
-
-async def digest_of(parts: Iterable[str], pause: FairYield) -> bytes:
-    """The digest of a long text."""
-    found = hashlib.blake2b(digest_size=DIGEST_BYTES)
-    for part in parts:
-        found.update(part.encode())
-        await pause()
-    return found.digest()

@@ -24,7 +24,7 @@ else:
 SESSION_ID_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$"
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 TEN_YEARS = 315_360_000
-LARGE = 2048
+LARGE_SPEC_BYTES = 2048
 """Bytes from which on what a session is created with takes much memory: labels take ten times their bytes."""
 SEED_BITS = 128
 """Entropy of a seed the client did not choose."""
@@ -162,7 +162,7 @@ def decode(spec: bytes) -> Stored:
     ValueError
         for anything else.
     """
-    return _small(spec) if len(spec) < LARGE else _large(spec)
+    return _small(spec) if len(spec) < LARGE_SPEC_BYTES else _large(spec)
 
 
 def _decode(spec: bytes) -> Stored:
@@ -179,13 +179,6 @@ _small, _large = lru_cache(1024)(_decode), lru_cache(4)(_decode)
 def _fields(specification: Specification) -> dict[str, Any]:
     """What a client may post, but the seed, with defaults put in."""
     return specification.model_dump(exclude={"seed", "learner"}) | {"learner": specification.learner.resolved()}
-
-
-class Idempotency(NamedTuple):
-    """An Idempotency-Key in its scope, and the body it came with, both as digests."""
-
-    key: bytes
-    body: bytes
 
 
 Surplus = Literal["refuse", "skip"]

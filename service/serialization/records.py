@@ -14,12 +14,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from service.engine.act_times import Buckets
+from service.engine.act_times import ActTimes
 from service.engine.open_slots import OpenSlot, OpenSlots
 from service.engine.run import Run
 from service.learners.base import Rows, SlotLearner
 from service.serialization import state as codec
-from service.serialization.state import DIGEST_BYTES, CodecError, checksum
+from service.serialization.state import CHECKSUM_BYTES, CodecError, checksum
 
 BUCKET, ROW = b"b", b"r"
 """First byte of the keys of buckets and of rows; those of open slots are digits."""
@@ -31,7 +31,7 @@ class Records(NamedTuple):
     """What a session keeps beside its state; None where its runs have no such thing."""
 
     open_slots: OpenSlots | None
-    buckets: Buckets | None
+    buckets: ActTimes | None
     rows: Rows | None
 
 
@@ -66,14 +66,14 @@ def decode(records: Mapping[bytes, bytes], run: Run) -> Records:
     """
     by_kind: dict[bytes, dict[bytes, bytes]] = {BUCKET: {}, ROW: {}, b"": {}}
     for key, data in records.items():
-        body = data[:-DIGEST_BYTES]
-        if checksum(key + b":" + body) != data[-DIGEST_BYTES:]:
+        body = data[:-CHECKSUM_BYTES]
+        if checksum(key + b":" + body) != data[-CHECKSUM_BYTES:]:
             raise CodecError("not a record of a session")
         by_kind[key[:1] if key[:1] in by_kind else b""][key] = body
     expiry = run.params.expiry
     with codec.foreign("records of this session"):
         slots = _decode_slots(by_kind[b""]) if isinstance(run.learner, SlotLearner) else None
-        buckets = None if expiry is None else _decode_buckets(by_kind[BUCKET], Buckets.of(expiry.after_seconds))
+        buckets = None if expiry is None else _decode_buckets(by_kind[BUCKET], ActTimes.of(expiry.after_seconds))
         return Records(slots, buckets, _decode_rows(by_kind[ROW], run))
 
 
@@ -92,7 +92,7 @@ def _record(key: bytes, body: bytes) -> bytes:
     return body + checksum(key + b":" + body)
 
 
-def _encode_buckets(buckets: Buckets) -> dict[bytes, bytes | None]:
+def _encode_buckets(buckets: ActTimes) -> dict[bytes, bytes | None]:
     """A key is ``b`` and the bucket's number; a record the number of arms, the arms acted, and their acts."""
     records: dict[bytes, bytes | None] = {}
     for bucket in buckets.changed:
@@ -105,7 +105,7 @@ def _encode_buckets(buckets: Buckets) -> dict[bytes, bytes | None]:
     return records
 
 
-def _decode_buckets(records: Mapping[bytes, bytes], buckets: Buckets) -> Buckets:
+def _decode_buckets(records: Mapping[bytes, bytes], buckets: ActTimes) -> ActTimes:
     for key in sorted(records, key=lambda key: int(key[len(BUCKET) :])):
         numbers = np.frombuffer(records[key], "<i8")
         arms, counts = np.split(numbers[1:], 2)

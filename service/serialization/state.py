@@ -21,12 +21,12 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from service.engine.arms import Roster
+from service.engine.arms import Arms
 from service.engine.ledger import Ledger
 from service.learners.base import FloatArray, IntArray, Rows
 
 SCHEMA = 1
-DIGEST_BYTES = 4
+CHECKSUM_BYTES = 4
 """The checksum at the end: what a commit compares to notice a state changed by hand."""
 
 _COUNTS = ("slot", "feedbacks", "expired", "removed", "total_delay", "outstanding", "time")
@@ -42,7 +42,7 @@ MAX_AXES = 8
 MAX_ROWS = 2**20
 """Rows of a state, at most: far more than open slots can be."""
 
-_ROSTERS: WeakKeyDictionary[Roster, bytes] = WeakKeyDictionary()
+_ROSTERS: WeakKeyDictionary[Arms, bytes] = WeakKeyDictionary()
 
 ROWS = object()
 """The kind of a field of rows."""
@@ -60,7 +60,7 @@ class Decoded(NamedTuple):
     state: Any
 
 
-def encode(ledger: Ledger, state: Any, roster: Roster | None = None) -> bytes:
+def encode(ledger: Ledger, state: Any, roster: Arms | None = None) -> bytes:
     """The bytes of a session's state; ``roster`` None where arms never changed."""
     parts = [_HEAD.pack(SCHEMA, *(getattr(ledger, name) for name in _COUNTS))]
     if ledger.by_arm is not None:
@@ -96,7 +96,7 @@ def decode(data: bytes, state_type: type, *, by_arm: bool) -> Decoded:
     return Decoded(Ledger(**counts, by_arm=arms), roster, state_type(*values))
 
 
-def decode_roster(data: bytes, known: Roster, first_names: Sequence[str] | None) -> Roster:
+def decode_arms(data: bytes, known: Arms, first_names: Sequence[str] | None) -> Arms:
     """The roster of a session.
 
     Parameters
@@ -114,7 +114,7 @@ def decode_roster(data: bytes, known: Roster, first_names: Sequence[str] | None)
     if first_names is None:
         raise CodecError("arms without labels never change")
     if not data:
-        return Roster.of(len(first_names), first_names)
+        return Arms.of(len(first_names), first_names)
     reader = _Reader(memoryview(data))
     with foreign("a roster of this session"):
         live, added = reader.array(np.dtype("<i8")), json.loads(bytes(reader.left))
@@ -123,7 +123,7 @@ def decode_roster(data: bytes, known: Roster, first_names: Sequence[str] | None)
     ascending = live.ndim == 1 and live.size and live[0] >= 0 and np.all(live[1:] > live[:-1])
     if not ascending or live[-1] >= len(first_names) + len(added):
         raise CodecError("not a roster of this session")
-    return Roster.at(first_names, added, live.tolist())
+    return Arms.at(first_names, added, live.tolist())
 
 
 @contextmanager
@@ -135,7 +135,7 @@ def foreign(what: str) -> Iterator[None]:
         raise CodecError(f"not {what}") from error
 
 
-def _roster_bytes(roster: Roster) -> bytes:
+def _roster_bytes(roster: Arms) -> bytes:
     """Empty where arms never changed; made once for every roster."""
     if roster.added is None:
         return b""

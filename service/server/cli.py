@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 
 from service import api_keys
-from service.server.listeners import AddressError, listen, show
+from service.server.listeners import AddressError, is_loopback, listen, show
 from service.server.supervisor import Supervisor
 from service.settings import Settings, SettingsError, StoreUrl, read_settings, unknown_variables
 from service.store import open_store
@@ -67,7 +67,7 @@ def main(arguments: Sequence[str]) -> int:
     except ValueError as error:
         return _refuse(f"--store-url (BANDIT_STORE_URL): {error}", BAD_SETTINGS)
     address = show(settings.host, listeners[0].getsockname()[1])
-    if not keys and not api_keys.is_loopback(settings.host):
+    if not keys and not is_loopback(settings.host):
         logger.warning(NO_KEYS, settings.host)
     logger.info("listening on http://%s, store %s", address, _store(settings))
     settings = api_keys.hashed(settings, keys)

@@ -7,7 +7,7 @@ import asyncio
 from uvicorn.protocols.http.flow_control import FlowControl
 
 
-class Flow(FlowControl):
+class ConnectionFlow(FlowControl):
     """Reading goes on when what was read before has been parsed; a client that takes nothing is cut.
 
     Parameters

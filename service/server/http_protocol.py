@@ -11,7 +11,7 @@ from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
 from service.errors import BadRequestError, HeadTooLargeError, OverloadedError, ServiceError
-from service.server.flow_control import Flow
+from service.server.flow_control import ConnectionFlow
 from service.server.host_header import is_host, named_in
 
 MAX_HEAD_BYTES = 65_536
@@ -21,7 +21,7 @@ MAX_URL_BYTES = 16_384
 STOP_SECONDS = 1.0
 """How long a stop waits for the rest of a request, and then for a client to leave."""
 STOPPING = "The service is stopping, and the request was not whole: send it again"
-PIECE = 16_384
+PARSED_AT_ONCE_BYTES = 16_384
 """Bytes parsed at a time, so that a burst of tiny requests or chunks lets other connections have their turn."""
 
 _SPACE = b" \t"
@@ -45,7 +45,7 @@ class _Way(NamedTuple):
     close: Callable[[], None]
 
 
-class BoundedProtocol(HttpToolsProtocol):
+class LimitedHttpProtocol(HttpToolsProtocol):
     """One connection.
 
     What is no HTTP request gets ``refuse``'s answer, after those to the requests before it, and the connection
@@ -70,7 +70,7 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)  # type: ignore[arg-type]
-        self.flow = self._flow = Flow(self.transport, self.loop, self.timeout_keep_alive)
+        self.flow = self._flow = ConnectionFlow(self.transport, self.loop, self.timeout_keep_alive)
         self._way = _Way(self.transport.write, self.transport.is_closing, self._close)
         self.timeout_keep_alive_task = self.loop.call_later(
             self.timeout_keep_alive, self.timeout_keep_alive_handler
@@ -104,7 +104,7 @@ class BoundedProtocol(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         if self._leaving or self._refusal is not None:
             return
-        if len(data) <= PIECE and not self._flow.held and not self.pipeline:
+        if len(data) <= PARSED_AT_ONCE_BYTES and not self._flow.held and not self.pipeline:
             self._parse(data)
             return
         self._flow.held += data
@@ -120,8 +120,8 @@ class BoundedProtocol(HttpToolsProtocol):
         held = self._flow.held
         if self.pipeline or self.transport.is_closing():
             return
-        self._flow.held = held[PIECE:]
-        self._parse(held[:PIECE])
+        self._flow.held = held[PARSED_AT_ONCE_BYTES:]
+        self._parse(held[:PARSED_AT_ONCE_BYTES])
         if self._flow.held:
             self._parse_soon()
         elif not self.pipeline and not self._is_full(self.cycle):

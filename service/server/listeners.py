@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import os
 import socket
 import sys
@@ -62,3 +63,11 @@ def _on_one_port(family: int, address: tuple[str, int], count: int) -> list[sock
         socket.create_server(address, family=family, backlog=BACKLOG, reuse_port=True) for _ in range(1, count)
     ]
     return [first, *others]
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach the address."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

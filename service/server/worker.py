@@ -20,7 +20,7 @@ from functools import partial
 import uvicorn
 
 from service.app import create_app
-from service.server.http_protocol import BoundedProtocol
+from service.server.http_protocol import LimitedHttpProtocol
 from service.settings import Settings
 from service.telemetry import logs, multiprocess
 from service.telemetry.tracing_config import open_traces
@@ -62,7 +62,7 @@ def serve(settings: Settings, listener: socket.socket, number: int) -> None:
     """Serve until SIGTERM, then finish what was accepted."""
     app = create_app(settings, metrics_folder=multiprocess.share(number), spans=open_traces())
     app.openapi()  # Makes what FastAPI else makes within the first requests, which takes 80 ms.
-    protocol = partial(BoundedProtocol, head_seconds=settings.body_timeout_seconds, refuse=app.state.refuse)
+    protocol = partial(LimitedHttpProtocol, head_seconds=settings.body_timeout_seconds, refuse=app.state.refuse)
     config = uvicorn.Config(
         app,
         loop="uvloop",

@@ -7,8 +7,8 @@ import uuid
 from contextlib import suppress
 from typing import NamedTuple
 
-from service.commit.batch import Answer, unpack_answer
 from service.commit.committer import Committer, decoded
+from service.commit.operation import Answer, unpack_answer
 from service.cooperative.answer_body import Body, is_stored_answer, unpack
 from service.cooperative.offload import LABEL_BYTES, run_in_thread_if_large
 from service.errors import (
@@ -18,7 +18,8 @@ from service.errors import (
     SessionExistsError,
     UnknownSessionError,
 )
-from service.models.specification import Idempotency, Specification, Stored
+from service.models.idempotency import Idempotency
+from service.models.specification import Specification, Stored
 from service.serialization import state as codec
 from service.sessions import prefix_listing
 from service.sessions.limits import Limits, Rights
@@ -78,7 +79,7 @@ class Creator:
     async def _create(self, session_id: str, spec: Specification, key: Idempotency | None) -> Created:
         stored = Stored.of(spec)
         encoded, state = await run_in_thread_if_large(_labels(spec), _encoded, stored)
-        version = self._committer.new_version()
+        version = str(self._committer.new_version())
         existing = await self._store.create(
             NewSession(
                 session_id=session_id,
@@ -111,7 +112,7 @@ class Creator:
 
     async def _check_count(self, session_id: str, prefix: str, most: int) -> None:
         """Refuse one session too many; calls to other workers at the same time may find the same place free."""
-        present = await prefix_listing.ids(self._store, prefix)
+        present = await prefix_listing.ids_with_prefix(self._store, prefix)
         if len(present) >= most and session_id not in present:
             raise ForbiddenError(f"This API key may have {most} sessions")
 

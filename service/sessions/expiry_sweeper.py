@@ -14,7 +14,7 @@ from contextlib import suppress
 from service.cooperative.answer_body import joined
 from service.cooperative.fair_yield import FairYield
 from service.errors import ServiceError, StateCorruptError, StoreDownError, UnknownSessionError
-from service.sessions.operations import Sweep
+from service.sessions.operations import SettleDue
 from service.sessions.service import Sessions
 from service.store.base import Reminders, StoreUnavailableError
 
@@ -67,7 +67,7 @@ class Sweeper:
 
     async def _settle(self, session_id: str) -> None:
         try:
-            again = await joined((await self._sessions.submit(session_id, Sweep())).body, FairYield())
+            again = await joined((await self._sessions.submit(session_id, SettleDue())).body, FairYield())
             await self._reminders.done(session_id, float(again) if again else None)
         except UnknownSessionError:
             await self._reminders.done(session_id, None)

@@ -12,19 +12,19 @@ _LOOKS = re.compile(r"after~[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 _PAGE = 1000
 
 
-async def ids(store: Store, prefix: str) -> list[str]:
+async def ids_with_prefix(store: Store, prefix: str) -> list[str]:
     """Their ids in order, from a walk over all sessions."""
     found: set[str] = set()
     cursor = None
     while True:
-        page = await store.list(cursor, _PAGE)
-        found.update(one for one in page.session_ids if one.startswith(prefix))
-        cursor = page.next_cursor
+        page_with_prefix = await store.list(cursor, _PAGE)
+        found.update(one for one in page_with_prefix.session_ids if one.startswith(prefix))
+        cursor = page_with_prefix.next_cursor
         if cursor is None:
             return sorted(found)
 
 
-async def page(store: Store, prefix: str, cursor: str | None, limit: int) -> Page:
+async def page_with_prefix(store: Store, prefix: str, cursor: str | None, limit: int) -> Page:
     """A page of them; unlike a store's cursors, these never tell other sessions' ids.
 
     Raises
@@ -35,5 +35,5 @@ async def page(store: Store, prefix: str, cursor: str | None, limit: int) -> Pag
     after = "" if cursor is None else cursor.removeprefix(_CURSOR)
     if cursor is not None and not (_LOOKS.fullmatch(cursor) and after.startswith(prefix)):
         raise ValueError("not a cursor of this list")
-    some = list(islice((one for one in await ids(store, prefix) if one > after), limit + 1))
+    some = list(islice((one for one in await ids_with_prefix(store, prefix) if one > after), limit + 1))
     return Page(some[:limit], f"{_CURSOR}{some[limit - 1]}" if len(some) > limit else None)

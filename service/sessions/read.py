@@ -6,7 +6,7 @@ from typing import Any
 
 from service.commit.batch import settle_due
 from service.commit.committer import decoded, with_records
-from service.commit.session_cache import Cached, SessionCache
+from service.commit.session_cache import CachedSession, SessionCache
 from service.cooperative.answer_body import Body, answer_body
 from service.cooperative.fair_yield import FairYield
 from service.cooperative.json_stream import json_chunks
@@ -30,14 +30,14 @@ class Reader:
         snapshot, cached = await self._whole(session_id)
         return session_view(session_id, snapshot, await self._settled(cached))
 
-    async def load(self, session_id: str) -> tuple[Snapshot, Cached]:
+    async def load(self, session_id: str) -> tuple[Snapshot, CachedSession]:
         """A session as it was last committed, without its records."""
         snapshot = await self._store.load(session_id)
         if snapshot is None:
             raise UnknownSessionError
         return snapshot, await self.cached(session_id, snapshot)
 
-    async def _whole(self, session_id: str) -> tuple[Snapshot, Cached]:
+    async def _whole(self, session_id: str) -> tuple[Snapshot, CachedSession]:
         """A session, with its records where it expires decisions; all of one version."""
         while (snapshot := await self._store.load(session_id)) is not None:
             cached = await self.cached(session_id, snapshot)
@@ -49,7 +49,7 @@ class Reader:
                 return snapshot, await with_records(cached, records)
         raise UnknownSessionError
 
-    async def _settled(self, cached: Cached) -> Cached:
+    async def _settled(self, cached: CachedSession) -> CachedSession:
         """The session with its due decisions settled, without committing that."""
         if cached.run.params.expiry is None:
             return cached
@@ -58,7 +58,7 @@ class Reader:
         await settle_due(run)
         return cached._replace(run=run)
 
-    async def cached(self, session_id: str, snapshot: Snapshot) -> Cached:
+    async def cached(self, session_id: str, snapshot: Snapshot) -> CachedSession:
         """A snapshot decoded, by the cache where that has it."""
         cached = self._cache.get(session_id)
         if cached is not None and cached.version == snapshot.version and snapshot.state.endswith(cached.digest):
@@ -70,7 +70,7 @@ class Reader:
         try:
             limit = min(limit, MAX_PAGE)
             if prefix:
-                page = await prefix_listing.page(self._store, prefix, cursor, limit)
+                page = await prefix_listing.page_with_prefix(self._store, prefix, cursor, limit)
             else:
                 page = await self._store.list(cursor, limit)
         except ValueError as error:

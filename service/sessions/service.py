@@ -6,14 +6,15 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 
-from service.commit.batch import Answer as Answer
-from service.commit.batch import Operation
 from service.commit.committer import Committer
-from service.commit.session_cache import Cached, SessionCache
+from service.commit.operation import Answer as Answer
+from service.commit.operation import Operation
+from service.commit.session_cache import CachedSession, SessionCache
 from service.cooperative.answer_body import Body
 from service.errors import StateCorruptError, StoreDownError, UnknownSessionError
 from service.learners import REGISTRY
-from service.models.specification import SESSION_ID_PATTERN, Idempotency, Specification
+from service.models.idempotency import Idempotency
+from service.models.specification import SESSION_ID_PATTERN, Specification
 from service.sessions.create import Created, Creator
 from service.sessions.limits import ALL, Limits, Rights
 from service.sessions.operations import ChangeArms
@@ -98,7 +99,7 @@ class Sessions:
         self._metrics.sessions_deleted()
         if snapshot is not None:
             with suppress(StateCorruptError):
-                self._metrics.decisions_abandoned(Cached.of(snapshot).run.ledger.outstanding)
+                self._metrics.decisions_abandoned(CachedSession.of(snapshot).run.ledger.outstanding)
 
     async def submit(self, session_id: str, operation: Operation) -> Answer:
         """Apply a request to a session; see ``Committer.submit``."""

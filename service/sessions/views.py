@@ -6,8 +6,8 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
-from service.commit.batch import VERSION
-from service.commit.session_cache import Cached
+from service.commit.operation import VERSION
+from service.commit.session_cache import CachedSession
 from service.cooperative.answer_body import Body, answer_body
 from service.cooperative.json_stream import json_chunks
 from service.engine.run import Run
@@ -15,7 +15,7 @@ from service.learners.base import ArmLearner, PointLearner
 from service.store.base import Snapshot
 
 
-def session_view(session_id: str, snapshot: Snapshot, cached: Cached) -> Body:
+def session_view(session_id: str, snapshot: Snapshot, cached: CachedSession) -> Body:
     """All of it, as JSON."""
     run = cached.run
     view = summary(session_id, snapshot, cached)
@@ -26,7 +26,7 @@ def session_view(session_id: str, snapshot: Snapshot, cached: Cached) -> Body:
     return answer_body(json_chunks(view))
 
 
-def summary(session_id: str, snapshot: Snapshot, cached: Cached) -> dict[str, Any]:
+def summary(session_id: str, snapshot: Snapshot, cached: CachedSession) -> dict[str, Any]:
     """All but where the learner stands: probabilities or x."""
     spec, ledger = cached.stored.specification, cached.run.ledger
     return {
@@ -48,7 +48,7 @@ def summary(session_id: str, snapshot: Snapshot, cached: Cached) -> dict[str, An
     }
 
 
-def viewer(session_id: str, snapshot: Snapshot, cached: Cached) -> Callable[[Run, bool], Body]:
+def viewer(session_id: str, snapshot: Snapshot, cached: CachedSession) -> Callable[[Run, bool], Body]:
     """Makes the view that a commit answers with, of its run and whether it puts off the idle deadline."""
 
     def view(run: Run, used: bool) -> Body:

@@ -1,10 +1,11 @@
-"""A store whose calls are timed and counted."""
+"""A store whose calls are timed, counted and, where requests are traced, have spans."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
+from typing import TYPE_CHECKING
 
 from service.store.base import (
     Commit,
@@ -22,6 +23,11 @@ from service.store.base import (
 )
 from service.telemetry.metrics import Metrics
 
+if TYPE_CHECKING:
+    from opentelemetry.trace import Span
+
+    from service.telemetry.tracing import Spans
+
 NAMES: Mapping[type[Outcome], str] = {
     Committed: "committed",
     Known: "known",
@@ -30,18 +36,25 @@ NAMES: Mapping[type[Outcome], str] = {
 }
 
 
-class MeasuredStore:
-    """Another store, with its latency, failures and outcomes in the metrics."""
+class InstrumentedStore:
+    """Another store, with its latency, failures and outcomes in the metrics and traces.
 
-    def __init__(self, store: Store, metrics: Metrics) -> None:
+    Parameters
+    ----------
+    spans : makes a span of each call; None where requests are not traced
+    """
+
+    def __init__(self, store: Store, metrics: Metrics, spans: Spans | None = None) -> None:
         self._store = store
         self._metrics = metrics
+        self._spans = spans
 
     @contextmanager
-    def _timed(self, call: str) -> Iterator[None]:
+    def _timed(self, call: str) -> Iterator[Span | None]:
         started = time.perf_counter()
         try:
-            yield
+            with nullcontext() if self._spans is None else self._spans.store_call(call) as span:
+                yield span
         except StoreUnavailableError:
             self._metrics.store_failures[call]()
             raise
@@ -65,14 +78,10 @@ class MeasuredStore:
             return await self._store.recall(session_id, digest)
 
     async def commit(self, commit: Commit) -> Outcome:
-        started = time.perf_counter()
-        try:
+        with self._timed("commit") as span:
             outcome = await self._store.commit(commit)
-        except StoreUnavailableError:
-            self._metrics.store_failures["commit"]()
-            raise
-        finally:
-            self._metrics.store_seconds["commit"](time.perf_counter() - started)
+            if span is not None:
+                span.set_attribute("bandit.outcome", NAMES[type(outcome)])
         self._metrics.commits[NAMES[type(outcome)]]()
         return outcome
 

@@ -11,7 +11,6 @@ from service.store.base import Commit, Committed, Conflict, Gone, Known, NewSess
 from service.store.clock import StoreClock
 from service.store.options import StoreOptions
 from service.store.redis.keys import ANSWER, EVENT
-from service.store.redis.reminders import MemoryReminders
 
 MAX_WRITERS = 128
 _CURSOR = re.compile(r"after~[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
@@ -176,3 +175,29 @@ class MemoryStore:
 def _known(found: Mapping[bytes, bytes]) -> Known:
     answers = {name[1:]: answer for name, answer in found.items() if name.startswith(ANSWER)}
     return Known(frozenset([name[1:] for name in found if name.startswith(EVENT)]), answers)
+
+
+class MemoryReminders:
+    """Reminders of one process, which is always its own leader."""
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        self._now = now
+        self._notes: dict[str, float] = {}
+
+    async def remind(self, session_id: str, at: float) -> None:
+        self._notes[session_id] = min(at, self._notes.get(session_id, at))
+
+    async def due(self, limit: int) -> Sequence[str]:
+        return [session_id for session_id, at in self._notes.items() if at <= self._now()][:limit]
+
+    async def done(self, session_id: str, again_at: float | None) -> None:
+        if self._notes.get(session_id, float("inf")) <= self._now():
+            del self._notes[session_id]
+            if again_at is not None:
+                await self.remind(session_id, again_at)
+
+    async def forget(self, session_id: str) -> None:
+        self._notes.pop(session_id, None)
+
+    async def lead(self, worker: str, seconds: float) -> bool:  # noqa: ARG002 - nobody else is there
+        return True

@@ -5,5 +5,5 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextvars import Context, ContextVar
 
-ASKERS: ContextVar[Sequence[Context]] = ContextVar("askers", default=())
+BATCH_CONTEXTS: ContextVar[Sequence[Context]] = ContextVar("askers", default=())
 """The contexts of the requests whose batch is committed; of a call that a request makes by itself, none."""

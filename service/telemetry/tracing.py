@@ -22,7 +22,7 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from service.telemetry.metrics import OTHER
-from service.telemetry.request_contexts import ASKERS
+from service.telemetry.request_contexts import BATCH_CONTEXTS
 
 NAME = "delayed-bandits"
 MAX_LINKS = 100
@@ -94,7 +94,7 @@ class Spans:
 
         The others are linked.
         """
-        batch = ASKERS.get()
+        batch = BATCH_CONTEXTS.get()
         spans = [asker.run(trace.get_current_span) for asker in batch[: MAX_LINKS + 1]]
         askers = [span for span in spans if span.get_span_context().is_valid]
         with self._tracer.start_as_current_span(

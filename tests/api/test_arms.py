@@ -8,7 +8,7 @@ from collections import Counter
 
 import pytest
 
-from service.commit.session_cache import Cached
+from service.commit.session_cache import CachedSession
 from service.engine.feedback import ArmFeedback
 from service.engine.params import Params
 from service.engine.run import Run
@@ -345,7 +345,7 @@ class Crowd:
 
 async def stored(store):
     """Ledger and roster of one moment."""
-    run = Cached.of(await store.load("s")).run
+    run = CachedSession.of(await store.load("s")).run
     return run.ledger, run.roster
 
 

@@ -9,7 +9,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from service.api_keys import find, is_loopback, read_keys
+from service.api_keys import find, read_keys
+from service.server.listeners import is_loopback
 from service.settings import SecretText, Settings, SettingsError
 from service.store.memory import MemoryStore
 from tests.support.connections import answers, connected, request

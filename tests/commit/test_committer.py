@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from service.commit.batch import Applied
 from service.commit.committer import MAX_ATTEMPTS, Committer
+from service.commit.operation import Applied
 from service.commit.session_cache import SessionCache
 from service.errors import InternalError, OverloadedError, StoreDownError, UnknownSessionError
 from service.learners.dexp3 import Dexp3Spec

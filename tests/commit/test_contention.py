@@ -10,13 +10,13 @@ import pytest
 
 from service.commit import contention
 from service.commit.committer import Committer
-from service.commit.contention import CONTENDED_SECONDS, LONGEST_REST, Turns
+from service.commit.contention import CONTENDED_SECONDS, LONGEST_WAIT, Contention, Version
 from service.commit.session_cache import SessionCache
 from service.learners.dexp3 import Dexp3Spec
 from service.models.events import ArmEvent
 from service.models.specification import Specification, Stored
 from service.serialization import state as codec
-from service.sessions.operations import Act, Feed
+from service.sessions.operations import Act, SettleFeedback
 from service.store.base import Committed, NewSession
 from service.store.redis.store import RedisStore
 
@@ -41,55 +41,55 @@ def clock(monkeypatch):
 
 
 async def test_a_session_of_ones_own_is_not_waited_for(slept, clock):
-    found = Turns()
-    found.lost("other", "b", 0.01)
-    found.won("s")
-    await found.rest("s")
+    found = Contention()
+    found.on_conflict("other", "b", 0.01)
+    found.on_commit("s")
+    await found.wait("s")
 
     assert slept == []
 
 
 async def test_a_winner_rests_a_turn_for_each_of_the_others_and_a_loser_does_not(slept, clock):
-    found = Turns()
+    found = Contention()
     for winner in "bcb":
-        found.lost("s", winner, 0.004)
-        await found.rest("s")
+        found.on_conflict("s", winner, 0.004)
+        await found.wait("s")
     assert slept == []
 
-    found.won("s")
-    await found.rest("s")
+    found.on_commit("s")
+    await found.wait("s")
 
     assert 0.008 <= slept[0] <= 0.0105
 
 
 async def test_rests_are_bounded(slept, clock):
-    found = Turns()
+    found = Contention()
     for n in range(100):
-        found.lost("s", str(n), 60.0)
-    found.won("s")
-    await found.rest("s")
+        found.on_conflict("s", str(n), 60.0)
+    found.on_commit("s")
+    await found.wait("s")
 
-    assert slept == [pytest.approx(LONGEST_REST)]
+    assert slept == [pytest.approx(LONGEST_WAIT)]
 
 
 async def test_others_are_forgotten_when_they_have_gone(slept, clock):
-    found = Turns()
-    found.lost("s", "b", 0.004)
+    found = Contention()
+    found.on_conflict("s", "b", 0.004)
     clock[0] += CONTENDED_SECONDS + 0.1
-    found.won("s")
-    await found.rest("s")
+    found.on_commit("s")
+    await found.wait("s")
 
     assert slept == []
 
 
 async def test_what_is_remembered_is_bounded(slept, clock, monkeypatch):
     monkeypatch.setattr(contention, "MAX_SESSIONS", 2)
-    found = Turns()
+    found = Contention()
     for name in "abc":
-        found.lost(name, "b", 0.001)
+        found.on_conflict(name, "b", 0.001)
     for name in "abc":
-        found.won(name)
-        await found.rest(name)
+        found.on_commit(name)
+        await found.wait(name)
 
     assert len(slept) == 1
 
@@ -141,7 +141,7 @@ async def test_a_large_batch_is_not_starved_by_small_requests(redis_server):
     for _ in range(20):
         await large.submit("s", Act(1000, 10**9))
     events = [ArmEvent(arm=n % 100, loss=0.5, event_id=f"e{n}") for n in range(10_000)]
-    settled = asyncio.create_task(large.submit("s", Feed(events, "skip")))
+    settled = asyncio.create_task(large.submit("s", SettleFeedback(events, "skip")))
     acts = 0
 
     async def client():
@@ -163,9 +163,9 @@ async def test_a_large_batch_is_not_starved_by_small_requests(redis_server):
 
 
 async def test_a_version_that_asks_for_time_is_waited_for_so_long(slept):
-    await contention.grant("ab-1")
-    await contention.grant(contention.asking("ab-2", 0.15))
-    await contention.grant(contention.asking("ab-3", 3600.0))
+    await contention.honour_grace(Version.parse("ab-1"))
+    await contention.honour_grace(contention.request_grace(Version.parse("ab-2"), 0.15))
+    await contention.honour_grace(contention.request_grace(Version.parse("ab-3"), 3600.0))
 
-    assert slept == [0.3, contention.LONGEST_GRANT]
-    assert contention.asking("ab-4", contention.LONGEST_TURN) is None
+    assert slept == [0.3, contention.LONGEST_GRACE]
+    assert contention.request_grace(Version.parse("ab-4"), contention.LONGEST_ATTEMPT) is None

@@ -7,7 +7,7 @@ import weakref
 
 import pytest
 
-from service.commit.session_cache import Cached, SessionCache
+from service.commit.session_cache import CachedSession, SessionCache
 from service.learners import REGISTRY
 from service.models import specification
 from service.models.specification import ExpirySpec, Specification, Stored
@@ -27,7 +27,7 @@ def cached(learner, acts=0, **fields):
         run.advance(1e9 + second)
         run.act()
     state = codec.encode(run.ledger, run.state, run.roster)
-    found = Cached.of(Snapshot("v", stored.encode(), state, 0.0, None))
+    found = CachedSession.of(Snapshot("v", stored.encode(), state, 0.0, None))
     return found.with_records({key: data for key, data in records.encode(run).items() if data is not None})
 
 
@@ -55,7 +55,7 @@ def test_all_that_a_session_takes_is_counted(made, least):
     session = made()
 
     assert least < session.size < 4 * least
-    assert session.after("w", session.encode(session.run), session.run.copy()).size == session.size
+    assert session.committed_as("w", session.encode(session.run), session.run.copy()).size == session.size
 
 
 def test_sessions_leave_when_their_labels_take_too_much():

@@ -97,7 +97,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch):
     clock = Clock()
-    monkeypatch.setattr(pieces, "time", clock)
+    monkeypatch.setattr(fair_yield, "time", clock)
     return clock
 
 

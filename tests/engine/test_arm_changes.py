@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from service.engine.actions import ArmAction
-from service.engine.arms import Roster
+from service.engine.arms import Arms
 from service.engine.feedback import ArmFeedback
 from service.engine.params import Params
 from service.engine.run import Run
@@ -180,7 +180,7 @@ def test_what_is_outstanding_of_a_removed_arm_is_settled_as_removed() -> None:
 
 
 def test_a_roster_gives_an_index_once() -> None:
-    roster = Roster.of(2, ["a", "b"])
+    roster = Arms.of(2, ["a", "b"])
     again = roster.changed(roster.change(["a", "b", "c", "c"], ["a", "zz"]))
 
     assert again.names == ["a", "b", "a", "c"]

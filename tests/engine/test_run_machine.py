@@ -16,7 +16,7 @@ from hypothesis.stateful import (
     rule,
 )
 
-from service.commit.session_cache import Cached
+from service.commit.session_cache import CachedSession
 from service.engine.actions import ArmAction
 from service.engine.expiry import expire_oldest
 from service.engine.feedback import ArmFeedback
@@ -139,9 +139,11 @@ class SessionMachine(RuleBasedStateMachine):
         data = codec.encode(run.ledger, run.state, run.roster)
         fresh = Run.start(self.params)
         ledger, arms, state = codec.decode(data, run.learner.state_type, by_arm=True)
-        fresh = fresh.with_roster(codec.decode_roster(arms, fresh.arms, NAMES)).moved(ledger, state)
+        fresh = fresh.with_roster(codec.decode_arms(arms, fresh.arms, NAMES)).moved(ledger, state)
         stored = Stored(Specification(learner=self.params.learner), self.params.seed)
-        self.run = Cached("v", stored, fresh, data[-codec.DIGEST_BYTES :], len(data)).with_records(self.kept).run
+        self.run = (
+            CachedSession("v", stored, fresh, data[-codec.CHECKSUM_BYTES :], len(data)).with_records(self.kept).run
+        )
         assert codec.encode(self.run.ledger, self.run.state, self.run.roster) == data
         assert self.run.probabilities.tolist() == run.probabilities.tolist()
 

@@ -12,7 +12,7 @@ import uvicorn
 from uvicorn.server import ServerState
 
 from service.api.problems import problem
-from service.server.http_protocol import MAX_HEAD_BYTES, BoundedProtocol
+from service.server.http_protocol import MAX_HEAD_BYTES, LimitedHttpProtocol
 
 HEAD = re.compile(rb"HTTP/1\.1 (\d{3}) [^\r\n]*\r\n((?:[a-z-]+: [^\r\n]*\r\n)+)\r\n")
 LOOP = asyncio.new_event_loop()
@@ -87,7 +87,7 @@ def one_input(data: bytes) -> None:
 
 async def _connection(data: bytes) -> None:
     wire = Wire()
-    connection = BoundedProtocol(
+    connection = LimitedHttpProtocol(
         CONFIG, ServerState(), {}, LOOP, head_seconds=60.0, refuse=lambda error: problem(error, 1)
     )
     connection.connection_made(wire)

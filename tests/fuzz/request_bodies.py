@@ -11,7 +11,7 @@ from pydantic import TypeAdapter, ValidationError
 from service.api.openapi.examples import CHANGE, CREATE, EVENT, EVENTS
 from service.api.parsing.dependencies import _SORTED
 from service.api.parsing.json_body import PartLimits, _is_json, parse
-from service.api.parsing.validation_errors import of_validation
+from service.api.parsing.validation_errors import from_pydantic_errors
 from service.api.problems import problem
 from service.api.schemas import Acts, ChangeArms, CreateSession, Feedbacks, Nothing
 from service.cooperative.json_stream import json_chunks
@@ -45,7 +45,7 @@ def one_input(data: bytes) -> None:
     try:
         body = kind.validate_python(value)
     except ValidationError as error:
-        _tell(of_validation([{**each, "loc": ("body", *each["loc"])} for each in error.errors()]))
+        _tell(from_pydantic_errors([{**each, "loc": ("body", *each["loc"])} for each in error.errors()]))
         return
     assert json.loads("".join(json_chunks(value, _SORTED))) == value
     if isinstance(body, CreateSession):

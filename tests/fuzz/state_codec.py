@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from service.engine.arms import Roster
+from service.engine.arms import Arms
 from service.engine.params import Expiry, Params
 from service.engine.run import Run
 from service.learners import REGISTRY
@@ -62,7 +62,7 @@ def _raw(run: Run, body: bytes) -> None:
 
 
 def _roster(run: Run, body: bytes) -> None:
-    roster = codec.decode_roster(body, Roster.of(len(NAMES), NAMES), NAMES)
+    roster = codec.decode_arms(body, Arms.of(len(NAMES), NAMES), NAMES)
     assert len(roster.live) == sum(position >= 0 for position in roster.positions)
     assert roster.names is not None
     assert all(isinstance(name, str) for name in roster.names)
@@ -87,6 +87,6 @@ def seeds() -> list[bytes]:
         kept = records.encode(run)
         joined = b"\xff\xff".join(key + b"=" + value[:-4] for key, value in kept.items() if value is not None)
         found += [bytes([number, 0]) + state[:-4], bytes([number, 1]) + state, bytes([number, 3]) + joined]
-    grown = Roster.of(len(NAMES), NAMES)
+    grown = Arms.of(len(NAMES), NAMES)
     grown = grown.changed(grown.change(["d"], ["b"]))
     return [*found, b"\0\2" + codec._roster_bytes(grown)]

@@ -7,12 +7,13 @@ import zlib
 
 import pytest
 
-from service.commit.batch import unpack_answer
+from service.commit.operation import unpack_answer
 from service.errors import StateCorruptError
-from service.models.events import ArmEvent, digest
+from service.models.events import ArmEvent
+from service.models.idempotency import digest
 from service.serialization import records
 from service.serialization import state as codec
-from service.sessions.operations import Feed
+from service.sessions.operations import SettleFeedback
 from service.sessions.service import Sessions
 from service.settings import Settings
 from service.store import open_store
@@ -114,7 +115,7 @@ async def test_a_kept_session_works_in_a_redis_with_what_it_remembers(redis_serv
     redis_server.client.expire(seen, 1000)
 
     sessions = Sessions(store, Settings())
-    answer = await sessions.submit("kept", Feed([ArmEvent(arm=0, loss=0.5, event_id="e1")], None))
+    answer = await sessions.submit("kept", SettleFeedback([ArmEvent(arm=0, loss=0.5, event_id="e1")], None))
     view = json.loads(await sessions.view("kept"))
     recalled = await store.recall("kept", digest("key"))
     await store.delete("kept")

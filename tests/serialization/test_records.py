@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from service.commit.session_cache import Cached
+from service.commit.session_cache import CachedSession
 from service.engine.feedback import ArmFeedback
 from service.learners import REGISTRY
 from service.models.specification import Specification, Stored
@@ -19,7 +19,7 @@ def cached(kind="bold", **fields):
     stored = Stored.of(Specification(learner=learner, seed=3, **fields))
     run = stored.start()
     snapshot = Snapshot("0", stored.encode(), codec.encode(run.ledger, run.state), 0.0, None)
-    return Cached.of(snapshot).with_records({})
+    return CachedSession.of(snapshot).with_records({})
 
 
 def committed(before, run, kept):
@@ -28,7 +28,7 @@ def committed(before, run, kept):
         kept.pop(key, None) if value is None else kept.update({key: value})
     state = before.encode(run)
     snapshot = Snapshot("1", before.stored.encode(), state, 0.0, None)
-    return before.after("1", state, run), Cached.of(snapshot).with_records(kept)
+    return before.committed_as("1", state, run), CachedSession.of(snapshot).with_records(kept)
 
 
 def test_a_commit_of_bold_sends_its_own_slot_and_instance_however_many_are_open():

@@ -105,11 +105,11 @@ def test_a_roster_is_read_as_it_was_written():
     data = codec.encode(run.ledger, run.state, run.roster)
 
     read = codec.decode(data, State, by_arm=True)
-    roster = codec.decode_roster(read.roster, Run.start(run.params).roster, NAMES)
+    roster = codec.decode_arms(read.roster, Run.start(run.params).roster, NAMES)
 
     assert (roster.live, roster.names, roster.labels) == (run.roster.live, run.roster.names, run.roster.labels)
     assert codec.encode(read.ledger, read.state, roster) == data
-    assert codec.decode_roster(read.roster, run.roster, NAMES) is run.roster
+    assert codec.decode_arms(read.roster, run.roster, NAMES) is run.roster
 
 
 def test_a_roster_that_never_changed_takes_no_room():
@@ -118,7 +118,7 @@ def test_a_roster_that_never_changed_takes_no_room():
     assert codec.encode(run.ledger, run.state, run.roster) == codec.encode(run.ledger, run.state)
     read = codec.decode(codec.encode(run.ledger, run.state), State, by_arm=True)
     assert read.roster == b""
-    assert codec.decode_roster(b"", a_changed_run().roster, NAMES).names == NAMES
+    assert codec.decode_arms(b"", a_changed_run().roster, NAMES).names == NAMES
 
 
 def test_rosters_of_other_sessions_are_refused():
@@ -127,16 +127,16 @@ def test_rosters_of_other_sessions_are_refused():
     known = Run.start(Params(Dexp3Spec(n_arms=3), 5)).roster
 
     with pytest.raises(codec.CodecError):
-        codec.decode_roster(roster, known, None)
+        codec.decode_arms(roster, known, None)
     with pytest.raises(codec.CodecError):
-        codec.decode_roster(roster, known, ["a", "b"])
+        codec.decode_arms(roster, known, ["a", "b"])
 
 
 def test_changed_states_of_the_first_version_load_for_ever():
     kept = json.loads((Path(__file__).parents[1] / "vectors" / "state_arms_schema1.json").read_text())
 
     ledger, arms, state = codec.decode(bytes.fromhex(kept["state"]), State, by_arm=True)
-    roster = codec.decode_roster(arms, Run.start(Params(Dexp3Spec(arms=NAMES), 5)).roster, NAMES)
+    roster = codec.decode_arms(arms, Run.start(Params(Dexp3Spec(arms=NAMES), 5)).roster, NAMES)
 
     assert state.p.tolist() == kept["p"]
     assert (ledger.removed, ledger.by_arm.tolist()) == (kept["removed"], kept["outstanding_by_arm"])

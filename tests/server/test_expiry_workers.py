@@ -18,7 +18,7 @@ from service.learners import REGISTRY
 from service.models.events import ArmEvent
 from service.models.specification import ExpirySpec, Specification
 from service.serialization import state as codec
-from service.sessions.operations import Act, Feed
+from service.sessions.operations import Act, SettleFeedback
 from service.store import open_store
 from tests.engine.test_run_machine import FIELDS
 from tests.support.crashing import Worker
@@ -76,7 +76,7 @@ class Stream:
             answer = await next(turns).sessions.submit("s", Act(1, 10**6, single=True))
             actions.append(tuple(json.loads(answer.body).values()))
             for t, arm in self.clicks(slot, actions):
-                await next(turns).sessions.submit("s", Feed([ArmEvent(arm=arm, loss=0.0, slot=t)], None))
+                await next(turns).sessions.submit("s", SettleFeedback([ArmEvent(arm=arm, loss=0.0, slot=t)], None))
         state = (await workers[0].store.load("s")).state
         await workers[0].sessions.delete("s")
         for worker in workers:

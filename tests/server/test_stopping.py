@@ -10,7 +10,7 @@ import uvicorn
 from uvicorn.server import ServerState
 
 from service.server import http_protocol
-from service.server.http_protocol import BoundedProtocol
+from service.server.http_protocol import LimitedHttpProtocol
 from tests.support.connections import JSON, answers, connected, ends, request
 from tests.support.running import RunningService, create
 from tests.support.waiting import wait_until
@@ -97,7 +97,7 @@ async def _answer(scope, receive, send):
     await send({"type": "http.response.body", "body": b""})
 
 
-class Watched(BoundedProtocol):
+class Watched(LimitedHttpProtocol):
     """Says when something has come."""
 
     def __init__(self, *args, **kwargs):

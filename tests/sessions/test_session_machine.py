@@ -24,14 +24,16 @@ from hypothesis.stateful import (
 )
 
 from service.commit import batch
-from service.commit.batch import Operation, settle_due
-from service.commit.session_cache import Cached
+from service.commit.batch import settle_due
+from service.commit.operation import Operation
+from service.commit.session_cache import CachedSession
 from service.engine.run import Run
 from service.errors import StoreDownError
 from service.learners import REGISTRY
 from service.models.events import ArmEvent
-from service.models.specification import ExpirySpec, Idempotency, Specification
-from service.sessions.operations import Act, Feed, Sweep
+from service.models.idempotency import Idempotency
+from service.models.specification import ExpirySpec, Specification
+from service.sessions.operations import Act, SettleDue, SettleFeedback
 from service.store import open_store
 from tests.engine.test_run_machine import FIELDS
 from tests.support.crashing import Fault, Worker
@@ -180,7 +182,7 @@ class SessionMachine(RuleBasedStateMachine):
         event = ArmEvent(arm=arm, loss=loss, slot=slot, event_id=f"e{next(_numbers)}")
         self.model.pass_time(self.time)
         expected = self.model.outcome(arm, slot)
-        answer = self.call(at, Feed([event], None), fault, dies=dies)
+        answer = self.call(at, SettleFeedback([event], None), fault, dies=dies)
         counts = {name: answer.get(name, 0) for name in ("applied", "duplicates", "removed", "surplus")}
         took_unseen = fault == "reply lost" and expected != "surplus" and counts["duplicates"] == 1
         assert counts == dict.fromkeys(counts, 0) | {"duplicates" if took_unseen else expected: 1}
@@ -194,14 +196,14 @@ class SessionMachine(RuleBasedStateMachine):
     def send_again(self, gap: float, at: int, data: st.DataObject, fault: Fault | None) -> None:
         self.time += gap
         event = data.draw(st.sampled_from(self.sent))
-        answer = self.call(at, Feed([event.model_copy(update={"loss": 0.5})], None), fault)
+        answer = self.call(at, SettleFeedback([event.model_copy(update={"loss": 0.5})], None), fault)
         if event.arm in self.model.labels.values() or self.kind in NEEDS_SLOT:
             assert (answer["applied"], answer["duplicates"]) == (0, 1)
 
     @rule(gap=GAPS, at=WORKERS, fault=FAULTS, dies=st.booleans())
     def sweep(self, gap: float, at: int, fault: Fault | None, dies: bool) -> None:
         self.time += gap
-        self.call(at, Sweep(), fault, dies=dies)
+        self.call(at, SettleDue(), fault, dies=dies)
 
     @rule(gap=GAPS, at=WORKERS, data=st.data(), add=st.lists(st.sampled_from(["a", "b", "x", "y"]), max_size=3))
     def change_arms(self, gap: float, at: int, data: st.DataObject, add: list[str]) -> None:
@@ -249,7 +251,7 @@ class SessionMachine(RuleBasedStateMachine):
         """What a worker without a past reads."""
         store = self.workers[0].store
         snapshot = await store.load(self.name)
-        return Cached.of(snapshot).with_records(await store.read_records(self.name)).run
+        return CachedSession.of(snapshot).with_records(await store.read_records(self.name)).run
 
 
 async def opened(url: str) -> Any:
@@ -266,6 +268,6 @@ def test_no_crash_loses_a_decision_or_settles_one_twice(
     kind: str, redis_server: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Every bucket that expires is a commit of its own here, so crashes strike between them too."""
-    monkeypatch.setattr(batch, "PIECE_SECONDS", 0.0)
+    monkeypatch.setattr(batch, "EXPIRY_SECONDS", 0.0)
     attributes = {"kind": kind, "url": redis_server.url}
     run_machine(SessionMachine, attributes, max_examples=15, phases=(Phase.generate,), report_multiple_bugs=False)

@@ -6,7 +6,7 @@ import pytest
 from redis import exceptions
 from redis._parsers.base import BaseParser
 
-from service.store.redis.connection.failures import trouble
+from service.store.redis.connection.failures import failure_of
 
 WRAPPED = "Error running script (call to f_1234): @user_script:9: @user_script: 9: "
 
@@ -36,18 +36,18 @@ WRAPPED = "Error running script (call to f_1234): @user_script:9: @user_script: 
     ],
 )
 def test_a_reply_is_told(reply: str, words: str, passing: bool) -> None:
-    what = trouble(BaseParser.parse_error(reply))
+    what = failure_of(BaseParser.parse_error(reply))
 
     assert words in what.reason
-    assert what.passing is passing
+    assert what.is_transient is passing
 
 
 @pytest.mark.parametrize(
     "error", [exceptions.TimeoutError("Timeout reading"), exceptions.ConnectionError("closed")]
 )
 def test_a_lost_connection_may_pass(error: exceptions.RedisError) -> None:
-    assert trouble(error).passing
+    assert failure_of(error).is_transient
 
 
 def test_a_long_refusal_is_cut() -> None:
-    assert len(trouble(exceptions.ResponseError("x" * 10_000)).reason) < 300
+    assert len(failure_of(exceptions.ResponseError("x" * 10_000)).reason) < 300

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from service.commit.session_cache import Cached
+from service.commit.session_cache import CachedSession
 from service.engine.actions import ArmAction
 from service.engine.feedback import ArmFeedback, PointFeedback
 from service.engine.run import Run
@@ -38,11 +38,11 @@ def load(kind: str) -> dict[str, Any]:
     return json.loads((FOLDER / f"{kind}.json").read_text())
 
 
-def read(kept: dict[str, Any]) -> tuple[Snapshot, Cached]:
+def read(kept: dict[str, Any]) -> tuple[Snapshot, CachedSession]:
     """A kept session, as a worker reads it from the store."""
     snapshot = Snapshot("v-1", kept["spec"].encode(), bytes.fromhex(kept["state"]), 1_700_000_000.0, None)
     beside = {key.encode(): bytes.fromhex(record) for key, record in kept["records"].items()}
-    return snapshot, Cached.of(snapshot).with_records(beside)
+    return snapshot, CachedSession.of(snapshot).with_records(beside)
 
 
 def view(kept: dict[str, Any]) -> dict[str, Any]:

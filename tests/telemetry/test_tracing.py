@@ -23,8 +23,8 @@ from service.serialization import state as codec
 from service.sessions.operations import Act
 from service.settings import Settings
 from service.store.base import NewSession, StoreUnavailableError
+from service.store.instrumented import InstrumentedStore
 from service.store.memory import MemoryStore
-from service.store.traced import TracedStore
 from service.telemetry import tracing_config
 from service.telemetry.metrics import Metrics
 from service.telemetry.tracing import Spans
@@ -141,7 +141,7 @@ async def test_one_commit_for_many_requests_belongs_to_the_first_and_is_linked_t
     stored = Stored.of(Specification(learner=Dexp3Spec(n_arms=3), seed=1))
     run = stored.start()
     await store.create(NewSession("s", "first", stored.encode(), codec.encode(run.ledger, run.state)))
-    traced = TracedStore(store, Metrics(labels()), Spans(provider))
+    traced = InstrumentedStore(store, Metrics(labels()), Spans(provider))
     committer = Committer(traced, SessionCache(1), max_queue=10)
     contexts = []
 

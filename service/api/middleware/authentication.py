@@ -21,7 +21,7 @@ _METRICS = "/metrics"
 _CHALLENGE: Mapping[str, str] = {"WWW-Authenticate": 'Bearer realm="delayed-bandits"'}
 
 
-class Guard:
+class ApiKeyMiddleware:
     """The application for holders of keys; health checks are open to all."""
 
     def __init__(self, app: ASGIApp, keys: Sequence[ApiKey], metrics: Metrics, settings: Settings) -> None:

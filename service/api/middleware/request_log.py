@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from fastapi import FastAPI, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from service.api.middleware.authentication import Guard
+from service.api.middleware.authentication import ApiKeyMiddleware
 from service.api.problems import ID_IN_SCOPE, problem
 from service.api.routes.docs import ASSETS
 from service.api_keys import IN_SCOPE, read_keys
@@ -39,17 +39,17 @@ def install(app: FastAPI, metrics: Metrics, settings: Settings, spans: Spans | N
     build = app.build_middleware_stack
     keys = read_keys(settings)
     ids = _ids()
-    app.state.refuse = Refusals(metrics, settings, ids)
+    app.state.refuse = ConnectionErrorResponder(metrics, settings, ids)
 
     def surrounded() -> ASGIApp:
-        inner = Guard(build(), keys, metrics, settings) if keys else build()
-        surroundings = Surroundings(inner, metrics, settings, ids, spans)
+        inner = ApiKeyMiddleware(build(), keys, metrics, settings) if keys else build()
+        surroundings = RequestLogMiddleware(inner, metrics, settings, ids, spans)
         return surroundings if spans is None else spans.around(surroundings)
 
     app.build_middleware_stack = surrounded  # type: ignore[method-assign]
 
 
-class Refusals:
+class ConnectionErrorResponder:
     """Answers to what never became a request: counted, logged and shaped like those to requests."""
 
     def __init__(self, metrics: Metrics, settings: Settings, new_ids: Iterator[bytes]) -> None:
@@ -75,7 +75,7 @@ class Refusals:
         return problem(error, self._retry_after, headers)
 
 
-class Surroundings:
+class RequestLogMiddleware:
     """The outermost application but for spans."""
 
     def __init__(

@@ -14,8 +14,8 @@ from service.api_keys import ApiKey
 from service.cooperative.fair_yield import FairYield
 from service.cooperative.json_stream import json_chunks
 from service.errors import InvalidRequestError
-from service.models.events import PRINTABLE_ASCII, digest, digest_of
-from service.models.specification import Idempotency
+from service.models.events import PRINTABLE_ASCII
+from service.models.idempotency import Idempotency, digest, digest_of
 from service.sessions.service import Sessions
 from service.settings import Settings
 

@@ -16,7 +16,7 @@ from starlette.datastructures import QueryParams
 
 from service.api.parsing.json_body import read_object
 from service.api.parsing.list_limits import check_lengths
-from service.api.parsing.validation_errors import of_validation
+from service.api.parsing.validation_errors import from_pydantic_errors
 from service.cooperative.offload import run_in_thread_if_large
 from service.settings import Settings
 
@@ -47,7 +47,7 @@ class StrictRoute(APIRoute):
                         size, self._body, body, request.app.state.settings, errors
                     )
             if errors:
-                raise of_validation(errors)
+                raise from_pydantic_errors(errors)
             if takes_request:
                 values[takes_request] = request
             return await endpoint(**values)

@@ -23,7 +23,7 @@ _FIELDS = frozenset({"extra_forbidden", "missing"})
 _NO_OBJECT = frozenset({"model_type", "model_attributes_type", "dict_type"})
 
 
-def of_validation(errors: Iterable[Mapping[str, Any]]) -> InvalidRequestError:
+def from_pydantic_errors(errors: Iterable[Mapping[str, Any]]) -> InvalidRequestError:
     """One error for all findings; its text tells the first."""
     found = [_field_error(error) for error in errors]
     return InvalidRequestError.of_all(found) if found else InvalidRequestError()

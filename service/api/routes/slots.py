@@ -14,7 +14,7 @@ from service.api.schemas import Action, Actions, Acts, Feedbacks, Nothing, Settl
 from service.errors import InvalidRequestError, SurplusFeedbackError
 from service.models.events import Event
 from service.models.specification import Surplus
-from service.sessions.operations import Act, Feed
+from service.sessions.operations import Act, SettleFeedback
 from service.telemetry.metrics import Metrics
 
 router = APIRouter(prefix="/v1/sessions/{session_id}", tags=["slots"], route_class=StrictRoute, responses=PROBLEMS)
@@ -62,7 +62,7 @@ async def feedback(
     on_surplus: OnSurplus = None,
 ) -> Response:
     """Feed back what one decision cost, whenever it becomes known."""
-    operation = Feed([body], on_surplus, single=True, idempotency=await idempotency_of(request))
+    operation = SettleFeedback([body], on_surplus, single=True, idempotency=await idempotency_of(request))
     return await _feed(request, session_id, operation)
 
 
@@ -74,11 +74,11 @@ async def feedbacks(
     on_surplus: OnSurplus = None,
 ) -> Response:
     """Feed back a batch: all of its events, or none of them."""
-    operation = Feed(body.events, on_surplus, idempotency=await idempotency_of(request))
+    operation = SettleFeedback(body.events, on_surplus, idempotency=await idempotency_of(request))
     return await _feed(request, session_id, operation)
 
 
-async def _feed(request: Request, session_id: str, operation: Feed) -> Response:
+async def _feed(request: Request, session_id: str, operation: SettleFeedback) -> Response:
     try:
         return json_response(await sessions_of(request).submit(session_id, operation))
     except (InvalidRequestError, SurplusFeedbackError):

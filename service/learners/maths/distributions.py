@@ -7,7 +7,7 @@ import numpy as np
 from service.learners.base import FloatArray, IntArray
 
 
-def without(p: FloatArray, positions: IntArray, floor: float = 0.0) -> FloatArray:
+def remove_arms(p: FloatArray, positions: IntArray, floor: float = 0.0) -> FloatArray:
     """The probabilities of the arms that stay, in their old ratios; uniform where all they had is 0.
 
     Parameters
@@ -25,7 +25,7 @@ def without(p: FloatArray, positions: IntArray, floor: float = 0.0) -> FloatArra
     return np.where(low, trimmed / trimmed.sum(axis=-1, keepdims=True), shares)
 
 
-def joined(p: FloatArray, count: int) -> FloatArray:
+def add_arms(p: FloatArray, count: int) -> FloatArray:
     """``count`` more arms at 1/n each of n in all; the others share the rest in their old ratios."""
     before = p.shape[-1]
     n_arms = before + count

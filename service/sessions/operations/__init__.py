@@ -2,8 +2,8 @@
 
 from service.sessions.operations.act import Act
 from service.sessions.operations.change_arms import ChangeArms
-from service.sessions.operations.feedback import Feed
-from service.sessions.operations.settle_due import Sweep
+from service.sessions.operations.feedback import SettleFeedback
+from service.sessions.operations.settle_due import SettleDue
 from service.sessions.operations.show import Show
 
-__all__ = ["Act", "ChangeArms", "Feed", "Show", "Sweep"]
+__all__ = ["Act", "ChangeArms", "SettleDue", "SettleFeedback", "Show"]

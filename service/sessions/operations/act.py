@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from service.commit.batch import Applied
+from service.commit.operation import Applied
 from service.cooperative.fair_yield import FairYield
 from service.cooperative.json_stream import CHUNK_SCALARS
 from service.engine.run import Run
 from service.errors import InvalidRequestError
 from service.learners.base import PointLearner
-from service.models.specification import Idempotency
+from service.models.idempotency import Idempotency
 from service.sessions.operations.action_json import action_text, actions_text
 
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from service.commit.batch import Applied
+from service.commit.operation import Applied
 from service.cooperative.answer_body import Body, joined
 from service.cooperative.fair_yield import FairYield
 from service.cooperative.offload import LABEL_BYTES, run_in_thread_if_large
-from service.engine.arms import Change, Roster
+from service.engine.arms import Arms, Change
 from service.engine.run import Run
 from service.errors import InvalidRequestError, NoLabelsError
-from service.models.specification import Idempotency
+from service.models.idempotency import Idempotency
 from service.sessions.limits import check_labels
 
 LIVES = 10
@@ -49,7 +49,7 @@ class ChangeArms:
         body = await joined(self.view(run, changed or self.idempotency is not None), pause)
         return Applied(body, changed=changed, shows_version=True)
 
-    def _change(self, run: Run, roster: Roster) -> bool:
+    def _change(self, run: Run, roster: Arms) -> bool:
         change = roster.change(self.add, self.remove)
         self._check_size(roster, change)
         if not (change.removed or change.added):
@@ -57,7 +57,7 @@ class ChangeArms:
         run.change_arms(change)
         return True
 
-    def _check_size(self, roster: Roster, change: Change) -> None:
+    def _check_size(self, roster: Arms, change: Change) -> None:
         staying = len(roster.live) - len(change.removed)
         if not staying:
             raise InvalidRequestError.of("remove", "at least one arm must stay")

@@ -6,13 +6,14 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-from service.commit.batch import Applied
+from service.commit.operation import Applied
 from service.cooperative.fair_yield import FairYield
 from service.engine.feedback import Feedback
 from service.engine.run import Run
 from service.errors import MAX_LISTED, InvalidRequestError, SurplusFeedbackError
 from service.models.events import Event
-from service.models.specification import Idempotency, Surplus
+from service.models.idempotency import Idempotency
+from service.models.specification import Surplus
 from service.sessions.operations.event_parsing import reader_of
 
 MAX_DELAYS = 100
@@ -20,7 +21,7 @@ MAX_DELAYS = 100
 
 
 @dataclass(slots=True)
-class Feed:
+class SettleFeedback:
     """Settle a batch of events, all or none of them (surplus may be skipped)."""
 
     events: Sequence[Event]

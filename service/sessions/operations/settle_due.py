@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from service.commit.batch import Applied
+from service.commit.operation import Applied
 from service.cooperative.fair_yield import FairYield
 from service.engine.run import Run
-from service.models.specification import Idempotency
+from service.models.idempotency import Idempotency
 
 
 @dataclass(frozen=True, slots=True)
-class Sweep:
+class SettleDue:
     """Nothing of its own: what is due is settled before it. Answers when the session has decisions due next."""
 
     weight: int = 0

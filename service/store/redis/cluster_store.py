@@ -7,8 +7,8 @@ import re
 from collections.abc import Sequence
 
 from service.store.redis import scripts
-from service.store.redis.connection.client import RedisLink
-from service.store.redis.connection.cluster_client import ClusterLink, SlotRange, slot_of
+from service.store.redis.connection.client import RedisClient
+from service.store.redis.connection.cluster_client import ClusterClient, SlotRange, slot_of
 from service.store.redis.store import RedisStore
 
 
@@ -22,8 +22,8 @@ class ClusterStore(RedisStore):
 
     _scan_position = re.compile(r"[0-9]{1,20}-[0-9]{1,4}")
 
-    def _open(self, url: str) -> RedisLink:
-        self._nodes = ClusterLink(url, self._options)
+    def _open(self, url: str) -> RedisClient:
+        self._nodes = ClusterClient(url, self._options)
         return self._nodes
 
     async def _scan(self, cursor: str, count: int) -> tuple[str, Sequence[str]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from service.store.base import DIGEST_BYTES, Commit, Known, Snapshot
-from service.store.redis.connection.roundtrip import Word
+from service.store.redis.connection.roundtrip import RedisArgument
 from service.store.redis.keys import ANSWER, EVENT
 
 FIELD_BYTES = len(EVENT) + DIGEST_BYTES
@@ -27,7 +27,7 @@ def snapshot(fields: Sequence[bytes | None]) -> Snapshot:
     return Snapshot(text(version or b""), spec or b"", state or b"", *times)
 
 
-def commit_args(commit: Commit) -> Sequence[Word]:
+def commit_args(commit: Commit) -> Sequence[RedisArgument]:
     """What ``commit.lua`` takes, but for the first two, which date the keys."""
     events = b"".join([EVENT + digest for digest in commit.events])
     lookups = b"".join(

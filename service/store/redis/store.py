@@ -22,9 +22,9 @@ from service.store.base import (
 from service.store.clock import StoreClock
 from service.store.options import StoreOptions
 from service.store.redis import messages, scripts
-from service.store.redis.connection.client import RedisLink
-from service.store.redis.connection.roundtrip import Word
-from service.store.redis.connection.server_client import ServerLink
+from service.store.redis.connection.client import RedisClient
+from service.store.redis.connection.roundtrip import RedisArgument
+from service.store.redis.connection.server_client import ServerClient
 from service.store.redis.keys import ANSWER, Keys
 from service.store.redis.reminders import RedisReminders
 from service.store.redis.scripts import Script
@@ -36,7 +36,7 @@ MAX_SCANS_PER_PAGE = 1000
 LEAST_SCAN = 10
 PING_PATIENCE = 0.1
 """Seconds; enough to replace a connection that was lost."""
-MAX_CLOCK_LESSONS = 5
+MAX_CLOCK_CORRECTIONS = 5
 """Bounds a call whose every sending finds the present bucket gone by."""
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
@@ -54,22 +54,22 @@ class RedisStore:
 
     def __init__(self, url: str, options: StoreOptions | None = None) -> None:
         self._options = options or StoreOptions()
-        self._link = self._open(url)
+        self._client = self._open(url)
         self._keys = Keys.of(self._options.prefix, self._options.dedupe_window_seconds)
         self._clock = StoreClock()
-        self.reminders = RedisReminders(self._link, self._keys)
+        self.reminders = RedisReminders(self._client, self._keys)
         self._warned = False
         # A reply that waits for replicas must come before the connection is given up.
         self._replica_seconds = min(self._options.replica_seconds, self._options.reply_seconds / 2)
 
-    def _open(self, url: str) -> RedisLink:
-        return ServerLink(url, self._options)
+    def _open(self, url: str) -> RedisClient:
+        return ServerClient(url, self._options)
 
     async def create(self, session: NewSession) -> Snapshot | None:
         digest, answer = session.answer or (b"", b"")
         field = ANSWER + digest if session.answer else b""
         tail = (session.version, session.spec, session.state, session.idle_ttl_ms or 0, field, answer)
-        reply = await self._dated(scripts.CREATE, session.session_id, tail)
+        reply = await self._run_in_window(scripts.CREATE, session.session_id, tail)
         return None if reply[0] == b"OK" else messages.snapshot(reply[1])
 
     async def load(self, session_id: str) -> Snapshot | None:
@@ -78,12 +78,12 @@ class RedisStore:
         return messages.snapshot(reply[1]) if reply[0] == b"OK" else None
 
     async def recall(self, session_id: str, digest: bytes) -> bytes | None:
-        reply = await self._dated(scripts.RECALL, session_id, (ANSWER + digest,))
+        reply = await self._run_in_window(scripts.RECALL, session_id, (ANSWER + digest,))
         answer: bytes | None = reply[1]
         return answer
 
     async def commit(self, commit: Commit) -> Outcome:
-        reply = await self._dated(scripts.COMMIT, commit.session_id, messages.commit_args(commit))
+        reply = await self._run_in_window(scripts.COMMIT, commit.session_id, messages.commit_args(commit))
         outcome = reply[0]
         if outcome == b"OK":
             return Committed(messages.snapshot(reply[1]) if len(reply) > 1 else None)
@@ -97,7 +97,7 @@ class RedisStore:
         return dict(zip(items[::2], items[1::2], strict=True))
 
     async def delete(self, session_id: str) -> bool:
-        reply = await self._dated(scripts.DELETE, session_id, (), resend=False)
+        reply = await self._run_in_window(scripts.DELETE, session_id, (), resend=False)
         return bool(reply[0] == b"OK")
 
     async def list(self, cursor: str | None, limit: int) -> Page:
@@ -119,7 +119,7 @@ class RedisStore:
         """Return if the store can commit now; the first time also log what endangers sessions there."""
         try:
             async with asyncio.timeout(self._options.ping_seconds):
-                reply = await self._link.script(
+                reply = await self._client.script(
                     scripts.PING,
                     (self._keys.server_probe,),
                     patience=PING_PATIENCE,
@@ -136,7 +136,7 @@ class RedisStore:
     async def warnings(self) -> Sequence[str]:
         """What in the server's settings endangers sessions, as far as its user may read them."""
         try:
-            servers = await self._link.servers()
+            servers = await self._client.servers()
         except StoreUnavailableError as error:
             return [f"the store's settings can't be read: {error}"]
         return list(dict.fromkeys(danger for info in servers for danger in _dangers(info)))
@@ -145,7 +145,7 @@ class RedisStore:
         return self._clock.now()
 
     async def close(self) -> None:
-        await self._link.close()
+        await self._client.close()
 
     _scan_position = re.compile(r"[0-9]{1,20}")
     """How the cursor of a scan looks."""
@@ -156,11 +156,11 @@ class RedisStore:
         ids = sorted(self._keys.session_id(messages.text(key)) for key in keys)
         return ("end" if following == b"0" else messages.text(following)), ids
 
-    async def _dated(
-        self, script: Script, session_id: str, tail: Sequence[Word], *, resend: bool = True
+    async def _run_in_window(
+        self, script: Script, session_id: str, tail: Sequence[RedisArgument], *, resend: bool = True
     ) -> Sequence[Any]:
         """Run a script on all keys of a session; again where the clock was out, which the reply has put right."""
-        for _ in range(MAX_CLOCK_LESSONS):
+        for _ in range(MAX_CLOCK_CORRECTIONS):
             keys = self._keys.at(session_id, self._clock.estimate())
             args = (keys.oldest, self._keys.bucket_ms, *tail)
             reply = await self._run(script, keys.all, args, resend=resend, replica_seconds=self._replica_seconds)
@@ -172,12 +172,12 @@ class RedisStore:
         self,
         script: Script,
         keys: Sequence[str],
-        args: Sequence[Word] = (),
+        args: Sequence[RedisArgument] = (),
         *,
         resend: bool = True,
         replica_seconds: float = 0.0,
     ) -> Sequence[Any]:
-        reply: Sequence[Any] = await self._link.script(
+        reply: Sequence[Any] = await self._client.script(
             script, keys, args, resend=resend, replica_seconds=replica_seconds
         )
         self._observe(reply)

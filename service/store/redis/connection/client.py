@@ -15,15 +15,15 @@ from redis.exceptions import DataError, RedisError
 
 from service.store.base import StoreUnavailableError
 from service.store.options import StoreOptions
-from service.store.redis.connection.failures import trouble
-from service.store.redis.connection.roundtrip import Attempt, Word
+from service.store.redis.connection.failures import failure_of
+from service.store.redis.connection.roundtrip import Attempt, RedisArgument
 from service.store.redis.scripts import Script
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.02, 0.25
 """Seconds; each pause before a further sending is drawn between 0 and twice the limit before."""
 
 
-class RedisLink(ABC):
+class RedisClient(ABC):
     """Calls, each sent until it is through or not worth another try.
 
     A call is sent again after a passing trouble, with random pauses, until ``resend_seconds`` after its first
@@ -36,7 +36,7 @@ class RedisLink(ABC):
         self._down_since: float | None = None
 
     @abstractmethod
-    async def _send(self, commands: Sequence[Sequence[Word]], attempt: Attempt) -> Any:
+    async def _send(self, commands: Sequence[Sequence[RedisArgument]], attempt: Attempt) -> Any:
         """Send one of the commands: the first, or where the server doesn't know the script, the next."""
 
     @abstractmethod
@@ -51,7 +51,7 @@ class RedisLink(ABC):
         self,
         script: Script,
         keys: Sequence[str],
-        args: Sequence[Word] = (),
+        args: Sequence[RedisArgument] = (),
         *,
         resend: bool = True,
         patience: float | None = None,
@@ -72,11 +72,11 @@ class RedisLink(ABC):
         """
         tail = (len(keys), *keys, *args)
         commands = (("EVALSHA", script.sha, *tail), ("EVAL", script.source, *tail))
-        return await self._through(
+        return await self._send_with_retries(
             partial(self._send, commands), resend=resend, patience=patience, replica_seconds=replica_seconds
         )
 
-    async def _through(
+    async def _send_with_retries(
         self,
         send: Callable[[Attempt], Awaitable[Any]],
         *,
@@ -89,13 +89,13 @@ class RedisLink(ABC):
         while True:
             attempt = Attempt(self._options.min_replicas if replica_seconds else 0, replica_seconds)
             try:
-                async with self._turn():
+                async with self._connection_slot():
                     reply = await send(attempt)
             except DataError:
                 raise
             except RedisError as error:
-                what = trouble(error)
-                if not what.passing or (attempt.sent and not resend) or not self._may_wait(started, patience):
+                what = failure_of(error)
+                if not what.is_transient or (attempt.sent and not resend) or not self._may_wait(started, patience):
                     raise StoreUnavailableError(what.reason) from error
             else:
                 self._down_since = None
@@ -109,7 +109,7 @@ class RedisLink(ABC):
         return now < min(started, self._down_since) + patience
 
     @asynccontextmanager
-    async def _turn(self) -> AsyncIterator[None]:
+    async def _connection_slot(self) -> AsyncIterator[None]:
         """Wait until one of the connections is free."""
         try:
             async with asyncio.timeout(self._options.pool_wait_seconds if self._free.locked() else None):

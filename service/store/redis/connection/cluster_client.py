@@ -13,8 +13,8 @@ from redis.asyncio import ConnectionPool
 from redis.exceptions import AskError, ClusterDownError, MovedError, RedisError
 
 from service.store.options import StoreOptions
-from service.store.redis.connection.client import RedisLink
-from service.store.redis.connection.roundtrip import Attempt, Word, exchange, info_of
+from service.store.redis.connection.client import RedisClient
+from service.store.redis.connection.roundtrip import Attempt, RedisArgument, info_of, round_trip
 from service.store.redis.connection.url import read_url
 
 MAX_REDIRECTIONS = 5
@@ -30,7 +30,7 @@ class SlotRange(NamedTuple):
     master: Address
 
 
-class ClusterLink(RedisLink):
+class ClusterClient(RedisClient):
     """Calls to whichever master serves the slot of their first key.
 
     A redirection (MOVED, ASK) means that nothing was done, so it is followed at once. Whatever else goes wrong
@@ -47,20 +47,20 @@ class ClusterLink(RedisLink):
 
     async def masters(self) -> Sequence[SlotRange]:
         """The widest range of each master, in the order of their lowest slots, which a failover keeps."""
-        ranges: Sequence[SlotRange] = await self._through(self._map)
+        ranges: Sequence[SlotRange] = await self._send_with_retries(self._map)
         places = dict.fromkeys(each.master for each in ranges)
         return [max((one for one in ranges if one.master == master), key=_width) for master in places]
 
     async def servers(self) -> Sequence[Mapping[str, object]]:
         asked = (("INFO",),)
         masters = [one.master for one in await self.masters()]
-        return [info_of(await self._through(partial(self._on, master, asked))) for master in masters]
+        return [info_of(await self._send_with_retries(partial(self._on, master, asked))) for master in masters]
 
     async def close(self) -> None:
         for pool in self._pools.values():
             await pool.aclose()
 
-    async def _send(self, commands: Sequence[Sequence[Word]], attempt: Attempt) -> Any:
+    async def _send(self, commands: Sequence[Sequence[RedisArgument]], attempt: Attempt) -> Any:
         slot = slot_of(str(commands[0][3]))
         ranges = await self._map(attempt)
         address = next((one.master for one in ranges if one.first <= slot <= one.last), None)
@@ -79,14 +79,19 @@ class ClusterLink(RedisLink):
         raise ClusterDownError("no node serves the slot")
 
     async def _on(
-        self, address: Address, commands: Sequence[Sequence[Word]], attempt: Attempt, *, asking: bool = False
+        self,
+        address: Address,
+        commands: Sequence[Sequence[RedisArgument]],
+        attempt: Attempt,
+        *,
+        asking: bool = False,
     ) -> Any:
         if address not in self._pools:
             limit = self._options.max_connections
             self._pools[address] = ConnectionPool(
                 host=address[0], port=address[1], max_connections=limit, **self._settings
             )
-        return await exchange(self._pools[address], commands, attempt, asking=asking)
+        return await round_trip(self._pools[address], commands, attempt, asking=asking)
 
     async def _map(self, _attempt: Attempt) -> Sequence[SlotRange]:
         async with self._reading:

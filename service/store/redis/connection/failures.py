@@ -8,29 +8,29 @@ from redis import exceptions
 from redis.asyncio.sentinel import MasterNotFoundError
 
 
-class Trouble(NamedTuple):
+class StoreFailure(NamedTuple):
     """Why the store can't serve a call."""
 
     reason: str
-    passing: bool = False
+    is_transient: bool = False
     """Whether the same call may well go through a moment later."""
 
 
-LOADING = Trouble("the store is loading its data (LOADING)", passing=True)
-BUSY = Trouble("the store is busy with a script (BUSY)", passing=True)
-MOVING = Trouble("the store is moving this session (TRYAGAIN)", passing=True)
-CLUSTER_DOWN = Trouble("the cluster is down (CLUSTERDOWN)", passing=True)
-MASTER_DOWN = Trouble("the replica has lost its master (MASTERDOWN)", passing=True)
-MASTERLESS = Trouble("the sentinels know no master now", passing=True)
-SILENT = Trouble("the store did not answer in time", passing=True)
-CROWDED = Trouble("the store has too many clients", passing=True)
-ELSEWHERE = Trouble("the server is one of a cluster and keeps this session elsewhere (MOVED)")
-FULL = Trouble("the store is full (OOM)")
-READ_ONLY = Trouble("the store is a read-only replica (READONLY)")
-UNWRITABLE = Trouble("the store can't write to its disk (MISCONF)")
-BEHIND = Trouble("too few replicas of the store have the commit (BANDIT_MIN_REPLICAS)")
-ALONE = Trouble("the store has too few replicas (NOREPLICAS)")
-FORBIDDEN = Trouble("the store's user lacks a permission (NOPERM)")
+LOADING = StoreFailure("the store is loading its data (LOADING)", is_transient=True)
+BUSY = StoreFailure("the store is busy with a script (BUSY)", is_transient=True)
+MOVING = StoreFailure("the store is moving this session (TRYAGAIN)", is_transient=True)
+CLUSTER_DOWN = StoreFailure("the cluster is down (CLUSTERDOWN)", is_transient=True)
+MASTER_DOWN = StoreFailure("the replica has lost its master (MASTERDOWN)", is_transient=True)
+NO_MASTER = StoreFailure("the sentinels know no master now", is_transient=True)
+TIMEOUT = StoreFailure("the store did not answer in time", is_transient=True)
+TOO_MANY_CLIENTS = StoreFailure("the store has too many clients", is_transient=True)
+MOVED = StoreFailure("the server is one of a cluster and keeps this session elsewhere (MOVED)")
+FULL = StoreFailure("the store is full (OOM)")
+READ_ONLY = StoreFailure("the store is a read-only replica (READONLY)")
+DISK_ERROR = StoreFailure("the store can't write to its disk (MISCONF)")
+REPLICAS_BEHIND = StoreFailure("too few replicas of the store have the commit (BANDIT_MIN_REPLICAS)")
+NO_REPLICAS = StoreFailure("the store has too few replicas (NOREPLICAS)")
+NO_PERMISSION = StoreFailure("the store's user lacks a permission (NOPERM)")
 
 
 class ReplicasBehindError(exceptions.RedisError):
@@ -38,26 +38,26 @@ class ReplicasBehindError(exceptions.RedisError):
 
 
 # The first that fits counts: a subclass stands before its base.
-_BY_CLASS: tuple[tuple[type[exceptions.RedisError], Trouble], ...] = (
-    (ReplicasBehindError, BEHIND),
+_BY_CLASS: tuple[tuple[type[exceptions.RedisError], StoreFailure], ...] = (
+    (ReplicasBehindError, REPLICAS_BEHIND),
     (exceptions.BusyLoadingError, LOADING),
     (exceptions.TryAgainError, MOVING),
     (exceptions.MasterDownError, MASTER_DOWN),
     (exceptions.ClusterDownError, CLUSTER_DOWN),
-    (exceptions.AskError, ELSEWHERE),
+    (exceptions.AskError, MOVED),
     (exceptions.OutOfMemoryError, FULL),
     (exceptions.ReadOnlyError, READ_ONLY),
-    (exceptions.NoPermissionError, FORBIDDEN),
-    (exceptions.TimeoutError, SILENT),
-    (MasterNotFoundError, MASTERLESS),
+    (exceptions.NoPermissionError, NO_PERMISSION),
+    (exceptions.TimeoutError, TIMEOUT),
+    (MasterNotFoundError, NO_MASTER),
 )
 _BY_WORDS = {
     "BUSY ": BUSY,
-    "MISCONF ": UNWRITABLE,
-    "NOREPLICAS ": ALONE,
-    "max number of clients": CROWDED,
-    "user executing the script": FORBIDDEN,
-    "can't access at least one of the keys": FORBIDDEN,
+    "MISCONF ": DISK_ERROR,
+    "NOREPLICAS ": NO_REPLICAS,
+    "max number of clients": TOO_MANY_CLIENTS,
+    "user executing the script": NO_PERMISSION,
+    "can't access at least one of the keys": NO_PERMISSION,
     "-OOM ": FULL,
     "-READONLY ": READ_ONLY,
 }
@@ -68,7 +68,7 @@ _ECHO = ", with args beginning with"
 """Behind it servers tell the words of a command they don't know, also where that is AUTH and its password."""
 
 
-def trouble(error: exceptions.RedisError) -> Trouble:
+def failure_of(error: exceptions.RedisError) -> StoreFailure:
     """Tell the trouble behind an error of redis-py."""
     for kind, known in _BY_CLASS:
         if isinstance(error, kind):
@@ -78,7 +78,7 @@ def trouble(error: exceptions.RedisError) -> Trouble:
         if words in text:
             return known
     if isinstance(error, exceptions.AuthenticationError):
-        return Trouble(f"the store refused the credentials: {text}")
+        return StoreFailure(f"the store refused the credentials: {text}")
     if isinstance(error, exceptions.ConnectionError):
-        return Trouble(f"no connection to the store: {text}", passing=True)
-    return Trouble(f"the store refused a call: {text[:200]}")
+        return StoreFailure(f"no connection to the store: {text}", is_transient=True)
+    return StoreFailure(f"the store refused a call: {text[:200]}")

@@ -16,7 +16,7 @@ from redis.exceptions import (
 
 from service.store.redis.connection.failures import ReplicasBehindError
 
-Word = str | bytes | int
+RedisArgument = str | bytes | int
 CLOSED_HANDLE = "the handler is closed"
 """In what uvloop raises, a RuntimeError, where a connection is used that was lost a moment ago."""
 UNDECIDED = frozenset({b"CONFLICT", b"KNOWN", b"CLOCK"})
@@ -39,8 +39,8 @@ class Attempt:
         self.replica_seconds = replica_seconds
 
 
-async def exchange(
-    pool: ConnectionPool, commands: Sequence[Sequence[Word]], attempt: Attempt, *, asking: bool = False
+async def round_trip(
+    pool: ConnectionPool, commands: Sequence[Sequence[RedisArgument]], attempt: Attempt, *, asking: bool = False
 ) -> Any:
     """Send the first command, and the next one where the server doesn't know the script.
 
@@ -52,15 +52,15 @@ async def exchange(
     asking : whether a cluster has sent us here for this call only
     """
     try:
-        return await _exchange(pool, commands, attempt, asking)
+        return await _round_trip(pool, commands, attempt, asking)
     except RuntimeError as error:
         if CLOSED_HANDLE not in str(error):
             raise
         raise ConnectionError("connection lost while it was used") from error
 
 
-async def _exchange(
-    pool: ConnectionPool, commands: Sequence[Sequence[Word]], attempt: Attempt, asking: bool
+async def _round_trip(
+    pool: ConnectionPool, commands: Sequence[Sequence[RedisArgument]], attempt: Attempt, asking: bool
 ) -> Any:
     connection = await pool.get_connection()  # type: ignore[no-untyped-call]
     attempt.sent = True
@@ -84,22 +84,22 @@ async def _exchange(
         await pool.release(connection)
 
 
-async def _reply(connection: AbstractConnection, commands: Sequence[Sequence[Word]], asking: bool) -> Any:
+async def _reply(connection: AbstractConnection, commands: Sequence[Sequence[RedisArgument]], asking: bool) -> Any:
     *known, last = commands
     for command in known:
         with suppress(NoScriptError):
-            return await _answer(connection, command, asking)
-    return await _answer(connection, last, asking)
+            return await _reply_to(connection, command, asking)
+    return await _reply_to(connection, last, asking)
 
 
 async def _replicated(connection: AbstractConnection, attempt: Attempt) -> None:
     """Wait for replicas; WAIT covers whatever the master had done when it ran the connection's last command."""
     wait = ("WAIT", attempt.replicas, max(1, int(attempt.replica_seconds * 1000)))
-    if await _answer(connection, wait, asking=False) < attempt.replicas:
+    if await _reply_to(connection, wait, asking=False) < attempt.replicas:
         raise ReplicasBehindError
 
 
-async def _answer(connection: AbstractConnection, command: Sequence[Word], asking: bool) -> Any:
+async def _reply_to(connection: AbstractConnection, command: Sequence[RedisArgument], asking: bool) -> Any:
     if asking:
         await connection.send_command("ASKING")
         await connection.read_response()

@@ -7,12 +7,12 @@ from functools import partial
 from typing import Any
 
 from service.store.options import StoreOptions
-from service.store.redis.connection.client import RedisLink
-from service.store.redis.connection.roundtrip import Attempt, Word, exchange, info_of
+from service.store.redis.connection.client import RedisClient
+from service.store.redis.connection.roundtrip import Attempt, RedisArgument, info_of, round_trip
 from service.store.redis.connection.url import connection_pool
 
 
-class ServerLink(RedisLink):
+class ServerClient(RedisClient):
     """Connections to one server, or to the one that sentinels name."""
 
     def __init__(self, url: str, options: StoreOptions) -> None:
@@ -20,10 +20,10 @@ class ServerLink(RedisLink):
         self._pool = connection_pool(url, options)
 
     async def servers(self) -> Sequence[Mapping[str, object]]:
-        return [info_of(await self._through(partial(self._send, (("INFO",),))))]
+        return [info_of(await self._send_with_retries(partial(self._send, (("INFO",),))))]
 
     async def close(self) -> None:
         await self._pool.aclose()
 
-    async def _send(self, commands: Sequence[Sequence[Word]], attempt: Attempt) -> Any:
-        return await exchange(self._pool, commands, attempt)
+    async def _send(self, commands: Sequence[Sequence[RedisArgument]], attempt: Attempt) -> Any:
+        return await round_trip(self._pool, commands, attempt)

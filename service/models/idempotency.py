@@ -1,0 +1,31 @@
+"""Digests that stand for event ids and idempotency keys in the store."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from service.cooperative.fair_yield import FairYield
+from service.store.base import DIGEST_BYTES
+
+
+class Idempotency(NamedTuple):
+    """An Idempotency-Key in its scope, and the body it came with, both as digests."""
+
+    key: bytes
+    body: bytes
+
+
+def digest(text: str, *scope: str) -> bytes:
+    """16 bytes that stand for a text in a scope."""
+    return hashlib.blake2b("\n".join((*scope, text)).encode(), digest_size=DIGEST_BYTES).digest()
+
+
+async def digest_of(parts: Iterable[str], pause: FairYield) -> bytes:
+    """The digest of a long text."""
+    found = hashlib.blake2b(digest_size=DIGEST_BYTES)
+    for part in parts:
+        found.update(part.encode())
+        await pause()
+    return found.digest()
