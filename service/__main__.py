@@ -18,7 +18,7 @@ def run() -> int:
     a signal that it does not handle.
     """
     signal.signal(signal.SIGTERM, _end)
-    from service.server.cli import main
+    from .server.cli import main
 
     return main(sys.argv[1:])
 

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
 
-from service.settings import Count, SecretText, Settings, SettingsError
+from .settings import Count, SecretText, Settings, SettingsError
 
 MIN_KEY, MAX_KEY = 16, 512
 MAX_KEYS = 1000

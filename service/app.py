@@ -11,23 +11,24 @@ from typing import TYPE_CHECKING, Any
 
 from fastapi import FastAPI
 
-from service.api import problems
-from service.api.metric_labels import labels
-from service.api.middleware import request_log
-from service.api.openapi.document import describe
-from service.api.routes import docs, health, sessions, slots
-from service.sessions.expiry_sweeper import Sweeper
-from service.sessions.readiness import Readiness
-from service.sessions.service import Sessions
-from service.settings import Settings
-from service.store import open_store
-from service.store.base import Store
-from service.store.instrumented import InstrumentedStore
-from service.store.options import StoreOptions
-from service.telemetry.metrics import Metrics
+from . import __version__
+from .api import problems
+from .api.metric_labels import labels
+from .api.middleware import request_log
+from .api.openapi.document import describe
+from .api.routes import docs, health, sessions, slots
+from .sessions.expiry_sweeper import Sweeper
+from .sessions.readiness import Readiness
+from .sessions.service import Sessions
+from .settings import Settings
+from .store import open_store
+from .store.base import Store
+from .store.instrumented import InstrumentedStore
+from .store.options import StoreOptions
+from .telemetry.metrics import Metrics
 
 if TYPE_CHECKING:
-    from service.telemetry.tracing import Spans
+    from .telemetry.tracing import Spans
 
 TITLE = "Bandit online learning with unknown delays"
 ROUTES = [route for part in (slots, sessions, health) for route in part.router.routes]
@@ -57,7 +58,7 @@ def create_app(
     metrics = Metrics(labels(), metrics_folder)
     app = FastAPI(
         title=TITLE,
-        version="0.1.0",
+        version=__version__,
         routes=ROUTES,
         lifespan=partial(_lifespan, settings, store, metrics, spans),
         redirect_slashes=False,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from fastapi.routing import APIRoute
 
-from service.api.routes import docs, health, sessions, slots
-from service.errors import ServiceError
-from service.learners import REGISTRY
-from service.telemetry.metrics import Labels
+from ..errors import ServiceError
+from ..learners import REGISTRY
+from ..telemetry.metrics import Labels
+from .routes import docs, health, sessions, slots
 
 
 def labels() -> Labels:

@@ -13,8 +13,7 @@ from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
 from starlette.routing import Match
 
-from service.api.parsing.validation_errors import from_pydantic_errors
-from service.errors import (
+from ..errors import (
     MAX_LISTED,
     MAX_MESSAGE,
     ForbiddenError,
@@ -28,6 +27,7 @@ from service.errors import (
     StateCorruptError,
     UnsupportedMediaTypeError,
 )
+from .parsing.validation_errors import from_pydantic_errors
 
 MEDIA_TYPE = "application/problem+json"
 _BY_STATUS: dict[int, type[ServiceError]] = {

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from fastapi import Response
 from starlette.types import Message, Receive, Scope, Send
 
-from service.api.parsing.json_body import JSON
-from service.cooperative.answer_body import STREAMED_FROM_BYTES, Body
-from service.cooperative.fair_yield import FairYield
-from service.sessions.service import Answer
+from ..cooperative.answer_body import STREAMED_FROM_BYTES, Body
+from ..cooperative.fair_yield import FairYield
+from ..sessions.service import Answer
+from .parsing.json_body import JSON
 
 REPLAYED = {"Idempotent-Replayed": "true"}
 

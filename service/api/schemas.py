@@ -6,9 +6,9 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from service.learners.specs import Label, Name, check_printable
-from service.models.events import Events
-from service.models.specification import SESSION_ID_PATTERN, Specification
+from ..learners.specs import Label, Name, check_printable
+from ..models.events import Events
+from ..models.specification import SESSION_ID_PATTERN, Specification
 
 
 class _Body(BaseModel):

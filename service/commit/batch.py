@@ -12,13 +12,13 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from service.commit.operation import Answer, Operation, unpack_answer
-from service.cooperative.answer_body import pack, unpack
-from service.cooperative.fair_yield import BackgroundYield, FairYield
-from service.engine.expiry import expire_oldest
-from service.engine.run import Run
-from service.errors import IdempotencyConflictError, InternalError, ServiceError
-from service.models.idempotency import Idempotency
+from ..cooperative.answer_body import pack, unpack
+from ..cooperative.fair_yield import BackgroundYield, FairYield
+from ..engine.expiry import expire_oldest
+from ..engine.run import Run
+from ..errors import IdempotencyConflictError, InternalError, ServiceError
+from ..models.idempotency import Idempotency
+from .operation import Answer, Operation, unpack_answer
 
 EXPIRY_SECONDS = 0.05
 """Expiry in one commit, with its rests; what is due beyond it is settled by further ones before requests are."""

@@ -14,16 +14,11 @@ import secrets
 import time
 from collections.abc import Mapping, Sequence
 
-from service.commit.batch import BatchResult, KnownKeys, apply_batch
-from service.commit.contention import Contention, Version, honour_grace, request_grace
-from service.commit.operation import Answer, Operation
-from service.commit.queues import SessionQueues
-from service.commit.session_cache import CachedSession, SessionCache
-from service.cooperative.answer_body import compress_if_large
-from service.cooperative.fair_yield import FairYield
-from service.cooperative.offload import LABEL_BYTES, run_in_thread_if_large
-from service.engine.run import Run
-from service.errors import (
+from ..cooperative.answer_body import compress_if_large
+from ..cooperative.fair_yield import FairYield
+from ..cooperative.offload import LABEL_BYTES, run_in_thread_if_large
+from ..engine.run import Run
+from ..errors import (
     InternalError,
     OverloadedError,
     ServiceError,
@@ -31,9 +26,14 @@ from service.errors import (
     StoreDownError,
     UnknownSessionError,
 )
-from service.serialization import records
-from service.store.base import Commit, Committed, Conflict, Known, Snapshot, Store, StoreUnavailableError
-from service.telemetry.metrics import Labels, Metrics
+from ..serialization import records
+from ..store.base import Commit, Committed, Conflict, Known, Snapshot, Store, StoreUnavailableError
+from ..telemetry.metrics import Labels, Metrics
+from .batch import BatchResult, KnownKeys, apply_batch
+from .contention import Contention, Version, honour_grace, request_grace
+from .operation import Answer, Operation
+from .queues import SessionQueues
+from .session_cache import CachedSession, SessionCache
 
 MAX_GRACE_REQUESTS = 8
 """Tries to ask for time, each lost to another's commit."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
-from service.cooperative.answer_body import Body
-from service.cooperative.fair_yield import FairYield
-from service.engine.run import Run
-from service.models.idempotency import Idempotency
-from service.store.base import DIGEST_BYTES
+from ..cooperative.answer_body import Body
+from ..cooperative.fair_yield import FairYield
+from ..engine.run import Run
+from ..models.idempotency import Idempotency
+from ..store.base import DIGEST_BYTES
 
 VERSION = "\0"
 """Stands in an answer for the version its commit makes; no label or other text of an answer has this character."""

@@ -8,10 +8,10 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextvars import Context, copy_context
 from dataclasses import dataclass, field
 
-from service.commit.contention import Contention
-from service.commit.operation import Answer, Operation
-from service.errors import OverloadedError
-from service.telemetry.request_contexts import BATCH_CONTEXTS
+from ..errors import OverloadedError
+from ..telemetry.request_contexts import BATCH_CONTEXTS
+from .contention import Contention
+from .operation import Answer, Operation
 
 MAX_FOLD_WEIGHT = 2_000
 """Acts and events folded into one commit, beyond the first request."""

@@ -7,15 +7,15 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
-from service.engine.run import Run
-from service.errors import StateCorruptError
-from service.learners.base import ArmLearner, SlotLearner
-from service.models import specification
-from service.models.specification import Stored
-from service.serialization import consistency
-from service.serialization import records as records_codec
-from service.serialization import state as codec
-from service.store.base import Snapshot
+from ..engine.run import Run
+from ..errors import StateCorruptError
+from ..learners.base import ArmLearner, SlotLearner
+from ..models import specification
+from ..models.specification import Stored
+from ..serialization import consistency
+from ..serialization import records as records_codec
+from ..serialization import state as codec
+from ..store.base import Snapshot
 
 MAX_BYTES = 128 * 2**20
 """Memory that all sessions kept may take, about."""

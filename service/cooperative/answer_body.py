@@ -6,8 +6,8 @@ import zlib
 from collections.abc import Iterator
 from itertools import chain
 
-from service.cooperative.fair_yield import FairYield
-from service.cooperative.offload import run_in_thread_if_large
+from .fair_yield import FairYield
+from .offload import run_in_thread_if_large
 
 COMPRESSED_FROM_BYTES = 2_048
 """Bytes of an answer from which on it is kept compressed."""

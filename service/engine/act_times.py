@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from service.learners.base import IntArray
+from ..learners.base import IntArray
 
 PER_WINDOW = 64
 """Buckets in the time a decision may stay outstanding: none expires later than 1/64 of it too late."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from service.learners.base import FloatArray
+from ..learners.base import FloatArray
 
 
 class ArmAction(NamedTuple):

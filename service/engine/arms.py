@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from service.learners.base import FloatArray
+from ..learners.base import FloatArray
 
 GONE = -1
 """Position of a removed arm."""

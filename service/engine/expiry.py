@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from service.engine.open_slots import OpenSlots
-from service.engine.run import Run
-from service.learners.base import ArmLearner, SlotLearner
+from ..learners.base import ArmLearner, SlotLearner
+from .open_slots import OpenSlots
+from .run import Run
 
 
 def expire_oldest(run: Run) -> Iterator[None]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from service.learners.base import IntArray
+from ..learners.base import IntArray
 
 
 @dataclass(slots=True)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from itertools import chain, takewhile
 from typing import NamedTuple
 
-from service.learners.base import Record
+from ..learners.base import Record
 
 
 class OpenSlot(NamedTuple):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from service.engine.loss_range import LossRange
-from service.learners.base import Spec
+from ..learners.base import Spec
+from .loss_range import LossRange
 
 
 class Expiry(NamedTuple):

@@ -12,16 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from service.engine.act_times import ActTimes
-from service.engine.actions import Action, ArmAction, PointAction
-from service.engine.arms import Arms, Change
-from service.engine.draws import Draws
-from service.engine.feedback import ArmFeedback, Feedback
-from service.engine.ledger import Ledger
-from service.engine.open_slots import OpenSlots
-from service.engine.params import Params
-from service.engine.surplus import Judge, judge_of
-from service.learners.base import (
+from ..learners.base import (
     ArmLearner,
     FloatArray,
     Learner,
@@ -30,6 +21,15 @@ from service.learners.base import (
     Slot,
     SlotLearner,
 )
+from .act_times import ActTimes
+from .actions import Action, ArmAction, PointAction
+from .arms import Arms, Change
+from .draws import Draws
+from .feedback import ArmFeedback, Feedback
+from .ledger import Ledger
+from .open_slots import OpenSlots
+from .params import Params
+from .surplus import Judge, judge_of
 
 
 @dataclass(slots=True)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from itertools import repeat
 
-from service.engine.feedback import ArmFeedback, Feedback
-from service.engine.ledger import Ledger
-from service.engine.open_slots import OpenSlots
-from service.learners.base import IntArray
+from ..learners.base import IntArray
+from .feedback import ArmFeedback, Feedback
+from .ledger import Ledger
+from .open_slots import OpenSlots
 
 Judge = Callable[[Feedback], bool]
 """Tells of one event after the other whether a decision that may have caused it was left, which it then takes."""

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from service.learners.base import Spec
-from service.learners.bold import BoldSpec
-from service.learners.centred_tsallis import CentredTsallisSpec
-from service.learners.clw import ClwSpec
-from service.learners.clw_mbco import ClwMbcoSpec
-from service.learners.dbgd import DbgdSpec
-from service.learners.dexp3 import Dexp3Spec
-from service.learners.exp3 import Exp3Spec
-from service.learners.exp3_current import Exp3CurrentSpec
-from service.learners.mbco import MbcoSpec
-from service.learners.ogd import OgdSpec
-from service.learners.solid import SolidSpec
+from .base import Spec
+from .bold import BoldSpec
+from .centred_tsallis import CentredTsallisSpec
+from .clw import ClwSpec
+from .clw_mbco import ClwMbcoSpec
+from .dbgd import DbgdSpec
+from .dexp3 import Dexp3Spec
+from .exp3 import Exp3Spec
+from .exp3_current import Exp3CurrentSpec
+from .mbco import MbcoSpec
+from .ogd import OgdSpec
+from .solid import SolidSpec
 
 REGISTRY: dict[str, type[Spec]] = {
     "dexp3": Dexp3Spec,

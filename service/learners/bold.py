@@ -6,11 +6,11 @@ from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
-from service.learners.base import FloatArray, IntArray, Record, Rows, Slot, SlotLearner, at
-from service.learners.exp3 import MaxOpenSlots
-from service.learners.maths import distributions, exponential_weights
-from service.learners.maths.exponential_weights import exp3_rate, lowered, probabilities
-from service.learners.specs import (
+from .base import FloatArray, IntArray, Record, Rows, Slot, SlotLearner, at
+from .exp3 import MaxOpenSlots
+from .maths import distributions, exponential_weights
+from .maths.exponential_weights import exp3_rate, lowered, probabilities
+from .specs import (
     ArmsSpec,
     MaxDelay,
     OneRateSpec,

@@ -13,9 +13,9 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 import numpy as np
 from pydantic import Field
 
-from service.learners.base import ArmLearner, FloatArray, Information, IntArray, Slot, at
-from service.learners.maths.distributions import add_arms, remove_arms
-from service.learners.specs import ArmsSpec, RateMode
+from .base import ArmLearner, FloatArray, Information, IntArray, Slot, at
+from .maths.distributions import add_arms, remove_arms
+from .specs import ArmsSpec, RateMode
 
 POOL_CAP = 1000
 """Weight of the pool's past at most, in slots."""

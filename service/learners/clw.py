@@ -7,10 +7,10 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 import numpy as np
 from pydantic import Field, model_validator
 
-from service.learners.base import ArmLearner, FloatArray, Information, IntArray, Slot, at, draw
-from service.learners.maths.block_schedules import MAX_RANDOM_DELAY, Clock, Kind, Schedule
-from service.learners.maths.exponential_weights import exp3_rate, joined, lowered, probabilities, without
-from service.learners.specs import (
+from .base import ArmLearner, FloatArray, Information, IntArray, Slot, at, draw
+from .maths.block_schedules import MAX_RANDOM_DELAY, Clock, Kind, Schedule
+from .maths.exponential_weights import exp3_rate, joined, lowered, probabilities, without
+from .specs import (
     ArmsSpec,
     MaxDelay,
     OneRateSpec,

@@ -8,14 +8,14 @@ from typing import Any, ClassVar, Literal, NamedTuple, cast
 import numpy as np
 from pydantic import model_validator
 
-from service.learners.base import FloatArray, Information, PointLearner, Slot
-from service.learners.clw import ScheduleKind, check_window
-from service.learners.dbgd import Rates
-from service.learners.maths.block_schedules import Clock, Kind, Schedule
-from service.learners.maths.feasible_sets import FeasibleSet
-from service.learners.maths.gradients import bounded, forward_difference
-from service.learners.mbco import TwoRatesSpec
-from service.learners.specs import MaxDelay, RateMode
+from .base import FloatArray, Information, PointLearner, Slot
+from .clw import ScheduleKind, check_window
+from .dbgd import Rates
+from .maths.block_schedules import Clock, Kind, Schedule
+from .maths.feasible_sets import FeasibleSet
+from .maths.gradients import bounded, forward_difference
+from .mbco import TwoRatesSpec
+from .specs import MaxDelay, RateMode
 
 
 class ClwMbcoSpec(TwoRatesSpec):

@@ -8,11 +8,11 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple, cast
 import numpy as np
 from pydantic import Field, model_validator
 
-from service.learners.base import FloatArray, Information, PointLearner, Slot
-from service.learners.maths.feasible_sets import FeasibleSet
-from service.learners.maths.gradients import forward_difference, squared_norm
-from service.learners.point_specs import PointsSpec
-from service.learners.specs import Horizon, MaxDelay, Rate, RateMode, ScaledSpec, TotalDelay, rate_mode
+from .base import FloatArray, Information, PointLearner, Slot
+from .maths.feasible_sets import FeasibleSet
+from .maths.gradients import forward_difference, squared_norm
+from .point_specs import PointsSpec
+from .specs import Horizon, MaxDelay, Rate, RateMode, ScaledSpec, TotalDelay, rate_mode
 
 ANYTIME_PERTURBATION = 1e-3
 """Default delta of the anytime steps, in inradii."""

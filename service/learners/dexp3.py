@@ -8,9 +8,9 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple, cast
 import numpy as np
 from pydantic import Field, model_validator
 
-from service.learners.base import ArmLearner, FloatArray, Information, IntArray, Slot, at
-from service.learners.maths.distributions import add_arms, remove_arms
-from service.learners.specs import (
+from .base import ArmLearner, FloatArray, Information, IntArray, Slot, at
+from .maths.distributions import add_arms, remove_arms
+from .specs import (
     MAX_COUNT,
     ArmsSpec,
     Horizon,

@@ -6,10 +6,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from service.learners.base import Record, SlotLearner, at
-from service.learners.maths.exponential_weights import exp3_rate
-from service.learners.specs import MAX_COUNT, ArmsSpec, OneRateSpec, RateMode
-from service.learners.weights_learner import State, WeightsLearner
+from .base import Record, SlotLearner, at
+from .maths.exponential_weights import exp3_rate
+from .specs import MAX_COUNT, ArmsSpec, OneRateSpec, RateMode
+from .weights_learner import State, WeightsLearner
 
 MAX_OPEN_SLOTS = 10_000
 

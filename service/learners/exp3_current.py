@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, Literal
 
-from service.learners.base import Information, at
-from service.learners.maths.exponential_weights import exp3_rate, probabilities
-from service.learners.specs import ArmsSpec, OneRateSpec
-from service.learners.weights_learner import State, WeightsLearner
+from .base import Information, at
+from .maths.exponential_weights import exp3_rate, probabilities
+from .specs import ArmsSpec, OneRateSpec
+from .weights_learner import State, WeightsLearner
 
 
 class Exp3CurrentSpec(ArmsSpec, OneRateSpec):

@@ -6,9 +6,9 @@ from typing import Annotated, Literal, cast
 
 from pydantic import Field, model_validator
 
-from service.learners.dbgd import Dbgd, Rates, theorem_rates
-from service.learners.point_specs import PointsSpec
-from service.learners.specs import Horizon, Rate, RateMode, ScaledSpec, baseline_mode
+from .dbgd import Dbgd, Rates, theorem_rates
+from .point_specs import PointsSpec
+from .specs import Horizon, Rate, RateMode, ScaledSpec, baseline_mode
 
 
 class TwoRatesSpec(ScaledSpec, PointsSpec):

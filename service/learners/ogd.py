@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from typing import Any, ClassVar, Literal, NamedTuple
 
-from service.learners.base import FloatArray, Information, PointLearner, Slot
-from service.learners.maths.feasible_sets import FeasibleSet
-from service.learners.maths.gradients import bounded
-from service.learners.point_specs import PointsSpec
-from service.learners.specs import OneRateSpec, RateMode
+from .base import FloatArray, Information, PointLearner, Slot
+from .maths.feasible_sets import FeasibleSet
+from .maths.gradients import bounded
+from .point_specs import PointsSpec
+from .specs import OneRateSpec, RateMode
 
 
 class OgdSpec(PointsSpec, OneRateSpec):

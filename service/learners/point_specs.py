@@ -8,9 +8,9 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from service.learners.base import Spec
-from service.learners.maths.feasible_sets import Ball, Box, FeasibleSet, Simplex, shrunk_scale
-from service.learners.specs import MAX_COUNT
+from .base import Spec
+from .maths.feasible_sets import Ball, Box, FeasibleSet, Simplex, shrunk_scale
+from .specs import MAX_COUNT
 
 LARGEST_COORDINATE = 1e12
 SMALLEST_RELATIVE_INRADIUS = 2e-9

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from typing import ClassVar, Literal
 
-from service.learners.ogd import Ogd
-from service.learners.point_specs import PointsSpec
-from service.learners.specs import OneRateSpec, TotalDelay
+from .ogd import Ogd
+from .point_specs import PointsSpec
+from .specs import OneRateSpec, TotalDelay
 
 
 class SolidSpec(PointsSpec, OneRateSpec):

@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import Field, model_validator
 
-from service.learners.base import Spec
+from .base import Spec
 
 MAX_COUNT = 2**53 - 1
 """Largest count that every JSON reader keeps digit for digit."""

@@ -6,9 +6,9 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from service.learners.base import ArmLearner, FloatArray, IntArray, Slot
-from service.learners.maths.exponential_weights import joined, lowered, probabilities, without
-from service.learners.specs import RateMode
+from .base import ArmLearner, FloatArray, IntArray, Slot
+from .maths.exponential_weights import joined, lowered, probabilities, without
+from .specs import RateMode
 
 
 class State(NamedTuple):

@@ -15,9 +15,9 @@ from pydantic import (
     WrapValidator,
 )
 
-from service.errors import MAX_LISTED
-from service.learners.specs import MAX_COUNT, Name
-from service.models.idempotency import digest
+from ..errors import MAX_LISTED
+from ..learners.specs import MAX_COUNT, Name
+from .idempotency import digest
 
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 PRINTABLE_ASCII = r"^[\x20-\x7e]+$"

@@ -6,8 +6,8 @@ import hashlib
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from service.cooperative.fair_yield import FairYield
-from service.store.base import DIGEST_BYTES
+from ..cooperative.fair_yield import FairYield
+from ..store.base import DIGEST_BYTES
 
 
 class Idempotency(NamedTuple):

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Union
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from service.engine.loss_range import LossRange
-from service.engine.params import Expiry, Params
-from service.engine.run import Run
-from service.learners import REGISTRY
-from service.learners.base import Spec
-from service.learners.specs import ArmsSpec
+from ..engine.loss_range import LossRange
+from ..engine.params import Expiry, Params
+from ..engine.run import Run
+from ..learners import REGISTRY
+from ..learners.base import Spec
+from ..learners.specs import ArmsSpec
 
 if TYPE_CHECKING:
     LearnerSpec = Spec

@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from service.engine.ledger import Ledger
-from service.engine.run import Run
-from service.learners.base import ArmLearner, Spec
-from service.learners.specs import ArmsSpec
-from service.serialization.records import Records
-from service.serialization.state import CodecError
+from ..engine.ledger import Ledger
+from ..engine.run import Run
+from ..learners.base import ArmLearner, Spec
+from ..learners.specs import ArmsSpec
+from .records import Records
+from .state import CodecError
 
 NUMBER_BYTES = 8
 

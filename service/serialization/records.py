@@ -14,12 +14,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from service.engine.act_times import ActTimes
-from service.engine.open_slots import OpenSlot, OpenSlots
-from service.engine.run import Run
-from service.learners.base import Rows, SlotLearner
-from service.serialization import state as codec
-from service.serialization.state import CHECKSUM_BYTES, CodecError, checksum
+from ..engine.act_times import ActTimes
+from ..engine.open_slots import OpenSlot, OpenSlots
+from ..engine.run import Run
+from ..learners.base import Rows, SlotLearner
+from . import state as codec
+from .state import CHECKSUM_BYTES, CodecError, checksum
 
 BUCKET, ROW = b"b", b"r"
 """First byte of the keys of buckets and of rows; those of open slots are digits."""

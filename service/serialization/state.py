@@ -21,9 +21,9 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from service.engine.arms import Arms
-from service.engine.ledger import Ledger
-from service.learners.base import FloatArray, IntArray, Rows
+from ..engine.arms import Arms
+from ..engine.ledger import Ledger
+from ..learners.base import FloatArray, IntArray, Rows
 
 SCHEMA = 1
 CHECKSUM_BYTES = 4

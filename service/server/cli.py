@@ -9,14 +9,14 @@ import socket
 import sys
 from collections.abc import Sequence
 
-from service import api_keys
-from service.server.listeners import AddressError, is_loopback, listen, show
-from service.server.supervisor import Supervisor
-from service.settings import Settings, SettingsError, StoreUrl, read_settings, unknown_variables
-from service.store import open_store
-from service.store.embedded.folder_lock import EmbeddedStoreError
-from service.store.embedded.server import EmbeddedServer
-from service.telemetry import logs, tracing_config
+from .. import api_keys
+from ..settings import Settings, SettingsError, StoreUrl, read_settings, unknown_variables
+from ..store import open_store
+from ..store.embedded.folder_lock import EmbeddedStoreError
+from ..store.embedded.server import EmbeddedServer
+from ..telemetry import logs, tracing_config
+from .listeners import AddressError, is_loopback, listen, show
+from .supervisor import Supervisor
 
 CANNOT_START = 1
 """Exit code where the address or the data folder can't be had."""

@@ -10,9 +10,9 @@ import httptools
 from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
-from service.errors import BadRequestError, HeadTooLargeError, OverloadedError, ServiceError
-from service.server.flow_control import ConnectionFlow
-from service.server.host_header import is_host, named_in
+from ..errors import BadRequestError, HeadTooLargeError, OverloadedError, ServiceError
+from .flow_control import ConnectionFlow
+from .host_header import is_host, named_in
 
 MAX_HEAD_BYTES = 65_536
 """Bytes of the request line and the headers, of one chunk's extension, or of what comes behind a chunked body."""

@@ -17,10 +17,10 @@ from asyncio.subprocess import PIPE, Process
 from itertools import cycle, islice
 from typing import Any
 
-from service.settings import Settings
-from service.store.embedded.folder_lock import EmbeddedStoreError
-from service.store.embedded.server import EmbeddedServer
-from service.telemetry.multiprocess import SharedMetrics
+from ..settings import Settings
+from ..store.embedded.folder_lock import EmbeddedStoreError
+from ..store.embedded.server import EmbeddedServer
+from ..telemetry.multiprocess import SharedMetrics
 
 STARTUP_FAILURE = 3
 """Exit code when no worker ever came to serve; uvicorn's own for one worker."""
@@ -130,7 +130,7 @@ class Supervisor:
             await self._pause(delay)
 
     async def _run_worker(self, number: int, descriptor: int) -> int:
-        arguments = ("-m", "service.server.worker", str(descriptor), str(os.getpid()), str(number))
+        arguments = ("-m", f"{__package__}.worker", str(descriptor), str(os.getpid()), str(number))
         worker = await asyncio.create_subprocess_exec(
             sys.executable,
             *arguments,

@@ -19,11 +19,11 @@ from functools import partial
 
 import uvicorn
 
-from service.app import create_app
-from service.server.http_protocol import LimitedHttpProtocol
-from service.settings import Settings
-from service.telemetry import logs, multiprocess
-from service.telemetry.tracing_config import open_traces
+from ..app import create_app
+from ..settings import Settings
+from ..telemetry import logs, multiprocess
+from ..telemetry.tracing_config import open_traces
+from .http_protocol import LimitedHttpProtocol
 
 _PR_SET_PDEATHSIG = 1
 SWITCH_SECONDS = 0.001

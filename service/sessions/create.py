@@ -7,27 +7,27 @@ import uuid
 from contextlib import suppress
 from typing import NamedTuple
 
-from service.commit.committer import Committer, decoded
-from service.commit.operation import Answer, unpack_answer
-from service.cooperative.answer_body import Body, is_stored_answer, unpack
-from service.cooperative.offload import LABEL_BYTES, run_in_thread_if_large
-from service.errors import (
+from ..commit.committer import Committer, decoded
+from ..commit.operation import Answer, unpack_answer
+from ..cooperative.answer_body import Body, is_stored_answer, unpack
+from ..cooperative.offload import LABEL_BYTES, run_in_thread_if_large
+from ..errors import (
     ForbiddenError,
     IdempotencyConflictError,
     OverloadedError,
     SessionExistsError,
     UnknownSessionError,
 )
-from service.models.idempotency import Idempotency
-from service.models.specification import Specification, Stored
-from service.serialization import state as codec
-from service.sessions import prefix_listing
-from service.sessions.limits import Limits, Rights
-from service.sessions.operations import Show
-from service.sessions.read import Reader
-from service.sessions.views import session_view, viewer
-from service.store.base import NewSession, Snapshot, Store
-from service.telemetry.metrics import Metrics
+from ..models.idempotency import Idempotency
+from ..models.specification import Specification, Stored
+from ..serialization import state as codec
+from ..store.base import NewSession, Snapshot, Store
+from ..telemetry.metrics import Metrics
+from . import prefix_listing
+from .limits import Limits, Rights
+from .operations import Show
+from .read import Reader
+from .views import session_view, viewer
 
 MOST_RACES = 10
 """Times that a session may be found and be gone before it is shown."""

@@ -11,12 +11,12 @@ import logging
 import secrets
 from contextlib import suppress
 
-from service.cooperative.answer_body import joined
-from service.cooperative.fair_yield import FairYield
-from service.errors import ServiceError, StateCorruptError, StoreDownError, UnknownSessionError
-from service.sessions.operations import SettleDue
-from service.sessions.service import Sessions
-from service.store.base import Reminders, StoreUnavailableError
+from ..cooperative.answer_body import joined
+from ..cooperative.fair_yield import FairYield
+from ..errors import ServiceError, StateCorruptError, StoreDownError, UnknownSessionError
+from ..store.base import Reminders, StoreUnavailableError
+from .operations import SettleDue
+from .service import Sessions
 
 PERIOD_SECONDS = 0.5
 LEASE_SECONDS = 3.0

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from service.errors import InvalidRequestError
-from service.learners.base import Spec
-from service.learners.specs import ArmsSpec
-from service.models.specification import Specification
-from service.settings import Settings
+from ..errors import InvalidRequestError
+from ..learners.base import Spec
+from ..learners.specs import ArmsSpec
+from ..models.specification import Specification
+from ..settings import Settings
 
 MAX_OPEN_SLOTS = 1_000_000
 """Open slots that a session may keep."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from itertools import islice
 
-from service.store.base import Page, Store
+from ..store.base import Page, Store
 
 _CURSOR = "after~"
 _LOOKS = re.compile(r"after~[A-Za-z0-9][A-Za-z0-9._-]{0,127}")

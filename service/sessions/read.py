@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from service.commit.batch import settle_due
-from service.commit.committer import decoded, with_records
-from service.commit.session_cache import CachedSession, SessionCache
-from service.cooperative.answer_body import Body, answer_body
-from service.cooperative.fair_yield import FairYield
-from service.cooperative.json_stream import json_chunks
-from service.errors import InvalidRequestError, StateCorruptError, UnknownSessionError
-from service.sessions import prefix_listing
-from service.sessions.views import session_view, summary
-from service.store.base import Snapshot, Store
+from ..commit.batch import settle_due
+from ..commit.committer import decoded, with_records
+from ..commit.session_cache import CachedSession, SessionCache
+from ..cooperative.answer_body import Body, answer_body
+from ..cooperative.fair_yield import FairYield
+from ..cooperative.json_stream import json_chunks
+from ..errors import InvalidRequestError, StateCorruptError, UnknownSessionError
+from ..store.base import Snapshot, Store
+from . import prefix_listing
+from .views import session_view, summary
 
 MAX_PAGE = 1000
 

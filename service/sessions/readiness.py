@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from service.store.base import Store, StoreUnavailableError
+from ..store.base import Store, StoreUnavailableError
 
 PING_SECONDS = 0.9
 """A health check answers within a second, also while the store hangs."""

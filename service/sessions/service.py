@@ -6,23 +6,23 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 
-from service.commit.committer import Committer
-from service.commit.operation import Answer as Answer
-from service.commit.operation import Operation
-from service.commit.session_cache import CachedSession, SessionCache
-from service.cooperative.answer_body import Body
-from service.errors import StateCorruptError, StoreDownError, UnknownSessionError
-from service.learners import REGISTRY
-from service.models.idempotency import Idempotency
-from service.models.specification import SESSION_ID_PATTERN, Specification
-from service.sessions.create import Created, Creator
-from service.sessions.limits import ALL, Limits, Rights
-from service.sessions.operations import ChangeArms
-from service.sessions.read import Reader
-from service.sessions.views import viewer
-from service.settings import Settings
-from service.store.base import Store, StoreUnavailableError
-from service.telemetry.metrics import Labels, Metrics
+from ..commit.committer import Committer
+from ..commit.operation import Answer as Answer
+from ..commit.operation import Operation
+from ..commit.session_cache import CachedSession, SessionCache
+from ..cooperative.answer_body import Body
+from ..errors import StateCorruptError, StoreDownError, UnknownSessionError
+from ..learners import REGISTRY
+from ..models.idempotency import Idempotency
+from ..models.specification import SESSION_ID_PATTERN, Specification
+from ..settings import Settings
+from ..store.base import Store, StoreUnavailableError
+from ..telemetry.metrics import Labels, Metrics
+from .create import Created, Creator
+from .limits import ALL, Limits, Rights
+from .operations import ChangeArms
+from .read import Reader
+from .views import viewer
 
 _SESSION_ID = re.compile(SESSION_ID_PATTERN)
 

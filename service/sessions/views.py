@@ -6,13 +6,13 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
-from service.commit.operation import VERSION
-from service.commit.session_cache import CachedSession
-from service.cooperative.answer_body import Body, answer_body
-from service.cooperative.json_stream import json_chunks
-from service.engine.run import Run
-from service.learners.base import ArmLearner, PointLearner
-from service.store.base import Snapshot
+from ..commit.operation import VERSION
+from ..commit.session_cache import CachedSession
+from ..cooperative.answer_body import Body, answer_body
+from ..cooperative.json_stream import json_chunks
+from ..engine.run import Run
+from ..learners.base import ArmLearner, PointLearner
+from ..store.base import Snapshot
 
 
 def session_view(session_id: str, snapshot: Snapshot, cached: CachedSession) -> Body:

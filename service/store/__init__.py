@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from service.store.base import Store
-from service.store.memory import MemoryStore
-from service.store.options import StoreOptions
-from service.store.redis.cluster_store import ClusterStore
-from service.store.redis.store import RedisStore
+from .base import Store
+from .memory import MemoryStore
+from .options import StoreOptions
+from .redis.cluster_store import ClusterStore
+from .redis.store import RedisStore
 
 
 def open_store(url: str, *, options: StoreOptions | None = None) -> Store:

@@ -7,7 +7,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
-from service.store.base import (
+from ..telemetry.metrics import Metrics
+from .base import (
     Commit,
     Committed,
     Conflict,
@@ -21,12 +22,11 @@ from service.store.base import (
     Store,
     StoreUnavailableError,
 )
-from service.telemetry.metrics import Metrics
 
 if TYPE_CHECKING:
     from opentelemetry.trace import Span
 
-    from service.telemetry.tracing import Spans
+    from ..telemetry.tracing import Spans
 
 NAMES: Mapping[type[Outcome], str] = {
     Committed: "committed",

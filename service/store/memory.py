@@ -7,10 +7,10 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from service.store.base import Commit, Committed, Conflict, Gone, Known, NewSession, Outcome, Page, Snapshot
-from service.store.clock import StoreClock
-from service.store.options import StoreOptions
-from service.store.redis.keys import ANSWER, EVENT
+from .base import Commit, Committed, Conflict, Gone, Known, NewSession, Outcome, Page, Snapshot
+from .clock import StoreClock
+from .options import StoreOptions
+from .redis.keys import ANSWER, EVENT
 
 MAX_WRITERS = 128
 _CURSOR = re.compile(r"after~[A-Za-z0-9][A-Za-z0-9._-]{0,127}")

@@ -11,8 +11,8 @@ from typing import NamedTuple, Protocol
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics
 
-from service.telemetry.exposition import Balance, Exposition
-from service.telemetry.fast_counters import Add, Observe, adder, observer
+from .exposition import Balance, Exposition
+from .fast_counters import Add, Observe, adder, observer
 
 OTHER = "other"
 """Method and route of requests that match no route."""

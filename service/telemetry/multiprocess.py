@@ -12,7 +12,7 @@ from pathlib import Path
 from prometheus_client import values
 from prometheus_client.multiprocess import mark_process_dead
 
-from service.telemetry.fast_counters import shared_value
+from .fast_counters import shared_value
 
 FOLDER = "PROMETHEUS_MULTIPROC_DIR"
 """The variable by which the parent tells workers of the folder; its name is prometheus_client's."""

@@ -12,7 +12,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from service.telemetry.tracing import Spans
+    from .tracing import Spans
 
 EXPORTER = "OTEL_TRACES_EXPORTER"
 _OTLP = "OTEL_EXPORTER_OTLP"
@@ -52,7 +52,7 @@ def open_traces(environment: Mapping[str, str] = os.environ) -> Spans | None:
     """The spans of this process; None where none are wanted, or can be had."""
     if not wanted(environment) or hindrance(environment) is not None:
         return None
-    from service.telemetry.tracing import Spans
+    from .tracing import Spans
 
     try:
         return Spans.to_collector()

@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from service import api_keys
-from service.api.problems import problem
-from service.api.routes.docs import ASSETS
-from service.api_keys import ApiKey
-from service.errors import ForbiddenError, ServiceError, UnauthorizedError, UnknownSessionError
-from service.settings import Settings
-from service.telemetry.metrics import Metrics
+from ... import api_keys
+from ...api_keys import ApiKey
+from ...errors import ForbiddenError, ServiceError, UnauthorizedError, UnknownSessionError
+from ...settings import Settings
+from ...telemetry.metrics import Metrics
+from ..problems import problem
+from ..routes.docs import ASSETS
 
 _OF_CLIENTS = re.compile(r"/v1/sessions/[^/]+(/act|/acts|/feedback|/feedbacks)?")
 _OF_A_SESSION = re.compile(r"/v1/sessions/([^/]+)")

@@ -17,17 +17,17 @@ from typing import TYPE_CHECKING, Any
 from fastapi import FastAPI, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from service.api.middleware.authentication import ApiKeyMiddleware
-from service.api.problems import ID_IN_SCOPE, problem
-from service.api.routes.docs import ASSETS
-from service.api_keys import IN_SCOPE, read_keys
-from service.errors import NotFoundError, OverloadedError, ServiceError
-from service.settings import Settings
-from service.telemetry import logs
-from service.telemetry.metrics import Metrics
+from ...api_keys import IN_SCOPE, read_keys
+from ...errors import NotFoundError, OverloadedError, ServiceError
+from ...settings import Settings
+from ...telemetry import logs
+from ...telemetry.metrics import Metrics
+from ..problems import ID_IN_SCOPE, problem
+from ..routes.docs import ASSETS
+from .authentication import ApiKeyMiddleware
 
 if TYPE_CHECKING:
-    from service.telemetry.tracing import Spans
+    from ...telemetry.tracing import Spans
 
 REQUEST_ID = b"x-request-id"
 _SANE_ID = re.compile(rb"[!-~](?:[ -~]{0,126}[!-~])?")

@@ -8,13 +8,13 @@ from typing import Any
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
-from service.api.openapi.examples import PROBLEMS
-from service.api.problems import Problem, ProblemError
-from service.api_keys import read_keys
-from service.learners import REGISTRY
-from service.models.specification import SESSION_ID_PATTERN
-from service.sessions.limits import ALL, Limits
-from service.settings import Settings
+from ...api_keys import read_keys
+from ...learners import REGISTRY
+from ...models.specification import SESSION_ID_PATTERN
+from ...sessions.limits import ALL, Limits
+from ...settings import Settings
+from ..problems import Problem, ProblemError
+from .examples import PROBLEMS
 
 _OPEN = {"/livez", "/readyz"}
 _OF_ALL, _OF_KEYS, _OF_BODIES = ("400", "431", "500"), ("401", "403"), ("408", "409", "413", "415")

@@ -8,10 +8,7 @@ from fastapi import Response
 from fastapi.openapi.models import Example
 from pydantic import BaseModel
 
-from service.api.parsing.dependencies import KEYED
-from service.api.parsing.json_body import JSON
-from service.api.problems import MEDIA_TYPE, Problem, told
-from service.errors import (
+from ...errors import (
     BadRequestError,
     FieldError,
     ForbiddenError,
@@ -31,6 +28,9 @@ from service.errors import (
     UnknownSessionError,
     UnsupportedMediaTypeError,
 )
+from ..parsing.dependencies import KEYED
+from ..parsing.json_body import JSON
+from ..problems import MEDIA_TYPE, Problem, told
 
 CREATE: dict[str, Example] = {
     "arms": Example(

@@ -9,15 +9,15 @@ from typing import Any
 
 from fastapi import Request
 
-from service import api_keys
-from service.api_keys import ApiKey
-from service.cooperative.fair_yield import FairYield
-from service.cooperative.json_stream import json_chunks
-from service.errors import InvalidRequestError
-from service.models.events import PRINTABLE_ASCII
-from service.models.idempotency import Idempotency, digest, digest_of
-from service.sessions.service import Sessions
-from service.settings import Settings
+from ... import api_keys
+from ...api_keys import ApiKey
+from ...cooperative.fair_yield import FairYield
+from ...cooperative.json_stream import json_chunks
+from ...errors import InvalidRequestError
+from ...models.events import PRINTABLE_ASCII
+from ...models.idempotency import Idempotency, digest, digest_of
+from ...sessions.service import Sessions
+from ...settings import Settings
 
 IDEMPOTENCY_KEY = "Idempotency-Key"
 MAX_KEY_LENGTH = 255

@@ -10,16 +10,16 @@ from typing import Any, NamedTuple
 from fastapi import Request
 from starlette.requests import ClientDisconnect
 
-from service.api.parsing.dependencies import api_key_of
-from service.cooperative.offload import LARGE_INPUT_BYTES, run_in_thread_if_large
-from service.errors import (
+from ...cooperative.offload import LARGE_INPUT_BYTES, run_in_thread_if_large
+from ...errors import (
     InvalidRequestError,
     PayloadTooLargeError,
     RequestTimeoutError,
     ServiceError,
     UnsupportedMediaTypeError,
 )
-from service.settings import Settings
+from ...settings import Settings
+from .dependencies import api_key_of
 
 JSON = "application/json"
 EMPTY = b"{}"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from service.errors import InvalidRequestError
-from service.settings import Settings
+from ...errors import InvalidRequestError
+from ...settings import Settings
 
 
 def check_lengths(body: Mapping[str, Any], settings: Settings) -> None:

@@ -14,11 +14,11 @@ from fastapi import Request, Response
 from fastapi.routing import APIRoute
 from starlette.datastructures import QueryParams
 
-from service.api.parsing.json_body import read_object
-from service.api.parsing.list_limits import check_lengths
-from service.api.parsing.validation_errors import from_pydantic_errors
-from service.cooperative.offload import run_in_thread_if_large
-from service.settings import Settings
+from ...cooperative.offload import run_in_thread_if_large
+from ...settings import Settings
+from .json_body import read_object
+from .list_limits import check_lengths
+from .validation_errors import from_pydantic_errors
 
 Errors = list[dict[str, Any]]
 

@@ -6,10 +6,10 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
-from service.errors import FieldError, InvalidRequestError
-from service.learners import REGISTRY
-from service.learners.point_specs import FEASIBLE_SETS
-from service.models.events import EVENT_TAGS
+from ...errors import FieldError, InvalidRequestError
+from ...learners import REGISTRY
+from ...learners.point_specs import FEASIBLE_SETS
+from ...models.events import EVENT_TAGS
 
 _TAGS: Mapping[str, Collection[str]] = {
     "body": EVENT_TAGS,

@@ -6,11 +6,11 @@ from typing import Any
 
 from fastapi import APIRouter, Request, Response
 
-from service.api.parsing.json_body import JSON
-from service.errors import StoreDownError
-from service.sessions.readiness import Readiness
-from service.telemetry.exposition import CONTENT_TYPE
-from service.telemetry.metrics import Metrics
+from ...errors import StoreDownError
+from ...sessions.readiness import Readiness
+from ...telemetry.exposition import CONTENT_TYPE
+from ...telemetry.metrics import Metrics
+from ..parsing.json_body import JSON
 
 router = APIRouter(tags=["health"])
 

@@ -8,13 +8,13 @@ from typing import Annotated
 from fastapi import APIRouter, Body, Query, Request, Response
 from pydantic import BeforeValidator
 
-from service.api.openapi.examples import CHANGE, CHANGED, CREATE, LIST, PROBLEMS, VIEW, answers
-from service.api.parsing.dependencies import api_key_of, idempotency_of, sessions_of
-from service.api.parsing.strict_route import StrictRoute
-from service.api.responses import body_response, json_response
-from service.api.schemas import ChangeArms, CreateSession, SessionList, SessionView
-from service.sessions.limits import ALL, Rights
-from service.sessions.read import MAX_PAGE
+from ...sessions.limits import ALL, Rights
+from ...sessions.read import MAX_PAGE
+from ..openapi.examples import CHANGE, CHANGED, CREATE, LIST, PROBLEMS, VIEW, answers
+from ..parsing.dependencies import api_key_of, idempotency_of, sessions_of
+from ..parsing.strict_route import StrictRoute
+from ..responses import body_response, json_response
+from ..schemas import ChangeArms, CreateSession, SessionList, SessionView
 
 router = APIRouter(prefix="/v1/sessions", tags=["sessions"], route_class=StrictRoute, responses=PROBLEMS)
 

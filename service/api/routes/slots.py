@@ -6,16 +6,16 @@ from typing import Annotated
 
 from fastapi import APIRouter, Body, Query, Request, Response
 
-from service.api.openapi.examples import ACTION, ACTIONS, EVENT, EVENTS, PROBLEMS, SETTLEMENT, answers
-from service.api.parsing.dependencies import idempotency_of, sessions_of, settings_of
-from service.api.parsing.strict_route import StrictRoute
-from service.api.responses import json_response
-from service.api.schemas import Action, Actions, Acts, Feedbacks, Nothing, Settlement
-from service.errors import InvalidRequestError, SurplusFeedbackError
-from service.models.events import Event
-from service.models.specification import Surplus
-from service.sessions.operations import Act, SettleFeedback
-from service.telemetry.metrics import Metrics
+from ...errors import InvalidRequestError, SurplusFeedbackError
+from ...models.events import Event
+from ...models.specification import Surplus
+from ...sessions.operations import Act, SettleFeedback
+from ...telemetry.metrics import Metrics
+from ..openapi.examples import ACTION, ACTIONS, EVENT, EVENTS, PROBLEMS, SETTLEMENT, answers
+from ..parsing.dependencies import idempotency_of, sessions_of, settings_of
+from ..parsing.strict_route import StrictRoute
+from ..responses import json_response
+from ..schemas import Action, Actions, Acts, Feedbacks, Nothing, Settlement
 
 router = APIRouter(prefix="/v1/sessions/{session_id}", tags=["slots"], route_class=StrictRoute, responses=PROBLEMS)
 

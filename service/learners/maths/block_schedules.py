@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from service.learners.base import FloatArray, Slot
+from ..base import FloatArray, Slot
 
 MAX_RANDOM_DELAY = 10_000
 """The random schedule keeps the sums of max_delay + 1 slots; longer windows are refused."""

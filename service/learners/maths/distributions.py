@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from service.learners.base import FloatArray, IntArray
+from ..base import FloatArray, IntArray
 
 
 def remove_arms(p: FloatArray, positions: IntArray, floor: float = 0.0) -> FloatArray:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from service.learners.base import FloatArray, IntArray, at
+from ..base import FloatArray, IntArray, at
 
 SMALLEST_DIVISOR = 1e-180
 """A smaller probability is taken for this: either way the arm's weight becomes 0 as a double."""

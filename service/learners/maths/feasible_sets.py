@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from service.learners.base import FloatArray
-from service.learners.maths.simplex import project_onto_simplex
+from ..base import FloatArray
+from .simplex import project_onto_simplex
 
 _ULPS_PER_DIMENSION = 2.0
 _ULPS = 16.0

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from service.learners.base import FloatArray
+from ..base import FloatArray
 
 LARGEST = 1e100
 """Losses and gradient entries beyond this are cut to it, so that no step and no sum of squares overflows."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from service.learners.base import FloatArray
+from ..base import FloatArray
 
 
 def project_onto_face(z: FloatArray, total: float) -> FloatArray:

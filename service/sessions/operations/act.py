@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from service.commit.operation import Applied
-from service.cooperative.fair_yield import FairYield
-from service.cooperative.json_stream import CHUNK_SCALARS
-from service.engine.run import Run
-from service.errors import InvalidRequestError
-from service.learners.base import PointLearner
-from service.models.idempotency import Idempotency
-from service.sessions.operations.action_json import action_text, actions_text
+from ...commit.operation import Applied
+from ...cooperative.fair_yield import FairYield
+from ...cooperative.json_stream import CHUNK_SCALARS
+from ...engine.run import Run
+from ...errors import InvalidRequestError
+from ...learners.base import PointLearner
+from ...models.idempotency import Idempotency
+from .action_json import action_text, actions_text
 
 
 @dataclass(slots=True)

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from service.engine.run import Run
-from service.learners.base import FloatArray, PointLearner
+from ...engine.run import Run
+from ...learners.base import FloatArray, PointLearner
 
 
 def actions_text(actions: Sequence[Iterable[str]]) -> Iterator[str]:

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from service.commit.operation import Applied
-from service.cooperative.answer_body import Body, joined
-from service.cooperative.fair_yield import FairYield
-from service.cooperative.offload import LABEL_BYTES, run_in_thread_if_large
-from service.engine.arms import Arms, Change
-from service.engine.run import Run
-from service.errors import InvalidRequestError, NoLabelsError
-from service.models.idempotency import Idempotency
-from service.sessions.limits import check_labels
+from ...commit.operation import Applied
+from ...cooperative.answer_body import Body, joined
+from ...cooperative.fair_yield import FairYield
+from ...cooperative.offload import LABEL_BYTES, run_in_thread_if_large
+from ...engine.arms import Arms, Change
+from ...engine.run import Run
+from ...errors import InvalidRequestError, NoLabelsError
+from ...models.idempotency import Idempotency
+from ..limits import check_labels
 
 LIVES = 10
 """A session may have had this many times the arms it may have at once: indexes and labels are kept for ever."""

@@ -6,11 +6,11 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from service.engine.feedback import ArmFeedback, Feedback, PointFeedback
-from service.engine.run import Run
-from service.errors import InvalidRequestError
-from service.learners.base import Information, PointLearner
-from service.models.events import ArmEvent, Event, GradientEvent, LossesEvent
+from ...engine.feedback import ArmFeedback, Feedback, PointFeedback
+from ...engine.run import Run
+from ...errors import InvalidRequestError
+from ...learners.base import Information, PointLearner
+from ...models.events import ArmEvent, Event, GradientEvent, LossesEvent
 
 Reader = Callable[[Event, Run], Feedback]
 

@@ -6,15 +6,15 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-from service.commit.operation import Applied
-from service.cooperative.fair_yield import FairYield
-from service.engine.feedback import Feedback
-from service.engine.run import Run
-from service.errors import MAX_LISTED, InvalidRequestError, SurplusFeedbackError
-from service.models.events import Event
-from service.models.idempotency import Idempotency
-from service.models.specification import Surplus
-from service.sessions.operations.event_parsing import reader_of
+from ...commit.operation import Applied
+from ...cooperative.fair_yield import FairYield
+from ...engine.feedback import Feedback
+from ...engine.run import Run
+from ...errors import MAX_LISTED, InvalidRequestError, SurplusFeedbackError
+from ...models.events import Event
+from ...models.idempotency import Idempotency
+from ...models.specification import Surplus
+from .event_parsing import reader_of
 
 MAX_DELAYS = 100
 """Events of a request whose delay is measured: the first so many."""

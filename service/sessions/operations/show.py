@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from service.commit.operation import Applied
-from service.cooperative.answer_body import Body, joined
-from service.cooperative.fair_yield import FairYield
-from service.engine.run import Run
-from service.models.idempotency import Idempotency
+from ...commit.operation import Applied
+from ...cooperative.answer_body import Body, joined
+from ...cooperative.fair_yield import FairYield
+from ...engine.run import Run
+from ...models.idempotency import Idempotency
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Literal
 from urllib.parse import quote
 
-from service.store.embedded.folder_lock import EmbeddedStoreError, FolderLock
+from .folder_lock import EmbeddedStoreError, FolderLock
 
 BINARIES = ("valkey-server", "redis-server")
 LONGEST_SOCKET_PATH = 100

@@ -6,10 +6,10 @@ import itertools
 import re
 from collections.abc import Sequence
 
-from service.store.redis import scripts
-from service.store.redis.connection.client import RedisClient
-from service.store.redis.connection.cluster_client import ClusterClient, SlotRange, slot_of
-from service.store.redis.store import RedisStore
+from . import scripts
+from .connection.client import RedisClient
+from .connection.cluster_client import ClusterClient, SlotRange, slot_of
+from .store import RedisStore
 
 
 class ClusterStore(RedisStore):

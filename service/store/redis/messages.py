@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from service.store.base import DIGEST_BYTES, Commit, Known, Snapshot
-from service.store.redis.connection.roundtrip import RedisArgument
-from service.store.redis.keys import ANSWER, EVENT
+from ..base import DIGEST_BYTES, Commit, Known, Snapshot
+from .connection.roundtrip import RedisArgument
+from .keys import ANSWER, EVENT
 
 FIELD_BYTES = len(EVENT) + DIGEST_BYTES
 """Of a field that stands for an event id: its kind and the digest."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from zlib import crc32
 
-from service.store.redis import scripts
-from service.store.redis.connection.client import RedisClient
-from service.store.redis.keys import Keys
+from . import scripts
+from .connection.client import RedisClient
+from .keys import Keys
 
 SHARDS = 16
 """Keys the reminders are spread over."""

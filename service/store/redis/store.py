@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from service.store.base import (
+from ..base import (
     Commit,
     Committed,
     Conflict,
@@ -19,15 +19,15 @@ from service.store.base import (
     Snapshot,
     StoreUnavailableError,
 )
-from service.store.clock import StoreClock
-from service.store.options import StoreOptions
-from service.store.redis import messages, scripts
-from service.store.redis.connection.client import RedisClient
-from service.store.redis.connection.roundtrip import RedisArgument
-from service.store.redis.connection.server_client import ServerClient
-from service.store.redis.keys import ANSWER, Keys
-from service.store.redis.reminders import RedisReminders
-from service.store.redis.scripts import Script
+from ..clock import StoreClock
+from ..options import StoreOptions
+from . import messages, scripts
+from .connection.client import RedisClient
+from .connection.roundtrip import RedisArgument
+from .connection.server_client import ServerClient
+from .keys import ANSWER, Keys
+from .reminders import RedisReminders
+from .scripts import Script
 
 log = logging.getLogger(__name__)
 

@@ -13,11 +13,11 @@ from typing import Any
 
 from redis.exceptions import DataError, RedisError
 
-from service.store.base import StoreUnavailableError
-from service.store.options import StoreOptions
-from service.store.redis.connection.failures import failure_of
-from service.store.redis.connection.roundtrip import Attempt, RedisArgument
-from service.store.redis.scripts import Script
+from ...base import StoreUnavailableError
+from ...options import StoreOptions
+from ..scripts import Script
+from .failures import failure_of
+from .roundtrip import Attempt, RedisArgument
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.02, 0.25
 """Seconds; each pause before a further sending is drawn between 0 and twice the limit before."""

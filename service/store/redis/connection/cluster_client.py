@@ -12,10 +12,10 @@ from redis import crc, exceptions
 from redis.asyncio import ConnectionPool
 from redis.exceptions import AskError, ClusterDownError, MovedError, RedisError
 
-from service.store.options import StoreOptions
-from service.store.redis.connection.client import RedisClient
-from service.store.redis.connection.roundtrip import Attempt, RedisArgument, info_of, round_trip
-from service.store.redis.connection.url import read_url
+from ...options import StoreOptions
+from .client import RedisClient
+from .roundtrip import Attempt, RedisArgument, info_of, round_trip
+from .url import read_url
 
 MAX_REDIRECTIONS = 5
 

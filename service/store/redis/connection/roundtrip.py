@@ -14,7 +14,7 @@ from redis.exceptions import (
     ResponseError,
 )
 
-from service.store.redis.connection.failures import ReplicasBehindError
+from .failures import ReplicasBehindError
 
 RedisArgument = str | bytes | int
 CLOSED_HANDLE = "the handler is closed"

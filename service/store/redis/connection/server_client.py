@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from service.store.options import StoreOptions
-from service.store.redis.connection.client import RedisClient
-from service.store.redis.connection.roundtrip import Attempt, RedisArgument, info_of, round_trip
-from service.store.redis.connection.url import connection_pool
+from ...options import StoreOptions
+from .client import RedisClient
+from .roundtrip import Attempt, RedisArgument, info_of, round_trip
+from .url import connection_pool
 
 
 class ServerClient(RedisClient):

@@ -12,8 +12,8 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
 
-from service.store.options import StoreOptions
-from service.store.redis.connection.sentinel import master_pool
+from ...options import StoreOptions
+from .sentinel import master_pool
 
 MAX_PORT = 65_535
 SENTINEL, CLUSTER = "sentinel", "cluster"
