@@ -91,10 +91,10 @@ class Committed(NamedTuple):
 
 
 class Conflict(NamedTuple):
-    """Another version is stored; nothing was written. ``last_commit`` is this writer's newest there."""
+    """CONFLICT: another version is stored, and nothing was written."""
 
     snapshot: Snapshot
-    last_commit: str | None
+    """The session as it is stored."""
 
 
 class Known(NamedTuple):
@@ -106,11 +106,11 @@ class Known(NamedTuple):
     """Digest of an idempotency key to its stored answer."""
 
 
-class Gone(NamedTuple):
-    """There is no such session."""
+class NotFound(NamedTuple):
+    """NOT_FOUND: there is no such session."""
 
 
-Outcome = Committed | Conflict | Known | Gone
+Outcome = Committed | Conflict | Known | NotFound
 
 
 class Page(NamedTuple):
@@ -137,7 +137,7 @@ class Reminders(Protocol):
         """Replace a note whose time has come by the next one, or drop it."""
 
     async def forget(self, session_id: str) -> None:
-        """Drop the note of a session that is gone."""
+        """Drop the note of a session that no longer exists."""
 
     async def lead(self, worker: str, seconds: float) -> bool:
         """Whether this worker is the one that sweeps, for so long."""
@@ -160,7 +160,7 @@ class Store(Protocol):
         """The answer recorded for an idempotency key of a session, None where there is none."""
 
     async def commit(self, commit: Commit) -> Outcome:
-        """Try to commit. The checks come in the order: Gone, Committed before, Conflict, Known, Committed."""
+        """Try to commit. The checks come in the order: NotFound, Committed before, Conflict, Known, Committed."""
 
     async def read_records(self, session_id: str) -> Mapping[bytes, bytes]:
         """All records of a session, by key."""

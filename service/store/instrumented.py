@@ -12,9 +12,9 @@ from .base import (
     Commit,
     Committed,
     Conflict,
-    Gone,
     Known,
     NewSession,
+    NotFound,
     Outcome,
     Page,
     Reminders,
@@ -32,7 +32,7 @@ NAMES: Mapping[type[Outcome], str] = {
     Committed: "committed",
     Known: "known",
     Conflict: "conflict",
-    Gone: "gone",
+    NotFound: "not_found",
 }
 
 

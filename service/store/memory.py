@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from .base import Commit, Committed, Conflict, Gone, Known, NewSession, Outcome, Page, Snapshot
+from .base import Commit, Committed, Conflict, Known, NewSession, NotFound, Outcome, Page, Snapshot
 from .clock import StoreClock
 from .options import StoreOptions
 from .redis.keys import ANSWER, EVENT
@@ -73,12 +73,12 @@ class MemoryStore:
     async def commit(self, commit: Commit) -> Outcome:
         session = self._present(commit.session_id)
         if session is None:
-            return Gone()
+            return NotFound()
         last = session.writers.get(commit.writer)
         if commit.version is not None and last == commit.version:
             return Committed(None if session.version == commit.version else session.snapshot())
         if session.version != commit.expected or not session.state.endswith(commit.digest):
-            return Conflict(session.snapshot(), last)
+            return Conflict(session.snapshot())
         events = [EVENT + digest for digest in (*commit.events, *commit.event_lookups)]
         fields = events + [ANSWER + digest for digest in commit.lookups]
         found = self._recorded(session, fields)

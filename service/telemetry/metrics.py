@@ -17,7 +17,7 @@ from .fast_counters import Add, Observe, adder, observer
 OTHER = "other"
 """Method and route of requests that match no route."""
 OUTCOMES = ("applied", "duplicate", "removed", "surplus", "refused", "expired")
-COMMITS = ("committed", "known", "conflict", "gone")
+COMMITS = ("committed", "known", "conflict", "not_found")
 CALLS = ("create", "load", "recall", "commit", "read_records", "delete", "list", "ping")
 _STATUSES = ("2xx", "3xx", "4xx", "5xx")
 _REQUEST_SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10)

@@ -121,7 +121,7 @@ async def test_a_conflict_is_folded_again_on_what_came_back(store, committer):
 
 async def test_conflicts_without_end_become_overload(store, committer):
     snapshot = await store.load("s")
-    store.failures = [Conflict(snapshot, None)] * MAX_ATTEMPTS
+    store.failures = [Conflict(snapshot)] * MAX_ATTEMPTS
 
     with pytest.raises(OverloadedError):
         await committer.submit("s", act())

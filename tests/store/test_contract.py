@@ -7,7 +7,7 @@ import struct
 
 import pytest
 
-from service.store.base import Committed, Conflict, Gone, NewSession, Snapshot, Store
+from service.store.base import Committed, Conflict, NewSession, NotFound, Snapshot, Store
 from tests.support.sessions import commit, new_session
 
 
@@ -42,10 +42,10 @@ async def test_a_creation_sent_again_finds_itself(store: Store) -> None:
     assert await store.create(new_session()) is None
 
 
-async def test_an_unknown_session_is_none_gone_and_not_deleted(store: Store) -> None:
+async def test_an_unknown_session_is_none_not_found_and_not_deleted(store: Store) -> None:
     assert await store.load("s") is None
-    assert await store.commit(commit("v0", "v1")) == Gone()
-    assert await store.commit(commit("v0", None)) == Gone()
+    assert await store.commit(commit("v0", "v1")) == NotFound()
+    assert await store.commit(commit("v0", None)) == NotFound()
     assert await store.delete("s") is False
     assert await store.recall("s", b"k" * 16) is None
     assert await store.read_records("s") == {}
@@ -82,18 +82,8 @@ async def test_a_commit_on_another_version_is_a_conflict_that_shows_the_session(
 
     outcome = await store.commit(commit("v0", "b1", writer="b"))
 
-    assert outcome == Conflict(await loaded(store), None)
+    assert outcome == Conflict(await loaded(store))
     assert outcome.snapshot.version == "v1"
-
-
-async def test_a_conflict_names_the_last_commit_of_the_writer_that_asks(store: Store) -> None:
-    await store.create(new_session())
-    await store.commit(commit("v0", "a1"))
-    await store.commit(commit("a1", "b1", writer="b"))
-
-    outcome = await store.commit(commit("v0", "a2"))
-
-    assert outcome == Conflict(await loaded(store), "a1")
 
 
 async def test_the_same_commit_again_is_committed_once(store: Store) -> None:
@@ -129,7 +119,7 @@ async def test_a_writer_is_remembered_until_128_others_have_written_after_it(sto
     next_silent = await store.commit(commit("v1", "v2", writer="01"))
 
     assert isinstance(still, Committed)
-    assert forgotten == Conflict(await loaded(store), None)
+    assert forgotten == Conflict(await loaded(store))
     assert isinstance(next_silent, Committed)
 
 
@@ -142,7 +132,7 @@ async def test_writing_again_renews_a_writers_place(store: Store) -> None:
         await store.commit(commit(f"v{n}", f"v{n + 1}", writer=f"f{n:02x}"))
 
     assert isinstance(await store.commit(commit("v2", "v3", writer="00")), Committed)
-    assert await store.commit(commit("v1", "v2", writer="01")) == Conflict(await loaded(store), None)
+    assert await store.commit(commit("v1", "v2", writer="01")) == Conflict(await loaded(store))
 
 
 async def test_a_state_changed_by_hand_is_a_conflict_and_stays(store: Store) -> None:
@@ -151,7 +141,7 @@ async def test_a_state_changed_by_hand_is_a_conflict_and_stays(store: Store) -> 
 
     outcome = await store.commit(commit("v0", "v1", digest=b"digest of state"))
 
-    assert outcome == Conflict(before, None)
+    assert outcome == Conflict(before)
     assert await loaded(store) == before
 
 
@@ -167,7 +157,7 @@ async def test_a_confirmation_holds_for_the_present_version_only_and_writes_noth
     before = await loaded(store)
 
     assert await store.commit(commit("v1", None, events=[b"e" * 16])) == Committed()
-    assert await store.commit(commit("v0", None)) == Conflict(before, "v1")
+    assert await store.commit(commit("v0", None)) == Conflict(before)
     assert await loaded(store) == before
     assert await store.commit(commit("v1", None, events=[b"e" * 16])) == Committed()
 
@@ -199,12 +189,12 @@ async def test_deleting_leaves_nothing_for_the_next_session_of_that_id(store: St
     assert await store.delete("s") is True
 
     assert await store.load("s") is None
-    assert await store.commit(commit("v1", "v2")) == Gone()
+    assert await store.commit(commit("v1", "v2")) == NotFound()
     assert await store.load("s") is None
     assert await store.create(new_session(version="w0")) is None
     assert await store.recall("s", b"k" * 16) is None
     assert await store.read_records("s") == {}
-    assert await store.commit(commit("v0", "v1")) == Conflict(await loaded(store), None)
+    assert await store.commit(commit("v0", "v1")) == Conflict(await loaded(store))
     assert await store.commit(commit("w0", "w1", events=[b"e" * 16])) == Committed()
 
 

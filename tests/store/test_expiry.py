@@ -8,7 +8,7 @@ import time
 import pytest
 
 from service.store import open_store
-from service.store.base import Committed, Gone, Known, Store
+from service.store.base import Committed, Known, NotFound, Store
 from service.store.options import StoreOptions
 from tests.support.sessions import commit, digest, new_session
 from tests.support.waiting import until
@@ -28,7 +28,8 @@ async def test_an_idle_session_goes_at_its_deadline_and_no_commit_brings_it_back
 
     assert store.now() >= snapshot.expires_at - 0.002
     assert (
-        await store.commit(commit("v0", "v1", idle_ttl_ms=150, events=[digest(1)], records={b"1": b"x"})) == Gone()
+        await store.commit(commit("v0", "v1", idle_ttl_ms=150, events=[digest(1)], records={b"1": b"x"}))
+        == NotFound()
     )
     assert await gone(store)
     assert await store.recall("s", digest("k")) is None
@@ -89,7 +90,7 @@ async def test_commits_that_race_with_expiry_are_whole_or_gone(store: Store) -> 
         while True:
             fields = {"session_id": name, "events": [digest(turn)], "records": {b"%d" % turn: b"x"}}
             outcome = await store.commit(commit(version, f"v{turn + 1}", **fields))
-            if outcome == Gone():
+            if outcome == NotFound():
                 return
             assert outcome == Committed()
             version, turn = f"v{turn + 1}", turn + 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from service.store.base import Committed, Gone, Known
+from service.store.base import Committed, Known, NotFound
 from service.store.memory import MemoryStore
 from service.store.options import StoreOptions
 from tests.support.clock import Clock
@@ -27,7 +27,7 @@ async def test_each_commit_moves_the_deadline_by_the_idle_time(store: MemoryStor
 
     assert snapshot is not None
     assert (snapshot.created_at, snapshot.expires_at) == (1000, 1019)
-    assert await store.commit(commit("v1", "v2", idle_ttl_ms=10_000)) == Gone()
+    assert await store.commit(commit("v1", "v2", idle_ttl_ms=10_000)) == NotFound()
 
 
 async def test_sessions_nobody_asks_for_are_dropped_all_the_same(store: MemoryStore, clock: Clock) -> None:

@@ -32,7 +32,7 @@ class ComparesOnlyTheNewestVersion(MemoryStore):
     async def commit(self, commit: Commit) -> Outcome:
         outcome = await super().commit(commit)
         moved_on = isinstance(outcome, Committed) and outcome.snapshot is not None
-        return Conflict(outcome.snapshot, None) if moved_on else outcome
+        return Conflict(outcome.snapshot) if moved_on else outcome
 
 
 class KnowsNoWriters(MemoryStore):

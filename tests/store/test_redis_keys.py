@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from service.store.base import Committed, Conflict, Gone, StoreUnavailableError
+from service.store.base import Committed, Conflict, NotFound, StoreUnavailableError
 from service.store.options import StoreOptions
 from service.store.redis.keys import Keys
 from service.store.redis.store import RedisStore
@@ -80,7 +80,7 @@ async def test_five_hundred_sessions_that_expire_under_commits_leave_no_key(redi
         while isinstance(outcome, Committed):
             outcome = await store.commit(commit(f"v{n}", f"v{n + 1}", session_id=name, events=[digest(n)]))
             n += 1
-        assert outcome == Gone()
+        assert outcome == NotFound()
 
     options = StoreOptions(max_connections=8, pool_wait_seconds=30)
     store = RedisStore(redis_server.url, options)
@@ -123,7 +123,7 @@ async def test_a_damaged_session_is_shown_as_it_is_and_never_overwritten(
         snapshot = await store.load("s")
         assert snapshot is not None
         if field in {"version", "state"}:
-            assert await store.commit(commit("v0", "v1", digest=b"digest")) == Conflict(snapshot, None)
+            assert await store.commit(commit("v0", "v1", digest=b"digest")) == Conflict(snapshot)
             assert redis_server.client.hgetall("bandit:{s}") == before
 
 
@@ -136,7 +136,7 @@ async def test_a_session_key_of_another_type_is_a_session_without_anything(
 
     assert snapshot is not None
     assert snapshot[:3] == ("", b"", b"")
-    assert await store.commit(commit("v0", "v1")) == Conflict(snapshot, None)
+    assert await store.commit(commit("v0", "v1")) == Conflict(snapshot)
     assert await store.create(new_session()) == snapshot
     assert await store.delete("s") is True
 

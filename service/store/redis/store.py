@@ -12,8 +12,8 @@ from ..base import (
     Commit,
     Committed,
     Conflict,
-    Gone,
     NewSession,
+    NotFound,
     Outcome,
     Page,
     Snapshot,
@@ -88,8 +88,8 @@ class RedisStore:
         if outcome == b"OK":
             return Committed(messages.snapshot(reply[1]) if len(reply) > 1 else None)
         if outcome == b"CONFLICT":
-            return Conflict(messages.snapshot(reply[1]), None if reply[2] is None else messages.text(reply[2]))
-        return Gone() if outcome == b"GONE" else messages.known(reply[1])
+            return Conflict(messages.snapshot(reply[1]))
+        return NotFound() if outcome == b"NOT_FOUND" else messages.known(reply[1])
 
     async def read_records(self, session_id: str) -> Mapping[bytes, bytes]:
         held_in = (self._keys.slots(session_id), self._keys.probe(session_id))

@@ -7,18 +7,18 @@
 --       9 joined fields (kind byte and digest) to look up, event ids to record first  10 bytes of 9 to record
 --       11 items of answers (field, value, ...)  12 items of records (key, value, ...)  13 records to drop
 --       14.. these items, in this order
--- GONE      there is no session
+-- NOT_FOUND there is no session
 -- OK        written, or confirmed; with a snapshot where an earlier sending of this commit did it and others
 --           have committed since
--- CONFLICT  snapshot, and the last commit of this writer: another version is stored, or a state changed by hand
+-- CONFLICT  snapshot: another version is stored, or the state was changed by hand
 -- KNOWN     what was recorded before: joined fields of event ids (kind 'e'), then field and answer of each key
 -- CLOCK     the caller's buckets don't hold the present time
 -- Nothing is written except on OK.
 --
 -- Races closed: two writers on one version (one gets CONFLICT); a commit sent again after its reply was lost,
 -- also after others have committed (the writer's own last commit tells); an event or key that another writer
--- recorded meanwhile (looked up and recorded in one step); expiry and deletion (a session that is gone is
--- never written again).
+-- recorded meanwhile (looked up and recorded in one step); expiry and deletion (a session that no longer
+-- exists is never written again).
 
 local SESSION, SLOTS = KEYS[1], KEYS[2]
 local oldest, width = tonumber(ARGV[1]), tonumber(ARGV[2])
@@ -29,7 +29,7 @@ if not present then
   return reply('CLOCK')
 end
 if redis.call('EXISTS', SESSION) == 0 then
-  return unwritten('GONE')
+  return unwritten('NOT_FOUND')
 end
 
 local stored = read(SESSION, 'version', 'state', 'writers', 'expires_at')
@@ -47,7 +47,7 @@ if version ~= '' and last == version then
   return unwritten('OK', snapshot(SESSION))
 end
 if stored[1] ~= expected or #digest > 0 and string.sub(stored[2] or '', -#digest) ~= digest then
-  return unwritten('CONFLICT', snapshot(SESSION), last)
+  return unwritten('CONFLICT', snapshot(SESSION))
 end
 local known = recorded(ARGV[9])
 if #known > 0 then

@@ -2,9 +2,9 @@
 --
 -- KEYS  1 session  2 slots  3-9 seen buckets  10 probe
 -- ARGV  1 number of KEYS[3]  2 bucket width, ms
--- OK     deleted
--- GONE   there was no session (leftovers are deleted all the same)
--- CLOCK  the caller's buckets don't hold the present time; nothing was deleted
+-- OK         deleted
+-- NOT_FOUND  there was no session (leftovers are deleted all the same)
+-- CLOCK      the caller's buckets don't hold the present time; nothing was deleted
 --
 -- Race closed: a commit under way finds all keys or none, and re-creates none.
 
@@ -13,4 +13,4 @@ if not present_bucket(tonumber(ARGV[1]), tonumber(ARGV[2])) then
 end
 local existed = redis.call('EXISTS', KEYS[1])
 redis.call('UNLINK', unpack(KEYS))
-return reply(existed == 1 and 'OK' or 'GONE')
+return reply(existed == 1 and 'OK' or 'NOT_FOUND')

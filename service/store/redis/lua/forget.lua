@@ -1,4 +1,4 @@
--- Drop the note of a session that is gone.
+-- Drop the note of a session that no longer exists.
 --
 -- KEYS  1 reminders of a shard
 -- ARGV  1 session id
