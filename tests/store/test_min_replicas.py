@@ -13,7 +13,8 @@ from service.store.base import Committed, Conflict, Known, StoreUnavailableError
 from service.store.options import StoreOptions
 from service.store.redis.store import RedisStore
 from tests.store.test_sentinel import Watched
-from tests.support.real_redis import RedisServer
+from tests.support.key_leaks import leaks
+from tests.support.real_redis import RedisServer, binary_of
 from tests.support.sessions import commit, digest, new_session
 from tests.support.waiting import wait_until
 
@@ -21,15 +22,28 @@ OPTIONS = StoreOptions(min_replicas=1, replica_seconds=0.2)
 
 
 def in_step(master: RedisServer) -> bool:
-    """Whether something said after the replica's first sync has arrived there."""
-    master.client.publish("channel", "message")
+    """Whether something written after the replica's first sync has arrived there."""
+    master.client.eval("redis.call('SET', KEYS[1], '') redis.call('DEL', KEYS[1])", 1, "written")
     return bool(master.client.wait(1, 100))
 
 
+@pytest.fixture(params=["redis", "valkey"])
+def binary(request: pytest.FixtureRequest) -> str:
+    """Each kind of server in turn: WAIT means something else on each."""
+    return binary_of(request.param)
+
+
 @pytest.fixture
-def replica(tmp_path: Path, redis_server: RedisServer) -> Iterator[RedisServer]:
-    with closing(RedisServer(tmp_path, "--replicaof", f"127.0.0.1 {redis_server.port}")) as server:
-        redis_server.client.config_set("repl-diskless-sync-delay", 0)
+def redis_server(tmp_path: Path, binary: str) -> Iterator[RedisServer]:
+    (tmp_path / "master").mkdir()
+    with closing(RedisServer(tmp_path / "master", "--repl-diskless-sync-delay", "0", binary=binary)) as server:
+        yield server.start()
+        assert leaks(server.client) == []
+
+
+@pytest.fixture
+def replica(tmp_path: Path, redis_server: RedisServer, binary: str) -> Iterator[RedisServer]:
+    with closing(RedisServer(tmp_path, "--replicaof", f"127.0.0.1 {redis_server.port}", binary=binary)) as server:
         server.start()
         wait_until(lambda: in_step(redis_server))
         yield server
@@ -77,6 +91,59 @@ async def test_nothing_is_acknowledged_while_the_replica_hangs(store: RedisStore
     await store.ping()
     assert await store.commit(first) == Committed()
     assert replica.client.hget("bandit:{s}", "version") == b"v1"
+
+
+async def test_another_worker_acknowledges_nothing_either(
+    store: RedisStore, replica: RedisServer, redis_server: RedisServer
+) -> None:
+    """Its connection wrote nothing: duplicates, replays, confirmations and sessions found wait all the same."""
+    await store.create(new_session(answer=(digest("k"), b"created")))
+    replica.freeze()
+    first = commit("v0", "v1", events=[digest(1)])
+    for call in (store.commit(first), store.delete("t")):
+        with pytest.raises(StoreUnavailableError, match="too few replicas"):
+            await call
+    for call in (
+        lambda other: other.commit(first),
+        lambda other: other.commit(commit("v1", None)),
+        lambda other: other.commit(commit("v1", None, event_lookups=[digest(2)])),
+        lambda other: other.recall("s", digest("k")),
+        lambda other: other.recall("s", digest("unknown")),
+        lambda other: other.create(new_session()),
+        lambda other: other.create(new_session(version="w0")),
+        lambda other: other.delete("t"),
+        lambda other: other.ping(),
+    ):
+        other = RedisStore(redis_server.url, OPTIONS)
+        with pytest.raises(StoreUnavailableError, match="too few replicas"):
+            await call(other)
+        assert (await other.load("s")) is not None
+        await other.close()
+    replica.thaw()
+
+
+async def test_a_full_server_still_confirms(
+    store: RedisStore, replica: RedisServer, redis_server: RedisServer
+) -> None:
+    """What an answer without changes writes for WAIT is let through where other writes are refused."""
+    await store.create(new_session())
+    redis_server.client.config_set("maxmemory", 1)
+    with pytest.raises(StoreUnavailableError, match="full"):
+        await store.commit(commit("v0", "v1"))
+
+    assert await store.commit(commit("v0", None)) == Committed()
+    assert redis_server.client.dbsize() == replica.client.dbsize() == 1
+
+
+async def test_answers_without_changes_leave_no_key(
+    store: RedisStore, replica: RedisServer, redis_server: RedisServer
+) -> None:
+    await store.create(new_session())
+    await store.commit(commit("v0", None))
+    await store.ping()
+    assert not await store.delete("t")
+
+    assert redis_server.client.keys() == replica.client.keys() == [b"bandit:{s}"]
 
 
 async def test_without_a_replica_it_refuses_in_bounded_time_and_heals(

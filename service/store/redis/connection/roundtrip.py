@@ -93,7 +93,11 @@ async def _reply(connection: AbstractConnection, commands: Sequence[Sequence[Red
 
 
 async def _replicated(connection: AbstractConnection, attempt: Attempt) -> None:
-    """Wait for replicas; WAIT covers whatever the master had done when it ran the connection's last command."""
+    """Wait for replicas.
+
+    Redis 7.0 waits for all that the primary had done when it ran this connection's last command, Valkey for this
+    connection's last write only: scripts therefore write also where they change nothing (see lua/session.lua).
+    """
     wait = ("WAIT", attempt.replicas, max(1, int(attempt.replica_seconds * 1000)))
     if await _reply_to(connection, wait, asking=False) < attempt.replicas:
         raise ReplicasBehindError

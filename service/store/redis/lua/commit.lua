@@ -29,7 +29,7 @@ if not present then
   return reply('CLOCK')
 end
 if redis.call('EXISTS', SESSION) == 0 then
-  return unwritten('NOT_FOUND')
+  return confirmed('NOT_FOUND')
 end
 
 local stored = read(SESSION, 'version', 'state', 'writers', 'expires_at')
@@ -42,9 +42,9 @@ local last = from and string.sub(writers, from + #writer + 2, upto - 1) or false
 
 if version ~= '' and last == version then
   if stored[1] == version then
-    return unwritten('OK')
+    return confirmed('OK')
   end
-  return unwritten('OK', snapshot(SESSION))
+  return confirmed('OK', snapshot(SESSION))
 end
 if stored[1] ~= expected or #digest > 0 and string.sub(stored[2] or '', -#digest) ~= digest then
   return unwritten('CONFLICT', snapshot(SESSION))
@@ -63,7 +63,7 @@ if #known > 0 then
   return unwritten('KNOWN', told)
 end
 if version == '' then
-  return unwritten('OK')
+  return confirmed('OK')
 end
 
 if from then

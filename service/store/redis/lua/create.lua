@@ -16,7 +16,7 @@ if not present then
 end
 if redis.call('EXISTS', KEYS[1]) == 1 then
   local session = snapshot(KEYS[1])
-  return session[1] == ARGV[3] and unwritten('OK') or unwritten('EXISTS', session)
+  return session[1] == ARGV[3] and confirmed('OK') or confirmed('EXISTS', session)
 end
 
 local created_at = time[1] .. '.' .. string.format('%06d', time[2])

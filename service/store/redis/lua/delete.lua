@@ -13,4 +13,4 @@ if not present_bucket(tonumber(ARGV[1]), tonumber(ARGV[2])) then
 end
 local existed = redis.call('EXISTS', KEYS[1])
 redis.call('UNLINK', unpack(KEYS))
-return reply(existed == 1 and 'OK' or 'NOT_FOUND')
+return existed == 1 and reply('OK') or confirmed('NOT_FOUND')

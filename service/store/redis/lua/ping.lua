@@ -6,4 +6,4 @@
 -- XX writes only over a present value, so this changes nothing and still passes every check of a write.
 
 redis.call('SET', KEYS[1], '', 'XX')
-return reply('OK')
+return confirmed('OK')

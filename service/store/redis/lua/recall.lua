@@ -10,4 +10,4 @@
 if not present_bucket(tonumber(ARGV[1]), tonumber(ARGV[2])) then
   return reply('CLOCK')
 end
-return unwritten('OK', recorded(ARGV[3])[2] or false)
+return confirmed('OK', recorded(ARGV[3])[2] or false)

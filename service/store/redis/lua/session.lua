@@ -1,6 +1,7 @@
 -- Opening shared by all scripts; it is put before each of them.
 --
 -- Every reply begins with the server's time (seconds, microseconds) and the outcome's name.
+-- The last of ARGV is 'replicated' where the caller then waits until replicas have what led to the reply, else ''.
 -- A field that is missing, or a session key of another type, reads as nil: the caller tells damage by it.
 
 local CHUNK = 1000 -- never unpack more at once
@@ -14,11 +15,23 @@ local function reply(outcome, ...)
   return {time[1], time[2], outcome, ...}
 end
 
--- A reply for which nothing is written. A replica may be behind, or empty while it syncs, and must not give one:
+-- An answer for which nothing was written. A replica may be behind, or empty while it syncs, and must not answer:
 -- deleting the last key, which never exists, changes nothing and fails there.
 local function unwritten(outcome, ...)
   redis.call('UNLINK', KEYS[#KEYS])
   return reply(outcome, ...)
+end
+
+-- The same where the caller acts on the answer and replicas must have the data that it speaks of. On Valkey WAIT
+-- covers only the connection's own last write, so there has to be one: a key that exists within this script alone.
+-- A full server lets it pass, as it comes after another write command.
+local function confirmed(outcome, ...)
+  local answer = unwritten(outcome, ...)
+  if ARGV[#ARGV] == 'replicated' then
+    redis.call('SET', KEYS[#KEYS], '')
+    redis.call('UNLINK', KEYS[#KEYS])
+  end
+  return answer
 end
 
 local function integer(number)
