@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -14,29 +16,58 @@ from service.store.embedded.server import EmbeddedServer
 from service.store.options import StoreOptions
 from tests.support.clock import Clock
 from tests.support.key_leaks import leaks
-from tests.support.real_redis import RedisServer, server_binary
+from tests.support.programs import REDIS, WHEEL, program
+from tests.support.real_redis import RedisServer
 from tests.support.running import RunningService, create
+
+pytest_plugins = ["tests.support.selection"]
+StartedFrom = Callable[[str], RedisServer]
+
+
+@pytest.fixture(
+    scope="session",
+    params=[pytest.param(WHEEL, id="valkey"), pytest.param(REDIS, id="redis", marks=pytest.mark.servers(REDIS))],
+)
+def server_program(request: pytest.FixtureRequest) -> Iterator[str]:
+    """Start servers from the wheel's Valkey, then from redis-server."""
+    RedisServer.program = request.param
+    yield request.param
+    RedisServer.program = WHEEL
 
 
 @pytest.fixture(scope="session")
-def _redis_server() -> Iterator[RedisServer]:
-    with TemporaryDirectory(prefix="bandit-redis-") as folder:
-        server = RedisServer(Path(folder)).start()
+def _shared_server() -> Iterator[StartedFrom]:
+    """One server of each program for the whole run."""
+    with ExitStack() as stack:
+
+        @cache
+        def started(name: str) -> RedisServer:
+            folder = stack.enter_context(TemporaryDirectory(prefix="bandit-redis-"))
+            server = RedisServer(Path(folder))
+            server.program = name
+            stack.callback(server.close)
+            return server.start()
+
+        yield started
+
+
+@contextmanager
+def _emptied(server: RedisServer) -> Iterator[RedisServer]:
+    server.client.flushall()
+    yield server
+    assert leaks(server.client) == []
+
+
+@pytest.fixture
+def redis_server(server_program: str, _shared_server: StartedFrom) -> Iterator[RedisServer]:
+    """A real server for the whole run, empty for each test; afterwards no key may have leaked."""
+    with _emptied(_shared_server(server_program)) as server:
         yield server
-        server.close()
 
 
 @pytest.fixture
-def redis_server(_redis_server: RedisServer) -> Iterator[RedisServer]:
-    """One real redis-server for the whole run, empty for each test; afterwards no key may have leaked."""
-    _redis_server.client.flushall()
-    yield _redis_server
-    assert leaks(_redis_server.client) == []
-
-
-@pytest.fixture
-def own_redis_server(tmp_path: Path) -> Iterator[RedisServer]:
-    """A redis-server of one test, which may harm it."""
+def own_redis_server(server_program: str, tmp_path: Path) -> Iterator[RedisServer]:
+    """A real server of one test, which may harm it."""
     server = RedisServer(tmp_path).start()
     yield server
     server.close()
@@ -44,9 +75,8 @@ def own_redis_server(tmp_path: Path) -> Iterator[RedisServer]:
 
 @pytest.fixture(scope="session")
 def _embedded_server() -> Iterator[EmbeddedServer]:
-    server_binary()
     with TemporaryDirectory(prefix="bandit-embedded-") as folder:
-        server = EmbeddedServer(Path(folder))
+        server = EmbeddedServer(Path(folder), binary=Path(program(WHEEL)))
         server.start()
         yield server
         server.stop()
@@ -67,14 +97,16 @@ def clock() -> Clock:
     return Clock()
 
 
-@pytest.fixture(params=["memory", "redis", "embedded"])
-def store_url(request: pytest.FixtureRequest) -> str:
+@pytest.fixture(params=["memory", "embedded", pytest.param("redis", marks=pytest.mark.servers(REDIS))])
+def store_url(request: pytest.FixtureRequest) -> Iterator[str]:
     """The URL of each kind of store in turn."""
     if request.param == "memory":
-        return "memory://"
-    name = "redis_server" if request.param == "redis" else "_embedded_server"
-    url: str = request.getfixturevalue(name).url
-    return url
+        yield "memory://"
+    elif request.param == "embedded":
+        yield request.getfixturevalue("_embedded_server").url
+    else:
+        with _emptied(request.getfixturevalue("_shared_server")(REDIS)) as server:
+            yield server.url
 
 
 @pytest.fixture

@@ -310,6 +310,7 @@ def test_loopback(host, loopback):
     assert is_loopback(host) is loopback
 
 
+@pytest.mark.processes
 def test_an_open_address_without_keys_is_warned_about(tmp_path):
     with RunningService(tmp_path, "--store-url", "memory://", "--host", "0.0.0.0") as service:
         service.wait_ready()
@@ -345,6 +346,7 @@ def test_keys_work_in_processes_and_are_seen_nowhere(tmp_path):
     assert "0123456789abcdef" not in log + metrics + "".join(answer.text for answer in refused)
 
 
+@pytest.mark.processes
 def test_space_around_a_header_is_no_part_of_a_key(tmp_path):
     keys = {"BANDIT_API_KEYS": json.dumps(KEYS)}
     with (
@@ -356,6 +358,7 @@ def test_space_around_a_header_is_no_part_of_a_key(tmp_path):
             assert [answer.status for answer in answers(raw, 1)] == [200], header
 
 
+@pytest.mark.processes
 def test_bad_keys_end_the_start(tmp_path):
     with RunningService(tmp_path, environment={"BANDIT_API_KEYS": "[{}]"}) as service:
         assert service.process.wait(30) == 2

@@ -4,6 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.support.examples import examples
 from tests.support.running import RunningService
 
 SETTINGS = Path(__file__).with_name("schemathesis.toml")
@@ -13,8 +14,9 @@ def test_generated_calls_are_answered_as_described(tmp_path):
     with RunningService(tmp_path, "--store-url", "memory://") as service:
         service.wait_ready()
         command = [sys.executable, "-m", "schemathesis.cli", "--config-file", str(SETTINGS)]
+        how = ["--checks=all", "--seed=1", f"-n{examples(20)}", "--no-color"]
         run = subprocess.run(
-            [*command, "run", f"{service.url}/openapi.json", "--checks=all", "--seed=1", "-n20", "--no-color"],
+            [*command, "run", f"{service.url}/openapi.json", *how],
             cwd=tmp_path,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

@@ -70,6 +70,7 @@ async def test_deleting_under_load_leaves_nothing(make_client, redis_server, ext
     assert left(redis_server) == []
 
 
+@pytest.mark.slow
 async def test_sessions_that_expire_while_they_are_used_leave_nothing(make_client, redis_server):
     client = await make_client(open_store(redis_server.url, options=PATIENT))
     for number in range(ENDED):

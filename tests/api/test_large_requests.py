@@ -69,7 +69,12 @@ def lines() -> Iterator[Lines]:
     sys.settrace(before)
 
 
-@pytest.mark.parametrize("name", LARGE_REQUESTS)
+IN_SECONDS = {"many_acts", "many_labels_added", "one_large_point", "view_of_many_arms"}
+"""The others take longer, being counted line by line."""
+REQUESTS = [pytest.param(name, marks=[] if name in IN_SECONDS else [pytest.mark.slow]) for name in LARGE_REQUESTS]
+
+
+@pytest.mark.parametrize("name", REQUESTS)
 async def test_others_have_their_turn(lines: Lines, pauses: Pauses, name: str) -> None:
     assert await longest_turn(name, lines) < MOST
     assert pauses.count > PIECES

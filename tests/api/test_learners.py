@@ -63,14 +63,14 @@ def event_for(run: Run, action: Any, rng: np.random.Generator) -> tuple[Any, dic
 async def test_a_session_gives_the_numbers_of_its_twin_in_process(
     spec: dict[str, Any], store: Store, make_client: Any
 ) -> None:
-    """Delays up to 4; the service is started anew on the same store after every 7 slots."""
+    """Delays up to 4; the service is started anew on the same store twice."""
     client = await make_client(store)
     path = await create(client, spec)
     twin = start(spec, seed=11)
     rng, waiting = np.random.default_rng(3), []
 
     for t in range(40):
-        if t % 7 == 6:
+        if t % 14 == 13:
             client = await make_client(store)
         body = (await post(client, f"{path}/act")).json()
         action = twin.act()

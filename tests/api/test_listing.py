@@ -6,8 +6,8 @@ import uuid
 
 import pytest
 
-LONG = [f"{number:03}-".ljust(128, "x") for number in range(150)]
-OWN = [str(uuid.UUID(int=number)) for number in range(150)]
+LONG = [f"{number:03}-".ljust(128, "x") for number in range(110)]
+OWN = [str(uuid.UUID(int=number)) for number in range(110)]
 
 
 @pytest.mark.parametrize("ids", [LONG, OWN], ids=["the longest ids", "ids of the service's kind"])
@@ -17,7 +17,7 @@ async def test_every_session_is_reached_with_pages_of_any_size(make_client, stor
     for session_id in ids:
         await client.post("/v1/sessions", json={"session_id": session_id, "learner": learner})
 
-    for limit in (1, 2, 7, 20, 100, 149):
+    for limit in (1, 7, 100, 109):
         listed, params = set(), {"limit": limit}
         while True:
             answer = await client.get("/v1/sessions", params=params)

@@ -7,12 +7,12 @@ import os
 import re
 from concurrent.futures import ThreadPoolExecutor
 
-import httpx
 import pytest
 
 from service.store import open_store
 from service.store.options import StoreOptions
 from service.telemetry.logs import MAX_FIELD_CHARS, JsonLines
+from tests.support.http import http_client
 from tests.support.running import RunningService, create
 from tests.support.waiting import wait_until
 
@@ -116,6 +116,7 @@ async def test_whatever_a_request_holds_its_line_is_short_and_one(client, lines)
         assert len(text) < 1000
 
 
+@pytest.mark.processes
 def test_a_thousand_bad_bodies_make_a_thousand_bounded_lines(tmp_path):
     body = b'{"arm": "' + b"\\n x" * 500_000
     with RunningService(tmp_path, "--store-url", "memory://") as service, service.client() as client:
@@ -168,6 +169,7 @@ async def test_a_cancelled_request_is_told_to_come_again(make_client):
     assert json.loads(body["body"])["code"] == "overloaded"
 
 
+@pytest.mark.processes
 def test_at_the_end_of_the_grace_time_requests_get_a_problem(tmp_path, own_redis_server):
     flags = ("--store-url", own_redis_server.url, "--grace-seconds", "1", "--store-timeout-seconds", "3")
     with RunningService(tmp_path, *flags) as service, service.client() as client, ThreadPoolExecutor(1) as pool:
@@ -187,13 +189,14 @@ def test_at_the_end_of_the_grace_time_requests_get_a_problem(tmp_path, own_redis
     assert answer.json()["code"] in {"overloaded", "store_unavailable"}
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("password", [PASSWORD, "wrong" + PASSWORD])
 def test_the_stores_password_is_seen_nowhere(tmp_path, own_redis_server, password):
     own_redis_server.client.config_set("requirepass", PASSWORD)
     url = own_redis_server.url.replace("://", f"://:{password}@")
     with (
         RunningService(tmp_path, "--log-level", "debug", "--log-sample", "1", "--store-url", url) as service,
-        httpx.Client(base_url=service.url, timeout=30) as client,
+        http_client(service.url) as client,
     ):
         service.workers()
         right = password == PASSWORD

@@ -1,33 +1,15 @@
-"""docs/nginx.conf before the service: keep-alive times that fit, a prefix, bodies, errors."""
+"""What docs/nginx.conf says: times and sizes that fit the service, and the service's own problems."""
 
 from __future__ import annotations
 
 import json
 import re
-import socket
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-
-import httpx
-import pytest
 
 from service.api.problems import told
-from service.errors import (
-    BadRequestError,
-    HeadTooLargeError,
-    MethodNotAllowedError,
-    NotFoundError,
-    OverloadedError,
-    PayloadTooLargeError,
-    ServiceError,
-)
+from service.errors import ServiceError
 from service.settings import Settings
 from tests.support.compose import COMPOSE
-from tests.support.connections import Answer, answers
-from tests.support.nginx import CONFIG, before
-from tests.support.real_redis import free_port
-from tests.support.running import RunningService, create
-from tests.support.waiting import SECONDS
+from tests.support.nginx import CONFIG
 
 
 def seconds(name: str) -> int:
@@ -49,158 +31,6 @@ def test_it_is_what_the_compose_profile_runs():
     assert nginx["volumes"] == ["./docs/nginx.conf:/etc/nginx/nginx.conf:ro"]
     assert nginx["depends_on"]["service"] == {"condition": "service_healthy", "restart": True}
     assert "listen 8080;" in CONFIG
-
-
-@pytest.fixture(scope="module")
-def balanced(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
-    """A client of nginx before a service that knows its prefix."""
-    tmp_path = tmp_path_factory.mktemp("balanced")
-    with RunningService(tmp_path, "--store-url", "memory://", "--root-path", "/bandit") as service:
-        service.wait_ready()
-        with before(service.url.removeprefix("http://"), tmp_path) as client:
-            yield client
-
-
-def check_problem(answer: httpx.Response | Answer, error: type[ServiceError]) -> None:
-    """Check that it is the service's own problem but for the detail."""
-    status = answer.status if isinstance(answer, Answer) else answer.status_code
-    body = json.loads(answer.body if isinstance(answer, Answer) else answer.content)
-    assert (status, answer.headers["content-type"]) == (error.status, "application/problem+json"), body
-    assert body["detail"]
-    assert body == told(error(body["detail"]))
-
-
-def sent(client: httpx.Client, data: bytes) -> Answer:
-    """The answer to these bytes."""
-    with socket.create_connection((client.base_url.host, client.base_url.port), SECONDS) as connection:
-        connection.sendall(data)
-        return answers(connection, 1)[0]
-
-
-def test_the_service_works_under_a_prefix(balanced):
-    body = {"session_id": "s", "learner": {"kind": "dexp3", "n_arms": 3}}
-
-    assert balanced.post("/bandit/v1/sessions", json=body).status_code == 201
-    arm = balanced.post("/bandit/v1/sessions/s/act").json()["arm"]
-    assert balanced.post("/v1/sessions/s/feedback", json={"arm": arm, "loss": 0}).json()["applied"] == 1
-    assert balanced.post("/bandit/v1/sessions/s/feedback/", json={"arm": arm, "loss": 0}).status_code == 404
-
-
-def test_the_documentation_loads_under_a_prefix(balanced):
-    page = balanced.get("/bandit/docs").text
-    for address in re.findall(r"""(?:src|href)="([^"]+)"|url: '([^']+)'""", page):
-        assert balanced.get(f"/bandit/{''.join(address)}").status_code == 200, address
-
-    assert balanced.get("/bandit/openapi.json").json()["servers"] == [{"url": "/bandit"}]
-
-
-def test_an_encoded_slash_is_no_part_of_a_path_with_or_without_the_prefix(balanced):
-    session = create(balanced)
-
-    for prefix in ("", "/bandit"):
-        for path in (f"/v1/sessions/{session}%2Fact", f"/v1%2fsessions/{session}/act"):
-            check_problem(balanced.post(prefix + path), NotFoundError)
-    assert balanced.get(f"/v1/sessions/{session}").json()["slot"] == 0
-
-
-@pytest.mark.parametrize("path", ["/bandit", "/bandit/", "/bandit?a=1", "/bandits", "/.problems/503"])
-def test_what_is_no_resource_is_so_with_and_without_the_prefix(balanced, path):
-    check_problem(balanced.get(path), NotFoundError)
-
-
-def test_the_query_goes_along_with_the_prefix(balanced):
-    answer = balanced.get("/bandit/v1/sessions?limit=0&limit=%31")
-
-    assert (answer.status_code, answer.json()["errors"][0]["field"]) == (422, "limit")
-
-
-def test_a_body_that_is_too_large_is_the_same_problem_as_without_it(balanced):
-    answer = balanced.post("/v1/sessions", content=b" " * 2_000_001, headers={"Content-Type": "application/json"})
-
-    check_problem(answer, PayloadTooLargeError)
-
-
-def test_a_head_that_the_service_reads_gets_through(balanced):
-    headers = {"X-Long": "a" * 60_000}
-
-    assert balanced.get("/livez", headers=headers).status_code == 200
-    assert balanced.get(f"/v1/sessions/{'a' * 16_000}").json()["code"] == "unknown_session"
-
-
-@pytest.mark.parametrize(
-    ("line", "headers"),
-    [
-        pytest.param(f"/{'a' * 17_000}", "", id="address that the service refuses"),
-        pytest.param(f"/{'a' * 70_000}", "", id="address that nginx refuses"),
-        pytest.param("/livez", f"X-Long: {'a' * 70_000}\r\n", id="long header"),
-        pytest.param("/livez", "".join(f"X-{n}: {'a' * 60_000}\r\n" for n in range(9)), id="many long headers"),
-    ],
-)
-def test_a_head_that_is_too_large_is_the_same_problem_as_without_it(balanced, line, headers):
-    check_problem(sent(balanced, f"GET {line} HTTP/1.1\r\nHost: a\r\n{headers}\r\n".encode()), HeadTooLargeError)
-
-
-@pytest.mark.parametrize(
-    "head",
-    [
-        "NONSENSE\r\n",
-        "GET /livez HTTP/1.1\r\n",
-        "GET /livez HTTP/1.1\r\nHost: a/b\r\n",
-        "GET /livez HTTP/2.0\r\nHost: a\r\n",
-        "GET /%zz HTTP/1.1\r\nHost: a\r\n",
-        "GET /liv ez HTTP/1.1\r\nHost: a\r\n",
-        "GET /../livez HTTP/1.1\r\nHost: a\r\n",
-        "POST /v1/sessions HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: gzip\r\n",
-        "POST /v1/sessions HTTP/1.1\r\nHost: a\r\nContent-Length: a\r\n",
-    ],
-)
-def test_what_is_no_request_is_a_problem(balanced, head):
-    check_problem(sent(balanced, f"{head}\r\n".encode()), BadRequestError)
-
-
-def test_a_method_that_nginx_would_refuse_is_the_services_problem(balanced):
-    answer = sent(balanced, b"TRACE /bandit/livez HTTP/1.1\r\nHost: a\r\n\r\n")
-
-    check_problem(answer, MethodNotAllowedError)
-    assert answer.headers["allow"] == "get, head"
-
-
-@pytest.mark.parametrize("path", ["/v1/sessions", "/bandit/v1/sessions/s"])
-def test_a_service_that_is_away_is_a_reason_to_send_again(tmp_path, path):
-    with before(f"127.0.0.1:{free_port()}", tmp_path) as client:
-        answer = client.get(path)
-
-    check_problem(answer, OverloadedError)
-    assert answer.headers["retry-after"] == "1"
-
-
-def test_a_service_that_does_not_answer_is_a_reason_to_send_again(tmp_path):
-    hasty = CONFIG.replace("proxy_read_timeout 60s;", "proxy_read_timeout 100ms;")
-    port = free_port()
-    with socket.create_server(("127.0.0.1", port)), before(f"127.0.0.1:{port}", tmp_path, hasty) as client:
-        answer = client.post("/bandit/v1/sessions/s/act")
-
-    assert hasty != CONFIG
-    check_problem(answer, OverloadedError)
-    assert answer.headers["retry-after"] == "1"
-
-
-def test_a_service_that_breaks_off_is_a_reason_to_send_again(tmp_path):
-    with socket.create_server(("127.0.0.1", 0)) as server, ThreadPoolExecutor(1) as background:
-        breaking = background.submit(break_off, server)
-        with before(f"127.0.0.1:{server.getsockname()[1]}", tmp_path) as client:
-            answer = client.post("/v1/sessions/s/act")
-        breaking.result(SECONDS)
-
-    check_problem(answer, OverloadedError)
-    assert answer.headers["retry-after"] == "1"
-
-
-def break_off(server: socket.socket) -> None:
-    """Take one request and close its connection."""
-    connection, _ = server.accept()
-    with connection:
-        assert connection.recv(65_536)
 
 
 def test_every_problem_of_nginx_is_the_services_own():

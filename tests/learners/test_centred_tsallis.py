@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from service.learners.base import FloatArray, Slot, many
 from service.learners.centred_tsallis import CentredTsallis, State, solve
+from tests.support.examples import examples
 
 
 def play(
@@ -29,7 +30,7 @@ def play(
     return history
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=examples(60), deadline=None, derandomize=True)
 @given(st.integers(0, 2**32 - 1), st.integers(2, 20), st.booleans())
 def test_order_within_a_slot_does_not_matter(seed: int, n_arms: int, tracking: bool) -> None:
     """One slot's events in reverse change p of the next slot by 1e-14 at most."""
@@ -49,7 +50,7 @@ def test_order_within_a_slot_does_not_matter(seed: int, n_arms: int, tracking: b
         state = forth
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=examples(60), deadline=None, derandomize=True)
 @given(st.integers(0, 2**32 - 1), st.floats(1e-3, 1e3), st.floats(-1000, 1000), st.integers(2, 12))
 def test_shift_and_scale_of_losses_do_not_matter(seed: int, alpha: float, shift: float, n_arms: int) -> None:
     """beta + alpha l instead of l, |beta| <= 1000 alpha, changes p by 1e-9 at most."""
@@ -80,6 +81,7 @@ def sound(state: State, n_arms: int) -> None:
     assert state.p.shape[-1] == n_arms
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("n_arms", "runs", "slots"), [(2, 400, 1000), (5, 400, 1000), (100, 50, 4000)])
 def test_a_million_slots_with_lost_repeated_and_late_feedback(n_arms: int, runs: int, slots: int) -> None:
     """400,000 + 400,000 + 200,000 slots in many runs: 30 % lost, 20 % repeated, delays up to 50, losses 0 or 1."""
@@ -114,7 +116,7 @@ def test_one_long_run_stays_sound(n_arms: int) -> None:
         sound(state, n_arms)
 
 
-@settings(max_examples=200, deadline=None, derandomize=True)
+@settings(max_examples=examples(200), deadline=None, derandomize=True)
 @given(
     st.lists(st.floats(0, 1e12), min_size=1, max_size=200),
     st.floats(1e-6, 1e6),

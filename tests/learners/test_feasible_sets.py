@@ -13,6 +13,7 @@ from service.learners.base import Slot
 from service.learners.dbgd import DbgdSpec
 from service.learners.maths.feasible_sets import FeasibleSet
 from service.learners.maths.simplex import project_onto_face, project_onto_simplex
+from tests.support.examples import examples
 
 SETS: list[dict[str, Any]] = [
     {"kind": "ball", "radius": 1.0},
@@ -117,7 +118,7 @@ def test_simplex_projections_by_hand() -> None:
     assert project_onto_simplex(np.array([[1.0, 1.0], [0.25, 0.5]]), 1.0).tolist() == [[0.5, 0.5], [0.25, 0.5]]
 
 
-@settings(max_examples=200, deadline=None, derandomize=True)
+@settings(max_examples=examples(200), deadline=None, derandomize=True)
 @given(st.lists(st.floats(-1e30, 1e30), min_size=1, max_size=12), st.floats(1e-6, 1e6))
 def test_face_projection_meets_its_optimality_conditions(values: list[float], total: float) -> None:
     """x = max(z - theta, 0) with sum x = total: z - x is the same for all entries above 0."""

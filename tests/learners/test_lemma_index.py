@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from service.engine.ledger import Ledger
 from tests.support import vectors
+from tests.support.examples import examples
 
 
 def virtual_slots(delays: list[int]) -> tuple[list[int], list[int], int]:
@@ -34,7 +35,7 @@ def test_virtual_slots_by_hand(case: dict[str, Any]) -> None:
     assert lags == case["s_tilde"]
 
 
-@settings(max_examples=500, deadline=None, derandomize=True)
+@settings(max_examples=examples(500), deadline=None, derandomize=True)
 @given(st.lists(st.integers(0, 30), min_size=1, max_size=60))
 def test_lemma_index_and_the_ledgers_delay_sum(wanted: list[int]) -> None:
     delays = [min(delay, len(wanted) - t) for t, delay in enumerate(wanted, start=1)]

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from service.learners.base import FloatArray
 from service.learners.dbgd import DbgdSpec
 from service.learners.maths.gradients import forward_difference
+from tests.support.examples import examples
 
 ROUNDING = 1e-9
 """Relative slack: a difference of losses near 1 over a perturbation of 1e-4 or more loses this much at most."""
@@ -29,7 +30,7 @@ def bundle(a: FloatArray, b: FloatArray, x: FloatArray, delta: float) -> FloatAr
 cases = given(st.integers(0, 2**32 - 1), st.integers(1, 8), st.floats(1e-4, 0.5))
 
 
-@settings(max_examples=300, deadline=None, derandomize=True)
+@settings(max_examples=examples(300), deadline=None, derandomize=True)
 @cases
 def test_gradient_estimate_keeps_the_bounds_of_lemma_gbound(seed: int, dim: int, delta: float) -> None:
     """|g| <= sqrt(K) L and |g - grad f| <= beta delta sqrt(K)/2, for f on the unit ball."""
@@ -47,7 +48,7 @@ def test_gradient_estimate_keeps_the_bounds_of_lemma_gbound(seed: int, dim: int,
     assert np.linalg.norm(g - (a @ x + b)) <= smoothness * delta * np.sqrt(dim) / 2 + slack
 
 
-@settings(max_examples=300, deadline=None, derandomize=True)
+@settings(max_examples=examples(300), deadline=None, derandomize=True)
 @cases
 def test_one_update_descends_as_lemma_descent_says(seed: int, dim: int, delta: float) -> None:
     """g'(x_tau - x) <= eta K L^2/2 + (|x_tau - x|^2 - |x_tau+1 - x|^2)/(2 eta) for every x in the shrunk ball."""

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from service.learners.base import FloatArray, Slot
 from service.learners.dexp3 import Dexp3, Rates
+from tests.support.examples import examples
 
 ROUNDING = 1 + 1e-12
 UPDATES = 1_000_000
@@ -40,7 +41,7 @@ def updates(learner: Dexp3, slots: list[list[tuple[int, float]]]) -> list[FloatA
     return chain
 
 
-@settings(max_examples=300, deadline=None, derandomize=True)
+@settings(max_examples=examples(300), deadline=None, derandomize=True)
 @given(chains())
 def test_no_probability_shrinks_by_more_than_lemma_1_allows(case) -> None:
     learner, (eta, clip, floor), slots = case
@@ -52,7 +53,7 @@ def test_no_probability_shrinks_by_more_than_lemma_1_allows(case) -> None:
         assert (before / after <= bound).all()
 
 
-@settings(max_examples=300, deadline=None, derandomize=True)
+@settings(max_examples=examples(300), deadline=None, derandomize=True)
 @given(chains())
 def test_no_probability_grows_by_more_than_lemma_2_allows(case) -> None:
     learner, (eta, clip, floor), slots = case
@@ -64,7 +65,7 @@ def test_no_probability_grows_by_more_than_lemma_2_allows(case) -> None:
         assert (after / before <= bound).all()
 
 
-@settings(max_examples=300, deadline=None, derandomize=True)
+@settings(max_examples=examples(300), deadline=None, derandomize=True)
 @given(chains())
 def test_every_probability_keeps_the_floor_of_ineq4(case) -> None:
     learner, (_, _, floor), slots = case

@@ -20,10 +20,12 @@ from service.engine.feedback import ArmFeedback
 from service.engine.params import Params
 from service.engine.run import Run
 from service.learners.dexp3 import Dexp3Spec
-from tests.support.real_redis import RedisServer, server_binary
+from tests.support.programs import server_binary
+from tests.support.real_redis import RedisServer
 from tests.support.running import RunningService
 
 
+@pytest.mark.slow
 def test_a_tiny_run_has_every_ratio(tmp_path: Path) -> None:
     server_binary()
     arguments = ["bench", "--seconds", "0.2", "--repetitions", "2", "--clients", "4", "--out", str(tmp_path)]
@@ -46,6 +48,7 @@ def test_a_spread_is_median_and_extremes() -> None:
     assert spread([3.0, 1.0, 2.0]) == {"median": 2.0, "min": 1.0, "max": 3.0, "all": [3.0, 1.0, 2.0]}
 
 
+@pytest.mark.processes
 def test_refusals_and_lost_connections_end_a_run(tmp_path: Path) -> None:
     with RunningService(tmp_path, "--store-url", "memory://") as service:
         service.wait_ready()

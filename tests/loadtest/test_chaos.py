@@ -16,7 +16,8 @@ import pytest
 from loadtest.chaos.audit import Ledger, audit
 from loadtest.chaos.faults import FAULTS, Freeze
 from loadtest.client import Client
-from tests.support.real_redis import server_binary
+from tests.support.http import http_client
+from tests.support.programs import server_binary
 from tests.support.running import RunningService
 
 
@@ -27,7 +28,7 @@ def url(service: RunningService) -> str:
 
 @pytest.fixture
 def client(url: str) -> Iterator[Client]:
-    with httpx.Client(base_url=url) as http:
+    with http_client(url) as http:
         yield Client(http)
 
 
@@ -99,6 +100,7 @@ def chaos(folder: Path, *flags: str) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="chaos finds workers in /proc")
 def test_one_round_of_each_fault_and_a_freeze_run_clean(tmp_path: Path) -> None:
     summary = chaos(

@@ -211,6 +211,7 @@ def test_speed_changes_no_number_in_process(tmp_path: Path) -> None:
     assert found[0] == found[1]
 
 
+@pytest.mark.processes
 def test_the_command_against_a_service_in_a_hurry(tmp_path: Path) -> None:
     """The service's own clock: windows of half a second."""
     data = write_csv(tmp_path, *invented(150).tolist())

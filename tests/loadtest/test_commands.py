@@ -39,6 +39,7 @@ def test_jester_in_process(tmp_path: Path, jester: Path) -> None:
     assert "regret per slot" in result.output
 
 
+@pytest.mark.processes
 def test_an_api_key_is_sent_from_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     keys = [{"name": "load", "role": "admin", "key": KEY}]
     environment = {"BANDIT_API_KEYS": json.dumps(keys)}

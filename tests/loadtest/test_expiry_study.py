@@ -155,6 +155,7 @@ def test_ratings_as_clicks(tmp_path: Path) -> None:
     assert above.answered.mean() != pytest.approx(0.2, abs=1e-3)
 
 
+@pytest.mark.slow
 def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """On one task; its processes would not know of the others being left out, so it runs in this one."""
     monkeypatch.setattr(study, "TASKS", {"synthetic": Task("synthetic", 2000, (0.8,), tuple(Mode))})

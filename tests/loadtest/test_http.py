@@ -33,6 +33,7 @@ from loadtest.replay.scenarios import ArmWorld, mab_synthetic
 from loadtest.studies.point_worlds import bco_synthetic
 from service.engine.loss_range import LossRange
 from service.learners import REGISTRY
+from tests.support.http import http_client
 from tests.support.running import RunningService
 from tests.support.waiting import wait_until
 
@@ -70,23 +71,23 @@ def assert_equal(over_http: Record, in_process: Record) -> None:
 @pytest.mark.parametrize("kind", sorted(REGISTRY))
 def test_both_ways_give_the_same_numbers_to_the_last_bit(url: str, kind: str) -> None:
     world = (bco_synthetic if plays_points(kind) else mab_synthetic)(SLOTS)
-    with httpx.Client(base_url=url) as http:
+    with http_client(url) as http:
         assert_equal(*both(world, kind, Client(http)))
 
 
 def test_ratings_give_the_same_numbers_to_the_last_bit(url: str) -> None:
-    with httpx.Client(base_url=url) as http:
+    with http_client(url) as http:
         assert_equal(*both(rated_world(400), "dexp3", Client(http)))
 
 
 @pytest.mark.parametrize("at_once", [1, 32])
 def test_replays_side_by_side_are_as_each_alone(url: str, at_once: int) -> None:
     """Sessions with one seed, each with a client of its own: the same actions, losses and hash, twice over."""
-    world = mab_synthetic(60)
+    world = mab_synthetic(20)
     plan = plan_session(world, "dexp3", RateChoice.AUTO, 11, {})
 
     def one(_: int) -> Record:
-        with httpx.Client(base_url=url) as http:
+        with http_client(url) as http:
             return play(world, HttpDriver(Client(http), plan, uuid.uuid4().hex))
 
     alone = play(world, InProcessDriver(plan))
@@ -163,6 +164,7 @@ def free_port() -> int:
         return int(listener.getsockname()[1])
 
 
+@pytest.mark.processes
 def test_a_killed_and_restarted_service_changes_nothing(tmp_path: Path) -> None:
     """The embedded store keeps everything acknowledged; the client goes on with the same ids."""
     flags = ("--port", str(free_port()))
@@ -175,7 +177,7 @@ def test_a_killed_and_restarted_service_changes_nothing(tmp_path: Path) -> None:
                 services[-1].stop(signal.SIGKILL)
                 services.append(stack.enter_context(RunningService(tmp_path, *flags)))
 
-        with httpx.Client(base_url=f"http://127.0.0.1:{flags[1]}") as http:
+        with http_client(f"http://127.0.0.1:{flags[1]}") as http:
             client = Client(http)
             over_http, in_process = both(rated_world(SLOTS), "dexp3", client, advance=kill_and_restart)
 
@@ -183,6 +185,7 @@ def test_a_killed_and_restarted_service_changes_nothing(tmp_path: Path) -> None:
     assert client.log.retries.total() >= 2
 
 
+@pytest.mark.processes
 def test_a_service_that_stays_away_ends_the_run_with_what_is_known(tmp_path: Path) -> None:
     with RunningService(tmp_path, "--store-url", "memory://") as service, service.client() as http:
         client = Client(http, retry_seconds=0.1)
@@ -197,7 +200,7 @@ def test_a_service_that_stays_away_ends_the_run_with_what_is_known(tmp_path: Pat
 
 
 def test_somebody_else_in_the_session_ends_the_run(url: str) -> None:
-    with httpx.Client(base_url=url) as http:
+    with http_client(url) as http:
         world = mab_synthetic(SLOTS)
         driver = HttpDriver(Client(http), plan_session(world, "dexp3", RateChoice.AUTO, 1, {}), "shared")
         record = play(world, driver, advance=lambda slot: slot == 20 and http.post("/v1/sessions/shared/act"))
@@ -240,6 +243,7 @@ def test_draining_over_http(url: str, tmp_path: Path) -> None:
     assert (view["feedbacks"], view["outstanding"]) == (5, 2)
 
 
+@pytest.mark.processes
 def test_an_interrupted_replay_reports_what_it_did(url: str, tmp_path: Path) -> None:
     """SIGINT ends it after the slot it is in; what is due later is sent, and the exit code tells."""
     command = [sys.executable, "-m", "loadtest", "replay", "synthetic", "--url", url, "--out", str(tmp_path)]
@@ -257,4 +261,5 @@ def test_an_interrupted_replay_reports_what_it_did(url: str, tmp_path: Path) -> 
 
 
 def sessions(url: str) -> list[dict[str, object]]:
-    return httpx.get(f"{url}/v1/sessions").json()["sessions"]
+    with http_client(url) as http:
+        return http.get("/v1/sessions").json()["sessions"]

@@ -12,6 +12,8 @@ from service.sessions.readiness import PING_SECONDS
 from tests.support.running import RunningService, create
 from tests.support.waiting import wait_until
 
+pytestmark = pytest.mark.processes
+
 FROZEN = 4.0
 """Seconds; ``python -m loadtest chaos --long-freezes`` does it for thirty."""
 

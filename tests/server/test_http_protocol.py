@@ -67,6 +67,7 @@ def test_an_answered_request_whose_body_never_ends_is_cut(connection):
     assert time.monotonic() - started < 10
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sent", [b"", b"P", HEAD, HEAD + b"X-Header: val"])
 def test_a_connection_without_a_whole_head_is_closed(connection, sent):
     started = time.monotonic()

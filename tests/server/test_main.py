@@ -13,11 +13,12 @@ import pytest
 
 from service.server.supervisor import BackOff
 from service.store.embedded.server import find_binary
+from tests.support.http import http_client
 from tests.support.real_redis import RedisServer
 from tests.support.running import RunningService, alive, create
 from tests.support.waiting import wait_until
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks at /proc")
+pytestmark = [pytest.mark.skipif(sys.platform != "linux", reason="looks at /proc"), pytest.mark.processes]
 
 
 @pytest.fixture
@@ -42,6 +43,7 @@ def sockets(pid):
     return count
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize("workers", ["1", "2"])
 def test_it_serves_and_ends_cleanly_on_a_signal(run, workers):
     service = run("--workers", workers)
@@ -119,6 +121,7 @@ def test_state_outlives_a_restart(run):
         assert [*actions, following] == [act(client, twin) for _ in range(4)]
 
 
+@pytest.mark.quick
 def test_a_taken_port_is_a_clear_failure(run):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
@@ -158,6 +161,7 @@ def test_a_killed_parent_leaves_nobody_behind(run):
     wait_until(lambda: not any(map(alive, family)))
 
 
+@pytest.mark.quick
 def test_after_a_killed_parent_the_folder_is_free_and_nothing_acknowledged_is_lost(run):
     first = run()
     with first.client() as client:
@@ -181,6 +185,7 @@ def test_a_burst_of_connections_is_spread_over_the_workers(run):
         wait_until(lambda: min(map(sockets, service.workers(2))) >= 12 + 8)
 
 
+@pytest.mark.quick
 def test_a_dead_worker_is_replaced(run):
     service = run("--workers", "2")
     with service.client() as client:
@@ -247,10 +252,10 @@ def test_a_store_url_that_cannot_be_read_is_a_bad_setting(run, url):
     assert "hunter22" not in service.text()
 
 
-def test_a_store_that_is_down_makes_it_wait_and_heal(run, tmp_path):
+def test_a_store_that_is_down_makes_it_wait_and_heal(run, tmp_path, server_program):
     with contextlib.closing(RedisServer(tmp_path)) as server:
         service = run("--store-url", server.url, "--workers", "2")
-        with httpx.Client(base_url=service.url, timeout=30) as client:
+        with http_client(service.url) as client:
             wait_until(lambda: client.get("/livez").status_code == 200)
             down = client.get("/readyz")
             assert (down.status_code, down.json()["code"]) == (503, "store_unavailable")
@@ -268,7 +273,7 @@ def test_accepted_requests_are_finished_at_a_stop(run):
 
         def hammer(_: int) -> int:
             slots = 0
-            with httpx.Client(base_url=service.url, timeout=30) as own, contextlib.suppress(httpx.TransportError):
+            with http_client(service.url) as own, contextlib.suppress(httpx.TransportError):
                 while (answer := own.post(f"/v1/sessions/{session}/act")).status_code == 200:
                     slots = max(slots, answer.json()["slot"])
             return slots
@@ -285,7 +290,7 @@ def test_a_stop_does_not_wait_for_idle_connections(run):
     service = run("--store-url", "memory://", "--grace-seconds", "20")
     with contextlib.ExitStack() as stack:
         for _ in range(50):
-            client = stack.enter_context(httpx.Client(base_url=service.url))
+            client = stack.enter_context(http_client(service.url))
             assert client.get("/livez").status_code == 200
         service.process.terminate()
 

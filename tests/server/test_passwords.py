@@ -8,19 +8,23 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
-from itertools import cycle
+from itertools import chain, cycle
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import quote
 
 import httpx
 import pytest
 
 from tests.support.collector import Collector
+from tests.support.http import http_client
+from tests.support.programs import REDIS, WHEEL
 from tests.support.real_redis import RedisServer, free_port
 from tests.support.running import RunningService
 from tests.support.tls import Authority, TlsServer
 from tests.support.waiting import wait_until
+
+pytestmark = pytest.mark.processes
 
 PASSWORD = "pEar@:/#?%,& =+plUm'\"ü"
 WRONG = f"wrOng{PASSWORD}"
@@ -123,10 +127,19 @@ KINDS = {
 }
 
 
-@pytest.fixture(params=KINDS)
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
+def on_servers(kind: str) -> Iterator[Any]:
+    """A kind of URL on each kind of server; the wheel's has no TLS."""
+    if not kind.startswith("rediss"):
+        yield pytest.param((kind, WHEEL), id=f"{kind} of valkey")
+    yield pytest.param((kind, REDIS), id=f"{kind} of redis", marks=pytest.mark.servers(REDIS))
+
+
+@pytest.fixture(params=chain.from_iterable(map(on_servers, KINDS)))
+def place(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
+    kind, program = request.param
+    monkeypatch.setattr(RedisServer, "program", program)
     with ExitStack() as stack:
-        yield KINDS[request.param](Places(tmp_path, stack))
+        yield KINDS[kind](Places(tmp_path, stack))
 
 
 def service_on(tmp_path: Path, url: str, **variables: str) -> RunningService:
@@ -178,7 +191,7 @@ def test_a_wrong_password_is_not_shown(tmp_path, place):
     if "{sentinel}" in place.url:
         wrong.append(place.with_password(PASSWORD, sentinel=WRONG))
     for url in wrong:
-        with service_on(tmp_path, url) as service, httpx.Client(base_url=service.url, timeout=30) as client:
+        with service_on(tmp_path, url) as service, http_client(service.url) as client:
             service.workers()
             answers = asked(client)
             assert service.stop() == 0
@@ -187,7 +200,7 @@ def test_a_wrong_password_is_not_shown(tmp_path, place):
         assert shows(told(answers) + service.text()) == []
 
 
-def test_a_server_that_echoes_what_it_does_not_know_is_not_quoted(tmp_path, request):
+def test_a_server_that_echoes_what_it_does_not_know_is_not_quoted(tmp_path, server_program):
     with ExitStack() as stack:
         folder = tmp_path / "server"
         folder.mkdir()
@@ -195,7 +208,7 @@ def test_a_server_that_echoes_what_it_does_not_know_is_not_quoted(tmp_path, requ
         stack.callback(server.close)
         url = f"redis://:{quote(PASSWORD, safe='')}@127.0.0.1:{server.port}/0"
         service = stack.enter_context(service_on(tmp_path, url))
-        client = stack.enter_context(httpx.Client(base_url=service.url, timeout=30))
+        client = stack.enter_context(http_client(service.url))
         service.workers()
         answers = asked(client)
         assert service.stop() == 0
@@ -246,6 +259,7 @@ def test_an_url_that_makes_no_sense_is_a_bad_setting_that_is_not_shown(tmp_path,
         assert shows(service.text()) == []
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize(
     "words",
     [

@@ -19,18 +19,19 @@ LONG = ("GRACE", "BODY_TIMEOUT", "KEEP_ALIVE", "STORE_TIMEOUT", "STORE_BUDGET")
 HOURS = {f"BANDIT_{what}_SECONDS": "7200" for what in LONG}
 HEAD = b"POST /v1/sessions HTTP/1.1\r\nHost: service\r\n" + JSON
 WHOLE = request("/livez", method="GET")
-HALVES = [
-    pytest.param(b"", [], id="nothing"),
-    pytest.param(b"POS", [], id="part of a method"),
-    pytest.param(HEAD, [], id="part of a head"),
-    pytest.param(WHOLE + HEAD, [200], id="part of a head behind a request"),
-    pytest.param(HEAD + b"Content-Length: 9\r\n\r\n", [503], id="no body"),
-    pytest.param(HEAD + b"Content-Length: 9\r\n\r\n{", [503], id="part of a body"),
-    pytest.param(WHOLE + HEAD + b"Content-Length: 9\r\n\r\n{", [200, 503], id="part of a body behind a request"),
-    pytest.param(HEAD + b"Content-Length: 9\r\nExpect: 100-continue\r\n\r\n", [503], id="a body that waits"),
-    pytest.param(HEAD + b"Transfer-Encoding: chunked\r\n\r\n1\r\n{\r\n", [503], id="part of the chunks"),
-    pytest.param(request("/nowhere", b"{}").replace(b"h: 2", b"h: 9"), [404], id="an answered body without end"),
-]
+HALVES = {
+    "nothing": (b"", []),
+    "part of a method": (b"POS", []),
+    "part of a head": (HEAD, []),
+    "part of a head behind a request": (WHOLE + HEAD, [200]),
+    "no body": (HEAD + b"Content-Length: 9\r\n\r\n", [503]),
+    "part of a body": (HEAD + b"Content-Length: 9\r\n\r\n{", [503]),
+    "part of a body behind a request": (WHOLE + HEAD + b"Content-Length: 9\r\n\r\n{", [200, 503]),
+    "a body that waits": (HEAD + b"Content-Length: 9\r\nExpect: 100-continue\r\n\r\n", [503]),
+    "part of the chunks": (HEAD + b"Transfer-Encoding: chunked\r\n\r\n1\r\n{\r\n", [503]),
+    "an answered body without end": (request("/nowhere", b"{}").replace(b"h: 2", b"h: 9"), [404]),
+}
+"""What was sent before a stop, and the statuses of its answers."""
 
 
 @pytest.fixture
@@ -45,19 +46,26 @@ def stopping(service):
     wait_until(lambda: "received SIGTERM, stopping" in service.messages())
 
 
-@pytest.mark.parametrize(("sent", "statuses"), HALVES)
-def test_half_a_request_does_not_hold_a_stop(service, sent, statuses):
-    with connected(service) as half, connected(service) as other:
-        half.sendall(sent)
+@pytest.mark.processes
+@pytest.mark.quick
+def test_half_a_request_does_not_hold_a_stop(service):
+    """All of them on one service: each one of them would hold its stop."""
+    with contextlib.ExitStack() as stack:
+        halves = {what: stack.enter_context(connected(service)) for what in HALVES}
+        for what, half in halves.items():
+            half.sendall(HALVES[what][0])
+        other = stack.enter_context(connected(service))
         other.sendall(WHOLE)
         assert answers(other, 1)[0].status == 200
 
         assert service.stop() == 0
-        told = answers(half, 9)
-    assert [answer.status for answer in told] == statuses
-    assert all(answer.json["code"] == "overloaded" for answer in told if answer.status == 503)
+        told = {what: answers(half, 9) for what, half in halves.items()}
+    for what, (_, statuses) in HALVES.items():
+        assert [answer.status for answer in told[what]] == statuses, what
+        assert all(answer.json["code"] == "overloaded" for answer in told[what] if answer.status == 503)
 
 
+@pytest.mark.processes
 def test_a_client_that_never_leaves_does_not_hold_a_stop(service):
     """It goes on sending, byte by byte, what it was told is not wanted any more."""
     with connected(service) as half:
@@ -69,6 +77,7 @@ def test_a_client_that_never_leaves_does_not_hold_a_stop(service):
         assert service.process.wait(30) == 0
 
 
+@pytest.mark.processes
 def test_whole_requests_are_answered_and_the_half_one_behind_them_is_told(service, redis_server):
     with service.client() as client, connected(service) as connection:
         path = f"/v1/sessions/{create(client)}/act"

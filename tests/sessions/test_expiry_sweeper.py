@@ -153,6 +153,7 @@ async def test_a_sweeper_runs_until_it_is_stopped(memory, clock):
     assert (await ledger_of(memory, "s0"))[0].expired == 5
 
 
+@pytest.mark.processes
 def test_another_worker_takes_over_within_seconds_of_the_leaders_death(redis_server, tmp_path):
     """Two services on one store; the first one leads, has decisions to settle, and is killed."""
     folders = [tmp_path / name for name in ("first", "second")]

@@ -80,7 +80,7 @@ def follows(node: RedisServer, master: str) -> bool:
 
 
 @pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[Cluster]:
+def cluster(server_program: str, tmp_path: Path) -> Iterator[Cluster]:
     with ExitStack() as stack:
         yield Cluster(tmp_path, stack)
 
@@ -110,6 +110,8 @@ async def listed(store: Store, limit: int) -> list[str]:
             return found
 
 
+@pytest.mark.processes
+@pytest.mark.quick
 async def test_sessions_on_every_master_keep_the_contract(cluster: Cluster) -> None:
     store = open_store(cluster.url, options=PATIENT)
     names = [f"s{n}" for n in range(60)]
@@ -127,6 +129,7 @@ async def test_sessions_on_every_master_keep_the_contract(cluster: Cluster) -> N
     await store.close()
 
 
+@pytest.mark.processes
 async def test_a_master_that_dies_under_load_costs_no_event_and_doubles_none(cluster: Cluster) -> None:
     """Each session's events are counted in its state; only what was replicated before the kill is asked for."""
     store = open_store(cluster.url, options=PATIENT)

@@ -23,7 +23,7 @@ WRITERS = 4
 
 
 @pytest.fixture
-def server(tmp_path: Path) -> Iterator[RedisServer]:
+def server(server_program: str, tmp_path: Path) -> Iterator[RedisServer]:
     server = RedisServer(tmp_path, "--appendfsync", "always").start()
     yield server
     server.close()

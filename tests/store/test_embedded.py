@@ -20,16 +20,23 @@ from service.store.embedded import child
 from service.store.embedded.folder_lock import EmbeddedStoreError
 from service.store.embedded.server import BINARIES, EmbeddedServer, find_binary
 from service.store.redis.store import RedisStore
-from tests.support.real_redis import server_binary
+from tests.support.programs import program
 from tests.support.sessions import commit, digest, new_session
 from tests.support.waiting import wait_until
 
 ROOT = Path(__file__).parents[2]
 
 
+@pytest.fixture(autouse=True)
+def in_path(server_program: str, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each kind of server in turn is the one that is found."""
+    folder = tmp_path_factory.mktemp("bin")
+    (folder / BINARIES[0]).symlink_to(program(server_program))
+    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+
+
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[EmbeddedServer]:
-    server_binary()
     embedded = EmbeddedServer(tmp_path / "data")
     embedded.start()
     yield embedded
@@ -98,7 +105,6 @@ def test_every_commit_is_on_the_disk_and_nothing_is_evicted(server: EmbeddedServ
 
 
 def test_the_file_may_be_synced_each_second_instead(tmp_path: Path) -> None:
-    server_binary()
     embedded = EmbeddedServer(tmp_path, fsync="everysec")
     embedded.start()
     with asked(embedded) as client:
@@ -125,7 +131,6 @@ def test_a_second_owner_is_told_who_has_the_folder(server: EmbeddedServer) -> No
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux ends a child with its parent")
 def test_killing_the_owner_leaves_no_orphan_and_the_folder_free(tmp_path: Path) -> None:
-    server_binary()
     owner = subprocess.Popen(
         [sys.executable, "-m", "tests.support.owner", str(tmp_path)], stdout=subprocess.PIPE, text=True, cwd=ROOT
     )
@@ -147,7 +152,6 @@ def test_killing_the_owner_leaves_no_orphan_and_the_folder_free(tmp_path: Path) 
 
 
 def test_a_long_or_odd_folder_name_works(tmp_path: Path) -> None:
-    server_binary()
     for name in ("x" * 120, "with space, 'quote', \"quotes\" % # ? ü"):
         embedded = EmbeddedServer(tmp_path / name)
         embedded.start()
@@ -206,7 +210,7 @@ async def test_the_packaged_program_serves(tmp_path: Path, monkeypatch: pytest.M
     embedded.stop()
 
 
-def program(folder: Path, text: str) -> Path:
+def script(folder: Path, text: str) -> Path:
     path = folder / "program"
     path.write_text(f"#!/bin/sh\n{text}\n")
     path.chmod(0o755)
@@ -214,14 +218,14 @@ def program(folder: Path, text: str) -> Path:
 
 
 def test_a_program_that_ends_at_once_is_quoted(tmp_path: Path) -> None:
-    embedded = EmbeddedServer(tmp_path / "data", binary=program(tmp_path, "echo no such option; exit 3"))
+    embedded = EmbeddedServer(tmp_path / "data", binary=script(tmp_path, "echo no such option; exit 3"))
     with pytest.raises(EmbeddedStoreError, match=re.compile("exit code 3.*no such option", re.DOTALL)):
         embedded.start()
 
 
 def test_a_program_that_never_answers_is_given_up_and_ended(tmp_path: Path) -> None:
     embedded = EmbeddedServer(
-        tmp_path / "data", binary=program(tmp_path, f"echo $$ > {tmp_path}/pid; while :; do :; done")
+        tmp_path / "data", binary=script(tmp_path, f"echo $$ > {tmp_path}/pid; while :; do :; done")
     )
     with pytest.raises(EmbeddedStoreError, match="did not answer in time"):
         embedded.start(timeout=0.5)
@@ -241,7 +245,6 @@ def test_a_broken_file_is_not_repaired_but_told(server: EmbeddedServer) -> None:
 
 
 def test_a_folder_that_is_a_file_is_told(tmp_path: Path) -> None:
-    server_binary()
     (tmp_path / "file").touch()
     with pytest.raises(EmbeddedStoreError, match="can't be used as data folder"):
         EmbeddedServer(tmp_path / "file").start()
@@ -264,7 +267,7 @@ def test_it_starts_from_the_main_thread_only(tmp_path: Path) -> None:
 
 def test_a_program_whose_parent_has_gone_is_not_started(tmp_path: Path) -> None:
     mark = tmp_path / "started"
-    words = [sys.executable, "-I", "-S", child.__file__, "1", str(program(tmp_path, f"touch {mark}"))]
+    words = [sys.executable, "-I", "-S", child.__file__, "1", str(script(tmp_path, f"touch {mark}"))]
     ended = subprocess.run(words, capture_output=True, text=True, check=False)
 
     assert ended.returncode == 1

@@ -19,6 +19,8 @@ from tests.support.real_redis import RedisServer
 from tests.support.running import RunningService
 from tests.support.waiting import wait_until
 
+pytestmark = pytest.mark.processes
+
 PATIENCE = 60.0
 WORTH = 30
 """Acknowledged acts of a session that are worth a fault."""
@@ -26,7 +28,7 @@ SAFE = ("--min-replicas", "1", "--workers", "2", "--store-timeout-seconds", "1")
 
 
 @pytest.fixture
-def stack() -> Iterator[ExitStack]:
+def stack(server_program: str) -> Iterator[ExitStack]:
     with ExitStack() as stack:
         yield stack
 

@@ -14,7 +14,7 @@ from service.store.options import StoreOptions
 from service.store.redis.store import RedisStore
 from tests.store.test_sentinel import Watched
 from tests.support.key_leaks import leaks
-from tests.support.real_redis import RedisServer, binary_of
+from tests.support.real_redis import RedisServer
 from tests.support.sessions import commit, digest, new_session
 from tests.support.waiting import wait_until
 
@@ -27,23 +27,17 @@ def in_step(master: RedisServer) -> bool:
     return bool(master.client.wait(1, 100))
 
 
-@pytest.fixture(params=["redis", "valkey"])
-def binary(request: pytest.FixtureRequest) -> str:
-    """Each kind of server in turn: WAIT means something else on each."""
-    return binary_of(request.param)
-
-
 @pytest.fixture
-def redis_server(tmp_path: Path, binary: str) -> Iterator[RedisServer]:
+def redis_server(server_program: str, tmp_path: Path) -> Iterator[RedisServer]:
     (tmp_path / "master").mkdir()
-    with closing(RedisServer(tmp_path / "master", "--repl-diskless-sync-delay", "0", binary=binary)) as server:
+    with closing(RedisServer(tmp_path / "master", "--repl-diskless-sync-delay", "0")) as server:
         yield server.start()
         assert leaks(server.client) == []
 
 
 @pytest.fixture
-def replica(tmp_path: Path, redis_server: RedisServer, binary: str) -> Iterator[RedisServer]:
-    with closing(RedisServer(tmp_path, "--replicaof", f"127.0.0.1 {redis_server.port}", binary=binary)) as server:
+def replica(tmp_path: Path, redis_server: RedisServer) -> Iterator[RedisServer]:
+    with closing(RedisServer(tmp_path, "--replicaof", f"127.0.0.1 {redis_server.port}")) as server:
         server.start()
         wait_until(lambda: in_step(redis_server))
         yield server
@@ -172,11 +166,12 @@ async def test_without_the_setting_nobody_waits(redis_server: RedisServer) -> No
 
 
 @pytest.fixture
-def watched(tmp_path: Path) -> Iterator[Watched]:
+def watched(server_program: str, tmp_path: Path) -> Iterator[Watched]:
     with ExitStack() as stack:
         yield Watched(tmp_path, stack)
 
 
+@pytest.mark.processes
 async def test_a_failover_loses_nothing_acknowledged(watched: Watched) -> None:
     """The master dies while commits are under way, without a pause for the replica to catch up."""
     await asyncio.to_thread(wait_until, lambda: in_step(watched.master))

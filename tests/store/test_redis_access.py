@@ -19,7 +19,7 @@ SECRET = "p@s:s/w%rd#?&=+ ü\"'"
 
 
 @pytest.fixture
-def guarded_server(tmp_path: Path) -> Iterator[RedisServer]:
+def guarded_server(server_program: str, tmp_path: Path) -> Iterator[RedisServer]:
     server = RedisServer(tmp_path).start()
     server.client.config_set("requirepass", SECRET)
     server.client.execute_command("AUTH", SECRET)

@@ -86,7 +86,7 @@ async def test_a_replica_answers_nothing(own_redis_server: RedisServer) -> None:
     await store.close()
 
 
-async def test_a_server_that_cannot_save_is_unavailable(tmp_path: Path) -> None:
+async def test_a_server_that_cannot_save_is_unavailable(server_program: str, tmp_path: Path) -> None:
     """The name of the snapshot is taken by a folder."""
     (tmp_path / "dump.rdb" / "in the way").mkdir(parents=True)
     server = RedisServer(tmp_path).start()
@@ -132,7 +132,9 @@ def is_busy(client: redis.Redis) -> bool:
         return str(error).startswith("BUSY")
 
 
-async def test_a_server_that_loads_its_data_is_unavailable_until_it_has(tmp_path: Path) -> None:
+async def test_a_server_that_loads_its_data_is_unavailable_until_it_has(
+    server_program: str, tmp_path: Path
+) -> None:
     """12,000 commands in the append-only file take 0.2 ms each."""
     slow = ("--key-load-delay", "200", "--loading-process-events-interval-bytes", "1024")
     server = RedisServer(tmp_path, *slow).start()
@@ -160,7 +162,7 @@ async def test_a_server_that_loads_its_data_is_unavailable_until_it_has(tmp_path
 
 
 @pytest.fixture
-def cluster_node(tmp_path: Path) -> Iterator[RedisServer]:
+def cluster_node(server_program: str, tmp_path: Path) -> Iterator[RedisServer]:
     """A cluster of one node that serves no key yet."""
     server = RedisServer(tmp_path, "--cluster-enabled", "yes", "--cluster-port", str(free_port())).start()
     yield server

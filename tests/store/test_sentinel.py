@@ -58,11 +58,13 @@ class Watched:
 
 
 @pytest.fixture
-def watched(tmp_path: Path) -> Iterator[Watched]:
+def watched(server_program: str, tmp_path: Path) -> Iterator[Watched]:
     with ExitStack() as stack:
         yield Watched(tmp_path, stack)
 
 
+@pytest.mark.processes
+@pytest.mark.quick
 async def test_a_store_follows_the_master_through_a_failover(watched: Watched) -> None:
     store = open_store(watched.url, options=PATIENT)
     await store.create(new_session())
@@ -82,6 +84,7 @@ async def test_a_store_follows_the_master_through_a_failover(watched: Watched) -
     await store.close()
 
 
+@pytest.mark.processes
 async def test_commits_go_on_at_the_new_master_soon_after_an_ordered_failover(watched: Watched) -> None:
     """The old master stays up and takes commits for ten more seconds; the store has left it long before."""
     store = RedisStore(watched.url, PATIENT)
@@ -129,6 +132,7 @@ def swapping(sentinel: RedisServer) -> bool:
         return False
 
 
+@pytest.mark.processes
 async def test_without_a_master_the_store_is_unavailable_and_says_so(watched: Watched) -> None:
     store = open_store(watched.url.replace("/main", "/other"), options=StoreOptions(resend_seconds=0.1))
     started = time.monotonic()

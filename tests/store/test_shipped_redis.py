@@ -58,7 +58,7 @@ def password(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def server(tmp_path: Path, password: str) -> Iterator[RedisServer]:
+def server(server_program: str, tmp_path: Path, password: str) -> Iterator[RedisServer]:
     server = RedisServer(tmp_path, *arguments(password)).start()
     yield server
     server.kill()

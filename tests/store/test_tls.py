@@ -52,6 +52,7 @@ async def test_a_server_is_trusted_by_its_own_authority(server: RedisServer, aut
     await store.close()
 
 
+@pytest.mark.servers("redis-server")
 async def test_another_authority_is_told_without_the_password(server: RedisServer, tmp_path: Path) -> None:
     other = Authority(tmp_path / "other")
     store = open_store(f"{with_password(server)}?{other.option}", options=HASTY)
@@ -62,6 +63,7 @@ async def test_another_authority_is_told_without_the_password(server: RedisServe
     await store.close()
 
 
+@pytest.mark.servers("redis-server")
 def test_a_service_that_does_not_trust_its_store_says_so_at_the_start(server: RedisServer, tmp_path: Path) -> None:
     other = Authority(tmp_path / "other")
     with RunningService(tmp_path, "--store-url", f"{with_password(server)}?{other.option}") as service:
@@ -96,6 +98,7 @@ def test_options_of_tls_without_tls_are_refused() -> None:
         open_store("redis://host?ssl_ca_certs=x")
 
 
+@pytest.mark.servers("redis-server")
 async def test_sentinels_and_their_master_speak_tls(tmp_path: Path, authority: Authority) -> None:
     with ExitStack() as stack:
         master = TlsServer(tmp_path / "master", authority)
@@ -126,6 +129,7 @@ def pairs(flags: list[str]) -> Iterator[tuple[str, str]]:
         yield name.removeprefix("--"), value
 
 
+@pytest.mark.servers("redis-server")
 async def test_masters_of_a_cluster_are_found_over_tls(tmp_path: Path, authority: Authority) -> None:
     """Only the first of two is named; it tells of the other one's TLS port."""
     with ExitStack() as stack:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
-import pytest
 
 from tests.support.compose import ROOT
+from tests.support.programs import program
 from tests.support.real_redis import free_port
 from tests.support.waiting import SECONDS, wait_until
 
@@ -22,16 +20,13 @@ CONFIG = (ROOT / "docs/nginx.conf").read_text()
 @contextmanager
 def before(service: str, folder: Path, config: str = CONFIG) -> Iterator[httpx.Client]:
     """A client of nginx before the service at this host and port."""
-    program = shutil.which("nginx", path=f"{os.environ['PATH']}:/usr/sbin")
-    if program is None:
-        pytest.skip("needs nginx")
     port, folder = free_port(), folder / "nginx"
     folder.mkdir()
     text = config.replace("service:8000", service)
     text = text.replace("listen 8080;", f"listen 127.0.0.1:{port};").replace("/tmp/nginx", f"{folder}/nginx")
     (folder / "nginx.conf").write_text(text)
     flags = ["-p", str(folder), "-c", str(folder / "nginx.conf"), "-g", "daemon off;"]
-    with (folder / "log").open("wb") as log, subprocess.Popen([program, *flags], stderr=log) as nginx:
+    with (folder / "log").open("wb") as log, subprocess.Popen([program("nginx"), *flags], stderr=log) as nginx:
         try:
             with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=SECONDS) as client:
                 wait_until(lambda: _listens(client))

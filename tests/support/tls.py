@@ -6,6 +6,7 @@ import subprocess
 from pathlib import Path
 from urllib.parse import quote
 
+from tests.support.programs import REDIS, program
 from tests.support.real_redis import RedisServer, free_port
 
 KEY = "-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2"
@@ -37,7 +38,7 @@ class Authority:
     def _made(self, name: str, *extensions: str) -> Path:
         certificate = self._folder / f"{name}.pem"
         files = ("-keyout", str(certificate.with_suffix(".key")), "-out", str(certificate))
-        words = ["openssl", "req", "-x509", "-subj", f"/CN={name}", *KEY.split(), *files, *extensions]
+        words = [program("openssl"), "req", "-x509", "-subj", f"/CN={name}", *KEY.split(), *files, *extensions]
         subprocess.run(words, check=True, capture_output=True)
         return certificate
 
@@ -45,7 +46,10 @@ class Authority:
 class TlsServer(RedisServer):
     """A server with a TLS port beside its plain one, which the test itself uses."""
 
+    program = REDIS
+
     def __init__(self, folder: Path, authority: Authority, *arguments: str) -> None:
+        program(REDIS, ", as the wheel's Valkey is built without TLS")
         self.tls_port = free_port()
         folder.mkdir(exist_ok=True)
         flags = ("--tls-port", str(self.tls_port), *authority.server_flags())

@@ -3,7 +3,6 @@
 import asyncio
 import os
 import re
-import shutil
 import signal
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
@@ -16,6 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from service.api.metric_labels import labels
 from service.telemetry.metrics import Metrics
 from service.telemetry.multiprocess import FOLDER, SharedMetrics
+from tests.support.http import http_client
 from tests.support.running import RunningService, create
 from tests.support.waiting import wait_until
 
@@ -25,7 +25,8 @@ FEED = "/v1/sessions/{session_id}/feedback"
 
 def scrape(client):
     """Every series' value, by name and labels; over a connection of its own, so that any worker may answer."""
-    answer = httpx.get(f"{client.base_url}/metrics", timeout=30)
+    with http_client(client.base_url) as own:
+        answer = own.get("/metrics")
     assert answer.status_code == 200
     assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
     return {
@@ -43,7 +44,7 @@ def play(client, session, count):
     """So many acts and a feedback for each, every request on a connection of its own."""
 
     def one(_):
-        with httpx.Client(base_url=client.base_url, timeout=30) as own:
+        with http_client(client.base_url) as own:
             arm = own.post(f"/v1/sessions/{session}/act").json()["arm"]
             answer = own.post(f"/v1/sessions/{session}/feedback", json={"arm": arm, "loss": 0.5})
             assert answer.status_code == 200, answer.text
@@ -52,6 +53,7 @@ def play(client, session, count):
         list(pool.map(one, range(count)))
 
 
+@pytest.mark.processes
 def test_every_scrape_of_four_workers_tells_the_same_number(tmp_path):
     with RunningService(tmp_path, "--workers", "4") as service, service.client() as client:
         service.workers(4)
@@ -61,7 +63,7 @@ def test_every_scrape_of_four_workers_tells_the_same_number(tmp_path):
         actions = client.post(f"{path}/acts", json={"count": 800}).json()["actions"]
         events = [{"arm": action["arm"], "loss": 0.5} for action in actions]
         for number in range(0, 800, 40):
-            with httpx.Client(base_url=client.base_url, timeout=30) as own:
+            with http_client(client.base_url) as own:
                 answer = own.post(f"{path}/feedbacks", json={"events": events[number : number + 40]})
                 assert answer.json()["applied"] == 40
 
@@ -77,6 +79,7 @@ def test_every_scrape_of_four_workers_tells_the_same_number(tmp_path):
             assert value(series, "bandit_sessions_since_start") == 1
 
 
+@pytest.mark.processes
 def test_a_dead_worker_leaves_its_counts_and_takes_its_gauges(tmp_path):
     folder = tmp_path / "tmp"
     folder.mkdir()
@@ -113,6 +116,7 @@ def answers(client):
         return False
 
 
+@pytest.mark.processes
 def test_the_number_of_series_is_constant(tmp_path):
     with RunningService(tmp_path, "--store-url", "memory://") as service, service.client() as client:
         before = scrape(client)
@@ -174,7 +178,7 @@ def test_the_catalogue_is_that_of_the_code():
     assert told == coded
 
 
-@pytest.mark.skipif(shutil.which("promtool") is None, reason="needs promtool (package prometheus)")
+@pytest.mark.servers("promtool")
 def test_promtool_finds_no_fault():
     text = asyncio.run(Metrics(labels()).exposition.text())
     check = subprocess.run(["promtool", "check", "metrics"], input=text, capture_output=True, check=False)

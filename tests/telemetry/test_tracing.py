@@ -29,6 +29,7 @@ from service.telemetry import tracing_config
 from service.telemetry.metrics import Metrics
 from service.telemetry.tracing import Spans
 from tests.support.collector import Collector, attributes
+from tests.support.http import http_client
 from tests.support.running import RunningService, create
 from tests.support.waiting import wait_until
 
@@ -243,6 +244,7 @@ def test_the_standard_variables_switch_them_on(variables, expected):
     assert tracing_config.wanted(variables) is expected
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize(
     "variables",
     [{"OTEL_TRACES_EXPORTER": "zipkin"}, {"OTEL_TRACES_EXPORTER": "otlp", "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"}],
@@ -255,6 +257,7 @@ def test_what_cannot_be_had_is_said_once_and_the_service_runs(tmp_path, variable
     assert len([message for message in service.messages() if message.startswith("no traces: OTEL_")]) == 1
 
 
+@pytest.mark.processes
 def test_a_variable_without_sense_does_not_keep_the_service_from_running(tmp_path):
     odd = {"OTEL_TRACES_EXPORTER": "otlp", "OTEL_BSP_MAX_QUEUE_SIZE": "0"}
     with RunningService(tmp_path, "--store-url", "memory://", environment=odd) as service:
@@ -274,6 +277,7 @@ print([name for name in sys.modules if name.startswith(("opentelemetry.exporter"
     assert ended.stdout == "[]\n"
 
 
+@pytest.mark.processes
 def test_without_the_extra_that_is_said_and_the_service_runs(tmp_path):
     missing = tmp_path / "missing"
     missing.mkdir()
@@ -293,7 +297,7 @@ def test_without_the_extra_that_is_said_and_the_service_runs(tmp_path):
     assert service.messages().count("no traces: install the extra otel") == 1
 
 
-@pytest.mark.parametrize("compression", ["none", "gzip"])
+@pytest.mark.parametrize("compression", [pytest.param("none", marks=pytest.mark.processes), "gzip"])
 def test_a_collector_gets_the_spans_of_all_workers_at_the_latest_at_a_stop(tmp_path, compression):
     """An hour between batches: what comes, comes as the service stops."""
     with Collector() as collector:
@@ -308,7 +312,8 @@ def test_a_collector_gets_the_spans_of_all_workers_at_the_latest_at_a_stop(tmp_p
             with service.client() as client:
                 session = create(client)
             for _ in range(64):
-                assert httpx.post(f"{service.url}/v1/sessions/{session}/act").status_code == 200
+                with http_client(service.url) as client:
+                    assert client.post(f"/v1/sessions/{session}/act").status_code == 200
             assert collector.bodies == []
             assert service.stop() == 0
         sent = list(collector.resources())
@@ -322,6 +327,7 @@ def test_a_collector_gets_the_spans_of_all_workers_at_the_latest_at_a_stop(tmp_p
     assert session in {attributes(span).get("bandit.session") for span in collector.spans()}
 
 
+@pytest.mark.processes
 def test_spans_come_while_it_runs_also_of_calls_that_fail(tmp_path, own_redis_server):
     with Collector() as collector:
         variables = {
@@ -340,6 +346,7 @@ def test_spans_come_while_it_runs_also_of_calls_that_fail(tmp_path, own_redis_se
     assert {resource["service.name"] for resource, _ in collector.resources()} == {"shop"}
 
 
+@pytest.mark.processes
 def test_a_collector_that_is_away_is_told_once_and_harms_nothing(tmp_path):
     with socket.socket() as nobody:
         nobody.bind(("127.0.0.1", 0))
@@ -363,6 +370,7 @@ def test_a_collector_that_is_away_is_told_once_and_harms_nothing(tmp_path):
     assert len(about_traces) <= 2
 
 
+@pytest.mark.processes
 def test_a_collector_that_hangs_does_not_hold_a_stop(tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as silent:
         variables = {

@@ -1,0 +1,61 @@
+"""Which tests run: the quick ones by default, all of them with ``pytest --all``, and on how many processes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+
+from tests.support.examples import FULL, QUICK
+from tests.support.programs import program
+
+HEADER = "quick tests and one of each real kind; `pytest --all` runs all"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--all", action="store_true", help="run all tests, also those that are not quick")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    settings.load_profile(QUICK if is_quick(config) else FULL)
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    return HEADER if is_quick(config) else "all tests of this selection, also slow ones"
+
+
+def is_quick(config: pytest.Config) -> bool:
+    """Whether slow tests are left out: not with ``--all`` or ``-m``, nor where files are named."""
+    return not (config.option.all or config.option.markexpr or names_files(config))
+
+
+def names_files(config: pytest.Config) -> bool:
+    """Whether the command line names test files, or tests in them, and no folder."""
+    return all(Path(each.split("::")[0]).suffix == ".py" for each in config.args)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if not is_quick(config):
+        return
+    left_out = [item for item in items if not belongs_to_quick(item)]
+    config.hook.pytest_deselected(items=left_out)
+    items[:] = [item for item in items if belongs_to_quick(item)]
+
+
+def belongs_to_quick(item: pytest.Item) -> bool:
+    """Whether a test needs nothing but Python and the wheel's server, and is fast or one of its kind."""
+    markers = {marker.name for marker in item.iter_markers()}
+    return "servers" not in markers and ("quick" in markers or not markers & {"processes", "slow"})
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    for marker in item.iter_markers("servers"):
+        for name in marker.args:
+            program(name)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
+    """No process beside this one for named files, which start sooner so; else what xdist finds."""
+    return 0 if names_files(config) else None
