@@ -1,10 +1,25 @@
-"""``python -m service``."""
+"""``python -m service``, and the command ``delayed-bandits`` of the wheel."""
 
 from __future__ import annotations
 
 import signal
 import sys
+from importlib.util import find_spec
 from types import FrameType
+
+from . import __version__
+
+SERVER_PACKAGES = (
+    *("fastapi", "fastapi_swagger", "httptools", "numpy", "prometheus_client", "pydantic", "pydantic_settings"),
+    *("redis", "starlette", "uvicorn", "uvloop"),
+)
+"""What the extra ``server`` installs; without it only a client is there."""
+NOT_INSTALLED = 2
+"""Exit code where the extra is missing, as for settings that make no sense."""
+_NEEDS_EXTRA = (
+    "service: serving needs the extra `server`, or `embedded` to bring a store, too: "
+    "pip install 'delayed-bandits[embedded]' (not installed: {})\n"
+)
 
 
 def _end(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - as signals are handled
@@ -12,15 +27,24 @@ def _end(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - as sig
 
 
 def run() -> int:
-    """Run the service; the exit code.
+    """Run the service with the flags of the command line, behind the word ``serve`` or without; the exit code.
 
     SIGTERM ends it before everything else is imported, too: the first process of a container is not ended by
     a signal that it does not handle.
     """
     signal.signal(signal.SIGTERM, _end)
+    arguments = sys.argv[1:]
+    if arguments[:1] == ["serve"]:
+        arguments = arguments[1:]
+    if arguments == ["--version"]:
+        sys.stdout.write(f"delayed-bandits {__version__}\n")
+        return 0
+    if missing := [name for name in SERVER_PACKAGES if find_spec(name) is None]:
+        sys.stderr.write(_NEEDS_EXTRA.format(", ".join(missing)))
+        return NOT_INSTALLED
     from .server.cli import main
 
-    return main(sys.argv[1:])
+    return main(arguments)
 
 
 if __name__ == "__main__":

@@ -14,6 +14,8 @@ from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 _FLAG = re.compile(r"--[a-z][a-z-]*")
+_PROGRAM = "python -m service" if __package__ == "service" else "delayed-bandits serve"
+"""How it was started: from a checkout, or as the wheel installs it."""
 
 
 class SettingsError(Exception):
@@ -182,9 +184,7 @@ def read_settings(arguments: Sequence[str] = ()) -> Settings:
         for bad values, one line each.
     """
     try:
-        return Settings(
-            _cli_parse_args=list(arguments), _cli_prog_name="python -m service", _cli_exit_on_error=False
-        )
+        return Settings(_cli_parse_args=list(arguments), _cli_prog_name=_PROGRAM, _cli_exit_on_error=False)
     except pydantic_settings.SettingsError:
         # Its text has the values of flags that it doesn't know.
         raise SettingsError(_flags_error(arguments)) from None

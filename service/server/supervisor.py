@@ -33,6 +33,9 @@ _STEADY_SECONDS = 10.0
 _KILL_MARGIN = 6.0
 """What a worker gets beyond the grace time: a stop needs up to two seconds more, on a busy machine longer."""
 
+_SAFE_PATH = () if __package__ == "service.server" else ("-P",)
+"""The wheel's workers import nothing from the folder they are started in, as its command doesn't."""
+
 logger = logging.getLogger(__name__)
 
 
@@ -133,6 +136,7 @@ class Supervisor:
         arguments = ("-m", f"{__package__}.worker", str(descriptor), str(os.getpid()), str(number))
         worker = await asyncio.create_subprocess_exec(
             sys.executable,
+            *_SAFE_PATH,
             *arguments,
             stdin=PIPE,
             stdout=PIPE,

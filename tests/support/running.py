@@ -8,7 +8,7 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -18,17 +18,34 @@ import httpx
 from tests.support.http import http_client
 from tests.support.waiting import SECONDS, wait_until
 
+CHECKOUT = (sys.executable, "-m", "service")
+
 
 class RunningService:
-    """``python -m service`` on a free port, its log in a file; ends with the ``with`` block."""
+    """A service on a free port, its log in a file; ends with the ``with`` block.
 
-    def __init__(self, folder: Path, *flags: str, environment: dict[str, str] | None = None) -> None:
+    Parameters
+    ----------
+    flags : beside those for port and data folder
+    command : how it is started
+    cwd : where; by default here
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        *flags: str,
+        environment: dict[str, str] | None = None,
+        command: Sequence[str] = CHECKOUT,
+        cwd: Path | None = None,
+    ) -> None:
         self.log = folder / "service.log"
         kept = {name: value for name, value in os.environ.items() if not name.startswith("BANDIT_")}
         with self.log.open("wb") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "service", "--port", "0", "--data-dir", str(folder / "data"), *flags],
+                [*command, "--port", "0", "--data-dir", str(folder / "data"), *flags],
                 stderr=log,
+                cwd=cwd,
                 env=kept | (environment or {}),
             )
 
@@ -80,7 +97,7 @@ class RunningService:
 
     def workers(self, count: int = 1) -> list[int]:
         """Process ids of the workers, once there are so many."""
-        return wait_until(lambda: len(found := self.children("service.server.worker")) == count and found)
+        return wait_until(lambda: len(found := self.children(".server.worker")) == count and found)
 
     def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
         """The exit code after a signal."""
