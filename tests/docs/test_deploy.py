@@ -10,7 +10,8 @@ from tests.support.compose import COMPOSE, ROOT
 
 DOCKERFILE = (ROOT / "Dockerfile").read_text()
 SERVICES = COMPOSE["services"]
-LOCKS = {"requirements.lock": ["embedded"], "requirements-loadtest.lock": ["embedded", "loadtest"]}
+LOCKS = {"requirements.lock": ["embedded", "otel"], "requirements-loadtest.lock": ["embedded", "otel", "loadtest"]}
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
 
 def read_lock(name: str) -> list[tuple[Requirement, list[str]]]:
@@ -18,6 +19,13 @@ def read_lock(name: str) -> list[tuple[Requirement, list[str]]]:
     text = re.sub(r"^\s*#.*$", "", (ROOT / name).read_text(), flags=re.M).replace("\\\n", " ")
     lines = [line.split("--hash=") for line in text.splitlines() if line.strip()]
     return [(Requirement(pin), [each.strip() for each in hashes]) for pin, *hashes in lines]
+
+
+def needed(extras: list[str]) -> set[Requirement]:
+    """What extras install, those within them included."""
+    found = {Requirement(line) for extra in extras for line in PROJECT["optional-dependencies"][extra]}
+    own = {each for each in found if each.name == PROJECT["name"]}
+    return (found - own) | {each for one in own for each in needed(sorted(one.extras))}
 
 
 def test_only_the_service_and_its_balancer_are_published_and_only_on_loopback():
@@ -117,15 +125,12 @@ def test_every_locked_package_is_pinned_by_hash_and_comes_from_no_named_host(nam
 
 @pytest.mark.parametrize(("name", "extras"), LOCKS.items())
 def test_the_lock_has_a_version_of_each_dependency_that_the_project_allows(name, extras):
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    wanted = project["dependencies"] + [
-        each for extra in extras for each in project["optional-dependencies"][extra]
-    ]
+    wanted = {*map(Requirement, PROJECT["dependencies"]), *needed(extras)}
     pins = {}
     for pin, _ in read_lock(name):
         pins.setdefault(pin.name, []).append(next(iter(pin.specifier)).version)
 
-    for requirement in map(Requirement, wanted):
+    for requirement in wanted:
         assert pins[requirement.name]
         assert all(requirement.specifier.contains(version) for version in pins[requirement.name]), requirement
 
