@@ -1,0 +1,59 @@
+"""A contributor's tasks: ``nox`` checks a change, ``nox -l`` lists all; ``nox -s test -- ARGUMENTS`` for pytest."""
+
+from __future__ import annotations
+
+import nox
+
+nox.options.default_venv_backend = "uv|venv"
+nox.options.reuse_venv = "yes"
+nox.options.sessions = ["lint", "types", "test"]
+
+
+@nox.session
+def lint(session: nox.Session) -> None:
+    """Check format and style."""
+    session.install(".[lint]")
+    session.run("ruff", "format", "--check", *session.posargs)
+    session.run("ruff", "check", *session.posargs)
+
+
+@nox.session
+def types(session: nox.Session) -> None:
+    """Check types."""
+    session.install(".[lint,test]")
+    session.run("mypy", *session.posargs)
+
+
+@nox.session
+def test(session: nox.Session) -> None:
+    """Run the quick tests, as the README's command does."""
+    session.install(".[test]")
+    session.run("pytest", *session.posargs)
+
+
+@nox.session(name="test-all")
+def test_all(session: nox.Session) -> None:
+    """Run all tests with coverage; a program that is missing is a failure."""
+    session.install(".[test]")
+    session.run(
+        *("pytest", "--all", "--cov", "--cov-report=term", *session.posargs), env={"REQUIRE_PROGRAMS": "1"}
+    )
+
+
+@nox.session(name="test-lowest", venv_backend="uv")
+def test_lowest(session: nox.Session) -> None:
+    """Run what touches other packages on the lowest version of each that is allowed (needs uv)."""
+    session.install("-r", "pyproject.toml", "--extra", "test", "--resolution", "lowest-direct")
+    session.run("pytest", *(session.posargs or TOUCHING_OTHER_PACKAGES))
+
+
+TOUCHING_OTHER_PACKAGES = (
+    *("tests/api", "tests/packaging", "tests/server", "tests/store", "tests/telemetry", "tests/test_settings.py"),
+)
+
+
+@nox.session
+def docs(session: nox.Session) -> None:
+    """Check that the pages are true: their commands, tables, links and figures."""
+    session.install(".[docs]")
+    session.run("pytest", "tests/docs", *session.posargs)
