@@ -35,9 +35,7 @@ def test(session: nox.Session) -> None:
 def test_all(session: nox.Session) -> None:
     """Run all tests with coverage; a program that is missing is a failure."""
     session.install(".[test]")
-    session.run(
-        *("pytest", "--all", "--cov", "--cov-report=term", *session.posargs), env={"REQUIRE_PROGRAMS": "1"}
-    )
+    session.run(*("pytest", "--all", "--cov", "--cov-report=term", *session.posargs), env={"REQUIRE_PROGRAMS": "1"})
 
 
 @nox.session(name="test-lowest", venv_backend="uv")
