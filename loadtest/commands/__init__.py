@@ -7,12 +7,14 @@ import typer
 from loadtest.commands.bench import bench
 from loadtest.commands.burst import burst
 from loadtest.commands.chaos import chaos
+from loadtest.commands.day import day
 from loadtest.commands.expiry import expiry
 from loadtest.commands.paper import paper
 from loadtest.commands.replay import replay
 from loadtest.commands.turns import turns
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+app.command()(day)
 app.command()(replay)
 app.command()(paper)
 app.command()(expiry)

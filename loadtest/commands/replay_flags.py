@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import uuid
 from contextlib import ExitStack
-from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ import httpx
 from loadtest.client import Client
 from loadtest.commands.screen import tell_note
 from loadtest.errors import LoadTestError
-from loadtest.replay.click_stream import ClickStream
+from loadtest.replay.click_stream import ClickStream, plan_clicks
 from loadtest.replay.click_worlds import jester_clicks
 from loadtest.replay.driver import Driver
 from loadtest.replay.http_driver import HttpDriver
@@ -98,5 +97,4 @@ def plan_of(
     """The session: with the paper's delays, or with the stream's window."""
     if stream is None:
         return plan_session(world, kind, rates, seed, options)
-    plan = plan_session(world, kind, rates, seed, options, stream.settled_after(world.slots))
-    return replace(plan, session=plan.session | stream.session_fields())
+    return plan_clicks(world, stream, kind, rates, seed, options)

@@ -9,10 +9,11 @@ from collections.abc import Callable
 from loadtest.replay.click_stream import SLACK, ClickStream
 from loadtest.replay.click_worlds import NO_CLICK
 from loadtest.replay.driver import Driver, Event
-from loadtest.replay.pace import Pace
+from loadtest.replay.pace import ArrivalPace, Pace
 from loadtest.replay.replay import Replay
 from loadtest.replay.scenarios import ArmWorld
 from loadtest.studies.passing_time import SimulatedTime
+from service.learners.base import FloatArray
 
 SLICE = 0.2
 """Longest sleep in seconds, so that a signal is noticed."""
@@ -27,14 +28,21 @@ class ClickReplay(Replay):
     stream : when impressions and clicks happen
     driver : a session before its first slot, with the stream's window
     clock : None for real time; a simulated one is the driver's too
+    arrivals : when visitors come, in the clock's seconds, shape (slots,); None for the stream's interval
     """
 
     def __init__(
-        self, world: ArmWorld, stream: ClickStream, driver: Driver, clock: SimulatedTime | None = None
+        self,
+        world: ArmWorld,
+        stream: ClickStream,
+        driver: Driver,
+        clock: SimulatedTime | None = None,
+        arrivals: FloatArray | None = None,
     ) -> None:
         self._now: Callable[[], float] = time.monotonic if clock is None else clock.now
         self._sleep: Callable[[float], None] = time.sleep if clock is None else clock.sleep
-        pace = Pace(stream.slots_per_second, self._now, self._sleep)
+        times = (self._now, self._sleep)
+        pace = Pace(stream.slots_per_second, *times) if arrivals is None else ArrivalPace(arrivals, *times)
         super().__init__(world, stream.settled_after(world.slots), driver, pace)
         self._record.clicks_only = True
         self._seconds = stream.click_delays(world.slots)

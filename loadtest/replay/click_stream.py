@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from loadtest.replay import delays
 from loadtest.replay.click_worlds import NO_CLICK
+from loadtest.replay.plan import Plan, RateChoice, World, plan_session
 from service.engine.act_times import PER_WINDOW
 from service.learners.base import FloatArray, IntArray
 
@@ -53,3 +55,11 @@ class ClickStream(NamedTuple):
         """A bound on each slot's delay in slots, for learners that have to be told: the window."""
         window = math.ceil(SLACK * self.window / self.interval)
         return np.minimum(window, np.arange(slots - 1, -1, -1))
+
+
+def plan_clicks(
+    world: World, stream: ClickStream, kind: str, rates: RateChoice, seed: int, options: dict[str, Any]
+) -> Plan:
+    """Choose the fields of a session that learns from clicks alone: ``plan_session``, with the stream's window."""
+    plan = plan_session(world, kind, rates, seed, options, stream.settled_after(world.slots))
+    return replace(plan, session=plan.session | stream.session_fields())

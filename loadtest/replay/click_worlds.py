@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from loadtest.replay.jester import Ratings
@@ -39,6 +41,11 @@ def switching_clicks(slots: int, rate: float, seed: int) -> ArmWorld:
     low = (SWITCHING_ARMS * rate - high) / (SWITCHING_ARMS - 1)
     chances = np.where(best[:, None] == np.arange(SWITCHING_ARMS), high, low)
     return _clicks("switching_clicks", np.random.default_rng(seed).random(chances.shape) < chances)
+
+
+def steady_clicks(slots: int, rates: Sequence[float], seed: int) -> ArmWorld:
+    """Independent clicks: each visitor would click item k with probability ``rates[k]``, all the time."""
+    return _clicks("steady_clicks", np.random.default_rng(seed).random((slots, len(rates))) < rates, "item")
 
 
 def _clicks(name: str, clicked: np.ndarray[tuple[int, ...], np.dtype[np.bool_]], arm_name: str = "arm") -> ArmWorld:

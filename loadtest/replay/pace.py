@@ -6,6 +6,8 @@ import time
 from array import array
 from collections.abc import Callable
 
+from service.learners.base import FloatArray
+
 
 class Pace:
     """Starts slots and times them from when they were meant to start.
@@ -37,10 +39,34 @@ class Pace:
         now = self._clock()
         if self._first is None:
             self._first = now
-        self._meant = now if self._interval is None else self._first + (t - 1) * self._interval
+        self._meant = self._start_of(t, now, self._first)
         if self._meant > now:
             self._sleep(self._meant - now)
+
+    def _start_of(self, t: int, now: float, first: float) -> float:
+        return now if self._interval is None else first + (t - 1) * self._interval
 
     def end(self) -> None:
         """The slot has ended."""
         self.seconds.append(self._clock() - self._meant)
+
+
+class ArrivalPace(Pace):
+    """Starts each slot when its visitor arrives.
+
+    Parameters
+    ----------
+    arrivals : when each slot is meant to start, in the clock's seconds, shape (slots,)
+    """
+
+    def __init__(
+        self,
+        arrivals: FloatArray,
+        clock: Callable[[], float] = time.perf_counter,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        super().__init__(None, clock, sleep)
+        self._arrivals = arrivals
+
+    def _start_of(self, t: int, now: float, first: float) -> float:  # noqa: ARG002 - arrivals are absolute
+        return float(self._arrivals[t - 1])

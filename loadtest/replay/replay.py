@@ -24,6 +24,8 @@ class Record:
     """Realised losses of the slots played."""
     expected: FloatArray
     """p_t . l_t of the slots played."""
+    arms: list[int | None] = field(default_factory=list)
+    """Arms of the slots played; None for points."""
     played: int = 0
     sent: int = 0
     """Events that were handed to the driver."""
@@ -126,6 +128,7 @@ class Replay:
         event = Event(t, outcome.arm, outcome.posted)
         self._schedule(event)
         self._record.losses[t - 1], self._record.expected[t - 1] = outcome.loss, outcome.expected
+        self._record.arms.append(outcome.arm)
         self._record.played = t
         posted = event.posted.tolist() if isinstance(event.posted, np.ndarray) else event.posted
         self._hash.update(f"{t},{event.arm},{posted!r}\n".encode())

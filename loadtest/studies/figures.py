@@ -35,6 +35,7 @@ STYLE: dict[Any, Any] = {
     "lines.linewidth": 1.4,
     "xtick.direction": "in",
     "ytick.direction": "in",
+    "svg.hashsalt": "delayed-bandits",
 }
 WIDTH, HEIGHT, DPI = 4.6, 3.2, 160
 """A column of a paper, in inches."""
@@ -71,8 +72,8 @@ def display_name(kind: str) -> str:
 
 
 @contextmanager
-def figure(path: Path, width: float = WIDTH) -> Iterator[Any]:
-    """Axes for a regret plot; the figure is written to ``path`` when the block ends."""
+def figure(*paths: Path, width: float = WIDTH) -> Iterator[Any]:
+    """Axes for a regret plot; the figure is written to each of ``paths`` when the block ends."""
     import matplotlib as mpl  # slow to load, and not every command draws
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -84,7 +85,8 @@ def figure(path: Path, width: float = WIDTH) -> Iterator[Any]:
         axes.set_xlabel("time slots $t$")
         axes.set_ylabel(r"normalised regret $\mathrm{Reg}_t / T$")
         yield axes
-        drawing.savefig(path, dpi=DPI)
+        for path in paths:
+            drawing.savefig(path, dpi=DPI, metadata={"Date": None} if path.suffix == ".svg" else None)
 
 
 def plot_replay(
@@ -104,7 +106,7 @@ def plot_replay(
 
 def plot_experiment(learners: Mapping[str, Mapping[str, Any]], path: Path) -> None:
     """All learners of an experiment that have a line, with bands of two standard errors."""
-    with figure(path, WIDTH + LEGEND_WIDTH) as axes:
+    with figure(path, width=WIDTH + LEGEND_WIDTH) as axes:
         for key, (name, colour, dashes) in LINES.items():
             if key in learners:
                 curve = learners[key]
@@ -117,7 +119,7 @@ def plot_experiment(learners: Mapping[str, Mapping[str, Any]], path: Path) -> No
 
 def plot_scaling(studies: Mapping[str, Mapping[str, Any]], path: Path) -> None:
     """Reg_T on double logarithmic axes, one line per study."""
-    with figure(path, WIDTH + LEGEND_WIDTH) as axes:
+    with figure(path, width=WIDTH + LEGEND_WIDTH) as axes:
         for name, study in studies.items():
             kind = name.partition("_")[0]
             label = f"{display_name(kind)}, ${_formula(study['against'])}$: {study['slope']:.2f}"
