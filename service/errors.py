@@ -72,7 +72,7 @@ class ServiceError(Exception):
 
 
 class InvalidRequestError(ServiceError):
-    """The request does not fit its schema, or the session it names."""
+    """The request does not match its schema, or does not fit its session."""
 
     status, code, title = 422, "invalid_request", "The request is not valid"
 
@@ -102,43 +102,43 @@ class NotFoundError(ServiceError):
 
 
 class MethodNotAllowedError(ServiceError):
-    """The route exists for other methods."""
+    """The route exists, but does not offer this method."""
 
     status, code, title = 405, "method_not_allowed", "The resource does not offer this method"
 
 
 class SessionExistsError(ServiceError):
-    """The id is taken by a session created with other fields."""
+    """A session with this id exists, and it was created with other fields."""
 
     status, code, title = 409, "session_exists", "A session with this id and another specification exists"
 
 
 class SurplusFeedbackError(ServiceError):
-    """Some events answer no outstanding decision; nothing of the request was applied."""
+    """Some events match no outstanding decision. No event of the request was applied."""
 
     status, code, title = 409, "surplus_feedback", "Some events answer no outstanding decision"
 
 
 class NoLabelsError(ServiceError):
-    """Arms can be changed only in sessions that named them."""
+    """The session has no arm labels; its arms can't be changed."""
 
     status, code, title = 409, "no_labels", "The session has no labelled arms"
 
 
 class IdempotencyConflictError(ServiceError):
-    """The idempotency key was used with another body."""
+    """The idempotency key was used before with another body."""
 
     status, code, title = 422, "idempotency_conflict", "The Idempotency-Key was used with another body"
 
 
 class PayloadTooLargeError(ServiceError):
-    """The body is larger than this service reads."""
+    """The body is larger than the limit."""
 
     status, code, title = 413, "payload_too_large", "The body is too large"
 
 
 class UnsupportedMediaTypeError(ServiceError):
-    """Bodies are application/json in UTF-8, without content encoding."""
+    """The body is not application/json in UTF-8 without content encoding."""
 
     status, code, title = 415, "unsupported_media_type", "The body must be application/json, not encoded"
 
@@ -150,13 +150,13 @@ class RequestTimeoutError(ServiceError):
 
 
 class BadRequestError(ServiceError):
-    """What came is not an HTTP request, or one that could be read in two ways."""
+    """The bytes are no valid HTTP request, or an ambiguous one."""
 
     status, code, title = 400, "bad_request", "This is not a valid HTTP request"
 
 
 class HeadTooLargeError(ServiceError):
-    """The request line and the headers are more than this service reads."""
+    """The request line and headers are larger than the limit."""
 
     status, code, title = 431, "head_too_large", "The request's head is too large"
 
@@ -174,24 +174,24 @@ class ForbiddenError(ServiceError):
 
 
 class StateCorruptError(ServiceError):
-    """The stored state can't be read: changed by hand, or written by a newer version."""
+    """The stored state can't be read: it was changed by hand or written by a newer version."""
 
     status, code, title = 500, "state_corrupt", "The stored state of this session can't be read"
 
 
 class InternalError(ServiceError):
-    """A fault of the service itself."""
+    """The service failed unexpectedly; its log has the reason."""
 
     status, code, title = 500, "internal_error", "The service failed to answer"
 
 
 class OverloadedError(ServiceError):
-    """Too many requests wait in this worker, or it is stopping; retry with the same ids."""
+    """Too many requests wait in this worker, or it is stopping. Retry with the same ids."""
 
     status, code, title, retry = 503, "overloaded", "Too many requests are waiting", True
 
 
 class StoreDownError(ServiceError):
-    """The store does not answer or refuses to work; retry with the same ids."""
+    """The store does not answer or refuses commands. Retry with the same ids."""
 
     status, code, title, retry = 503, "store_unavailable", "The store is not available", True

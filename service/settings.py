@@ -74,80 +74,88 @@ class Settings(BaseSettings):
 
     store_url: Annotated[StoreUrl, AfterValidator(_has_scheme)] = Field(
         StoreUrl("embedded:"),
-        description="Where sessions live: `embedded:` (a server of its own in the data folder), `memory://` "
-        "(one process, lost at exit), `redis://`, `unix://` (a Redis socket), "
-        "`redis+sentinel://host:port,host:port/service/db` or `redis+cluster://host:port,host:port`; over TLS "
-        "`rediss://`, `rediss+sentinel://`, `rediss+cluster://` (with `?ssl_ca_certs=FILE` for an "
-        "authority of your own).",
+        description="Where sessions are stored: `embedded:` (the service starts a server that stores them in the "
+        "data folder), `memory://` (one process; lost when it ends), `redis://`, `unix://` (a Redis socket), "
+        "`redis+sentinel://host:port,host:port/service/db` or `redis+cluster://host:port,host:port`; with TLS "
+        "`rediss://`, `rediss+sentinel://` or `rediss+cluster://`, where `?ssl_ca_certs=FILE` names your "
+        "certificate authority.",
     )
     data_dir: Path = Field(Path("bandit-data"), description="Folder of the embedded store.")
     appendfsync: Literal["always", "everysec"] = Field(
         "always",
-        description="When the embedded store's log reaches the disk: before an answer, or within a second or two.",
+        description="When the embedded store writes its log to disk: before each answer, or within two seconds.",
     )
     key_prefix: str = Field(
         "bandit",
         pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$",
-        description="What every key of the store begins with.",
+        description="Prefix of every key in the store.",
     )
     host: str = Field("127.0.0.1", min_length=1, description="Address to listen on.")
-    port: int = Field(8000, ge=0, le=65535, description="Port to listen on; 0 takes a free one.")
+    port: int = Field(8000, ge=0, le=65535, description="Port to listen on; 0 chooses a free one.")
     root_path: str | None = Field(
         None,
         pattern=r"^(/[A-Za-z0-9._~-]+)*$",
-        description="Prefix that a proxy in front takes off, `/bandit` say; the OpenAPI document tells of it.",
+        description="Path prefix that a proxy in front removes, such as `/bandit`; it is in the OpenAPI document.",
     )
-    workers: int = Field(1, ge=1, le=256, description="Processes that serve requests.")
+    workers: int = Field(1, ge=1, le=256, description="Number of processes that serve requests.")
     api_keys_file: Path | None = Field(
-        None, description="JSON file of the API keys; without keys everybody may do everything."
+        None, description="JSON file with the API keys. Without API keys everybody may do everything."
     )
     api_keys: SecretText | None = Field(
-        None, description="The same JSON as a text, in place of a file; empty is none."
+        None, description="The API keys as JSON text instead of a file; an empty text means none."
     )
-    open_metrics: bool = Field(False, description="Whether `/metrics` needs no key where there are keys.")
-    open_docs: bool = Field(
-        False, description="Whether `/docs` and `/openapi.json` need no key where there are keys."
-    )
+    open_metrics: bool = Field(False, description="Whether `/metrics` is served without an API key.")
+    open_docs: bool = Field(False, description="Whether `/docs` and `/openapi.json` are served without an API key.")
     log_level: Literal["debug", "info", "warning", "error"] = Field(
-        "info", description="Least level that is logged."
+        "info", description="Lowest level that is logged."
     )
     log_sample: float = Field(
         0.01,
         ge=0,
         le=1,
-        description="Which part of the successes of acts, feedback, health checks and scrapes is logged, "
-        "and of answers of `/readyz` that are as the one before; of all else, and of errors, every request is.",
+        description="Share of successful acts, feedback, health checks and scrapes that is logged, from 0 to 1. "
+        "The same share of `/readyz` answers is logged while they repeat the answer before. All other requests and "
+        "errors are logged.",
     )
-    grace_seconds: Seconds = Field(20, description="How long a stop waits for requests that were accepted.")
+    grace_seconds: Seconds = Field(20, description="How long a stop waits for accepted requests.")
     keep_alive_seconds: Seconds = Field(
-        75, description="How long an idle connection stays open; longer than the load balancer's own."
+        75,
+        description="How long an idle connection stays open. It must exceed the idle time of a load balancer.",
     )
-    retry_after_seconds: Count = Field(1, description="`Retry-After` of a 503.")
+    retry_after_seconds: Count = Field(1, description="Value of `Retry-After` in a 503.")
     dedupe_window_seconds: Count = Field(
         86_400, description="How long event ids and idempotency keys are remembered."
     )
-    store_timeout_seconds: Seconds = Field(5, description="How long one call to the store may take.")
-    store_budget_seconds: Seconds = Field(3, description="How long a commit may keep trying before a 503.")
-    store_connections: Count = Field(32, description="Most connections of one worker to the store.")
+    store_timeout_seconds: Seconds = Field(5, description="Time limit of one call to the store.")
+    store_budget_seconds: Seconds = Field(
+        3, description="How long a commit is tried again before the answer is 503."
+    )
+    store_connections: Count = Field(32, description="Largest number of connections from one worker to the store.")
     min_replicas: int = Field(
         0,
         ge=0,
         le=100,
-        description="Replicas of a Redis that must have a commit before it is acknowledged; else it is a 503.",
+        description="Number of Redis replicas that must have a commit before it is acknowledged; with fewer the "
+        "answer is 503.",
     )
-    cache_sessions: Count = Field(1024, description="Sessions a worker keeps in memory.")
-    max_queue: Count = Field(1000, description="Requests of one session that may wait in a worker.")
-    max_waiting: Count = Field(10_000, description="Requests of all sessions together that may wait in a worker.")
-    max_acts: Count = Field(1000, description="Most acts in a call (`count`).")
-    max_act_cells: Count = Field(1_000_000, description="Most acts times arms in a call.")
-    max_events: Count = Field(10_000, description="Most events in a call.")
-    max_arms: Count = Field(100_000, description="Most arms of a session.")
-    max_arms_centred: Count = Field(10_000, description="Most arms of a `centred_tsallis` session.")
-    max_dim: Count = Field(1000, description="Most dimensions of a session over points.")
+    cache_sessions: Count = Field(1024, description="Number of sessions that a worker caches in memory.")
+    max_queue: Count = Field(1000, description="Largest number of requests of one session that wait in a worker.")
+    max_waiting: Count = Field(
+        10_000, description="Largest number of requests of all sessions that wait in a worker."
+    )
+    max_acts: Count = Field(1000, description="Largest `count` of one `acts` call.")
+    max_act_cells: Count = Field(
+        1_000_000,
+        description="Largest product of acts and arms in one call; over points, of acts and squared dimension.",
+    )
+    max_events: Count = Field(10_000, description="Largest number of events in one call.")
+    max_arms: Count = Field(100_000, description="Largest number of arms of a session.")
+    max_arms_centred: Count = Field(10_000, description="Largest number of arms of a `centred_tsallis` session.")
+    max_dim: Count = Field(1000, description="Largest number of dimensions of a session over points.")
     max_label_bytes: int = Field(128, ge=1, le=65_536, description="Longest arm label, in bytes of UTF-8.")
-    max_body_bytes: Count = Field(2_000_000, description="Largest request body.")
+    max_body_bytes: Count = Field(2_000_000, description="Largest request body, in bytes.")
     body_timeout_seconds: Seconds = Field(
-        10, description="How long a request's head, and then its body, may take to arrive."
+        10, description="Time limit for the headers of a request to arrive, and again for its body."
     )
 
     @model_validator(mode="after")

@@ -57,7 +57,7 @@ LINES: dict[str, tuple[str, str, str]] = {
     "dbgd": ("DBGD", "#0072b2", "--"),
     "clw_mbco": ("CLW-BCO, blocks", "#009e73", "-"),
     "clw_mbco_random": ("CLW-BCO, random", "#009e73", "--"),
-    "dbgd_anytime": ("DBGD, untuned", "#d55e00", "-"),
+    "dbgd_anytime": ("DBGD, anytime rates", "#d55e00", "-"),
 }
 """Name, colour and dashes of a learner's line, by its key in an experiment."""
 BAND = 2.0

@@ -1,131 +1,46 @@
-"""The README tells the truth: its tour is run, its tables are compared with the code."""
+"""The README stays short and begins with the two commands; links on all pages lead somewhere."""
 
-import json
-import math
+from __future__ import annotations
+
 import re
-import shutil
-import subprocess
-from pathlib import Path
 
 import pytest
-from pydantic import ValidationError
 
-from service.errors import ServiceError
-from service.learners import REGISTRY
-from service.settings import Settings
-from service.store.redis import keys
-from tests.support.running import RunningService
+from tests.support.pages import PAGES, ROOT, blocks_of, name_of
 
-ROOT = Path(__file__).parents[2]
-README = (ROOT / "README.md").read_text()
-TOURS = [README, (ROOT / "docs/feedback.md").read_text()]
-VOLATILE = {"version", "created_at"}
-SIZES = {"n_arms": 3, "dim": 2, "feasible_set": {"kind": "ball", "radius": 1.0}}
-THEOREM = {"horizon": 1000, "max_delay": 3, "total_delay": 100}
+README = ROOT / "README.md"
 
 
-def table(*heads):
-    """The rows of the README's table with these heads."""
-    head = f"| {' | '.join(heads)} |\n|{'---|' * len(heads)}\n"
-    assert head in README, f"no table with the heads {heads}"
-    return README.split(head)[1].split("\n\n")[0].splitlines()
+def test_the_readme_has_at_most_200_lines_and_its_tour_60():
+    text = README.read_text()
+    tour = text.split("\n## A tour")[1].split("\n## ")[0]
 
-
-def row(*cells):
-    return f"| {' | '.join(cells)} |"
-
-
-def spec(kind, fields):
-    return REGISTRY[kind].model_validate(
-        {"kind": kind} | {name: value for name, value in fields.items() if name in REGISTRY[kind].model_fields}
-    )
-
-
-def needs_rates(kind):
-    try:
-        spec(kind, SIZES)
-    except ValidationError:
-        return True
-    return False
-
-
-def test_the_learners_are_those_of_the_registry():
-    """Each row is what a learner says of itself; after adding one, this shows the row that is missing."""
-    expected = []
-    for kind, cls in REGISTRY.items():
-        name, _, description = cls.__doc__.splitlines()[0].partition(": ")
-        information = spec(kind, SIZES | THEOREM).build().information
-        rates = "given, or the theorem's" if needs_rates(kind) else "untuned"
-        expected.append(row(f"`{kind}`", name, information, rates, description))
-
-    assert table("`kind`", "learner", "feedback", "rates", "") == expected
-
-
-def test_the_settings_are_those_of_the_code():
-    expected = [
-        row(f"`BANDIT_{name.upper()}`", f"`{field.default}`", field.description)
-        for name, field in Settings.model_fields.items()
-    ]
-
-    assert table("variable", "default", "") == expected
-
-
-def test_the_errors_are_those_of_the_code():
-    errors = sorted(ServiceError.__subclasses__(), key=lambda error: (error.status, error.code))
-    expected = [row(str(error.status), f"`{error.code}`", error.__doc__.splitlines()[0]) for error in errors]
-
-    assert table("status", "`code`", "") == expected
-
-
-def test_the_results_are_those_of_the_full_report():
-    report = (ROOT / "docs/results.md").read_text()
-    for line in table("over arms", "synthetic", "Jester") + table("over points", "synthetic", "yacht"):
-        name, *figures = line.strip("| ").split(" | ")
-        (full,) = [row for row in report.splitlines() if row.startswith(f"| {name} |")]
-
-        assert set(figures) <= {cell.strip() for cell in full.split("|")}, name
-
-
-def test_the_architecture_page_knows_every_key():
-    told = re.findall(r"^\| `bandit(:[^`]+)` \|", (ROOT / "docs/architecture.md").read_text(), re.M)
-    spelled = re.findall(r"^``<prefix>(:.+?)``", keys.__doc__, re.M)
-
-    assert [key.replace("{id}", "{<session id>}") for key in told] == spelled
-
-
-@pytest.mark.parametrize("path", ["README.md", "docs/feedback.md", "docs/learners.md"])
-def test_linked_files_exist(path):
-    page = ROOT / path
-    for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text()):
-        assert (page.parent / target).exists(), target
+    assert len(text.splitlines()) <= 200
+    assert len(tour.splitlines()) <= 60
 
 
 def test_the_first_two_commands_start_and_test_the_service():
-    commands = re.findall(r"```sh\n(.*?)\n```", README, re.S)[:2]
+    commands = [block.text for block in blocks_of(README) if block.language == "sh"][:2]
 
-    assert commands == ["pip install '.[embedded]' && python -m service", "pip install '.[test]' && pytest"]
-
-
-def same(told, got):
-    """Equal, numbers up to rounding of another machine's exp and log, volatile fields aside."""
-    if isinstance(told, dict):
-        return told.keys() == got.keys() and all(same(told[key], got[key]) for key in told.keys() - VOLATILE)
-    if isinstance(told, list):
-        return len(told) == len(got) and all(map(same, told, got))
-    if isinstance(told, float):
-        return math.isclose(told, got, rel_tol=1e-9)
-    return told == got
+    assert commands == ["pip install '.[embedded]' && python -m service\n", "pip install '.[test]' && pytest\n"]
 
 
-@pytest.mark.skipif(shutil.which("curl") is None, reason="needs curl")
-@pytest.mark.parametrize("text", TOURS, ids=["README", "feedback"])
-def test_the_tour_prints_what_it_says(tmp_path, text):
-    steps = re.findall(r"```sh\n((?:sleep \d; )?curl [^`]*)\n```\n\n```json\n([^`]*)\n```", text)
-    assert len(steps) == len(re.findall(r"```sh\n(?:sleep \d; )?curl ", text)) >= 8
-    with RunningService(tmp_path) as service:
-        service.wait_ready()
-        for command, told in steps:
-            run = command.replace("localhost:8000", service.url.removeprefix("http://"))
-            answer = subprocess.run(["sh", "-c", run], capture_output=True, text=True, check=True).stdout
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_linked_files_and_headings_exist(page):
+    for target, heading in re.findall(r"\]\(([^)#:]*)(?:#([^)]*))?\)", page.read_text()):
+        path = (page.parent / target) if target else page
+        assert path.exists(), target
+        assert not heading or heading in anchors(path), f"{target}#{heading}"
 
-            assert same(json.loads(told), json.loads(answer)), f"{command}\n{answer}"
+
+def anchors(page):
+    """What GitHub makes of the page's headings."""
+    headings = re.findall(r"^#+ (.+)$", page.read_text(), re.M)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def test_the_index_lists_every_page():
+    index = (ROOT / "docs/README.md").read_text()
+    pages = {page.name for page in (ROOT / "docs").glob("*.md")} - {"README.md"}
+
+    assert {name for name in pages if f"({name})" not in index} == set()

@@ -1,0 +1,145 @@
+"""Every code block of every page is run or parsed, by its language.
+
+``sh`` blocks that call the service run against a real one, block after block in one shell, and the block after each
+holds what it prints. Of other ``sh`` blocks the commands and options are checked. ``json`` blocks are parsed, and
+``promql`` blocks by promtool where it is installed. ``text`` is output; ``mermaid`` diagrams are looked at by hand.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from service.telemetry.metrics import Labels, Metrics
+from tests.support.pages import PAGES, ROOT, Block, all_blocks, blocks_of, name_of
+from tests.support.running import RunningService
+from tests.support.shell import check_command, commands
+
+LANGUAGES = {"json", "mermaid", "promql", "sh", "text"}
+CALL = re.compile(r"\b(curl|post) ")
+TOURS = [page for page in PAGES if any(CALL.search(block.text) for block in blocks_of(page))]
+VOLATILE = {"version", "created_at"}
+END = "--- end of block ---"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_every_block_says_its_language(page):
+    assert {block.place: block.language for block in blocks_of(page) if block.language not in LANGUAGES} == {}
+
+
+def test_no_block_is_missed():
+    fences = sum(page.read_text().count("```") for page in PAGES)
+
+    assert fences == 2 * sum(len(blocks_of(page)) for page in PAGES)
+
+
+@pytest.mark.parametrize("block", all_blocks("json"), ids=lambda block: block.place)
+def test_json_parses(block):
+    json.loads(block.text)
+
+
+@pytest.mark.parametrize("block", all_blocks("sh"), ids=lambda block: block.place)
+def test_shell_parses_and_its_commands_exist(block):
+    subprocess.run(["sh", "-n"], input=block.text, text=True, check=True)
+    if not CALL.search(block.text):
+        for words in commands(block.text):
+            check_command(words)
+
+
+def test_no_call_needs_a_curl_younger_than_7_68():
+    assert [block.place for block in all_blocks("sh") if "--json" in block.text] == []
+
+
+def queries(block: Block) -> list[str]:
+    """The queries of a block: each begins at a line that is neither indented nor a comment."""
+    text = re.sub(r"^#.*\n", "", block.text, flags=re.M)
+    return [query.strip() for query in re.split(r"\n(?=\S)", text.strip())]
+
+
+@pytest.mark.parametrize("block", all_blocks("promql"), ids=lambda block: block.place)
+def test_queries_name_metrics_that_exist(block):
+    families = [family.name for family in Metrics(Labels()).exposition.collect()]
+    for query in queries(block):
+        names = re.findall(r"bandit_\w+", query)
+
+        assert names
+        assert all(re.sub("_(total|bucket|sum|count)$", "", name) in families for name in names), query
+
+
+@pytest.mark.skipif(shutil.which("promtool") is None, reason="needs promtool (package prometheus)")
+def test_promtool_parses_the_queries(tmp_path):
+    rules = [{"record": "r", "expr": query} for block in all_blocks("promql") for query in queries(block)]
+    file = tmp_path / "rules.json"
+    file.write_text(json.dumps({"groups": [{"name": "pages", "rules": rules}]}))
+    check = subprocess.run(["promtool", "check", "rules", "--lint=none", file], capture_output=True, text=True)
+
+    assert (check.returncode, check.stderr) == (0, "")
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory):
+    """A service of the embedded store for all pages."""
+    with RunningService(tmp_path_factory.mktemp("pages")) as service:
+        service.wait_ready()
+        yield service
+
+
+@pytest.mark.skipif(shutil.which("curl") is None, reason="needs curl")
+@pytest.mark.parametrize("page", TOURS, ids=name_of)
+def test_the_calls_print_what_the_page_says(page, service):
+    steps = steps_of(page)
+    script = "\n".join(f"{block.text}\nprintf '\\n{END}\\n'" for block, _ in steps)
+    run = script.replace("localhost:8000", service.url.removeprefix("http://"))
+    printed = subprocess.run(["sh", "-c", run], capture_output=True, text=True, check=True).stdout.split(END)
+
+    for (block, output), got in zip(steps, printed, strict=False):
+        assert same_output(output, got.strip()), f"{block.place} prints\n{got}"
+
+
+def steps_of(page: Path) -> list[tuple[Block, Block]]:
+    """Blocks that call the service, each with the block of what it prints."""
+    blocks = blocks_of(page)
+    steps = [(block, blocks[n + 1]) for n, block in enumerate(blocks) if CALL.search(block.text)]
+    for block, output in steps:
+        assert output.language in {"json", "text"}, f"{block.place} is not followed by its output"
+    return steps
+
+
+def same_output(output: Block, got: str) -> bool:
+    """Whether a command printed what the page says: one JSON value, or lines of JSON or text."""
+    if output.language == "json":
+        return same(json.loads(output.text), json.loads(got))
+    told, lines = output.text.splitlines(), got.splitlines()
+    return len(told) == len(lines) and all(map(same, map(value, told), map(value, lines)))
+
+
+def value(line: str) -> object:
+    """A line's JSON value, or the line."""
+    return json.loads(line) if line.startswith("{") else line
+
+
+def same(told: object, got: object) -> bool:
+    """Equal, numbers up to rounding of another machine's exp and log, volatile fields aside."""
+    if isinstance(told, dict) and isinstance(got, dict):
+        return told.keys() == got.keys() and all(same(told[key], got[key]) for key in told.keys() - VOLATILE)
+    if isinstance(told, list) and isinstance(got, list):
+        return len(told) == len(got) and all(map(same, told, got))
+    if isinstance(told, float) and isinstance(got, float):
+        return math.isclose(told, got, rel_tol=1e-9)
+    return told == got
+
+
+def test_every_page_is_looked_at():
+    assert {name_of(page) for page in TOURS} >= {
+        "README.md",
+        "docs/feedback.md",
+        "docs/errors.md",
+        "docs/idempotency.md",
+    }
+    assert ROOT / "docs/decisions/0001-losses-not-rewards.md" in PAGES
