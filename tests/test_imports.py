@@ -34,8 +34,8 @@ ARROWS = {
 """Folder (or file) of ``service/`` to the folders it may import beside itself and the leaves."""
 LOADTEST = {"engine", "learners"}
 LOADTEST_ALSO = {
-    "loadtest.bench.turns": {"server.worker"},
-    "loadtest.bench.unserved": {"app", "store.memory", *LEAVES},
+    "loadtest.bench.event_loop_turns": {"server.worker"},
+    "loadtest.bench.in_process_app": {"app", "store.memory", *LEAVES},
 }
 """What these two drive within their own process."""
 PURE = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 
-from loadtest.bench.unserved import Unserved
+from loadtest.bench.in_process_app import InProcessApp
 
 Call = tuple[Any, ...]
 """Method and path; body and headers where there are any."""
@@ -19,7 +19,7 @@ class Large(NamedTuple):
     """A large request."""
 
     title: str
-    prepare: Callable[[Unserved], Awaitable[Call]]
+    prepare: Callable[[InProcessApp], Awaitable[Call]]
     """Does what comes before it."""
     status: int = 200
     """Of its answer."""
@@ -30,68 +30,68 @@ def _batch(count: int = 10_000) -> dict[str, Any]:
     return {"events": [{"arm": 0, "loss": 0.5, "event_id": f"event-{number:060}"} for number in range(count)]}
 
 
-async def _batch_of_ids(service: Unserved) -> Call:
+async def _batch_of_ids(service: InProcessApp) -> Call:
     return "POST", f"{await service.acted(10_000)}/feedbacks", _batch()
 
 
-async def _batch_with_a_key(service: Unserved) -> Call:
+async def _batch_with_a_key(service: InProcessApp) -> Call:
     return "POST", f"{await service.acted(10_000)}/feedbacks", _batch(), KEYED
 
 
-async def _refused_batch(service: Unserved) -> Call:
+async def _refused_batch(service: InProcessApp) -> Call:
     return "POST", f"{await service.acted(9_000)}/feedbacks", _batch()
 
 
-async def _refused_bundles(service: Unserved) -> Call:
+async def _refused_bundles(service: InProcessApp) -> Call:
     path = await service.create({"kind": "dexp3", "n_arms": 1})
     return "POST", f"{path}/feedbacks", {"events": [{"losses": [1] * 60}] * 9_900}, KEYED
 
 
-async def _batch_sent_again(service: Unserved) -> Call:
+async def _batch_sent_again(service: InProcessApp) -> Call:
     path = f"{await service.acted(10_000)}/feedbacks"
     await service.call("POST", path, _batch())
     return "POST", path, _batch()
 
 
-async def _one_large_point(service: Unserved) -> Call:
+async def _one_large_point(service: InProcessApp) -> Call:
     return "POST", f"{await service.create(SIMPLEX | {'dim': 1000})}/act"
 
 
-async def _one_large_point_with_a_key(service: Unserved) -> Call:
+async def _one_large_point_with_a_key(service: InProcessApp) -> Call:
     return "POST", f"{await service.create(SIMPLEX | {'dim': 1000})}/act", None, KEYED
 
 
-async def _many_points(service: Unserved) -> Call:
+async def _many_points(service: InProcessApp) -> Call:
     return "POST", f"{await service.create(SIMPLEX | {'dim': 31})}/acts", {"count": 1000}
 
 
-async def _many_acts(service: Unserved) -> Call:
+async def _many_acts(service: InProcessApp) -> Call:
     return "POST", f"{await service.create({'kind': 'dexp3', 'n_arms': 1000})}/acts", {"count": 1000}
 
 
-async def _view_of_many_arms(service: Unserved) -> Call:
+async def _view_of_many_arms(service: InProcessApp) -> Call:
     path = await service.create({"kind": "dexp3", "n_arms": 100_000})
     await service.call("POST", f"{path}/act")
     return "GET", path
 
 
-async def _view_of_many_labels(service: Unserved) -> Call:
+async def _view_of_many_labels(service: InProcessApp) -> Call:
     return "GET", await service.create({"kind": "dexp3", "arms": LABELS})
 
 
-async def _session_of_many_labels(_: Unserved) -> Call:
+async def _session_of_many_labels(_: InProcessApp) -> Call:
     return "POST", "/v1/sessions", {"learner": {"kind": "dexp3", "arms": LABELS}}
 
 
-async def _many_labels_added(service: Unserved) -> Call:
+async def _many_labels_added(service: InProcessApp) -> Call:
     return "PATCH", f"{await service.create({'kind': 'dexp3', 'arms': ['a']})}/arms", {"add": LABELS}
 
 
-async def _many_labels_removed(service: Unserved) -> Call:
+async def _many_labels_removed(service: InProcessApp) -> Call:
     return "PATCH", f"{await service.create({'kind': 'dexp3', 'arms': LABELS})}/arms", {"remove": LABELS[1:]}
 
 
-async def _page_of_sessions(service: Unserved) -> Call:
+async def _page_of_sessions(service: InProcessApp) -> Call:
     for _ in range(1000):
         await service.create({"kind": "dexp3", "n_arms": 3})
     return "GET", "/v1/sessions?limit=1000"

@@ -10,9 +10,9 @@ import typer
 from rich.progress import TimeRemainingColumn
 from rich.table import Column, Table
 
-from loadtest.bench.bench import SERVICE, TARGETS, Options
-from loadtest.bench.bench import bench as measure
-from loadtest.commands.screen import console, progress_bar, reported, tell_written, write_summary
+from loadtest.bench.throughput import SERVICE, TARGETS, Options
+from loadtest.bench.throughput import bench as measure
+from loadtest.commands.output import console, errors_reported, print_written, progress_bar, write_summary
 
 
 def bench(
@@ -25,7 +25,7 @@ def bench(
 ) -> None:
     """Measure the service on one hot session, and what less work reaches, in turns on this machine."""
     options = Options(seconds, repetitions, clients, n_arms, workers or [1, 2])
-    with reported(), tempfile.TemporaryDirectory(prefix="bench-") as data:
+    with errors_reported(), tempfile.TemporaryDirectory(prefix="bench-") as data:
         out.mkdir(parents=True, exist_ok=True)
         steps = repetitions * len(options.workers) * len(TARGETS)
         with progress_bar("bench", steps, TimeRemainingColumn()) as advance:
@@ -33,7 +33,7 @@ def bench(
     write_summary(out, summary)
     for count, found in summary["workers"].items():
         console.print(_table(count, found))
-    tell_written(out)
+    print_written(out)
 
 
 def _table(workers: str, found: dict[str, Any]) -> Table:

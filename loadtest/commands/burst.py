@@ -10,8 +10,8 @@ import typer
 from rich.table import Table
 
 from loadtest.chaos.burst import CALL, Burst, staged
-from loadtest.commands.breaking import breaking
-from loadtest.commands.screen import console, tell_error, tell_written, write_summary
+from loadtest.commands.output import console, print_error, print_written, write_summary
+from loadtest.commands.own_processes import own_processes
 
 
 def burst(
@@ -25,14 +25,14 @@ def burst(
     out: Annotated[Path, typer.Option(help="Folder for summary.json and the logs.")] = Path("runs/burst"),
 ) -> None:
     """Let a night's decisions fall due at once; exit 1 unless each is settled once."""
-    with breaking(out), staged(out, window) as study:
+    with own_processes(out), staged(out, window) as study:
         found = [study.burst(acts, quiet_seconds, kill=number >= rounds) for number in range(rounds + kills)]
     write_summary(out, [each.summary() for each in found])
     console.print(_table(found))
-    tell_written(out)
+    print_written(out)
     problems = [problem for each in found for problem in each.problems]
     for problem in problems:
-        tell_error(problem)
+        print_error(problem)
     if problems:
         raise typer.Exit(1)
 

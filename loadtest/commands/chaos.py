@@ -12,9 +12,9 @@ import typer
 from rich.table import Table
 
 from loadtest.chaos.audit import LISTED
-from loadtest.chaos.chaos import IMPATIENT, Chaos, Tally, staged
-from loadtest.commands.breaking import breaking
-from loadtest.commands.screen import console, progress_bar, tell_error, tell_written, write_summary
+from loadtest.chaos.rounds import IMPATIENT, Chaos, Tally, staged
+from loadtest.commands.output import console, print_error, print_written, progress_bar, write_summary
+from loadtest.commands.own_processes import own_processes
 
 
 def chaos(
@@ -30,7 +30,7 @@ def chaos(
     """Break a service of its own under load; exit 1 unless everything acknowledged counts once."""
     started = time.monotonic()
     tallies: dict[str, Tally] = {}
-    with breaking(out), progress_bar("chaos", rounds + long_freezes) as advance:
+    with own_processes(out), progress_bar("chaos", rounds + long_freezes) as advance:
         if rounds:
             tallies |= _phase(out, seed, patience, lambda it: it.short_rounds(rounds, advance), *IMPATIENT)
         if long_freezes:
@@ -61,8 +61,8 @@ def _report(tallies: Mapping[str, Tally], out: Path, seed: int, seconds: float) 
     console.print(_table(tallies))
     for tally in tallies.values():
         for problem in tally.problems[:LISTED]:
-            tell_error(problem)
-    tell_written(out)
+            print_error(problem)
+    print_written(out)
 
 
 def _table(tallies: Mapping[str, Tally]) -> Table:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from loadtest.commands.screen import console, reported, tell_written
+from loadtest.commands.output import console, errors_reported, print_written
 from loadtest.studies.day import simulate
 from loadtest.studies.day_report import lines_of, plot_day
 
@@ -17,10 +17,10 @@ def day(
     out: Annotated[Path, typer.Option(help="Folder for day.png and day.svg.")] = Path("runs/day"),
 ) -> None:
     """Simulate a day of a shop's visitors in process: the click rate while it learns, beside uniform play."""
-    with reported():
+    with errors_reported():
         simulated = simulate(seed)
     for line in lines_of(simulated):
         console.print(line, highlight=False)
     out.mkdir(parents=True, exist_ok=True)
     plot_day(simulated, out / "day.png", out / "day.svg")
-    tell_written(out)
+    print_written(out)

@@ -9,12 +9,12 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from loadtest.commands.screen import (
+from loadtest.commands.output import (
     console,
+    errors_reported,
     on_cores_with_progress,
-    reported,
-    tell_note,
-    tell_written,
+    print_note,
+    print_written,
     write_summary,
 )
 from loadtest.replay.jester import PAGE, read_jester
@@ -35,7 +35,7 @@ def expiry(
     out: Annotated[Path, typer.Option(help="Folder for summary.json.")] = Path("runs/expiry"),
 ) -> None:
     """Measure expiry on, expiry off and full feedback."""
-    with reported():
+    with errors_reported():
         if data is not None:
             read_jester([data])
         cases = study.cases(seeds, long_seeds, data)
@@ -44,8 +44,8 @@ def expiry(
     write_summary(out, list(rows.values()))
     console.print(table_of(rows))
     if data is None:
-        tell_note(f"skipped the ratings: no --data; they are at {PAGE}")
-    tell_written(out)
+        print_note(f"skipped the ratings: no --data; they are at {PAGE}")
+    print_written(out)
 
 
 def rows_of(cases: list[Case], found: list[Found]) -> Rows:

@@ -10,12 +10,13 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from loadtest.commands.screen import console, on_cores_with_progress, reported, tell_note, tell_written
+from loadtest import figures
+from loadtest.commands.output import console, errors_reported, on_cores_with_progress, print_note, print_written
 from loadtest.replay import jester
-from loadtest.studies import figures, scaling
+from loadtest.replay.point_worlds import YACHT_PAGE
+from loadtest.studies import scaling
 from loadtest.studies.experiments import POINT_ENTRIES
-from loadtest.studies.point_worlds import YACHT_PAGE
-from loadtest.studies.studies import collect, find_data, jobs_of, run_job
+from loadtest.studies.paper_jobs import collect, find_data, jobs_of, run_job
 
 JESTER_SEEDS = 20
 """Its stream is twelve times as long as the synthetic one."""
@@ -31,7 +32,7 @@ def paper(
     out: Annotated[Path, typer.Option(help="Folder for summary.json and the figures.")] = Path("runs/paper"),
 ) -> None:
     """Run the paper's experiments and write its figures."""
-    with reported():
+    with errors_reported():
         found = find_data(data_dir)
         counts = dict.fromkeys(found.ready, seeds) | {"mab_jester": jester_seeds or min(seeds, JESTER_SEEDS)}
         jobs = jobs_of(found.ready, counts, tune=tune)
@@ -45,8 +46,8 @@ def paper(
             _scaling(out)
     for name, missing in found.skipped.items():
         page = jester.PAGE if name == "mab_jester" else YACHT_PAGE
-        tell_note(f"skipped {name}: {missing}; the data are at {page}")
-    tell_written(out)
+        print_note(f"skipped {name}: {missing}; the data are at {page}")
+    print_written(out)
 
 
 def _scaling(out: Path) -> None:

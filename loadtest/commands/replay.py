@@ -8,11 +8,12 @@ from typing import Annotated
 
 import typer
 
+from loadtest.commands.output import console, errors_reported
 from loadtest.commands.replay_flags import Scenario, driver_of, options_of, plan_of, stream_of, world_of
-from loadtest.commands.running import described, exit_with, run
-from loadtest.commands.screen import console, reported
+from loadtest.commands.replay_run import described, exit_with, run
 from loadtest.errors import LoadTestError
 from loadtest.replay import delays
+from loadtest.replay.arm_worlds import ArmWorld
 from loadtest.replay.click_replay import ClickReplay
 from loadtest.replay.click_report import click_facts
 from loadtest.replay.pace import Pace
@@ -20,8 +21,7 @@ from loadtest.replay.plan import RateChoice
 from loadtest.replay.replay import Replay
 from loadtest.replay.report import build_report, write_report
 from loadtest.replay.report_table import table_of
-from loadtest.replay.scenarios import ArmWorld
-from loadtest.studies.passing_time import SimulatedTime
+from loadtest.replay.simulated_time import SimulatedTime
 
 DEFAULT_URL = "http://127.0.0.1:8000"
 CLICKS = "Clicks only"
@@ -75,7 +75,7 @@ def replay(
     ),
 ) -> None:
     """Replay a stream with the paper's delays, or as clicks in time, and report the regret beside uniform play."""
-    with reported(), ExitStack() as stack:
+    with errors_reported(), ExitStack() as stack:
         if in_process and url is not None:
             raise LoadTestError("give either --url or --in-process")
         times = {

@@ -12,8 +12,9 @@ from typing import Any
 import httpx
 
 from loadtest.client import Client
-from loadtest.commands.screen import tell_note
+from loadtest.commands.output import print_note
 from loadtest.errors import LoadTestError
+from loadtest.replay.arm_worlds import mab_jester, mab_synthetic
 from loadtest.replay.click_stream import ClickStream, plan_clicks
 from loadtest.replay.click_worlds import jester_clicks
 from loadtest.replay.driver import Driver
@@ -21,9 +22,8 @@ from loadtest.replay.http_driver import HttpDriver
 from loadtest.replay.in_process_driver import InProcessDriver
 from loadtest.replay.jester import read_jester
 from loadtest.replay.plan import Plan, RateChoice, World, plan_session, plays_points
-from loadtest.replay.scenarios import mab_jester, mab_synthetic
-from loadtest.studies.passing_time import SimulatedTime
-from loadtest.studies.point_worlds import bco_synthetic
+from loadtest.replay.point_worlds import bco_synthetic
+from loadtest.replay.simulated_time import SimulatedTime
 
 
 class Scenario(StrEnum):
@@ -51,7 +51,7 @@ def world_of(scenario: Scenario, data: list[Path], learner: str, fill_seed: int)
     if scenario is not Scenario.SYNTHETIC:
         ratings = read_jester(data)
         for text in ratings.warnings:
-            tell_note(f"warning: {text}")
+            print_note(f"warning: {text}")
         facts = {"fill_seed": fill_seed, "rated": ratings.rated, "warnings": ratings.warnings}
         world = (jester_clicks if scenario is Scenario.CLICKS else mab_jester)(ratings, fill_seed)
         return world, facts | {"data": [source._asdict() for source in ratings.sources]}

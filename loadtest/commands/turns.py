@@ -9,10 +9,10 @@ import typer
 from rich.progress import track
 from rich.table import Table
 
-from loadtest.bench.bench import spread
+from loadtest.bench.event_loop_turns import milliseconds
 from loadtest.bench.large_requests import LARGE_REQUESTS
-from loadtest.bench.turns import milliseconds
-from loadtest.commands.screen import console, messages, reported, tell_written, write_summary
+from loadtest.bench.throughput import spread
+from loadtest.commands.output import console, errors_reported, messages, print_written, write_summary
 
 
 def turns(
@@ -24,7 +24,7 @@ def turns(
     found: dict[str, list[float]] = {name: [] for name in request or LARGE_REQUESTS}
     if unknown := found.keys() - LARGE_REQUESTS.keys():
         raise typer.BadParameter(f"{', '.join(sorted(unknown))}: not one of {', '.join(LARGE_REQUESTS)}")
-    with reported():
+    with errors_reported():
         out.mkdir(parents=True, exist_ok=True)
         for name in track([*found] * repetitions, "turns", console=messages):
             found[name].append(milliseconds(name))
@@ -35,4 +35,4 @@ def turns(
         numbers = (f"{each[column]:.1f}" for column in ("median", "min", "max"))
         table.add_row(LARGE_REQUESTS[name].title, *numbers)
     console.print(table)
-    tell_written(out)
+    print_written(out)

@@ -6,13 +6,13 @@ import heapq
 import time
 from collections.abc import Callable
 
+from loadtest.replay.arm_worlds import ArmWorld
 from loadtest.replay.click_stream import SLACK, ClickStream
 from loadtest.replay.click_worlds import NO_CLICK
 from loadtest.replay.driver import Driver, Event
 from loadtest.replay.pace import ArrivalPace, Pace
 from loadtest.replay.replay import Replay
-from loadtest.replay.scenarios import ArmWorld
-from loadtest.studies.passing_time import SimulatedTime
+from loadtest.replay.simulated_time import SimulatedTime
 from service.learners.base import FloatArray
 
 SLICE = 0.2

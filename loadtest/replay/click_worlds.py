@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from loadtest.replay.arm_worlds import ArmWorld
 from loadtest.replay.jester import Ratings
-from loadtest.replay.scenarios import ArmWorld
 from service.engine.loss_range import LossRange
 from service.learners.base import FloatArray
 

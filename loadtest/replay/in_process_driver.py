@@ -11,7 +11,7 @@ from loadtest.client import CallLog
 from loadtest.errors import LoadTestError
 from loadtest.replay.driver import Counts, Event, Receipt
 from loadtest.replay.plan import Plan
-from loadtest.studies.passing_time import pass_time
+from loadtest.replay.simulated_time import pass_time
 from service.engine.actions import Action
 from service.engine.feedback import ArmFeedback, Feedback, PointFeedback
 from service.engine.loss_range import LossRange

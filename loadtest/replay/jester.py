@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from loadtest.errors import DataError
-from loadtest.replay.tables import Cells, read_table
+from loadtest.replay.data_files import Cells, read_table
 from service.learners.base import FloatArray
 
 JOKES = 100

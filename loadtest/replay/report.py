@@ -10,13 +10,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from loadtest import figures
 from loadtest.client import CallLog
 from loadtest.replay import delays
 from loadtest.replay.driver import Event
 from loadtest.replay.pace import Pace
 from loadtest.replay.plan import Plan, World
 from loadtest.replay.replay import Record
-from loadtest.studies import figures
 from service.learners.base import FloatArray, IntArray
 
 PERCENTILES = (50, 95, 99)

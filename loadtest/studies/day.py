@@ -12,7 +12,7 @@ from loadtest.replay.click_stream import ClickStream, plan_clicks
 from loadtest.replay.click_worlds import steady_clicks
 from loadtest.replay.in_process_driver import InProcessDriver
 from loadtest.replay.plan import RateChoice
-from loadtest.studies.passing_time import SimulatedTime
+from loadtest.replay.simulated_time import SimulatedTime
 from service.learners.base import FloatArray, IntArray
 
 ITEMS = {

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+from loadtest.figures import figure
 from loadtest.studies.day import BEST, HOURS, ITEMS, NAMES, RATES, Day
-from loadtest.studies.figures import figure
 
 HOURS_PER_LINE = 3
 WIDTH = 5.0

@@ -10,11 +10,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from loadtest.replay import delays
+from loadtest.replay.arm_worlds import ArmWorld, mab_jester, mab_synthetic
 from loadtest.replay.jester import read_jester
 from loadtest.replay.plan import RateChoice, plan_session
-from loadtest.replay.scenarios import ArmWorld, mab_jester, mab_synthetic
+from loadtest.replay.point_worlds import PointWorld, bco_synthetic, bco_yacht
 from loadtest.studies.many_runs import expected_losses
-from loadtest.studies.point_worlds import PointWorld, bco_synthetic, bco_yacht
 from service.learners.base import FloatArray, IntArray
 
 MAX_CURVE = 500

@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from loadtest.replay import delays
+from loadtest.replay.arm_worlds import ArmWorld
 from loadtest.replay.plan import RateChoice, plan_session
-from loadtest.replay.scenarios import ArmWorld
-from loadtest.studies.passing_time import pass_time
+from loadtest.replay.simulated_time import pass_time
 from service.engine.actions import ArmAction
 from service.engine.feedback import ArmFeedback
 from service.engine.params import Expiry, Params

@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from loadtest.replay.arm_worlds import SYNTHETIC_SLOTS, ArmWorld, mab_synthetic
 from loadtest.replay.click_worlds import CLICKS, NO_CLICK, jester_clicks, jester_clicks_at, switching_clicks
 from loadtest.replay.jester import Ratings, read_jester
-from loadtest.replay.scenarios import SYNTHETIC_SLOTS, ArmWorld, mab_synthetic
 from loadtest.studies.experiments import seeds_of, standard_error
 from loadtest.studies.expiry_game import Game, Mode, alone, longest_delay, play, spec_of
 from loadtest.studies.scaling import CHANGE_AT

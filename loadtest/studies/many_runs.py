@@ -7,8 +7,8 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from loadtest.replay.scenarios import ArmWorld
-from loadtest.studies.point_worlds import PointWorld
+from loadtest.replay.arm_worlds import ArmWorld
+from loadtest.replay.point_worlds import PointWorld
 from service.learners.base import ArmLearner, FloatArray, IntArray, PointLearner, Slot, SlotLearner, Spec, many
 
 

@@ -6,11 +6,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from loadtest.replay.arm_worlds import ArmWorld, mab_synthetic
 from loadtest.replay.plan import RateChoice, plan_session
-from loadtest.replay.scenarios import ArmWorld, mab_synthetic
+from loadtest.replay.point_worlds import IsotropicWorld, PointWorld, bco_synthetic
 from loadtest.studies.experiments import Entry, play_world, seeds_of, standard_error
 from loadtest.studies.many_runs import expected_losses
-from loadtest.studies.point_worlds import IsotropicWorld, PointWorld, bco_synthetic
 
 HORIZONS = (4000, 8000, 16_000, 32_000, 64_000, 128_000)
 """Shorter ones end before the learner at its small rates has left uniform play."""

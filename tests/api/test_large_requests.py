@@ -16,9 +16,9 @@ from typing import Any
 
 import pytest
 
+from loadtest.bench.event_loop_turns import longest_turn, worker_settings
+from loadtest.bench.in_process_app import in_process_app
 from loadtest.bench.large_requests import LARGE_REQUESTS
-from loadtest.bench.turns import as_a_worker, longest_turn
-from loadtest.bench.unserved import unserved
 from service.cooperative.fair_yield import FairYield
 
 MOST = 100_000
@@ -81,7 +81,7 @@ async def test_others_have_their_turn(lines: Lines, pauses: Pauses, name: str) -
 
 
 async def test_the_first_request_for_the_document_finds_it_made(lines: Lines) -> None:
-    async with unserved() as service:
+    async with in_process_app() as service:
         before = lines.count
         status, _ = await service.call("GET", "/openapi.json")
 
@@ -90,5 +90,5 @@ async def test_the_first_request_for_the_document_finds_it_made(lines: Lines) ->
 
 
 def test_what_a_worker_starts_with_is_not_looked_through_for_garbage() -> None:
-    with as_a_worker():
+    with worker_settings():
         assert gc.get_freeze_count() > 10 * len(gc.get_objects())

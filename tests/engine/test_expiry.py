@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from loadtest.studies.passing_time import pass_time
+from loadtest.replay.simulated_time import pass_time
 from service.engine.params import Expiry, Params
 from service.engine.run import Run
 from service.learners import REGISTRY

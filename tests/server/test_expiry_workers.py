@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import pytest
 
-from loadtest.studies.passing_time import pass_time
+from loadtest.replay.simulated_time import pass_time
 from service.engine.feedback import ArmFeedback
 from service.engine.params import Expiry, Params
 from service.engine.run import Run

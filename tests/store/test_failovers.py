@@ -11,7 +11,7 @@ import redis
 from redis.crc import key_slot
 
 from loadtest.chaos.audit import Ledger, audit
-from loadtest.chaos.chaos_load import LEARNERS, Load, connection, open_sessions
+from loadtest.chaos.load import LEARNERS, Load, connection, open_sessions
 from tests.store.test_cluster import Cluster
 from tests.store.test_sentinel import Watched
 from tests.support.key_leaks import leaks

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from loadtest.chaos.audit import Ledger, audit
-from loadtest.chaos.chaos_load import CLIENTS, Load, connection, open_sessions
 from loadtest.chaos.faults import FAULTS, Freeze, Stage, freeze_long
+from loadtest.chaos.load import CLIENTS, Load, connection, open_sessions
 from loadtest.chaos.proxy import CuttingProxy
 from loadtest.client import Client
 from loadtest.processes import RedisProcess, ServiceProcess, wait_until

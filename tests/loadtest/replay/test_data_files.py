@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from loadtest.errors import DataError
-from loadtest.replay import tables
+from loadtest.replay import data_files
 from loadtest.replay.jester import read_jester
 from tests.support.jester_files import XLS, as_csv, as_xlsx, as_zip, invented, packed, write
 
@@ -88,7 +88,7 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
 def test_nothing_is_unpacked_beyond_the_cap(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, content: bytes
 ) -> None:
-    monkeypatch.setattr(tables, "MAX_BYTES", 50_000)
+    monkeypatch.setattr(data_files, "MAX_BYTES", 50_000)
 
     with pytest.raises(DataError, match=r"(unpacks to more|larger) than 50000 bytes"):
         read_jester([write(tmp_path, name, content)])

@@ -12,7 +12,7 @@ import uvloop
 
 from loadtest.errors import ServiceError
 
-Talk = Generator[bytes, bytes, None]
+Conversation = Generator[bytes, bytes, None]
 """What a client says: it yields requests and is sent the bodies of their answers."""
 
 _LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
@@ -40,14 +40,14 @@ def request(method: str, path: str, body: bytes = b"") -> bytes:
     return head.encode() + b"\r\n" + body
 
 
-def looking(path: str) -> Talk:
+def repeated_get(path: str) -> Conversation:
     """The same GET over and over."""
     asked = request("GET", path)
     while True:
         yield asked
 
 
-def acting(act: str, feedback: str) -> Talk:
+def act_and_feedback(act: str, feedback: str) -> Conversation:
     """An act, and feedback for the arm it drew."""
     asked = request("POST", act)
     while True:
@@ -58,7 +58,7 @@ def acting(act: str, feedback: str) -> Talk:
 
 
 class _Client(asyncio.Protocol):
-    def __init__(self, talk: Talk, until: float) -> None:
+    def __init__(self, talk: Conversation, until: float) -> None:
         self._loop = asyncio.get_running_loop()
         self._talk = talk
         self._until = until
@@ -109,7 +109,7 @@ class _Client(asyncio.Protocol):
         self._transport.close()
 
 
-def hammer(port: int, make_talk: Callable[[], Talk], clients: int, seconds: float) -> Rate:
+def run_clients(port: int, converse: Callable[[], Conversation], clients: int, seconds: float) -> Rate:
     """Let so many clients talk for so long; every request sent is answered when it ends.
 
     Raises
@@ -117,14 +117,14 @@ def hammer(port: int, make_talk: Callable[[], Talk], clients: int, seconds: floa
     ServiceError
         for an answer that is no 200, or a lost connection.
     """
-    return uvloop.run(_hammer(port, make_talk, clients, seconds))
+    return uvloop.run(_run_clients(port, converse, clients, seconds))
 
 
-async def _hammer(port: int, make_talk: Callable[[], Talk], clients: int, seconds: float) -> Rate:
+async def _run_clients(port: int, converse: Callable[[], Conversation], clients: int, seconds: float) -> Rate:
     loop = asyncio.get_running_loop()
     started = loop.time()
     protocols = [
-        (await loop.create_connection(lambda: _Client(make_talk(), started + seconds), "127.0.0.1", port))[1]
+        (await loop.create_connection(lambda: _Client(converse(), started + seconds), "127.0.0.1", port))[1]
         for _ in range(clients)
     ]
     async with asyncio.timeout(seconds + SECONDS_TO_ANSWER):

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from loadtest.errors import DataError
-from loadtest.replay.scenarios import SYNTHETIC_SLOTS, Baseline, BestFixed, Outcome
+from loadtest.replay.arm_worlds import SYNTHETIC_SLOTS, Baseline, BestFixed, Outcome
 from service.engine.actions import Action, PointAction
 from service.learners.base import FloatArray, Information
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from loadtest.bench import turns
+from loadtest.bench import event_loop_turns as turns
 from loadtest.bench.large_requests import LARGE_REQUESTS
 from loadtest.commands import app
 from loadtest.errors import ServiceError

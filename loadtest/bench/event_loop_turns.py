@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import pairwise
 
+from loadtest.bench.in_process_app import in_process_app
 from loadtest.bench.large_requests import LARGE_REQUESTS
-from loadtest.bench.unserved import unserved
 from loadtest.errors import ServiceError
 from service.server.worker import keep_turns_short
 
@@ -30,7 +30,7 @@ async def longest_turn(name: str, clock: Callable[[], float]) -> float:
         What the longest turn of the event loop took until the request was answered.
     """
     large = LARGE_REQUESTS[name]
-    async with unserved() as service:
+    async with in_process_app() as service:
         asked = await large.prepare(service)
         call = asyncio.create_task(service.call(*asked))
         del asked
@@ -45,7 +45,7 @@ async def longest_turn(name: str, clock: Callable[[], float]) -> float:
 
 
 @contextmanager
-def as_a_worker() -> Iterator[None]:
+def worker_settings() -> Iterator[None]:
     """Threads and garbage as a worker has them."""
     before = sys.getswitchinterval()
     keep_turns_short()
@@ -58,5 +58,5 @@ def as_a_worker() -> Iterator[None]:
 
 def milliseconds(name: str) -> float:
     """Processor time of the longest turn of this thread."""
-    with as_a_worker():
+    with worker_settings():
         return 1000 * asyncio.run(longest_turn(name, time.thread_time))

@@ -9,12 +9,12 @@ import pytest
 
 from loadtest.errors import LoadTestError
 from loadtest.replay import delays
+from loadtest.replay.arm_worlds import mab_synthetic
 from loadtest.replay.driver import Counts, Event, Receipt
 from loadtest.replay.in_process_driver import InProcessDriver
 from loadtest.replay.plan import Plan, RateChoice, plan_session
+from loadtest.replay.point_worlds import bco_synthetic
 from loadtest.replay.replay import Record, Replay
-from loadtest.replay.scenarios import mab_synthetic
-from loadtest.studies.point_worlds import bco_synthetic
 from service.engine.actions import Action
 
 

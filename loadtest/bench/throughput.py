@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 import httpx
 from redis import Redis
 
+from loadtest.bench.closed_loop import Conversation, act_and_feedback, repeated_get, run_clients
 from loadtest.bench.floors import REDIS
-from loadtest.bench.hammer import Talk, acting, hammer, looking
 from loadtest.errors import LoadTestError
 from loadtest.processes import RedisProcess, RunningProcess, ServiceProcess, free_port, wait_until
 
@@ -50,7 +50,7 @@ class Target(NamedTuple):
     """A port, and what clients say to it."""
 
     port: int
-    talk: Callable[[], Talk]
+    talk: Callable[[], Conversation]
 
 
 @dataclass
@@ -126,11 +126,11 @@ def _measured(
     measured = Measured()
     with _targets(options, redis, logs, workers) as targets:
         for name, target in targets.items():
-            requests = hammer(*target, options.clients, WARM_UP * options.seconds).requests
+            requests = run_clients(*target, options.clients, WARM_UP * options.seconds).requests
             measured.requests += requests * (name == SERVICE)
         for _ in range(options.repetitions):
             for name, target in targets.items():
-                rate = hammer(*target, options.clients, options.seconds)
+                rate = run_clients(*target, options.clients, options.seconds)
                 measured.rates[name].append(rate.per_second)
                 measured.requests += rate.requests * (name == SERVICE)
                 advance()
@@ -167,10 +167,10 @@ def _targets(options: Options, redis: RedisProcess, logs: Path, workers: int) ->
         if created.status_code != httpx.codes.CREATED:
             raise LoadTestError(f"the session was not created: {created.text}")
         yield {
-            NOTHING: Target(port, partial(looking, "/nothing")),
-            READ: Target(port, partial(looking, "/read")),
-            SCRIPT: Target(port, partial(acting, f"/act?n_arms={options.n_arms}", "/feedback")),
-            SERVICE: Target(service.port, partial(acting, f"{SESSION}/act", f"{SESSION}/feedback")),
+            NOTHING: Target(port, partial(repeated_get, "/nothing")),
+            READ: Target(port, partial(repeated_get, "/read")),
+            SCRIPT: Target(port, partial(act_and_feedback, f"/act?n_arms={options.n_arms}", "/feedback")),
+            SERVICE: Target(service.port, partial(act_and_feedback, f"{SESSION}/act", f"{SESSION}/feedback")),
         }
 
 

@@ -12,8 +12,8 @@ import pytest
 from typer.testing import CliRunner
 
 from loadtest.bench import floors
-from loadtest.bench.bench import TARGETS, spread
-from loadtest.bench.hammer import acting, hammer, looking
+from loadtest.bench.closed_loop import act_and_feedback, repeated_get, run_clients
+from loadtest.bench.throughput import TARGETS, spread
 from loadtest.commands import app
 from loadtest.errors import ServiceError
 from service.engine.feedback import ArmFeedback
@@ -54,9 +54,10 @@ def test_refusals_and_lost_connections_end_a_run(tmp_path: Path) -> None:
         service.wait_ready()
         port = int(service.url.rpartition(":")[2])
 
+        act, feedback = (f"/v1/sessions/none/{call}" for call in ("act", "feedback"))
         with pytest.raises(ServiceError, match="status 404"):
-            hammer(port, lambda: acting("/v1/sessions/none/act", "/v1/sessions/none/feedback"), 2, 0.2)
-        assert hammer(port, lambda: looking("/livez"), 2, 0.1).requests >= 2
+            run_clients(port, lambda: act_and_feedback(act, feedback), 2, 0.2)
+        assert run_clients(port, lambda: repeated_get("/livez"), 2, 0.1).requests >= 2
 
 
 def test_the_scripts_compute_what_the_learner_does(redis_server: RedisServer) -> None:

@@ -18,6 +18,7 @@ from typer.testing import CliRunner, Result
 
 from loadtest.client import Client
 from loadtest.commands import app
+from loadtest.replay.arm_worlds import ArmWorld
 from loadtest.replay.click_replay import ClickReplay
 from loadtest.replay.click_report import click_facts
 from loadtest.replay.click_stream import ClickStream
@@ -28,8 +29,7 @@ from loadtest.replay.in_process_driver import InProcessDriver
 from loadtest.replay.jester import Ratings
 from loadtest.replay.plan import Plan, RateChoice, plan_session
 from loadtest.replay.replay import Record
-from loadtest.replay.scenarios import ArmWorld
-from loadtest.studies.passing_time import SimulatedTime
+from loadtest.replay.simulated_time import SimulatedTime
 from service.app import create_app
 from service.learners import REGISTRY
 from service.settings import Settings

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from loadtest.replay.pace import Pace
-from loadtest.studies.passing_time import SimulatedTime
+from loadtest.replay.simulated_time import SimulatedTime
 
 
 def play(pace: Pace, time: SimulatedTime, durations: list[float]) -> list[float]:

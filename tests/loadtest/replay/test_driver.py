@@ -9,11 +9,11 @@ import pytest
 
 from loadtest.client import Client
 from loadtest.errors import LoadTestError, ServiceError
+from loadtest.replay.arm_worlds import mab_synthetic
 from loadtest.replay.driver import Event
 from loadtest.replay.http_driver import HttpDriver
 from loadtest.replay.in_process_driver import InProcessDriver
 from loadtest.replay.plan import Plan, RateChoice, plan_session
-from loadtest.replay.scenarios import mab_synthetic
 
 PLAN: Plan = plan_session(mab_synthetic(10), "dexp3", RateChoice.AUTO, 0, {})
 

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, TextColumn, TimeElapsedColumn
 
 from loadtest.errors import LoadTestError
-from loadtest.studies.studies import on_all_cores
+from loadtest.studies.paper_jobs import on_all_cores
 
 console, messages = Console(), Console(stderr=True)
 T = TypeVar("T")
@@ -21,21 +21,21 @@ R = TypeVar("R")
 
 
 @contextmanager
-def reported() -> Iterator[None]:
+def errors_reported() -> Iterator[None]:
     """Turn what went wrong into one sentence and exit 1."""
     try:
         yield
     except LoadTestError as error:
-        tell_error(str(error))
+        print_error(str(error))
         raise typer.Exit(1) from error
 
 
-def tell_error(text: str) -> None:
+def print_error(text: str) -> None:
     """Tell what went wrong."""
     messages.print(f"error: {text}", style="red", markup=False, highlight=False, soft_wrap=True)
 
 
-def tell_note(text: str) -> None:
+def print_note(text: str) -> None:
     """Tell what the reader should know, though nothing went wrong."""
     messages.print(text, style="yellow", markup=False, highlight=False, soft_wrap=True)
 
@@ -45,7 +45,7 @@ def write_summary(out: Path, summary: Any) -> None:
     (out / "summary.json").write_text(json.dumps(summary, indent=2) + "\n", encoding="utf-8")
 
 
-def tell_written(out: Path) -> None:
+def print_written(out: Path) -> None:
     """Tell where the results are."""
     console.print(f"written: {out}", soft_wrap=True, highlight=False)
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from loadtest.errors import DataError
+from loadtest.replay.arm_worlds import mab_jester
 from loadtest.replay.jester import JOKES, read_jester
-from loadtest.replay.scenarios import mab_jester
 from service.engine.loss_range import LossRange
 from tests.support.jester_files import XLS, as_csv, as_xlsx, as_zip, invented, packed, row, write, write_csv
 

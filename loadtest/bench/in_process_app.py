@@ -24,7 +24,7 @@ CHUNK = 65_536
 """Bytes of a body that arrive at a time."""
 
 
-class Unserved:
+class InProcessApp:
     """An application that stores in memory, handed its requests as they are.
 
     A client would read their answers in turns of its own.
@@ -79,9 +79,9 @@ class Unserved:
 
 
 @asynccontextmanager
-async def unserved() -> AsyncIterator[Unserved]:
+async def in_process_app() -> AsyncIterator[InProcessApp]:
     """Start an application as a worker does, and end it."""
     app = create_app(Settings(), MemoryStore())
     app.openapi()
     async with app.router.lifespan_context(app):
-        yield Unserved(app)
+        yield InProcessApp(app)

@@ -23,14 +23,14 @@ from typer.testing import CliRunner
 from loadtest.client import Client
 from loadtest.commands import app
 from loadtest.replay import delays
+from loadtest.replay.arm_worlds import ArmWorld, mab_synthetic
 from loadtest.replay.driver import Driver
 from loadtest.replay.http_driver import HttpDriver
 from loadtest.replay.in_process_driver import InProcessDriver
 from loadtest.replay.plan import RateChoice, World, plan_session, plays_points
+from loadtest.replay.point_worlds import bco_synthetic
 from loadtest.replay.replay import Record, Replay
 from loadtest.replay.report import build_report
-from loadtest.replay.scenarios import ArmWorld, mab_synthetic
-from loadtest.studies.point_worlds import bco_synthetic
 from service.engine.loss_range import LossRange
 from service.learners import REGISTRY
 from tests.support.http import http_client

@@ -11,10 +11,10 @@ import pytest
 from typer.testing import CliRunner
 
 from loadtest.commands import app
+from loadtest.figures import plot_scaling
 from loadtest.studies.experiments import ARM_ENTRIES, EXPERIMENTS, POINT_ENTRIES, Curve
-from loadtest.studies.figures import plot_scaling
+from loadtest.studies.paper_jobs import SCALES, collect, find_data, jobs_of
 from loadtest.studies.scaling import Point, points, shuffled_regret, slopes, total_regret
-from loadtest.studies.studies import SCALES, collect, find_data, jobs_of
 
 
 def curve(mean: float) -> Curve:

@@ -10,7 +10,7 @@ from typing import Any
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from loadtest.commands.screen import messages, tell_error
+from loadtest.commands.output import messages, print_error
 from loadtest.replay.driver import Driver
 from loadtest.replay.replay import Record, Replay
 
@@ -62,7 +62,7 @@ def described(driver: Driver, record: Record) -> dict[str, Any]:
 def exit_with(record: Record) -> None:
     """Exit 1 where the run doesn't count, 130 where it was interrupted."""
     for problem in record.problems():
-        tell_error(problem)
+        print_error(problem)
     if record.problems():
         raise typer.Exit(1)
     if record.interrupted:

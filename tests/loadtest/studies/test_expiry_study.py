@@ -13,14 +13,14 @@ from typer.testing import CliRunner
 
 from loadtest.commands import app
 from loadtest.commands.expiry import kept, rows_of
+from loadtest.replay.arm_worlds import ArmWorld
 from loadtest.replay.click_worlds import CLICKS, switching_clicks
 from loadtest.replay.delays import strict
-from loadtest.replay.scenarios import ArmWorld
+from loadtest.replay.simulated_time import pass_time
 from loadtest.studies import expiry_study as study
 from loadtest.studies.expiry_game import WINDOW, Game, Mode, alone, longest_delay, play, spec_of
 from loadtest.studies.expiry_study import NO_CLICK_LOSS, TASKS, Case, Found, Task
 from loadtest.studies.many_runs import expected_losses
-from loadtest.studies.passing_time import pass_time
 from service.engine.feedback import ArmFeedback
 from service.engine.params import Expiry, Params
 from service.engine.run import Run
