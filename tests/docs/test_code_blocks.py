@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import math
 import re
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -18,6 +17,7 @@ import pytest
 
 from service.telemetry.metrics import Labels, Metrics
 from tests.support.pages import PAGES, ROOT, Block, all_blocks, blocks_of, name_of
+from tests.support.programs import program
 from tests.support.running import RunningService
 from tests.support.shell import check_command, commands
 
@@ -72,7 +72,7 @@ def test_queries_name_metrics_that_exist(block):
         assert all(re.sub("_(total|bucket|sum|count)$", "", name) in families for name in names), query
 
 
-@pytest.mark.skipif(shutil.which("promtool") is None, reason="needs promtool (package prometheus)")
+@pytest.mark.servers("promtool")
 def test_promtool_parses_the_queries(tmp_path):
     rules = [{"record": "r", "expr": query} for block in all_blocks("promql") for query in queries(block)]
     file = tmp_path / "rules.json"
@@ -90,9 +90,9 @@ def service(tmp_path_factory):
         yield service
 
 
-@pytest.mark.skipif(shutil.which("curl") is None, reason="needs curl")
 @pytest.mark.parametrize("page", TOURS, ids=name_of)
 def test_the_calls_print_what_the_page_says(page, service):
+    program("curl")
     steps = steps_of(page)
     script = "\n".join(f"{block.text}\nprintf '\\n{END}\\n'" for block, _ in steps)
     run = script.replace("localhost:8000", service.url.removeprefix("http://"))
