@@ -53,13 +53,13 @@ log = logging.getLogger(__name__)
 class ProblemError(BaseModel):
     """One wrong field."""
 
-    index: int | None = Field(description="The event's place in its batch, from 0.")
+    index: int | None = Field(description="Position of the event in its batch, from 0.")
     field: str
     message: str
 
 
 class Problem(BaseModel):
-    """What every error looks like; switch on ``code``."""
+    """An error; decide by ``code``."""
 
     type: str = "about:blank"
     title: str

@@ -40,19 +40,19 @@ class Acts(_Body):
 
 
 class Feedbacks(_Body):
-    """Events in the order they are to be applied, all or none of them."""
+    """Events in the order in which they are applied: all or none."""
 
     events: Events
 
 
 class ChangeArms(_Body):
-    """Labels of arms to remove, which goes first, and to add."""
+    """Labels of arms to remove and to add. Removals are applied first."""
 
     add: Annotated[
-        list[Label], Field(fail_fast=True, description="Labels of new arms; those of present arms change nothing.")
+        list[Label], Field(fail_fast=True, description="Labels of new arms. Labels of present arms change nothing.")
     ] = []
     remove: Annotated[
-        list[Name], Field(fail_fast=True, description="Labels of arms to remove; unknown ones change nothing.")
+        list[Name], Field(fail_fast=True, description="Labels of arms to remove. Unknown labels change nothing.")
     ] = []
 
     @field_validator("add")
@@ -80,14 +80,12 @@ class Actions(BaseModel):
 
 
 class Settlement(BaseModel):
-    """What became of the events."""
+    """How the events were settled."""
 
     applied: int
     duplicates: int
-    removed: int | None = Field(
-        None, description="Events of arms that were removed; left out where there are none."
-    )
-    surplus: int | None = Field(None, description="Events skipped, with on_surplus=skip.")
+    removed: int | None = Field(None, description="Number of events of removed arms; left out if there are none.")
+    surplus: int | None = Field(None, description="Number of skipped events, with ``on_surplus=skip``.")
     slot: int
     outstanding: int
 
@@ -96,16 +94,16 @@ class SessionSummary(BaseModel):
     """A session without its distribution."""
 
     session_id: str
-    learner: dict[str, Any] = Field(description="kind, rates, and every parameter as resolved.")
+    learner: dict[str, Any] = Field(description="Kind, rates, and all parameters with the values in force.")
     loss_range: list[float]
     normalize_losses: bool
     idle_ttl_seconds: float | None
     expiry: dict[str, Any] | None
-    slot: int = Field(description="Acts so far.")
-    feedbacks: int = Field(description="Events applied.")
-    outstanding: int = Field(description="Acts without feedback so far.")
-    expired: int = Field(description="Acts that got no feedback in time.")
-    removed: int = Field(description="Acts outstanding when their arm was removed.")
+    slot: int = Field(description="Number of acts.")
+    feedbacks: int = Field(description="Number of applied events.")
+    outstanding: int = Field(description="Number of acts without feedback so far.")
+    expired: int = Field(description="Number of acts that expired without feedback.")
+    removed: int = Field(description="Number of acts that were outstanding when their arm was removed.")
     total_delay: int = Field(description="Sum of delays over closed slots.")
     version: str
     created_at: str

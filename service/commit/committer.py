@@ -135,7 +135,7 @@ class Committer:
             else:
                 await self.forget(session_id)
                 raise UnknownSessionError
-        raise OverloadedError("Too many others write this session at once")
+        raise OverloadedError("Too many workers write this session at once")
 
     async def _lost(self, session_id: str, base: CachedSession, winner: Snapshot, seconds: float) -> CachedSession:
         """The version to try on after a conflict, once others will let an attempt of such length through."""

@@ -35,7 +35,7 @@ class CentredTsallisSpec(ArmsSpec):
     """
 
     kind: Literal["centred_tsallis"] = "centred_tsallis"
-    tracking: Annotated[bool, Field(description="Explore more, for a best arm that moves.")] = False
+    tracking: Annotated[bool, Field(description="Explore more, for a best arm that changes.")] = False
 
     def build(self) -> CentredTsallis:
         return CentredTsallis(self.arm_count, tracking=self.tracking)

@@ -38,9 +38,7 @@ class DbgdSpec(ScaledSpec, PointsSpec):
 
     kind: Literal["dbgd"] = "dbgd"
     horizon: Horizon | None = None
-    max_delay: Annotated[MaxDelay, Field(description="Accepted beside the horizon; no rate needs it.")] | None = (
-        None
-    )
+    max_delay: Annotated[MaxDelay, Field(description="Accepted with the horizon, but not used.")] | None = None
     total_delay: TotalDelay | None = None
     learning_rate: Annotated[Rate, Field(description="eta")] | None = None
     perturbation: Annotated[Rate, Field(description="delta, the distance of the query points.")] | None = None

@@ -15,12 +15,16 @@ MAX_OPEN_SLOTS = 10_000
 
 MaxOpenSlots = Annotated[
     int,
-    Field(ge=1, le=MAX_COUNT, description="Open slots kept; with one more the oldest is dropped as expired."),
+    Field(
+        ge=1,
+        le=MAX_COUNT,
+        description="Largest number of open slots. One more drops the oldest, which counts as expired.",
+    ),
 ]
 
 
 class Exp3Spec(ArmsSpec, OneRateSpec):
-    """EXP3: arm and slot known. Divides a loss by the probability its own slot gave the arm."""
+    """EXP3: arm and slot known. Divides a loss by the arm's probability in its own slot."""
 
     kind: Literal["exp3"] = "exp3"
     max_open_slots: MaxOpenSlots = MAX_OPEN_SLOTS

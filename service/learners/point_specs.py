@@ -89,10 +89,10 @@ class BoxSpec(SetSpec):
 
     kind: Literal["box"] = "box"
     lower: Annotated[
-        list[Coordinate], Field(fail_fast=True, min_length=1, description="Least value of each coordinate.")
+        list[Coordinate], Field(fail_fast=True, min_length=1, description="Smallest value of each coordinate.")
     ]
     upper: Annotated[
-        list[Coordinate], Field(fail_fast=True, min_length=1, description="Greatest value of each coordinate.")
+        list[Coordinate], Field(fail_fast=True, min_length=1, description="Largest value of each coordinate.")
     ]
 
     @model_validator(mode="after")

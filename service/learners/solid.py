@@ -11,7 +11,7 @@ from .specs import OneRateSpec, TotalDelay
 
 
 class SolidSpec(PointsSpec, OneRateSpec):
-    """SOLID: full information under delay. The caller sends the gradient at the point that was played."""
+    """SOLID: full information under delay. The caller sends the gradient at the played point."""
 
     kind: Literal["solid"] = "solid"
     theorem_fields: ClassVar = ("horizon", "total_delay")

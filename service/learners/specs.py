@@ -18,7 +18,7 @@ Rate = Annotated[float, Field(ge=1e-12, le=1e12, allow_inf_nan=False)]
 Horizon = Annotated[int, Field(ge=1, le=MAX_COUNT, description="Slots to be played, T.")]
 MaxDelay = Annotated[int, Field(ge=0, le=MAX_COUNT, description="Largest delay in slots, d-bar.")]
 TotalDelay = Annotated[int, Field(ge=0, le=MAX_COUNT, description="Sum of all delays in slots, D.")]
-RateScale = Annotated[Rate, Field(description="c, the factor on the theorem's rates (default 1).")]
+RateScale = Annotated[Rate, Field(description="c, a factor of the theorem's rates (default 1).")]
 MAX_NAME = 65_536
 """Characters of any text that may be the label of an arm; a setting says how many bytes labels have."""
 Name = Annotated[str, Field(max_length=MAX_NAME)]

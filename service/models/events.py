@@ -27,7 +27,7 @@ EventId = Annotated[
         min_length=1,
         max_length=128,
         pattern=PRINTABLE_ASCII,
-        description="The event counts once within the dedupe window, however often it is sent.",
+        description="An event with this id counts once within the dedupe window.",
     ),
 ]
 VALIDATED_AT_ONCE = 100
@@ -48,11 +48,12 @@ class _Event(BaseModel):
 class ArmEvent(_Event):
     """The loss of one arm, in the unit of the session's ``loss_range``."""
 
-    arm: Annotated[int | None, Field(ge=0, le=MAX_COUNT, description="The arm's number, from 0.")] = None
-    label: Annotated[Name | None, Field(description="The arm's name, in place of ``arm``.")] = None
+    arm: Annotated[int | None, Field(ge=0, le=MAX_COUNT, description="Index of the arm, from 0.")] = None
+    label: Annotated[Name | None, Field(description="Label of the arm, instead of ``arm``.")] = None
     loss: Finite
     slot: Annotated[
-        int | None, Field(ge=1, le=MAX_COUNT, description="The slot that was acted, where the learner needs it.")
+        int | None,
+        Field(ge=1, le=MAX_COUNT, description="Slot of the decision; required by learners that need it."),
     ] = None
 
 

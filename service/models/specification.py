@@ -31,16 +31,24 @@ SEED_BITS = 128
 
 
 class ExpirySpec(BaseModel):
-    """When a decision without feedback is given up, and the loss it is then taken to have had."""
+    """When a decision without feedback expires, and the loss that it is settled at."""
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
 
     after_seconds: Annotated[
-        float, Field(ge=0.1, le=TEN_YEARS, description="Time from act to expiry; up to 1/64 of it later is fine.")
+        float,
+        Field(
+            ge=0.1,
+            le=TEN_YEARS,
+            description="Time from act to expiry. A decision may expire later, by up to 1/64 of this time.",
+        ),
     ]
     default_loss: Annotated[
         float | None,
-        Field(allow_inf_nan=False, description="In the unit of ``loss_range``; null: nothing is learned."),
+        Field(
+            allow_inf_nan=False,
+            description="Loss of an expired decision, in the unit of ``loss_range``; null: nothing is learned.",
+        ),
     ] = None
 
 
@@ -55,23 +63,32 @@ class Specification(BaseModel):
         Field(
             min_length=2,
             max_length=2,
-            description="[best, worst] of an arm's loss: two different numbers, in either order. Losses at points "
-            "are any finite numbers, taken as they are.",
+            description="Best and worst loss of an arm: two different numbers, in either order. Learners over "
+            "points accept any finite losses and ignore it.",
         ),
     ] = [0.0, 1.0]
     normalize_losses: Annotated[
-        bool, Field(description="Learn from an arm's (loss - best)/(worst - best); false learns from the raw loss.")
+        bool,
+        Field(description="Learn from (loss - best)/(worst - best) of an arm; false: from the loss as it is."),
     ] = True
     seed: Annotated[
-        int | None, Field(ge=0, lt=2**63, description="Seed of the draws, a secret; 128 random bits without one.")
+        int | None,
+        Field(
+            ge=0,
+            lt=2**63,
+            description="Seed of the draws. Keep it secret; without one the service draws 128 random bits.",
+        ),
     ] = None
     idle_ttl_seconds: Annotated[
         float | None,
-        Field(ge=0.001, le=TEN_YEARS, description="Delete the session after this time without act or feedback."),
+        Field(
+            ge=0.001, le=TEN_YEARS, description="The session is deleted after this time without act or feedback."
+        ),
     ] = None
 
     expiry: Annotated[
-        ExpirySpec | None, Field(description="Settle decisions that got no feedback; none are settled without it.")
+        ExpirySpec | None,
+        Field(description="Settles decisions without feedback after a time; null: they stay outstanding."),
     ] = None
 
     @model_validator(mode="after")

@@ -62,7 +62,7 @@ class Creator:
         if session_id is None:
             session_id = rights.prefix + (str(uuid.UUID(bytes=key.key)) if key else str(uuid.uuid4()))
         if not session_id.startswith(rights.prefix):
-            raise ForbiddenError(f"With this API key session ids begin with {rights.prefix}")
+            raise ForbiddenError(f"Session ids of this API key must begin with {rights.prefix}")
         if rights.max_sessions is None:
             return await self._created(session_id, spec, key)
         async with self._counting:
@@ -74,7 +74,7 @@ class Creator:
         for _ in range(MOST_RACES):
             with suppress(UnknownSessionError):
                 return await self._create(session_id, spec, key)
-        raise OverloadedError("The session is being deleted again and again")
+        raise OverloadedError("The session was deleted at each attempt")
 
     async def _create(self, session_id: str, spec: Specification, key: Idempotency | None) -> Created:
         stored = Stored.of(spec)

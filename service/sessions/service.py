@@ -83,7 +83,7 @@ class Sessions:
             return await self._reader.page(cursor, limit, prefix)
 
     async def delete(self, session_id: str) -> None:
-        """Delete a session with all that belongs to it.
+        """Delete a session and all its data.
 
         Raises
         ------

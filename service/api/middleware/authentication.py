@@ -76,10 +76,10 @@ def _authorize(key: ApiKey, method: str, path: str) -> None:
     if key.role == "client":
         call = _OF_CLIENTS.fullmatch(path)
         if call is None or method != ("POST" if call[1] else "GET"):
-            raise ForbiddenError("This API key is for acts, feedback and views of sessions")
+            raise ForbiddenError("This API key may only act, send feedback and view sessions")
     if key.session_prefix:
         session = _OF_A_SESSION.match(path)
         if session is not None and not session[1].startswith(key.session_prefix):
             raise UnknownSessionError
         if path == _METRICS:
-            raise ForbiddenError("This API key is for some sessions, and metrics tell of all")
+            raise ForbiddenError("Metrics cover all sessions; this API key has a session prefix")

@@ -25,7 +25,7 @@ IDEMPOTENCY_PARAMETER: dict[str, Any] = {
     "name": IDEMPOTENCY_KEY,
     "in": "header",
     "required": False,
-    "description": "Send the request again with the same key and body and get the answer of the first time.",
+    "description": "A request with the same key and body gets the first answer again and changes nothing.",
     "schema": {"type": "string", "minLength": 1, "maxLength": MAX_KEY_LENGTH, "pattern": PRINTABLE_ASCII},
 }
 """What the OpenAPI document says of the header."""

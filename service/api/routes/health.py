@@ -18,20 +18,20 @@ OK = b'{"status":"ok"}'
 
 
 HEALTHY: dict[int | str, dict[str, Any]] = {200: {"content": {JSON: {"example": {"status": "ok"}}}}}
-UNREADY: dict[int | str, dict[str, Any]] = {503: {"description": "The store does not answer or refuses to work"}}
+UNREADY: dict[int | str, dict[str, Any]] = {503: {"description": "The store does not answer or refuses commands"}}
 
 
 @router.head("/livez", response_class=Response)
 @router.get("/livez", response_class=Response, responses=HEALTHY)
 async def livez() -> Response:
-    """Tell that the process serves requests, whatever its store does."""
+    """Answer 200 while the process serves requests, even when the store is down."""
     return Response(OK, media_type=JSON)
 
 
 @router.head("/readyz", response_class=Response, responses=UNREADY)
 @router.get("/readyz", response_class=Response, responses=HEALTHY | UNREADY)
 async def readyz(request: Request) -> Response:
-    """Tell whether the store can commit now."""
+    """Answer 200 while the store can commit, and else 503 with the reason."""
     readiness: Readiness = request.app.state.readiness
     if (reason := await readiness.failure()) is not None:
         raise StoreDownError(reason)

@@ -21,7 +21,7 @@ router = APIRouter(prefix="/v1/sessions", tags=["sessions"], route_class=StrictR
 MAX_CURSOR = 12_000
 """Characters; a cursor carries the ids, of up to 128, that a scan of the store brought beyond its page."""
 CURSOR = Query(description="``next_cursor`` of the page before.", max_length=MAX_CURSOR)
-LIMIT = Query(ge=1, le=MAX_PAGE, description="Sessions on a page, at most.")
+LIMIT = Query(ge=1, le=MAX_PAGE, description="Largest number of sessions on a page.")
 
 
 def _digits(text: object) -> object:
@@ -36,14 +36,16 @@ Limit = Annotated[int, BeforeValidator(_digits), LIMIT]
 @router.post(
     "",
     status_code=201,
-    **answers(SessionView, VIEW, {200: "It exists already, with the same fields", 201: "Created"}, keyed=True),
+    **answers(
+        SessionView, VIEW, {200: "The session exists already, with the same fields", 201: "Created"}, keyed=True
+    ),
 )
 async def create_session(
     request: Request, body: Annotated[CreateSession, Body(openapi_examples=CREATE)]
 ) -> Response:
     """Create a session: one learner, its parameters, and how its losses are read.
 
-    Posting the same fields again finds the session; other fields under the same id are refused.
+    Posting the same fields again answers with the existing session. Other fields with the same id are refused.
     """
     key = await idempotency_of(request)
     created = await sessions_of(request).create(body.session_id, body.specification, key, _rights(request))
@@ -60,7 +62,7 @@ async def list_sessions(
 
 @router.get("/{session_id}", **answers(SessionView, VIEW, {200: "The session as it is now"}))
 async def view_session(request: Request, session_id: str) -> Response:
-    """View a session. Reading changes nothing and does not put off its idle deadline."""
+    """View a session. This changes nothing, and does not extend its idle deadline."""
     return body_response(await sessions_of(request).view(session_id))
 
 
@@ -70,10 +72,10 @@ async def view_session(request: Request, session_id: str) -> Response:
 async def change_arms(
     request: Request, session_id: str, body: Annotated[ChangeArms, Body(openapi_examples=CHANGE)]
 ) -> Response:
-    """Remove arms by label, then add some, in a session that named its arms; at least one has to stay.
+    """Remove arms by label, then add new ones, in a session with labels. At least one arm must stay.
 
-    A new arm gets the next number and starts at probability 1/n, n being the arms there are afterwards; the others
-    keep their ratios. What is outstanding of a removed arm is settled as removed, and its feedback changes nothing.
+    A new arm gets the next index and starts at probability 1/n, where n is the new number of arms. The others keep
+    their ratios. Outstanding decisions of a removed arm are settled as removed; feedback for them changes nothing.
     """
     key = await idempotency_of(request)
     return json_response(
@@ -83,7 +85,7 @@ async def change_arms(
 
 @router.delete("/{session_id}", status_code=204, response_class=Response)
 async def delete_session(request: Request, session_id: str) -> Response:
-    """Delete a session with all that belongs to it."""
+    """Delete a session and all its data."""
     await sessions_of(request).delete(session_id)
     return Response(status_code=204)
 

@@ -24,8 +24,8 @@ NOTHING = Nothing()
 OnSurplus = Annotated[
     Surplus | None,
     Query(
-        description="Refuse the whole request (409), or skip the events that answer no decision: the default in "
-        "sessions with expiry."
+        description="What to do with events that match no outstanding decision: refuse the whole request (409), or "
+        "skip these events. The default is skip in sessions with expiry, and refuse in others."
     ),
 ]
 
@@ -54,26 +54,26 @@ async def acts(
     return json_response(await sessions_of(request).submit(session_id, operation))
 
 
-@router.post("/feedback", **answers(Settlement, SETTLEMENT, {200: "What became of the event"}, keyed=True))
+@router.post("/feedback", **answers(Settlement, SETTLEMENT, {200: "How the event was settled"}, keyed=True))
 async def feedback(
     request: Request,
     session_id: str,
     body: Annotated[Event, Body(openapi_examples=EVENT)],
     on_surplus: OnSurplus = None,
 ) -> Response:
-    """Feed back what one decision cost, whenever it becomes known."""
+    """Report the loss of one decision."""
     operation = SettleFeedback([body], on_surplus, single=True, idempotency=await idempotency_of(request))
     return await _feed(request, session_id, operation)
 
 
-@router.post("/feedbacks", **answers(Settlement, SETTLEMENT, {200: "What became of the events"}, keyed=True))
+@router.post("/feedbacks", **answers(Settlement, SETTLEMENT, {200: "How the events were settled"}, keyed=True))
 async def feedbacks(
     request: Request,
     session_id: str,
     body: Annotated[Feedbacks, Body(openapi_examples=EVENTS)],
     on_surplus: OnSurplus = None,
 ) -> Response:
-    """Feed back a batch: all of its events, or none of them."""
+    """Report a batch of events: all are applied, or none."""
     operation = SettleFeedback(body.events, on_surplus, idempotency=await idempotency_of(request))
     return await _feed(request, session_id, operation)
 

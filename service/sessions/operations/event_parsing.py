@@ -34,7 +34,7 @@ def _arm_feedback(event: Event, run: Run) -> ArmFeedback:
 def _slot_feedback(event: Event, run: Run) -> Feedback:
     feedback = _arm_feedback(event, run)
     if isinstance(event, ArmEvent) and event.slot is None:
-        raise InvalidRequestError.of("slot", "this learner needs the slot that was acted; dexp3 learns without it")
+        raise InvalidRequestError.of("slot", "this learner needs the slot that was acted; dexp3 does not")
     try:
         run.check_slot(feedback)
     except ValueError as error:
@@ -53,7 +53,7 @@ def _arm(event: ArmEvent, run: Run) -> int:
             raise InvalidRequestError.of("label", "the session has no arm with this label")
         return arm
     if event.arm is None or event.arm >= n_arms:
-        raise InvalidRequestError.of("arm", f"must be an arm's number, 0 to {n_arms - 1}")
+        raise InvalidRequestError.of("arm", f"must be the index of an arm, 0 to {n_arms - 1}")
     return event.arm
 
 
