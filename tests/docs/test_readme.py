@@ -6,6 +6,8 @@ import re
 
 import pytest
 
+from loadtest.studies.day import simulate
+from loadtest.studies.day_report import lines_of
 from tests.support.pages import PAGES, ROOT, blocks_of, name_of
 
 README = ROOT / "README.md"
@@ -23,6 +25,12 @@ def test_the_first_two_commands_start_and_test_the_service():
     commands = [block.text for block in blocks_of(README) if block.language == "sh"][:2]
 
     assert commands == ["pip install '.[embedded]' && python -m service\n", "pip install '.[test]' && pytest\n"]
+
+
+def test_the_day_is_what_the_command_prints():
+    printed = next(block.text for block in blocks_of(README) if block.language == "text")
+
+    assert printed.splitlines() == list(lines_of(simulate(0)))
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
