@@ -13,10 +13,10 @@ from loadtest.replay.driver import Counts, Event, Receipt
 from loadtest.replay.plan import Plan
 from loadtest.replay.simulated_time import pass_time
 from service.engine.actions import Action
-from service.engine.feedback import ArmFeedback, Feedback, PointFeedback
+from service.engine.feedback import ArmFeedback, PointFeedback
 from service.engine.loss_range import LossRange
 from service.engine.params import Expiry, Params
-from service.engine.run import Run
+from service.engine.run import start_run
 from service.learners.base import ArmLearner, FloatArray, Information
 
 
@@ -37,7 +37,7 @@ class InProcessDriver:
         self._range = LossRange(best, worst, plan.session.get("normalize_losses", True))
         self._clock = clock
         self._expiry = _expiry(plan.session.get("expiry"), self._range)
-        self._run = Run.start(Params(plan.spec, plan.seed, self._range, self._expiry))
+        self._run = start_run(Params(plan.spec, plan.seed, self._range, self._expiry))
 
     def act(self) -> Action:
         with self.log.timed("act"):
@@ -71,7 +71,8 @@ class InProcessDriver:
         parameters = self._spec.model_dump(mode="json") | self._run.learner.rates(self._run.state)
         return {"driver": "in_process", "session_id": None, "parameters": parameters}
 
-    def _feedback(self, event: Event) -> Feedback:
+    def _feedback(self, event: Event) -> Any:
+        """Make of an event what a run of the plan's learner takes."""
         if event.arm is None:
             return PointFeedback(np.asarray(event.posted))
         slot = event.slot if self._knows_slots else None

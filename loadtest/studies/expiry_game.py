@@ -14,11 +14,11 @@ from loadtest.replay import delays
 from loadtest.replay.arm_worlds import ArmWorld
 from loadtest.replay.plan import RateChoice, plan_session
 from loadtest.replay.simulated_time import pass_time
-from service.engine.actions import ArmAction
+from service.engine.arm_run import ArmRun
 from service.engine.feedback import ArmFeedback
 from service.engine.params import Expiry, Params
-from service.engine.run import Run
-from service.learners.base import ArmLearner, FloatArray, Spec
+from service.engine.run import start_run
+from service.learners.base import FloatArray, Spec
 
 WINDOW = 8
 """Seconds a decision may stay unanswered; a slot opens every second."""
@@ -80,17 +80,16 @@ def spec_of(game: Game, kind: str) -> Spec:
 
 def play(game: Game, spec: Spec, mode: Mode, seed: int) -> FloatArray:
     """p_t . l_t of every slot; time is handed in, a second per slot."""
-    run = Run.start(Params(spec, seed, game.world.loss_range, _expiry(game, mode)))
-    learner, losses, late = run.learner, game.world.losses, delays.strict(game.world.slots)
+    run = start_run(Params(spec, seed, game.world.loss_range, _expiry(game, mode)))
+    assert isinstance(run, ArmRun)  # noqa: S101 - the study's learners are over arms
+    losses, late = game.world.losses, delays.strict(game.world.slots)
     told = np.where(game.answered, losses, game.default) if mode is Mode.TOLD else losses
-    assert isinstance(learner, ArmLearner)  # noqa: S101 - the study's learners are over arms
     expected = np.empty(len(losses))
     due: dict[int, list[ArmFeedback]] = {}
     for t in range(1, len(losses) + 1):
         pass_time(run, float(t))
         action = run.act()
-        assert isinstance(action, ArmAction)  # noqa: S101 - as above
-        expected[t - 1] = learner.distribution(run.state) @ losses[t - 1]
+        expected[t - 1] = run.learner.distribution(run.state) @ losses[t - 1]
         if mode in ANSWERED or game.answered[t - 1, action.arm]:
             event = ArmFeedback(action.arm, float(told[t - 1, action.arm]))
             due.setdefault(t + int(late[t - 1]), []).append(event)

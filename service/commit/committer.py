@@ -17,6 +17,7 @@ from collections.abc import Mapping, Sequence
 from ..cooperative.answer_body import compress_if_large
 from ..cooperative.fair_yield import FairYield
 from ..cooperative.offload import LABEL_BYTES, run_in_thread_if_large
+from ..engine.arm_run import ArmRun
 from ..engine.run import Run
 from ..errors import (
     InternalError,
@@ -177,12 +178,12 @@ class Committer:
 
     async def _remind(self, session_id: str, run: Run) -> None:
         """Before acts of a new bucket of time are committed, note when the session has decisions due."""
-        newest = None if run.buckets is None else run.buckets.newest()
+        newest = None if run.act_times is None else run.act_times.newest()
         noted, slot = self._reminded.get(session_id, (None, 0))
         # A lower slot is that of another session, made under this id after the one that was noted had gone.
-        if run.buckets is None or newest is None or (noted == newest and slot <= run.ledger.slot):
+        if run.act_times is None or newest is None or (noted == newest and slot <= run.ledger.slot):
             return
-        due_at = run.buckets.due_at()
+        due_at = run.act_times.due_at()
         assert due_at is not None  # noqa: S101 - there is a newest bucket
         await self._store.reminders.remind(session_id, due_at)
         if len(self._reminded) >= MAX_REMEMBERED:
@@ -234,8 +235,9 @@ class Committer:
 
 def _new_labels(before: Run, after: Run) -> int:
     """Bytes that the labels count for which are written where arms have changed."""
-    roster = after.roster
-    return 0 if roster is None or roster is before.roster else LABEL_BYTES * len(roster.added or ())
+    if not isinstance(before, ArmRun) or not isinstance(after, ArmRun) or after.arms is before.arms:
+        return 0
+    return LABEL_BYTES * len(after.arms.added or ())
 
 
 async def with_records(cached: CachedSession, records: Mapping[bytes, bytes]) -> CachedSession:

@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
+from ..engine.arm_run import ArmRun
 from ..engine.run import Run
+from ..engine.slot_run import SlotRun
 from ..errors import StateCorruptError
-from ..learners.base import ArmLearner, SlotLearner
 from ..models import specification
 from ..models.specification import Stored
 from ..serialization import consistency
@@ -31,6 +32,8 @@ class CachedSession(NamedTuple):
     run: Run
     digest: bytes
     size: int
+    needs_records: bool = False
+    """Whether what is kept beside the state, open slots or times of acts, is still to be read."""
 
     @classmethod
     def of(cls, snapshot: Snapshot, known: CachedSession | None = None) -> CachedSession:
@@ -45,29 +48,24 @@ class CachedSession(NamedTuple):
             stored = specification.decode(snapshot.spec)
             consistency.check_length(snapshot.state, stored.specification.learner)
             run = known.run if known is not None and known.stored == stored else stored.start()
-            by_arm = isinstance(run.learner, ArmLearner)
-            ledger, arms, state = codec.decode(snapshot.state, run.learner.state_type, by_arm=by_arm)
-            if run.roster is not None:
+            ledger, arms, state = codec.decode(
+                snapshot.state, run.learner.state_type, by_arm=isinstance(run, ArmRun)
+            )
+            if isinstance(run, ArmRun):
                 names = getattr(run.params.learner, "arms", None)
-                run = run.with_roster(codec.decode_arms(arms, run.roster, names))
+                run = run.with_arms(codec.decode_arms(arms, run.arms, names))
             consistency.check_state(run, ledger, state)
         except (codec.CodecError, ValueError) as error:
             raise StateCorruptError from error
-        return cls._decoded(snapshot.version, stored, snapshot.state, run.moved(ledger, state))
+        decoded = cls._decoded(snapshot.version, stored, snapshot.state, run.moved(ledger, state))
+        return decoded._replace(needs_records=isinstance(run, SlotRun) or run.params.expiry is not None)
 
     @classmethod
     def _decoded(cls, version: str, stored: Stored, state: bytes, run: Run) -> CachedSession:
         return cls(version, stored, run, state[-codec.CHECKSUM_BYTES :], _memory(run, state))
 
-    @property
-    def needs_records(self) -> bool:
-        """Whether what is kept beside the state, open slots or buckets of acts, is still to be read."""
-        run = self.run
-        no_slots = isinstance(run.learner, SlotLearner) and run.open_slots is None
-        return no_slots or (run.params.expiry is not None and run.buckets is None)
-
     def with_records(self, records: Mapping[bytes, bytes]) -> CachedSession:
-        """The same version with its open slots and buckets.
+        """The same version with its open slots, times of acts and rows.
 
         Raises
         ------
@@ -75,33 +73,32 @@ class CachedSession(NamedTuple):
             where a record is not what this version writes.
         """
         try:
-            slots, buckets, rows = found = records_codec.decode(records, self.run)
+            slots, times, rows = found = records_codec.decode(records, self.run)
             consistency.check_records(self.run, found)
         except (codec.CodecError, ValueError) as error:
             raise StateCorruptError from error
         run, name = self.run, codec.rows_field(self.run.learner.state_type)
         state = run.state if name is None else run.state._replace(**{name: rows})
-        run = replace(run.moved(run.ledger, state, slots, buckets), stored_rows=rows or ())
-        return self._replace(run=run, size=self.size - _memory(self.run) + _memory(run))
+        run = replace(run, state=state, act_times=times, stored_rows=rows or ())
+        if isinstance(run, SlotRun) and slots is not None:
+            run = replace(run, open_slots=slots)
+        return self._replace(run=run, needs_records=False, size=self.size - _memory(self.run) + _memory(run))
 
     @staticmethod
     def encode(run: Run) -> bytes:
         """The bytes of a run's state."""
-        return codec.encode(run.ledger, run.state, run.roster)
+        return codec.encode(run.ledger, run.state, run.arms if isinstance(run, ArmRun) else None)
 
     def committed_as(self, version: str, state: bytes, run: Run) -> CachedSession:
         """The session as this worker has just committed it."""
-        slots = None if run.open_slots is None else run.open_slots.written()
-        buckets = None if run.buckets is None else run.buckets.written()
-        run = run.moved(run.ledger, run.state, slots, buckets)
-        return self._decoded(version, self.stored, state, replace(run, stored_rows=records_codec.rows_of(run)))
+        return self._decoded(version, self.stored, state, run.written(records_codec.rows_of(run)))
 
 
 def _memory(run: Run, state: bytes = b"") -> int:
     """Bytes that a session takes here, about; of its state, those of another version while one is made."""
-    labels = () if run.roster is None else run.roster.names or ()
-    slots = () if run.open_slots is None else run.open_slots.stored
-    acts = () if run.buckets is None else run.buckets.acts.values()
+    labels = run.arms.names or () if isinstance(run, ArmRun) else ()
+    slots = run.open_slots.stored if isinstance(run, SlotRun) else ()
+    acts = () if run.act_times is None else run.act_times.acts.values()
     arrays: int = sum(array.nbytes for array in (*acts, *run.stored_rows))
     return 2 * len(state) + arrays + OBJECT_BYTES * (len(labels) + len(slots))
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from ..learners.base import IntArray
+from .params import Expiry
 
 PER_WINDOW = 64
 """Buckets in the time a decision may stay outstanding: none expires later than 1/64 of it too late."""
@@ -29,9 +30,9 @@ class ActTimes:
     """Buckets the store does not hold as they are here."""
 
     @classmethod
-    def of(cls, after_seconds: float) -> ActTimes:
-        """Buckets for decisions that expire after so many seconds."""
-        return cls(after_seconds / PER_WINDOW)
+    def of_session(cls, expiry: Expiry | None) -> ActTimes | None:
+        """Start with no acts; None for a session without expiry, which keeps no times."""
+        return None if expiry is None else cls(expiry.after_seconds / PER_WINDOW)
 
     def copy(self) -> ActTimes:
         """Buckets that may change without changing these."""

@@ -10,7 +10,7 @@ import numpy as np
 
 from ..learners.base import FloatArray
 
-GONE = -1
+REMOVED = -1
 """Position of a removed arm."""
 
 
@@ -28,7 +28,7 @@ class Arms:
     live: Sequence[int]
     """Position to index, in ascending order."""
     positions: Sequence[int]
-    """Index to position, ``GONE`` for a removed arm."""
+    """Index to position, ``REMOVED`` for a removed arm."""
     names: Sequence[str] | None = None
     """Label of every arm there ever was, by index, where the session named them."""
     labels: Mapping[str, int] | None = None
@@ -57,11 +57,11 @@ class Arms:
         """Labels by index, None for removed arms."""
         if self.names is None or len(self.live) == self.size:
             return self.names
-        return [name if place != GONE else None for name, place in zip(self.names, self.positions, strict=True)]
+        return [name if place != REMOVED else None for name, place in zip(self.names, self.positions, strict=True)]
 
     def is_live(self, arm: int) -> bool:
         """Whether an arm, by index, has not been removed."""
-        return self.positions[arm] != GONE
+        return self.positions[arm] != REMOVED
 
     def change(self, add: Iterable[str], remove: Iterable[str]) -> Change:
         """What removing and then adding labels comes to; absent ones leave and present ones come without effect."""
@@ -75,7 +75,7 @@ class Arms:
         return Change(sorted(labels[label] for label in leaving), coming)
 
     def changed(self, change: Change) -> Arms:
-        """The roster after a change."""
+        """The arms after a change."""
         places = [self.positions[arm] for arm in change.removed]
         live = np.delete(np.array(self.live), places).tolist()
         live += range(self.size, self.size + len(change.added))
@@ -97,6 +97,6 @@ def _labels(names: Sequence[str]) -> dict[str, int]:
 
 
 def _positions(size: int, live: Sequence[int]) -> list[int]:
-    positions = np.full(size, GONE)
+    positions = np.full(size, REMOVED)
     positions[np.array(live)] = np.arange(len(live))
     return positions.tolist()

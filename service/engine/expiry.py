@@ -1,4 +1,4 @@
-"""Giving up decisions that have had their time."""
+"""Giving up decisions that waited too long for feedback."""
 
 from __future__ import annotations
 
@@ -6,45 +6,49 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from ..learners.base import ArmLearner, SlotLearner
-from .open_slots import OpenSlots
+from ..learners.base import IntArray
+from .arm_run import ArmRun
 from .run import Run
+from .slot_run import SlotRun
 
 
 def expire_oldest(run: Run) -> Iterator[None]:
-    """Settle what is outstanding in the oldest bucket, an arm (or a slot) at a step."""
-    assert run.buckets is not None  # noqa: S101 - only called when due
-    assert run.params.expiry is not None  # noqa: S101 - sessions with buckets have one
-    run.buckets.drop_oldest()
-    loss = run.params.expiry.loss
-    if run.open_slots is not None:
-        yield from _expire_slots(run, run.open_slots, run.ledger.slot - run.buckets.total(), loss)
+    """Expire what is outstanding of the oldest times of acts; each step expires one arm, or one open slot.
+
+    A session without expiry has nothing to expire. All steps must be taken.
+    """
+    times, expiry = run.act_times, run.params.expiry
+    if times is None or expiry is None:
         return
-    ledger = run.ledger
-    outstanding = np.array([ledger.outstanding]) if ledger.by_arm is None else ledger.by_arm
-    counts = run.buckets.before(outstanding)
-    for arm in np.flatnonzero(counts).tolist():
-        _expire(run, arm, int(counts[arm]), loss)
+    times.drop_oldest()
+    if isinstance(run, SlotRun):
+        yield from _expire_slots(run, run.ledger.slot - times.total(), expiry.loss)
+    elif isinstance(run, ArmRun):
+        yield from _expire_arms(run, times.before(run.ledger.by_arm), expiry.loss)
+    elif count := int(times.before(np.array([run.ledger.outstanding]))[0]):
+        run.ledger.expire(count)
         yield
 
 
-def _expire(run: Run, arm: int, count: int, loss: float | None) -> None:
+def _expire_arms(run: ArmRun, counts: IntArray, loss: float | None) -> Iterator[None]:
+    """Expire ``counts`` decisions of each arm, by index."""
     learner = run.learner
-    run.ledger.expire(arm, count)
-    if not isinstance(learner, ArmLearner):
-        return
-    if loss is None:
-        run.state = learner.give_up(run.state, count)
-    else:
-        run.state = learner.settle(run.state, run.arms.positions[arm], loss, count)
+    for arm in np.flatnonzero(counts).tolist():
+        count = int(counts[arm])
+        run.ledger.expire_of(arm, count)
+        if loss is None:
+            run.state = learner.give_up(run.state, count)
+        else:
+            run.state = learner.settle(run.state, run.arms.positions[arm], loss, count)
+        yield
 
 
-def _expire_slots(run: Run, open_slots: OpenSlots, last: int, loss: float | None) -> Iterator[None]:
+def _expire_slots(run: SlotRun, last: int, loss: float | None) -> Iterator[None]:
+    """Expire the open slots up to number ``last``."""
     learner = run.learner
-    assert isinstance(learner, SlotLearner)  # noqa: S101 - only they have open slots
-    for arm, slot in open_slots.up_to(last):
-        record = open_slots.close(slot).record
-        run.ledger.expire(arm)
+    for arm, slot in run.open_slots.up_to(last):
+        record = run.open_slots.close(slot).record
+        run.ledger.expire_of(arm)
         if loss is None:
             run.state = learner.forget(run.state, record)
         else:

@@ -1,9 +1,9 @@
-"""What is counted in a session, whatever its learner: slots, decisions outstanding, events settled."""
+"""What is counted in a session: slots, decisions outstanding, events settled."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -14,53 +14,83 @@ from ..learners.base import IntArray
 class Ledger:
     """Counts of one session.
 
-    At every moment, in total and per arm: acts = settled by feedback + expired + removed + outstanding.
+    At every moment: acts = settled by feedback + expired + removed + outstanding.
     """
 
     slot: int = 0
     """Acts so far; every act opens a slot."""
     feedbacks: int = 0
-    """Events applied for clients."""
+    """Events settled for clients."""
     expired: int = 0
+    """Decisions given up: their time was over, or there were too many open slots."""
     removed: int = 0
+    """Decisions that were outstanding when their arm was removed."""
     total_delay: int = 0
-    """Sum over closed slots of the decisions outstanding at the slot's end: the sum of delays so far."""
+    """Sum over closed slots of the decisions outstanding at the slot's end: the sum of delays so far, in slots."""
     outstanding: int = 0
+    """Decisions that wait for feedback."""
     time: float = 0.0
-    """Unix seconds the session has seen; they never go back."""
-    by_arm: IntArray | None = None
-    """Outstanding decisions of each arm there ever was; None for learners over points."""
-
-    @classmethod
-    def of(cls, n_arms: int | None) -> Ledger:
-        """A fresh ledger; ``n_arms`` None for learners over points."""
-        return cls(by_arm=None if n_arms is None else np.zeros(n_arms, dtype=np.int64))
+    """The latest time seen, in Unix seconds; it never goes back."""
 
     def copy(self) -> Ledger:
-        """A ledger that may be changed without changing this one."""
-        by_arm = None if self.by_arm is None else self.by_arm.copy()
-        counts = (self.slot, self.feedbacks, self.expired, self.removed, self.total_delay, self.outstanding)
-        return Ledger(*counts, self.time, by_arm)
+        """Copy the counts, so that the copy may change alone."""
+        return Ledger(*self._counts())
+
+    def _counts(self) -> tuple[int, int, int, int, int, int, float]:
+        return (
+            self.slot,
+            self.feedbacks,
+            self.expired,
+            self.removed,
+            self.total_delay,
+            self.outstanding,
+            self.time,
+        )
 
     def open(self) -> int:
-        """Close the open slot and open the next; its number, from 1."""
+        """Close the open slot, open the next, and return its number, from 1."""
         self.total_delay += self.outstanding
         self.slot += 1
         self.outstanding += 1
         return self.slot
 
     def settle(self) -> None:
-        """One outstanding decision has got its feedback."""
+        """Count the feedback of one outstanding decision."""
         self.outstanding -= 1
         self.feedbacks += 1
 
+    def expire(self, count: int) -> None:
+        """Count ``count`` outstanding decisions as expired."""
+        self.outstanding -= count
+        self.expired += count
+
     def advance(self, time: float) -> None:
-        """Take over the time, unless it went back."""
+        """Set the time, in Unix seconds, unless it would go back."""
         self.time = max(self.time, time)
 
+
+@dataclass(slots=True)
+class ArmLedger(Ledger):
+    """Counts of a session over arms; the equation of ``Ledger`` holds for every arm, too."""
+
+    by_arm: IntArray = field(kw_only=True)
+    """Outstanding decisions of each arm there ever was, shape (arms,), by index."""
+
+    @classmethod
+    def of(cls, n_arms: int) -> ArmLedger:
+        """Start at 0, with ``n_arms`` arms."""
+        return cls(by_arm=np.zeros(n_arms, dtype=np.int64))
+
+    def copy(self) -> ArmLedger:
+        return ArmLedger(*self._counts(), by_arm=self.by_arm.copy())
+
+    def expire_of(self, arm: int, count: int = 1) -> None:
+        """Count ``count`` outstanding decisions of an arm, by index, as expired."""
+        self.expire(count)
+        self.by_arm[arm] -= count
+
     def remove(self, arms: Sequence[int]) -> int:
-        """Settle all that is outstanding of these arms as removed; how many decisions that are."""
-        assert self.by_arm is not None  # noqa: S101 - only sessions over arms remove any
+        """Count all outstanding decisions of these arms, by index, as removed; return how many they are."""
         count = int(self.by_arm[list(arms)].sum())
         self.by_arm[list(arms)] = 0
         self.outstanding -= count
@@ -68,13 +98,5 @@ class Ledger:
         return count
 
     def add_arms(self, count: int) -> None:
-        """Count for more arms."""
-        assert self.by_arm is not None  # noqa: S101 - only sessions over arms add any
+        """Count for ``count`` more arms."""
         self.by_arm = np.concatenate([self.by_arm, np.zeros(count, dtype=np.int64)])
-
-    def expire(self, arm: int, count: int = 1) -> None:
-        """Outstanding decisions of ``arm`` have had their time."""
-        self.outstanding -= count
-        self.expired += count
-        if self.by_arm is not None:
-            self.by_arm[arm] -= count

@@ -39,11 +39,11 @@ class OpenSlots:
     def __contains__(self, slot: object) -> bool:
         return isinstance(slot, int) and self.get(slot) is not None
 
-    def get(self, slot: int) -> OpenSlot | None:
-        """An open slot, None where it is unknown, settled or dropped."""
-        if slot in self.changes:
-            return self.changes[slot]
-        return self.stored.get(slot)
+    def get(self, slot: int | None) -> OpenSlot | None:
+        """Return an open slot; None where it is unknown, settled or dropped, or where no slot is named."""
+        if slot is None:
+            return None
+        return self.changes[slot] if slot in self.changes else self.stored.get(slot)
 
     def oldest(self) -> int:
         """The lowest open slot; there must be one."""
@@ -63,10 +63,16 @@ class OpenSlots:
         """A slot, later than all before, waits for its feedback."""
         self.changes[slot] = OpenSlot(arm, record)
 
-    def close(self, slot: int) -> OpenSlot:
-        """An open slot has its feedback, or is given up."""
+    def close(self, slot: int | None) -> OpenSlot:
+        """Remove an open slot, which has its feedback or is given up, and return what it left.
+
+        Raises
+        ------
+        KeyError
+            where the slot is not open.
+        """
         closed = self.get(slot)
-        if closed is None:
+        if slot is None or closed is None:
             raise KeyError(slot)
         if slot in self.stored:
             self.changes[slot] = None

@@ -4,46 +4,45 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import repeat
+from typing import Any
 
 from ..learners.base import IntArray
-from .feedback import ArmFeedback, Feedback
-from .ledger import Ledger
+from .feedback import ArmFeedback
 from .open_slots import OpenSlots
 
-Judge = Callable[[Feedback], bool]
-"""Tells of one event after the other whether a decision that may have caused it was left, which it then takes."""
+Judge = Callable[[Any], bool]
+"""Called with one event after another: whether a decision that may have caused it is left, which is then used up.
+
+Counts and open slots of the run stay as they are.
+"""
 
 
-def judge_of(ledger: Ledger, open_slots: OpenSlots | None) -> Judge:
-    """A judge of events that come next; ledger and open slots stay as they are."""
-    if open_slots is not None:
-        return _slots_taken(open_slots)
-    if ledger.by_arm is not None:
-        return _arms_taken(ledger.by_arm)
-    left = repeat(True, ledger.outstanding)
-    return lambda event: next(left, False)  # noqa: ARG005 - any event answers any decision
+def judge_by_count(outstanding: int) -> Judge:
+    """Judge events that may be of any outstanding decision."""
+    left = repeat(True, outstanding)
+    return lambda event: next(left, False)  # noqa: ARG005 - any event may be of any decision
 
 
-def _arms_taken(by_arm: IntArray) -> Judge:
+def judge_by_arm(outstanding: IntArray) -> Judge:
+    """Judge events that name an arm; ``outstanding`` counts decisions by the arm's index."""
     left: dict[int, int] = {}
 
-    def takes(event: Feedback) -> bool:
-        assert isinstance(event, ArmFeedback)  # noqa: S101 - sessions check the kind of event first
+    def has_decision(event: ArmFeedback) -> bool:
         count = left.get(event.arm)
-        left[event.arm] = (int(by_arm[event.arm]) if count is None else count) - 1
+        left[event.arm] = (int(outstanding[event.arm]) if count is None else count) - 1
         return left[event.arm] >= 0
 
-    return takes
+    return has_decision
 
 
-def _slots_taken(open_slots: OpenSlots) -> Judge:
-    taken: set[int | None] = set()
+def judge_by_slot(open_slots: OpenSlots) -> Judge:
+    """Judge events that name their slot."""
+    used: set[int | None] = set()
 
-    def takes(event: Feedback) -> bool:
-        assert isinstance(event, ArmFeedback)  # noqa: S101 - sessions check the kind of event first
-        if event.slot in taken or event.slot not in open_slots:
+    def has_decision(event: ArmFeedback) -> bool:
+        if event.slot in used or event.slot not in open_slots:
             return False
-        taken.add(event.slot)
+        used.add(event.slot)
         return True
 
-    return takes
+    return has_decision

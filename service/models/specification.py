@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from ..engine.loss_range import LossRange
 from ..engine.params import Expiry, Params
-from ..engine.run import Run
+from ..engine.run import Run, start_run
 from ..learners import REGISTRY
 from ..learners.base import Spec
 from ..learners.specs import ArmsSpec
@@ -159,7 +159,7 @@ class Stored(NamedTuple):
 
     def start(self) -> Run:
         """The run before its first slot."""
-        return Run.start(self.specification.params(self.seed))
+        return start_run(self.specification.params(self.seed))
 
 
 class _Kept(BaseModel):

@@ -10,9 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from ..engine.ledger import Ledger
+from ..engine.arm_run import ArmRun
+from ..engine.ledger import ArmLedger, Ledger
 from ..engine.run import Run
-from ..learners.base import ArmLearner, Spec
+from ..learners.base import Spec
 from ..learners.specs import ArmsSpec
 from .records import Records
 from .state import CodecError
@@ -40,8 +41,7 @@ def check_state(run: Run, ledger: Ledger, state: Any) -> None:
     CodecError
     """
     live: tuple[int, ...] | None = None
-    if isinstance(run.learner, ArmLearner):
-        assert ledger.by_arm is not None  # noqa: S101 - they count by arm
+    if isinstance(run, ArmRun) and isinstance(ledger, ArmLedger):
         live = (len(run.arms.live),)
         if ledger.by_arm.shape != (run.arms.size,) or ledger.by_arm.sum() != ledger.outstanding:
             raise CodecError("the counts are not those of this session's arms")
@@ -59,13 +59,13 @@ def check_records(run: Run, records: Records) -> None:
     ------
     CodecError
     """
-    if run.roster is None:
+    if not isinstance(run, ArmRun):
         return
     size, live = run.arms.size, len(run.arms.live)
-    slots, buckets, rows = records
+    slots, times, rows = records
     fits = (
         all(0 <= slot.arm < size for slot in (slots.stored.values() if slots is not None else ())),
-        all(acts.size <= size for acts in (buckets.acts.values() if buckets is not None else ())),
+        all(acts.size <= size for acts in (times.acts.values() if times is not None else ())),
         all(row.shape == (live,) for row in rows or ()),
     )
     if not all(fits):

@@ -17,7 +17,8 @@ import numpy as np
 from ..engine.act_times import ActTimes
 from ..engine.open_slots import OpenSlot, OpenSlots
 from ..engine.run import Run
-from ..learners.base import Rows, SlotLearner
+from ..engine.slot_run import SlotRun
+from ..learners.base import Rows
 from . import state as codec
 from .state import CHECKSUM_BYTES, CodecError, checksum
 
@@ -31,17 +32,17 @@ class Records(NamedTuple):
     """What a session keeps beside its state; None where its runs have no such thing."""
 
     open_slots: OpenSlots | None
-    buckets: ActTimes | None
+    act_times: ActTimes | None
     rows: Rows | None
 
 
 def encode(run: Run) -> dict[bytes, bytes | None]:
     """The records beside the state that changed, by key; None for one that is gone."""
     records: dict[bytes, bytes | None] = {}
-    if run.open_slots is not None:
+    if isinstance(run, SlotRun):
         records |= _encode_slots(run.open_slots)
-    if run.buckets is not None:
-        records |= _encode_buckets(run.buckets)
+    if run.act_times is not None:
+        records |= _encode_act_times(run.act_times)
     for number, row in enumerate(rows_of(run)):
         if number >= len(run.stored_rows) or row is not run.stored_rows[number]:
             key = ROW + b"%d" % number
@@ -70,11 +71,11 @@ def decode(records: Mapping[bytes, bytes], run: Run) -> Records:
         if checksum(key + b":" + body) != data[-CHECKSUM_BYTES:]:
             raise CodecError("not a record of a session")
         by_kind[key[:1] if key[:1] in by_kind else b""][key] = body
-    expiry = run.params.expiry
     with codec.foreign("records of this session"):
-        slots = _decode_slots(by_kind[b""]) if isinstance(run.learner, SlotLearner) else None
-        buckets = None if expiry is None else _decode_buckets(by_kind[BUCKET], ActTimes.of(expiry.after_seconds))
-        return Records(slots, buckets, _decode_rows(by_kind[ROW], run))
+        slots = _decode_slots(by_kind[b""]) if isinstance(run, SlotRun) else None
+        times = ActTimes.of_session(run.params.expiry)
+        times = None if times is None else _decode_act_times(by_kind[BUCKET], times)
+        return Records(slots, times, _decode_rows(by_kind[ROW], run))
 
 
 def _decode_rows(records: Mapping[bytes, bytes], run: Run) -> Rows | None:
@@ -92,11 +93,11 @@ def _record(key: bytes, body: bytes) -> bytes:
     return body + checksum(key + b":" + body)
 
 
-def _encode_buckets(buckets: ActTimes) -> dict[bytes, bytes | None]:
+def _encode_act_times(times: ActTimes) -> dict[bytes, bytes | None]:
     """A key is ``b`` and the bucket's number; a record the number of arms, the arms acted, and their acts."""
     records: dict[bytes, bytes | None] = {}
-    for bucket in buckets.changed:
-        key, acts = BUCKET + b"%d" % bucket, buckets.acts.get(bucket)
+    for bucket in times.changed:
+        key, acts = BUCKET + b"%d" % bucket, times.acts.get(bucket)
         if acts is None:
             records[key] = None
         else:
@@ -105,7 +106,7 @@ def _encode_buckets(buckets: ActTimes) -> dict[bytes, bytes | None]:
     return records
 
 
-def _decode_buckets(records: Mapping[bytes, bytes], buckets: ActTimes) -> ActTimes:
+def _decode_act_times(records: Mapping[bytes, bytes], times: ActTimes) -> ActTimes:
     for key in sorted(records, key=lambda key: int(key[len(BUCKET) :])):
         numbers = np.frombuffer(records[key], "<i8")
         arms, counts = np.split(numbers[1:], 2)
@@ -113,8 +114,8 @@ def _decode_buckets(records: Mapping[bytes, bytes], buckets: ActTimes) -> ActTim
             raise CodecError("no session has so many arms")
         acts = np.zeros(int(numbers[0]), dtype=np.int64)
         acts[arms] = counts
-        buckets.acts[int(key[len(BUCKET) :])] = acts
-    return buckets
+        times.acts[int(key[len(BUCKET) :])] = acts
+    return times
 
 
 def _encode_slots(slots: OpenSlots) -> dict[bytes, bytes | None]:

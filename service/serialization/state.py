@@ -1,8 +1,8 @@
 """Bytes of a session's state: exact, checked, and marked with a schema number.
 
 Layout, little-endian: schema (1 byte), the ledger's counts (6 int64) and time (float64), for learners over arms
-the outstanding decisions by arm and the roster, the fields of the learner's state in order, CRC-32 of all before
-it (4 bytes). An array is its number of axes (1 byte), its lengths (uint32 each) and its numbers. The roster is its
+the outstanding decisions by arm and the arms, the fields of the learner's state in order, CRC-32 of all before
+it (4 bytes). An array is its number of axes (1 byte), its lengths (uint32 each) and its numbers. The arms are their
 length in bytes (uint32; 0 where arms never changed), the live arms as an array, and the labels of the arms that
 came after the start as JSON.
 """
@@ -22,7 +22,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from ..engine.arms import Arms
-from ..engine.ledger import Ledger
+from ..engine.ledger import ArmLedger, Ledger
 from ..learners.base import FloatArray, IntArray, Rows
 
 SCHEMA = 1
@@ -42,7 +42,7 @@ MAX_AXES = 8
 MAX_ROWS = 2**20
 """Rows of a state, at most: far more than open slots can be."""
 
-_ROSTERS: WeakKeyDictionary[Arms, bytes] = WeakKeyDictionary()
+_ENCODED_ARMS: WeakKeyDictionary[Arms, bytes] = WeakKeyDictionary()
 
 ROWS = object()
 """The kind of a field of rows."""
@@ -53,19 +53,19 @@ class CodecError(Exception):
 
 
 class Decoded(NamedTuple):
-    """A session's state: the ledger, the roster's bytes for ``decode_roster``, the learner's NamedTuple."""
+    """A session's state: the ledger, the bytes that ``decode_arms`` reads, the learner's NamedTuple."""
 
     ledger: Ledger
-    roster: bytes
+    arms: bytes
     state: Any
 
 
-def encode(ledger: Ledger, state: Any, roster: Arms | None = None) -> bytes:
-    """The bytes of a session's state; ``roster`` None where arms never changed."""
+def encode(ledger: Ledger, state: Any, arms: Arms | None = None) -> bytes:
+    """Return the bytes of a session's state; ``arms`` None where arms never changed."""
     parts = [_HEAD.pack(SCHEMA, *(getattr(ledger, name) for name in _COUNTS))]
-    if ledger.by_arm is not None:
-        arms = b"" if roster is None else _roster_bytes(roster)
-        parts += [*_array_parts(ledger.by_arm), _LENGTH.pack(len(arms)), arms]
+    if isinstance(ledger, ArmLedger):
+        live_and_added = b"" if arms is None else _arms_bytes(arms)
+        parts += [*_array_parts(ledger.by_arm), _LENGTH.pack(len(live_and_added)), live_and_added]
     for kind, value in zip(_fields(state.__class__), state, strict=True):
         parts += _parts(kind, value)
     body = b"".join(parts)
@@ -88,20 +88,21 @@ def decode(data: bytes, state_type: type, *, by_arm: bool) -> Decoded:
     reader = _Reader(body)
     with foreign("a state of this learner"):
         counts = dict(zip(_COUNTS, reader.unpack(_HEAD)[1:], strict=True))
-        arms = reader.array(np.dtype("<i8")) if by_arm else None
-        roster = reader.block() if by_arm else b""
+        outstanding = reader.array(np.dtype("<i8")) if by_arm else None
+        arms = reader.block() if by_arm else b""
         values = [reader.value(kind) for kind in _fields(state_type)]
     if reader.left or not all(map(_is_finite, values)):
         raise CodecError("not a state of this learner")
-    return Decoded(Ledger(**counts, by_arm=arms), roster, state_type(*values))
+    ledger = Ledger(**counts) if outstanding is None else ArmLedger(**counts, by_arm=outstanding)
+    return Decoded(ledger, arms, state_type(*values))
 
 
 def decode_arms(data: bytes, known: Arms, first_names: Sequence[str] | None) -> Arms:
-    """The roster of a session.
+    """Read the arms of a session.
 
     Parameters
     ----------
-    known : some roster of the same session, which is returned where it is the one
+    known : arms of the same session at some moment, which are returned where they are the ones read
     first_names : labels the session was created with
 
     Raises
@@ -109,20 +110,20 @@ def decode_arms(data: bytes, known: Arms, first_names: Sequence[str] | None) -> 
     CodecError
         for anything ``encode`` did not write.
     """
-    if data == _roster_bytes(known):
+    if data == _arms_bytes(known):
         return known
     if first_names is None:
         raise CodecError("arms without labels never change")
     if not data:
         return Arms.of(len(first_names), first_names)
     reader = _Reader(memoryview(data))
-    with foreign("a roster of this session"):
+    with foreign("the arms of this session"):
         live, added = reader.array(np.dtype("<i8")), json.loads(bytes(reader.left))
     if not isinstance(added, list) or not all(isinstance(name, str) for name in added):
         raise CodecError("not labels of arms")
     ascending = live.ndim == 1 and live.size and live[0] >= 0 and np.all(live[1:] > live[:-1])
     if not ascending or live[-1] >= len(first_names) + len(added):
-        raise CodecError("not a roster of this session")
+        raise CodecError("not the arms of this session")
     return Arms.at(first_names, added, live.tolist())
 
 
@@ -135,13 +136,13 @@ def foreign(what: str) -> Iterator[None]:
         raise CodecError(f"not {what}") from error
 
 
-def _roster_bytes(roster: Arms) -> bytes:
-    """Empty where arms never changed; made once for every roster."""
-    if roster.added is None:
+def _arms_bytes(arms: Arms) -> bytes:
+    """Empty where arms never changed; made once for each ``Arms``."""
+    if arms.added is None:
         return b""
-    if (known := _ROSTERS.get(roster)) is None:
-        live = b"".join(_array_parts(np.array(roster.live, dtype="<i8")))
-        known = _ROSTERS[roster] = live + json.dumps(roster.added, separators=(",", ":")).encode()
+    if (known := _ENCODED_ARMS.get(arms)) is None:
+        live = b"".join(_array_parts(np.array(arms.live, dtype="<i8")))
+        known = _ENCODED_ARMS[arms] = live + json.dumps(arms.added, separators=(",", ":")).encode()
     return known
 
 

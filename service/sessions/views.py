@@ -10,8 +10,8 @@ from ..commit.operation import VERSION
 from ..commit.session_cache import CachedSession
 from ..cooperative.answer_body import Body, answer_body
 from ..cooperative.json_stream import json_chunks
+from ..engine.arm_run import ArmRun
 from ..engine.run import Run
-from ..learners.base import ArmLearner, PointLearner
 from ..store.base import Snapshot
 
 
@@ -19,9 +19,9 @@ def session_view(session_id: str, snapshot: Snapshot, cached: CachedSession) -> 
     """All of it, as JSON."""
     run = cached.run
     view = summary(session_id, snapshot, cached)
-    if isinstance(run.learner, ArmLearner):
+    if isinstance(run, ArmRun):
         view["probabilities"] = run.probabilities
-    elif isinstance(run.learner, PointLearner):
+    else:
         view["x"] = run.learner.x(run.state)
     return answer_body(json_chunks(view))
 
@@ -60,9 +60,8 @@ def viewer(session_id: str, snapshot: Snapshot, cached: CachedSession) -> Callab
 
 
 def _learner_view(run: Run) -> dict[str, Any]:
-    learner = run.learner
-    view = run.params.learner.resolved() | learner.rates(run.state)
-    if isinstance(learner, ArmLearner):
+    view = run.params.learner.resolved() | run.learner.rates(run.state)
+    if isinstance(run, ArmRun):
         view["n_arms"], view["arms"] = len(run.arms.live), run.arms.shown_names
         if view["arms"] is None:
             del view["arms"]

@@ -11,7 +11,7 @@ import pytest
 from service.commit.session_cache import CachedSession
 from service.engine.feedback import ArmFeedback
 from service.engine.params import Params
-from service.engine.run import Run
+from service.engine.run import start_run
 from service.learners import REGISTRY
 from service.store import open_store
 from service.store.memory import MemoryStore
@@ -344,9 +344,9 @@ class Crowd:
 
 
 async def stored(store):
-    """Ledger and roster of one moment."""
+    """Ledger and arms of one moment."""
     run = CachedSession.of(await store.load("s")).run
-    return run.ledger, run.roster
+    return run.ledger, run.arms
 
 
 async def keep_watching(crowd, store, done):
@@ -354,9 +354,9 @@ async def keep_watching(crowd, store, done):
         seen = await view(crowd.some_client())
         assert balanced(seen)
         assert sum(seen["probabilities"]) == pytest.approx(1, abs=1e-9)
-        ledger, roster = await stored(store)
+        ledger, arms = await stored(store)
         assert ledger.by_arm.sum() == ledger.outstanding
-        assert all(ledger.by_arm[arm] == 0 or roster.is_live(arm) for arm in range(roster.size))
+        assert all(ledger.by_arm[arm] == 0 or arms.is_live(arm) for arm in range(arms.size))
 
 
 @pytest.mark.parametrize("kind", ["dexp3", "centred_tsallis", "exp3", "bold"])
@@ -376,10 +376,10 @@ async def test_two_processes_change_arms_under_load_and_every_count_balances(mak
     assert balanced(ends[0])
     assert (ends[0]["slot"], ends[0]["feedbacks"]) == (320, crowd.settled.total())
     assert crowd.removed <= ends[0]["removed"]
-    ledger, roster = await stored(stores[0])
-    left = {arm: crowd.acts[arm] - crowd.settled[arm] for arm in range(roster.size)}
-    assert {arm: int(ledger.by_arm[arm]) for arm in roster.live} == {arm: left[arm] for arm in roster.live}
-    assert sum(left[arm] for arm in left if not roster.is_live(arm)) == ledger.removed
+    ledger, arms = await stored(stores[0])
+    left = {arm: crowd.acts[arm] - crowd.settled[arm] for arm in range(arms.size)}
+    assert {arm: int(ledger.by_arm[arm]) for arm in arms.live} == {arm: left[arm] for arm in arms.live}
+    assert sum(left[arm] for arm in left if not arms.is_live(arm)) == ledger.removed
     await crowd.clients[0].delete(PATH)
 
 
@@ -404,7 +404,7 @@ async def test_a_fresh_process_finds_the_arms_as_they_are(make_client, redis_ser
 async def test_a_session_gives_the_numbers_of_the_learner_driven_in_process(client, kind):
     await session(client, kind=kind)
     spec = REGISTRY[kind].model_validate({"kind": kind, "arms": ["a", "b", "c"]} | KINDS[kind])
-    run, rng = Run.start(Params(spec, 7)), random.Random(3)
+    run, rng = start_run(Params(spec, 7)), random.Random(3)
 
     for number in range(60):
         action = (await client.post(f"{PATH}/act")).json()
@@ -417,5 +417,5 @@ async def test_a_session_gives_the_numbers_of_the_learner_driven_in_process(clie
             run.settle(ArmFeedback(own.arm, loss, own.slot))
         if number % 9 == 8:
             await change(client, add=[f"n{number}"], remove=[f"n{number - 18}", "b"])
-            run.change_arms(run.roster.change([f"n{number}"], [f"n{number - 18}", "b"]))
+            run.change_arms(run.arms.change([f"n{number}"], [f"n{number - 18}", "b"]))
         assert (await view(client))["probabilities"] == run.probabilities.tolist()

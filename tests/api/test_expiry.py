@@ -8,7 +8,7 @@ import pytest
 
 from service.engine.expiry import expire_oldest
 from service.engine.params import Expiry, Params
-from service.engine.run import Run
+from service.engine.run import start_run
 from service.learners.dexp3 import Dexp3Spec
 from service.store.memory import MemoryStore
 from tests.support import vectors
@@ -37,7 +37,7 @@ async def session(client, default_loss=0.0, **learner):
 
 async def test_decisions_without_feedback_expire_at_the_default_loss(client, clock):
     path = await session(client)
-    run = Run.start(Params(Dexp3Spec(n_arms=3), 4, expiry=Expiry(WINDOW, 1.0)))
+    run = start_run(Params(Dexp3Spec(n_arms=3), 4, expiry=Expiry(WINDOW, 1.0)))
     for _ in range(10):
         await client.post(f"{path}/act")
         run.advance(clock.now)
@@ -127,7 +127,7 @@ async def test_every_learner_over_arms_keeps_its_counts(client, clock, kind, def
 
 
 def test_decisions_of_one_bucket_and_arm_are_one_step():
-    run, twin = (Run.start(Params(Dexp3Spec(n_arms=2), 1, expiry=Expiry(WINDOW, 1.0))) for _ in range(2))
+    run, twin = (start_run(Params(Dexp3Spec(n_arms=2), 1, expiry=Expiry(WINDOW, 1.0))) for _ in range(2))
     for each in (run, twin):
         each.advance(0.0)
         for _ in range(6):

@@ -8,7 +8,7 @@ import pytest
 from service.engine.feedback import ArmFeedback
 from service.engine.loss_range import LossRange
 from service.engine.params import Params
-from service.engine.run import Run
+from service.engine.run import start_run
 from service.learners.dexp3 import Dexp3Spec
 
 
@@ -31,7 +31,7 @@ async def test_act_needs_no_body(client, create, request_):
 
 async def test_http_gives_the_numbers_of_the_run_in_process(client, create):
     path = await create(learner={"kind": "dexp3", "n_arms": 5}, loss_range=[10, -10], seed=11)
-    run = Run.start(Params(Dexp3Spec(n_arms=5), 11, LossRange(10, -10)))
+    run = start_run(Params(Dexp3Spec(n_arms=5), 11, LossRange(10, -10)))
     rng = random.Random(1)
     for _ in range(200):
         action = (await client.post(f"{path}/act")).json()

@@ -12,7 +12,6 @@ from service.learners import REGISTRY
 from service.models import specification
 from service.models.specification import ExpirySpec, Specification, Stored
 from service.serialization import records
-from service.serialization import state as codec
 from service.store.base import Snapshot
 
 MIB = 2**20
@@ -26,7 +25,7 @@ def cached(learner, acts=0, **fields):
     for second in range(acts):
         run.advance(1e9 + second)
         run.act()
-    state = codec.encode(run.ledger, run.state, run.roster)
+    state = CachedSession.encode(run)
     found = CachedSession.of(Snapshot("v", stored.encode(), state, 0.0, None))
     return found.with_records({key: data for key, data in records.encode(run).items() if data is not None})
 

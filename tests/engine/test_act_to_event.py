@@ -12,7 +12,7 @@ from service.engine.act_times import PER_WINDOW
 from service.engine.actions import ArmAction, PointAction
 from service.engine.feedback import ArmFeedback, PointFeedback
 from service.engine.params import Expiry, Params
-from service.engine.run import Run
+from service.engine.run import Run, start_run
 from service.learners import REGISTRY
 
 WINDOW = 640.0
@@ -24,7 +24,7 @@ POINTS = {"kind": "dbgd", "dim": 2, "feasible_set": {"kind": "ball", "radius": 1
 
 def start(spec: dict[str, Any], expiry: bool = True) -> Run:
     learner = REGISTRY[spec["kind"]].model_validate(spec)
-    return Run.start(Params(learner, 5, expiry=Expiry(WINDOW, None) if expiry else None))
+    return start_run(Params(learner, 5, expiry=Expiry(WINDOW, None) if expiry else None))
 
 
 def event(action: ArmAction | PointAction) -> ArmFeedback | PointFeedback:

@@ -11,7 +11,8 @@ from service.engine.actions import ArmAction
 from service.engine.arms import Arms
 from service.engine.feedback import ArmFeedback
 from service.engine.params import Params
-from service.engine.run import Run
+from service.engine.run import Run, start_run
+from service.engine.slot_run import SlotRun
 from service.learners import REGISTRY
 from service.learners.base import ArmLearner, Record, Slot, SlotLearner, many
 from tests.support import vectors
@@ -58,7 +59,7 @@ def test_learner_follows_its_trace(trace: dict[str, Any]) -> None:
 
 def learned(kind: str, slots: int = 300, seed: int = 3) -> Run:
     """A run that has learned from delays up to 3 slots, some arms being better than others."""
-    run = Run.start(Params(REGISTRY[kind].model_validate({"kind": kind, "arms": NAMES} | FIELDS[kind]), seed))
+    run = start_run(Params(REGISTRY[kind].model_validate({"kind": kind, "arms": NAMES} | FIELDS[kind]), seed))
     rng, waiting = np.random.default_rng(seed), []
     for t in range(slots):
         action = run.act()
@@ -101,10 +102,10 @@ def test_probabilities_keep_their_floor(kind: str) -> None:
     run = learned(kind, slots=2000)
     rng = np.random.default_rng(5)
     for number in range(40):
-        names = [name for name in run.roster.shown_names if name is not None]  # type: ignore[union-attr]
+        names = [name for name in run.arms.shown_names if name is not None]  # type: ignore[union-attr]
         leaving = rng.choice(names, size=min(len(names) - 1, number % 3), replace=False).tolist()
         change(run, [f"new-{number}"], leaving)
-        live = np.array(run.roster.live)  # type: ignore[union-attr]
+        live = np.array(run.arms.live)  # type: ignore[union-attr]
         share = run.state.probability_floor if kind == "dexp3" else 0.25 / np.sqrt(max(run.ledger.slot, 1))
         for p in (run.probabilities[live], run.learner.distribution(run.state)):  # type: ignore[attr-defined]
             assert (p * (1 + 1e-12) >= share / (live.size * (1 + share))).all()
@@ -124,7 +125,7 @@ def test_removed_arms_are_never_drawn_and_new_ones_are(kind: str) -> None:
         action = run.act()
         assert isinstance(action, ArmAction)
         assert action.probability == pytest.approx(
-            run.learner.distribution(run.state)[run.roster.positions[action.arm]]
+            run.learner.distribution(run.state)[run.arms.positions[action.arm]]
         )  # type: ignore
         drawn.add(action.arm)
         run.settle(ArmFeedback(action.arm, 0.5, action.slot))
@@ -175,16 +176,16 @@ def test_what_is_outstanding_of_a_removed_arm_is_settled_as_removed() -> None:
         assert run.ledger.removed == counts[0] + counts[3]
         assert run.ledger.outstanding == outstanding - run.ledger.removed
         assert run.ledger.by_arm.tolist() == [0, counts[1], counts[2], 0, counts[4], 0]
-        if run.open_slots is not None:
+        if isinstance(run, SlotRun):
             assert len(run.open_slots) == run.ledger.outstanding
 
 
-def test_a_roster_gives_an_index_once() -> None:
-    roster = Arms.of(2, ["a", "b"])
-    again = roster.changed(roster.change(["a", "b", "c", "c"], ["a", "zz"]))
+def test_the_arms_give_an_index_once() -> None:
+    arms = Arms.of(2, ["a", "b"])
+    again = arms.changed(arms.change(["a", "b", "c", "c"], ["a", "zz"]))
 
     assert again.names == ["a", "b", "a", "c"]
     assert again.shown_names == [None, "b", "a", "c"]
     assert (again.live, again.labels) == ([1, 2, 3], {"a": 2, "b": 1, "c": 3})
-    assert roster.shown_names == ["a", "b"]
+    assert arms.shown_names == ["a", "b"]
     assert again.change(["b"], ["zz"]) == ([], [])

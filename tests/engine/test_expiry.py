@@ -8,7 +8,7 @@ import pytest
 
 from loadtest.replay.simulated_time import pass_time
 from service.engine.params import Expiry, Params
-from service.engine.run import Run
+from service.engine.run import Run, start_run
 from service.learners import REGISTRY
 
 WINDOW = 16.0
@@ -17,7 +17,7 @@ SLOTS = 2000
 
 def unanswered(kind: str, expiry: Expiry | None, **fields: Any) -> Run:
     """A slot a second, and no feedback."""
-    run = Run.start(Params(REGISTRY[kind].model_validate({"kind": kind, "n_arms": 4} | fields), 3, expiry=expiry))
+    run = start_run(Params(REGISTRY[kind].model_validate({"kind": kind, "n_arms": 4} | fields), 3, expiry=expiry))
     for t in range(SLOTS):
         pass_time(run, 1e6 + t)
         run.act()

@@ -11,6 +11,7 @@ import pytest
 from service.engine.actions import ArmAction
 from service.engine.feedback import ArmFeedback
 from service.engine.open_slots import OpenSlot, OpenSlots
+from service.engine.slot_run import SlotRun
 from tests.support.runs import act, start
 
 EXP3 = {"kind": "exp3", "n_arms": 4, "learning_rate": 0.4}
@@ -140,9 +141,10 @@ def test_a_run_with_reloaded_slots_goes_on_with_the_same_numbers(spec: dict[str,
     run = start(spec)
     actions = [act(run) for _ in range(6)]
     run.settle(feedback(actions[3]))
-    assert run.open_slots is not None
+    assert isinstance(run, SlotRun)
 
-    again = run.moved(run.ledger.copy(), run.state, OpenSlots(OrderedDict(run.open_slots.changes)))  # type: ignore[arg-type]
+    again = run.moved(run.ledger.copy(), run.state)
+    again.open_slots = OpenSlots(OrderedDict(run.open_slots.changes))  # type: ignore[arg-type]
 
     for each in (run, again):
         each.settle(feedback(actions[0], 1.0))

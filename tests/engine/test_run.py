@@ -8,7 +8,7 @@ import pytest
 from service.engine.actions import PointAction
 from service.engine.draws import Draws
 from service.engine.feedback import ArmFeedback, PointFeedback
-from service.engine.run import Run
+from service.engine.run import start_run
 from tests.support.runs import act, start
 
 ARMS = {"kind": "dexp3", "n_arms": 3}
@@ -58,7 +58,7 @@ def test_a_run_taken_up_again_goes_on_with_the_same_numbers() -> None:
     arms = [act(run).arm for _ in range(7)]
     run.settle(ArmFeedback(arms[0], 0.5))
 
-    again = Run.at(run.params, run.ledger.copy(), run.state)
+    again = start_run(run.params).moved(run.ledger.copy(), run.state)
 
     assert [act(again) for _ in range(300)] == [act(run) for _ in range(300)]
 

@@ -21,7 +21,8 @@ from service.engine.actions import ArmAction
 from service.engine.expiry import expire_oldest
 from service.engine.feedback import ArmFeedback
 from service.engine.params import Expiry, Params
-from service.engine.run import Run
+from service.engine.run import start_run
+from service.engine.slot_run import SlotRun
 from service.learners import REGISTRY
 from service.models.specification import Specification, Stored
 from service.serialization import records
@@ -50,7 +51,7 @@ class SessionMachine(RuleBasedStateMachine):
     def start(self, loss: float | None, seed: int) -> None:
         spec = REGISTRY[self.kind].model_validate({"kind": self.kind, "arms": NAMES} | FIELDS[self.kind])
         self.params = Params(spec, seed, expiry=Expiry(WINDOW, loss))
-        self.run = Run.start(self.params)
+        self.run = start_run(self.params)
         self.now = 1e6
         self.run.advance(self.now)
         self.kept: dict[bytes, bytes] = {}
@@ -95,7 +96,7 @@ class SessionMachine(RuleBasedStateMachine):
         if self.run.is_removed(event):
             return
         if self.run.surplus([event]):
-            assert self.run.open_slots is not None or self.outstanding()[given.arm] == 0
+            assert isinstance(self.run, SlotRun) or self.outstanding()[given.arm] == 0
             return
         self.run.settle(event)
         self.settled[given.arm] += 1
@@ -113,18 +114,18 @@ class SessionMachine(RuleBasedStateMachine):
     @rule(data=st.data(), add=st.lists(st.sampled_from(["a", "b", "x", "y", "z"]), max_size=3))
     def change_arms(self, data: st.DataObject, add: list[str]) -> None:
         remove = data.draw(st.lists(st.sampled_from(self.labels), unique=True, max_size=len(self.labels) - 1))
-        before, roster = self.outstanding(), self.run.arms
-        change = roster.change(add, [*remove, "nobody"])
+        before, arms = self.outstanding(), self.run.arms
+        change = arms.change(add, [*remove, "nobody"])
         shown = self.run.probabilities
         if change.removed or change.added:
             self.run.change_arms(change)
         self.count(before, self.removed)
         staying = [label for label in self.labels if label not in remove]
         self.labels = staying + [label for label in dict.fromkeys(add) if label not in staying]
-        assert [label for label in self.run.roster.shown_names or () if label is not None] == self.labels
-        kept = [arm for arm in roster.live if arm not in change.removed]
+        assert [label for label in self.run.arms.shown_names or () if label is not None] == self.labels
+        kept = [arm for arm in arms.live if arm not in change.removed]
         after = self.run.probabilities
-        np.testing.assert_allclose(after[roster.size :], 1 / len(self.labels), rtol=1e-9)
+        np.testing.assert_allclose(after[arms.size :], 1 / len(self.labels), rtol=1e-9)
         if not change.removed:
             np.testing.assert_allclose(after[kept] * shown[kept].sum(), shown[kept] * after[kept].sum(), rtol=1e-9)
 
@@ -136,15 +137,15 @@ class SessionMachine(RuleBasedStateMachine):
                 self.kept.pop(key, None)
             else:
                 self.kept[key] = record
-        data = codec.encode(run.ledger, run.state, run.roster)
-        fresh = Run.start(self.params)
+        data = codec.encode(run.ledger, run.state, run.arms)
+        fresh = start_run(self.params)
         ledger, arms, state = codec.decode(data, run.learner.state_type, by_arm=True)
-        fresh = fresh.with_roster(codec.decode_arms(arms, fresh.arms, NAMES)).moved(ledger, state)
+        fresh = fresh.with_arms(codec.decode_arms(arms, fresh.arms, NAMES)).moved(ledger, state)
         stored = Stored(Specification(learner=self.params.learner), self.params.seed)
         self.run = (
             CachedSession("v", stored, fresh, data[-codec.CHECKSUM_BYTES :], len(data)).with_records(self.kept).run
         )
-        assert codec.encode(self.run.ledger, self.run.state, self.run.roster) == data
+        assert codec.encode(self.run.ledger, self.run.state, self.run.arms) == data
         assert self.run.probabilities.tolist() == run.probabilities.tolist()
 
     @invariant()
@@ -160,11 +161,11 @@ class SessionMachine(RuleBasedStateMachine):
 
     @invariant()
     def probabilities_are_those_of_the_arms_there_are(self) -> None:
-        p, roster = self.run.probabilities, self.run.arms
-        assert p.size == roster.size == len(self.outstanding())
+        p, arms = self.run.probabilities, self.run.arms
+        assert p.size == arms.size == len(self.outstanding())
         assert abs(p.sum() - 1) < 1e-9
         assert (p >= 0).all()
-        assert not p[[arm for arm in range(roster.size) if not roster.is_live(arm)]].any()
+        assert not p[[arm for arm in range(arms.size) if not arms.is_live(arm)]].any()
 
 
 @pytest.mark.parametrize("kind", FIELDS)

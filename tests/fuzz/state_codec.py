@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from service.commit.session_cache import CachedSession
 from service.engine.arms import Arms
 from service.engine.params import Expiry, Params
-from service.engine.run import Run
+from service.engine.run import Run, start_run
 from service.learners import REGISTRY
 from service.learners.base import ArmLearner
 from service.serialization import records
@@ -23,7 +24,7 @@ def _runs() -> list[Run]:
     """One started run for each kind, with expiry, which keeps the most records."""
     specs = [vectors.traces(kind)[0]["spec"] for kind in sorted(vectors.kinds())]
     return [
-        Run.start(Params(REGISTRY[spec["kind"]].model_validate(spec), seed=1, expiry=Expiry(60.0, None)))
+        start_run(Params(REGISTRY[spec["kind"]].model_validate(spec), seed=1, expiry=Expiry(60.0, None)))
         for spec in specs
     ]
 
@@ -41,7 +42,7 @@ def one_input(data: bytes) -> None:
         return
     run, body = RUNS[data[0] % len(RUNS)], data[2:]
     with contextlib.suppress(codec.CodecError):
-        (_state, _raw, _roster, _records)[data[1] % 4](run, body)
+        (_state, _raw, _arms, _records)[data[1] % 4](run, body)
 
 
 def _state(run: Run, body: bytes) -> None:
@@ -61,11 +62,11 @@ def _raw(run: Run, body: bytes) -> None:
     codec.decode(body, run.learner.state_type, by_arm=isinstance(run.learner, ArmLearner))
 
 
-def _roster(run: Run, body: bytes) -> None:
-    roster = codec.decode_arms(body, Arms.of(len(NAMES), NAMES), NAMES)
-    assert len(roster.live) == sum(position >= 0 for position in roster.positions)
-    assert roster.names is not None
-    assert all(isinstance(name, str) for name in roster.names)
+def _arms(run: Run, body: bytes) -> None:
+    arms = codec.decode_arms(body, Arms.of(len(NAMES), NAMES), NAMES)
+    assert len(arms.live) == sum(position >= 0 for position in arms.positions)
+    assert arms.names is not None
+    assert all(isinstance(name, str) for name in arms.names)
 
 
 def _records(run: Run, body: bytes) -> None:
@@ -83,10 +84,10 @@ def seeds() -> list[bytes]:
         run = run.copy()
         for _ in range(3):
             run.act()
-        state = codec.encode(run.ledger, run.state, run.roster)
+        state = CachedSession.encode(run)
         kept = records.encode(run)
         joined = b"\xff\xff".join(key + b"=" + value[:-4] for key, value in kept.items() if value is not None)
         found += [bytes([number, 0]) + state[:-4], bytes([number, 1]) + state, bytes([number, 3]) + joined]
     grown = Arms.of(len(NAMES), NAMES)
     grown = grown.changed(grown.change(["d"], ["b"]))
-    return [*found, b"\0\2" + codec._roster_bytes(grown)]
+    return [*found, b"\0\2" + codec._arms_bytes(grown)]

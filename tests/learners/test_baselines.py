@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from service.engine.actions import ArmAction
 from service.engine.feedback import ArmFeedback, PointFeedback
 from service.engine.params import Params
-from service.engine.run import Run
+from service.engine.run import start_run
 from service.learners import REGISTRY
 from service.learners.base import Slot
 from service.learners.maths.block_schedules import Kind, Schedule
@@ -133,7 +133,7 @@ def test_random_schedule_updates_as_often_as_expected() -> None:
 def test_weights_stay_finite_at_any_rate(kind: str, n_arms: int, rate: float) -> None:
     """Losses up to the largest raw one; the sum of p may err by 1e-12."""
     fields = {"kind": kind, "n_arms": n_arms, "learning_rate": rate} | ({"max_delay": 1} if kind == "clw" else {})
-    run = Run.start(Params(REGISTRY[kind].model_validate(fields), seed=3))
+    run = start_run(Params(REGISTRY[kind].model_validate(fields), seed=3))
     waiting: list[ArmAction] = []
     for t in range(300):
         action = run.act()
@@ -151,7 +151,7 @@ def test_weights_stay_finite_at_any_rate(kind: str, n_arms: int, rate: float) ->
 @pytest.mark.parametrize("kind", ["ogd", "solid", "mbco", "clw_mbco"])
 def test_points_stay_in_the_set_whatever_comes(kind: str) -> None:
     shape, given, _ = NEEDS[kind]
-    run = Run.start(Params(REGISTRY[kind].model_validate(shape | given), seed=3))
+    run = start_run(Params(REGISTRY[kind].model_validate(shape | given), seed=3))
     length = 2 if kind in ("ogd", "solid") else 3
     rng = np.random.default_rng(8)
     for _ in range(200):

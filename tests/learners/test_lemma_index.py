@@ -15,7 +15,7 @@ from tests.support.examples import examples
 
 def virtual_slots(delays: list[int]) -> tuple[list[int], list[int], int]:
     """t(tau), s~ = tau - 1 - L_{t(tau)-1}, and the sum of delays a ledger counts without any labels."""
-    ledger, received, opened, order = Ledger.of(None), 0, {}, []
+    ledger, received, opened, order = Ledger(), 0, {}, []
     for t in range(1, len(delays) + 1):
         opened[ledger.open()] = received
         arrived = [s for s in range(1, t + 1) if s + delays[s - 1] == t]

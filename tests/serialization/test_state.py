@@ -11,13 +11,13 @@ import pytest
 
 from service.engine.feedback import ArmFeedback
 from service.engine.params import Params
-from service.engine.run import Run
+from service.engine.run import start_run
 from service.learners.dexp3 import Dexp3Spec, State
 from service.serialization import state as codec
 
 
 def a_run(n_arms=3):
-    run = Run.start(Params(Dexp3Spec(n_arms=n_arms), 5))
+    run = start_run(Params(Dexp3Spec(n_arms=n_arms), 5))
     for _ in range(7):
         run.act()
     arm = int(np.argmax(run.ledger.by_arm))
@@ -93,51 +93,51 @@ NAMES = ["a", "b", "c"]
 
 
 def a_changed_run():
-    run = Run.start(Params(Dexp3Spec(arms=NAMES), 5))
+    run = start_run(Params(Dexp3Spec(arms=NAMES), 5))
     for _ in range(7):
         run.act()
-    run.change_arms(run.roster.change(["x", "\u00fc"], ["b"]))
+    run.change_arms(run.arms.change(["x", "\u00fc"], ["b"]))
     return run
 
 
-def test_a_roster_is_read_as_it_was_written():
+def test_changed_arms_are_read_as_they_were_written():
     run = a_changed_run()
-    data = codec.encode(run.ledger, run.state, run.roster)
+    data = codec.encode(run.ledger, run.state, run.arms)
 
     read = codec.decode(data, State, by_arm=True)
-    roster = codec.decode_arms(read.roster, Run.start(run.params).roster, NAMES)
+    arms = codec.decode_arms(read.arms, start_run(run.params).arms, NAMES)
 
-    assert (roster.live, roster.names, roster.labels) == (run.roster.live, run.roster.names, run.roster.labels)
-    assert codec.encode(read.ledger, read.state, roster) == data
-    assert codec.decode_arms(read.roster, run.roster, NAMES) is run.roster
+    assert (arms.live, arms.names, arms.labels) == (run.arms.live, run.arms.names, run.arms.labels)
+    assert codec.encode(read.ledger, read.state, arms) == data
+    assert codec.decode_arms(read.arms, run.arms, NAMES) is run.arms
 
 
-def test_a_roster_that_never_changed_takes_no_room():
-    run = Run.start(Params(Dexp3Spec(arms=NAMES), 5))
+def test_arms_that_never_changed_take_no_room():
+    run = start_run(Params(Dexp3Spec(arms=NAMES), 5))
 
-    assert codec.encode(run.ledger, run.state, run.roster) == codec.encode(run.ledger, run.state)
+    assert codec.encode(run.ledger, run.state, run.arms) == codec.encode(run.ledger, run.state)
     read = codec.decode(codec.encode(run.ledger, run.state), State, by_arm=True)
-    assert read.roster == b""
-    assert codec.decode_arms(b"", a_changed_run().roster, NAMES).names == NAMES
+    assert read.arms == b""
+    assert codec.decode_arms(b"", a_changed_run().arms, NAMES).names == NAMES
 
 
-def test_rosters_of_other_sessions_are_refused():
+def test_arms_of_other_sessions_are_refused():
     run = a_changed_run()
-    roster = codec.decode(codec.encode(run.ledger, run.state, run.roster), State, by_arm=True).roster
-    known = Run.start(Params(Dexp3Spec(n_arms=3), 5)).roster
+    arms = codec.decode(codec.encode(run.ledger, run.state, run.arms), State, by_arm=True).arms
+    known = start_run(Params(Dexp3Spec(n_arms=3), 5)).arms
 
     with pytest.raises(codec.CodecError):
-        codec.decode_arms(roster, known, None)
+        codec.decode_arms(arms, known, None)
     with pytest.raises(codec.CodecError):
-        codec.decode_arms(roster, known, ["a", "b"])
+        codec.decode_arms(arms, known, ["a", "b"])
 
 
 def test_changed_states_of_the_first_version_load_for_ever():
     kept = json.loads((Path(__file__).parents[1] / "vectors" / "state_arms_schema1.json").read_text())
 
     ledger, arms, state = codec.decode(bytes.fromhex(kept["state"]), State, by_arm=True)
-    roster = codec.decode_arms(arms, Run.start(Params(Dexp3Spec(arms=NAMES), 5)).roster, NAMES)
+    arms = codec.decode_arms(arms, start_run(Params(Dexp3Spec(arms=NAMES), 5)).arms, NAMES)
 
     assert state.p.tolist() == kept["p"]
     assert (ledger.removed, ledger.by_arm.tolist()) == (kept["removed"], kept["outstanding_by_arm"])
-    assert roster.shown_names == kept["arms"]
+    assert arms.shown_names == kept["arms"]

@@ -11,9 +11,10 @@ from typing import NamedTuple
 import pytest
 
 from loadtest.replay.simulated_time import pass_time
+from service.commit.session_cache import CachedSession
 from service.engine.feedback import ArmFeedback
 from service.engine.params import Expiry, Params
-from service.engine.run import Run
+from service.engine.run import start_run
 from service.learners import REGISTRY
 from service.models.events import ArmEvent
 from service.models.specification import ExpirySpec, Specification
@@ -51,7 +52,7 @@ class Stream:
         return [(t, arm) for t, arm, _ in actions if self.answered[t - 1] == slot - t]
 
     def in_process(self, start: float) -> Played:
-        run = Run.start(Params(self.spec, 9, expiry=Expiry(WINDOW, 1.0)))
+        run = start_run(Params(self.spec, 9, expiry=Expiry(WINDOW, 1.0)))
         actions: list[tuple[int, int, float]] = []
         now = start
         for slot, gap in enumerate(self.gaps, 1):
@@ -62,7 +63,7 @@ class Stream:
                 event = ArmFeedback(arm, 0.0, t)
                 if not run.surplus([event]):
                     run.settle(event)
-        return Played(actions, codec.encode(run.ledger, run.state, run.roster))
+        return Played(actions, CachedSession.encode(run))
 
     async def on_workers(self, count: int, start: float, url: str) -> Played:
         now = start

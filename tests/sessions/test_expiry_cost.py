@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
+from service.commit.session_cache import CachedSession
 from service.engine.actions import ArmAction
 from service.engine.feedback import ArmFeedback
 from service.engine.params import Expiry, Params
-from service.engine.run import Run
+from service.engine.run import Run, start_run
 from service.learners import REGISTRY
 from service.models.specification import ExpirySpec, Specification
 from service.serialization import records
@@ -63,15 +64,12 @@ def stored_bytes(server: RedisServer) -> int:
 def run_with(kind: str, acts: int, fields: dict[str, Any]) -> Run:
     """Decisions of all but one bucket outstanding, as the store holds them."""
     spec = REGISTRY[kind].model_validate({"kind": kind} | fields)
-    run = Run.start(Params(spec, 5, expiry=Expiry(WINDOW, 1.0)))
+    run = start_run(Params(spec, 5, expiry=Expiry(WINDOW, 1.0)))
     for number in range(acts):
         run.advance(1e9 + number * (BUCKETS - 1) / acts)
         run.act()
     run.advance(1e9 + BUCKETS - 1)
-    run.open_slots = None if run.open_slots is None else run.open_slots.written()
-    run.buckets = None if run.buckets is None else run.buckets.written()
-    run.stored_rows = records.rows_of(run)
-    return run
+    return run.written(records.rows_of(run))
 
 
 def one_commit(run: Run) -> list[bytes]:
@@ -82,7 +80,7 @@ def one_commit(run: Run) -> list[bytes]:
     copy.settle(ArmFeedback(action.arm, 0.5, action.slot))
     copy.act()
     changed = [data for data in records.encode(copy).values() if data is not None]
-    return [codec.encode(copy.ledger, copy.state, copy.roster), *changed]
+    return [CachedSession.encode(copy), *changed]
 
 
 def calls_of(work: Callable[[], object]) -> int:

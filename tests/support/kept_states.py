@@ -14,10 +14,11 @@ import numpy as np
 
 from service.commit.session_cache import CachedSession
 from service.engine.actions import ArmAction
+from service.engine.arm_run import ArmRun
 from service.engine.feedback import ArmFeedback, PointFeedback
 from service.engine.run import Run
 from service.learners import REGISTRY
-from service.learners.base import ArmLearner, Information
+from service.learners.base import Information
 from service.models.specification import Specification, Stored
 from service.serialization import records
 from service.serialization import state as codec
@@ -88,8 +89,8 @@ def played(run: Run) -> Run:
         waiting.append(run.act())
         if t % 3 == 2:
             settle(run, waiting.pop(0))
-    if isinstance(run.learner, ArmLearner) and run.roster is not None:
-        run.change_arms(run.roster.change(["e"], ["b"]))
+    if isinstance(run, ArmRun):
+        run.change_arms(run.arms.change(["e"], ["b"]))
         run.act()
     return run
 
@@ -100,7 +101,7 @@ def write(kind: str) -> None:
     kept: dict[str, Any] = {
         "about": f"a {kind} session as schema {codec.SCHEMA} keeps it",
         "spec": stored.encode().decode(),
-        "state": codec.encode(run.ledger, run.state, run.roster).hex(),
+        "state": CachedSession.encode(run).hex(),
         "records": {key.decode(): data.hex() for key, data in records.encode(run).items() if data is not None},
     }
     kept |= {"view": view(kept), "next": go_on(read(kept)[1].run.copy())}

@@ -6,13 +6,13 @@ from typing import Any
 
 from service.engine.actions import ArmAction
 from service.engine.params import Params
-from service.engine.run import Run
+from service.engine.run import Run, start_run
 from service.learners import REGISTRY
 
 
 def start(spec: dict[str, Any], seed: int = 5) -> Run:
     """A run of the learner with these fields."""
-    return Run.start(Params(REGISTRY[spec["kind"]].model_validate(spec), seed))
+    return start_run(Params(REGISTRY[spec["kind"]].model_validate(spec), seed))
 
 
 def act(run: Run) -> ArmAction:

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from ...commit.operation import Applied
 from ...cooperative.fair_yield import FairYield
 from ...cooperative.json_stream import CHUNK_SCALARS
+from ...engine.arm_run import ArmRun
 from ...engine.run import Run
 from ...errors import InvalidRequestError
-from ...learners.base import PointLearner
 from ...models.idempotency import Idempotency
 from .action_json import action_text, actions_text
 
@@ -47,12 +47,10 @@ class Act:
             actions.append(action_text(run))
             await pause()
         body = iter(actions[0]) if self.single else actions_text(actions)
-        is_small = run.roster is not None or self.count * _cells(run) <= CHUNK_SCALARS
+        is_small = isinstance(run, ArmRun) or self.count * _cells(run) <= CHUNK_SCALARS
         return Applied("".join(body).encode() if is_small else body)
 
 
 def _cells(run: Run) -> int:
     """Numbers that an act of the session takes."""
-    if isinstance(run.learner, PointLearner):
-        return run.learner.dim**2
-    return len(run.arms.live)
+    return len(run.arms.live) if isinstance(run, ArmRun) else run.learner.dim**2

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ...engine.point_run import PointRun
 from ...engine.run import Run
 from ...learners.base import FloatArray, PointLearner
 
@@ -24,10 +25,9 @@ def actions_text(actions: Sequence[Iterable[str]]) -> Iterator[str]:
 
 def action_text(run: Run) -> Iterable[str]:
     """The JSON of the next action. A point's is made later, from the state, which is much smaller."""
-    if isinstance(run.learner, PointLearner):
-        return points_text(run.open_point(), run.learner, run.state)
-    action = run.draw_arm()
-    names = None if run.roster is None else run.roster.names
+    if isinstance(run, PointRun):
+        return points_text(run.open_slot(), run.learner, run.state)
+    action, names = run.act(), run.arms.names
     label = "" if names is None else f',"label":{json.dumps(names[action.arm])}'
     return (f'{{"slot":{action.slot},"arm":{action.arm},"probability":{action.probability!r}{label}}}',)
 

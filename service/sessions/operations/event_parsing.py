@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
-from ...engine.feedback import ArmFeedback, Feedback, PointFeedback
+from ...engine.arm_run import ArmRun
+from ...engine.feedback import ArmFeedback, PointFeedback
+from ...engine.point_run import PointRun
 from ...engine.run import Run
+from ...engine.slot_run import SlotRun
 from ...errors import InvalidRequestError
-from ...learners.base import Information, PointLearner
+from ...learners.base import Information
 from ...models.events import ArmEvent, Event, GradientEvent, LossesEvent
 
-Reader = Callable[[Event, Run], Feedback]
+Reader = Callable[[Event, Any], Any]
+"""Makes of an event the feedback that a run takes; the learner's information tells the kind of both."""
 
 
 def reader_of(run: Run) -> Reader:
@@ -20,7 +25,7 @@ def reader_of(run: Run) -> Reader:
     return _READERS[run.learner.information]
 
 
-def _arm_feedback(event: Event, run: Run) -> ArmFeedback:
+def _arm_feedback(event: Event, run: ArmRun) -> ArmFeedback:
     if not isinstance(event, ArmEvent):
         raise InvalidRequestError.of("loss", "this session's learner takes one loss of one arm")
     arm = _arm(event, run)
@@ -31,7 +36,7 @@ def _arm_feedback(event: Event, run: Run) -> ArmFeedback:
     return ArmFeedback(arm, loss, event.slot)
 
 
-def _slot_feedback(event: Event, run: Run) -> Feedback:
+def _slot_feedback(event: Event, run: SlotRun) -> ArmFeedback:
     feedback = _arm_feedback(event, run)
     if isinstance(event, ArmEvent) and event.slot is None:
         raise InvalidRequestError.of("slot", "this learner needs the slot that was acted; dexp3 does not")
@@ -42,7 +47,7 @@ def _slot_feedback(event: Event, run: Run) -> Feedback:
     return feedback
 
 
-def _arm(event: ArmEvent, run: Run) -> int:
+def _arm(event: ArmEvent, run: ArmRun) -> int:
     labels, n_arms = run.arms.labels, run.arms.size
     if event.label is not None:
         if event.arm is not None:
@@ -57,30 +62,24 @@ def _arm(event: ArmEvent, run: Run) -> int:
     return event.arm
 
 
-def _losses_feedback(event: Event, run: Run) -> Feedback:
-    dim = _dim(run)
+def _losses_feedback(event: Event, run: PointRun) -> PointFeedback:
+    dim = run.learner.dim
     if not isinstance(event, LossesEvent):
         raise InvalidRequestError.of("losses", f"this session's learner takes {dim + 1} losses of one slot")
     return _values("losses", event.losses, dim + 1)
 
 
-def _gradient_feedback(event: Event, run: Run) -> Feedback:
-    dim = _dim(run)
+def _gradient_feedback(event: Event, run: PointRun) -> PointFeedback:
+    dim = run.learner.dim
     if not isinstance(event, GradientEvent):
         raise InvalidRequestError.of("gradient", f"this session's learner takes a gradient of length {dim}")
     return _values("gradient", event.gradient, dim)
 
 
-def _values(name: str, values: Sequence[float], length: int) -> Feedback:
+def _values(name: str, values: Sequence[float], length: int) -> PointFeedback:
     if len(values) != length:
         raise InvalidRequestError.of(name, f"must have {length} numbers, has {len(values)}")
     return PointFeedback(np.asarray(values, dtype=np.float64))
-
-
-def _dim(run: Run) -> int:
-    learner = run.learner
-    assert isinstance(learner, PointLearner)  # noqa: S101 - the information model tells
-    return learner.dim
 
 
 _READERS: dict[Information, Reader] = {

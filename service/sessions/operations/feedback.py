@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from ...commit.operation import Applied
 from ...cooperative.fair_yield import FairYield
-from ...engine.feedback import Feedback
+from ...engine.arm_run import ArmRun
 from ...engine.run import Run
+from ...engine.slot_run import SlotRun
 from ...errors import MAX_LISTED, InvalidRequestError, SurplusFeedbackError
 from ...models.events import Event
 from ...models.idempotency import Idempotency
@@ -30,7 +32,7 @@ class SettleFeedback:
     single: bool = False
     idempotency: Idempotency | None = None
     is_use: bool = True
-    _feedback: Sequence[Feedback] = field(default=(), init=False)
+    _feedback: Sequence[Any] = field(default=(), init=False)
     _digests: Sequence[bytes | None] = field(default=(), init=False)
     """Of each event, once the batch was checked."""
 
@@ -126,9 +128,9 @@ class _Judged:
 
 def _surplus_text(run: Run, judged: _Judged) -> str:
     surplus, count = len(judged.surplus), len(judged.applied) + len(judged.surplus)
-    if run.open_slots is not None:
+    if isinstance(run, SlotRun):
         return f"{surplus} of {count} events name a slot that is not outstanding"
-    whose = "" if run.ledger.by_arm is None else " for their arms"
+    whose = " for their arms" if isinstance(run, ArmRun) else ""
     return f"{count} events for {run.ledger.outstanding} outstanding decisions: {surplus} too many{whose}"
 
 

@@ -25,5 +25,5 @@ class SettleDue:
 
     async def apply(self, run: Run, counted: Callable[[bytes], bool], pause: FairYield) -> Applied:  # noqa: ARG002 - as any operation
         """Tell the next time as text, nothing where there is none."""
-        due_at = None if run.buckets is None else run.buckets.due_at()
+        due_at = None if run.act_times is None else run.act_times.due_at()
         return Applied(b"" if due_at is None else repr(due_at).encode(), changed=False)

@@ -18,7 +18,7 @@ from loadtest.commands import app
 from loadtest.errors import ServiceError
 from service.engine.feedback import ArmFeedback
 from service.engine.params import Params
-from service.engine.run import Run
+from service.engine.run import start_run
 from service.learners.dexp3 import Dexp3Spec
 from tests.support.programs import server_binary
 from tests.support.real_redis import RedisServer
@@ -64,7 +64,7 @@ def test_the_scripts_compute_what_the_learner_does(redis_server: RedisServer) ->
     """The floor is the same update, or it is none."""
     eta, clip, floor = floors.RATES
     spec = Dexp3Spec(n_arms=7, learning_rate=eta, loss_clip=clip, probability_floor=floor)
-    run = Run.start(Params(spec, seed=3))
+    run = start_run(Params(spec, seed=3))
     server = redis_server.client
     folder = Path(floors.__file__).parent / "lua"
     act, feedback = (server.register_script((folder / f"{name}.lua").read_text()) for name in ("act", "feedback"))

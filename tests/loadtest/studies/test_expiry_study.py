@@ -23,7 +23,7 @@ from loadtest.studies.expiry_study import NO_CLICK_LOSS, TASKS, Case, Found, Tas
 from loadtest.studies.many_runs import expected_losses
 from service.engine.feedback import ArmFeedback
 from service.engine.params import Expiry, Params
-from service.engine.run import Run
+from service.engine.run import start_run
 from tests.support.jester_files import invented, write_csv
 
 SLOTS = 3000
@@ -72,7 +72,7 @@ def test_full_feedback_is_the_replay_of_many_runs() -> None:
 def test_decisions_expire_a_window_and_a_bucket_after_their_act() -> None:
     """An act at second 1 with a window of 8 s is given up before the act at second 10."""
     spec = spec_of(clicks(0.2, 0), "clw")
-    run = Run.start(Params(spec, 1, CLICKS, Expiry(float(WINDOW), 1.0)))
+    run = start_run(Params(spec, 1, CLICKS, Expiry(float(WINDOW), 1.0)))
     expired = []
     for t in range(1, 12):
         pass_time(run, float(t))
@@ -88,7 +88,7 @@ def test_a_missing_click_is_noticed_later_where_clicks_are_many() -> None:
     It takes 45 acts until so many are left over, so slot 5's missing click is noticed 41 slots later.
     """
     spec = spec_of(clicks(0.8, 0), "clw")
-    run = Run.start(Params(spec, 1, CLICKS, Expiry(float(WINDOW), 1.0)))
+    run = start_run(Params(spec, 1, CLICKS, Expiry(float(WINDOW), 1.0)))
     first = 0
     for t in range(1, 100):
         pass_time(run, float(t))

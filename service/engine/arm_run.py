@@ -1,0 +1,99 @@
+"""The run of a learner over arms."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+import numpy as np
+
+from ..learners.base import ArmLearner, FloatArray
+from .act_times import ActTimes
+from .actions import ArmAction
+from .arms import Arms, Change
+from .base_run import BaseRun
+from .feedback import ArmFeedback
+from .ledger import ArmLedger
+from .surplus import Judge, judge_by_arm
+
+
+@dataclass(slots=True)
+class ArmRun(BaseRun):
+    """A session over arms, in which feedback names an arm and no slot.
+
+    Learners know arms by position among the live ones; everybody else knows them by index.
+    """
+
+    learner: ArmLearner[Any]
+    ledger: ArmLedger
+    arms: Arms
+
+    def copy(self) -> ArmRun:
+        times = self.act_times
+        return ArmRun(
+            self.params,
+            self.learner,
+            self.draws,
+            self.second_draws,
+            self.ledger.copy(),
+            self.state,
+            None if times is None else times.copy(),
+            self.stored_rows,
+            self.arms,
+        )
+
+    def with_arms(self, arms: Arms) -> Self:
+        """Return the run of the same session with the arms it had at the moment of its state."""
+        return self if arms is self.arms else replace(self, arms=arms)
+
+    def act(self) -> ArmAction:
+        """Open the next slot and draw its arm."""
+        slot = self._open_slot(self.draws)
+        self.state, position = self.learner.draw(self.learner.open(self.state, slot), slot)
+        arm = self.arms.live[position]
+        self.ledger.by_arm[arm] += 1
+        if self.act_times is not None:
+            self.act_times.act(self.ledger.time, arm, self.ledger.by_arm.size)
+        return ArmAction(slot.t, arm, float(self.learner.distribution(self.state)[position]))
+
+    def settle(self, event: ArmFeedback) -> None:
+        self._count_settled(event)
+        self.state = self.learner.settle(self.state, self.arms.positions[event.arm], event.loss)
+
+    def _count_settled(self, event: ArmFeedback) -> None:
+        self.ledger.settle()
+        self.ledger.by_arm[event.arm] -= 1
+
+    def judge(self) -> Judge:
+        return judge_by_arm(self.ledger.by_arm)
+
+    def is_removed(self, event: ArmFeedback) -> bool:
+        return not self.arms.is_live(event.arm)
+
+    def _acted_at(self, times: ActTimes, event: ArmFeedback) -> float | None:
+        return times.acted_at(event.arm, int(self.ledger.by_arm[event.arm]))
+
+    def change_arms(self, change: Change) -> None:
+        """Remove arms, their outstanding decisions settled as removed, and then add others.
+
+        Parameters
+        ----------
+        change : as ``self.arms.change`` makes it; at least one arm must stay
+        """
+        before, self.arms = self.arms, self.arms.changed(change)
+        if change.removed:
+            self._settle_removed(change.removed)
+            positions = np.array([before.positions[arm] for arm in change.removed])
+            self.state = self.learner.remove_arms(self.state, positions)
+        if change.added:
+            self.ledger.add_arms(len(change.added))
+            self.state = self.learner.add_arms(self.state, len(change.added))
+
+    def _settle_removed(self, removed: Sequence[int]) -> None:
+        self.state = self.learner.give_up(self.state, self.ledger.remove(removed))
+
+    @property
+    def probabilities(self) -> FloatArray:
+        """The distribution shown to readers, shape (arms there ever were,), by index, 0 for removed arms."""
+        return self.arms.spread(np.asarray(self.learner.probabilities(self.state)))

@@ -1,0 +1,98 @@
+"""What runs over arms and runs over points share."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+from ..learners.base import Learner, Rows, Slot
+from .act_times import ActTimes
+from .draws import Draws
+from .ledger import Ledger
+from .params import Params
+from .surplus import Judge
+
+
+@dataclass(slots=True)
+class BaseRun(ABC):
+    """A session's learner at one moment. ``copy`` a run before changing it where others may read it.
+
+    Subclasses call a method they override as ``ArmRun.act(self)``: ``super()`` does not work in a dataclass
+    with slots before Python 3.14.
+    """
+
+    params: Params
+    learner: Learner[Any]
+    draws: Draws
+    second_draws: Draws | None
+    """The v_t, for learners with ``second_stream``."""
+    ledger: Ledger
+    state: Any
+    """The learner's state."""
+    act_times: ActTimes | None
+    """When outstanding decisions were taken, in sessions with expiry."""
+    stored_rows: Rows
+    """The rows of the state as the store holds them; rows that differ are to be written."""
+
+    @abstractmethod
+    def copy(self) -> Self:
+        """Copy the run, so that the copy may be stepped alone."""
+
+    def moved(self, ledger: Ledger, state: Any) -> Self:
+        """Return the run of the same session and arms at another moment; it shares learner and draws.
+
+        What a session keeps beside its state (open slots, times of acts, rows) is empty: it is still to be read.
+        """
+        return replace(
+            self, ledger=ledger, state=state, act_times=ActTimes.of_session(self.params.expiry), stored_rows=()
+        )
+
+    def written(self, rows: Rows) -> Self:
+        """Return the run as it is once the store holds all its changes, with ``rows`` as the state's rows."""
+        times = self.act_times
+        return replace(self, act_times=None if times is None else times.written(), stored_rows=rows)
+
+    def advance(self, time: float) -> None:
+        """Set the time, in Unix seconds; decisions due by then must be expired before anything else is done."""
+        self.ledger.advance(time)
+
+    @property
+    def due(self) -> bool:
+        """Whether the time of some outstanding decisions is over."""
+        due_at = None if self.act_times is None else self.act_times.due_at()
+        return due_at is not None and due_at <= self.ledger.time
+
+    @abstractmethod
+    def settle(self, event: Any) -> None:
+        """Learn from one event that is not surplus: an ``ArmFeedback``, or over points a ``PointFeedback``."""
+
+    @abstractmethod
+    def judge(self) -> Judge:
+        """Start judging which of the next events are surplus."""
+
+    def surplus(self, events: Sequence[Any]) -> list[int]:
+        """Return the indexes of the events that no outstanding decision can have caused."""
+        has_decision = self.judge()
+        return [index for index, event in enumerate(events) if not has_decision(event)]
+
+    def is_removed(self, event: Any) -> bool:  # noqa: ARG002 - arms can be removed, points cannot
+        """Whether an event is of a removed arm; such an event changes nothing."""
+        return False
+
+    def delay(self, event: Any) -> float | None:
+        """Return the seconds since the act that an event, not surplus, will settle; None without expiry."""
+        acted_at = None if self.act_times is None else self._acted_at(self.act_times, event)
+        return None if acted_at is None else max(0.0, self.ledger.time - acted_at)
+
+    @abstractmethod
+    def _acted_at(self, times: ActTimes, event: Any) -> float | None:
+        """Return the Unix time of the act that an event will settle."""
+
+    def _open_slot(self, draws: Draws | None) -> Slot:
+        """Open the next slot in the ledger; without ``draws`` its u is 0."""
+        outstanding = self.ledger.outstanding
+        t = self.ledger.open()
+        v = self.second_draws.uniform(t) if self.second_draws is not None else 0.0
+        return Slot(t, outstanding, 0.0 if draws is None else draws.uniform(t), v)

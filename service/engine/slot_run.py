@@ -1,0 +1,91 @@
+"""The run of a learner over arms that must know which slot a loss belongs to."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+from ..learners.base import Rows, SlotLearner
+from .act_times import ActTimes
+from .actions import ArmAction
+from .arm_run import ArmRun
+from .feedback import ArmFeedback
+from .ledger import Ledger
+from .open_slots import OpenSlots
+from .surplus import Judge, judge_by_slot
+
+
+@dataclass(slots=True)
+class SlotRun(ArmRun):
+    """A session over arms, in which feedback names arm and slot."""
+
+    learner: SlotLearner[Any]
+    open_slots: OpenSlots
+    """What open slots left for their feedback."""
+
+    def copy(self) -> SlotRun:
+        times = self.act_times
+        return SlotRun(
+            self.params,
+            self.learner,
+            self.draws,
+            self.second_draws,
+            self.ledger.copy(),
+            self.state,
+            None if times is None else times.copy(),
+            self.stored_rows,
+            self.arms,
+            self.open_slots.copy(),
+        )
+
+    def moved(self, ledger: Ledger, state: Any) -> Self:
+        return replace(ArmRun.moved(self, ledger, state), open_slots=OpenSlots())
+
+    def written(self, rows: Rows) -> Self:
+        return replace(ArmRun.written(self, rows), open_slots=self.open_slots.written())
+
+    def act(self) -> ArmAction:
+        """Open the next slot and draw its arm; where that is one open slot too many, drop the oldest before."""
+        if len(self.open_slots) >= self.learner.max_open_slots:
+            self._drop_oldest()
+        action = ArmRun.act(self)
+        record = self.learner.record(self.state, self.arms.positions[action.arm])
+        self.open_slots.open(action.slot, action.arm, record)
+        return action
+
+    def _drop_oldest(self) -> None:
+        dropped = self.open_slots.close(self.open_slots.oldest())
+        self.state = self.learner.forget(self.state, dropped.record)
+        self.ledger.expire_of(dropped.arm)
+
+    def settle(self, event: ArmFeedback) -> None:
+        self._count_settled(event)
+        record = self.open_slots.close(event.slot).record
+        position = self.arms.positions[event.arm]
+        self.state = self.learner.settle(self.state, position, event.loss, record=record)
+
+    def check_slot(self, event: ArmFeedback) -> None:
+        """Refuse an event that names a slot in which another arm was drawn.
+
+        Raises
+        ------
+        ValueError
+            naming both arms. An unknown or settled slot passes: its event is surplus.
+        """
+        opened = self.open_slots.get(event.slot)
+        if opened is not None and opened.arm != event.arm:
+            raise ValueError(f"slot {event.slot} drew arm {opened.arm}, not {event.arm}")
+
+    def judge(self) -> Judge:
+        return judge_by_slot(self.open_slots)
+
+    def _acted_at(self, times: ActTimes, event: ArmFeedback) -> float | None:
+        if event.slot is None:
+            return ArmRun._acted_at(self, times, event)  # noqa: SLF001 - see BaseRun on super()
+        return times.opened_at(self.ledger.slot - event.slot)
+
+    def _settle_removed(self, removed: Sequence[int]) -> None:
+        for slot in self.open_slots.of(set(removed)):
+            self.state = self.learner.forget(self.state, self.open_slots.close(slot).record)
+        ArmRun._settle_removed(self, removed)  # noqa: SLF001 - see BaseRun on super()
