@@ -1,4 +1,4 @@
-"""Feasible sets: membership, and projection onto the shrunk set that query points need.
+"""Feasible sets, and projection onto the shrunk set that query points need.
 
 A point x is kept in the shrunk set c + (1 - delta/r)(X - c), where c is the center of the ball of radius r
 inscribed in X. That set plus any vector no longer than delta lies in X, so every query point is feasible.
@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -50,10 +49,6 @@ class FeasibleSet(ABC):
         """Largest distance between two points of X."""
 
     @abstractmethod
-    def contains(self, x: FloatArray) -> Any:
-        """Whether x lies in X, judged on the doubles as they are, without any tolerance."""
-
-    @abstractmethod
     def project_scaled(self, z: FloatArray, scale: float) -> FloatArray:
         """The nearest point of c + scale (X - c)."""
 
@@ -61,7 +56,7 @@ class FeasibleSet(ABC):
         """The set of points x for which x and x + delta e_k lie in X, after rounding too.
 
         It is the shrunk set of the module's text, smaller by a few units in the last place: by
-        (2 dim + 16) ulps of ``reach``, more than projecting, adding delta and ``contains`` can err together.
+        (2 dim + 16) ulps of ``reach``, more than projecting and adding delta err together.
 
         Raises
         ------
@@ -92,9 +87,6 @@ class Ball(FeasibleSet):
     def diameter(self) -> float:
         return 2 * self.inradius
 
-    def contains(self, x: FloatArray) -> Any:
-        return np.linalg.norm(x - self.center, axis=-1) <= self.inradius
-
     def project_scaled(self, z: FloatArray, scale: float) -> FloatArray:
         radius = scale * self.inradius
         offset = z - self.center
@@ -113,9 +105,6 @@ class Box(FeasibleSet):
     def diameter(self) -> float:
         return float(np.linalg.norm(self.upper - self.lower))
 
-    def contains(self, x: FloatArray) -> Any:
-        return ((self.lower <= x) & (x <= self.upper)).all(axis=-1)
-
     def project_scaled(self, z: FloatArray, scale: float) -> FloatArray:
         half = scale * (self.upper - self.lower) / 2
         return np.clip(z, self.center - half, self.center + half)
@@ -130,9 +119,6 @@ class Simplex(FeasibleSet):
     @property
     def diameter(self) -> float:
         return self.total * (math.sqrt(2) if self.center.size > 1 else 1.0)
-
-    def contains(self, x: FloatArray) -> Any:
-        return (x >= 0).all(axis=-1) & (x.sum(axis=-1) <= self.total)
 
     def project_scaled(self, z: FloatArray, scale: float) -> FloatArray:
         corner = (1 - scale) * self.inradius
