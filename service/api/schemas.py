@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from ..learners.specs import Label, Name, check_printable
+from ..learners.specs import Label, LabelText, check_printable
 from ..models.events import Events
 from ..models.specification import SESSION_ID_PATTERN, Specification
 
@@ -52,7 +52,7 @@ class ChangeArms(_Body):
         list[Label], Field(fail_fast=True, description="Labels of new arms. Labels of present arms change nothing.")
     ] = []
     remove: Annotated[
-        list[Name], Field(fail_fast=True, description="Labels of arms to remove. Unknown labels change nothing.")
+        list[LabelText], Field(fail_fast=True, description="Labels of arms to remove. Unknown labels change nothing.")
     ] = []
 
     @field_validator("add")

@@ -19,6 +19,3 @@ class PointFeedback(NamedTuple):
     """One bundle of dim+1 losses, or one gradient of length dim."""
 
     values: FloatArray
-
-
-Feedback = ArmFeedback | PointFeedback

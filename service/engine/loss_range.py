@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-LARGEST = 1e100
-"""Raw losses beyond this are learned as this, so that no square of a loss overflows."""
+from ..learners.maths.gradients import LARGEST_VALUE
 
 
 class LossRange(NamedTuple):
@@ -33,5 +32,5 @@ class LossRange(NamedTuple):
         if not self.normalize:
             if loss < 0:
                 raise ValueError("loss must be >= 0 where losses are not normalised")
-            return min(loss, LARGEST)
+            return min(loss, LARGEST_VALUE)
         return (loss - self.best) / (self.worst - self.best)

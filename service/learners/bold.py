@@ -10,32 +10,29 @@ from .base import FloatArray, IntArray, Record, Rows, Slot, SlotLearner, at
 from .exp3 import MaxOpenSlots
 from .maths import distributions, exponential_weights
 from .maths.exponential_weights import exp3_rate, lowered, probabilities
-from .specs import (
-    ArmsSpec,
-    MaxDelay,
-    OneRateSpec,
-    RateMode,
-)
+from .rates import RateFields, RateMode
+from .specs import ArmsSpec, MaxDelay, OneRateSpec
 
-MAX_OPEN_SLOTS = 1_000
+DEFAULT_POOL_SIZE = 1_000
 POOL_NUMBERS = 1_000_000
-"""Weights of all instances together: 8 MB, which whoever meets another's commit reads again."""
+"""Weights of all instances together: 8 MB, which a worker reads again after another worker's commit."""
 
 
 class BoldSpec(ArmsSpec, OneRateSpec):
     """BOLD: arm and slot known. One EXP3 instance for every decision that is outstanding at once."""
 
+    rate_fields: ClassVar = RateFields(given=("learning_rate",), theorem=("horizon", "max_delay"))
+
     kind: Literal["bold"] = "bold"
-    theorem_fields: ClassVar = ("horizon", "max_delay")
     max_delay: MaxDelay | None = None
     max_open_slots: MaxOpenSlots | None = None
 
     @property
     def pool_size(self) -> int:
-        """Instances at most; unless given 1,000, and fewer where arms are many."""
+        """The most instances there can be: ``max_open_slots``, or 1,000, or fewer where arms are many."""
         if self.max_open_slots is not None:
             return self.max_open_slots
-        return max(1, min(MAX_OPEN_SLOTS, POOL_NUMBERS // self.arm_count))
+        return max(1, min(DEFAULT_POOL_SIZE, POOL_NUMBERS // self.arm_count))
 
     @property
     def most_arms(self) -> int:

@@ -15,7 +15,8 @@ from pydantic import Field
 
 from .base import ArmLearner, FloatArray, Information, IntArray, Slot, at
 from .maths.distributions import add_arms, remove_arms
-from .specs import ArmsSpec, RateMode
+from .rates import RateMode
+from .specs import ArmsSpec
 
 POOL_CAP = 1000
 """Weight of the pool's past at most, in slots."""
@@ -33,6 +34,8 @@ class CentredTsallisSpec(ArmsSpec):
 
     It has no proof of sublinear regret for unlabelled feedback; DEXP3 at the theorem's rates has one.
     """
+
+    arms_setting: ClassVar = "max_arms_centred"
 
     kind: Literal["centred_tsallis"] = "centred_tsallis"
     tracking: Annotated[bool, Field(description="Explore more, for a best arm that changes.")] = False

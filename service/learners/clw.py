@@ -10,12 +10,8 @@ from pydantic import Field, model_validator
 from .base import ArmLearner, FloatArray, Information, IntArray, Slot, at, draw
 from .maths.block_schedules import MAX_RANDOM_DELAY, Clock, Kind, Schedule
 from .maths.exponential_weights import exp3_rate, joined, lowered, probabilities, without
-from .specs import (
-    ArmsSpec,
-    MaxDelay,
-    OneRateSpec,
-    RateMode,
-)
+from .rates import RateMode
+from .specs import ArmsSpec, MaxDelay, OneRateSpec
 
 NO_ARM = -1
 """In force after the arm in force was removed, until the next slot draws."""

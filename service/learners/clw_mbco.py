@@ -15,7 +15,8 @@ from .maths.block_schedules import Clock, Kind, Schedule
 from .maths.feasible_sets import FeasibleSet
 from .maths.gradients import bounded, forward_difference
 from .mbco import TwoRatesSpec
-from .specs import MaxDelay, RateMode
+from .rates import RateMode
+from .specs import MaxDelay
 
 
 class ClwMbcoSpec(TwoRatesSpec):
@@ -30,10 +31,10 @@ class ClwMbcoSpec(TwoRatesSpec):
         check_window(self.schedule, self.max_delay)
         return self
 
-    def theorem_rates(self, horizon: int) -> Rates:
-        """Eta for the number of updates, delta for the number of slots."""
+    def theorem_rates(self, horizon: int, scale: float) -> Rates:
+        """Return eta for the number of updates and delta for the number of slots."""
         updates = Schedule(Kind(self.schedule), self.max_delay, values=0).updates(horizon)
-        return Rates(self.scale / math.sqrt(self.dim * updates), self.scale / horizon)
+        return Rates(scale / math.sqrt(self.dim * updates), scale / horizon)
 
     def build(self) -> ClwMbco:
         schedule = Schedule(Kind(self.schedule), self.max_delay, values=self.dim + 1)

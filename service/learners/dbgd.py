@@ -12,7 +12,8 @@ from .base import FloatArray, Information, PointLearner, Slot
 from .maths.feasible_sets import FeasibleSet
 from .maths.gradients import forward_difference, squared_norm
 from .point_specs import PointsSpec
-from .specs import Horizon, MaxDelay, Rate, RateMode, ScaledSpec, TotalDelay, rate_mode
+from .rates import RateFields, RateMode
+from .specs import Horizon, LearningRate, MaxDelay, Perturbation, RateScale, TotalDelay
 
 ANYTIME_PERTURBATION = 1e-3
 """Default delta of the anytime steps, in inradii."""
@@ -33,40 +34,45 @@ def theorem_rates(dim: int, horizon: int, total_delay: int, scale: float = 1.0) 
     return Rates(scale / math.sqrt(dim * slots), scale / slots)
 
 
-class DbgdSpec(ScaledSpec, PointsSpec):
+class DbgdSpec(PointsSpec):
     """DBGD: bundles of dim+1 losses, slot and point unknown. The paper's learner with a proof for them."""
 
+    rate_fields: ClassVar = RateFields(
+        given=Rates._fields,
+        theorem=("horizon", "total_delay"),
+        anytime=True,
+        unused=("max_delay",),
+        with_anytime=("perturbation",),
+    )
+
     kind: Literal["dbgd"] = "dbgd"
+    rate_scale: RateScale | None = None
     horizon: Horizon | None = None
     max_delay: Annotated[MaxDelay, Field(description="Accepted with the horizon, but not used.")] | None = None
     total_delay: TotalDelay | None = None
-    learning_rate: Annotated[Rate, Field(description="eta")] | None = None
-    perturbation: Annotated[Rate, Field(description="delta, the distance of the query points.")] | None = None
+    learning_rate: LearningRate | None = None
+    perturbation: Perturbation | None = None
 
     @property
     def mode(self) -> RateMode:
         """Where the rates come from; a perturbation alone goes with the anytime steps."""
-        fields = {"horizon": self.horizon, "total_delay": self.total_delay}
-        given = {"learning_rate": self.learning_rate, "perturbation": self.perturbation}
-        unused = {"max_delay": self.max_delay}
-        if self.learning_rate is None and all(value is None for value in fields.values()):
-            given = dict.fromkeys(given)
-        return rate_mode(given, fields, anytime=True, unused=unused)
+        return self.rate_fields.mode(self)
 
     @model_validator(mode="after")
     def _one_way_to_give_rates(self) -> DbgdSpec:
+        self.rate_fields.check(self)
         self.check_perturbation(self.rates().perturbation)
         return self
 
     def resolved(self) -> dict[str, Any]:
-        return super().resolved() | {"perturbation": self.rates().perturbation}
+        return super().resolved() | self.rate_fields.resolved(self) | {"perturbation": self.rates().perturbation}
 
     def rates(self) -> Rates:
         """The rates in use."""
         if self.mode is RateMode.GIVEN:
             return Rates(self.learning_rate, cast("float", self.perturbation))
         if self.horizon is not None and self.total_delay is not None:
-            return theorem_rates(self.dim, self.horizon, self.total_delay, self.scale)
+            return theorem_rates(self.dim, self.horizon, self.total_delay, self.rate_fields.scale(self))
         return Rates(None, self.perturbation or ANYTIME_PERTURBATION * self.inradius)
 
     def build(self) -> Dbgd:

@@ -10,17 +10,8 @@ from pydantic import Field, model_validator
 
 from .base import ArmLearner, FloatArray, Information, IntArray, Slot, at
 from .maths.distributions import add_arms, remove_arms
-from .specs import (
-    MAX_COUNT,
-    ArmsSpec,
-    Horizon,
-    MaxDelay,
-    Rate,
-    RateMode,
-    ScaledSpec,
-    TotalDelay,
-    rate_mode,
-)
+from .rates import RateFields, RateMode
+from .specs import MAX_COUNT, ArmsSpec, Horizon, LearningRate, MaxDelay, Rate, RateScale, TotalDelay
 
 ANYTIME_SCALE = 2.0
 """c of the anytime rates."""
@@ -59,30 +50,38 @@ def anytime_rates(n_arms: int, t: int, total_delay: float) -> Rates:
     return Rates(eta, 4 * (0.5 - floor) / eta, floor)
 
 
-class Dexp3Spec(ScaledSpec, ArmsSpec):
+class Dexp3Spec(ArmsSpec):
     """DEXP3: arm known, slot unknown. The paper's learner with a proof for unlabelled feedback."""
 
+    rate_fields: ClassVar = RateFields(
+        given=Rates._fields, theorem=("horizon", "max_delay", "total_delay"), anytime=True
+    )
+
     kind: Literal["dexp3"] = "dexp3"
+    rate_scale: RateScale | None = None
     horizon: Horizon | None = None
     max_delay: MaxDelay | None = None
     total_delay: TotalDelay | None = None
-    learning_rate: Annotated[Rate, Field(description="eta")] | None = None
+    learning_rate: LearningRate | None = None
     loss_clip: Annotated[Rate, Field(description="delta_1, the bound on an estimated loss.")] | None = None
     probability_floor: Annotated[Rate, Field(le=1, description="delta_2")] | None = None
     max_outstanding: Annotated[int, Field(ge=1, le=MAX_COUNT)] | None = None
 
     @property
     def mode(self) -> RateMode:
-        given = {name: getattr(self, name) for name in Rates._fields}
-        theorem = {name: getattr(self, name) for name in ("horizon", "max_delay", "total_delay")}
-        return rate_mode(given, theorem, anytime=True)
+        """Where the rates come from."""
+        return self.rate_fields.mode(self)
 
     @model_validator(mode="after")
     def _one_way_to_give_rates(self) -> Dexp3Spec:
+        self.rate_fields.check(self)
         if self.max_outstanding is not None and self.mode is not RateMode.ANYTIME:
             raise ValueError("max_outstanding belongs to the anytime rates")
         self.fixed_rates()
         return self
+
+    def resolved(self) -> dict[str, Any]:
+        return super().resolved() | self.rate_fields.resolved(self)
 
     def fixed_rates(self) -> Rates | None:
         """The rates where they don't change from slot to slot, else None."""
@@ -90,7 +89,8 @@ class Dexp3Spec(ScaledSpec, ArmsSpec):
             return Rates(*(cast("float", getattr(self, name)) for name in Rates._fields))
         if self.horizon is None or self.max_delay is None or self.total_delay is None:
             return None
-        return theorem_rates(self.arm_count, self.horizon, self.max_delay, self.total_delay, self.scale)
+        scale = self.rate_fields.scale(self)
+        return theorem_rates(self.arm_count, self.horizon, self.max_delay, self.total_delay, scale)
 
     def build(self) -> Dexp3:
         return Dexp3(self.arm_count, self.fixed_rates(), self.max_outstanding, self.mode)

@@ -2,39 +2,48 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, cast
+from typing import Any, ClassVar, Literal, cast
 
-from pydantic import Field, model_validator
+from pydantic import model_validator
 
 from .dbgd import Dbgd, Rates, theorem_rates
 from .point_specs import PointsSpec
-from .specs import Horizon, Rate, RateMode, ScaledSpec, baseline_mode
+from .rates import RateFields, RateMode
+from .specs import Horizon, LearningRate, Perturbation, RateScale
 
 
-class TwoRatesSpec(ScaledSpec, PointsSpec):
+class TwoRatesSpec(PointsSpec):
     """A learner of bundles with two rates, given or from a theorem; it has no anytime rates."""
 
+    rate_fields: ClassVar = RateFields(given=Rates._fields, theorem=("horizon",))
+
+    rate_scale: RateScale | None = None
     horizon: Horizon | None = None
-    learning_rate: Annotated[Rate, Field(description="eta")] | None = None
-    perturbation: Annotated[Rate, Field(description="delta, the distance of the query points.")] | None = None
+    learning_rate: LearningRate | None = None
+    perturbation: Perturbation | None = None
 
     @property
     def mode(self) -> RateMode:
-        return baseline_mode(self, Rates._fields, ("horizon",))
+        """Where the rates come from."""
+        return self.rate_fields.mode(self)
 
     @model_validator(mode="after")
     def _one_way_to_give_rates(self) -> TwoRatesSpec:
+        self.rate_fields.check(self)
         self.check_perturbation(self.rates().perturbation)
         return self
 
+    def resolved(self) -> dict[str, Any]:
+        return super().resolved() | self.rate_fields.resolved(self)
+
     def rates(self) -> Rates:
-        """The rates in use."""
+        """Return the rates in use."""
         if self.mode is RateMode.THEOREM:
-            return self.theorem_rates(self.horizon or 1)
+            return self.theorem_rates(self.horizon or 1, self.rate_fields.scale(self))
         return Rates(self.learning_rate, cast("float", self.perturbation))
 
-    def theorem_rates(self, horizon: int) -> Rates:
-        """The theorem's rates times ``scale``."""
+    def theorem_rates(self, horizon: int, scale: float) -> Rates:
+        """Return the theorem's rates times ``scale`` for ``horizon`` slots."""
         raise NotImplementedError
 
 
@@ -43,9 +52,9 @@ class MbcoSpec(TwoRatesSpec):
 
     kind: Literal["mbco"] = "mbco"
 
-    def theorem_rates(self, horizon: int) -> Rates:
-        """Theorem 2's without delay."""
-        return theorem_rates(self.dim, horizon, 0, self.scale)
+    def theorem_rates(self, horizon: int, scale: float) -> Rates:
+        """Return the rates of Theorem 2 without delay."""
+        return theorem_rates(self.dim, horizon, 0, scale)
 
     def build(self) -> Dbgd:
         """DBGD's arithmetic: only the rates differ."""

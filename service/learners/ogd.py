@@ -9,7 +9,8 @@ from .base import FloatArray, Information, PointLearner, Slot
 from .maths.feasible_sets import FeasibleSet
 from .maths.gradients import bounded
 from .point_specs import PointsSpec
-from .specs import OneRateSpec, RateMode
+from .rates import RateMode
+from .specs import OneRateSpec
 
 
 class OgdSpec(PointsSpec, OneRateSpec):

@@ -7,14 +7,16 @@ from typing import ClassVar, Literal
 
 from .ogd import Ogd
 from .point_specs import PointsSpec
+from .rates import RateFields
 from .specs import OneRateSpec, TotalDelay
 
 
 class SolidSpec(PointsSpec, OneRateSpec):
     """SOLID: full information under delay. The caller sends the gradient at the played point."""
 
+    rate_fields: ClassVar = RateFields(given=("learning_rate",), theorem=("horizon", "total_delay"))
+
     kind: Literal["solid"] = "solid"
-    theorem_fields: ClassVar = ("horizon", "total_delay")
     total_delay: TotalDelay | None = None
 
     def theorem_rate(self, horizon: int, scale: float) -> float:

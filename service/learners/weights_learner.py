@@ -8,7 +8,7 @@ import numpy as np
 
 from .base import ArmLearner, FloatArray, IntArray, Slot
 from .maths.exponential_weights import joined, lowered, probabilities, without
-from .specs import RateMode
+from .rates import RateMode
 
 
 class State(NamedTuple):

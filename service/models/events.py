@@ -16,10 +16,9 @@ from pydantic import (
 )
 
 from ..errors import MAX_LISTED
-from ..learners.specs import MAX_COUNT, Name
+from ..learners.specs import MAX_COUNT, Finite, LabelText
 from .idempotency import digest
 
-Finite = Annotated[float, Field(allow_inf_nan=False)]
 PRINTABLE_ASCII = r"^[\x20-\x7e]+$"
 EventId = Annotated[
     str,
@@ -49,7 +48,7 @@ class ArmEvent(_Event):
     """The loss of one arm, in the unit of the session's ``loss_range``."""
 
     arm: Annotated[int | None, Field(ge=0, le=MAX_COUNT, description="Index of the arm, from 0.")] = None
-    label: Annotated[Name | None, Field(description="Label of the arm, instead of ``arm``.")] = None
+    label: Annotated[LabelText | None, Field(description="Label of the arm, instead of ``arm``.")] = None
     loss: Finite
     slot: Annotated[
         int | None,

@@ -14,7 +14,7 @@ from ..engine.params import Expiry, Params
 from ..engine.run import Run, start_run
 from ..learners import REGISTRY
 from ..learners.base import Spec
-from ..learners.specs import ArmsSpec
+from ..learners.specs import ArmsSpec, Finite
 
 if TYPE_CHECKING:
     LearnerSpec = Spec
@@ -22,7 +22,6 @@ else:
     LearnerSpec = Annotated[Union[tuple(REGISTRY.values())], Field(discriminator="kind")]  # noqa: UP007
 
 SESSION_ID_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$"
-Finite = Annotated[float, Field(allow_inf_nan=False)]
 TEN_YEARS = 315_360_000
 LARGE_SPEC_BYTES = 2048
 """Bytes from which on what a session is created with takes much memory: labels take ten times their bytes."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Iterable
+from typing import NamedTuple
 
 from ..errors import InvalidRequestError
 from ..learners.base import Spec
+from ..learners.point_specs import PointsSpec
 from ..learners.specs import ArmsSpec
 from ..models.specification import Specification
 from ..settings import Settings
@@ -39,35 +40,40 @@ class Limits:
         return self._settings.max_label_bytes
 
     def check(self, spec: Specification, rights: Rights) -> None:
-        """Refuse a new session that would be too large."""
-        settings = self._settings
+        """Refuse a new session that would be too large.
+
+        Raises
+        ------
+        InvalidRequestError
+            naming the field and its limit.
+        """
         learner = spec.learner
-        size: Mapping[str, Any] = learner.model_dump(include={"n_arms", "arms", "dim", "max_open_slots"})
-        labels = size.get("arms") or []
-        n_arms = size.get("n_arms") or len(labels)
-        most = self.max_arms(learner.kind, rights)
-        if n_arms > most:
+        if isinstance(learner, ArmsSpec):
+            self._check_arms(learner, rights)
+        elif isinstance(learner, PointsSpec) and learner.dim > self._settings.max_dim:
+            raise InvalidRequestError.of("learner.dim", f"must not exceed {self._settings.max_dim}")
+
+    def _check_arms(self, learner: ArmsSpec, rights: Rights) -> None:
+        most = self.max_arms(type(learner), rights)
+        if learner.arm_count > most:
             raise InvalidRequestError.of("learner.n_arms", f"must not exceed {most}")
-        if size.get("dim", 0) > settings.max_dim:
-            raise InvalidRequestError.of("learner.dim", f"must not exceed {settings.max_dim}")
-        check_labels("learner.arms", labels, settings.max_label_bytes)
-        if isinstance(learner, ArmsSpec) and n_arms > learner.most_arms:
+        check_labels("learner.arms", learner.arms or (), self._settings.max_label_bytes)
+        if learner.arm_count > learner.most_arms:
             raise InvalidRequestError.of(
-                "learner.max_open_slots",
-                f"with so many there may be at most {learner.most_arms} arms",
+                "learner.max_open_slots", f"with so many there may be at most {learner.most_arms} arms"
             )
-        if (size.get("max_open_slots") or 0) > MAX_OPEN_SLOTS:
+        if (getattr(learner, "max_open_slots", None) or 0) > MAX_OPEN_SLOTS:
             raise InvalidRequestError.of("learner.max_open_slots", f"must not exceed {MAX_OPEN_SLOTS}")
 
     def arms_of(self, learner: Spec, rights: Rights) -> int:
-        """Arms that a session of this learner may have at once."""
-        most = self.max_arms(learner.kind, rights)
-        return min(most, learner.most_arms) if isinstance(learner, ArmsSpec) else most
+        """Return how many arms a session of this learner may have at once, 0 for a learner over points."""
+        if not isinstance(learner, ArmsSpec):
+            return 0
+        return min(self.max_arms(type(learner), rights), learner.most_arms)
 
-    def max_arms(self, kind: str, rights: Rights) -> int:
-        """Arms that a session of any learner of this kind may have at once."""
-        settings = self._settings
-        most = settings.max_arms_centred if kind == "centred_tsallis" else settings.max_arms
+    def max_arms(self, spec: type[ArmsSpec], rights: Rights) -> int:
+        """Return how many arms a session of any learner with this class of specification may have at once."""
+        most: int = getattr(self._settings, spec.arms_setting)
         return most if rights.max_arms is None else min(most, rights.max_arms)
 
 

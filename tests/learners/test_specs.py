@@ -159,6 +159,12 @@ def test_messages_name_what_to_change() -> None:
         Dexp3Spec.model_validate({"n_arms": 2, "horizon": 6, "total_delay": 0, "max_delay": 3})
 
 
+@pytest.mark.parametrize("kind", ["exp3", "exp3_current", "bold", "clw"])
+def test_missing_arms_are_named_before_rates_are_computed_from_them(kind: str) -> None:
+    with pytest.raises(ValidationError, match="give either n_arms or arms"):
+        REGISTRY[kind].model_validate({"horizon": 100} | ({"max_delay": 3} if kind in {"bold", "clw"} else {}))
+
+
 def test_json_numbers_are_read_strictly() -> None:
     assert Dexp3Spec.model_validate_json('{"kind": "dexp3", "n_arms": 2}').n_arms == 2
     for text in ('{"n_arms": "2"}', '{"n_arms": 2.0}', '{"n_arms": true}', '{"n_arms": 2, "learning_rate": NaN}'):

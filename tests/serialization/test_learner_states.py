@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from service.engine.actions import Action, ArmAction
-from service.engine.feedback import ArmFeedback, Feedback, PointFeedback
+from service.engine.feedback import ArmFeedback, PointFeedback
 from service.engine.run import Run
 from service.learners import REGISTRY
 from service.learners.base import FloatArray, Information, IntArray, Rows
@@ -18,7 +18,7 @@ from tests.support.runs import start
 TYPES: dict[Any, tuple[type, ...]] = {int: (int, np.integer), float: (float, int), bool: (bool, np.bool_)}
 
 
-def event(run: Run, action: Action, rng: np.random.Generator) -> Feedback:
+def event(run: Run, action: Action, rng: np.random.Generator) -> ArmFeedback | PointFeedback:
     if isinstance(action, ArmAction):
         return ArmFeedback(action.arm, float(rng.random()), action.slot)
     return PointFeedback(rng.normal(size=action.x.size + (run.learner.information is Information.LOSSES)))

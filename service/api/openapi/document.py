@@ -10,6 +10,8 @@ from fastapi.openapi.utils import get_openapi
 
 from ...api_keys import read_keys
 from ...learners import REGISTRY
+from ...learners.base import Spec
+from ...learners.specs import ArmsSpec
 from ...models.specification import SESSION_ID_PATTERN
 from ...sessions.limits import ALL, Limits
 from ...settings import Settings
@@ -95,13 +97,13 @@ def _add_limits(document: dict[str, Any], settings: Settings) -> None:
     ):
         schemas[name]["properties"][field] |= limit
     _limit_label(schemas["ChangeArms"]["properties"]["add"]["items"], settings)
-    for kind, spec in REGISTRY.items():
-        _limit_learner(kind, schemas[spec.__name__]["properties"], settings)
+    for spec in REGISTRY.values():
+        _limit_learner(spec, schemas[spec.__name__]["properties"], settings)
 
 
-def _limit_learner(kind: str, fields: dict[str, Any], settings: Settings) -> None:
-    if "n_arms" in fields:
-        most = Limits(settings).max_arms(kind, ALL)
+def _limit_learner(spec: type[Spec], fields: dict[str, Any], settings: Settings) -> None:
+    if issubclass(spec, ArmsSpec):
+        most = Limits(settings).max_arms(spec, ALL)
         _given(fields["n_arms"])["maximum"] = most
         _given(fields["arms"])["maxItems"] = most
         _limit_label(_given(fields["arms"])["items"], settings)

@@ -8,8 +8,8 @@ import numpy as np
 
 from ..base import FloatArray
 
-LARGEST = 1e100
-"""Losses and gradient entries beyond this are cut to it, so that no step and no sum of squares overflows."""
+LARGEST_VALUE = 1e100
+"""Losses and gradient entries beyond this size are cut to it, so that no step and no sum of squares overflows."""
 
 
 def forward_difference(losses: FloatArray, perturbation: float) -> FloatArray:
@@ -20,7 +20,7 @@ def forward_difference(losses: FloatArray, perturbation: float) -> FloatArray:
 
 def bounded(values: FloatArray) -> FloatArray:
     """``values`` cut to the largest size the learners compute with."""
-    return np.clip(values, -LARGEST, LARGEST)
+    return np.clip(values, -LARGEST_VALUE, LARGEST_VALUE)
 
 
 def squared_norm(vector: FloatArray) -> Any:

@@ -1,0 +1,79 @@
+"""Where a learner's rates come from: three ways, told apart by the fields a client posts."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+from .base import Spec
+
+
+class RateMode(StrEnum):
+    """Where a learner's rates come from; a session view names it."""
+
+    GIVEN = "given"
+    THEOREM = "theorem"
+    ANYTIME = "anytime"
+
+
+class RateFields(NamedTuple):
+    """The fields of a specification that decide its rates.
+
+    A specification holds one as ``rate_fields`` and declares the fields itself, ``rate_scale`` among them.
+    """
+
+    given: tuple[str, ...]
+    """Fields that are the rates."""
+    theorem: tuple[str, ...]
+    """Fields that the theorem's rates are computed from."""
+    anytime: bool = False
+    """Whether the learner has anytime rates, used where no field is given."""
+    unused: tuple[str, ...] = ()
+    """Fields that may come with the theorem's and change nothing."""
+    with_anytime: tuple[str, ...] = ()
+    """Rates that may be given alone; the others are then anytime rates."""
+
+    def mode(self, spec: Spec) -> RateMode:
+        """Tell the three ways apart.
+
+        Raises
+        ------
+        ValueError
+            for a mixture, naming the fields of both ways.
+        """
+        given, theorem, unused = (
+            [getattr(spec, name) is not None for name in names] for names in (self.given, self.theorem, self.unused)
+        )
+        if all(given) and not any(theorem) and not any(unused):
+            return RateMode.GIVEN
+        if all(theorem) and not any(given):
+            return RateMode.THEOREM
+        alone = all(name in self.with_anytime for name, has in zip(self.given, given, strict=True) if has)
+        if self.anytime and alone and not any(theorem) and not any(unused):
+            return RateMode.ANYTIME
+        raise ValueError(self._mixture())
+
+    def _mixture(self) -> str:
+        rates, fields = ", ".join(self.given), ", ".join(self.theorem)
+        neither = ", or none of them (anytime rates)" if self.anytime else ""
+        return f"give all of {rates}, or all of {fields} and no rates{neither}; not a mixture"
+
+    def check(self, spec: Spec) -> None:
+        """Refuse a mixture, and a ``rate_scale`` without rates of the theorem to multiply.
+
+        Raises
+        ------
+        ValueError
+        """
+        mode = self.mode(spec)
+        if getattr(spec, "rate_scale", None) is not None and mode is not RateMode.THEOREM:
+            raise ValueError(f"rate_scale multiplies the theorem's rates, and these are {mode.value}")
+
+    def scale(self, spec: Spec) -> float:
+        """Return c, the factor on the theorem's rates: ``rate_scale``, or 1."""
+        scale: float | None = getattr(spec, "rate_scale", None)
+        return 1.0 if scale is None else scale
+
+    def resolved(self, spec: Spec) -> dict[str, Any]:
+        """Return ``rate_scale`` as it is in force, by name, where it multiplies rates."""
+        return {"rate_scale": self.scale(spec)} if self.mode(spec) is RateMode.THEOREM else {}
