@@ -15,10 +15,23 @@ from service.learners import REGISTRY
 from service.learners.base import ArmLearner, FloatArray, Learner, PointLearner, Record, Slot, SlotLearner
 
 VECTORS = Path(__file__).parent.parent / "vectors"
+RECORD = "pytest tests/learners --update-vectors"
+"""The command that records the files of learners that have none."""
 
 
 def load(name: str) -> dict[str, Any]:
-    return json.loads((VECTORS / f"{name}.json").read_text())
+    """Read a vector file.
+
+    Raises
+    ------
+    FileNotFoundError
+        naming the command that records it.
+    """
+    try:
+        text = (VECTORS / f"{name}.json").read_text()
+    except FileNotFoundError as error:
+        raise FileNotFoundError(f"tests/vectors/{name}.json is missing: record it with `{RECORD}`") from error
+    return json.loads(text)
 
 
 def kinds() -> list[str]:
@@ -110,7 +123,7 @@ def point_moments(learner: PointLearner[Any], trace: dict[str, Any]) -> Iterator
     """Open and settle, as one session would."""
     state, outstanding = learner.start(), 0
     for t, row in enumerate(trace["slots"], start=1):
-        state = learner.open(state, Slot(t, outstanding, 0.0))
+        state = learner.open(state, Slot(t, outstanding, 0.0, row.get("v", 0.0)))
         yield Moment("open", row, state)
         outstanding += 1
         for event in row["events"]:

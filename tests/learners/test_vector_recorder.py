@@ -1,0 +1,71 @@
+"""What the recorder writes is a trace that the learner follows, and hand-made traces are left alone."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from service.learners import REGISTRY
+from service.learners.base import ArmLearner
+from tests.support import vector_recorder, vectors
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty folder in place of tests/vectors."""
+    monkeypatch.setattr(vectors, "VECTORS", tmp_path)
+    return tmp_path
+
+
+def moments(trace: dict[str, Any]) -> list[Any]:
+    """What the learner answers where the trace says it was answered."""
+    learner = vectors.build(trace)
+    over_arms = isinstance(learner, ArmLearner)
+    played = vectors.arm_moments(learner, trace) if over_arms else vectors.point_moments(learner, trace)
+    answer = (
+        {"open": "distribution", "event": "probabilities"} if over_arms else dict.fromkeys(("open", "event"), "x")
+    )
+    return [getattr(learner, answer[what])(state).tolist() for what, _, state, _ in played if what in answer]
+
+
+@pytest.mark.parametrize("kind", REGISTRY)
+def test_every_learner_can_be_recorded_and_follows_its_trace(kind: str, folder: Path) -> None:
+    vector_recorder.record(kind)
+
+    (trace,) = vectors.traces(kind)
+    field = "p" if "p_end" in trace else "x"
+    written = [[row[field], *(event[field] for event in row["events"])] for row in trace["slots"]]
+    assert trace["recorded"]
+    assert trace["about"].startswith("Recorded")
+    assert moments(trace) == [answer for row in written for answer in row]
+    assert len({str(answer) for row in written for answer in row}) > 2
+
+
+def test_only_the_recorded_trace_of_a_file_is_written_again(folder: Path) -> None:
+    hand = {"name": "hand", "about": "By hand.", "spec": {"kind": "dexp3", "n_arms": 2}, "slots": []}
+    before = {"learner": "dexp3", "tolerance": 1e-9, "traces": [hand, {"recorded": True}], "theorem": []}
+    (folder / "dexp3.json").write_text(json.dumps(before))
+
+    vector_recorder.record("dexp3")
+
+    after = vectors.load("dexp3")
+    assert after["traces"] == [hand, vector_recorder.trace("dexp3", {})]
+    assert after | {"traces": []} == before | {"traces": []}
+
+
+def test_a_missing_file_is_refused_with_the_command_that_records_it(folder: Path) -> None:
+    with pytest.raises(
+        FileNotFoundError, match=r"vectors/exp3\.json is missing: record it with `pytest tests/learn"
+    ):
+        vectors.traces("exp3")
+    assert vector_recorder.missing() == list(REGISTRY)
+
+
+def test_a_learner_that_accepts_no_fields_names_the_option(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(vector_recorder, "RATES", ({"gamma": 1},))
+
+    with pytest.raises(ValueError, match="no fields to record exp3 with; name them with --vector-fields"):
+        vector_recorder.record("exp3")
