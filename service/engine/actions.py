@@ -1,4 +1,4 @@
-"""What a learner tells to do: an arm, or a point."""
+"""What a run answers to an act: an arm, or a point."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ..learners.base import FloatArray
 
 
 class ArmAction(NamedTuple):
-    """A drawn arm and its probability in the distribution it was drawn from."""
+    """A drawn arm, by index, and its probability in the distribution it was drawn from."""
 
     slot: int
     arm: int

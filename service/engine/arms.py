@@ -15,7 +15,7 @@ REMOVED = -1
 
 
 class Change(NamedTuple):
-    """Arms that leave, by index, and labels of arms that come, after them."""
+    """Arms to remove, by index, and labels of the arms to add after that."""
 
     removed: Sequence[int]
     added: Sequence[str]
@@ -23,7 +23,7 @@ class Change(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class Arms:
-    """Indexes are given once and never again; a learner sees only live arms, at positions 0, 1, ... among them."""
+    """The arms of a session. An index is given once; a learner knows only live arms, by position 0, 1, ..."""
 
     live: Sequence[int]
     """Position to index, in ascending order."""
@@ -38,18 +38,24 @@ class Arms:
 
     @classmethod
     def of(cls, n_arms: int, names: Sequence[str] | None = None) -> Arms:
-        """All arms live."""
+        """Start with ``n_arms`` live arms, labelled ``names`` where the session has labels."""
         return cls(range(n_arms), range(n_arms), names, None if names is None else _labels(names))
 
     @classmethod
     def at(cls, first: Sequence[str], added: Sequence[str], live: Sequence[int]) -> Arms:
-        """Some arms live, by ascending index, of those of the start and those that came after it."""
+        """Return arms as they were stored.
+
+        Parameters
+        ----------
+        first, added : labels of the arms at the start, and of those added later
+        live : indexes of the live arms, ascending
+        """
         names = [*first, *added]
         return cls(live, _positions(len(names), live), names, _labels(names), added)
 
     @property
     def size(self) -> int:
-        """Arms there ever were."""
+        """Number of arms there ever were."""
         return len(self.positions)
 
     @property
@@ -64,7 +70,10 @@ class Arms:
         return self.positions[arm] != REMOVED
 
     def change(self, add: Iterable[str], remove: Iterable[str]) -> Change:
-        """What removing and then adding labels comes to; absent ones leave and present ones come without effect."""
+        """Return what removing and then adding these labels changes.
+
+        Labels to remove that no live arm has, and labels to add that one has, change nothing.
+        """
         labels = self.labels or {}
         leaving = {label for label in remove if label in labels and self.is_live(labels[label])}
         coming = [
@@ -75,7 +84,7 @@ class Arms:
         return Change(sorted(labels[label] for label in leaving), coming)
 
     def changed(self, change: Change) -> Arms:
-        """The arms after a change."""
+        """Return the arms after a change."""
         places = [self.positions[arm] for arm in change.removed]
         live = np.delete(np.array(self.live), places).tolist()
         live += range(self.size, self.size + len(change.added))
@@ -84,7 +93,7 @@ class Arms:
         return Arms(live, _positions(len(names), live), names, {**(self.labels or {}), **new}, added)
 
     def spread(self, p: FloatArray) -> FloatArray:
-        """Numbers of live arms, by index, 0 for removed ones."""
+        """Return numbers of live arms, shape (..., live), by index, shape (..., size), with 0 for removed arms."""
         if len(self.live) == self.size:
             return p
         spread = np.zeros((*p.shape[:-1], self.size))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 BLOCK = 256
-"""Doubles drawn at a time: one Philox set-up (about 9 us) serves this many slots."""
+"""Doubles drawn at a time, because setting up Philox takes about 9 us."""
 _PER_COUNTER = 4
 """Philox gives four 64-bit words, hence four doubles, for each value of its counter."""
 
@@ -16,7 +16,7 @@ class Draws:
     Parameters
     ----------
     seed : key of the stream, in [0, 2**128)
-    stream : 0 for u_t, 1 for v_t; it is the counter's highest word
+    stream : 0 for u_t, 1 for v_t; the highest word of the counter
     """
 
     def __init__(self, seed: int, stream: int = 0) -> None:
@@ -26,7 +26,7 @@ class Draws:
         self._doubles: list[float] = []
 
     def uniform(self, t: int) -> float:
-        """u_t (or v_t) in [0, 1)."""
+        """Return u_t (or v_t) in [0, 1) of slot ``t``, from 1."""
         block, place = divmod(t - 1, BLOCK)
         if block != self._block:
             bits = np.random.Philox(key=self._seed, counter=[0, 0, 0, self._stream])

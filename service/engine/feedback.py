@@ -1,4 +1,4 @@
-"""What a learner is told: a loss of an arm, or the values of a slot at a point."""
+"""Feedback as runs take it: the loss of an arm, or the values at a point."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ..learners.base import FloatArray
 
 
 class ArmFeedback(NamedTuple):
-    """One loss of an arm, by index, as the learner sees losses; ``slot`` where the client names it."""
+    """One loss of an arm, by index, on the learner's scale (``LossRange.learned``); ``slot`` where it is named."""
 
     arm: int
     loss: float
@@ -16,6 +16,6 @@ class ArmFeedback(NamedTuple):
 
 
 class PointFeedback(NamedTuple):
-    """One bundle of dim+1 losses, or one gradient of length dim."""
+    """One bundle of losses, shape (dim+1,), or one gradient, shape (dim,)."""
 
     values: FloatArray

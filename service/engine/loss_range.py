@@ -1,4 +1,4 @@
-"""How a posted loss becomes the loss a learner sees."""
+"""From a posted loss to the loss a learner learns from."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from ..learners.maths.gradients import LARGEST_VALUE
 class LossRange(NamedTuple):
     """[best, worst], two different finite numbers in either order.
 
-    With ``normalize`` the learner sees (loss - best)/(worst - best), in [0, 1]; without it the raw value,
-    which must then be >= 0 (negative losses break Lemma 2).
+    With ``normalize`` the learner gets (loss - best)/(worst - best), in [0, 1]; without it the posted loss, which
+    must then be >= 0, because Lemma 2 of the paper fails for negative losses.
     """
 
     best: float = 0.0
@@ -19,7 +19,7 @@ class LossRange(NamedTuple):
     normalize: bool = True
 
     def learned(self, loss: float) -> float:
-        """The loss as the learner sees it.
+        """Return the loss on the learner's scale, at most ``LARGEST_VALUE``.
 
         Raises
         ------

@@ -1,4 +1,4 @@
-"""The open slots of a session whose learner needs to know which slot a loss belongs to."""
+"""The open slots of a session whose feedback names slots."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ class OpenSlot(NamedTuple):
 
 @dataclass(slots=True)
 class OpenSlots:
-    """Open slots, oldest first: what a store holds, and the changes made since.
+    """Open slots, oldest first: those the store holds, and the changes made since.
 
-    Copies share what the store holds and own their changes, so that copying and acting cost no more however
+    Copies share the stored slots and have separate changes, so that copying and acting take the same time however
     many slots are open.
     """
 
@@ -31,7 +31,7 @@ class OpenSlots:
     changes: dict[int, OpenSlot | None] = field(default_factory=dict)
     """Slots opened, or closed (None), since then."""
     closed: int = 0
-    """How many of the changes are None."""
+    """Number of changes that are None."""
 
     def __len__(self) -> int:
         return len(self.stored) + len(self.changes) - 2 * self.closed
@@ -46,21 +46,21 @@ class OpenSlots:
         return self.changes[slot] if slot in self.changes else self.stored.get(slot)
 
     def oldest(self) -> int:
-        """The lowest open slot; there must be one."""
+        """Return the number of the oldest open slot; there must be one."""
         return next(slot for slot in chain(self.stored, self.changes) if self.get(slot) is not None)
 
     def up_to(self, last: int) -> list[tuple[int, int]]:
-        """Arm and number of every open slot up to ``last``, by arm, then by number."""
+        """Return arm and number of every open slot up to number ``last``, by arm, then by number."""
         slots = takewhile(lambda slot: slot <= last, chain(self.stored, self.changes))
         return sorted((kept.arm, slot) for slot in dict.fromkeys(slots) if (kept := self.get(slot)) is not None)
 
     def of(self, arms: Collection[int]) -> list[int]:
-        """Numbers of the open slots of these arms."""
+        """Return the numbers of the open slots of these arms, by index."""
         slots = dict.fromkeys(chain(self.stored, self.changes))
         return [slot for slot in slots if (kept := self.get(slot)) is not None and kept.arm in arms]
 
     def open(self, slot: int, arm: int, record: Record) -> None:
-        """A slot, later than all before, waits for its feedback."""
+        """Add an open slot, with a higher number than all before."""
         self.changes[slot] = OpenSlot(arm, record)
 
     def close(self, slot: int | None) -> OpenSlot:
@@ -82,11 +82,14 @@ class OpenSlots:
         return closed
 
     def copy(self) -> OpenSlots:
-        """Slots that may change without changing these."""
+        """Copy the open slots, so that the copy may change alone."""
         return replace(self, changes=self.changes.copy())
 
     def written(self) -> OpenSlots:
-        """The same slots, once the store holds the changes; earlier copies must not be used any more."""
+        """Return the same slots as they are once the store holds the changes.
+
+        Earlier copies share the stored slots and must not be used any more.
+        """
         for slot, change in self.changes.items():
             if change is None:
                 del self.stored[slot]

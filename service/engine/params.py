@@ -9,11 +9,11 @@ from .loss_range import LossRange
 
 
 class Expiry(NamedTuple):
-    """When an outstanding decision is given up, and at which loss."""
+    """When an outstanding decision expires, and the loss it is then learned with."""
 
     after_seconds: float
     loss: float | None
-    """As the learner sees losses; None: nothing is learned."""
+    """On the learner's scale; None: nothing is learned."""
 
 
 class Params(NamedTuple):

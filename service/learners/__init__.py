@@ -1,4 +1,7 @@
-"""The learners, each by its kind. Adding one is one file, one line here, and one vector file."""
+"""The learners by their kinds. Imports nothing else of the project.
+
+A new learner is one file, one line here and one vector file: see docs/adding-a-learner.md.
+"""
 
 from __future__ import annotations
 
@@ -28,4 +31,4 @@ REGISTRY: dict[str, type[Spec]] = {
     "mbco": MbcoSpec,
     "clw_mbco": ClwMbcoSpec,
 }
-"""Kind to specification; ``Spec.build`` gives the arithmetic."""
+"""Kind to class of specification; its ``build`` makes the learner."""

@@ -1,8 +1,8 @@
-"""What every learner is: parameters, state and inputs in, new state and outputs out.
+"""What every learner is: a function of parameters, state and inputs to a new state and outputs.
 
-A learner never does I/O, reads no clock and owns no randomness. Its state is a ``NamedTuple`` of integers,
-floats and numpy arrays, replaced and never mutated, so that a caller may keep any earlier state. Arrays may
-carry leading axes (one per run, say), so that many runs are stepped at once by the same code.
+A learner does no I/O, reads no clock and draws no random numbers. Its state is a ``NamedTuple`` of integers,
+floats and numpy arrays, which is replaced and never mutated, so that a caller may keep earlier states. Shapes are
+written (..., n): the leading axes are there where many runs are stepped at once, one entry for each run.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from pydantic import BaseModel, ConfigDict
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 Rows = tuple[FloatArray, ...]
-"""Arrays that a state replaces one by one; a commit sends only those that were replaced."""
+"""Arrays that a state replaces one by one; a commit writes only those that were replaced."""
 Record = tuple[Any, ...]
-"""Numbers a slot leaves for its feedback: floats, or arrays of them over the leading axes."""
+"""Numbers kept of a slot for its feedback: floats, or arrays over the leading axes."""
 S = TypeVar("S", bound=tuple[Any, ...])
 
 
 class Information(StrEnum):
-    """What a learner has to be told with a loss (design: the three information models)."""
+    """What must be reported with a loss."""
 
     ARM = "arm"
     """The arm and its loss; the slot stays unknown."""
     SLOT = "slot"
-    """The arm, its loss and the slot that was acted."""
+    """The arm, its loss and the slot in which it was drawn."""
     LOSSES = "losses"
     """The dim+1 losses at a point and its query points; slot and point stay unknown."""
     GRADIENT = "gradient"
@@ -38,12 +38,12 @@ class Information(StrEnum):
 
 
 class Slot(NamedTuple):
-    """What is known when slot ``t`` opens; ``outstanding`` excludes the decision about to be taken."""
+    """What is known when slot ``t`` opens."""
 
     t: int
     """From 1."""
     outstanding: int
-    """Decisions without feedback at the end of slot t-1."""
+    """Decisions without feedback at the end of slot t-1; slot t's own is not among them."""
     u: Any
     """The slot's uniform u_t in [0, 1): a float, or an array over the leading axes."""
     v: Any = 0.0
@@ -58,79 +58,88 @@ class Spec(BaseModel):
     kind: str
 
     def build(self) -> Learner[Any]:
-        """The arithmetic for these parameters."""
+        """Make the learner with these parameters."""
         raise NotImplementedError
 
     def resolved(self) -> dict[str, Any]:
-        """Every field by name, as JSON has it, with the default where the client left one out."""
+        """Return every field by name, as JSON has it, with the default where the client left one out."""
         return dict(self)
 
 
 class Learner(ABC, Generic[S]):
-    """The part common to learners over arms and over points."""
+    """What learners over arms and over points share."""
 
     information: ClassVar[Information]
     state_type: ClassVar[type]
     """The NamedTuple class of the state.
 
-    Its annotations (int, float, bool, FloatArray, IntArray) are the codec's schema.
+    Its annotations (int, float, bool, FloatArray, IntArray, Rows) are the layout in which states are stored.
     """
     second_stream: ClassVar[bool] = False
+    """Whether a slot's second uniform, v_t, is needed."""
 
     @abstractmethod
     def start(self) -> S:
-        """The state before the first slot."""
+        """Return the state before the first slot."""
 
     @abstractmethod
     def open(self, state: S, slot: Slot) -> S:
-        """Close slot t-1 and open slot ``slot.t``."""
+        """Close slot t-1, open slot ``slot.t`` and return the new state."""
 
     def rates(self, state: S) -> dict[str, Any]:
-        """The parameters as resolved, by their API names, beside those of the spec."""
+        """Return the rates in use by their API names, and under ``"rates"`` the ``RateMode``."""
         raise NotImplementedError
 
 
 class ArmLearner(Learner[S]):
-    """A learner over arms, which it knows by their positions among those there are now."""
+    """A learner over arms, which it knows by their positions 0, 1, ... among the live ones."""
 
     n_arms: int
-    """Arms at the start; afterwards the state's arrays tell."""
+    """Arms at the start; afterwards the length of the state's arrays."""
 
     def draw(self, state: S, slot: Slot) -> tuple[S, Any]:
-        """The arm of the open slot (int, or int array over the leading axes), by inverse CDF of ``slot.u``."""
+        """Draw the arm of the open slot by the inverse CDF at ``slot.u``.
+
+        Returns
+        -------
+        the state, and the arm's position: an int, or an int array over the leading axes
+        """
         return state, draw(self.distribution(state), slot.u)
 
     @abstractmethod
     def distribution(self, state: S) -> FloatArray:
-        """p_t, shape (..., n_arms): what the open slot's arm is (or, within a block, was) drawn from."""
+        """Return p_t, shape (..., n_arms), from which the open slot's arm is (or, within a block, was) drawn."""
 
     @abstractmethod
     def probabilities(self, state: S) -> FloatArray:
-        """The distribution a reader is shown, shape (..., n_arms)."""
+        """Return the distribution shown to readers, shape (..., n_arms)."""
 
     @abstractmethod
     def settle(self, state: S, arm: Any, loss: Any, count: int = 1) -> S:
-        """Learn from a loss of ``arm``, as the learner sees losses (>= 0; in [0, 1] for the theory).
+        """Learn from a loss and return the new state.
 
-        ``count`` decisions of the arm that expire together at the same loss are one step of that many times
-        the size.
+        Parameters
+        ----------
+        arm : position of the arm; an int, or an int array over the leading axes
+        loss : >= 0, and in [0, 1] where losses are normalised, as the theorems need it
+        count : decisions of the arm that expire together at this loss: one step of ``count`` times the size
         """
 
     def give_up(self, state: S, count: int) -> S:  # noqa: ARG002 - for learners that count decisions themselves
-        """Forget ``count`` outstanding decisions whose loss will never be learned."""
+        """Return the state after ``count`` outstanding decisions expired without a loss."""
         return state
 
     @abstractmethod
     def remove_arms(self, state: S, positions: IntArray) -> S:
-        """Go on without the arms at these positions; the others move up and keep their ratios."""
+        """Return the state without the arms at ``positions``, ascending; the others keep order and ratios."""
 
     @abstractmethod
     def add_arms(self, state: S, count: int) -> S:
-        """Go on with ``count`` more arms behind the others, each at probability 1/n of n in all."""
+        """Return the state with ``count`` more arms behind the others, each with probability 1/n of n in all."""
 
 
 class SlotLearner(ArmLearner[S]):
-    """A learner over arms that keeps a record of every open slot, to be handed back with the slot's loss."""
+    """A learner over arms that needs a record of each open slot together with the slot's loss."""
 
     information: ClassVar = Information.SLOT
     max_open_slots: int
@@ -138,14 +147,14 @@ class SlotLearner(ArmLearner[S]):
 
     @abstractmethod
     def record(self, state: S, arm: Any) -> Record:
-        """What the feedback of the open slot, which drew ``arm``, will need."""
+        """Return what the feedback of the open slot, in which ``arm`` was drawn, will need."""
 
     @abstractmethod
     def settle(self, state: S, arm: Any, loss: Any, count: int = 1, record: Record = ()) -> S:
-        """Learn from the loss of a slot with its ``record``; slots are settled one by one."""
+        """Learn from the loss of a slot with its ``record``, one slot at a time, and return the new state."""
 
     def forget(self, state: S, record: Record) -> S:  # noqa: ARG002 - for learners whose records hold something
-        """Give up a slot whose loss will never be learned."""
+        """Return the state after an open slot expired without a loss."""
         return state
 
 
@@ -156,19 +165,27 @@ class PointLearner(Learner[S]):
 
     @abstractmethod
     def x(self, state: S) -> FloatArray:
-        """The point to play, shape (..., dim)."""
+        """Return the point to play, shape (..., dim)."""
 
     def query_points(self, state: S) -> FloatArray | None:  # noqa: ARG002 - overridden by learners that query
-        """The dim query points x + perturbation e_k, shape (..., dim, dim); None where only x is played."""
+        """Return the query points x + perturbation e_k, shape (..., dim, dim); None where only x is played."""
         return None
 
     @abstractmethod
     def settle(self, state: S, values: FloatArray, outstanding: int) -> S:
-        """Learn from one bundle of dim+1 losses or one gradient; ``outstanding`` no longer counts it."""
+        """Learn from one bundle or one gradient and return the new state.
+
+        Parameters
+        ----------
+        values : the losses at x and its query points, shape (..., dim+1), or the gradient, shape (..., dim)
+        outstanding : decisions still without feedback, this one not among them
+        """
 
 
 def draw(p: FloatArray, u: Any) -> Any:
-    """Smallest k with u < p_0 + ... + p_k, summed left to right; the last arm with p > 0 where none is.
+    """Return the smallest k with u < p_0 + ... + p_k, summed left to right; else the last k with p_k > 0.
+
+    The sum of p can be below u by rounding.
 
     Parameters
     ----------
@@ -185,14 +202,14 @@ def draw(p: FloatArray, u: Any) -> Any:
 
 
 def at(arm: Any) -> tuple[Any, ...]:
-    """Index of ``arm`` on the last axis: an int for one run, an int array of shape (runs,) for many."""
+    """Return the index of ``arm`` on the last axis: an int for one run, an int array of shape (runs,) for many."""
     if isinstance(arm, np.ndarray):
         return (np.arange(arm.shape[0]), arm)
     return (arm,)
 
 
 def many(state: S, runs: int) -> S:
-    """The state of ``runs`` runs that all stand at ``state``: arrays gain a leading axis, numbers are shared."""
+    """Return the state of ``runs`` runs that all stand at ``state``: arrays gain a leading axis, numbers do not."""
     parts = [_repeated(part, runs) for part in state]
     return type(state)._make(parts)  # type: ignore[attr-defined, no-any-return]
 

@@ -1,4 +1,4 @@
-"""BOLD (Joulani et al. 2013): a pool of EXP3 instances, each of which waits for its own loss."""
+"""BOLD (Joulani et al. 2013): a pool of EXP3 instances, each of which gets the losses of its own slots."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class BoldSpec(ArmsSpec, OneRateSpec):
         return super().resolved() | {"max_open_slots": self.pool_size}
 
     def theorem_rate(self, horizon: int, scale: float) -> float:
-        """An instance serves one slot in every max_delay or so."""
+        """Return EXP3's rate for T/max_delay updates: an instance is used about once in max_delay slots."""
         return exp3_rate(self.arm_count, horizon / max(1, self.max_delay or 0), scale)
 
     def build(self) -> Bold:
@@ -50,10 +50,10 @@ class BoldSpec(ArmsSpec, OneRateSpec):
 
 
 class State(NamedTuple):
-    """The pool, the instance of the open slot, and what that slot's arm was drawn from."""
+    """The pool of instances, and the instance and distribution of the open slot."""
 
     log_weights: Rows
-    """Of each instance, shape (..., n_arms)."""
+    """A row for each instance, shape (..., n_arms)."""
     waiting: IntArray
     """1 where the instance waits for a loss, shape (..., instances), the same in all runs."""
     instance: int
@@ -62,14 +62,14 @@ class State(NamedTuple):
 
 
 class Bold(SlotLearner[State]):
-    """A slot is served by the free instance of lowest index, by a new one where none is free.
+    """A slot uses the free instance of lowest index, or a new one where none is free.
 
     Parameters
     ----------
     n_arms : K
     learning_rate : eta of every instance
     mode : where the rate comes from, for the view
-    max_open_slots : records kept, hence the most instances there can be
+    max_open_slots : open slots kept, and so the most instances there can be
     """
 
     state_type: ClassVar = State
@@ -99,7 +99,7 @@ class Bold(SlotLearner[State]):
         return state._replace(log_weights=log_weights, waiting=grown), size
 
     def record(self, state: State, arm: Any) -> Record:  # noqa: ARG002 - the instance keeps its own p
-        """The instance's index."""
+        """Return the index of the slot's instance."""
         return (float(state.instance),)
 
     def settle(self, state: State, arm: Any, loss: Any, count: int = 1, record: Record = ()) -> State:

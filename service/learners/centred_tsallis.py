@@ -1,8 +1,9 @@
-"""1/2-Tsallis follow-the-regularised-leader on centred losses that scales itself: nothing to tune.
+"""1/2-Tsallis follow-the-regularised-leader (Zimmert and Seldin 2021) on centred losses, scaled by their spread.
 
-The running mean of all losses received is subtracted from every loss; a shift common to all arms cancels, so
-this needs no labels and removes the noise of losses that are nearly all alike. A loss is divided by the mean
-probability its arm had over the decisions still outstanding, which is what one can know of the slot it is of.
+The running mean of all losses received is subtracted from every loss. A shift common to all arms cancels, so this
+needs no labels, and it removes the noise of losses that are nearly all alike. The slot of a loss is unknown, so a
+loss is divided by the mean probability that its arm had over the decisions still outstanding. No bound is proved
+for this rule.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from .rates import RateMode
 from .specs import ArmsSpec
 
 POOL_CAP = 1000
-"""Weight of the pool's past at most, in slots."""
+"""Most slots that the mean over outstanding decisions counts."""
 FLOOR_SHARE = 0.25
 """The floor at the start, as a share of uniform play."""
 LARGEST_FALL, LARGEST_RISE = 0.25, 0.5
@@ -45,30 +46,30 @@ class CentredTsallisSpec(ArmsSpec):
 
 
 class State(NamedTuple):
-    """Symbols of the rule in brackets. The last five stay as they are while a slot is open."""
+    """Vectors have shape (..., n_arms). The last five fields stay as they are while a slot is open."""
 
     sums: FloatArray
-    """Centred, importance-weighted losses of each arm [S]."""
+    """S, the sums of centred, importance-weighted losses."""
     t: int
     outstanding: int
-    """Decisions without feedback, at most ``POOL_CAP`` [o]."""
+    """Decisions without feedback, at most ``POOL_CAP``."""
     events: int
-    """Events so far [n]."""
+    """n, the events so far."""
     mean: float
     variance_sum: float
-    """Sum of squared deviations [V]."""
+    """V, the sum of squared deviations of losses from their mean."""
     variance_max: float
-    """Largest of them [M]."""
+    """M, the largest of these squares."""
     lam: float
     """Multiplier that makes the probabilities sum to 1."""
     scale: float
-    """Strength of the regulariser [a]; 0 until two losses differ."""
+    """Strength of the regulariser; 0 until two losses differ."""
     shift: float
-    """Mean of the losses received before the slot [b]."""
+    """Mean of the losses received before the slot."""
     events_at_open: int
     p: FloatArray
     pool: FloatArray
-    """Mean of p over outstanding decisions [q]."""
+    """Mean of p over outstanding decisions."""
 
 
 class CentredTsallis(ArmLearner[State]):
@@ -102,12 +103,12 @@ class CentredTsallis(ArmLearner[State]):
 
     @staticmethod
     def _scale(state: State) -> Any:
-        """sqrt(max(t, n) (V + M)/(n + 1))."""
+        """Return sqrt(max(t, n) (V + M)/(n + 1))."""
         slots = max(state.t, state.events)
         return np.sqrt(slots * (state.variance_sum + state.variance_max) / (state.events + 1))
 
     def _solved(self, state: State, scale: Any, guess: Any) -> State:
-        """The new distribution, and the sums and the multiplier that give it, where ``scale`` is positive."""
+        """Set the distribution, with sums and multiplier that give it, where ``scale`` is positive."""
         live = None if np.all(scale > 0) else scale > 0
         if live is not None:
             scale, guess = np.where(live, scale, 1.0), np.where(live, guess, -1.0)
@@ -123,7 +124,7 @@ class CentredTsallis(ArmLearner[State]):
         return state._replace(p=p, sums=sums, lam=lam)
 
     def _floor(self, t: int) -> float:
-        """K f."""
+        """Return n_arms times the least probability in slot ``t``, before p is normalised."""
         return min(float(t) ** (-1 / 3), FLOOR_SHARE) if self.tracking else FLOOR_SHARE / math.sqrt(t)
 
     @staticmethod
@@ -163,7 +164,7 @@ class CentredTsallis(ArmLearner[State]):
         return _resting(state, scale, add_arms(x, count))
 
     def _standing(self, state: State) -> tuple[Any, FloatArray]:
-        """The scale slot t+1 would open with now, and the x it would solve for."""
+        """Return the scale that slot t+1 would open with now, and its x, shape (..., n_arms)."""
         scale = self._scale(state._replace(t=state.t + 1))
         positive = np.where(scale > 0, scale, 1.0)[()]
         _, x = solve(state.sums - _column(state.sums.min(axis=-1)), positive, -positive)
@@ -180,26 +181,26 @@ class CentredTsallis(ArmLearner[State]):
 
 
 def _resting(state: State, scale: Any, x: FloatArray) -> State:
-    """The state whose sums give x at this scale; its multiplier is in the unit of the open slot's scale."""
+    """Return the state with sums that give x at ``scale``; the multiplier is in units of the open slot's scale."""
     depths = _column(scale) / np.sqrt(x)
     lam = -state.scale / np.sqrt(x.max(axis=-1))
     return state._replace(sums=depths - _column(depths.min(axis=-1)), lam=lam)
 
 
 def _with_deviation(state: State, deviation: Any, count: int) -> State:
-    """V and M with ``count`` more squared deviations."""
+    """Return the state with ``count`` more squared deviations in V and M."""
     square = deviation * deviation
     largest = np.maximum(state.variance_max, square)
     return state._replace(variance_sum=state.variance_sum + count * square, variance_max=largest)
 
 
 def _column(value: Any) -> FloatArray:
-    """A number per run, shaped to meet an array over arms."""
+    """Return a number for each run with a last axis of 1, to combine with arrays over arms."""
     return np.asarray(value)[..., None]
 
 
 def _guess(state: State, scale: Any, least: Any) -> Any:
-    """Where to start solving: the last multiplier, moved and scaled as the sums were."""
+    """Return the lambda to start from: the last multiplier, shifted and scaled as the sums were."""
     if not np.ndim(scale):
         return (state.lam - least) * (scale / state.scale) if state.scale > 0 else -scale
     before = np.where(np.greater(state.scale, 0), state.scale, 1.0)
@@ -207,10 +208,10 @@ def _guess(state: State, scale: Any, least: Any) -> Any:
 
 
 def solve(sums: FloatArray, scale: Any, guess: Any) -> tuple[Any, FloatArray]:
-    """Lambda <= -scale with sum_k (scale/(sums_k - lambda))^2 = 1, and those squares.
+    """Return lambda <= -scale with sum_k (scale/(sums_k - lambda))^2 = 1, and these squares.
 
     Newton's method on F^(-1/2), F being the sum: monotone after its first step. Runs that are solved stay as
-    they are while others go on, so that a run's numbers do not depend on its company.
+    they are while others go on, so that a run's numbers do not depend on the runs stepped with it.
 
     Parameters
     ----------

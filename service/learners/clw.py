@@ -1,4 +1,4 @@
-"""CLW (Cesa-Bianchi et al. 2018): the composite-loss wrapper around EXP3, blind to which arm a loss is of."""
+"""CLW (Cesa-Bianchi et al. 2018): the composite-loss wrapper around EXP3; it ignores which arm a loss is of."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .rates import RateMode
 from .specs import ArmsSpec, MaxDelay, OneRateSpec
 
 NO_ARM = -1
-"""In force after the arm in force was removed, until the next slot draws."""
+"""The arm in force after that was removed, until the next slot draws."""
 ScheduleKind = Annotated[
     Literal["blocks", "random"],
     Field(description="Update every 2 max_delay slots, or at random times about as often."),
@@ -22,7 +22,7 @@ ScheduleKind = Annotated[
 
 
 def check_window(schedule: str, max_delay: int) -> None:
-    """Refuse a window too long to be kept.
+    """Refuse a window of the random schedule that is too long to be kept.
 
     Raises
     ------
@@ -46,7 +46,7 @@ class ClwSpec(ArmsSpec, OneRateSpec):
         return self
 
     def build_schedule(self) -> Schedule:
-        """The schedule's arithmetic."""
+        """Make the schedule."""
         return Schedule(Kind(self.schedule), self.max_delay, values=1)
 
     def theorem_rate(self, horizon: int, scale: float) -> float:
@@ -57,13 +57,16 @@ class ClwSpec(ArmsSpec, OneRateSpec):
 
 
 class State(NamedTuple):
-    """EXP3's weights, the arm in force and what it was drawn from, and the schedule's clock."""
+    """EXP3's weights, the arm in force, and the fields of the schedule's ``Clock``."""
 
     log_weights: FloatArray
+    """Shape (..., n_arms)."""
     p: FloatArray
+    """The distribution of the weights, shape (..., n_arms)."""
     arm: int
     """``NO_ARM`` where it has been removed."""
     redraw: bool
+    """Whether the open slot draws."""
     sums: FloatArray
     t: int
     quiet: int
@@ -71,12 +74,12 @@ class State(NamedTuple):
 
     @property
     def clock(self) -> Clock:
-        """The schedule's part."""
+        """The fields of the schedule."""
         return Clock(self.sums, self.t, self.quiet, self.updating)
 
 
 class Clw(ArmLearner[State]):
-    """One arm is played until the schedule's next update, which feeds EXP3 the scaled sum of recent losses.
+    """One arm is played until the schedule's next update, where EXP3 learns from the scaled sum of recent losses.
 
     Parameters
     ----------
@@ -127,7 +130,7 @@ class Clw(ArmLearner[State]):
         return state._replace(sums=clock.sums)
 
     def remove_arms(self, state: State, positions: IntArray) -> State:
-        """Where the arm in force leaves, what has arrived so far is dropped and the next slot draws."""
+        """Where the arm in force is removed, the losses of its block are dropped and the next slot draws."""
         arm = np.where(np.isin(state.arm, positions), NO_ARM, state.arm - np.searchsorted(positions, state.arm))
         log_weights = without(state.log_weights, positions)
         sums = np.where((arm == NO_ARM)[..., None, None], 0.0, state.sums)

@@ -1,4 +1,4 @@
-"""CLW-BCO: the composite-loss wrapper around the (K+1)-point method."""
+"""CLW-BCO: the composite-loss wrapper (Cesa-Bianchi et al. 2018) around the (K+1)-point method."""
 
 from __future__ import annotations
 
@@ -42,9 +42,10 @@ class ClwMbcoSpec(TwoRatesSpec):
 
 
 class State(NamedTuple):
-    """The point in force and the schedule's clock."""
+    """The point in force and the fields of the schedule's ``Clock``."""
 
     x: FloatArray
+    """Shape (..., dim)."""
     sums: FloatArray
     t: int
     quiet: int
@@ -52,7 +53,7 @@ class State(NamedTuple):
 
     @property
     def clock(self) -> Clock:
-        """The schedule's part."""
+        """The fields of the schedule."""
         return Clock(*self[1:])
 
 

@@ -1,4 +1,4 @@
-"""DBGD (Algorithm 2): descent on forward differences, for bundles of losses whose slot is unknown."""
+"""DBGD (Algorithm 2 of the paper): descent on forward differences of losses whose slot is unknown."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .specs import Horizon, LearningRate, MaxDelay, Perturbation, RateScale, Tot
 ANYTIME_PERTURBATION = 1e-3
 """Default delta of the anytime steps, in inradii."""
 FIRST_DISTANCE = 1 / 20
-"""What the anytime steps take for the distance travelled before there is any, in diameters."""
+"""The least distance travelled that the anytime steps assume, in diameters of the feasible set."""
 
 
 class Rates(NamedTuple):
@@ -29,7 +29,7 @@ class Rates(NamedTuple):
 
 
 def theorem_rates(dim: int, horizon: int, total_delay: int, scale: float = 1.0) -> Rates:
-    """Rates of Theorem 2."""
+    """Return the rates of Theorem 2."""
     slots = horizon + total_delay
     return Rates(scale / math.sqrt(dim * slots), scale / slots)
 
@@ -68,7 +68,7 @@ class DbgdSpec(PointsSpec):
         return super().resolved() | self.rate_fields.resolved(self) | {"perturbation": self.rates().perturbation}
 
     def rates(self) -> Rates:
-        """The rates in use."""
+        """Return the rates in use."""
         if self.mode is RateMode.GIVEN:
             return Rates(self.learning_rate, cast("float", self.perturbation))
         if self.horizon is not None and self.total_delay is not None:
@@ -80,11 +80,14 @@ class DbgdSpec(PointsSpec):
 
 
 class State(NamedTuple):
-    """The point, and what the anytime steps remember: the weighted sum of |g|^2 and the largest |x - x_1|."""
+    """The point, and what the anytime steps need."""
 
     x: FloatArray
+    """Shape (..., dim)."""
     gradient_sum: float
+    """Sum of |g|^2 (1 + 2 outstanding) over the events."""
     distance: float
+    """Largest |x - x_1| so far."""
 
 
 class Dbgd(PointLearner[State]):
@@ -129,7 +132,7 @@ class Dbgd(PointLearner[State]):
         return self._anytime_step(state, g, outstanding)
 
     def _anytime_step(self, state: State, g: FloatArray, outstanding: int) -> State:
-        """Distance over gradients, each gradient weighted by the bundles still outstanding."""
+        """Step by distance over gradients (Ivgi et al. 2023), each weighted by the bundles still outstanding."""
         gradient_sum = state.gradient_sum + squared_norm(g) * (1 + 2 * outstanding)
         travelled = np.sqrt(squared_norm(state.x - self.feasible_set.center))
         distance = np.maximum(state.distance, travelled)

@@ -1,4 +1,4 @@
-"""DEXP3 (Algorithm 1): exponential weights for losses whose slot is unknown."""
+"""DEXP3 (Algorithm 1 of the paper): exponential weights for losses whose slot is unknown."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .specs import MAX_COUNT, ArmsSpec, Horizon, LearningRate, MaxDelay, Rate, R
 ANYTIME_SCALE = 2.0
 """c of the anytime rates."""
 MAX_EXPONENT = 700.0
-"""exp(-700) is still a normal double, so that no weight becomes 0 (one arm alone would then divide 0 by 0)."""
+"""exp(-700) is still a normal double: no weight becomes 0, which with one arm would mean 0 divided by 0."""
 
 
 class Rates(NamedTuple):
@@ -28,7 +28,7 @@ class Rates(NamedTuple):
 
 
 def theorem_rates(n_arms: int, horizon: int, max_delay: int, total_delay: int, scale: float = 1.0) -> Rates:
-    """Rates of Theorem 1, with d-bar = 0 taken as 1.
+    """Return the rates of Theorem 1, with d-bar = 0 taken as 1.
 
     Raises
     ------
@@ -44,7 +44,12 @@ def theorem_rates(n_arms: int, horizon: int, max_delay: int, total_delay: int, s
 
 
 def anytime_rates(n_arms: int, t: int, total_delay: float) -> Rates:
-    """Rates of slot ``t``, from the outstanding decisions counted so far; no bound is proved for them."""
+    """Return the rates of slot ``t``; no bound is proved for them.
+
+    Parameters
+    ----------
+    total_delay : sum over the slots so far of the decisions outstanding at their start
+    """
     floor = min(1 / (t + total_delay), 0.25)
     eta = ANYTIME_SCALE * math.sqrt((1 + math.log(n_arms)) / (n_arms * t + total_delay))
     return Rates(eta, 4 * (0.5 - floor) / eta, floor)
@@ -84,7 +89,7 @@ class Dexp3Spec(ArmsSpec):
         return super().resolved() | self.rate_fields.resolved(self)
 
     def fixed_rates(self) -> Rates | None:
-        """The rates where they don't change from slot to slot, else None."""
+        """Return the rates where they are the same in every slot, else None."""
         if self.mode is RateMode.GIVEN:
             return Rates(*(cast("float", getattr(self, name)) for name in Rates._fields))
         if self.horizon is None or self.max_delay is None or self.total_delay is None:
@@ -97,10 +102,12 @@ class Dexp3Spec(ArmsSpec):
 
 
 class State(NamedTuple):
-    """p_t^n, p_t of the open slot, its rates, and the delay sum the anytime rates count."""
+    """Distributions, the open slot's rates, and the sum of delays so far."""
 
     p: FloatArray
+    """After the latest event, p_t^n of the paper, shape (..., n_arms)."""
     p_open: FloatArray
+    """p_t of the open slot, shape (..., n_arms)."""
     learning_rate: float
     loss_clip: float
     probability_floor: float
@@ -108,7 +115,7 @@ class State(NamedTuple):
 
 
 class Dexp3(ArmLearner[State]):
-    """Weights chain from event to event, while every event of a slot is divided by p_t of its start.
+    """Every event changes the weights, and its loss is divided by p_t of the start of the slot it arrives in.
 
     Parameters
     ----------

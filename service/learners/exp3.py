@@ -1,4 +1,4 @@
-"""EXP3 (Auer et al.): exponential weights for losses that name their slot."""
+"""EXP3 (Auer et al. 2002): exponential weights for losses that name their slot."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Exp3(WeightsLearner, SlotLearner[State]):
         self.max_open_slots = max_open_slots
 
     def record(self, state: State, arm: Any) -> Record:
-        """p_s(arm)."""
+        """Return p_s(arm)."""
         return (state.p_open[at(arm)],)
 
     def settle(self, state: State, arm: Any, loss: Any, count: int = 1, record: Record = ()) -> State:

@@ -1,4 +1,4 @@
-"""EXP3 as it is often built: a late loss is divided by whatever the arm's probability is by then."""
+"""EXP3 as it is often implemented: a late loss is divided by the arm's probability at its arrival."""
 
 from __future__ import annotations
 

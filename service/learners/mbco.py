@@ -13,7 +13,7 @@ from .specs import Horizon, LearningRate, Perturbation, RateScale
 
 
 class TwoRatesSpec(PointsSpec):
-    """A learner of bundles with two rates, given or from a theorem; it has no anytime rates."""
+    """A learner from bundles with two rates, given or from a theorem; it has no anytime rates."""
 
     rate_fields: ClassVar = RateFields(given=Rates._fields, theorem=("horizon",))
 
@@ -57,5 +57,5 @@ class MbcoSpec(TwoRatesSpec):
         return theorem_rates(self.dim, horizon, 0, scale)
 
     def build(self) -> Dbgd:
-        """DBGD's arithmetic: only the rates differ."""
+        """Make a DBGD learner: only the rates differ."""
         return Dbgd(self.build_set(), self.rates(), self.mode)

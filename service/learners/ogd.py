@@ -26,7 +26,7 @@ class OgdSpec(PointsSpec, OneRateSpec):
 
 
 class State(NamedTuple):
-    """The point."""
+    """The point, shape (..., dim)."""
 
     x: FloatArray
 

@@ -1,4 +1,4 @@
-"""What a learner over points is told: the dimension and the feasible set."""
+"""What specifications over points share: the dimension and the feasible set."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from .specs import MAX_COUNT
 
 LARGEST_COORDINATE = 1e12
 SMALLEST_RELATIVE_INRADIUS = 2e-9
-"""A thinner set, relative to its largest coordinate (or to 1), has no room for perturbations above rounding."""
+"""With a smaller inradius, relative to the largest coordinate (or to 1), perturbations vanish by rounding."""
 SMALLEST_RELATIVE_PERTURBATION = 1e-12
-"""A smaller step, relative to the largest coordinate (or to 1), drowns in the rounding of x + delta e_k."""
+"""A smaller perturbation, relative to the largest coordinate (or to 1), vanishes when x + delta e_k is rounded."""
 
 Coordinate = Annotated[float, Field(ge=-LARGEST_COORDINATE, le=LARGEST_COORDINATE, allow_inf_nan=False)]
 Size = Annotated[float, Field(gt=0, le=LARGEST_COORDINATE, allow_inf_nan=False)]
@@ -28,19 +28,19 @@ class SetSpec(BaseModel):
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
 
     def inradius(self, dim: int) -> float:
-        """Radius of the inscribed ball."""
+        """Return the radius of the inscribed ball in ``dim`` dimensions."""
         raise NotImplementedError
 
     def reach(self) -> float:
-        """Bound on the size of any coordinate."""
+        """Return a bound on the absolute value of any coordinate."""
         raise NotImplementedError
 
     def build(self, dim: int) -> FeasibleSet:
-        """The arithmetic in ``dim`` dimensions."""
+        """Make the feasible set in ``dim`` dimensions."""
         raise NotImplementedError
 
     def resolved(self, dim: int) -> dict[str, Any]:  # noqa: ARG002 - other sets need it
-        """Every field by name, with the default where the client left one out."""
+        """Return every field by name, with the default where the client left one out."""
         return self.model_dump(mode="json")
 
     def check(self, dim: int) -> None:
@@ -143,7 +143,7 @@ FEASIBLE_SETS = frozenset(spec.model_fields["kind"].default for spec in (BallSpe
 
 
 class PointsSpec(Spec):
-    """Points of a convex set."""
+    """A learner over the points of a convex set."""
 
     dim: Annotated[int, Field(ge=1, le=MAX_COUNT, description="Number of coordinates of a point.")]
     feasible_set: Annotated[FeasibleSetSpec, Field(description="Where points and query points must lie.")]
@@ -162,11 +162,11 @@ class PointsSpec(Spec):
         return self.feasible_set.inradius(self.dim)
 
     def build_set(self) -> FeasibleSet:
-        """The feasible set's arithmetic."""
+        """Make the feasible set."""
         return self.feasible_set.build(self.dim)
 
     def check_perturbation(self, delta: float) -> None:
-        """Refuse a delta that does not fit into the set, or that rounding would swallow.
+        """Refuse a delta that does not fit into the set, or that vanishes by rounding.
 
         Raises
         ------

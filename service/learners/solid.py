@@ -23,5 +23,5 @@ class SolidSpec(PointsSpec, OneRateSpec):
         return scale / math.sqrt(self.dim * (horizon + (self.total_delay or 0)))
 
     def build(self) -> Ogd:
-        """OGD's arithmetic: only the rate knows of the delays."""
+        """Make an OGD learner: only the rate depends on the delays."""
         return Ogd(self.build_set(), self.rate(), self.mode)

@@ -14,7 +14,7 @@ MAX_COUNT = 2**53 - 1
 """Largest count that every JSON reader keeps digit for digit."""
 
 Rate = Annotated[float, Field(ge=1e-12, le=1e12, allow_inf_nan=False)]
-"""A step or a bound: so small that it drowns in rounding, or so large that it overflows, is refused."""
+"""A step or a bound, within limits so that it neither vanishes by rounding nor overflows."""
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 """Any number but infinities and NaN."""
 Horizon = Annotated[int, Field(ge=1, le=MAX_COUNT, description="Slots to be played, T.")]

@@ -1,4 +1,4 @@
-"""What EXP3 and its naive variant share: one vector of weights, learned from at a fixed rate."""
+"""What EXP3 and its naive variant share: one vector of weights and a fixed rate."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from .rates import RateMode
 
 
 class State(NamedTuple):
-    """The weights' logarithms, and p_t of the open slot."""
+    """The weights' logarithms, and p_t of the open slot, both of shape (..., n_arms)."""
 
     log_weights: FloatArray
     p_open: FloatArray
 
     @classmethod
     def at(cls, log_weights: FloatArray) -> State:
-        """These weights, and what they give."""
+        """Return the state with these weights and their distribution."""
         return cls(log_weights, probabilities(log_weights))
 
 
 class WeightsLearner(ArmLearner[State]):
-    """A learner over arms that lowers weights; how it divides a loss is the subclass's.
+    """A learner over arms that lowers weights; by what it divides a loss is the subclass's part.
 
     Parameters
     ----------
@@ -47,7 +47,7 @@ class WeightsLearner(ArmLearner[State]):
         return state._replace(p_open=probabilities(state.log_weights))
 
     def learned(self, state: State, arm: Any, loss: Any, divisor: Any) -> State:
-        """The state after a loss of ``arm``, divided by ``divisor``."""
+        """Return the state after a loss of ``arm``, divided by ``divisor``."""
         return state._replace(log_weights=lowered(state.log_weights, arm, self.learning_rate, loss, divisor))
 
     def remove_arms(self, state: State, positions: IntArray) -> State:

@@ -24,9 +24,9 @@ else:
 SESSION_ID_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$"
 TEN_YEARS = 315_360_000
 LARGE_SPEC_BYTES = 2048
-"""Bytes from which on what a session is created with takes much memory: labels take ten times their bytes."""
+"""Encoded specifications from this size on are large in memory: labels take ten times their bytes."""
 SEED_BITS = 128
-"""Entropy of a seed the client did not choose."""
+"""Random bits of a seed that the client did not choose."""
 
 
 class ExpirySpec(BaseModel):
@@ -118,15 +118,15 @@ class Specification(BaseModel):
 
     @property
     def idle_ttl_ms(self) -> int | None:
-        """The idle time to live in the store's unit."""
+        """The idle time to live in milliseconds, the store's unit."""
         return None if self.idle_ttl_seconds is None else max(1, round(self.idle_ttl_seconds * 1000))
 
     def expires_at(self, used_at: float) -> float | None:
-        """The idle deadline after a use, in Unix seconds; None where there is none."""
+        """Return the idle deadline after a use at ``used_at``, in Unix seconds; None without one."""
         return None if self.idle_ttl_ms is None else used_at + self.idle_ttl_ms / 1000
 
     def params(self, seed: int) -> Params:
-        """What a run is started with."""
+        """Return what a run is started with."""
         if self.expiry is None:
             return Params(self.learner, seed, self.losses)
         loss = self.expiry.default_loss
@@ -135,29 +135,29 @@ class Specification(BaseModel):
 
 
 class Stored(NamedTuple):
-    """A specification with the seed that is in force."""
+    """A specification with the seed in use."""
 
     specification: Specification
     seed: int
 
     @classmethod
     def of(cls, specification: Specification) -> Stored:
-        """Choose a seed where the client gave none."""
+        """Choose a random seed where the client gave none."""
         given = specification.seed
         return cls(specification, secrets.randbits(SEED_BITS) if given is None else given)
 
     def encode(self) -> bytes:
-        """The bytes the store keeps."""
+        """Return the bytes that the store keeps."""
         fields = self.specification.model_dump(mode="json", exclude={"seed"}, exclude_none=True)
         return json.dumps({"specification": fields, "seed": self.seed}, separators=(",", ":")).encode()
 
     def matches(self, posted: Specification) -> bool:
-        """Whether posting these fields again means this session; an omitted seed matches any."""
+        """Tell whether posting these fields again means this session; an omitted seed matches any."""
         same_fields = _fields(self.specification) == _fields(posted)
         return same_fields and posted.seed in (None, self.seed)
 
     def start(self) -> Run:
-        """The run before its first slot."""
+        """Start the run before its first slot."""
         return start_run(self.specification.params(self.seed))
 
 
@@ -171,7 +171,7 @@ class _Kept(BaseModel):
 
 
 def decode(spec: bytes) -> Stored:
-    """What ``Stored.encode`` wrote; the specifications of last time are kept, fewer of the large ones.
+    """Read what ``Stored.encode`` wrote; recent results are cached, fewer of the large ones.
 
     Raises
     ------
@@ -193,7 +193,7 @@ _small, _large = lru_cache(1024)(_decode), lru_cache(4)(_decode)
 
 
 def _fields(specification: Specification) -> dict[str, Any]:
-    """What a client may post, but the seed, with defaults put in."""
+    """Return all that a client may post but the seed, with defaults filled in."""
     return specification.model_dump(exclude={"seed", "learner"}) | {"learner": specification.learner.resolved()}
 
 

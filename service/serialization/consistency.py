@@ -1,7 +1,7 @@
-"""Whether what was read of a session belongs together.
+"""Checks that specification, state and records that were read belong to one session.
 
-Checksums tell that bytes are as they were written, and not that they were written for this session: a state may
-have been copied from another one by hand, or the specification beside it changed.
+A checksum shows that bytes are as they were written, but not that they were written for this session: somebody may
+have copied a state from another session, or changed the specification beside it.
 """
 
 from __future__ import annotations
@@ -19,14 +19,16 @@ from .records import Records
 from .state import CodecError
 
 NUMBER_BYTES = 8
+"""Bytes of an int64 or a float64."""
 
 
 def check_length(state: bytes, spec: Spec) -> None:
-    """Refuse a state too short for its learner, before anything of the learner's size is made.
+    """Refuse a state too short for its learner, before memory of the learner's size is taken.
 
     Raises
     ------
     CodecError
+        where it has fewer bytes than the learner has arms or dimensions, in numbers.
     """
     numbers: int = spec.arm_count if isinstance(spec, ArmsSpec) else getattr(spec, "dim", 0)
     if len(state) < numbers * NUMBER_BYTES:
@@ -34,11 +36,16 @@ def check_length(state: bytes, spec: Spec) -> None:
 
 
 def check_state(run: Run, ledger: Ledger, state: Any) -> None:
-    """Refuse a state of other sizes than ``run``, the same session at any moment with the arms of this one.
+    """Refuse a ledger or a state with arrays of other shapes than the session's.
+
+    Parameters
+    ----------
+    run : the same session at any moment, with the arms that were read
 
     Raises
     ------
     CodecError
+        where a shape differs, or the counts by arm do not add up to the outstanding decisions.
     """
     live: tuple[int, ...] | None = None
     if isinstance(run, ArmRun) and isinstance(ledger, ArmLedger):
@@ -53,11 +60,12 @@ def check_state(run: Run, ledger: Ledger, state: Any) -> None:
 
 
 def check_records(run: Run, records: Records) -> None:
-    """Refuse records of arms that the session never had.
+    """Refuse records that name arms the session never had, or rows of another length.
 
     Raises
     ------
     CodecError
+        where a record does not fit.
     """
     if not isinstance(run, ArmRun):
         return

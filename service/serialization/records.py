@@ -1,6 +1,6 @@
-"""Bytes of what is kept beside a session's state and sent only when it changes.
+"""Bytes of what is kept beside a session's state and written only when it changes.
 
-That is open slots, buckets of acts, and the rows of a learner's state.
+These are open slots, acts by bucket of time, and the rows of a learner's state.
 
 Numbers are little-endian int64 and float64; every record ends with a CRC-32 of its key, a colon and itself.
 """
@@ -25,11 +25,11 @@ from .state import CHECKSUM_BYTES, CodecError, checksum
 BUCKET, ROW = b"b", b"r"
 """First byte of the keys of buckets and of rows; those of open slots are digits."""
 MAX_ARMS = 2**24
-"""Arms a bucket counts, at most: far more than any session may have."""
+"""Most arms that a bucket can count: far more than any session may have."""
 
 
 class Records(NamedTuple):
-    """What a session keeps beside its state; None where its runs have no such thing."""
+    """What a session keeps beside its state; None for what its kind of run does not have."""
 
     open_slots: OpenSlots | None
     act_times: ActTimes | None
@@ -37,7 +37,7 @@ class Records(NamedTuple):
 
 
 def encode(run: Run) -> dict[bytes, bytes | None]:
-    """The records beside the state that changed, by key; None for one that is gone."""
+    """Return the records that changed since the last commit, by key; None for one to delete."""
     records: dict[bytes, bytes | None] = {}
     if isinstance(run, SlotRun):
         records |= _encode_slots(run.open_slots)
@@ -51,14 +51,19 @@ def encode(run: Run) -> dict[bytes, bytes | None]:
 
 
 def rows_of(run: Run) -> Rows:
-    """The rows of a run's state."""
+    """Return the rows of a run's state, () where it has none."""
     name = codec.rows_field(run.learner.state_type)
     rows: Rows = () if name is None else getattr(run.state, name)
     return rows
 
 
 def decode(records: Mapping[bytes, bytes], run: Run) -> Records:
-    """All that a session keeps beside its state.
+    """Read all that a session keeps beside its state.
+
+    Parameters
+    ----------
+    records : key to bytes, as the store holds them
+    run : the session's run at the moment of its state
 
     Raises
     ------
@@ -94,7 +99,7 @@ def _record(key: bytes, body: bytes) -> bytes:
 
 
 def _encode_act_times(times: ActTimes) -> dict[bytes, bytes | None]:
-    """A key is ``b`` and the bucket's number; a record the number of arms, the arms acted, and their acts."""
+    """Key: ``b`` and the bucket's number. Record: number of arms, indexes of arms with acts, their acts."""
     records: dict[bytes, bytes | None] = {}
     for bucket in times.changed:
         key, acts = BUCKET + b"%d" % bucket, times.acts.get(bucket)
@@ -119,7 +124,7 @@ def _decode_act_times(records: Mapping[bytes, bytes], times: ActTimes) -> ActTim
 
 
 def _encode_slots(slots: OpenSlots) -> dict[bytes, bytes | None]:
-    """A key is the slot's number in decimal. A record is the arm (int64) and the learner's numbers."""
+    """Key: the slot's number in decimal. Record: the arm (int64) and the learner's numbers."""
     return {b"%d" % slot: None if kept is None else _slot_bytes(slot, kept) for slot, kept in slots.changes.items()}
 
 

@@ -27,7 +27,7 @@ from ..learners.base import FloatArray, IntArray, Rows
 
 SCHEMA = 1
 CHECKSUM_BYTES = 4
-"""The checksum at the end: what a commit compares to notice a state changed by hand."""
+"""Bytes of the checksum at the end, which a commit compares to notice a state that was changed by hand."""
 
 _COUNTS = ("slot", "feedbacks", "expired", "removed", "total_delay", "outstanding", "time")
 _HEAD = struct.Struct("<B6qd")
@@ -38,18 +38,18 @@ _ARRAYS: list[tuple[Any, Any]] = [(FloatArray, np.dtype("<f8")), (IntArray, np.d
 
 
 MAX_AXES = 8
-"""Axes of an array, at most; states have one or two."""
+"""Most axes of an array; states have one or two."""
 MAX_ROWS = 2**20
-"""Rows of a state, at most: far more than open slots can be."""
+"""Most rows of a state: more than a session can have open slots."""
 
 _ENCODED_ARMS: WeakKeyDictionary[Arms, bytes] = WeakKeyDictionary()
 
 ROWS = object()
-"""The kind of a field of rows."""
+"""The layout of a field of rows."""
 
 
 class CodecError(Exception):
-    """The bytes are no state of this learner, or one of a newer schema."""
+    """The bytes are not a state of this learner, or have a newer schema."""
 
 
 class Decoded(NamedTuple):
@@ -73,7 +73,12 @@ def encode(ledger: Ledger, state: Any, arms: Arms | None = None) -> bytes:
 
 
 def decode(data: bytes, state_type: type, *, by_arm: bool) -> Decoded:
-    """What ``encode`` wrote.
+    """Read what ``encode`` wrote.
+
+    Parameters
+    ----------
+    state_type : NamedTuple class of the learner's state
+    by_arm : whether the learner is over arms
 
     Raises
     ------
@@ -129,7 +134,7 @@ def decode_arms(data: bytes, known: Arms, first_names: Sequence[str] | None) -> 
 
 @contextmanager
 def foreign(what: str) -> Iterator[None]:
-    """Turn what reading bytes that nobody wrote stumbles over into the codec's own error."""
+    """Turn the errors of reading foreign or damaged bytes into ``CodecError``."""
     try:
         yield
     except (ValueError, TypeError, IndexError, OverflowError, RecursionError, struct.error) as error:
@@ -147,7 +152,7 @@ def _arms_bytes(arms: Arms) -> bytes:
 
 
 def checksum(body: bytes | memoryview) -> bytes:
-    """What ends every state and every record: CRC-32, little-endian."""
+    """Return the CRC-32, little-endian, that ends every state and every record."""
     return _CRC.pack(zlib.crc32(body))
 
 
@@ -203,13 +208,13 @@ def _is_finite(value: Any) -> bool:
 
 @lru_cache(maxsize=64)
 def _fields(state_type: type) -> tuple[Any, ...]:
-    """How each field of a state is written: a struct for a scalar, a dtype for an array."""
+    """Return the layout of each field of a state: a struct for a scalar, a dtype for an array, or ``ROWS``."""
     return tuple(_kind(hint) for hint in get_type_hints(state_type).values())
 
 
 @lru_cache(maxsize=64)
 def rows_field(state_type: type) -> str | None:
-    """The field of a state that holds rows: its bytes are only their number, the rows are records."""
+    """Return the name of the field that holds rows, if any; a state has only their number, the rows are records."""
     kinds = zip(get_type_hints(state_type), _fields(state_type), strict=True)
     return next((name for name, kind in kinds if kind is ROWS), None)
 

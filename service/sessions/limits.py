@@ -13,14 +13,14 @@ from ..models.specification import Specification
 from ..settings import Settings
 
 MAX_OPEN_SLOTS = 1_000_000
-"""Open slots that a session may keep."""
+"""Largest ``max_open_slots`` of a session."""
 
 
 class Rights(NamedTuple):
-    """What the holder of an API key may create."""
+    """What the holder of an API key may create; None for no limit but the settings'."""
 
     prefix: str = ""
-    """What the ids of its sessions begin with."""
+    """The ids of its sessions begin with this."""
     max_sessions: int | None = None
     max_arms: int | None = None
 
@@ -36,7 +36,7 @@ class Limits:
 
     @property
     def max_label_bytes(self) -> int:
-        """Length of an arm's label, in UTF-8."""
+        """Most bytes of an arm's label, in UTF-8."""
         return self._settings.max_label_bytes
 
     def check(self, spec: Specification, rights: Rights) -> None:

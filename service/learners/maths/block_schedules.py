@@ -1,7 +1,7 @@
-"""When the composite-loss wrapper updates its inner learner, and on which sum of losses.
+"""When the composite-loss wrapper (Cesa-Bianchi et al. 2018) updates its inner learner, and on which sum of losses.
 
-The wrapper plays one action for many slots, adds up whatever losses arrive in a slot, and now and then hands
-a scaled sum over the last slots to an inner learner as if it were the action's loss.
+The wrapper plays one action for many slots and adds up all losses that arrive in a slot. In an update it gives a
+scaled sum over the last slots to an inner learner as if that were the loss of the action.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Clock(NamedTuple):
     """Losses that arrived, shape (..., window, values): per slot of the window, or their sum in one row."""
     t: int
     quiet: Any
-    """Slots in a row, up to this one, whose coin said no."""
+    """Slots in a row, up to this one, whose draw of an update, with probability 1/(2d), was negative."""
     updating: Any
     """Whether the open slot ends in an update."""
 
@@ -53,24 +53,24 @@ class Schedule:
         self._values = values
 
     def start(self) -> Clock:
-        """Before the first slot."""
+        """Return the clock before the first slot."""
         return Clock(np.zeros((self._rows, self._values)), 0, 0, False)
 
     def updates(self, horizon: int) -> float:
-        """Updates to be expected in so many slots, for the theorem's rates."""
+        """Return the expected number of updates in ``horizon`` slots, at least 1, for the theorem's rates."""
         length = 2 * self._delay
         if not self._random:
             return max(1.0, horizon / length)
         return max(1.0, horizon / length * (1 - 1 / length) ** (length - 2))
 
     def loss(self, clock: Clock) -> FloatArray:
-        """What the closing slot hands to the inner learner, shape (..., values), where it updates."""
+        """Return the loss, shape (..., values), from which the inner learner learns if the closing slot updates."""
         divisor = 2 * self._delay if self._random else self._delay
         total: FloatArray = clock.sums.sum(axis=-2) / divisor
         return total
 
     def open(self, clock: Clock, slot: Slot) -> Clock:
-        """Start the next slot's sum, and tell whether that slot will update."""
+        """Return the clock of the next slot, with its sum at 0 and whether it ends in an update."""
         t, length = clock.t + 1, 2 * self._delay
         sums = clock.sums
         if self._random or (t - 1) % self._delay == 0:
@@ -83,7 +83,7 @@ class Schedule:
         return Clock(sums, t, np.where(heads, 0, clock.quiet + 1)[()], updating)
 
     def add(self, clock: Clock, loss: Any) -> Clock:
-        """Count a loss that arrives in the open slot."""
+        """Return the clock after a loss, shape (..., values), has arrived in the open slot."""
         sums = clock.sums.copy()
         sums[..., clock.t % self._rows, :] += loss
         return clock._replace(sums=sums)

@@ -1,4 +1,4 @@
-"""What happens to a distribution when arms come and go."""
+"""Distributions over arms when arms are removed or added."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from ..base import FloatArray, IntArray
 
 
 def remove_arms(p: FloatArray, positions: IntArray, floor: float = 0.0) -> FloatArray:
-    """The probabilities of the arms that stay, in their old ratios; uniform where all they had is 0.
+    """Return the probabilities of the arms that stay, in their old ratios; uniform where these are all 0.
 
     Parameters
     ----------
     p : shape (..., n_arms)
-    positions : the arms that leave
+    positions : of the arms to remove
     floor : of n arms none stays below floor/(n (1 + floor)); where one would, p is trimmed as after an event
     """
     kept = np.delete(p, positions, axis=-1)
@@ -26,7 +26,7 @@ def remove_arms(p: FloatArray, positions: IntArray, floor: float = 0.0) -> Float
 
 
 def add_arms(p: FloatArray, count: int) -> FloatArray:
-    """``count`` more arms at 1/n each of n in all; the others share the rest in their old ratios."""
+    """Return ``p`` with ``count`` more arms at 1/n each of n in all; the others share the rest in their ratios."""
     before = p.shape[-1]
     n_arms = before + count
     return np.concatenate([p * (before / n_arms), np.full((*p.shape[:-1], count), 1 / n_arms)], axis=-1)

@@ -20,7 +20,7 @@ _ULPS = 16.0
 
 
 def shrunk_scale(delta: float, dim: int, inradius: float, reach: float) -> float:
-    """1 - delta/inradius, less the rounding margin.
+    """Return 1 - delta/inradius, less the rounding margin.
 
     Raises
     ------
@@ -50,12 +50,12 @@ class FeasibleSet(ABC):
 
     @abstractmethod
     def project_scaled(self, z: FloatArray, scale: float) -> FloatArray:
-        """The nearest point of c + scale (X - c)."""
+        """Return the nearest point of c + scale (X - c) to each point of ``z``, shape (..., dim)."""
 
     def shrunk(self, delta: float) -> Shrunk:
-        """The set of points x for which x and x + delta e_k lie in X, after rounding too.
+        """Return the set of points x for which x and x + delta e_k lie in X, also after rounding.
 
-        It is the shrunk set of the module's text, smaller by a few units in the last place: by
+        It is the shrunk set described at the top of this module, smaller by a few units in the last place: by
         (2 dim + 16) ulps of ``reach``, more than projecting and adding delta err together.
 
         Raises
@@ -75,7 +75,7 @@ class Shrunk:
     scale: float
 
     def project(self, z: FloatArray) -> FloatArray:
-        """The nearest point of the shrunk set."""
+        """Return the nearest point of the shrunk set to each point of ``z``, shape (..., dim)."""
         return self.whole.project_scaled(z, self.scale)
 
 

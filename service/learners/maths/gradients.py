@@ -1,4 +1,4 @@
-"""Gradients as the point learners use them, estimated or handed in."""
+"""Gradients as learners over points use them, estimated or reported."""
 
 from __future__ import annotations
 
@@ -13,17 +13,23 @@ LARGEST_VALUE = 1e100
 
 
 def forward_difference(losses: FloatArray, perturbation: float) -> FloatArray:
-    """Eq. (estgrad): entry k is (f(x + delta e_k) - f(x)) / delta; ``losses`` has f(x) first."""
+    """Return the forward differences of eq. (estgrad), (f(x + delta e_k) - f(x)) / delta, shape (..., dim).
+
+    Parameters
+    ----------
+    losses : f(x), then f(x + delta e_k) for each k, shape (..., dim+1)
+    perturbation : delta
+    """
     values = bounded(losses)
     return (values[..., 1:] - values[..., :1]) / perturbation
 
 
 def bounded(values: FloatArray) -> FloatArray:
-    """``values`` cut to the largest size the learners compute with."""
+    """Return ``values`` cut to +-``LARGEST_VALUE``."""
     return np.clip(values, -LARGEST_VALUE, LARGEST_VALUE)
 
 
 def squared_norm(vector: FloatArray) -> Any:
-    """|vector|^2 over the last axis: a float for one run, an array over the leading axes for many."""
+    """Return |vector|^2 over the last axis: a float for one run, an array over the leading axes for many."""
     total = np.square(vector).sum(axis=-1)
     return total if total.ndim else float(total)

@@ -1,4 +1,4 @@
-"""Exact Euclidean projections onto simplices, by sorting."""
+"""Exact Euclidean projections onto simplices, by sorting (Held et al. 1974; Duchi et al. 2008)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ..base import FloatArray
 
 
 def project_onto_face(z: FloatArray, total: float) -> FloatArray:
-    """The nearest point of {x >= 0, sum x = total}; leading axes are projected one by one.
+    """Return the nearest point of {x >= 0, sum x = total} to each point of ``z``, shape (..., dim).
 
     Notes
     -----
@@ -27,7 +27,7 @@ def project_onto_face(z: FloatArray, total: float) -> FloatArray:
 
 
 def project_onto_simplex(z: FloatArray, total: float) -> FloatArray:
-    """The nearest point of {x >= 0, sum x <= total}; leading axes are projected one by one."""
+    """Return the nearest point of {x >= 0, sum x <= total} to each point of ``z``, shape (..., dim)."""
     clipped = np.maximum(z, 0.0)
     outside = clipped.sum(axis=-1, keepdims=True) > total
     if not outside.any():
