@@ -52,7 +52,8 @@ class ChangeArms(_Body):
         list[Label], Field(fail_fast=True, description="Labels of new arms. Labels of present arms change nothing.")
     ] = []
     remove: Annotated[
-        list[LabelText], Field(fail_fast=True, description="Labels of arms to remove. Unknown labels change nothing.")
+        list[LabelText],
+        Field(fail_fast=True, description="Labels of arms to remove. Unknown labels change nothing."),
     ] = []
 
     @field_validator("add")

@@ -92,7 +92,8 @@ class SessionMachine(RuleBasedStateMachine):
     def feed(self, data: st.DataObject, loss: float) -> None:
         given = self.open.pop(data.draw(st.integers(0, len(self.open) - 1)))
         event = ArmFeedback(given.arm, loss, given.slot)
-        self.run.check_slot(event)
+        if isinstance(self.run, SlotRun):
+            self.run.check_slot(event)
         if self.run.is_removed(event):
             return
         if self.run.surplus([event]):
