@@ -7,7 +7,8 @@ import pytest
 from tests.api.test_bodies import assert_problem, post
 
 SECONDS = 2.5
-"""Far more than a refusal takes (some 0.05 s), far less than telling of every fault took (3 to 10 s)."""
+"""Of processor time, which a busy machine does not stretch: far more than a refusal takes (some 0.05 s), far less
+than telling of every fault took (3 to 10 s)."""
 
 
 @pytest.mark.parametrize(
@@ -25,10 +26,10 @@ SECONDS = 2.5
 @pytest.mark.parametrize("call", ["feedback", "feedbacks"])
 async def test_not_every_fault_of_a_body_is_looked_for(client, create, content, call):
     path = await create()
-    started = time.monotonic()
+    started = time.process_time()
 
     assert_problem(await post(client, f"{path}/{call}", content), 422, "invalid_request")
-    assert time.monotonic() - started < SECONDS
+    assert time.process_time() - started < SECONDS
 
 
 @pytest.mark.parametrize(
@@ -40,10 +41,10 @@ async def test_not_every_fault_of_a_body_is_looked_for(client, create, content, 
     ids=["arms", "box"],
 )
 async def test_not_every_fault_of_a_learner_is_looked_for(client, learner):
-    started = time.monotonic()
+    started = time.process_time()
 
     assert_problem(await client.post("/v1/sessions", json={"learner": learner}), 422, "invalid_request")
-    assert time.monotonic() - started < SECONDS
+    assert time.process_time() - started < SECONDS
 
 
 @pytest.mark.parametrize(

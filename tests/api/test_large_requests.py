@@ -20,6 +20,7 @@ from loadtest.bench.event_loop_turns import longest_turn, worker_settings
 from loadtest.bench.in_process_app import in_process_app
 from loadtest.bench.large_requests import LARGE_REQUESTS
 from service.cooperative.fair_yield import FairYield
+from tests.support.examples import some_quick
 
 MOST = 100_000
 """Lines in one turn, some 3 ms. In one go the batches run 500,000 to 900,000, most others fewer than this."""
@@ -71,10 +72,9 @@ def lines() -> Iterator[Lines]:
 
 IN_SECONDS = {"many_acts", "many_labels_added", "one_large_point", "view_of_many_arms"}
 """The others take longer, being counted line by line."""
-REQUESTS = [pytest.param(name, marks=[] if name in IN_SECONDS else [pytest.mark.slow]) for name in LARGE_REQUESTS]
 
 
-@pytest.mark.parametrize("name", REQUESTS)
+@pytest.mark.parametrize("name", some_quick(LARGE_REQUESTS, IN_SECONDS))
 async def test_others_have_their_turn(lines: Lines, pauses: Pauses, name: str) -> None:
     assert await longest_turn(name, lines) < MOST
     assert pauses.count > PIECES

@@ -3,7 +3,7 @@
 import pytest
 
 
-async def test_20_000_paths_and_sessions_make_no_series(make_client):
+async def test_a_thousand_paths_and_sessions_make_no_series(make_client):
     app = (await make_client())._transport.app
     metrics = app.state.metrics
 
@@ -21,13 +21,13 @@ async def test_20_000_paths_and_sessions_make_no_series(make_client):
         return {(sample.name, *sorted(sample.labels.items())) for sample in samples}
 
     before = names()
-    for number in range(10_000):
+    for number in range(500):
         await request("GET", f"/{number:x}/{'y' * (number % 50)}")
         await request("POST", f"/v1/sessions/s{number}/act")
 
     assert names() == before
-    assert metrics.registry.get_sample_value("bandit_problems_total", {"code": "unknown_session"}) == 10_000
-    assert metrics.registry.get_sample_value("bandit_problems_total", {"code": "not_found"}) == 10_000
+    assert metrics.registry.get_sample_value("bandit_problems_total", {"code": "unknown_session"}) == 500
+    assert metrics.registry.get_sample_value("bandit_problems_total", {"code": "not_found"}) == 500
 
 
 async def test_decisions_of_a_deleted_session_are_outstanding_no_more(make_client):

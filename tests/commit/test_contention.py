@@ -105,6 +105,7 @@ class CountedStore(RedisStore):
         return outcome
 
 
+@pytest.mark.slow
 async def test_nobody_starves_where_four_workers_write_one_session(redis_server):
     """64 clients, 16 on each worker. Calls are measured in commits, which a busy machine doesn't stretch."""
     stores = [CountedStore(redis_server.url) for _ in range(4)]

@@ -77,7 +77,7 @@ def sound(state: State, n_arms: int) -> None:
     for part in state:
         assert np.isfinite(part).all()
     assert (state.p > 0).all()
-    np.testing.assert_allclose(state.p.sum(axis=-1), 1.0, rtol=0, atol=1e-12)
+    assert (np.abs(state.p.sum(axis=-1) - 1.0) <= 1e-12).all()
     assert state.p.shape[-1] == n_arms
 
 
@@ -131,6 +131,7 @@ def test_the_multiplier_solves_its_equation(values: list[float], scale: float, s
     assert x.sum() == pytest.approx(1.0, abs=1e-13)
 
 
+@pytest.mark.slow
 def test_it_finds_the_better_arm_at_click_rates() -> None:
     """Clicks 2 % against 1 %, delays of 10: after 20,000 slots the better arm leads in at least 36 of 40 runs."""
     learner, runs = CentredTsallis(2), 40

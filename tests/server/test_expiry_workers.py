@@ -23,6 +23,7 @@ from service.sessions.operations import Act, SettleFeedback
 from service.store import open_store
 from tests.engine.test_run_machine import FIELDS
 from tests.support.crashing import Worker
+from tests.support.examples import some_quick
 from tests.support.real_redis import RedisServer
 
 WINDOW = 32.0
@@ -85,7 +86,7 @@ class Stream:
         return Played(actions, state)
 
 
-@pytest.mark.parametrize("kind", FIELDS)
+@pytest.mark.parametrize("kind", some_quick(FIELDS, ["dexp3", "exp3_current"]))
 async def test_numbers_are_those_of_the_times_whoever_works(kind: str, redis_server: RedisServer) -> None:
     stream, start = Stream(kind), float(int(time.time()))
     alone = stream.in_process(start)
