@@ -22,6 +22,8 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.05, 2.0
 """Seconds between attempts; doubled each time, or what ``Retry-After`` asks for within the longest."""
 CLIENT_ERRNOS = frozenset({errno.EADDRNOTAVAIL, errno.EMFILE, errno.ENFILE, errno.ENOBUFS})
 """The machine has no port, file or buffer left for the client."""
+NOT_CONNECTED = frozenset({httpx.ConnectError.__name__, httpx.ConnectTimeout.__name__})
+"""Nobody listens at the address."""
 CLIENT_FAULTS = (httpx.PoolTimeout, httpx.UnsupportedProtocol, httpx.LocalProtocolError)
 
 
@@ -85,6 +87,20 @@ class Client:
         except ValueError as error:
             raise ServiceError(f"{method} {path}: the answer is not JSON") from error
 
+    def check_reachable(self, seconds: float = 1.5) -> None:
+        """Ask for ``/livez`` once; any answer will do, and so does a connection on which no answer comes yet.
+
+        Raises
+        ------
+        ServiceError
+            where no connection can be made within ``seconds``.
+        ClientLimitError
+            where the client itself failed.
+        """
+        answer, reason = self._attempt(self._http.build_request("GET", "/livez", timeout=seconds))
+        if answer is None and reason in NOT_CONNECTED:
+            raise ServiceError(f"{self._http.base_url} does not answer ({reason})")
+
     def _request(self, method: str, path: str, body: Any, key: str | None) -> httpx.Request:
         headers = {} if key is None else {"Idempotency-Key": key}
         if body is None:
@@ -101,7 +117,7 @@ class Client:
                 return answer
             wait = max(pause, _retry_after(answer))
             if time.monotonic() + wait > deadline:
-                raise ServiceError(f"{request.url.path}: {reason}; given up after {self._retry_seconds:g} s")
+                raise ServiceError(f"{request.url}: {reason}; given up after {self._retry_seconds:g} s")
             self.log.retries[reason] += 1
             self._sleep(wait)
             pause = min(2 * pause, LONGEST_PAUSE)

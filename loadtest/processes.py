@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import httpx
@@ -49,18 +50,38 @@ def find_server() -> str:
 
 
 class RunningProcess:
-    """A process with its log in a file, at most one alive at a time."""
+    """A process with its log in a file, at most one alive at a time.
 
-    def __init__(self, command: Sequence[str], log: Path, environment: Mapping[str, str] | None = None) -> None:
+    Parameters
+    ----------
+    environment : its variables; this process's if not given
+    with_children : whether ``end`` also ends the processes it has started
+    """
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        log: Path,
+        environment: Mapping[str, str] | None = None,
+        *,
+        with_children: bool = False,
+    ) -> None:
         self._command = command
         self._environment = environment
+        self._with_children = with_children
         self._process: subprocess.Popen[bytes] | None = None
         self.log = log
 
     def start(self) -> None:
         """Start it; whoever needs it to serve waits for that."""
         with self.log.open("ab") as log:
-            self._process = subprocess.Popen(self._command, stdout=log, stderr=log, env=self._environment)  # noqa: S603
+            self._process = subprocess.Popen(  # noqa: S603 - programs of this project
+                self._command, stdout=log, stderr=log, env=self._environment, process_group=self._group
+            )
+
+    @property
+    def _group(self) -> int | None:
+        return 0 if self._with_children else None
 
     @property
     def pid(self) -> int:
@@ -84,7 +105,11 @@ class RunningProcess:
         if self.running:
             self.send(signal.SIGCONT)
             self.send(number)
-        return self._process.wait(START_SECONDS)
+        code = self._process.wait(START_SECONDS)
+        if self._with_children:
+            with suppress(ProcessLookupError):
+                os.killpg(self.pid, signal.SIGKILL)
+        return code
 
     def last_words(self) -> str:
         """The end of its log."""

@@ -153,7 +153,9 @@ def _targets(options: Options, redis: RedisProcess, logs: Path, workers: int) ->
     redis.command("FLUSHALL")
     service = ServiceProcess(logs, "--workers", str(workers), "--store-url", url)
     port = free_port()
-    floors = RunningProcess(_floors(port, workers), logs / "floors.log", os.environ | {REDIS: url})
+    floors = RunningProcess(
+        _floors(port, workers), logs / "floors.log", os.environ | {REDIS: url}, with_children=True
+    )
     with ExitStack() as stack:
         for process in (service, floors):
             stack.callback(process.end)

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from loadtest.commands.output import console, errors_reported
-from loadtest.commands.replay_flags import Scenario, driver_of, options_of, plan_of, stream_of, world_of
+from loadtest.commands.replay_flags import Scenario, connected, driver_of, options_of, plan_of, stream_of, world_of
 from loadtest.commands.replay_run import described, exit_with, run
 from loadtest.errors import LoadTestError
 from loadtest.replay import delays
@@ -87,22 +87,23 @@ def replay(
             "delay_seed": delay_seed,
         }
         stream = stream_of(scenario, times, slots_per_second)
+        address = None if in_process else url or DEFAULT_URL
+        client = None if address is None else connected(stack, address, retry_seconds, api_key)
         kind = learner or ("dexp3" if stream is None else "centred_tsallis")
         world, facts = world_of(scenario, data or [], kind, fill_seed)
         stream_delays = delays.strict(world.slots)
         world = world.head(min(slots or world.slots, world.slots))
-        address = None if in_process else url or DEFAULT_URL
-        clock = SimulatedTime() if address is None else None
+        clock = SimulatedTime()
         plan = plan_of(world, kind, rates, seed, options_of(option or []), stream)
-        driver = driver_of(stack, plan, address, retry_seconds, clock, api_key)
+        driver = driver_of(plan, client, clock)
         if stream is not None and isinstance(world, ArmWorld):
-            replaying: Replay = ClickReplay(world, stream, driver, clock)
+            replaying: Replay = ClickReplay(world, stream, driver, clock if in_process else None)
         else:
             replaying = Replay(world, stream_delays, driver, Pace(slots_per_second))
         record = run(replaying, world.slots, f"{world.name} {kind}", drain=drain)
         facts |= described(driver, record) | {"url": address, "slots_per_second": slots_per_second}
         facts |= {} if stream is None else click_facts(world, stream, record)
-        pace = Pace() if stream is not None and clock is not None else replaying.pace
+        pace = Pace() if stream is not None and in_process else replaying.pace
         report = build_report(world, plan, record, driver.log, pace, facts)
     paths = write_report(report, out)
     console.print(table_of(report.summary))

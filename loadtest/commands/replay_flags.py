@@ -13,7 +13,7 @@ import httpx
 
 from loadtest.client import Client
 from loadtest.commands.output import print_note
-from loadtest.errors import LoadTestError
+from loadtest.errors import LoadTestError, ServiceError
 from loadtest.replay.arm_worlds import mab_jester, mab_synthetic
 from loadtest.replay.click_stream import ClickStream, plan_clicks
 from loadtest.replay.click_worlds import jester_clicks
@@ -72,23 +72,34 @@ def options_of(texts: list[str]) -> dict[str, Any]:
     return fields
 
 
-def driver_of(
-    stack: ExitStack,
-    plan: Plan,
-    address: str | None,
-    retry_seconds: float,
-    clock: SimulatedTime | None,
-    api_key: str | None,
-) -> Driver:
-    """What drives the session: over HTTP, or by a simulated clock in process."""
-    if address is None or clock is not None:
-        return InProcessDriver(plan, (clock or SimulatedTime()).now)
+def connected(stack: ExitStack, address: str, retry_seconds: float, api_key: str | None) -> Client:
+    """Return a client of the service at ``address``, which ``stack`` closes.
+
+    Raises
+    ------
+    LoadTestError
+        where the address is not a URL, or nothing answers there now.
+    """
     try:
         headers = {"Authorization": f"Bearer {api_key}"} if api_key else None
         http = stack.enter_context(httpx.Client(base_url=address, timeout=30.0, headers=headers))
     except httpx.InvalidURL as error:
         raise LoadTestError(f"--url {address}: {error}") from error
-    return HttpDriver(Client(http, retry_seconds), plan, f"replay-{uuid.uuid4().hex}")
+    client = Client(http, retry_seconds)
+    try:
+        client.check_reachable()
+    except ServiceError as error:
+        raise LoadTestError(
+            f"{error}; start a service there, name another with --url, or try --in-process"
+        ) from error
+    return client
+
+
+def driver_of(plan: Plan, client: Client | None, clock: SimulatedTime) -> Driver:
+    """Return what drives the session: over HTTP, or without a client in process by a simulated clock."""
+    if client is None:
+        return InProcessDriver(plan, clock.now)
+    return HttpDriver(client, plan, f"replay-{uuid.uuid4().hex}")
 
 
 def plan_of(

@@ -116,15 +116,22 @@ def _numbers(cells: Cells, number: int, where: str) -> list[float]:
             f"{where}, row {number}: {len(cells)} columns, expected {JOKES + 1} (a count, then {JOKES} ratings)"
         )
     try:
-        return [float(cell) for cell in cells]
+        return [_number(cell) for cell in cells]
     except (TypeError, ValueError) as error:
         column = next(place for place, cell in enumerate(cells, start=1) if not _is_number(cell))
         raise DataError(f"{where}, row {number}, column {column}: not a number (the file has no header)") from error
 
 
+def _number(cell: Any) -> float:
+    # What ``float`` takes beside plain decimals: digits of other scripts, and 1_0 for 10.
+    if isinstance(cell, str) and ("_" in cell or not cell.isascii()):
+        raise ValueError(cell)
+    return float(cell)
+
+
 def _is_number(cell: Any) -> bool:
     try:
-        float(cell)
+        _number(cell)
     except (TypeError, ValueError):
         return False
     return True

@@ -18,6 +18,9 @@ from service.learners.base import FloatArray, Information, IntArray, Spec
 IDLE_TTL_SECONDS = 86_400
 """A replay's session can be looked at for a day and then goes by itself."""
 
+SIZES = {"n_arms", "dim"}
+"""Fields of a learner that the stream decides."""
+
 
 class Player(Protocol):
     """Plays a world."""
@@ -102,6 +105,7 @@ def plan_session(
         raise LoadTestError(f"no learner {kind!r}; there are {', '.join(sorted(REGISTRY))}")
     spec_type = REGISTRY[kind]
     base = {"kind": kind} | world.learner_fields()
+    _refuse_other_sizes(base, options)
     fields, theorem = base | options, base | _theorem_fields(world, spec_type, late) | options
     if rates is RateChoice.AUTO:
         rates = RateChoice.ANYTIME if _is_valid(spec_type, fields) else RateChoice.THEOREM
@@ -113,6 +117,12 @@ def plan_session(
     if information not in world.informations:
         raise LoadTestError(f"{kind} can't play {world.name}")
     return Plan(chosen, world.session_fields(), seed, spec, information)
+
+
+def _refuse_other_sizes(given: dict[str, Any], options: dict[str, Any]) -> None:
+    for name in SIZES & given.keys() & options.keys():
+        if options[name] != given[name]:
+            raise LoadTestError(f"{name} is {given[name]} in this stream, it can't be {options[name]!r}")
 
 
 def plays_points(kind: str) -> bool:

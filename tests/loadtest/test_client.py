@@ -125,3 +125,23 @@ def test_a_refused_connection_is_the_services_fault() -> None:
     client.call("act", "POST", "/x")
 
     assert (client.log.client_errors, dict(client.log.retries)) == (0, {"ConnectError": 1})
+
+
+def test_any_answer_shows_that_the_service_is_reachable() -> None:
+    script = Script(httpx.Response(404), away(), httpx.ReadTimeout("starting"))
+    client = script.client()
+
+    for _ in range(3):
+        client.check_reachable()
+
+    assert [request.url.path for request in script.requests] == ["/livez"] * 3
+
+
+def test_without_an_answer_the_address_is_named_at_once() -> None:
+    """One attempt: whoever forgot to start the service doesn't wait for the time that calls are tried again."""
+    script = Script(httpx.ConnectError("refused"))
+
+    with pytest.raises(ServiceError, match=r"http://service does not answer \(ConnectError\)"):
+        script.client().check_reachable()
+    assert script.pauses == []
+    assert script.requests[0].extensions["timeout"]["connect"] <= 2

@@ -111,7 +111,8 @@ def test_more_slots_than_there_are_is_the_whole_stream(tmp_path: Path) -> None:
         (["synthetic", "--in-process", "--option", "rate=2"], "rate"),
         (["synthetic", "--in-process", "--learner", "clw", "--option", "schedule=sometimes"], "schedule"),
         (["synthetic", "--url", "http://127.0.0.1:port"], "--url http://127.0.0.1:port"),
-        (["synthetic", "--url", "http://127.0.0.1:1", "--retry-seconds", "0"], "given up after 0 s"),
+        (["synthetic", "--in-process", "--option", "n_arms=150"], "n_arms is 5 in this stream, it can't be 150"),
+        (["synthetic", "--url", "http://127.0.0.1:1"], "http://127.0.0.1:1 does not answer (ConnectError); start"),
         (["synthetic", "--url", "ftp://127.0.0.1:1"], "the load client failed"),
     ],
 )

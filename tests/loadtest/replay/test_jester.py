@@ -82,7 +82,7 @@ def test_rows_are_counted_as_in_the_file_also_after_blank_ones(tmp_path: Path) -
         read_jester([write(tmp_path, "j.csv", content)])
 
 
-@pytest.mark.parametrize("cell", ["joke1", "", "1,5", "0x10"])
+@pytest.mark.parametrize("cell", ["joke1", "", "1,5", "0x10", "1_0", "\u0663", "\uff11.5"])
 def test_a_cell_that_is_no_number_is_refused(tmp_path: Path, cell: str) -> None:
     with pytest.raises(DataError, match=r"row 1(, column 2: not a number|: 102 columns)"):
         read_jester([write_csv(tmp_path, row(cell))])
