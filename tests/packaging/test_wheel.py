@@ -8,7 +8,7 @@ import tomllib
 import zipfile
 from email import message_from_bytes
 from importlib.metadata import Distribution
-from importlib.util import module_from_spec, spec_from_file_location
+from importlib.util import find_spec, module_from_spec, spec_from_file_location
 from pathlib import Path
 
 import pytest
@@ -38,9 +38,14 @@ def wheel(tmp_path_factory):
 def bare(wheel, tmp_path_factory):
     """The scripts' folder of an environment that holds the wheel and nothing else."""
     venv = tmp_path_factory.mktemp("environment")
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", venv], check=True)
-    pip = [sys.executable, "-m", "pip", "--quiet", "--python", venv / "bin/python"]
-    subprocess.run([*pip, "install", "--no-deps", "--no-index", wheel], check=True)
+    make, python = [sys.executable, "-m", "venv", venv], venv / "bin/python"
+    if find_spec("pip"):
+        subprocess.run([*make, "--without-pip"], check=True)
+        pip = [sys.executable, "-m", "pip", "--python", python]
+    else:
+        subprocess.run(make, check=True)
+        pip = [python, "-m", "pip"]
+    subprocess.run([*pip, "--quiet", "install", "--no-deps", "--no-index", wheel], check=True)
     return venv / "bin"
 
 
