@@ -12,11 +12,11 @@ from redis.crc import key_slot
 
 from loadtest.chaos.audit import Ledger, audit
 from loadtest.chaos.load import LEARNERS, Load, connection, open_sessions
-from tests.store.test_cluster import Cluster
-from tests.store.test_sentinel import Watched
+from tests.support.cluster import Cluster
 from tests.support.key_leaks import leaks
 from tests.support.real_redis import RedisServer
 from tests.support.running import RunningService
+from tests.support.sentinel import Watched
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.processes

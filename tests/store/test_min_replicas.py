@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
-from contextlib import ExitStack, closing, suppress
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
@@ -12,9 +12,9 @@ import pytest
 from service.store.base import Committed, Conflict, Known, StoreUnavailableError
 from service.store.options import StoreOptions
 from service.store.redis.store import RedisStore
-from tests.store.test_sentinel import Watched
 from tests.support.key_leaks import leaks
 from tests.support.real_redis import RedisServer
+from tests.support.sentinel import Watched
 from tests.support.sessions import commit, digest, new_session
 from tests.support.waiting import wait_until
 
@@ -163,12 +163,6 @@ async def test_without_the_setting_nobody_waits(redis_server: RedisServer) -> No
 
     assert await store.commit(commit("v0", "v1")) == Committed()
     await store.close()
-
-
-@pytest.fixture
-def watched(server_program: str, tmp_path: Path) -> Iterator[Watched]:
-    with ExitStack() as stack:
-        yield Watched(tmp_path, stack)
 
 
 @pytest.mark.processes

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack
-from pathlib import Path
 from urllib.parse import quote
 
 import pytest
@@ -18,49 +15,12 @@ from service.store.options import StoreOptions
 from service.store.redis.connection.url import plain_url
 from service.store.redis.store import RedisStore
 from tests.support.real_redis import RedisServer
+from tests.support.sentinel import Watched
 from tests.support.sessions import commit, digest, new_session
 from tests.support.waiting import wait_until
 
 SECRET = "p@s:s/w%rd#?,"
-TIMES = ("down-after-milliseconds main 500", "failover-timeout main 2000")
 PATIENT = StoreOptions(reply_seconds=0.5, resend_seconds=20)
-
-
-class Watched:
-    """The three servers."""
-
-    def __init__(self, folder: Path, stack: ExitStack) -> None:
-        self.master = self._server(stack, folder / "master", "--repl-diskless-sync-delay", "0")
-        self.replica = self._server(stack, folder / "replica", "--replicaof", f"127.0.0.1 {self.master.port}")
-        wait_until(lambda: self.replica.client.info("replication")["master_link_status"] == "up")
-        settings = (f"monitor main 127.0.0.1 {self.master.port} 1", *TIMES)
-        self.sentinel = RedisServer(folder / "sentinel", "--sentinel")
-        self.sentinel.configure("".join(f"sentinel {line}\n" for line in settings))
-        stack.callback(self.sentinel.close)
-        self.sentinel.start()
-        wait_until(lambda: self.sentinel.client.sentinel_masters()["main"]["num-slaves"] == 1)
-
-    @staticmethod
-    def _server(stack: ExitStack, folder: Path, *arguments: str) -> RedisServer:
-        folder.mkdir()
-        server = RedisServer(folder, *arguments)
-        stack.callback(server.close)
-        return server.start()
-
-    def in_step(self) -> bool:
-        """Whether the replica has all that the master has."""
-        here, there = (server.client.info("replication") for server in (self.master, self.replica))
-        return bool(here["master_repl_offset"] == there["slave_repl_offset"] > 0)
-
-    @property
-    def url(self) -> str:
-        return f"redis+sentinel://127.0.0.1:1,127.0.0.1:{self.sentinel.port}/main"
-
-
-@pytest.fixture
-def watched(server_program: str, tmp_path: Path) -> Iterator[Watched]:
-    with ExitStack() as stack:
-        yield Watched(tmp_path, stack)
 
 
 @pytest.mark.processes
