@@ -16,6 +16,7 @@ from pydantic import Field
 
 from .base import ArmLearner, FloatArray, Information, IntArray, Slot, at
 from .maths.distributions import add_arms, remove_arms
+from .maths.tsallis import column, solve
 from .rates import RateMode
 from .specs import ArmsSpec
 
@@ -25,9 +26,6 @@ FLOOR_SHARE = 0.25
 """The floor at the start, as a share of uniform play."""
 LARGEST_FALL, LARGEST_RISE = 0.25, 0.5
 """Bounds on one event's change of an arm's sum, in units of scale/sqrt(p)."""
-SOLVED = 1e-14
-MAX_SOLVE_STEPS = 64
-"""Six steps are the most ever seen."""
 
 
 class CentredTsallisSpec(ArmsSpec):
@@ -95,7 +93,7 @@ class CentredTsallis(ArmLearner[State]):
     def open(self, state: State, slot: Slot) -> State:  # noqa: ARG002 - the learner counts for itself
         t = state.t + 1
         least = state.sums.min(axis=-1)
-        state = state._replace(t=t, sums=state.sums - _column(least), shift=state.mean, events_at_open=state.events)
+        state = state._replace(t=t, sums=state.sums - column(least), shift=state.mean, events_at_open=state.events)
         scale = self._scale(state)
         if np.any(scale > 0):
             state = self._solved(state, scale, _guess(state, scale, least))
@@ -115,11 +113,11 @@ class CentredTsallis(ArmLearner[State]):
         lam, x = solve(state.sums, scale, guess)
         floor = self._floor(state.t) / x.shape[-1]
         low = x < floor
-        sums = np.where(low, _column(lam + scale / math.sqrt(floor)), state.sums)
+        sums = np.where(low, column(lam + scale / math.sqrt(floor)), state.sums)
         x = np.where(low, floor, x)
         p = x / x.sum(axis=-1, keepdims=True)
         if live is not None:
-            mask, lam = _column(live), np.where(live, lam, state.lam)
+            mask, lam = column(live), np.where(live, lam, state.lam)
             p, sums = np.where(mask, p, state.p), np.where(mask, sums, state.sums)
         return state._replace(p=p, sums=sums, lam=lam)
 
@@ -167,7 +165,7 @@ class CentredTsallis(ArmLearner[State]):
         """Return the scale that slot t+1 would open with now, and its x, shape (..., n_arms)."""
         scale = self._scale(state._replace(t=state.t + 1))
         positive = np.where(scale > 0, scale, 1.0)[()]
-        _, x = solve(state.sums - _column(state.sums.min(axis=-1)), positive, -positive)
+        _, x = solve(state.sums - column(state.sums.min(axis=-1)), positive, -positive)
         return scale, x
 
     def distribution(self, state: State) -> FloatArray:
@@ -182,9 +180,9 @@ class CentredTsallis(ArmLearner[State]):
 
 def _resting(state: State, scale: Any, x: FloatArray) -> State:
     """Return the state with sums that give x at ``scale``; the multiplier is in units of the open slot's scale."""
-    depths = _column(scale) / np.sqrt(x)
+    depths = column(scale) / np.sqrt(x)
     lam = -state.scale / np.sqrt(x.max(axis=-1))
-    return state._replace(sums=depths - _column(depths.min(axis=-1)), lam=lam)
+    return state._replace(sums=depths - column(depths.min(axis=-1)), lam=lam)
 
 
 def _with_deviation(state: State, deviation: Any, count: int) -> State:
@@ -194,59 +192,9 @@ def _with_deviation(state: State, deviation: Any, count: int) -> State:
     return state._replace(variance_sum=state.variance_sum + count * square, variance_max=largest)
 
 
-def _column(value: Any) -> FloatArray:
-    """Return a number for each run with a last axis of 1, to combine with arrays over arms."""
-    return np.asarray(value)[..., None]
-
-
 def _guess(state: State, scale: Any, least: Any) -> Any:
     """Return the lambda to start from: the last multiplier, shifted and scaled as the sums were."""
     if not np.ndim(scale):
         return (state.lam - least) * (scale / state.scale) if state.scale > 0 else -scale
     before = np.where(np.greater(state.scale, 0), state.scale, 1.0)
     return np.where(np.greater(state.scale, 0), (state.lam - least) * (scale / before), -scale)
-
-
-def solve(sums: FloatArray, scale: Any, guess: Any) -> tuple[Any, FloatArray]:
-    """Return lambda <= -scale with sum_k (scale/(sums_k - lambda))^2 = 1, and these squares.
-
-    Newton's method on F^(-1/2), F being the sum: monotone after its first step. Runs that are solved stay as
-    they are while others go on, so that a run's numbers do not depend on the runs stepped with it.
-
-    Parameters
-    ----------
-    sums : shape (..., n_arms), least entry 0
-    scale : positive, a float or shape (...)
-    guess : lambda to start from
-    """
-    if sums.ndim == 1:
-        return _solve_one(sums, float(scale), float(guess))
-    lam, solved = np.minimum(guess, -scale), np.False_
-    root = _column(scale) / (sums - _column(lam))
-    for _ in range(MAX_SOLVE_STEPS):
-        x = root * root
-        total = x.sum(axis=-1)
-        slope = 2 / scale * (x * root).sum(axis=-1)
-        moved = np.minimum(lam + 2 * (total - total * np.sqrt(total)) / slope, -scale)
-        solved = solved | (abs(total - 1) <= SOLVED) | (moved == lam)
-        if solved.all():
-            break
-        lam = np.where(solved, lam, moved)
-        root = _column(scale) / (sums - _column(lam))
-    return lam, root * root
-
-
-def _solve_one(sums: FloatArray, scale: float, guess: float) -> tuple[float, FloatArray]:
-    """``solve`` for one run in plain floats, which are several times faster; the same operations bit for bit."""
-    lam = min(guess, -scale)
-    root = scale / (sums - lam)
-    for _ in range(MAX_SOLVE_STEPS):
-        x = root * root
-        total = float(x.sum())
-        slope = 2 / scale * float((x * root).sum())
-        moved = min(lam + 2 * (total - total * math.sqrt(total)) / slope, -scale)
-        if abs(total - 1) <= SOLVED or moved == lam:
-            break
-        lam = moved
-        root = scale / (sums - lam)
-    return lam, root * root

@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from service.learners.base import FloatArray, Slot, many
-from service.learners.centred_tsallis import CentredTsallis, State, solve
+from service.learners.centred_tsallis import CentredTsallis, State
+from service.learners.maths.tsallis import solve
 from tests.support.examples import examples
 
 
