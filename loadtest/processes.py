@@ -10,8 +10,8 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import httpx
@@ -168,3 +168,27 @@ class ServiceProcess(RunningProcess):
         """Process ids of its workers (Linux)."""
         children = Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text().split()
         return [int(child) for child in children]
+
+
+@contextmanager
+def running_redis(data: Path, logs: Path) -> Iterator[RedisProcess]:
+    """Start a Redis on the folder ``data``, wait until it answers, and end it in any case."""
+    redis = RedisProcess(data, logs)
+    redis.start()
+    try:
+        wait_until(redis.answers, "the redis-server starts")
+        yield redis
+    finally:
+        redis.end()
+
+
+@contextmanager
+def running_service(logs: Path, *flags: str) -> Iterator[ServiceProcess]:
+    """Start the service with these flags, wait until it can commit, and end it in any case."""
+    service = ServiceProcess(logs, *flags)
+    service.start()
+    try:
+        wait_until(service.ready, "the service starts")
+        yield service
+    finally:
+        service.end()

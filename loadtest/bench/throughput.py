@@ -20,7 +20,7 @@ from redis import Redis
 from loadtest.bench.closed_loop import Conversation, act_and_feedback, repeated_get, run_clients
 from loadtest.bench.floors import REDIS
 from loadtest.errors import LoadTestError
-from loadtest.processes import RedisProcess, RunningProcess, ServiceProcess, free_port, wait_until
+from loadtest.processes import RedisProcess, RunningProcess, free_port, running_redis, running_service, wait_until
 
 NOTHING, READ, SCRIPT, SERVICE = "nothing", "redis_get", "lua_script", "service"
 TARGETS = {
@@ -87,11 +87,7 @@ def bench(options: Options, data: Path, logs: Path, advance: Callable[[], object
     LoadTestError
         where something does not start, a request fails, or the session has other counts than were acknowledged.
     """
-    with ExitStack() as stack:
-        redis = RedisProcess(data, logs)
-        stack.callback(redis.end)
-        redis.start()
-        wait_until(redis.answers, "the redis-server starts")
+    with running_redis(data, logs) as redis:
         found = {str(count): _measured(options, redis, logs, count, advance) for count in options.workers}
         with Redis(port=redis.port) as client:
             server = client.info("server")
@@ -151,16 +147,16 @@ def _targets(options: Options, redis: RedisProcess, logs: Path, workers: int) ->
     """Start the floors and the service on an empty Redis; end them in any case."""
     url = f"redis://127.0.0.1:{redis.port}/0"
     redis.command("FLUSHALL")
-    service = ServiceProcess(logs, "--workers", str(workers), "--store-url", url)
     port = free_port()
     floors = RunningProcess(
         _floors(port, workers), logs / "floors.log", os.environ | {REDIS: url}, with_children=True
     )
-    with ExitStack() as stack:
-        for process in (service, floors):
-            stack.callback(process.end)
-            process.start()
-        wait_until(service.ready, "the service starts")
+    with (
+        running_service(logs, "--workers", str(workers), "--store-url", url) as service,
+        ExitStack() as stack,
+    ):
+        stack.callback(floors.end)
+        floors.start()
         wait_until(partial(_answers, floors, port), "the floors start")
         learner = LEARNER | {"n_arms": options.n_arms}
         created = httpx.post(

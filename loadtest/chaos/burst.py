@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import os
 import signal
-import ssl
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import httpx
 import numpy as np
 
+from loadtest.chaos.load import connection
+from loadtest.chaos.other_session import ANSWER_SECONDS, OtherSession
 from loadtest.client import Client
-from loadtest.processes import RedisProcess, ServiceProcess, wait_until
+from loadtest.processes import RedisProcess, ServiceProcess, running_redis, running_service, wait_until
 
 N_ARMS = 100
 CALL = 1000
@@ -29,13 +29,9 @@ CLICKS = 1000
 """Decisions answered before the silence."""
 CALLERS = 4
 """Clients that act on the session at the moment its decisions are settled."""
-OTHERS = 2
-"""Clients of the other session."""
 SWEEPER = "bandit:sweeper"
 """Whoever holds this key sweeps; the study does, so that nobody else works what falls due."""
 HELD_MS = 24 * 3600 * 1000
-NO_AUTHORITIES = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-"""Spares each client reading authorities' certificates: 20 ms in which the calls that are timed stand still."""
 KILL_AFTER = (0.02, 0.05, 0.1, 0.2)
 """Seconds into the burst, in turn."""
 
@@ -68,45 +64,6 @@ class Burst:
         return asdict(self) | {"ratio": self.ratio}
 
 
-class Others:
-    """Clients of another session, one call after the other; every call is kept as its start and its end."""
-
-    def __init__(self, url: str, path: str) -> None:
-        self._url, self._path = url, path
-        self._stopping = threading.Event()
-        self.calls: list[tuple[float, float]] = []
-
-    @contextmanager
-    def running(self) -> Iterator[None]:
-        """Calls within the block."""
-        threads = [threading.Thread(target=self._run, daemon=True) for _ in range(OTHERS)]
-        for thread in threads:
-            thread.start()
-        try:
-            yield
-        finally:
-            self._stopping.set()
-            for thread in threads:
-                thread.join()
-
-    def _run(self) -> None:
-        while not self._stopping.is_set():
-            # A connection each time, so that both workers get calls.
-            with connection(self._url) as client:
-                for _ in range(20):
-                    started = time.perf_counter()
-                    action = client.call("act", "POST", f"{self._path}/act")
-                    self.calls.append((started, time.perf_counter()))
-                    event = {"arm": action["arm"], "loss": 0.5}
-                    started = time.perf_counter()
-                    client.call("feedback", "POST", f"{self._path}/feedback", event)
-                    self.calls.append((started, time.perf_counter()))
-
-    def milliseconds(self, since: float, until: float) -> Sequence[float]:
-        """What the calls took that were under way in this time."""
-        return [1000 * (end - start) for start, end in list(self.calls) if end >= since and start <= until]
-
-
 class Study:
     """A Redis and a service of two workers, and bursts there.
 
@@ -125,7 +82,7 @@ class Study:
         found = Burst(acts, kill)
         self._rounds += 1
         night, other = f"night-{self._rounds}", f"other-{self._rounds}"
-        with connection(self._service.url) as client:
+        with connection(self._service.url, timeout=ANSWER_SECONDS) as client:
             self._hold()
             expiry = {"after_seconds": self._window, "default_loss": 0}
             _create(client, night, loss_range=[1, 0], expiry=expiry)
@@ -133,7 +90,7 @@ class Study:
             found.opening = self._open(client, night, acts)
             found.bytes_stored = sum(map(self._bytes, (f"bandit:{{{night}}}", f"bandit:{{{night}}}:slots")))
             opened = time.monotonic()
-            others = Others(self._service.url, f"/v1/sessions/{other}")
+            others = OtherSession(self._service.url, f"/v1/sessions/{other}")
             due_after = self._window * (1 + 2 / 64)
             wait_until(lambda: time.monotonic() > opened + due_after - quiet_seconds, "silence", 2 * self._window)
             with others.running():
@@ -163,7 +120,7 @@ class Study:
                 client.call("feedbacks", "POST", f"{path}/feedbacks", {"events": events})
         return time.monotonic() - started
 
-    def _settle(self, client: Client, night: str, others: Others, found: Burst, quiet_from: float) -> None:
+    def _settle(self, client: Client, night: str, others: OtherSession, found: Burst, quiet_from: float) -> None:
         """Let go of the lease and act on all workers at once; ends when the store holds nothing due."""
         began = time.perf_counter()
         quiet = others.milliseconds(quiet_from, began)
@@ -209,7 +166,7 @@ def _create(client: Client, session_id: str, **fields: Any) -> None:
 
 
 def _act_once(url: str, session_id: str, number: int) -> None:
-    with connection(url) as client:
+    with connection(url, timeout=ANSWER_SECONDS) as client:
         client.call("act", "POST", f"/v1/sessions/{session_id}/act", None, f"after-{number}")
 
 
@@ -220,23 +177,9 @@ def _outstanding(client: Client, session_id: str) -> int:
 
 
 @contextmanager
-def connection(url: str) -> Iterator[Client]:
-    """A client with a connection of its own."""
-    with httpx.Client(base_url=url, timeout=30, verify=NO_AUTHORITIES) as http:
-        yield Client(http, sleep=lambda wait: time.sleep(min(wait, 0.1)))
-
-
-@contextmanager
 def staged(logs: Path, window: float) -> Iterator[Study]:
     """Start Redis and a service of two workers; end them in any case."""
-    with ExitStack() as stack:
-        data = stack.enter_context(tempfile.TemporaryDirectory(prefix="burst-"))
-        redis = RedisProcess(Path(data), logs)
-        stack.callback(redis.end)
-        redis.start()
-        wait_until(redis.answers, "the redis-server starts")
-        service = ServiceProcess(logs, "--workers", "2", "--store-url", f"redis://127.0.0.1:{redis.port}/0")
-        stack.callback(service.end)
-        service.start()
-        wait_until(service.ready, "the service starts")
-        yield Study(redis, service, window)
+    with tempfile.TemporaryDirectory(prefix="burst-") as data, running_redis(Path(data), logs) as redis:
+        store = f"redis://127.0.0.1:{redis.port}/0"
+        with running_service(logs, "--workers", "2", "--store-url", store) as service:
+            yield Study(redis, service, window)

@@ -91,7 +91,7 @@ def _cut(stage: Stage, what: str) -> None:
         "reply": ("reply", "half_reply"),
     }
     _repeat(lambda: stage.proxy.arm(stage.chance.choice(places[what])))
-    stage.proxy.arm(None)
+    stage.proxy.arm()
 
 
 def _repeat(fault: Callable[[], object]) -> None:

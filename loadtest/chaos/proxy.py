@@ -24,7 +24,7 @@ class CuttingProxy:
 
     def __init__(self, upstream: int) -> None:
         self._upstream = upstream
-        self._armed: Where | None = None
+        self._armed: tuple[Where, ...] = ()
         self._loop = asyncio.new_event_loop()
         self._ending = asyncio.Event()
         self._listening = threading.Event()
@@ -45,9 +45,9 @@ class CuttingProxy:
         self._thread.join()
         self._loop.close()
 
-    def arm(self, where: Where | None) -> None:
-        """Cut the next one of these, once; None cuts nothing any more."""
-        self._armed = where
+    def arm(self, *cuts: Where) -> None:
+        """Cut once for each of these, in this order; they replace what was armed before."""
+        self._armed = cuts
 
     async def _serve(self) -> None:
         server = await asyncio.start_server(self._link, "127.0.0.1", 0)
@@ -77,11 +77,11 @@ class CuttingProxy:
     async def _pass_on(self, what: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with suppress(ConnectionError):
             while data := await reader.read(1 << 16):
-                armed = self._armed
-                if armed is not None and armed.endswith(what):
-                    self._armed = None
+                if self._armed and self._armed[0].endswith(what):
+                    cut, *later = self._armed
+                    self._armed = tuple(later)
                     self.cut += 1
-                    if armed.startswith("half"):
+                    if cut.startswith("half"):
                         writer.write(data[: len(data) // 2])
                         await writer.drain()
                     return

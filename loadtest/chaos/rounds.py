@@ -18,7 +18,7 @@ from loadtest.chaos.faults import FAULTS, Freeze, Stage, freeze_long
 from loadtest.chaos.load import CLIENTS, Load, connection, open_sessions
 from loadtest.chaos.proxy import CuttingProxy
 from loadtest.client import Client
-from loadtest.processes import RedisProcess, ServiceProcess, wait_until
+from loadtest.processes import running_redis, running_service, wait_until
 
 ROUND_SECONDS = 1.0
 RETRY_SECONDS = 60.0
@@ -128,15 +128,7 @@ class Chaos:
 @contextmanager
 def staged(data: Path, logs: Path, seed: int, *flags: str) -> Iterator[Stage]:
     """Start Redis, proxy and service; end them in any case."""
-    with ExitStack() as stack:
-        redis = RedisProcess(data, logs)
-        stack.callback(redis.end)
-        redis.start()
-        wait_until(redis.answers, "the redis-server starts")
-        proxy = stack.enter_context(CuttingProxy(redis.port))
+    with running_redis(data, logs) as redis, CuttingProxy(redis.port) as proxy:
         store = f"redis://127.0.0.1:{proxy.port}/0"
-        service = ServiceProcess(logs, "--workers", "2", "--store-url", store, *flags)
-        stack.callback(service.end)
-        service.start()
-        wait_until(service.ready, "the service starts")
-        yield Stage(redis, proxy, service, random.Random(seed))  # noqa: S311 - a repeatable plan
+        with running_service(logs, "--workers", "2", "--store-url", store, *flags) as service:
+            yield Stage(redis, proxy, service, random.Random(seed))  # noqa: S311 - a repeatable plan

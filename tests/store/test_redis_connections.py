@@ -12,10 +12,10 @@ import pytest
 import uvloop
 from redis.asyncio import Connection
 
+from loadtest.chaos.proxy import CuttingProxy
 from service.store.base import Committed, StoreUnavailableError
 from service.store.options import StoreOptions
 from service.store.redis.store import RedisStore
-from tests.support.proxy import cutting_proxy
 from tests.support.real_redis import RedisServer
 from tests.support.sessions import commit, digest, new_session
 from tests.support.waiting import until
@@ -54,7 +54,7 @@ async def test_connections_that_the_server_closed_are_replaced_unseen(
 
 @pytest.mark.parametrize("cuts", [["request"], ["reply"], ["reply", "reply", "request"]])
 async def test_a_commit_cut_off_anywhere_is_applied_once(redis_server: RedisServer, cuts: list[str]) -> None:
-    async with cutting_proxy(redis_server.port) as proxy:
+    with CuttingProxy(redis_server.port) as proxy:
         store = RedisStore(f"redis://127.0.0.1:{proxy.port}")
         await store.create(new_session())
         await store.commit(commit("v0", "v1", session_id="none"))
@@ -69,7 +69,7 @@ async def test_a_commit_cut_off_anywhere_is_applied_once(redis_server: RedisServ
 
 
 async def test_a_creation_cut_off_before_its_reply_is_ours(redis_server: RedisServer) -> None:
-    async with cutting_proxy(redis_server.port) as proxy:
+    with CuttingProxy(redis_server.port) as proxy:
         store = RedisStore(f"redis://127.0.0.1:{proxy.port}")
         await store.create(new_session("other"))
         proxy.arm("reply")
@@ -80,7 +80,7 @@ async def test_a_creation_cut_off_before_its_reply_is_ours(redis_server: RedisSe
 
 
 async def test_a_deletion_cut_off_before_its_reply_is_not_repeated(redis_server: RedisServer) -> None:
-    async with cutting_proxy(redis_server.port) as proxy:
+    with CuttingProxy(redis_server.port) as proxy:
         store = RedisStore(f"redis://127.0.0.1:{proxy.port}")
         await store.create(new_session())
         await store.delete("none")

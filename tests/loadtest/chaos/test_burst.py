@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from loadtest.chaos.burst import CALLERS, Burst, Others
+from loadtest.chaos.burst import CALLERS, Burst
+from loadtest.chaos.other_session import OtherSession
 from tests.support.programs import server_binary
 
 
@@ -40,7 +41,7 @@ def test_a_burst_is_settled_once_by_two_workers_also_when_one_is_killed(tmp_path
 
 
 def test_calls_that_meet_the_burst_are_those_under_way_in_it() -> None:
-    others = Others("http://nowhere", "/")
+    others = OtherSession("http://nowhere", "/")
     others.calls = [(0.0, 1.0), (1.5, 2.5), (2.2, 2.3), (4.0, 5.0)]
 
     assert others.milliseconds(2, 3) == pytest.approx([1000, 100])
