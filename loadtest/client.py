@@ -1,4 +1,4 @@
-"""Calls to the service: one at a time, timed, and tried again while the service is away."""
+"""Calls to the service: one at a time, timed, and repeated while the service is unavailable."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ import httpx
 from loadtest.errors import ClientLimitError, ServiceError
 
 RETRIED = frozenset({429, 502, 503, 504})
-"""Answers that say "not now": nothing is known to be wrong with the request."""
+"""Statuses after which the same request may succeed later."""
 FIRST_PAUSE, LONGEST_PAUSE = 0.05, 2.0
 """Seconds between attempts; doubled each time, or what ``Retry-After`` asks for within the longest."""
 CLIENT_ERRNOS = frozenset({errno.EADDRNOTAVAIL, errno.EMFILE, errno.ENFILE, errno.ENOBUFS})
-"""The machine has no port, file or buffer left for the client."""
+"""Errors of a client machine without free ports, files or buffers."""
 NOT_CONNECTED = frozenset({httpx.ConnectError.__name__, httpx.ConnectTimeout.__name__})
 """Nobody listens at the address."""
 CLIENT_FAULTS = (httpx.PoolTimeout, httpx.UnsupportedProtocol, httpx.LocalProtocolError)

@@ -1,4 +1,4 @@
-"""What can go wrong in a replay, by whose fault.
+"""Errors that a command reports as one sentence; the class says where the cause lies.
 
 LoadTestError
 +-- DataError        a data file is missing or is not what it should be
@@ -10,16 +10,16 @@ from __future__ import annotations
 
 
 class LoadTestError(Exception):
-    """Base of everything a command reports in one sentence and a non-zero exit."""
+    """Base of the errors that a command prints before it exits with code 1."""
 
 
 class DataError(LoadTestError):
-    """A data file is missing, unreadable or not of the expected layout; the text says where."""
+    """A data file is missing, unreadable or has another layout; the text names file, row and column."""
 
 
 class ServiceError(LoadTestError):
-    """The service refused a call, answered nonsense, or stayed away longer than the retry budget."""
+    """The service refused a call, sent an invalid answer, or was unreachable for longer than calls are repeated."""
 
 
 class ClientLimitError(LoadTestError):
-    """The client failed before the service could: not the service's fault, and the run doesn't count."""
+    """The load client ran out of ports, files or buffers; the result says nothing about the service."""

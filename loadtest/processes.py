@@ -1,4 +1,4 @@
-"""A Redis and a service of our own: real processes that can be killed, frozen and started again."""
+"""Redis and the service as child processes that can be killed, frozen and started again."""
 
 from __future__ import annotations
 
@@ -23,7 +23,13 @@ START_SECONDS = 60.0
 
 
 def wait_until(holds: Callable[[], object], what: str, seconds: float = START_SECONDS) -> float:
-    """Seconds until the condition held; LoadTestError where it doesn't in time."""
+    """Wait until the condition holds and return the seconds it took.
+
+    Raises
+    ------
+    LoadTestError
+        where it does not hold within ``seconds``; the text names ``what``.
+    """
     started = time.monotonic()
     while not holds():
         if time.monotonic() - started > seconds:
@@ -33,7 +39,7 @@ def wait_until(holds: Callable[[], object], what: str, seconds: float = START_SE
 
 
 def free_port() -> int:
-    """A local port nobody listens on now."""
+    """Return a free local port."""
     with socket.create_server(("127.0.0.1", 0)) as probe:
         return int(probe.getsockname()[1])
 
@@ -73,7 +79,7 @@ class RunningProcess:
         self.log = log
 
     def start(self) -> None:
-        """Start it; whoever needs it to serve waits for that."""
+        """Start the process, without waiting until it serves."""
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(  # noqa: S603 - programs of this project
                 self._command, stdout=log, stderr=log, env=self._environment, process_group=self._group
@@ -91,15 +97,15 @@ class RunningProcess:
 
     @property
     def running(self) -> bool:
-        """Whether it has not ended."""
+        """Whether it is alive."""
         return self._process is not None and self._process.poll() is None
 
     def send(self, number: signal.Signals) -> None:
-        """Send a signal."""
+        """Send it a signal."""
         os.kill(self.pid, number)
 
     def end(self, number: signal.Signals = signal.SIGKILL) -> int:
-        """End it with a signal, also while it is frozen; its exit code."""
+        """End it with a signal, also while it is frozen, and return its exit code."""
         if self._process is None:
             return 0
         if self.running:
@@ -112,7 +118,7 @@ class RunningProcess:
         return code
 
     def last_words(self) -> str:
-        """The end of its log."""
+        """Return the end of its log."""
         return self.log.read_text("utf-8", "replace")[-1000:] if self.log.exists() else ""
 
 
@@ -152,7 +158,7 @@ class ServiceProcess(RunningProcess):
         super().__init__(command, logs / "service.log", clean)
 
     def status(self, path: str) -> int:
-        """The status of a GET, 0 where nobody answers."""
+        """Return the status of a GET, 0 without an answer."""
         try:
             return httpx.get(f"{self.url}{path}", timeout=5).status_code
         except httpx.TransportError:

@@ -1,4 +1,4 @@
-"""As many requests as a server answers, from clients that each wait for one answer before they send the next."""
+"""Closed-loop load: each client waits for an answer before it sends the next request."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import uvloop
 from loadtest.errors import ServiceError
 
 Conversation = Generator[bytes, bytes, None]
-"""What a client says: it yields requests and is sent the bodies of their answers."""
+"""The requests of one client: a generator that yields requests and receives the bodies of their answers."""
 
 _LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
 _ARM = re.compile(rb'"arm": *(\d+)')
@@ -41,14 +41,14 @@ def request(method: str, path: str, body: bytes = b"") -> bytes:
 
 
 def repeated_get(path: str) -> Conversation:
-    """The same GET over and over."""
+    """Repeat one GET."""
     asked = request("GET", path)
     while True:
         yield asked
 
 
 def act_and_feedback(act: str, feedback: str) -> Conversation:
-    """An act, and feedback for the arm it drew."""
+    """Repeat an act and the feedback for its arm."""
     asked = request("POST", act)
     while True:
         drawn = _ARM.search((yield asked))
@@ -110,7 +110,7 @@ class _Client(asyncio.Protocol):
 
 
 def run_clients(port: int, converse: Callable[[], Conversation], clients: int, seconds: float) -> Rate:
-    """Let so many clients talk for so long; every request sent is answered when it ends.
+    """Run ``clients`` clients for ``seconds`` seconds, then wait for the last answers, and return the rate.
 
     Raises
     ------

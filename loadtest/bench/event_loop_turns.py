@@ -1,4 +1,4 @@
-"""How long a large request keeps others waiting: the longest turn of the event loop while it is worked on."""
+"""For how long a large request blocks the event loop: the longest turn while it is worked on."""
 
 from __future__ import annotations
 

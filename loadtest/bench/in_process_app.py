@@ -1,4 +1,4 @@
-"""The application within this process, called without a server and a client."""
+"""The application in this process, called without a server and without a client."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The service's throughput on one hot session beside floors on the same stack, measured in turns."""
+"""Throughput of the service on one session, beside floors: endpoints that do less on the same stack."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def spread(numbers: Sequence[float]) -> dict[str, Any]:
 
 
 def bench(options: Options, data: Path, logs: Path, advance: Callable[[], object]) -> dict[str, Any]:
-    """Measure all of it; the summary.
+    """Measure all targets and return the summary.
 
     Raises
     ------

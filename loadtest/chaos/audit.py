@@ -1,4 +1,4 @@
-"""What clients were told, compared with what the session says: everything once, nothing lost."""
+"""Compare what was acknowledged with the counts of the session: everything once, nothing lost."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Told(NamedTuple):
 
 @dataclass
 class Ledger:
-    """What the clients of one session were told; they share it."""
+    """What the service acknowledged to the clients of one session, who share it."""
 
     session_id: str
     acts: list[Told] = field(default_factory=list)
@@ -65,9 +65,9 @@ class Ledger:
 
 
 def audit(client: Client, ledger: Ledger) -> list[str]:
-    """What is wrong with a session once its clients have been answered; nothing in the best case.
+    """Return the problems of a session after all its clients were answered; empty if there are none.
 
-    All ids are sent once more, which must change nothing and bring the same answers.
+    Send all ids once more: that must change nothing and return the same answers.
     """
     found = list(ledger.failures)
     try:

@@ -1,4 +1,4 @@
-"""Very many decisions fall due at once: how others fare meanwhile, and whether each is settled once."""
+"""Very many decisions expire at the same time: latency of another session, and whether each is settled once."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ CLICKS = 1000
 CALLERS = 4
 """Clients that act on the session at the moment its decisions are settled."""
 SWEEPER = "bandit:sweeper"
-"""Whoever holds this key sweeps; the study does, so that nobody else works what falls due."""
+"""The lease of the expiry sweeper; the study holds it, so that no worker settles decisions before the burst."""
 HELD_MS = 24 * 3600 * 1000
 KILL_AFTER = (0.02, 0.05, 0.1, 0.2)
 """Seconds into the burst, in turn."""

@@ -30,7 +30,7 @@ LEARNERS: dict[str, dict[str, Any]] = {
     "centred_tsallis": {"n_arms": 10},
     "exp3": {"n_arms": 10, "learning_rate": 0.01},
 }
-"""One whose whole state is in a commit, and one with records beside it."""
+"""A learner with its whole state in each commit, and one with records of slots beside it."""
 
 
 @contextmanager
@@ -48,7 +48,7 @@ def connection(url: str, retry_seconds: float = 60.0, timeout: float = ANSWER_SE
 
 
 def open_sessions(client: Client, name: str) -> Sequence[Ledger]:
-    """One new session of each kind."""
+    """Create a session for each kind of learner."""
     for kind, fields in LEARNERS.items():
         body = {"session_id": f"{name}-{kind}", "learner": {"kind": kind} | fields, "seed": 1}
         client.call("create", "POST", "/v1/sessions", body)
@@ -56,7 +56,7 @@ def open_sessions(client: Client, name: str) -> Sequence[Ledger]:
 
 
 class Load:
-    """Clients in threads; each acts and reports until it is told to stop, and leaves nothing unanswered."""
+    """Clients in threads; each acts and reports until the block ends, and waits for all its answers."""
 
     def __init__(self, clients: Sequence[Client], ledgers: Sequence[Ledger]) -> None:
         self._stopping = threading.Event()

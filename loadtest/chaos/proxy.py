@@ -15,7 +15,7 @@ START_SECONDS = 10.0
 
 
 class CuttingProxy:
-    """Forwards in a thread of its own; armed, it cuts the connection of the next request or reply.
+    """Forwards connections in a background thread; when armed, it cuts the next request or reply.
 
     Parameters
     ----------

@@ -16,14 +16,21 @@ from loadtest.commands.output import console, errors_reported, print_written, pr
 
 
 def bench(
-    seconds: Annotated[float, typer.Option(min=0.1, help="How long one target is called at a time.")] = 3.0,
-    repetitions: Annotated[int, typer.Option(min=1, help="Rounds over all targets.")] = 5,
-    clients: Annotated[int, typer.Option(min=1, help="Connections, each with one request under way.")] = 32,
-    n_arms: Annotated[int, typer.Option(min=2, max=100_000, help="Arms of the one session.")] = 100,
-    workers: Annotated[list[int] | None, typer.Option(min=1, help="Worker processes; 1 and then 2.")] = None,
+    seconds: Annotated[
+        float, typer.Option(min=0.1, help="Seconds for which a target is called in each round.")
+    ] = 3.0,
+    repetitions: Annotated[int, typer.Option(min=1, help="Rounds; each calls every target.")] = 5,
+    clients: Annotated[
+        int, typer.Option(min=1, help="Connections; each sends a request after the answer to the one before.")
+    ] = 32,
+    n_arms: Annotated[int, typer.Option(min=2, max=100_000, help="Arms of the session.")] = 100,
+    workers: Annotated[
+        list[int] | None,
+        typer.Option(min=1, help="Number of worker processes; repeat it to measure several. 1 and 2 if not given."),
+    ] = None,
     out: Annotated[Path, typer.Option(help="Folder for summary.json and the logs.")] = Path("runs/bench"),
 ) -> None:
-    """Measure the service on one hot session, and what less work reaches, in turns on this machine."""
+    """Measure requests per second of the service on one session, beside endpoints that do less work."""
     options = Options(seconds, repetitions, clients, n_arms, workers or [1, 2])
     with errors_reported(), tempfile.TemporaryDirectory(prefix="bench-") as data:
         out.mkdir(parents=True, exist_ok=True)

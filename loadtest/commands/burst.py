@@ -16,15 +16,19 @@ from loadtest.commands.own_processes import own_processes
 
 def burst(
     acts: Annotated[
-        int, typer.Option(min=CALL, help=f"Decisions that fall due at once, in {CALL:,}s.")
+        int, typer.Option(min=CALL, help=f"Decisions that expire at the same time; a multiple of {CALL:,}.")
     ] = 1_000_000,
-    window: Annotated[float, typer.Option(min=1, help="Seconds to expiry; opening must take less.")] = 300,
+    window: Annotated[
+        float, typer.Option(min=1, help="Seconds until a decision expires; making all of them must take less.")
+    ] = 300,
     rounds: Annotated[int, typer.Option(min=1, help="Bursts without a kill.")] = 1,
-    kills: Annotated[int, typer.Option(min=0, help="Bursts in which a worker is killed.")] = 1,
-    quiet_seconds: Annotated[float, typer.Option(min=1, help="How long the other session is timed before.")] = 20,
+    kills: Annotated[int, typer.Option(min=0, help="Bursts during which a worker is killed.")] = 1,
+    quiet_seconds: Annotated[
+        float, typer.Option(min=1, help="Seconds for which the other session is timed before a burst.")
+    ] = 20,
     out: Annotated[Path, typer.Option(help="Folder for summary.json and the logs.")] = Path("runs/burst"),
 ) -> None:
-    """Let a night's decisions fall due at once; exit 1 unless each is settled once."""
+    """Let very many decisions expire at the same time; exit 1 unless each is settled exactly once."""
     with own_processes(out), staged(out, window) as study:
         found = [study.burst(acts, quiet_seconds, kill=number >= rounds) for number in range(rounds + kills)]
     write_summary(out, [each.summary() for each in found])

@@ -18,16 +18,18 @@ from loadtest.commands.own_processes import own_processes
 
 
 def chaos(
-    rounds: Annotated[int, typer.Option(min=0, help="Short rounds, the kinds of fault in turn.")] = 27,
-    long_freezes: Annotated[int, typer.Option(min=0, help="Long freezes of the store after them.")] = 0,
-    freeze_seconds: Annotated[float, typer.Option(min=3, help="How long such a freeze lasts.")] = 30,
-    patience: Annotated[
-        float, typer.Option(min=1, help="Bounds on times are so many times as long, on a busy machine.")
-    ] = 1,
-    seed: Annotated[int, typer.Option(min=0, help="Of the moments at which faults strike.")] = 0,
+    rounds: Annotated[
+        int, typer.Option(min=0, help="Short rounds, one fault each; the kinds of fault take turns.")
+    ] = 27,
+    long_freezes: Annotated[
+        int, typer.Option(min=0, help="Rounds after them in which the store is frozen for long.")
+    ] = 0,
+    freeze_seconds: Annotated[float, typer.Option(min=3, help="Seconds that a long freeze lasts.")] = 30,
+    patience: Annotated[float, typer.Option(min=1, help="Factor on all time limits, for a busy machine.")] = 1,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the times at which faults happen.")] = 0,
     out: Annotated[Path, typer.Option(help="Folder for summary.json and the logs.")] = Path("runs/chaos"),
 ) -> None:
-    """Break a service of its own under load; exit 1 unless everything acknowledged counts once."""
+    """Start a service, break it under load, and exit 1 unless all that was acknowledged counts exactly once."""
     started = time.monotonic()
     tallies: dict[str, Tally] = {}
     with own_processes(out), progress_bar("chaos", rounds + long_freezes) as advance:
@@ -45,7 +47,7 @@ def chaos(
 def _phase(
     out: Path, seed: int, patience: float, play: Callable[[Chaos], None], *flags: str
 ) -> Mapping[str, Tally]:
-    """Play on a stage of its own, whose sessions are gone afterwards and whose logs stay."""
+    """Play on a fresh Redis and service; their logs stay in ``out``, their sessions are deleted."""
     with tempfile.TemporaryDirectory(prefix="chaos-") as data, staged(Path(data), out, seed, *flags) as stage:
         faults = Chaos(stage, patience)
         play(faults)

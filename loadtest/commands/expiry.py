@@ -29,12 +29,16 @@ DIGITS = 4
 
 
 def expiry(
-    data: Annotated[Path | None, typer.Option(help="Jester file; without it its tasks are skipped.")] = None,
-    seeds: Annotated[int, typer.Option(min=2, help="Runs on the short synthetic stream.")] = 40,
-    long_seeds: Annotated[int, typer.Option(min=2, help="Runs on the others, ten times as long.")] = 10,
+    data: Annotated[
+        Path | None, typer.Option(help="Jester file; without it the tasks on ratings are skipped.")
+    ] = None,
+    seeds: Annotated[int, typer.Option(min=2, help="Seeds on the short synthetic stream.")] = 40,
+    long_seeds: Annotated[
+        int, typer.Option(min=2, help="Seeds on the other streams, which are ten times as long.")
+    ] = 10,
     out: Annotated[Path, typer.Option(help="Folder for summary.json.")] = Path("runs/expiry"),
 ) -> None:
-    """Measure expiry on, expiry off and full feedback."""
+    """Compare regret with expiry, without expiry and with full feedback."""
     with errors_reported():
         if data is not None:
             read_jester([data])
@@ -66,7 +70,10 @@ def _first(case: Case) -> dict[str, Any]:
 
 
 def kept(row: Mapping[str, Any]) -> float | None:
-    """What expiry keeps of full feedback's gain on uniform play; None where full feedback gains nothing sure."""
+    """Return the share of full feedback's gain over uniform play that remains with expiry.
+
+    None where full feedback gains less than ``SURE`` standard errors.
+    """
     full, on = (row["modes"][mode.value] for mode in (Mode.FULL, Mode.ON))
     gain = row["uniform"] - full["mean"]
     return None if gain <= SURE * full["stderr"] else float((row["uniform"] - on["mean"]) / gain)

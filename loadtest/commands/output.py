@@ -1,4 +1,4 @@
-"""Where commands print, and how they end."""
+"""What commands print, and how they report errors."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ R = TypeVar("R")
 
 @contextmanager
 def errors_reported() -> Iterator[None]:
-    """Turn what went wrong into one sentence and exit 1."""
+    """Print a LoadTestError of the block as one sentence and exit with code 1."""
     try:
         yield
     except LoadTestError as error:
@@ -31,12 +31,12 @@ def errors_reported() -> Iterator[None]:
 
 
 def print_error(text: str) -> None:
-    """Tell what went wrong."""
+    """Print an error to stderr."""
     messages.print(f"error: {text}", style="red", markup=False, highlight=False, soft_wrap=True)
 
 
 def print_note(text: str) -> None:
-    """Tell what the reader should know, though nothing went wrong."""
+    """Print a warning or a note to stderr."""
     messages.print(text, style="yellow", markup=False, highlight=False, soft_wrap=True)
 
 
@@ -46,7 +46,7 @@ def write_summary(out: Path, summary: Any) -> None:
 
 
 def print_written(out: Path) -> None:
-    """Tell where the results are."""
+    """Print the folder of the results."""
     console.print(f"written: {out}", soft_wrap=True, highlight=False)
 
 

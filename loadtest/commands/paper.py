@@ -13,7 +13,7 @@ from rich.table import Table
 from loadtest import figures
 from loadtest.commands.output import console, errors_reported, on_cores_with_progress, print_note, print_written
 from loadtest.replay import jester
-from loadtest.replay.point_worlds import YACHT_PAGE
+from loadtest.replay.quadratic_worlds import YACHT_PAGE
 from loadtest.studies import scaling
 from loadtest.studies.experiments import POINT_ENTRIES
 from loadtest.studies.paper_jobs import collect, find_data, jobs_of, run_job
@@ -25,10 +25,17 @@ SCALING_SEEDS = 10
 
 def paper(
     data_dir: Annotated[Path, typer.Option(help="Folder of the Jester and yacht files.")] = Path("data"),
-    seeds: Annotated[int, typer.Option(min=2, help="Runs of each learner that draws.")] = 100,
-    jester_seeds: Annotated[int | None, typer.Option(min=2, help="Its runs; at most 20 if not given.")] = None,
-    tune: Annotated[bool, typer.Option("--tune", help="Also the best factor c on the theorem's rates.")] = False,
-    scaling_studies: Annotated[bool, typer.Option("--scaling", help="Also regret against T and D.")] = False,
+    seeds: Annotated[int, typer.Option(min=2, help="Seeds for each learner that draws at random.")] = 100,
+    jester_seeds: Annotated[
+        int | None,
+        typer.Option(min=2, help="Seeds on the Jester ratings; the smaller of 20 and --seeds if not given."),
+    ] = None,
+    tune: Annotated[
+        bool, typer.Option("--tune", help="Also try factors c on the theorem's rates and report the best.")
+    ] = False,
+    scaling_studies: Annotated[
+        bool, typer.Option("--scaling", help="Also measure how regret grows with T and D.")
+    ] = False,
     out: Annotated[Path, typer.Option(help="Folder for summary.json and the figures.")] = Path("runs/paper"),
 ) -> None:
     """Run the paper's experiments and write its figures."""

@@ -33,48 +33,74 @@ def replay(
     url: Annotated[str | None, typer.Option(help=f"Address of the service; {DEFAULT_URL} if not given.")] = None,
     api_key: Annotated[
         str | None,
-        typer.Option(envvar="LOADTEST_API_KEY", help="A key of the service, of role admin; better not as a flag."),
+        typer.Option(
+            envvar="LOADTEST_API_KEY",
+            help="API key of role admin; as a flag it is visible in the list of processes.",
+        ),
     ] = None,
     in_process: Annotated[
-        bool, typer.Option("--in-process", help="Drive the learner without the service.")
+        bool, typer.Option("--in-process", help="Run the learner in this process, without a service.")
     ] = False,
     learner: Annotated[
         str | None, typer.Option(help="Kind of learner; dexp3, and for clicks centred_tsallis, if not given.")
     ] = None,
-    rates: Annotated[RateChoice, typer.Option(help="auto: anytime where the learner has them.")] = RateChoice.AUTO,
-    option: Annotated[list[str] | None, typer.Option(help="A further learner field, NAME=JSON.")] = None,
+    rates: Annotated[
+        RateChoice,
+        typer.Option(help="auto takes the anytime rates where the learner has them, else the theorem's."),
+    ] = RateChoice.AUTO,
+    option: Annotated[
+        list[str] | None, typer.Option(help="Another field of the learner, as NAME=JSON; repeat it for several.")
+    ] = None,
     slots: Annotated[int | None, typer.Option(min=1, help="Stop after this many slots.")] = None,
     seed: Annotated[int, typer.Option(min=0, max=2**63 - 1, help="The session's seed.")] = 0,
-    fill_seed: Annotated[int, typer.Option(min=0, help="Seed of the scores of missing ratings.")] = 0,
-    drain: Annotated[bool, typer.Option(help="At the end, send the events that are still due later.")] = True,
+    fill_seed: Annotated[int, typer.Option(min=0, help="Seed of the scores that replace missing ratings.")] = 0,
+    drain: Annotated[
+        bool, typer.Option(help="At the end, send the events that are due after the last slot.")
+    ] = True,
     slots_per_second: Annotated[
-        float | None, typer.Option(min=0.001, help="Start slots at this rate; as fast as it goes if not given.")
+        float | None, typer.Option(min=0.001, help="Slots started per second; as fast as possible if not given.")
     ] = None,
-    retry_seconds: Annotated[float, typer.Option(min=0, help="How long one call is tried again.")] = 60.0,
+    retry_seconds: Annotated[
+        float, typer.Option(min=0, help="Seconds for which a failed call is repeated.")
+    ] = 60.0,
     speed: Annotated[
-        float | None, typer.Option(min=0.001, rich_help_panel=CLICKS, help="Play this many times as fast; 1.")
+        float | None, typer.Option(min=0.001, rich_help_panel=CLICKS, help="Speed-up of all times; 1 if not given.")
     ] = None,
     window: Annotated[
         float | None,
-        typer.Option(min=0.001, rich_help_panel=CLICKS, help="Seconds until no click is a non-click; 600."),
+        typer.Option(
+            min=0.001,
+            rich_help_panel=CLICKS,
+            help="Seconds after which a missing click counts as no click; 600 if not given.",
+        ),
     ] = None,
     interval: Annotated[
-        float | None, typer.Option(min=0.001, rich_help_panel=CLICKS, help="Seconds between impressions; 2.")
+        float | None,
+        typer.Option(min=0.001, rich_help_panel=CLICKS, help="Seconds between visitors; 2 if not given."),
     ] = None,
     delay_median: Annotated[
-        float | None, typer.Option(min=0.001, rich_help_panel=CLICKS, help="Seconds to half of the clicks; 30.")
+        float | None,
+        typer.Option(
+            min=0.001, rich_help_panel=CLICKS, help="Median delay of a click in seconds; 30 if not given."
+        ),
     ] = None,
     delay_sigma: Annotated[
-        float | None, typer.Option(min=0, max=10, rich_help_panel=CLICKS, help="Of the delays' logarithm; 1.5.")
+        float | None,
+        typer.Option(
+            min=0,
+            max=10,
+            rich_help_panel=CLICKS,
+            help="Standard deviation of the logarithm of the delays; 1.5 if not given.",
+        ),
     ] = None,
     delay_seed: Annotated[
-        int | None, typer.Option(min=0, rich_help_panel=CLICKS, help="Seed of the delays; 0.")
+        int | None, typer.Option(min=0, rich_help_panel=CLICKS, help="Seed of the delays; 0 if not given.")
     ] = None,
     out: Annotated[Path, typer.Option(help="Folder for summary.json, curve.csv and regret.png.")] = Path(
         "runs/replay"
     ),
 ) -> None:
-    """Replay a stream with the paper's delays, or as clicks in time, and report the regret beside uniform play."""
+    """Replay a stream of losses against one session, and report the regret beside uniform play."""
     with errors_reported(), ExitStack() as stack:
         if in_process and url is not None:
             raise LoadTestError("give either --url or --in-process")

@@ -1,4 +1,4 @@
-"""What the flags of ``replay`` ask for."""
+"""Turn the flags of ``replay`` into a world, a plan and a driver."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from loadtest.replay.http_driver import HttpDriver
 from loadtest.replay.in_process_driver import InProcessDriver
 from loadtest.replay.jester import read_jester
 from loadtest.replay.plan import Plan, RateChoice, World, plan_session, plays_points
-from loadtest.replay.point_worlds import bco_synthetic
+from loadtest.replay.quadratic_worlds import bco_synthetic
 from loadtest.replay.simulated_time import SimulatedTime
 
 
 class Scenario(StrEnum):
-    """What is replayed."""
+    """The stream to replay."""
 
     JESTER = "jester"
     SYNTHETIC = "synthetic"
@@ -47,7 +47,7 @@ def stream_of(scenario: Scenario, times: dict[str, Any], slots_per_second: float
 
 
 def world_of(scenario: Scenario, data: list[Path], learner: str, fill_seed: int) -> tuple[World, dict[str, Any]]:
-    """The stream's losses, and what the summary tells of their data."""
+    """Return the losses of the stream, and the summary's fields on their data."""
     if scenario is not Scenario.SYNTHETIC:
         ratings = read_jester(data)
         for text in ratings.warnings:
@@ -61,7 +61,7 @@ def world_of(scenario: Scenario, data: list[Path], learner: str, fill_seed: int)
 
 
 def options_of(texts: list[str]) -> dict[str, Any]:
-    """Further fields of the learner; what is no JSON is a text."""
+    """Parse NAME=JSON into fields of the learner; a value that is not JSON is taken as text."""
     fields = {}
     for text in texts:
         name, _, value = text.partition("=")

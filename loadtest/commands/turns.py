@@ -16,11 +16,13 @@ from loadtest.commands.output import console, errors_reported, messages, print_w
 
 
 def turns(
-    request: Annotated[list[str] | None, typer.Option(help="Only these; else all.")] = None,
-    repetitions: Annotated[int, typer.Option(min=1, help="How often each is sent.")] = 5,
+    request: Annotated[
+        list[str] | None, typer.Option(help="Measure only this request; repeat it for several. All if not given.")
+    ] = None,
+    repetitions: Annotated[int, typer.Option(min=1, help="How often each request is sent.")] = 5,
     out: Annotated[Path, typer.Option(help="Folder for summary.json.")] = Path("runs/turns"),
 ) -> None:
-    """Measure the longest turn of the event loop that each of the largest requests takes, in processor time."""
+    """Measure for how long each of the largest requests blocks the event loop, in processor time."""
     found: dict[str, list[float]] = {name: [] for name in request or LARGE_REQUESTS}
     if unknown := found.keys() - LARGE_REQUESTS.keys():
         raise typer.BadParameter(f"{', '.join(sorted(unknown))}: not one of {', '.join(LARGE_REQUESTS)}")

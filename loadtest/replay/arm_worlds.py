@@ -40,7 +40,7 @@ class BestFixed(NamedTuple):
 
 
 class Baseline(NamedTuple):
-    """What a player who never learns pays, slot by slot, exactly."""
+    """The expected losses of a player who never learns."""
 
     name: str
     losses: FloatArray
@@ -82,16 +82,16 @@ class ArmWorld:
         return replace(self, posted=self.posted[:slots])
 
     def learner_fields(self) -> dict[str, Any]:
-        """What a learner has to be told of the world."""
+        """Return the learner's fields that the world decides."""
         return {"n_arms": self.posted.shape[1]}
 
     def session_fields(self) -> dict[str, Any]:
-        """What a session has to be told of the losses."""
+        """Return the session's fields that the losses decide."""
         best, worst, normalize = self.loss_range
         return {"loss_range": [best, worst], "normalize_losses": normalize}
 
     def player(self) -> ArmPlayer:
-        """Something that plays this world slot by slot."""
+        """Return a player of this world."""
         return ArmPlayer(self.losses, self.posted)
 
     def best_fixed(self) -> BestFixed:

@@ -34,7 +34,7 @@ class ClickStream(NamedTuple):
 
     @property
     def after_seconds(self) -> float:
-        """The window as the session is told."""
+        """The session's ``after_seconds``: the window at this speed."""
         return self.window / self.speed
 
     @property
@@ -43,7 +43,7 @@ class ClickStream(NamedTuple):
         return self.speed / self.interval
 
     def session_fields(self) -> dict[str, Any]:
-        """What the session is told: an impression that nobody clicks in time is one without a click."""
+        """Return the session's expiry: an impression without a click within the window counts as no click."""
         return {"expiry": {"after_seconds": self.after_seconds, "default_loss": NO_CLICK}}
 
     def click_delays(self, slots: int) -> FloatArray:
@@ -52,7 +52,7 @@ class ClickStream(NamedTuple):
         return seconds / self.speed
 
     def settled_after(self, slots: int) -> IntArray:
-        """A bound on each slot's delay in slots, for learners that have to be told: the window."""
+        """Return a bound on each slot's delay in slots, for learners that need one: the window."""
         window = math.ceil(SLACK * self.window / self.interval)
         return np.minimum(window, np.arange(slots - 1, -1, -1))
 

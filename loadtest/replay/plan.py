@@ -26,7 +26,7 @@ class Player(Protocol):
     """Plays a world."""
 
     def play(self, action: Action, p: FloatArray | None) -> Outcome:
-        """What ``action``, drawn from ``p``, caused."""
+        """Return the outcome of ``action``, which was drawn from ``p``."""
 
 
 class World(Protocol):
@@ -48,19 +48,19 @@ class World(Protocol):
         """The same world, ended after ``slots`` slots."""
 
     def learner_fields(self) -> dict[str, Any]:
-        """What a learner has to be told of the world."""
+        """Return the learner's fields that the world decides."""
 
     def session_fields(self) -> dict[str, Any]:
-        """What a session has to be told of the losses."""
+        """Return the session's fields that the losses decide."""
 
     def player(self) -> Player:
-        """Something that plays this world slot by slot."""
+        """Return a player of this world."""
 
     def best_fixed(self) -> BestFixed:
         """The best fixed action in hindsight."""
 
     def baseline(self) -> Baseline:
-        """What a player who never learns pays."""
+        """Return the expected losses of a player who never learns."""
 
 
 class RateChoice(StrEnum):

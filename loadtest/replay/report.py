@@ -1,4 +1,4 @@
-"""What a replay found: a summary, a curve and a figure."""
+"""Report a replay: a summary, a curve and a figure."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Report(NamedTuple):
     regret: FloatArray
     """Reg_t / T, shape (slots,)."""
     baseline: FloatArray
-    """The same for a player who never learns."""
+    """Reg_t / T of a player who never learns."""
     baseline_name: str
 
 
@@ -128,7 +128,7 @@ def _mean(values: FloatArray) -> float | None:
 
 
 def write_report(report: Report, folder: Path) -> list[Path]:
-    """Write ``summary.json``, ``curve.csv`` and ``regret.png``; their paths."""
+    """Write ``summary.json``, ``curve.csv`` and ``regret.png``, and return their paths."""
     folder.mkdir(parents=True, exist_ok=True)
     paths = [folder / name for name in ("summary.json", "curve.csv", "regret.png")]
     paths[0].write_text(json.dumps(report.summary, indent=2, allow_nan=False) + "\n", encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Time as an input: replays in process are told what time it is."""
+"""A simulated clock for replays in process."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ from service.engine.run import Run
 
 
 class SimulatedTime:
-    """A clock that moves when somebody sleeps on it."""
+    """A clock that advances only by ``sleep``, in seconds."""
 
     def __init__(self, start: float = 0.0) -> None:
         self._now = start
 
     def now(self) -> float:
-        """Seconds."""
+        """Return the time in seconds."""
         return self._now
 
     def sleep(self, seconds: float) -> None:
-        """Let time pass."""
+        """Advance the clock."""
         self._now += seconds
 
 
 def pass_time(run: Run, now: float) -> None:
-    """Let a run's time pass and settle what has become due."""
+    """Advance a run to ``now``, in seconds, and settle the decisions that have expired."""
     run.advance(now)
     while run.due:
         for _ in expire_oldest(run):

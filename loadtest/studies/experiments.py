@@ -13,7 +13,8 @@ from loadtest.replay import delays
 from loadtest.replay.arm_worlds import ArmWorld, mab_jester, mab_synthetic
 from loadtest.replay.jester import read_jester
 from loadtest.replay.plan import RateChoice, plan_session
-from loadtest.replay.point_worlds import PointWorld, bco_synthetic, bco_yacht
+from loadtest.replay.point_worlds import PointWorld
+from loadtest.replay.quadratic_worlds import bco_synthetic, bco_yacht
 from loadtest.studies.many_runs import expected_losses
 from service.learners.base import FloatArray, IntArray
 

@@ -1,4 +1,4 @@
-"""Running many jobs on all cores, and picking the best factor c on the theorem's rates."""
+"""The paper's experiments as jobs for all cores; the best factor c on the theorem's rates."""
 
 from __future__ import annotations
 
@@ -79,7 +79,10 @@ def run_job(job: Job) -> Curve:
 
 
 def on_all_cores(work: Callable[[T], R], items: Sequence[T], done: Callable[[T], None] = lambda _: None) -> list[R]:
-    """``[work(item) for item in items]`` in one process per core; ``done`` is told of each as it ends."""
+    """Return ``[work(item) for item in items]``, computed in one process per core.
+
+    ``done`` is called with each item when its result is there.
+    """
     cores = os.cpu_count() or 1
     # Fresh processes: a fork would copy the progress bar's thread in the middle of whatever it does.
     with ProcessPoolExecutor(cores, mp_context=multiprocessing.get_context("spawn")) as pool:

@@ -8,7 +8,8 @@ import numpy as np
 
 from loadtest.replay.arm_worlds import ArmWorld, mab_synthetic
 from loadtest.replay.plan import RateChoice, plan_session
-from loadtest.replay.point_worlds import IsotropicWorld, PointWorld, bco_synthetic
+from loadtest.replay.point_worlds import PointWorld
+from loadtest.replay.quadratic_worlds import IsotropicWorld, bco_synthetic
 from loadtest.studies.experiments import Entry, play_world, seeds_of, standard_error
 from loadtest.studies.many_runs import expected_losses
 

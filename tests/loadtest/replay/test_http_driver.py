@@ -28,7 +28,7 @@ from loadtest.replay.driver import Driver
 from loadtest.replay.http_driver import HttpDriver
 from loadtest.replay.in_process_driver import InProcessDriver
 from loadtest.replay.plan import RateChoice, World, plan_session, plays_points
-from loadtest.replay.point_worlds import bco_synthetic
+from loadtest.replay.quadratic_worlds import bco_synthetic
 from loadtest.replay.replay import Record, Replay
 from loadtest.replay.report import build_report
 from service.engine.loss_range import LossRange

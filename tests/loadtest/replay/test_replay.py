@@ -13,7 +13,7 @@ from loadtest.replay.arm_worlds import mab_synthetic
 from loadtest.replay.driver import Counts, Event, Receipt
 from loadtest.replay.in_process_driver import InProcessDriver
 from loadtest.replay.plan import Plan, RateChoice, plan_session
-from loadtest.replay.point_worlds import bco_synthetic
+from loadtest.replay.quadratic_worlds import bco_synthetic
 from loadtest.replay.replay import Record, Replay
 from service.engine.actions import Action
 

@@ -11,7 +11,7 @@ from loadtest.replay import delays
 from loadtest.replay.arm_worlds import ArmWorld, mab_synthetic
 from loadtest.replay.in_process_driver import InProcessDriver
 from loadtest.replay.plan import RateChoice, World, plan_session
-from loadtest.replay.point_worlds import bco_synthetic
+from loadtest.replay.quadratic_worlds import bco_synthetic
 from loadtest.replay.replay import Replay
 from loadtest.replay.report import Report, build_report, write_report
 from loadtest.replay.report_table import table_of

@@ -8,7 +8,8 @@ import pytest
 
 from loadtest.errors import DataError
 from loadtest.replay.arm_worlds import mab_synthetic
-from loadtest.replay.point_worlds import PointWorld, Quadratic, bco_synthetic, bco_yacht
+from loadtest.replay.point_worlds import PointWorld, Quadratic
+from loadtest.replay.quadratic_worlds import bco_synthetic, bco_yacht
 
 RECORDED = json.loads((Path(__file__).parent / "data" / "environments.json").read_text())
 

@@ -9,7 +9,7 @@ from loadtest.replay import delays
 from loadtest.replay.arm_worlds import mab_synthetic
 from loadtest.replay.in_process_driver import InProcessDriver
 from loadtest.replay.plan import World, plan_session
-from loadtest.replay.point_worlds import bco_synthetic
+from loadtest.replay.quadratic_worlds import bco_synthetic
 from loadtest.replay.replay import Replay
 from loadtest.studies.experiments import ARM_ENTRIES, POINT_ENTRIES, Entry
 from loadtest.studies.many_runs import expected_losses, uniforms
