@@ -1,55 +1,83 @@
 """Routes whose requests are read by this service's rules.
 
-FastAPI describes them; their requests skip its dependency solver, which costs more than acting does. A handler
-may take ``request``, path parameters (texts), query parameters, and one body.
+FastAPI describes them in the OpenAPI document. Their requests skip its dependency solver, which costs more than
+acting does. A handler is a coroutine function that returns a ``Response`` and takes the ``Request``, path
+parameters (plain texts), query parameters (one value each, ``Annotated[..., Query()]``) and at most one JSON
+object (``Annotated[..., Body()]``). Whatever else FastAPI offers would be ignored: a route that asks for it is
+refused when it is made.
 """
 
 from __future__ import annotations
 
+import inspect
 from collections import Counter
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from typing import Any
 
 from fastapi import Request, Response
 from fastapi.routing import APIRoute
 from starlette.datastructures import QueryParams
+from starlette.routing import compile_path
 
 from ...cooperative.offload import run_in_thread_if_large
 from ...settings import Settings
+from .handler_parameters import REQUIRED, Errors, Field, HandlerParameters
 from .json_body import read_object
 from .list_limits import check_lengths
 from .validation_errors import from_pydantic_errors
 
-Errors = list[dict[str, Any]]
+_CARRIED_OUT = frozenset(
+    {
+        *("methods", "name", "status_code", "response_class", "response_model", "responses", "openapi_extra"),
+        *("tags", "summary", "description", "response_description", "deprecated", "operation_id", "callbacks"),
+        *("include_in_schema", "generate_unique_id_function", "dependency_overrides_provider"),
+    }
+)
+"""Options of a route that find it or describe it. All others change how FastAPI would read or answer a request."""
+_FROM_ROUTER: tuple[Any, ...] = (None, [], {})
+"""What a router passes on for options that nobody gave."""
 
 
 class StrictRoute(APIRoute):
-    """Reads the body strictly, validates what the handler takes, and calls it."""
+    """Reads the body strictly, validates what the handler takes, and calls it.
+
+    Raises
+    ------
+    TypeError
+        for a handler or an option that asks for what is not carried out; the text names the route and what it is.
+    """
+
+    def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
+        _, _, convertors = compile_path(path)
+        self._parameters = HandlerParameters(endpoint, convertors)
+        if refused := [*_refused_options(options), *_refused_handlers(endpoint), *self._parameters.refused]:
+            raise _not_carried_out(path, options.get("methods"), refused)
+        self._is_made = False
+        super().__init__(path, endpoint, **options)
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """Make the handler of requests."""
+        if self._is_made:
+            # FastAPI asks again for a router around this one, whose prefix and dependencies are not the route's.
+            raise _not_carried_out(self.path, self.methods, ["routers included in others"])
+        self._is_made = True
+        parameters = self._parameters
         endpoint: Callable[..., Coroutine[Any, Any, Response]] = self.endpoint
-        takes_request = self.dependant.request_param_name
-        defaults = {field.name: field.default for field in self.dependant.query_params}
-        bodiless = self._bodiless()
+        request_name, query, body = parameters.request, parameters.query, parameters.body
+        defaults = {name: field.default for name, field in query.items()}
+        needs_query = REQUIRED in defaults.values()
 
         async def answer(request: Request) -> Response:
             errors: Errors = []
-            asked = request.scope["query_string"]
-            values = request.path_params | (self._query(request.query_params, errors) if asked else defaults)
-            if self.body_field is not None:
-                body = await read_object(request)
-                size = request.state.body_bytes
-                if size == 0 and bodiless is not None:
-                    values |= bodiless
-                else:
-                    values |= await run_in_thread_if_large(
-                        size, self._body, body, request.app.state.settings, errors
-                    )
+            given = request.scope["query_string"]
+            found = _read_query(query, request.query_params, errors) if given or needs_query else defaults
+            values = request.path_params | found
+            if body is not None:
+                values[body.name] = await _read_body(body, request, errors)
             if errors:
                 raise from_pydantic_errors(errors)
-            if takes_request:
-                values[takes_request] = request
+            if request_name is not None:
+                values[request_name] = request
             return await endpoint(**values)
 
         async def handle(request: Request) -> Response:
@@ -61,34 +89,65 @@ class StrictRoute(APIRoute):
 
         return handle
 
-    def _bodiless(self) -> dict[str, Any] | None:
-        """What the handler takes where there is no body, if it may do without."""
-        field = self.body_field
-        return None if field is None or field.field_info.is_required() else {field.name: field.default}
 
-    def _query(self, given: QueryParams, errors: Errors) -> dict[str, Any]:
-        fields = {field.alias: field for field in self.dependant.query_params}
-        counts = Counter(name for name, _ in given.multi_items())
-        errors += [
-            {"type": "extra_forbidden", "loc": ("query", name), "msg": "there is no such query parameter"}
-            for name in counts
-            if name not in fields
-        ]
-        values = {}
-        for alias, field in fields.items():
-            values[field.name] = field.default
-            if counts[alias] > 1:
-                errors.append({"type": "repeated", "loc": ("query", alias), "msg": "may be given once"})
-            elif alias in given:
-                values[field.name], found = field.validate(given[alias], loc=("query", alias))
-                errors += found
-        return values
+def _not_carried_out(path: str, methods: Iterable[str] | None, refused: Iterable[str]) -> TypeError:
+    return TypeError(
+        f"{', '.join(sorted(methods or ['GET']))} {path}: strict routes do not carry out {'; '.join(refused)}"
+    )
 
-    def _body(self, body: dict[str, Any] | None, settings: Settings, errors: Errors) -> dict[str, Any]:
-        field = self.body_field
-        assert field is not None  # noqa: S101 - only called with one
-        if body is not None:
-            check_lengths(body, settings)
-        value, found = field.validate({} if body is None else body, loc=("body",))
-        errors += [{"type": "missing", "loc": ("body",), "msg": ""}] if body is None else found
-        return {field.name: value}
+
+def _refused_options(options: Mapping[str, Any]) -> Iterator[str]:
+    known = inspect.signature(APIRoute).parameters
+    for name, value in options.items():
+        default = known[name].default if name in known else None
+        if name not in _CARRIED_OUT and value not in (*_FROM_ROUTER, default):
+            yield name
+    kind = options.get("response_class", Response)
+    if kind not in (Response, known["response_class"].default):
+        yield f"response_class {kind.__name__}"
+
+
+def _refused_handlers(handler: Callable[..., Any]) -> Iterator[str]:
+    name = getattr(handler, "__name__", str(handler))
+    if not inspect.iscoroutinefunction(handler):
+        yield f"handler {name} that is no coroutine function"
+    kind = inspect.signature(handler, eval_str=True).return_annotation
+    if not (isinstance(kind, type) and issubclass(kind, Response)):
+        yield f"handler {name} that is not annotated to return a Response"
+
+
+def _read_query(fields: Mapping[str, Field], given: QueryParams, errors: Errors) -> dict[str, Any]:
+    """Query parameters by name, with defaults; each may be given once, and unknown ones are errors."""
+    counts = Counter(name for name, _ in given.multi_items())
+    errors += [
+        {"type": "extra_forbidden", "loc": ("query", name), "msg": "there is no such query parameter"}
+        for name in counts
+        if name not in fields
+    ]
+    values = {}
+    for name, field in fields.items():
+        values[name] = field.default
+        if counts[name] > 1:
+            errors.append({"type": "repeated", "loc": ("query", name), "msg": "may be given once"})
+        elif name in given:
+            values[name] = field.validate(given[name], ("query", name), errors)
+        elif field.default is REQUIRED:
+            errors.append({"type": "missing", "loc": ("query", name), "msg": "Field required"})
+    return values
+
+
+async def _read_body(field: Field, request: Request, errors: Errors) -> Any:
+    """Read and validate the body; large ones in a thread."""
+    body = await read_object(request)
+    size = request.state.body_bytes
+    if size == 0 and field.default is not REQUIRED:
+        return field.default
+    return await run_in_thread_if_large(size, _validate, field, body, request.app.state.settings, errors)
+
+
+def _validate(field: Field, body: dict[str, Any] | None, settings: Settings, errors: Errors) -> Any:
+    if body is None:
+        errors.append({"type": "missing", "loc": ("body",), "msg": ""})
+        return None
+    check_lengths(body, settings)
+    return field.validate(body, ("body",), errors)

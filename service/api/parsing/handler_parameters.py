@@ -1,0 +1,126 @@
+"""What a handler takes from a request: read from its signature once, when its route is made."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, get_args, get_origin
+
+from fastapi import Request, params
+from pydantic import TypeAdapter, ValidationError
+from starlette.convertors import Convertor, PathConvertor, StringConvertor
+
+from .json_body import JSON
+
+Errors = list[dict[str, Any]]
+"""What is wrong with a request, each as pydantic tells it."""
+REQUIRED = inspect.Parameter.empty
+"""The default of what has no default."""
+_MARKS = (params.Param, params.Body, params.Depends)
+"""What FastAPI puts into annotations to say where a parameter comes from."""
+_BY_NAME = {inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY}
+
+
+@dataclass(frozen=True)
+class Field:
+    """A query parameter or a body: its name in the handler, its default, and what its values are."""
+
+    name: str
+    default: Any
+    adapter: TypeAdapter[Any]
+
+    def validate(self, value: Any, place: tuple[str, ...], errors: Errors) -> Any:
+        """Return the validated value; None where it is wrong, with the reasons added to ``errors``.
+
+        Parameters
+        ----------
+        place : what the places of errors begin with
+        """
+        try:
+            return self.adapter.validate_python(value)
+        except ValidationError as error:
+            found = error.errors(include_url=False, include_input=False)
+            errors += [{**each, "loc": (*place, *each["loc"])} for each in found]
+            return None
+
+
+class HandlerParameters:
+    """The parameters of a handler by where they come from.
+
+    Parameters
+    ----------
+    convertors : the parameters in the route's path
+
+    Attributes
+    ----------
+    request : name of the parameter that takes the request; None where there is none
+    query : query parameters by name
+    refused : what strict routes do not carry out, in words
+    """
+
+    def __init__(self, handler: Callable[..., Any], convertors: Mapping[str, Convertor[Any]]) -> None:
+        self.request: str | None = None
+        self.query: dict[str, Field] = {}
+        self.body: Field | None = None
+        self.refused: list[str] = []
+        taken = inspect.signature(handler, eval_str=True).parameters
+        for parameter in taken.values():
+            self._add(parameter, convertors)
+        self.refused += [f"path parameter {name} the handler does not take" for name in convertors.keys() - taken]
+
+    def _add(self, parameter: inspect.Parameter, convertors: Mapping[str, Convertor[Any]]) -> None:
+        name, annotation = parameter.name, parameter.annotation
+        kind, *marks = get_args(annotation) if get_origin(annotation) is Annotated else (annotation,)
+        sources = [mark for mark in marks if isinstance(mark, _MARKS)]
+        if parameter.kind not in _BY_NAME:
+            self.refused.append(f"parameter {parameter}")
+        elif name in convertors:
+            if kind is not str or marks or not isinstance(convertors[name], StringConvertor | PathConvertor):
+                self.refused.append(f"path parameter {name} that is not plain text")
+        elif kind is Request and not marks and self.request is None:
+            self.request = name
+        elif len(sources) == 1 and not isinstance(parameter.default, _MARKS):
+            self._add_marked(parameter, sources[0])
+        else:
+            self.refused.append(f"parameter {name}, which is not Annotated with one Query() or Body()")
+
+    def _add_marked(self, parameter: inspect.Parameter, source: Any) -> None:
+        name, kind = parameter.name, type(source)
+        if kind is params.Query:
+            field = self.query[name] = _field(parameter)
+            self.refused += _refused_of_query(source, field)
+        elif kind is params.Body and self.body is None:
+            self.body = _field(parameter)
+            self.refused += _refused_of_body(source, self.body)
+        else:
+            second = "a second " if kind is params.Body else ""
+            self.refused.append(f"parameter {name}, which is {second}{kind.__name__}")
+
+
+def _field(parameter: inspect.Parameter) -> Field:
+    return Field(parameter.name, parameter.default, TypeAdapter(parameter.annotation))
+
+
+def _refused_of_query(source: params.Query, field: Field) -> list[str]:
+    schema = field.adapter.json_schema()
+    parts = (schema, *schema.get("anyOf", ()), *schema.get("$defs", {}).values())
+    if {"array", "object"} & {part.get("type") for part in parts}:
+        return [f"query parameter {field.name} of several values"]
+    return _refused_of_both(source, field)
+
+
+def _refused_of_body(source: params.Body, field: Field) -> list[str]:
+    if source.embed:
+        return [f"body {field.name} embedded in an object"]
+    if source.media_type != JSON or field.adapter.json_schema().get("type", "object") != "object":
+        return [f"body {field.name} that is not a JSON object"]
+    return _refused_of_both(source, field)
+
+
+def _refused_of_both(source: params.Query | params.Body, field: Field) -> list[str]:
+    ignored = {
+        "an alias": source.alias is not None or source.validation_alias is not None,
+        "a default factory": source.default_factory is not None,
+    }
+    return [f"parameter {field.name} with {what}" for what, given in ignored.items() if given]
