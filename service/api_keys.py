@@ -1,4 +1,4 @@
-"""API keys: who may call, and what. Of a key only its SHA-256 is kept; see docs/security.md."""
+"""API keys: their roles and limits, read from the settings. Only the SHA-256 of a key is kept: docs/security.md."""
 
 from __future__ import annotations
 
@@ -14,21 +14,22 @@ from .settings import Count, SecretText, Settings, SettingsError
 
 MIN_KEY, MAX_KEY = 16, 512
 MAX_KEYS = 1000
-"""Every request is compared with all of them."""
+"""Every request's key is compared with all of them."""
 IN_SCOPE = "bandit.api_key"
-"""Where the key of a request is found in its ASGI scope."""
+"""Where middleware leaves a request's ApiKey in its ASGI scope."""
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
+Role = Literal["client", "admin"]
 
 
 class ApiKey(BaseModel):
-    """One key: its name, what it may do, and how much."""
+    """One key: its name, what it may call, and its limits."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
     name: Name
     sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
-    role: Literal["client", "admin"]
+    role: Role
     session_prefix: Annotated[str, Field(pattern=r"^([A-Za-z0-9][A-Za-z0-9._-]{0,63})?$")] = ""
     max_sessions: Count | None = None
     max_arms: Count | None = None
@@ -54,7 +55,7 @@ _KEYS = TypeAdapter(Annotated[list[ApiKey], Field(max_length=MAX_KEYS)])
 
 
 def read_keys(settings: Settings) -> Sequence[ApiKey]:
-    """The keys that the settings give; none where they give none.
+    """Read the keys that the settings give; none where they give none.
 
     Raises
     ------
@@ -107,7 +108,7 @@ def _read(text: str, where: str) -> Any:
 
 
 def hashed(settings: Settings, keys: Sequence[ApiKey]) -> Settings:
-    """The settings as workers get them: with the keys' hashes in place of the keys."""
+    """Return the settings as workers get them: with the keys' hashes in place of the keys."""
     if not keys:
         return settings
     text = json.dumps([key.model_dump(exclude_defaults=True) for key in keys])
@@ -115,7 +116,7 @@ def hashed(settings: Settings, keys: Sequence[ApiKey]) -> Settings:
 
 
 def find(secret: bytes, keys: Iterable[ApiKey]) -> ApiKey | None:
-    """The key with this secret; takes as long whichever it is, or none."""
+    """Find the key with a secret, in the same time whether and where it is among them."""
     digest = hashlib.sha256(secret).hexdigest()
     found = None
     for key in keys:

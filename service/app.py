@@ -10,13 +10,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fastapi import FastAPI
+from starlette.types import ASGIApp, Lifespan, Receive, Scope, Send
 
 from . import __version__
 from .api import problems
+from .api.access import access_of
+from .api.connection_errors import ConnectionErrorResponder, request_ids
 from .api.metric_labels import labels
-from .api.middleware import request_log
-from .api.openapi.document import describe
-from .api.routes import docs, health, sessions, slots
+from .api.middleware.authentication import ApiKeyMiddleware
+from .api.middleware.request_log import RequestLogMiddleware
+from .api.openapi.document import document
+from .api.routes import ROUTES
+from .api.runtime import Runtime
+from .api_keys import read_keys
 from .sessions.expiry_sweeper import Sweeper
 from .sessions.readiness import Readiness
 from .sessions.service import Sessions
@@ -31,12 +37,56 @@ if TYPE_CHECKING:
     from .telemetry.tracing import Spans
 
 TITLE = "Bandit online learning with unknown delays"
-ROUTES = [route for part in (slots, sessions, health) for route in part.router.routes]
-"""Flat: a router within the application costs each request as much again as finding its route."""
 LAST_SECONDS = 2.0
 """How long a stop waits, after the last answer, for a store, and a collector of traces, that may be hanging."""
 NO_TELEMETRY: Any = {"tracing": False, "metrics": False, "logs": False, "auto_configure": False}
-"""FastAPI's own, which would tell of raw paths and query strings."""
+"""FastAPI's own, which would report raw paths and query strings."""
+
+
+class Application(FastAPI):
+    """The routes, and around all of FastAPI the service's middleware: request log outside, API keys inside.
+
+    FastAPI puts middleware that it is told of inside its handler of faults, so their answers would have no line in
+    the log and no id.
+
+    Parameters
+    ----------
+    runtime : what requests share; on ``state.runtime``
+    lifespan : runs from before the first request until after the last answer
+    """
+
+    def __init__(self, runtime: Runtime, lifespan: Lifespan[FastAPI], spans: Spans | None) -> None:
+        super().__init__(
+            title=TITLE,
+            version=__version__,
+            routes=list(ROUTES),
+            lifespan=lifespan,
+            redirect_slashes=False,
+            openapi_url=None,
+            docs_url=None,
+            redoc_url=None,
+            telemetry=NO_TELEMETRY,
+        )
+        self.state.runtime = runtime
+        problems.install(self, runtime.metrics, runtime.settings.retry_after_seconds)
+        self._runtime = runtime
+        self._outermost = self._surround(super().__call__, spans)
+
+    def _surround(self, app: ASGIApp, spans: Spans | None) -> ASGIApp:
+        said = [(route, access_of(route)) for route in self.routes]
+        if keys := read_keys(self._runtime.settings):
+            app = ApiKeyMiddleware(app, keys, said, self._runtime)
+        app = RequestLogMiddleware(app, said, self._runtime, spans)
+        return app if spans is None else spans.around(app)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self._outermost(scope, receive, send)
+
+    def openapi(self) -> dict[str, Any]:
+        """The OpenAPI document, made once."""
+        if self.openapi_schema is None:
+            self.openapi_schema = document(self, self._runtime.settings)
+        return self.openapi_schema
 
 
 def create_app(
@@ -44,11 +94,11 @@ def create_app(
     store: Store | None = None,
     metrics_folder: Path | None = None,
     spans: Spans | None = None,
-) -> FastAPI:
-    """The service on a store; without one, the settings' URL chooses it.
+) -> Application:
+    """Build the service on a store; without one, the settings' URL chooses it.
 
-    The store is opened before the first request and closed after the last answer: requests accepted
-    before a stop are committed, then the connections are given back.
+    The store is used from the first request on, and closed after the last answer: requests accepted before a stop
+    are committed, then the connections are given back.
 
     Parameters
     ----------
@@ -56,41 +106,30 @@ def create_app(
     spans : makes traces, and is closed with the store
     """
     metrics = Metrics(labels(), metrics_folder)
-    app = FastAPI(
-        title=TITLE,
-        version=__version__,
-        routes=ROUTES,
-        lifespan=partial(_lifespan, settings, store, metrics, spans),
-        redirect_slashes=False,
-        docs_url=None,
-        redoc_url=None,
-        telemetry=NO_TELEMETRY,
+    opened = store or open_store(settings.store_url.get_secret_value(), options=store_options(settings))
+    ids = request_ids()
+    runtime = Runtime(
+        settings=settings,
+        metrics=metrics,
+        sessions=Sessions(InstrumentedStore(opened, metrics, spans), settings, metrics),
+        readiness=Readiness(InstrumentedStore(opened, metrics)),
+        request_ids=ids,
+        connection_errors=ConnectionErrorResponder(metrics, settings, ids),
     )
-    app.state.settings = settings
-    app.state.metrics = metrics
-    docs.install(app)
-    problems.install(app, settings.retry_after_seconds)
-    request_log.install(app, metrics, settings, spans)
-    describe(app)
-    return app
+    return Application(runtime, partial(_lifespan, runtime, opened, spans), spans)
 
 
 @asynccontextmanager
-async def _lifespan(
-    settings: Settings, store: Store | None, metrics: Metrics, spans: Spans | None, app: FastAPI
-) -> AsyncIterator[None]:
-    opened = store or open_store(settings.store_url.get_secret_value(), options=store_options(settings))
-    app.state.sessions = Sessions(InstrumentedStore(opened, metrics, spans), settings, metrics)
-    app.state.readiness = Readiness(InstrumentedStore(opened, metrics))
-    sweeper = Sweeper(opened.reminders, app.state.sessions)
+async def _lifespan(runtime: Runtime, store: Store, spans: Spans | None, _: FastAPI) -> AsyncIterator[None]:
+    sweeper = Sweeper(store.reminders, runtime.sessions)
     sweeping = asyncio.create_task(sweeper.run())
-    first_look = asyncio.create_task(app.state.readiness.failure())
+    first_look = asyncio.create_task(runtime.readiness.failure())
     try:
         yield
         sweeper.stop()
-        await _finish(sweeping, first_look, asyncio.create_task(app.state.sessions.drained()))
+        await _finish(sweeping, first_look, asyncio.create_task(runtime.sessions.drained()))
     finally:
-        await opened.close()
+        await store.close()
         if spans is not None:
             await spans.close(LAST_SECONDS)
 
@@ -104,7 +143,7 @@ async def _finish(*tasks: asyncio.Task[Any]) -> None:
 
 
 def store_options(settings: Settings) -> StoreOptions:
-    """What the settings say about the store."""
+    """Collect what the settings say about the store."""
     return StoreOptions(
         prefix=settings.key_prefix,
         dedupe_window_seconds=settings.dedupe_window_seconds,

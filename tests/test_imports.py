@@ -16,7 +16,7 @@ LEAVES = {"settings", "errors", "cooperative", "telemetry"}
 ARROWS = {
     "__main__": {"server"},
     "server": {"app", "store", "api_keys"},
-    "app": {"api", "sessions", "store"},
+    "app": {"api", "sessions", "store", "api_keys"},
     "api": {"sessions", "models", "engine", "learners", "api_keys"},
     "sessions": {"commit", "models", "serialization", "engine", "learners", "store.base"},
     "commit": {"serialization", "models", "engine", "learners", "store.base"},

@@ -1,4 +1,4 @@
-"""Errors as application/problem+json (RFC 9457), whoever raised them."""
+"""Errors as application/problem+json (RFC 9457): those of this service, of FastAPI, and faults."""
 
 from __future__ import annotations
 
@@ -27,6 +27,7 @@ from ..errors import (
     StateCorruptError,
     UnsupportedMediaTypeError,
 )
+from ..telemetry.metrics import Metrics
 from .parsing.validation_errors import from_pydantic_errors
 
 MEDIA_TYPE = "application/problem+json"
@@ -70,8 +71,8 @@ class Problem(BaseModel):
     errors: list[ProblemError] | None = None
 
 
-def told(error: ServiceError) -> dict[str, Any]:
-    """What is told of an error: below 10 kB, and never the input in full."""
+def problem_fields(error: ServiceError) -> dict[str, Any]:
+    """Return the fields of a problem: below 10 kB as JSON, and never the input in full."""
     body: dict[str, Any] = {
         "type": "about:blank",
         "title": error.title,
@@ -90,17 +91,23 @@ def told(error: ServiceError) -> dict[str, Any]:
 
 
 def problem(error: ServiceError, retry_after: int, headers: Mapping[str, str] | None = None) -> Response:
-    """The answer that tells of an error."""
+    """Make the response for an error.
+
+    Parameters
+    ----------
+    retry_after : seconds that clients are told to wait where the same request may succeed later
+    """
     extra = dict(headers or {})
     if error.retry:
         extra["Retry-After"] = str(retry_after)
     if error.status in (408, 413):
+        # The rest of the body may still come: it is not read as the next request.
         extra["Connection"] = "close"
-    return Response(json.dumps(told(error)), error.status, extra, MEDIA_TYPE)
+    return Response(json.dumps(problem_fields(error)), error.status, extra, MEDIA_TYPE)
 
 
 def _clipped(text: str, size: int = MAX_MESSAGE) -> str:
-    """A text that takes at most ``size`` bytes in the answer, escapes included."""
+    """Cut a text to what takes at most ``size`` bytes in the answer, escapes included."""
     text = text[:size]
     while (takes := len(json.dumps(text)) - 2) > size:
         text = text[: len(text) * size // takes]
@@ -108,7 +115,7 @@ def _clipped(text: str, size: int = MAX_MESSAGE) -> str:
 
 
 def _methods(request: Request) -> str:
-    """What all routes of a path offer; the router tells only of the first one."""
+    """List the methods of all routes with the request's path; the router names those of the first route only."""
     scope = {name: request.scope[name] for name in ("type", "path", "root_path", "headers")}
     asked = (
         (method, route.matches(scope | {"method": method})[0])
@@ -118,22 +125,27 @@ def _methods(request: Request) -> str:
     return ", ".join(dict.fromkeys(method for method, match in asked if match is Match.FULL))
 
 
-def install(app: FastAPI, retry_after: int) -> None:
-    """Answer every exception with a problem, and count it."""
+def install(app: FastAPI, metrics: Metrics, retry_after: int) -> None:
+    """Answer every exception with a problem, and count it.
 
-    def answer(request: Request, error: ServiceError, headers: Mapping[str, str] | None = None) -> Response:
-        request.app.state.metrics.problems[error.code]()
+    Parameters
+    ----------
+    retry_after : seconds that clients are told to wait where the same request may succeed later
+    """
+
+    def answer(error: ServiceError, headers: Mapping[str, str] | None = None) -> Response:
+        metrics.problems[error.code]()
         return problem(error, retry_after, headers)
 
     async def on_service_error(request: Request, error: Exception) -> Response:
         assert isinstance(error, ServiceError)  # noqa: S101 - registered for it
         if isinstance(error, StateCorruptError):
             log.error("%s: session %.128s", error.title, request.path_params.get("session_id", ""))
-        return answer(request, error)
+        return answer(error)
 
-    async def on_validation(request: Request, error: Exception) -> Response:
+    async def on_validation(_: Request, error: Exception) -> Response:
         assert isinstance(error, RequestValidationError)  # noqa: S101 - registered for it
-        return answer(request, from_pydantic_errors(error.errors()))
+        return answer(from_pydantic_errors(error.errors()))
 
     async def on_http(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)  # noqa: S101 - registered for it
@@ -141,12 +153,12 @@ def install(app: FastAPI, retry_after: int) -> None:
         headers = error.headers
         if known is MethodNotAllowedError:
             headers = {"Allow": _methods(request)}
-        return answer(request, known(), headers)
+        return answer(known(), headers)
 
     async def on_fault(request: Request, error: Exception) -> Response:
         fields = {"request_id": request.scope[ID_IN_SCOPE].decode("ascii")}
         log.error("request failed", exc_info=error, extra={"fields": fields})
-        return answer(request, InternalError())
+        return answer(InternalError())
 
     app.add_exception_handler(ServiceError, on_service_error)
     app.add_exception_handler(RequestValidationError, on_validation)

@@ -62,7 +62,9 @@ def serve(settings: Settings, listener: socket.socket, number: int) -> None:
     """Serve until SIGTERM, then finish what was accepted."""
     app = create_app(settings, metrics_folder=multiprocess.share(number), spans=open_traces())
     app.openapi()  # Makes what FastAPI else makes within the first requests, which takes 80 ms.
-    protocol = partial(LimitedHttpProtocol, head_seconds=settings.body_timeout_seconds, refuse=app.state.refuse)
+    protocol = partial(
+        LimitedHttpProtocol, head_seconds=settings.body_timeout_seconds, refuse=app.state.runtime.connection_errors
+    )
     config = uvicorn.Config(
         app,
         loop="uvloop",

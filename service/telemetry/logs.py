@@ -15,14 +15,6 @@ MAX_CHARS = 8000
 
 MAX_FIELD_CHARS = 128
 """Longest text that a request may bring into its line."""
-READINESS = "/readyz"
-HOT_ROUTES = frozenset(
-    {
-        *(f"/v1/sessions/{{session_id}}/{call}" for call in ("act", "acts", "feedback", "feedbacks")),
-        *("/livez", READINESS, "/metrics"),
-    }
-)
-"""Routes of which only a sample of the successes is logged."""
 
 _requests = logging.getLogger("service.requests")
 _SECRETS = (

@@ -5,7 +5,7 @@ import pytest
 
 async def test_a_thousand_paths_and_sessions_make_no_series(make_client):
     app = (await make_client())._transport.app
-    metrics = app.state.metrics
+    metrics = app.state.runtime.metrics
 
     async def request(method, path):
         await app({"type": "http", "method": method, "path": path, "headers": [], "query_string": b""}, ended, sink)
@@ -32,7 +32,7 @@ async def test_a_thousand_paths_and_sessions_make_no_series(make_client):
 
 async def test_decisions_of_a_deleted_session_are_outstanding_no_more(make_client):
     client = await make_client()
-    metrics = client._transport.app.state.metrics
+    metrics = client._transport.app.state.runtime.metrics
 
     def told():
         families = {family.name: family.samples[0].value for family in metrics.exposition.collect()}
@@ -55,7 +55,7 @@ async def test_decisions_of_a_deleted_session_are_outstanding_no_more(make_clien
 )
 async def test_delays_are_measured_where_they_are_known(make_client, learner):
     client = await make_client()
-    registry = client._transport.app.state.metrics.registry
+    registry = client._transport.app.state.runtime.metrics.registry
     for session, expiry in (("known", {"after_seconds": 64.0}), ("unknown", None)):
         body = {"session_id": session, "learner": learner} | ({"expiry": expiry} if expiry else {})
         assert (await client.post("/v1/sessions", json=body)).status_code == 201

@@ -137,7 +137,7 @@ async def test_a_store_that_is_down_is_told_and_heals_by_itself(make_client, own
     await client.post("/v1/sessions", json=SESSION)
     await client.post(f"{PATH}/act")
     before = (await client.get(PATH)).json()
-    registry = client._transport.app.state.metrics.registry
+    registry = client._transport.app.state.runtime.metrics.registry
 
     def counted(name, call):
         return registry.get_sample_value(name, {"call": call})

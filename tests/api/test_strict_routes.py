@@ -1,6 +1,7 @@
 """Strict routes refuse, when they are made, what FastAPI offers and they would ignore."""
 
 from functools import partial
+from types import SimpleNamespace
 from typing import Annotated
 
 import httpx
@@ -220,9 +221,8 @@ async def client():
     router = APIRouter(route_class=StrictRoute)
     router.post("/a/{item}")(every_source)
     app = FastAPI(routes=router.routes)
-    app.state.settings = Settings()
-    app.state.metrics = Metrics(Labels(codes=["invalid_request"]))
-    problems.install(app, 1)
+    app.state.runtime = SimpleNamespace(settings=Settings())
+    problems.install(app, Metrics(Labels(codes=["invalid_request"])), 1)
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://service") as client:
         yield client
 

@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 import httpx
 import pytest
 
-from service.api.problems import told
+from service.api.problems import problem_fields
 from service.errors import (
     BadRequestError,
     HeadTooLargeError,
@@ -46,7 +46,7 @@ def check_problem(answer: httpx.Response | Answer, error: type[ServiceError]) ->
     body = json.loads(answer.body if isinstance(answer, Answer) else answer.content)
     assert (status, answer.headers["content-type"]) == (error.status, "application/problem+json"), body
     assert body["detail"]
-    assert body == told(error(body["detail"]))
+    assert body == problem_fields(error(body["detail"]))
 
 
 def sent(client: httpx.Client, data: bytes) -> Answer:

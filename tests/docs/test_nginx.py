@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 
-from service.api.problems import told
+from service.api.problems import problem_fields
 from service.errors import ServiceError
 from service.settings import Settings
 from tests.support.compose import COMPOSE
@@ -40,5 +40,5 @@ def test_every_problem_of_nginx_is_the_services_own():
     assert len(problems) == CONFIG.count("return ") == 6
     for status, text in problems:
         body = json.loads(text.replace("\\'", "'"))
-        assert body == told(errors[body["code"]](body["detail"]))
+        assert body == problem_fields(errors[body["code"]](body["detail"]))
         assert body["status"] == int(status)

@@ -2,53 +2,71 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 
+from starlette.routing import Match
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ... import api_keys
 from ...api_keys import ApiKey
 from ...errors import ForbiddenError, ServiceError, UnauthorizedError, UnknownSessionError
-from ...settings import Settings
-from ...telemetry.metrics import Metrics
+from ..access import ADMINS, Access, RouteAccess
 from ..problems import problem
-from ..routes.docs import ASSETS
+from ..routes.sessions import router as sessions
+from ..runtime import Runtime
 
-_OF_CLIENTS = re.compile(r"/v1/sessions/[^/]+(/act|/acts|/feedback|/feedbacks)?")
-_OF_A_SESSION = re.compile(r"/v1/sessions/([^/]+)")
-_METRICS = "/metrics"
 _CHALLENGE: Mapping[str, str] = {"WWW-Authenticate": 'Bearer realm="delayed-bandits"'}
 
 
 class ApiKeyMiddleware:
-    """The application for holders of keys; health checks are open to all."""
+    """Another application for holders of keys; routes that are open serve everybody.
 
-    def __init__(self, app: ASGIApp, keys: Sequence[ApiKey], metrics: Metrics, settings: Settings) -> None:
+    Parameters
+    ----------
+    routes : of that application, with who may call them
+    """
+
+    def __init__(self, app: ASGIApp, keys: Sequence[ApiKey], routes: RouteAccess, runtime: Runtime) -> None:
         self._app = app
         self._keys = keys
-        self._metrics = metrics
-        self._retry_after = settings.retry_after_seconds
-        self._open = {"/livez", "/readyz"} | ({_METRICS} if settings.open_metrics else set())
-        if settings.open_docs:
-            self._open |= {"/docs", "/openapi.json"}
-        self._open_assets = settings.open_docs
+        self._routes = routes
+        self._runtime = runtime
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve a request, or refuse it."""
-        if scope["type"] == "http" and not self._is_open(scope["path"]):
+        if scope["type"] == "http":
             try:
-                scope[api_keys.IN_SCOPE] = key = self._identify(scope)
-                _authorize(key, scope["method"], scope["path"])
+                self._admit(scope)
             except ServiceError as error:
-                self._metrics.problems[error.code]()
+                self._runtime.metrics.problems[error.code]()
                 challenge = _CHALLENGE if isinstance(error, UnauthorizedError) else None
-                await problem(error, self._retry_after, challenge)(scope, receive, send)
+                retry_after = self._runtime.settings.retry_after_seconds
+                await problem(error, retry_after, challenge)(scope, receive, send)
                 return
         await self._app(scope, receive, send)
 
-    def _is_open(self, path: str) -> bool:
-        return path in self._open or (self._open_assets and path.startswith(f"/{ASSETS}/"))
+    def _admit(self, scope: Scope) -> None:
+        match, access = self._find(scope)
+        if access is not None and access.is_open(self._runtime.settings):
+            return
+        scope[api_keys.IN_SCOPE] = key = self._identify(scope)
+        # What is no call of a route is answered by the router, to admins only: it tells which paths there are.
+        roles = access.roles if access is not None and match is Match.FULL else ADMINS
+        if key.role not in roles:
+            raise ForbiddenError("This API key may only act, send feedback and view sessions")
+        if key.session_prefix:
+            _check_prefix(key.session_prefix, scope["path"], access)
+
+    def _find(self, scope: Scope) -> tuple[Match, Access | None]:
+        """What the route says that the router will choose: the first with path and method, else with the path."""
+        with_path = None
+        for route, access in self._routes:
+            match, _ = route.matches(scope)
+            if match is Match.FULL:
+                return match, access
+            if match is Match.PARTIAL and with_path is None:
+                with_path = access
+        return (Match.NONE if with_path is None else Match.PARTIAL), with_path
 
     def _identify(self, scope: Scope) -> ApiKey:
         secrets = _secrets(scope)
@@ -72,14 +90,11 @@ def _secrets(scope: Scope) -> list[bytes]:
     return list(dict.fromkeys(found))
 
 
-def _authorize(key: ApiKey, method: str, path: str) -> None:
-    if key.role == "client":
-        call = _OF_CLIENTS.fullmatch(path)
-        if call is None or method != ("POST" if call[1] else "GET"):
-            raise ForbiddenError("This API key may only act, send feedback and view sessions")
-    if key.session_prefix:
-        session = _OF_A_SESSION.match(path)
-        if session is not None and not session[1].startswith(key.session_prefix):
-            raise UnknownSessionError
-        if path == _METRICS:
-            raise ForbiddenError("Metrics cover all sessions; this API key has a session prefix")
+def _check_prefix(prefix: str, path: str, access: Access | None) -> None:
+    """Refuse sessions outside a prefix, whatever the path asks of them, and what tells of all sessions."""
+    below = path.removeprefix(f"{sessions.prefix}/")
+    session_id = below.partition("/")[0] if below != path else ""
+    if session_id and not session_id.startswith(prefix):
+        raise UnknownSessionError
+    if access is not None and access.of_all_sessions:
+        raise ForbiddenError("Metrics cover all sessions; this API key has a session prefix")

@@ -1,93 +1,59 @@
-"""What surrounds every request: its id, its count and time, its line in the log, its end at a stop.
+"""Gives every request an id, counts and times it, logs it, and answers it when a stop cancels it.
 
-Plain ASGI, as Starlette's middleware classes cost more than acting does.
+Plain ASGI, as Starlette's middleware classes cost more time than an act.
 """
 
 from __future__ import annotations
 
 import asyncio
-import itertools
 import random
 import re
-import secrets
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from fastapi import FastAPI, Response
+from fastapi.routing import APIRoute
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from ...api_keys import IN_SCOPE, read_keys
-from ...errors import NotFoundError, OverloadedError, ServiceError
-from ...settings import Settings
+from ...api_keys import IN_SCOPE
+from ...errors import NotFoundError, OverloadedError
 from ...telemetry import logs
-from ...telemetry.metrics import Metrics
+from ..access import Logged, RouteAccess
+from ..connection_errors import REQUEST_ID
 from ..problems import ID_IN_SCOPE, problem
 from ..routes.docs import ASSETS
-from .authentication import ApiKeyMiddleware
+from ..runtime import Runtime
 
 if TYPE_CHECKING:
     from ...telemetry.tracing import Spans
 
-REQUEST_ID = b"x-request-id"
 _SANE_ID = re.compile(rb"[!-~](?:[ -~]{0,126}[!-~])?")
 STOPPING = "The service is stopping; what this request asked may have been done or not: send it again"
 
 
-def install(app: FastAPI, metrics: Metrics, settings: Settings, spans: Spans | None) -> None:
-    """Put it around everything else, Starlette's own handler of faults included."""
-    build = app.build_middleware_stack
-    keys = read_keys(settings)
-    ids = _ids()
-    app.state.refuse = ConnectionErrorResponder(metrics, settings, ids)
-
-    def surrounded() -> ASGIApp:
-        inner = ApiKeyMiddleware(build(), keys, metrics, settings) if keys else build()
-        surroundings = RequestLogMiddleware(inner, metrics, settings, ids, spans)
-        return surroundings if spans is None else spans.around(surroundings)
-
-    app.build_middleware_stack = surrounded  # type: ignore[method-assign]
-
-
-class ConnectionErrorResponder:
-    """Answers to what never became a request: counted, logged and shaped like those to requests."""
-
-    def __init__(self, metrics: Metrics, settings: Settings, new_ids: Iterator[bytes]) -> None:
-        self._metrics = metrics
-        self._retry_after = settings.retry_after_seconds
-        self._new_ids = new_ids
-
-    def __call__(self, error: ServiceError) -> Response:
-        """Tell of an error; the connection ends with it."""
-        self._metrics.problems[error.code]()
-        method, route = self._metrics.answered("", "", error.status, 0.0)
-        request_id = next(self._new_ids).decode("ascii")
-        logs.request(
-            request_id=request_id,
-            method=method,
-            route=route,
-            status=error.status,
-            duration_ms=0.0,
-            api_key=None,
-            session=None,
-        )
-        headers = {"Connection": "close", REQUEST_ID.decode("ascii"): request_id}
-        return problem(error, self._retry_after, headers)
-
-
 class RequestLogMiddleware:
-    """The outermost application but for spans."""
+    """Another application whose requests get an id and are counted, timed and logged.
 
-    def __init__(
-        self, app: ASGIApp, metrics: Metrics, settings: Settings, new_ids: Iterator[bytes], spans: Spans | None
-    ) -> None:
+    Parameters
+    ----------
+    routes : of that application, with which of their successes are logged
+    spans : are told of each answer; None where requests are not traced
+    """
+
+    def __init__(self, app: ASGIApp, routes: RouteAccess, runtime: Runtime, spans: Spans | None) -> None:
         self._app = app
-        self._metrics = metrics
-        self._sample = settings.log_sample
-        self._retry_after = settings.retry_after_seconds
-        self._new_ids = new_ids
+        self._metrics = runtime.metrics
+        self._sample = runtime.settings.log_sample
+        self._retry_after = runtime.settings.retry_after_seconds
+        self._new_ids = runtime.request_ids
         self._spans = spans
-        self._readiness = 200
+        self._logged = {
+            (method, route.path): said.logged
+            for route, said in routes
+            if isinstance(route, APIRoute)
+            for method in route.methods or ()
+        }
+        self._last_status: dict[str, int] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
@@ -95,7 +61,7 @@ class RequestLogMiddleware:
             await self._app(scope, receive, send)
             return
         started = time.perf_counter()
-        scope[ID_IN_SCOPE] = request_id = _given(scope["headers"]) or next(self._new_ids)
+        scope[ID_IN_SCOPE] = request_id = _given_id(scope["headers"]) or next(self._new_ids)
         status, complete = 0, False
 
         async def answer(message: Message) -> None:
@@ -117,11 +83,12 @@ class RequestLogMiddleware:
             response = problem(OverloadedError(STOPPING), self._retry_after, {"Connection": "close"})
             await response(scope, receive, answer)
         except Exception:
+            # A fault is raised on behind its answer, which ``problems`` has logged; uvicorn would log it again.
             if not complete:
                 raise
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve it, unless a slash within a part of its path was hidden from whoever looked at the path before."""
+        """Serve a request, but no path with an encoded slash: proxies may see other parts of the path there."""
         if b"%2f" in (raw := scope.get("raw_path") or b"") or b"%2F" in raw:
             self._metrics.problems[NotFoundError.code]()
             await problem(NotFoundError(), self._retry_after)(scope, receive, send)
@@ -130,14 +97,14 @@ class RequestLogMiddleware:
 
     def _answered(self, scope: Scope, status: int, seconds: float) -> None:
         method, route = self._metrics.answered(scope["method"], _template(scope), status, seconds)
-        no_news = self._is_no_news(route, status) and random.random() >= self._sample  # noqa: S311 - a sample is no secret
-        if no_news and self._spans is None:
+        skipped = self._is_sampled(method, route, status) and random.random() >= self._sample  # noqa: S311 - a sample is no secret
+        if skipped and self._spans is None:
             return
         request_id = scope[ID_IN_SCOPE].decode("ascii")
         session = logs.shown((scope.get("path_params") or {}).get("session_id"))
         if self._spans is not None:
             self._spans.answered(method=method, route=route, status=status, request_id=request_id, session=session)
-        if not no_news:
+        if not skipped:
             logs.request(
                 request_id=request_id,
                 method=method,
@@ -148,30 +115,27 @@ class RequestLogMiddleware:
                 session=session,
             )
 
-    def _is_no_news(self, route: str, status: int) -> bool:
-        if route == logs.READINESS:
-            before, self._readiness = self._readiness, status
+    def _is_sampled(self, method: str, route: str, status: int) -> bool:
+        """Whether a sample of such answers is logged, and not all of them."""
+        logged = self._logged.get((method, route), Logged.ALL)
+        if logged is Logged.CHANGES:
+            before = self._last_status.get(route, 200)
+            self._last_status[route] = status
             return status == before
-        return status < 400 and route in logs.HOT_ROUTES
+        return status < 400 and logged is Logged.SAMPLE
 
 
 def _template(scope: Scope) -> str:
-    """The route's template; of what FastAPI serves without a route, the path."""
+    """Return the path of the request's route, with its parameters' names; without a route, the path itself."""
     route: Any = scope.get("route")
     if route is not None:
         return str(route.path)
     return f"/{ASSETS}" if scope.get("root_path") else str(scope["path"])
 
 
-def _given(headers: Iterable[tuple[bytes, bytes]]) -> bytes | None:
-    """The client's own id where it may stand in a header and in a line of the log."""
+def _given_id(headers: Iterable[tuple[bytes, bytes]]) -> bytes | None:
+    """Return the id that the client sent, if it is short and printable."""
     for name, value in headers:
         if name == REQUEST_ID:
             return value if _SANE_ID.fullmatch(value) else None
     return None
-
-
-def _ids() -> Iterator[bytes]:
-    """Ids no other process makes."""
-    process = secrets.token_hex(8)
-    return (f"{process}-{number:x}".encode() for number in itertools.count(1))

@@ -1,12 +1,13 @@
-"""The OpenAPI document: what FastAPI writes, with this service's one shape of errors."""
+"""The OpenAPI document: what FastAPI writes, with this service's problems, limits and API keys."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any
 
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
+from fastapi.routing import APIRoute
 
 from ...api_keys import read_keys
 from ...learners import REGISTRY
@@ -15,36 +16,27 @@ from ...learners.specs import ArmsSpec
 from ...models.specification import SESSION_ID_PATTERN
 from ...sessions.limits import ALL, Limits
 from ...settings import Settings
+from ..access import access_of
 from ..problems import Problem, ProblemError
 from .examples import PROBLEMS
 
-_OPEN = {"/livez", "/readyz"}
 _OF_ALL, _OF_KEYS, _OF_BODIES = ("400", "431", "500"), ("401", "403"), ("408", "409", "413", "415")
 """Statuses that any route, those that ask for keys, and only those with a body can answer."""
 _FASTAPI_ERRORS = ("HTTPValidationError", "ValidationError")
 
 
-def describe(app: FastAPI) -> None:
-    """Let ``app`` serve the document, made once."""
-
-    def openapi() -> dict[str, Any]:
-        if app.openapi_schema is None:
-            app.openapi_schema = _document(app)
-        return app.openapi_schema
-
-    app.openapi = openapi  # type: ignore[method-assign]
-
-
-def _document(app: FastAPI) -> dict[str, Any]:
-    prefix = app.state.settings.root_path
-    document = get_openapi(
+def document(app: FastAPI, settings: Settings) -> dict[str, Any]:
+    """Make the document of an application, with the limits that the settings give."""
+    prefix = settings.root_path
+    keyless = {route.path for route in app.routes if isinstance(route, APIRoute) and access_of(route).keyless}
+    described = get_openapi(
         title=app.title,
         version=app.version,
         routes=app.routes,
         description=app.description,
         servers=[{"url": prefix}] if prefix else None,
     )
-    schemas = document["components"]["schemas"]
+    schemas = described["components"]["schemas"]
     for name in _FASTAPI_ERRORS:
         schemas.pop(name, None)
     template = "#/components/schemas/{model}"
@@ -52,28 +44,28 @@ def _document(app: FastAPI) -> dict[str, Any]:
         schema = model.model_json_schema(ref_template=template)
         schema.pop("$defs", None)
         schemas[model.__name__] = schema
-    for path, call in _calls(document):
-        _fit_problems(path, call)
-    for calls in document["paths"].values():
+    for path, call in _calls(described):
+        _fit_problems(call, asks_for_key=path not in keyless)
+    for calls in described["paths"].values():
         if "head" in calls:
             _drop_bodies(calls["head"])
-    _add_limits(document, app.state.settings)
-    _add_session_ids(document)
-    _add_keys(document, needed=bool(read_keys(app.state.settings)))
-    return document
+    _add_limits(described, settings)
+    _add_session_ids(described)
+    _add_keys(described, keyless, needed=bool(read_keys(settings)))
+    return described
 
 
 def _calls(document: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
     return ((path, call) for path, calls in document["paths"].items() for call in calls.values())
 
 
-def _fit_problems(path: str, call: dict[str, Any]) -> None:
-    """Tell of the errors that a route can have, and of no others."""
+def _fit_problems(call: dict[str, Any], *, asks_for_key: bool) -> None:
+    """Describe the errors that a route can answer, and no others."""
     responses = call["responses"]
     if "requestBody" not in call:
         for status in _OF_BODIES:
             responses.pop(status, None)
-    for status in _OF_ALL if path in _OPEN else (*_OF_ALL, *_OF_KEYS):
+    for status in (*_OF_ALL, *_OF_KEYS) if asks_for_key else _OF_ALL:
         responses.setdefault(status, PROBLEMS[int(status)])
 
 
@@ -86,7 +78,7 @@ def _drop_bodies(head: dict[str, Any]) -> None:
 
 
 def _add_limits(document: dict[str, Any], settings: Settings) -> None:
-    """Tell the limits that the settings give."""
+    """Add the limits that the settings give."""
     schemas = document["components"]["schemas"]
     for name, field, limit in (
         ("Acts", "count", {"maximum": settings.max_acts}),
@@ -117,7 +109,7 @@ def _limit_label(label: dict[str, Any], settings: Settings) -> None:
 
 
 def _add_session_ids(document: dict[str, Any]) -> None:
-    """Tell which ids sessions can have."""
+    """Add which ids sessions can have."""
     for _, call in _calls(document):
         for parameter in call.get("parameters", ()):
             if parameter["name"] == "session_id":
@@ -125,18 +117,18 @@ def _add_session_ids(document: dict[str, Any]) -> None:
 
 
 def _given(schema: dict[str, Any]) -> dict[str, Any]:
-    """The schema of an optional field's values other than null."""
+    """Return the schema of an optional field's values other than null."""
     given: dict[str, Any] = schema.get("anyOf", [schema])[0]
     return given
 
 
-def _add_keys(document: dict[str, Any], *, needed: bool) -> None:
-    """Tell how API keys are sent; without any, requests may come without."""
+def _add_keys(document: dict[str, Any], keyless: Collection[str], *, needed: bool) -> None:
+    """Describe how API keys are sent; a service without keys takes requests without one."""
     document["components"]["securitySchemes"] = {
         "bearer": {"type": "http", "scheme": "bearer"},
         "header": {"type": "apiKey", "in": "header", "name": "X-API-Key"},
     }
     document["security"] = [{"bearer": []}, {"header": []}, *([] if needed else [{}])]
     for path, call in _calls(document):
-        if path in _OPEN:
+        if path in keyless:
             call["security"] = []

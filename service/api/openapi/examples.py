@@ -30,7 +30,7 @@ from ...errors import (
 )
 from ..parsing.dependencies import KEYED
 from ..parsing.json_body import JSON
-from ..problems import MEDIA_TYPE, Problem, told
+from ..problems import MEDIA_TYPE, Problem, problem_fields
 
 CREATE: dict[str, Example] = {
     "arms": Example(
@@ -111,7 +111,14 @@ SETTLEMENT = {"applied": 1, "duplicates": 0, "slot": 2, "outstanding": 1}
 def answers(
     model: type[BaseModel], example: Any, descriptions: dict[int, str], *, keyed: bool = False
 ) -> dict[str, Any]:
-    """What a route's decorator is told of its successes, by status; ``keyed`` where it takes an Idempotency-Key."""
+    """Make the options of a route's decorator that describe its successes.
+
+    Parameters
+    ----------
+    model, example : of the body of every success
+    descriptions : of the answers, by status
+    keyed : whether the route takes an Idempotency-Key
+    """
     content = {JSON: {"example": example}}
     responses = {
         status: {"model": model, "description": text, "content": content} for status, text in descriptions.items()
@@ -148,7 +155,7 @@ _ERRORS = {
 
 def _problem(status: int, note: str = "") -> dict[str, Any]:
     errors = {code: error for code, error in _ERRORS.items() if error.status == status}
-    examples = {code: {"value": told(error)} for code, error in errors.items()}
+    examples = {code: {"value": problem_fields(error)} for code, error in errors.items()}
     schema = {"$ref": f"#/components/schemas/{Problem.__name__}"}
     description = ", ".join(errors) + note
     return {"description": description, "content": {MEDIA_TYPE: {"schema": schema, "examples": examples}}}

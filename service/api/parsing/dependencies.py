@@ -1,4 +1,4 @@
-"""What handlers take from a request beside its body, by plain calls: see ``routing``."""
+"""What handlers ask of a request beside its path, query and body, by plain calls: see ``strict_route``."""
 
 from __future__ import annotations
 
@@ -16,8 +16,6 @@ from ...cooperative.json_stream import json_chunks
 from ...errors import InvalidRequestError
 from ...models.events import PRINTABLE_ASCII
 from ...models.idempotency import Idempotency, digest, digest_of
-from ...sessions.service import Sessions
-from ...settings import Settings
 
 IDEMPOTENCY_KEY = "Idempotency-Key"
 MAX_KEY_LENGTH = 255
@@ -34,26 +32,17 @@ _SORTED = json.JSONEncoder(sort_keys=True)
 KEYED = {"parameters": [IDEMPOTENCY_PARAMETER]}
 
 
-def sessions_of(request: Request) -> Sessions:
-    """The process's sessions."""
-    sessions: Sessions = request.app.state.sessions
-    return sessions
-
-
-def settings_of(request: Request) -> Settings:
-    """The process's settings."""
-    settings: Settings = request.app.state.settings
-    return settings
-
-
 def api_key_of(request: Request) -> ApiKey | None:
-    """The key the request came with; None where the service asks for none."""
+    """Return the API key of a request; None where the service has no keys."""
     key: ApiKey | None = request.scope.get(api_keys.IN_SCOPE)
     return key
 
 
 async def idempotency_of(request: Request) -> Idempotency | None:
-    """The key within its API key, route and session, and the body in a form that ignores spelling.
+    """Read the Idempotency-Key, and digest it and what the request asks; None without the header.
+
+    The same key counts apart for another API key, method, route or session. Bodies that differ in spaces or in the
+    order of fields are the same.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Bodies as this service reads them: bounded, JSON only, every number finite, every key once."""
+"""Reading a body: of bounded size, one JSON object, with finite numbers and no field named twice."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from ...errors import (
     UnsupportedMediaTypeError,
 )
 from ...settings import Settings
+from ..runtime import runtime_of
 from .dependencies import api_key_of
 
 JSON = "application/json"
@@ -26,59 +27,59 @@ EMPTY = b"{}"
 MAX_MEDIA_TYPE = 200
 """Characters of a Content-Type."""
 MAX_DIGITS = 400
-"""Characters of one number: more than the largest has that a float holds."""
+"""Characters of one number: a float has at most 309 digits before the point."""
 MAX_FIELDS = 100
-"""Fields of one object: far more than any has, and few enough to tell what is wrong with all of them."""
+"""Fields of one object: no valid object has half as many, and each unknown one is an error to report."""
 
 _PARAMETER = re.compile(r"\s*([!#$%&'+.^_`|~\w-]+)=\"?([!#$%&'+.^_`|~\w-]+)\"?\s*", re.ASCII)
 
 
 class PartLimits(NamedTuple):
-    """How many parts a body may have."""
+    """How many parts a body may have: reading an array keeps all other requests waiting."""
 
     objects: int
     """Objects and arrays."""
     fields: int
     texts: int
-    """Names of fields, and texts."""
+    """Names of fields, and values that are texts."""
 
     @classmethod
     def of(cls, settings: Settings) -> PartLimits:
-        """Enough for the longest batch and the most labels."""
+        """Allow what the longest batch and the most labels need."""
         events, arms = settings.max_events, settings.max_arms
         return cls(2 * events + MAX_FIELDS, 4 * events + MAX_FIELDS, 8 * events + 2 * arms)
 
     def allow(self, outside: bytes, quotes: int) -> bool:
-        """Whether a body may have so many quotes, and these characters outside of texts."""
+        """Whether a body may have so many quotes, and these characters outside its texts."""
         brackets = outside.count(b"[") + outside.count(b"{")
         return brackets <= self.objects and outside.count(b":") <= self.fields and quotes <= 2 * self.texts
 
 
 async def read_object(request: Request) -> dict[str, Any] | None:
-    """The object in a request's body; None where the body is empty.
+    """Read the object in a request's body; None where the body is empty.
 
-    It is left in ``request.state.body`` for who needs it beside the handler's own.
+    The object is left in ``request.state.body``, from which idempotency digests it, and its size in
+    ``request.state.body_bytes``.
 
     Raises
     ------
-    ServiceError
-        for a body that is too large, too slow, of another kind, or not one strict JSON object.
+    PayloadTooLargeError, RequestTimeoutError, UnsupportedMediaTypeError, InvalidRequestError
+        for a body that is too large, too slow, not said to be JSON, or not one strict JSON object.
     """
-    body = await _read(request, request.app.state.settings)
+    settings = runtime_of(request).settings
+    body = await _read(request, settings)
     request.state.body_bytes = len(body)
     if not body:
         request.state.body = None
         return None
     _check_media_type(request, body)
-    request.state.body = await run_in_thread_if_large(
-        len(body), parse, body, PartLimits.of(request.app.state.settings)
-    )
+    request.state.body = await run_in_thread_if_large(len(body), parse, body, PartLimits.of(settings))
     value: dict[str, Any] = request.state.body
     return value
 
 
 async def _read(request: Request, settings: Settings) -> bytes:
-    """The whole body, as long as it is neither too large nor too slow."""
+    """Read the whole body, unless it is too large or too slow."""
     declared = request.headers.get("content-length", "0")
     if declared == "0" and "transfer-encoding" not in request.headers:
         return b""
@@ -102,7 +103,7 @@ async def _read(request: Request, settings: Settings) -> bytes:
 
 
 def _check_media_type(request: Request, body: bytes) -> None:
-    """Refuse what is not said to be JSON as it is; an empty object may go without saying."""
+    """Refuse a body that is not declared as plain JSON; an empty object needs no Content-Type."""
     types, encodings = (request.headers.getlist(name) for name in ("content-type", "content-encoding"))
     if not encodings and (types == [JSON] or (not types and body == EMPTY)):
         return
@@ -113,7 +114,7 @@ def _check_media_type(request: Request, body: bytes) -> None:
 
 
 def _is_json(media_type: str) -> bool:
-    """Whether a media type is JSON in UTF-8; of parameters other than ``charset`` only the form matters."""
+    """Whether a media type is JSON in UTF-8; parameters other than ``charset`` only need the right form."""
     kind, *parameters = media_type[:MAX_MEDIA_TYPE].split(";")
     given = [_PARAMETER.fullmatch(parameter) for parameter in parameters if parameter.strip()]
     charsets = [each[2].lower() for each in given if each and each[1].lower() == "charset"]
@@ -126,7 +127,7 @@ def _is_json(media_type: str) -> bool:
 
 
 def parse(body: bytes, limits: PartLimits) -> dict[str, Any]:
-    """The object in a body.
+    """Parse the object in a body.
 
     Raises
     ------
@@ -148,16 +149,17 @@ def parse(body: bytes, limits: PartLimits) -> dict[str, Any]:
 
 
 def _check_parts(body: bytes, limits: PartLimits) -> None:
-    """Refuse what is made of more parts than any body has, as nothing else has a turn while they are read."""
+    """Refuse a large body with more parts than any valid one: parsing them keeps all other requests waiting."""
     if len(body) < LARGE_INPUT_BYTES or limits.allow(body, body.count(b'"')):
         return
+    # Without escaped quotes every second part between quotes is outside of texts.
     body = body.replace(b"\\\\", b"").replace(b'\\"', b"")
     quotes = body.count(b'"')
     if quotes > 2 * limits.texts or not limits.allow(b"".join(body.split(b'"')[::2]), quotes):
         raise InvalidRequestError("The body has too many parts")
 
 
-# The reader of JSON gives other threads their turn only where it calls Python: hence functions for numbers.
+# The JSON decoder lets other threads run only where it calls Python, so numbers are read by functions of ours.
 
 
 def _integer(text: str) -> int:

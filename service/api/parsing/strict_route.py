@@ -21,6 +21,7 @@ from starlette.routing import compile_path
 
 from ...cooperative.offload import run_in_thread_if_large
 from ...settings import Settings
+from ..runtime import runtime_of
 from .handler_parameters import REQUIRED, Errors, Field, HandlerParameters
 from .json_body import read_object
 from .list_limits import check_lengths
@@ -142,7 +143,7 @@ async def _read_body(field: Field, request: Request, errors: Errors) -> Any:
     size = request.state.body_bytes
     if size == 0 and field.default is not REQUIRED:
         return field.default
-    return await run_in_thread_if_large(size, _validate, field, body, request.app.state.settings, errors)
+    return await run_in_thread_if_large(size, _validate, field, body, runtime_of(request).settings, errors)
 
 
 def _validate(field: Field, body: dict[str, Any] | None, settings: Settings, errors: Errors) -> Any:

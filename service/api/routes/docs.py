@@ -1,22 +1,30 @@
-"""The interactive documentation, with its page assets served from here.
+"""The interactive documentation, with its page's assets served from here.
 
-All addresses are relative to the page, so that it loads behind a proxy that strips a prefix, and without
-any other host.
+All addresses are relative to the page, so that it loads behind a proxy that strips a prefix, and without any other
+host.
 """
 
 from __future__ import annotations
 
-from fastapi import APIRouter, FastAPI, Request
+from fastapi import APIRouter, Request
 from fastapi.openapi.docs import get_swagger_ui_html
-from fastapi.responses import HTMLResponse
+from fastapi.responses import HTMLResponse, JSONResponse
 from starlette.staticfiles import StaticFiles
+
+from ...settings import Settings
+from ..access import ADMINS, access
 
 ASSETS = "docs-assets"
 
 router = APIRouter(include_in_schema=False)
 
 
+def _opened(settings: Settings) -> bool:
+    return settings.open_docs
+
+
 @router.get("/docs")
+@access(ADMINS, opened_by=_opened)
 async def docs(request: Request) -> HTMLResponse:
     """Show the OpenAPI document as a page."""
     return get_swagger_ui_html(
@@ -28,7 +36,12 @@ async def docs(request: Request) -> HTMLResponse:
     )
 
 
-def install(app: FastAPI) -> None:
-    """Serve the page and its assets."""
-    app.include_router(router)
-    app.mount(f"/{ASSETS}", StaticFiles(packages=[("fastapi_swagger", "resources")]))
+@access(ADMINS, opened_by=_opened)
+async def openapi(request: Request) -> JSONResponse:
+    """Show the OpenAPI document."""
+    return JSONResponse(request.app.openapi())
+
+
+router.add_route("/openapi.json", openapi, include_in_schema=False)
+_assets = StaticFiles(packages=[("fastapi_swagger", "resources")])
+router.mount(f"/{ASSETS}", access(ADMINS, opened_by=_opened)(_assets))

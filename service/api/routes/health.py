@@ -7,10 +7,10 @@ from typing import Any
 from fastapi import APIRouter, Request, Response
 
 from ...errors import StoreDownError
-from ...sessions.readiness import Readiness
 from ...telemetry.exposition import CONTENT_TYPE
-from ...telemetry.metrics import Metrics
+from ..access import ADMINS, CLIENTS, Logged, access
 from ..parsing.json_body import JSON
+from ..runtime import runtime_of
 
 router = APIRouter(tags=["health"])
 
@@ -23,6 +23,7 @@ UNREADY: dict[int | str, dict[str, Any]] = {503: {"description": "The store does
 
 @router.head("/livez", response_class=Response)
 @router.get("/livez", response_class=Response, responses=HEALTHY)
+@access(CLIENTS, keyless=True, logged=Logged.SAMPLE)
 async def livez() -> Response:
     """Answer 200 while the process serves requests, even when the store is down."""
     return Response(OK, media_type=JSON)
@@ -30,16 +31,16 @@ async def livez() -> Response:
 
 @router.head("/readyz", response_class=Response, responses=UNREADY)
 @router.get("/readyz", response_class=Response, responses=HEALTHY | UNREADY)
+@access(CLIENTS, keyless=True, logged=Logged.CHANGES)
 async def readyz(request: Request) -> Response:
     """Answer 200 while the store can commit, and else 503 with the reason."""
-    readiness: Readiness = request.app.state.readiness
-    if (reason := await readiness.failure()) is not None:
+    if (reason := await runtime_of(request).readiness.failure()) is not None:
         raise StoreDownError(reason)
     return Response(OK, media_type=JSON)
 
 
 @router.get("/metrics", response_class=Response, responses={200: {"content": {CONTENT_TYPE: {}}}})
+@access(ADMINS, opened_by=lambda settings: settings.open_metrics, of_all_sessions=True, logged=Logged.SAMPLE)
 async def metrics(request: Request) -> Response:
     """Show the metrics of all workers in Prometheus' text format."""
-    measured: Metrics = request.app.state.metrics
-    return Response(await measured.exposition.text(), media_type=CONTENT_TYPE)
+    return Response(await runtime_of(request).metrics.exposition.text(), media_type=CONTENT_TYPE)

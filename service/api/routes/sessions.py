@@ -10,10 +10,12 @@ from pydantic import BeforeValidator
 
 from ...sessions.limits import ALL, Rights
 from ...sessions.read import MAX_PAGE
+from ..access import ADMINS, CLIENTS, access
 from ..openapi.examples import CHANGE, CHANGED, CREATE, LIST, PROBLEMS, VIEW, answers
-from ..parsing.dependencies import api_key_of, idempotency_of, sessions_of
+from ..parsing.dependencies import api_key_of, idempotency_of
 from ..parsing.strict_route import StrictRoute
 from ..responses import body_response, json_response
+from ..runtime import runtime_of
 from ..schemas import ChangeArms, CreateSession, SessionList, SessionView
 
 router = APIRouter(prefix="/v1/sessions", tags=["sessions"], route_class=StrictRoute, responses=PROBLEMS)
@@ -40,6 +42,7 @@ Limit = Annotated[int, BeforeValidator(_digits), LIMIT]
         SessionView, VIEW, {200: "The session exists already, with the same fields", 201: "Created"}, keyed=True
     ),
 )
+@access(ADMINS)
 async def create_session(
     request: Request, body: Annotated[CreateSession, Body(openapi_examples=CREATE)]
 ) -> Response:
@@ -48,27 +51,30 @@ async def create_session(
     Posting the same fields again answers with the existing session. Other fields with the same id are refused.
     """
     key = await idempotency_of(request)
-    created = await sessions_of(request).create(body.session_id, body.specification, key, _rights(request))
+    created = await runtime_of(request).sessions.create(body.session_id, body.specification, key, _rights(request))
     return json_response(created.answer, 201 if created.new else 200)
 
 
 @router.get("", **answers(SessionList, LIST, {200: "A page of sessions"}))
+@access(ADMINS)
 async def list_sessions(
     request: Request, cursor: Annotated[str | None, CURSOR] = None, limit: Limit = 100
 ) -> Response:
     """List sessions, a page at a time, without their distributions."""
-    return body_response(await sessions_of(request).list(cursor, limit, _rights(request).prefix))
+    return body_response(await runtime_of(request).sessions.list(cursor, limit, _rights(request).prefix))
 
 
 @router.get("/{session_id}", **answers(SessionView, VIEW, {200: "The session as it is now"}))
+@access(CLIENTS)
 async def view_session(request: Request, session_id: str) -> Response:
     """View a session. This changes nothing, and does not extend its idle deadline."""
-    return body_response(await sessions_of(request).view(session_id))
+    return body_response(await runtime_of(request).sessions.view(session_id))
 
 
 @router.patch(
     "/{session_id}/arms", **answers(SessionView, CHANGED, {200: "The session with its arms changed"}, keyed=True)
 )
+@access(ADMINS)
 async def change_arms(
     request: Request, session_id: str, body: Annotated[ChangeArms, Body(openapi_examples=CHANGE)]
 ) -> Response:
@@ -79,14 +85,15 @@ async def change_arms(
     """
     key = await idempotency_of(request)
     return json_response(
-        await sessions_of(request).change_arms(session_id, body.add, body.remove, key, _rights(request))
+        await runtime_of(request).sessions.change_arms(session_id, body.add, body.remove, key, _rights(request))
     )
 
 
 @router.delete("/{session_id}", status_code=204, response_class=Response)
+@access(ADMINS)
 async def delete_session(request: Request, session_id: str) -> Response:
     """Delete a session and all its data."""
-    await sessions_of(request).delete(session_id)
+    await runtime_of(request).sessions.delete(session_id)
     return Response(status_code=204)
 
 

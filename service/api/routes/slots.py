@@ -10,11 +10,12 @@ from ...errors import InvalidRequestError, SurplusFeedbackError
 from ...models.events import Event
 from ...models.specification import Surplus
 from ...sessions.operations import Act, SettleFeedback
-from ...telemetry.metrics import Metrics
+from ..access import CLIENTS, Logged, access
 from ..openapi.examples import ACTION, ACTIONS, EVENT, EVENTS, PROBLEMS, SETTLEMENT, answers
-from ..parsing.dependencies import idempotency_of, sessions_of, settings_of
+from ..parsing.dependencies import idempotency_of
 from ..parsing.strict_route import StrictRoute
 from ..responses import json_response
+from ..runtime import runtime_of
 from ..schemas import Action, Actions, Acts, Feedbacks, Nothing, Settlement
 
 router = APIRouter(prefix="/v1/sessions/{session_id}", tags=["slots"], route_class=StrictRoute, responses=PROBLEMS)
@@ -31,30 +32,37 @@ OnSurplus = Annotated[
 
 
 @router.post("/act", **answers(Action, ACTION, {200: "The action of a new slot"}, keyed=True))
+@access(CLIENTS, logged=Logged.SAMPLE)
 async def act(
     request: Request,
     session_id: str,
     body: Annotated[Nothing, Body()] = NOTHING,  # noqa: ARG001 - an empty body and an empty object mean the same
 ) -> Response:
     """Open the next slot and draw an arm, or play a point."""
-    operation = Act(1, settings_of(request).max_act_cells, single=True, idempotency=await idempotency_of(request))
-    return json_response(await sessions_of(request).submit(session_id, operation))
+    operation = Act(
+        1, runtime_of(request).settings.max_act_cells, single=True, idempotency=await idempotency_of(request)
+    )
+    return json_response(await runtime_of(request).sessions.submit(session_id, operation))
 
 
 @router.post("/acts", **answers(Actions, ACTIONS, {200: "The actions of new slots"}, keyed=True))
+@access(CLIENTS, logged=Logged.SAMPLE)
 async def acts(
     request: Request,
     session_id: str,
     body: Annotated[Acts, Body(examples=[{"count": 2}])],
 ) -> Response:
     """Open several slots in a row: the same actions as that many calls of act."""
-    if body.count > settings_of(request).max_acts:
-        raise InvalidRequestError.of("count", f"must not exceed {settings_of(request).max_acts}")
-    operation = Act(body.count, settings_of(request).max_act_cells, idempotency=await idempotency_of(request))
-    return json_response(await sessions_of(request).submit(session_id, operation))
+    if body.count > runtime_of(request).settings.max_acts:
+        raise InvalidRequestError.of("count", f"must not exceed {runtime_of(request).settings.max_acts}")
+    operation = Act(
+        body.count, runtime_of(request).settings.max_act_cells, idempotency=await idempotency_of(request)
+    )
+    return json_response(await runtime_of(request).sessions.submit(session_id, operation))
 
 
 @router.post("/feedback", **answers(Settlement, SETTLEMENT, {200: "How the event was settled"}, keyed=True))
+@access(CLIENTS, logged=Logged.SAMPLE)
 async def feedback(
     request: Request,
     session_id: str,
@@ -67,6 +75,7 @@ async def feedback(
 
 
 @router.post("/feedbacks", **answers(Settlement, SETTLEMENT, {200: "How the events were settled"}, keyed=True))
+@access(CLIENTS, logged=Logged.SAMPLE)
 async def feedbacks(
     request: Request,
     session_id: str,
@@ -80,8 +89,7 @@ async def feedbacks(
 
 async def _feed(request: Request, session_id: str, operation: SettleFeedback) -> Response:
     try:
-        return json_response(await sessions_of(request).submit(session_id, operation))
+        return json_response(await runtime_of(request).sessions.submit(session_id, operation))
     except (InvalidRequestError, SurplusFeedbackError):
-        metrics: Metrics = request.app.state.metrics
-        metrics.events["refused"](operation.weight)
+        runtime_of(request).metrics.events["refused"](operation.weight)
         raise

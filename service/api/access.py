@@ -1,0 +1,94 @@
+"""Who may call a route, and which of its successes are logged: said beside its path, by ``@access``.
+
+Authentication, the request log and the OpenAPI document read it from the routes; a route that says nothing ends the
+start of the service.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import TypeVar
+
+from starlette.routing import BaseRoute, Mount, Route
+
+from ..api_keys import Role
+from ..settings import Settings
+
+CLIENTS: frozenset[Role] = frozenset({"client", "admin"})
+"""Every key."""
+ADMINS: frozenset[Role] = frozenset({"admin"})
+
+_ATTRIBUTE = "bandit_access"
+_Handler = TypeVar("_Handler")
+
+
+class Logged(Enum):
+    """Which of a route's successes get a line in the log; errors of all routes do."""
+
+    ALL = "all"
+    SAMPLE = "sample"
+    """The part of them that the settings say."""
+    CHANGES = "changes"
+    """Those whose status differs from the one before; of the others, errors included, a sample."""
+
+
+@dataclass(frozen=True)
+class Access:
+    """What a route says of itself.
+
+    Parameters
+    ----------
+    roles : of the keys that may call it
+    keyless : whether it asks for no key at all
+    opened_by : whether the settings make it ask for no key
+    of_all_sessions : whether its answers tell of all sessions, so that keys for some of them may not call it
+    """
+
+    roles: frozenset[Role]
+    logged: Logged = Logged.ALL
+    keyless: bool = False
+    opened_by: Callable[[Settings], bool] | None = None
+    of_all_sessions: bool = False
+
+    def is_open(self, settings: Settings) -> bool:
+        """Whether requests need no key."""
+        return self.keyless or (self.opened_by is not None and self.opened_by(settings))
+
+
+RouteAccess = Sequence[tuple[BaseRoute, Access]]
+"""Routes in the order in which they are tried, with what they say."""
+
+
+def access(
+    roles: frozenset[Role],
+    *,
+    logged: Logged = Logged.ALL,
+    keyless: bool = False,
+    opened_by: Callable[[Settings], bool] | None = None,
+    of_all_sessions: bool = False,
+) -> Callable[[_Handler], _Handler]:
+    """Say of a handler, or of a mounted application, who may call it; see ``Access`` for the parameters."""
+    said = Access(roles, logged, keyless, opened_by, of_all_sessions)
+
+    def say(handler: _Handler) -> _Handler:
+        vars(handler)[_ATTRIBUTE] = said
+        return handler
+
+    return say
+
+
+def access_of(route: BaseRoute) -> Access:
+    """What a route says of itself.
+
+    Raises
+    ------
+    TypeError
+        where it says nothing.
+    """
+    handler = route.endpoint if isinstance(route, Route) else route.app if isinstance(route, Mount) else None
+    said = getattr(handler, _ATTRIBUTE, None)
+    if not isinstance(said, Access):
+        raise TypeError(f"{route} does not say who may call it: put @access between its path and its handler")
+    return said

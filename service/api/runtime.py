@@ -1,0 +1,38 @@
+"""What the requests of one process share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from fastapi import Request
+
+from ..sessions.readiness import Readiness
+from ..sessions.service import Sessions
+from ..settings import Settings
+from ..telemetry.metrics import Metrics
+from .connection_errors import ConnectionErrorResponder
+
+
+@dataclass(frozen=True)
+class Runtime:
+    """What handlers and middleware work with; on ``app.state.runtime``, made with the application.
+
+    Parameters
+    ----------
+    request_ids : for requests that bring none
+    connection_errors : answers to bytes that are no request
+    """
+
+    settings: Settings
+    metrics: Metrics
+    sessions: Sessions
+    readiness: Readiness
+    request_ids: Iterator[bytes]
+    connection_errors: ConnectionErrorResponder
+
+
+def runtime_of(request: Request) -> Runtime:
+    """What the process shares that serves a request."""
+    runtime: Runtime = request.app.state.runtime
+    return runtime

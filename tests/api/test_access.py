@@ -1,0 +1,132 @@
+"""Every route says who may call it and what of it is logged; the roles are those of docs/security.md."""
+
+import json
+
+import pytest
+from fastapi import APIRouter, Request, Response
+from fastapi.routing import APIRoute
+from starlette.routing import Mount, Route
+
+from service.api.access import ADMINS, CLIENTS, Logged, access, access_of
+from service.api.parsing.strict_route import StrictRoute
+from service.api.routes import ROUTES
+from service.settings import SecretText
+
+ADMIN, CLIENT, SHOP = (f"{name}-0123456789abcdef" for name in ("admin", "client", "shop"))
+KEYS = [
+    {"name": "ops", "role": "admin", "key": ADMIN},
+    {"name": "app", "role": "client", "key": CLIENT},
+    {"name": "setup", "role": "admin", "key": SHOP, "session_prefix": "shop-"},
+]
+OPEN, BOTH, ADMIN_ONLY = "without a key", "client and admin", "admin"
+SESSION = "/v1/sessions/{session_id}"
+MATRIX = {
+    ("POST", "/v1/sessions"): (ADMIN_ONLY, Logged.ALL),
+    ("GET", "/v1/sessions"): (ADMIN_ONLY, Logged.ALL),
+    ("GET", SESSION): (BOTH, Logged.ALL),
+    ("DELETE", SESSION): (ADMIN_ONLY, Logged.ALL),
+    ("PATCH", f"{SESSION}/arms"): (ADMIN_ONLY, Logged.ALL),
+    ("POST", f"{SESSION}/act"): (BOTH, Logged.SAMPLE),
+    ("POST", f"{SESSION}/acts"): (BOTH, Logged.SAMPLE),
+    ("POST", f"{SESSION}/feedback"): (BOTH, Logged.SAMPLE),
+    ("POST", f"{SESSION}/feedbacks"): (BOTH, Logged.SAMPLE),
+    ("GET", "/livez"): (OPEN, Logged.SAMPLE),
+    ("HEAD", "/livez"): (OPEN, Logged.SAMPLE),
+    ("GET", "/readyz"): (OPEN, Logged.CHANGES),
+    ("HEAD", "/readyz"): (OPEN, Logged.CHANGES),
+    ("GET", "/metrics"): (ADMIN_ONLY, Logged.SAMPLE),
+    ("GET", "/docs"): (ADMIN_ONLY, Logged.ALL),
+    ("GET", "/openapi.json"): (ADMIN_ONLY, Logged.ALL),
+    ("HEAD", "/openapi.json"): (ADMIN_ONLY, Logged.ALL),
+    ("GET", "/docs-assets"): (ADMIN_ONLY, Logged.ALL),
+}
+"""Method and path of every route: who may call it, and which of its successes are logged."""
+
+
+def calls():
+    """Method, path and route of all that is served."""
+    for route in ROUTES:
+        for method in ("GET",) if isinstance(route, Mount) else route.methods:
+            yield method, route.path, route
+
+
+async def silent(request=None):
+    return Response()
+
+
+def test_no_route_is_missing_from_the_matrix():
+    assert {(method, path) for method, path, _ in calls()} == MATRIX.keys()
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "route"), [pytest.param(*call, id=f"{call[0]} {call[1]}") for call in calls()]
+)
+def test_every_route_says_who_may_call_it_and_what_is_logged(method, path, route):
+    said = access_of(route)
+    who = OPEN if said.keyless else BOTH if said.roles == CLIENTS else ADMIN_ONLY
+
+    assert (who, said.logged) == MATRIX[method, path]
+    assert said.roles in (CLIENTS, ADMINS)
+
+
+@pytest.mark.parametrize(
+    "route",
+    [Route("/a", silent), APIRoute("/a", silent), Mount("/a", Response())],
+    ids=lambda route: type(route).__name__,
+)
+def test_a_silent_route_is_an_error(route):
+    with pytest.raises(TypeError, match="does not say who may call it"):
+        access_of(route)
+
+
+async def test_a_silent_route_ends_the_start(make_client, monkeypatch):
+    monkeypatch.setattr("service.app.ROUTES", [*ROUTES, APIRoute("/a", silent)])
+
+    with pytest.raises(TypeError, match=r"/a.* does not say who may call it"):
+        await make_client()
+
+
+@pytest.mark.parametrize(
+    ("roles", "statuses"), [(CLIENTS, [401, 200, 200]), (ADMINS, [401, 403, 200])], ids=["clients", "admins"]
+)
+async def test_what_a_new_route_says_is_what_holds(make_client, monkeypatch, roles, statuses):
+    router = APIRouter(prefix="/v1/new", route_class=StrictRoute)
+
+    @router.get("/{name}")
+    @access(roles)
+    async def new(request: Request, name: str) -> Response:
+        return Response(f"{request.method} {name}")
+
+    monkeypatch.setattr("service.app.ROUTES", [*ROUTES, *router.routes])
+    client = await make_client(api_keys=SecretText(json.dumps(KEYS)))
+    headers = ({}, {"X-API-Key": CLIENT}, {"X-API-Key": ADMIN})
+    answers = [await client.get("/v1/new/a", headers=each) for each in headers]
+
+    assert [answer.status_code for answer in answers] == statuses
+    assert answers[-1].text == "GET a"
+
+
+@pytest.mark.parametrize(
+    ("method", "path"), [pytest.param(*call[:2], id=f"{call[0]} {call[1]}") for call in calls()]
+)
+async def test_the_matrix_is_what_requests_meet(make_client, method, path):
+    client = await make_client(api_keys=SecretText(json.dumps(KEYS)))
+    target = path.replace("{session_id}", "s").replace("docs-assets", "docs-assets/swagger-ui.css")
+    refused = []
+    for key in (None, CLIENT, ADMIN):
+        answer = await client.request(method, target, headers={"X-API-Key": key} if key else {})
+        refused.append(answer.status_code in (401, 403))
+
+    who, _ = MATRIX[method, path]
+    assert (
+        refused == {OPEN: [False, False, False], BOTH: [True, False, False], ADMIN_ONLY: [True, True, False]}[who]
+    )
+
+
+@pytest.mark.parametrize("method", ["GET", "POST"])
+async def test_rights_are_those_of_the_route_that_the_router_finds(make_client, method):
+    """It finds a route also behind a line feed at the end of its path."""
+    client = await make_client(api_keys=SecretText(json.dumps(KEYS)))
+
+    for path in ("/metrics", "/metrics%0a"):
+        assert (await client.request(method, path, headers={"X-API-Key": SHOP})).status_code == 403
