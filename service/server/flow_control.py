@@ -1,4 +1,4 @@
-"""How a connection is held back: reading while there is enough to parse, writing while the client takes nothing."""
+"""Flow control of a connection: when reading stops, and how long a client may read nothing."""
 
 from __future__ import annotations
 
@@ -8,20 +8,23 @@ from uvicorn.protocols.http.flow_control import FlowControl
 
 
 class ConnectionFlow(FlowControl):
-    """Reading goes on when what was read before has been parsed; a client that takes nothing is cut.
+    """Resumes reading only when all bytes read before are parsed, and cuts off a client that reads nothing.
 
     Parameters
     ----------
-    patience : seconds in which a client has to take a piece of what waits for it
-    """
+    patience : seconds in which a client has to read some of the answers that wait for it
 
-    held = b""
-    """What was read and not parsed yet."""
+    Attributes
+    ----------
+    held : bytes that were read and are not parsed yet
+    """
 
     def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop, patience: float) -> None:
         super().__init__(transport)
         self._loop = loop
         self._patience = patience
+        self.held = b""
+        # Runs while the transport has more to write than it takes; ends the connection.
         self._stuck: asyncio.TimerHandle | None = None
 
     def resume_reading(self) -> None:

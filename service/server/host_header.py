@@ -1,4 +1,4 @@
-"""What a host and a port look like in a request: RFC 9112, section 3.2, and RFC 3986, section 3.2."""
+"""Checks hosts and ports in a request's head by RFC 9112, section 3.2, and RFC 3986, section 3.2."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _HOST = re.compile(
 
 
 def named_in(url: bytes) -> bytes:
-    """The host and port in a request's address; empty where it has none."""
+    """Return the host and port in a request's address; empty for an address that is a path."""
     return b"" if url.startswith(b"/") else re.split(rb"[/?]", url.partition(b"://")[2], maxsplit=1)[0]
 
 
 def is_host(value: bytes) -> bool:
-    """Whether this is a host, which may be empty, and perhaps a port, which may be empty too."""
+    """Whether a value is a host, or a host and a port; both may be empty."""
     found = _HOST.fullmatch(value)
     return found is not None and int(found["port"] or 0) <= MAX_PORT and _is_ipv6(found["ipv6"])
 

@@ -9,7 +9,8 @@ import pytest
 import uvicorn
 from uvicorn.server import ServerState
 
-from service.server import http_protocol
+from service.server import connection_end
+from service.server.connection_end import Part
 from service.server.http_protocol import LimitedHttpProtocol
 from tests.support.connections import JSON, answers, connected, ends, request
 from tests.support.running import RunningService, create
@@ -139,7 +140,7 @@ async def spoken_to():
 
 @pytest.mark.parametrize("cut", [1, 30, len(HEAD), -2, -1])
 async def test_a_request_whose_rest_comes_soon_is_served_as_the_last(monkeypatch, cut):
-    monkeypatch.setattr(http_protocol, "STOP_SECONDS", 7200)
+    monkeypatch.setattr(connection_end, "STOP_SECONDS", 7200)
     whole = HEAD + b"Content-Length: 9\r\n\r\n" + b"123456789"
     async with spoken_to() as (reader, writer, served):
         writer.write(whole[:cut])
@@ -151,11 +152,11 @@ async def test_a_request_whose_rest_comes_soon_is_served_as_the_last(monkeypatch
 
 
 async def test_a_body_that_comes_to_its_end_after_its_answer_ends_the_connection(monkeypatch):
-    monkeypatch.setattr(http_protocol, "STOP_SECONDS", 7200)
+    monkeypatch.setattr(connection_end, "STOP_SECONDS", 7200)
     async with spoken_to() as (reader, writer, served):
         writer.write(WHOLE)
         await reader.readuntil(b"\r\n\r\n")
-        served._in_body = True
+        served._part = Part.BODY
         served.shutdown()
         served.on_message_complete()
 

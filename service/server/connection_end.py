@@ -1,0 +1,198 @@
+"""How a connection ends: after an error, when its client is late, and when the service stops."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from enum import Enum
+from typing import Any, NamedTuple, Protocol
+
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
+
+from ..errors import OverloadedError, ServiceError
+from .flow_control import ConnectionFlow
+
+STOP_SECONDS = 1.0
+"""How long a stop waits for the rest of a request, and then for a client to close its end."""
+STOPPING = "The service is stopping, and the request was not whole: send it again"
+
+
+class Answer(Protocol):
+    """A whole response."""
+
+    status_code: int
+    body: bytes | memoryview
+    raw_headers: list[tuple[bytes, bytes]]
+
+
+class Part(Enum):
+    """What of a request the connection has to read next."""
+
+    NOTHING = "nothing"
+    """The last request is whole, or there was none yet."""
+    HEAD = "head"
+    BODY = "body"
+
+
+class _AnswerTransport(NamedTuple):
+    """The transport as a request's answer uses it, with a ``close`` that loses no bytes of the answer."""
+
+    write: Callable[[bytes], None]
+    is_closing: Callable[[], bool]
+    close: Callable[[], None]
+
+
+class EndingProtocol(HttpToolsProtocol):
+    """A connection of uvicorn's that answers what is no request, and waits for nobody without end.
+
+    Parameters
+    ----------
+    head_seconds : in which a head, or the rest of a body whose request is answered, has to come
+    refuse : makes the answer to what is no request
+
+    Notes
+    -----
+    The error of a request that can't be read is answered in order, after the requests before it, and the connection
+    ends. At a stop only requests whose head has come are waited for, and only for ``STOP_SECONDS``.
+    """
+
+    flow: ConnectionFlow
+
+    def __init__(
+        self, *args: Any, head_seconds: float, refuse: Callable[[ServiceError], Answer], **kwargs: Any
+    ) -> None:
+        super().__init__(*args, **kwargs)
+        self._seconds = head_seconds
+        self._refuse = refuse
+        self._part = Part.NOTHING
+        # Runs while a client has to send or to leave: without it a slow or silent one would hold its connection.
+        self._timer: asyncio.TimerHandle | None = None
+        # The request that the application works on; uvicorn's ``cycle`` is the newest one, which may wait for it.
+        self._running: RequestResponseCycle | None = None
+        # Why nothing more is read: it is answered once the requests before it have their answers.
+        self._refusal: ServiceError | None = None
+        # The last answer is written, and what the client still sends is thrown away until it closes its end.
+        self._leaving = False
+        # The service stops: what is not whole yet is waited for shortly, and nothing after it is served.
+        self._stopping = False
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)  # type: ignore[arg-type]
+        self.flow = ConnectionFlow(self.transport, self.loop, self.timeout_keep_alive)
+        self._answer_transport = _AnswerTransport(self.transport.write, self.transport.is_closing, self._close)
+        # uvicorn starts it after the first answer: a connection that never sends anything would stay.
+        self.timeout_keep_alive_task = self.loop.call_later(
+            self.timeout_keep_alive, self.timeout_keep_alive_handler
+        )
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._stop_timer()
+        self.flow.held = b""
+        self._unset_keepalive_if_required()
+        if self._running is not None and not self._running.response_complete:
+            # uvicorn does this for the newest request alone.
+            self._running.disconnected = True
+            self._running.message_event.set()
+        super().connection_lost(exc)
+
+    def shutdown(self) -> None:
+        self._stopping = True
+        self._seconds = min(self._seconds, STOP_SECONDS)
+        if self._leaving:
+            self.transport.close()
+        elif self._refusal is None and self._part is not Part.NOTHING:
+            self._make_last()
+            self._start_timer()
+        elif self._refusal is None:
+            super().shutdown()
+
+    def _make_last(self) -> None:
+        """Let the newest request be the last of the connection."""
+        if self.cycle is not None:
+            self.cycle.keep_alive = False
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+        self._running = cycle
+        super()._start_asgi_task(cycle, app)
+
+    def on_response_complete(self) -> None:
+        if self._leaving:
+            self.server_state.total_requests += 1
+            return
+        super().on_response_complete()
+        if self._is_idle() and not self.transport.is_closing():
+            self._between_requests()
+
+    def _between_requests(self) -> None:
+        if self._refusal is not None:
+            self._answer_refusal(self._refusal)
+        elif self._part is Part.BODY and self.expect_100_continue:
+            # The client waits to be asked for its body, or sends it: nobody can tell where the next request begins.
+            self._leave()
+        elif self._part is Part.BODY:
+            self._start_timer()
+
+    def _is_idle(self) -> bool:
+        return self._running is None or self._running.response_complete
+
+    def _end_with(self, error: ServiceError) -> None:
+        """Read nothing more from the client; the error is the answer to what is no request."""
+        self._stop_timer()
+        self._refusal, self.flow.held = error, b""
+        if self._part is Part.BODY:
+            if self.cycle.response_started:
+                self._leave()
+                return
+            self._drop_newest()
+        if self._is_idle() and not self.transport.is_closing():
+            self._answer_refusal(error)
+
+    def _drop_newest(self) -> None:
+        """Give up the newest request, as its body is broken: the error is its answer."""
+        if self.cycle is self._running:
+            self.cycle.disconnected, self._running = True, None
+            self.cycle.message_event.set()
+        else:
+            self.pipeline.popleft()
+
+    def _answer_refusal(self, error: ServiceError) -> None:
+        answer = self._refuse(error)
+        headers = [*self.server_state.default_headers, *answer.raw_headers]
+        lines = [b"%b: %b\r\n" % header for header in headers]
+        self.transport.write(b"".join((STATUS_LINE[answer.status_code], *lines, b"\r\n", bytes(answer.body))))
+        self._leave()
+
+    def _close(self) -> None:
+        """Close the connection after an answer that says so."""
+        if self._part is Part.BODY or self.flow.held:
+            self._leave()
+        else:
+            self.transport.close()
+
+    def _leave(self) -> None:
+        """End a connection whose client may still be sending: unread bytes would reset it, and lose the answer."""
+        self._leaving, self.flow.held = True, b""
+        self._unset_keepalive_if_required()
+        if self.transport.can_write_eof() and not self.transport.is_closing():
+            self.transport.write_eof()
+        self.flow.resume_reading()
+        self._stop_timer()
+        self._timer = self.loop.call_later(self._seconds, self.transport.close)
+
+    def _start_timer(self) -> None:
+        self._stop_timer()
+        self._timer = self.loop.call_later(self._seconds, self._on_late)
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _on_late(self) -> None:
+        """Close the connection, once the request before this one has its answer."""
+        if self._stopping and self._part is Part.BODY:
+            self._end_with(OverloadedError(STOPPING))
+        elif self._is_idle():
+            self.transport.close()
+        else:
+            self._start_timer()
