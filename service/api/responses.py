@@ -16,33 +16,33 @@ REPLAYED = {"Idempotent-Replayed": "true"}
 
 
 def json_response(answer: Answer, status: int = 200) -> Response:
-    """A success; marked where it is the answer of an earlier request with the same key."""
+    """Make the response of a success; a header marks the stored answer of an earlier request with the same key."""
     return body_response(answer.body, status, REPLAYED if answer.replayed else None)
 
 
 def body_response(body: Body, status: int = 200, headers: dict[str, str] | None = None) -> Response:
-    """A success."""
+    """Make the response of a success; a body in pieces is sent as it is made."""
     if isinstance(body, bytes):
         return Response(body, status, headers, JSON)
-    return PiecesResponse(body, status, headers)
+    return StreamedResponse(body, status, headers)
 
 
-class PiecesResponse(Response):
-    """An answer that is made while it is sent: never whole in memory, however slowly its client reads."""
+class StreamedResponse(Response):
+    """A response whose body is made while it is sent, so that a slow client never keeps all of it in memory."""
 
     def __init__(self, body: Iterator[str], status: int, headers: dict[str, str] | None) -> None:
         super().__init__(None, status, headers, JSON)
         del self.headers["content-length"]
-        self._texts = body
+        self._pieces = body
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - ASGI
-        """Send it."""
+        """Send the head, then the body in chunks of at least ``STREAMED_FROM_BYTES``."""
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
         chunk, size = [], 0
         pause = FairYield()
-        for text in self._texts:
-            chunk.append(text)
-            size += len(text)
+        for piece in self._pieces:
+            chunk.append(piece)
+            size += len(piece)
             if size >= STREAMED_FROM_BYTES:
                 await send(_part("".join(chunk).encode(), more=True))
                 chunk, size = [], 0

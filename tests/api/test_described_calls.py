@@ -13,6 +13,8 @@ SETTINGS = Path(__file__).with_name("schemathesis.toml")
 def test_generated_calls_are_answered_as_described(tmp_path):
     with RunningService(tmp_path, "--store-url", "memory://") as service:
         service.wait_ready()
+        with service.client() as client:
+            paths = client.get("/openapi.json").json()["paths"]
         command = [sys.executable, "-m", "schemathesis.cli", "--config-file", str(SETTINGS)]
         how = ["--checks=all", "--seed=1", f"-n{examples(20)}", "--no-color"]
         run = subprocess.run(
@@ -25,5 +27,7 @@ def test_generated_calls_are_answered_as_described(tmp_path):
         )
 
     assert run.returncode == 0, run.stdout[-8_000:]
-    assert "Selected: 14/14" in run.stdout
-    assert "Tested: 14" in run.stdout
+    calls = sum(map(len, paths.values()))
+    assert calls
+    assert f"Selected: {calls}/{calls}" in run.stdout
+    assert f"Tested: {calls}" in run.stdout

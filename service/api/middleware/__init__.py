@@ -1,1 +1,1 @@
-"""What surrounds every request: its log line, its API key."""
+"""What surrounds every request: its log line, and the check of its API key."""

@@ -1,4 +1,4 @@
-"""Lists that are too long, found before their parts are looked at, as nothing else has a turn while they are."""
+"""Lists that are too long are found before they are validated: validating them keeps all other requests waiting."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ...settings import Settings
 
 
 def check_lengths(body: Mapping[str, Any], settings: Settings) -> None:
-    """Refuse a body, as it was read, with a list longer than any valid one.
+    """Refuse a body with a list that is longer than the settings allow.
 
     Raises
     ------

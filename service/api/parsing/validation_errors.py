@@ -1,4 +1,4 @@
-"""Pydantic's findings in this service's words: field, event index, message."""
+"""Pydantic's errors as this service reports them: field, event index, message."""
 
 from __future__ import annotations
 
@@ -17,14 +17,19 @@ _TAGS: Mapping[str, Collection[str]] = {
     "learner": REGISTRY.keys(),
     "feasible_set": FEASIBLE_SETS,
 }
-"""What pydantic puts behind a place to say which member of a union it tried there."""
+"""What pydantic adds to the path of a field to say which member of a union it tried."""
 _FIELDS = frozenset({"extra_forbidden", "missing"})
-"""Errors whose place ends in a field's name, also where that is spelled as a tag."""
+"""Errors whose path ends in a field's name, even where the name is that of a tag."""
 _NO_OBJECT = frozenset({"model_type", "model_attributes_type", "dict_type"})
 
 
 def from_pydantic_errors(errors: Iterable[Mapping[str, Any]]) -> InvalidRequestError:
-    """One error for all findings; its text tells the first."""
+    """Make one error of all that pydantic found; its text is about the first.
+
+    Parameters
+    ----------
+    errors : with ``type``, ``loc``, ``msg`` and, for unions, ``ctx``, as ``ValidationError.errors()`` gives them
+    """
     found = [_field_error(error) for error in errors]
     return InvalidRequestError.of_all(found) if found else InvalidRequestError()
 
@@ -44,7 +49,7 @@ def _field_error(error: Mapping[str, Any]) -> FieldError:
 
 
 def _names(place: Sequence[Any], kind: str) -> list[str]:
-    """The fields that lead to a place, without the tags of unions."""
+    """Return the names of the fields in a path, without the tags of unions."""
     last = len(place) - 1
     return [
         str(part)
