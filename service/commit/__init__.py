@@ -1,4 +1,4 @@
-"""How requests become commits: they queue by session, and a batch is applied to a copy and tried again on conflict.
+"""How requests become commits: they queue by session; a batch is applied to a draft, and again after a conflict.
 
 Imports ``serialization``, ``models``, ``engine``, ``learners``, ``store.base`` and leaves.
 """

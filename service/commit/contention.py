@@ -2,16 +2,17 @@
 
 A commit that met another's is tried again at once: the conflict brought the state to try it on, and waiting
 would only let others overtake again. The worker that won waits instead, long enough for one attempt of every
-worker it has conflicted with lately. So each gets through in turn, losing streaks are short, and batches grow.
+worker it has conflicted with lately. So one worker after the other gets through, and batches grow meanwhile.
 
-A batch whose attempt takes as long as many of the others' would lose to each of them. It requests grace: it commits
-the same state under a version that says for how long, and every worker that meets that version waits so long, once.
+A batch that takes as long as many of the others' attempts would lose to each of them. It requests grace: it commits
+the unchanged state under a version that names a time, and every worker that meets this version waits so long, once.
 """
 
 from __future__ import annotations
 
 import asyncio
 import random
+import secrets
 import time
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -29,7 +30,7 @@ MAX_SESSIONS = 10_000
 
 
 class Version(NamedTuple):
-    """A session's version: who wrote it, the how-manieth of its commits, and the grace it requests."""
+    """A session's version: who wrote it, the number of the commit, and the grace it requests."""
 
     writer: str
     """Worker incarnation, lower-case hexadecimal."""
@@ -40,7 +41,7 @@ class Version(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> Version:
-        """Read a stored version; whatever else stands there is read as one without grace."""
+        """Read a stored version; any other text is read as a version without grace."""
         writer, _, rest = text.partition("-")
         number, _, grace = rest.partition("-")
         return cls(writer, number, int(grace[:9]) if grace.isdecimal() else 0)
@@ -51,8 +52,21 @@ class Version(NamedTuple):
         return f"{self.writer}-{self.number}{grace}"
 
 
+class Versions:
+    """Makes the versions of one writer; no version is ever made twice, by any writer."""
+
+    def __init__(self) -> None:
+        self._writer = secrets.token_hex(8)
+        self._count = 0
+
+    def new(self) -> Version:
+        """Make the next version."""
+        self._count += 1
+        return Version(self._writer, f"{self._count:x}")
+
+
 def request_grace(version: Version, seconds: float) -> Version | None:
-    """Make the version that requests twice the time an attempt took.
+    """Let a version request twice the time an attempt took.
 
     Parameters
     ----------
@@ -60,7 +74,7 @@ def request_grace(version: Version, seconds: float) -> Version | None:
 
     Returns
     -------
-    None where the attempt was no longer than an ordinary one.
+    None where the attempt was short: it will get through without grace.
     """
     if seconds <= LONGEST_ATTEMPT:
         return None
@@ -76,10 +90,11 @@ async def honour_grace(version: Version) -> None:
 @dataclass(slots=True)
 class _Contended:
     attempt: float
-    """Seconds that attempts at a commit take, lately."""
+    """Seconds that an attempt takes: a moving average."""
     others: dict[str, float] = field(default_factory=dict)
-    """Writers met, and until when they count."""
+    """Writers of conflicting commits, and until when (monotonic seconds) they count."""
     waits_until: float = 0.0
+    """Monotonic seconds."""
 
 
 class Contention:
@@ -89,7 +104,7 @@ class Contention:
         self._sessions: dict[str, _Contended] = {}
 
     def on_conflict(self, session_id: str, winner: str, seconds: float) -> None:
-        """Note that an attempt that took ``seconds`` conflicted with a commit of ``winner``."""
+        """Note that an attempt, which took ``seconds``, conflicted with a commit of the writer ``winner``."""
         seconds = min(seconds, LONGEST_ATTEMPT)
         known = self._sessions.get(session_id)
         if known is None:
@@ -100,7 +115,7 @@ class Contention:
         known.others[winner] = time.monotonic() + CONTENDED_SECONDS
 
     def on_commit(self, session_id: str) -> None:
-        """Note a commit of our own: the next ones are the others'."""
+        """Note a commit of this worker: it has to wait now until others have committed too."""
         known = self._sessions.get(session_id)
         if known is None:
             return
@@ -113,7 +128,7 @@ class Contention:
         known.waits_until = now + min(pause, LONGEST_WAIT)
 
     async def wait(self, session_id: str) -> None:
-        """Wait until it is our turn to commit again."""
+        """Wait until this worker may commit again."""
         known = self._sessions.get(session_id)
         if known is not None and (left := known.waits_until - time.monotonic()) > 0:
             await asyncio.sleep(left)

@@ -1,71 +1,76 @@
-"""What an operation promises: one request, applied to a session's run as part of a batch."""
+"""What an operation is: one request, applied to a session's draft as part of a batch."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple, Protocol
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
 
 from ..cooperative.answer_body import Body
-from ..cooperative.fair_yield import FairYield
-from ..engine.run import Run
 from ..models.idempotency import Idempotency
-from ..store.base import DIGEST_BYTES
-
-VERSION = "\0"
-"""Stands in an answer for the version its commit makes; no label or other text of an answer has this character."""
-
-
-class Answer(NamedTuple):
-    """The body of a success; ``replayed`` where it was stored with an idempotency key before."""
-
-    body: Body
-    replayed: bool = False
+from .draft import Draft
 
 
 class Applied(NamedTuple):
-    """What one operation did to a run."""
+    """What one operation did to a draft."""
 
     body: Body
-    recorded: Sequence[bytes] = ()
-    """Digests of the event ids that now count."""
+    """Of the answer."""
+    event_ids: Sequence[bytes] = ()
+    """Digests of the event ids that count from now on."""
     changed: bool = True
+    """Whether the run changed, or an event id counts from now on."""
     shows_version: bool = False
     """Whether the body has ``VERSION`` in it."""
     counts: Mapping[str, int] = {}
-    """Events by outcome, as metrics name it."""
+    """Number of events by what became of them, as metrics name it."""
     delays: Sequence[float] = ()
     """Seconds from act to event, where known."""
 
 
-class Operation(Protocol):
-    """One request, applied to a run as often as its batch is folded."""
+@dataclass(slots=True, kw_only=True)
+class Operation(ABC):
+    """One request. It is applied again, to another draft, whenever the commit of its batch fails.
+
+    So an operation never changes itself: what ``check`` finds out is handed to ``apply``.
+    """
+
+    is_use: ClassVar[bool] = True
+    """Whether it extends the session's idle deadline."""
+
+    idempotency: Idempotency | None = None
+    """The request's idempotency key."""
 
     @property
     def weight(self) -> int:
-        """Acts or events in it."""
+        """Acts or events in the request: what it adds to the size of its batch."""
+        return 1
 
-    @property
-    def idempotency(self) -> Idempotency | None:
-        """The request's idempotency key."""
+    async def check(self, draft: Draft) -> Any:  # noqa: ARG002 - most requests fit every session
+        """Find out whether the request fits the session; a stored answer is looked up only after that.
 
-    @property
-    def digests(self) -> Sequence[bytes]:
-        """Digests of its event ids; known once it was checked."""
+        Returns
+        -------
+        What ``apply`` needs of it.
 
-    async def check(self, run: Run, pause: FairYield) -> None:
-        """Raise ``InvalidRequestError`` where the request does not fit the session."""
-
-    @property
-    def is_use(self) -> bool:
-        """Whether it puts off the session's idle deadline."""
-
-    async def apply(self, run: Run, counted: Callable[[bytes], bool], pause: FairYield) -> Applied:
-        """Apply all of it, or raise a ``ServiceError`` having applied nothing.
-
-        ``counted`` tells whether an event id, by its digest, counts already.
+        Raises
+        ------
+        ServiceError
+            where the request does not fit.
         """
+        return None
 
+    @abstractmethod
+    async def apply(self, draft: Draft, checked: Any) -> Applied:
+        """Apply the whole request to the draft's run.
 
-def unpack_answer(stored: bytes) -> tuple[bytes, bytes]:
-    """The digest of the body an idempotency key came with, and the answer it got."""
-    return stored[:DIGEST_BYTES], stored[DIGEST_BYTES:]
+        Parameters
+        ----------
+        checked : what ``check`` returned for this draft
+
+        Raises
+        ------
+        ServiceError
+            where the request is refused; the run is as it was before.
+        """

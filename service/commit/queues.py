@@ -1,29 +1,30 @@
-"""Requests that wait for their session: a queue for each, worked off in batches in the order of arrival."""
+"""Requests that wait for their session: a queue for each, committed in batches in the order of arrival.
+
+While a batch is being committed the requests for its session gather; together they are the next batch.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from contextvars import Context, copy_context
 from dataclasses import dataclass, field
 
 from ..errors import OverloadedError
 from ..telemetry.request_contexts import BATCH_CONTEXTS
-from .contention import Contention
-from .operation import Answer, Operation
+from .committer import Committer
+from .draft import Answer
+from .operation import Operation
 
-MAX_FOLD_WEIGHT = 2_000
-"""Acts and events folded into one commit, beyond the first request."""
-
-Work = Callable[[str, Sequence[Operation]], Awaitable[Sequence[Answer | Exception]]]
-"""Commits a session's batch; tells what became of each request, and raises nothing."""
+MAX_BATCH_WEIGHT = 2_000
+"""Acts and events committed together, beyond the first request."""
 
 
 @dataclass(slots=True, eq=False)
 class _Waiting:
     operation: Operation
-    answer: asyncio.Future[Answer]
+    future: asyncio.Future[Answer]
     context: Context = field(default_factory=copy_context)
 
 
@@ -34,26 +35,29 @@ class _SessionQueue:
 
 
 class SessionQueues:
-    """The lanes of one worker, bounded each and together.
+    """The queues of one worker, bounded each and together.
 
     Parameters
     ----------
-    work : commits a batch
-    contention : says how long a session's queue waits before its next batch
     max_queue, max_waiting : requests that may wait for one session, and for all together
     """
 
-    def __init__(self, work: Work, contention: Contention, *, max_queue: int, max_waiting: int) -> None:
-        self._work = work
-        self._contention = contention
+    def __init__(self, committer: Committer, *, max_queue: int, max_waiting: int = 10_000) -> None:
+        self._committer = committer
         self._max_queue = max_queue
         self._max_waiting = max_waiting
         self._accepted = 0
-        """Requests of all sessions that were taken and not answered yet."""
+        """Requests of all sessions that were accepted and not answered yet."""
         self._queues: dict[str, _SessionQueue] = {}
 
     async def submit(self, session_id: str, operation: Operation) -> Answer:
-        """Wait for a batch, and then for its answer."""
+        """Apply a request to a session; the answer comes once the store has committed it.
+
+        Raises
+        ------
+        ServiceError
+            as the operation, or the store, refuses it; nothing of it is applied then.
+        """
         if self._accepted >= self._max_waiting:
             raise OverloadedError("Too many requests are waiting")
         queue = self._queues.setdefault(session_id, _SessionQueue())
@@ -62,45 +66,47 @@ class SessionQueues:
         waiting = _Waiting(operation, asyncio.get_running_loop().create_future())
         queue.waiting.append(waiting)
         if queue.task is None:
-            queue.task = asyncio.create_task(self._drain(session_id, queue))
+            queue.task = asyncio.create_task(self._commit_batches(session_id, queue))
         self._accepted += 1
         try:
-            return await waiting.answer
+            return await waiting.future
         finally:
             self._accepted -= 1
 
     async def drained(self) -> None:
-        """Return when every request taken so far has been answered."""
+        """Return when every request accepted so far has been answered."""
         while tasks := [queue.task for queue in self._queues.values() if queue.task is not None]:
             await asyncio.wait(tasks)
 
-    async def _drain(self, session_id: str, queue: _SessionQueue) -> None:
-        await self._contention.wait(session_id)
-        while batch := _take(queue.waiting):
-            BATCH_CONTEXTS.set([each.context for each in batch])
-            _answer(batch, await self._work(session_id, [each.operation for each in batch]))
-            self._contention.on_commit(session_id)
-            await self._contention.wait(session_id)
+    async def _commit_batches(self, session_id: str, queue: _SessionQueue) -> None:
+        contention = self._committer.contention
+        while queue.waiting:
+            await contention.wait(session_id)
+            if batch := _next_batch(queue.waiting):
+                BATCH_CONTEXTS.set([each.context for each in batch])
+                results = await self._committer.commit(session_id, [each.operation for each in batch])
+                _resolve(batch, results)
+                contention.on_commit(session_id)
         del self._queues[session_id]
 
 
-def _take(waiting: deque[_Waiting]) -> list[_Waiting]:
-    """The next batch; requests whose client has gone before they were taken are dropped."""
+def _next_batch(waiting: deque[_Waiting]) -> list[_Waiting]:
+    """The next requests to commit together; those whose client has hung up meanwhile are dropped."""
     batch: list[_Waiting] = []
     weight = 0
-    while waiting and (not batch or weight + waiting[0].operation.weight <= MAX_FOLD_WEIGHT):
+    while waiting and (not batch or weight + waiting[0].operation.weight <= MAX_BATCH_WEIGHT):
         each = waiting.popleft()
-        if not each.answer.cancelled():
+        if not each.future.cancelled():
             batch.append(each)
             weight += each.operation.weight
     return batch
 
 
-def _answer(batch: Sequence[_Waiting], outcomes: Sequence[Answer | Exception]) -> None:
-    for each, outcome in zip(batch, outcomes, strict=True):
-        if each.answer.done():
+def _resolve(batch: Sequence[_Waiting], results: Sequence[Answer | Exception]) -> None:
+    for each, result in zip(batch, results, strict=True):
+        if each.future.done():
             continue
-        if isinstance(outcome, Exception):
-            each.answer.set_exception(outcome)
+        if isinstance(result, Exception):
+            each.future.set_exception(result)
         else:
-            each.answer.set_result(outcome)
+            each.future.set_result(result)

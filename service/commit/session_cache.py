@@ -1,4 +1,4 @@
-"""The sessions a worker has at hand, each at the version it last saw."""
+"""The sessions a worker keeps decoded, each at the version it last saw."""
 
 from __future__ import annotations
 
@@ -25,19 +25,25 @@ OBJECT_BYTES = 200
 
 
 class CachedSession(NamedTuple):
-    """One version of a session, decoded. The run is never changed: ``copy`` it first."""
+    """One version of a session, decoded. Its run must not be changed: ``copy`` it first."""
 
     version: str
     stored: Stored
     run: Run
     digest: bytes
+    """Trailing bytes of the stored state: a commit finds out by them whether the state was changed by hand."""
     size: int
+    """Bytes of memory, about."""
     needs_records: bool = False
-    """Whether what is kept beside the state, open slots or times of acts, is still to be read."""
+    """Whether the records beside the state, open slots or times of acts, are still to be read."""
 
     @classmethod
-    def of(cls, snapshot: Snapshot, known: CachedSession | None = None) -> CachedSession:
-        """Decode a snapshot; learner and draws of a version ``known`` before are used again.
+    def of(cls, snapshot: Snapshot, previous: CachedSession | None = None) -> CachedSession:
+        """Decode a snapshot, without the records beside the state.
+
+        Parameters
+        ----------
+        previous : an earlier version, of which learner and draws are used again
 
         Raises
         ------
@@ -47,7 +53,7 @@ class CachedSession(NamedTuple):
         try:
             stored = specification.decode(snapshot.spec)
             consistency.check_length(snapshot.state, stored.specification.learner)
-            run = known.run if known is not None and known.stored == stored else stored.start()
+            run = previous.run if previous is not None and previous.stored == stored else stored.start()
             ledger, arms, state = codec.decode(
                 snapshot.state, run.learner.state_type, by_arm=isinstance(run, ArmRun)
             )
@@ -57,15 +63,13 @@ class CachedSession(NamedTuple):
             consistency.check_state(run, ledger, state)
         except (codec.CodecError, ValueError) as error:
             raise StateCorruptError from error
-        decoded = cls._decoded(snapshot.version, stored, snapshot.state, run.moved(ledger, state))
-        return decoded._replace(needs_records=isinstance(run, SlotRun) or run.params.expiry is not None)
-
-    @classmethod
-    def _decoded(cls, version: str, stored: Stored, state: bytes, run: Run) -> CachedSession:
-        return cls(version, stored, run, state[-codec.CHECKSUM_BYTES :], _memory(run, state))
+        run = run.moved(ledger, state)
+        needs_records = isinstance(run, SlotRun) or run.params.expiry is not None
+        checksum, size = snapshot.state[-codec.CHECKSUM_BYTES :], _memory(run, snapshot.state)
+        return cls(snapshot.version, stored, run, checksum, size, needs_records)
 
     def with_records(self, records: Mapping[bytes, bytes]) -> CachedSession:
-        """The same version with its open slots, times of acts and rows.
+        """The same version with the records beside the state: open slots, times of acts and rows.
 
         Raises
         ------
@@ -90,12 +94,19 @@ class CachedSession(NamedTuple):
         return codec.encode(run.ledger, run.state, run.arms if isinstance(run, ArmRun) else None)
 
     def committed_as(self, version: str, state: bytes, run: Run) -> CachedSession:
-        """The session as this worker has just committed it."""
-        return self._decoded(version, self.stored, state, run.written(records_codec.rows_of(run)))
+        """The session as this worker has just committed it.
+
+        Parameters
+        ----------
+        state : the bytes of the run's state
+        run : taken over: nobody else may use it, or earlier copies of it, any more
+        """
+        run = run.written(records_codec.rows_of(run))
+        return CachedSession(version, self.stored, run, state[-codec.CHECKSUM_BYTES :], _memory(run, state))
 
 
 def _memory(run: Run, state: bytes = b"") -> int:
-    """Bytes that a session takes here, about; of its state, those of another version while one is made."""
+    """Bytes of memory that a session takes, about; its state twice, as a commit makes the next beside it."""
     labels = run.arms.names or () if isinstance(run, ArmRun) else ()
     slots = run.open_slots.stored if isinstance(run, SlotRun) else ()
     acts = () if run.act_times is None else run.act_times.acts.values()
@@ -104,7 +115,7 @@ def _memory(run: Run, state: bytes = b"") -> int:
 
 
 class SessionCache:
-    """The least recently used sessions leave when there are too many, or too many bytes."""
+    """The least recently used sessions are dropped when there are too many, or too many bytes."""
 
     def __init__(self, max_sessions: int, max_bytes: int = MAX_BYTES) -> None:
         self._max_sessions = max_sessions
@@ -113,22 +124,21 @@ class SessionCache:
         self._sessions: OrderedDict[str, CachedSession] = OrderedDict()
 
     def get(self, session_id: str) -> CachedSession | None:
-        """The session as last seen here, which may be old."""
+        """The session as this worker last saw it; others may have committed since."""
         cached = self._sessions.get(session_id)
         if cached is not None:
             self._sessions.move_to_end(session_id)
         return cached
 
-    def put(self, session_id: str, cached: CachedSession) -> CachedSession:
+    def put(self, session_id: str, cached: CachedSession) -> None:
         """Keep a session's newest version."""
-        self.forget(session_id)
+        before = self._sessions.pop(session_id, None)
         self._sessions[session_id] = cached
-        self._bytes += cached.size
+        self._bytes += cached.size - (before.size if before is not None else 0)
         while len(self._sessions) > self._max_sessions or (
             self._bytes > self._max_bytes and len(self._sessions) > 1
         ):
             self.forget(next(iter(self._sessions)))
-        return cached
 
     def forget(self, session_id: str) -> None:
         """Drop a session."""

@@ -7,8 +7,10 @@ import uuid
 from contextlib import suppress
 from typing import NamedTuple
 
-from ..commit.committer import Committer, decoded
-from ..commit.operation import Answer, unpack_answer
+from ..commit.contention import Versions
+from ..commit.draft import Answer, unpack_answer
+from ..commit.loading import decoded
+from ..commit.queues import SessionQueues
 from ..cooperative.answer_body import Body, is_stored_answer, unpack
 from ..cooperative.offload import LABEL_BYTES, run_in_thread_if_large
 from ..errors import (
@@ -29,12 +31,12 @@ from .operations import Show
 from .read import Reader
 from .views import session_view, viewer
 
-MOST_RACES = 10
-"""Times that a session may be found and be gone before it is shown."""
+MAX_RACES = 10
+"""Times that a session may be found, and be deleted before it is shown."""
 
 
 class Created(NamedTuple):
-    """A session's view; ``new`` unless it was there already."""
+    """A session's view; ``new`` unless it existed already."""
 
     answer: Answer
     new: bool
@@ -44,20 +46,21 @@ class Creator:
     """Creates sessions, within their limits."""
 
     def __init__(
-        self, store: Store, reader: Reader, committer: Committer, limits: Limits, metrics: Metrics
+        self, store: Store, reader: Reader, queues: SessionQueues, limits: Limits, metrics: Metrics
     ) -> None:
+        self._versions = Versions()
         self._store = store
         self._reader = reader
-        self._committer = committer
+        self._queues = queues
         self._limits = limits
         self._metrics = metrics
         self._counting = asyncio.Lock()
-        """Held from counting a key's sessions until the one that was asked for is there."""
+        """Held from counting an API key's sessions until the new one is created."""
 
     async def create(
         self, session_id: str | None, spec: Specification, key: Idempotency | None, rights: Rights
     ) -> Created:
-        """Create a session, or find the one that was created with the same fields."""
+        """Create a session, or find the one that was created with the same fields: see ``Sessions.create``."""
         await run_in_thread_if_large(_labels(spec), self._limits.check, spec, rights)
         if session_id is None:
             session_id = rights.prefix + (str(uuid.UUID(bytes=key.key)) if key else str(uuid.uuid4()))
@@ -70,8 +73,8 @@ class Creator:
             return await self._created(session_id, spec, key)
 
     async def _created(self, session_id: str, spec: Specification, key: Idempotency | None) -> Created:
-        """Create, again where the session that was found is deleted before it is shown."""
-        for _ in range(MOST_RACES):
+        """Create; try again where an existing session is deleted before it is shown."""
+        for _ in range(MAX_RACES):
             with suppress(UnknownSessionError):
                 return await self._create(session_id, spec, key)
         raise OverloadedError("The session was deleted at each attempt")
@@ -79,7 +82,7 @@ class Creator:
     async def _create(self, session_id: str, spec: Specification, key: Idempotency | None) -> Created:
         stored = Stored.of(spec)
         encoded, state = await run_in_thread_if_large(_labels(spec), _encoded, stored)
-        version = str(self._committer.new_version())
+        version = str(self._versions.new())
         existing = await self._store.create(
             NewSession(
                 session_id=session_id,
@@ -93,25 +96,25 @@ class Creator:
         if existing is None:
             self._metrics.sessions_created[spec.learner.kind]()
             return Created(Answer(await self._first_view(session_id, version, encoded, state)), new=True)
-        if key is not None and (recalled := await self._store.recall(session_id, key.key)) is not None:
-            return await _created_before(session_id, existing, key, recalled)
+        if key is not None and (stored_answer := await self._store.recall(session_id, key.key)) is not None:
+            return await _created_before(session_id, existing, key, stored_answer)
         cached = await self._reader.cached(session_id, existing)
         if not cached.stored.matches(spec):
             raise SessionExistsError
         if key is None:
             return Created(Answer(await self._reader.view(session_id)), new=False)
-        shown = Show(viewer(session_id, existing, cached), key)
-        return Created(await self._committer.submit(session_id, shown), new=False)
+        show = Show(viewer(session_id, existing, cached), idempotency=key)
+        return Created(await self._queues.submit(session_id, show), new=False)
 
     async def _first_view(self, session_id: str, version: str, spec: bytes, state: bytes) -> Body:
-        """A session that was just created, also where it has been deleted since."""
+        """The view of a session just created, also where it has been deleted since."""
         try:
             return await self._reader.view(session_id)
         except UnknownSessionError:
             return await _view_of_new(session_id, Snapshot(version, spec, state, self._store.now(), None))
 
     async def _check_count(self, session_id: str, prefix: str, most: int) -> None:
-        """Refuse one session too many; calls to other workers at the same time may find the same place free."""
+        """Refuse one session too many; several workers that create at the same time may exceed the limit."""
         present = await prefix_listing.ids_with_prefix(self._store, prefix)
         if len(present) >= most and session_id not in present:
             raise ForbiddenError(f"This API key may have {most} sessions")
@@ -128,21 +131,24 @@ def _encoded(stored: Stored) -> tuple[bytes, bytes]:
     return stored.encode(), codec.encode(run.ledger, run.state)
 
 
-async def _created_before(session_id: str, now: Snapshot, key: Idempotency, recalled: bytes) -> Created:
-    """The answer that a key got: the view it found, or the one it created, rebuilt from its first version."""
-    posted, version = unpack_answer(recalled)
-    if posted != key.body:
+async def _created_before(session_id: str, now: Snapshot, key: Idempotency, stored_answer: bytes) -> Created:
+    """The answer that a key got: the view of an existing session, or that of a new one, made again.
+
+    For a new session only its first version is stored: its view follows from the specification.
+    """
+    body, packed = unpack_answer(stored_answer)
+    if body != key.body:
         raise IdempotencyConflictError
-    if is_stored_answer(version):
-        return Created(Answer(unpack(version), replayed=True), new=False)
+    if is_stored_answer(packed):
+        return Created(Answer(unpack(packed), replayed=True), new=False)
     stored = (await decoded(now)).stored
     _, state = await run_in_thread_if_large(len(now.spec), _encoded, stored)
-    first = now._replace(version=version.decode(), state=state)
+    first = now._replace(version=packed.decode(), state=state)
     return Created(Answer(await _view_of_new(session_id, first), replayed=True), new=True)
 
 
 async def _view_of_new(session_id: str, snapshot: Snapshot) -> Body:
-    """A session that nobody has used since it was created."""
+    """The view of a session that nobody has used since it was created."""
     cached = await decoded(snapshot)
     expires_at = cached.stored.specification.expires_at(snapshot.created_at)
     return session_view(session_id, snapshot._replace(expires_at=expires_at), cached)

@@ -1,7 +1,7 @@
 """Settles due decisions of sessions that nobody calls.
 
-One worker does it at a time, as long as it renews its lease; when it dies another one takes over within
-seconds. Nothing rests on the lease: two sweepers at once would only meet conflicts.
+One worker sweeps at a time, as long as it renews its lease; when it dies another one takes over within
+seconds. Correctness does not depend on the lease: two sweepers at once would only meet conflicts.
 """
 
 from __future__ import annotations
@@ -19,17 +19,21 @@ from .operations import SettleDue
 from .service import Sessions
 
 PERIOD_SECONDS = 0.5
+"""Time between two sweeps."""
 LEASE_SECONDS = 3.0
+"""How long a worker leads without renewing its lease; another one takes over after that."""
 SESSIONS_AT_ONCE = 4
-MOST_PER_SHARD = 100
+"""Sessions settled at the same time; the lease is renewed after each group."""
+MAX_PER_SHARD = 100
+"""Due sessions read from each shard in one sweep."""
 RETRY_SECONDS = 60.0
-"""When a session that can't be read is looked at again."""
+"""After this time a session that can't be read is tried again."""
 
 log = logging.getLogger(__name__)
 
 
 class Sweeper:
-    """The sweeper of one worker."""
+    """The sweeper of one worker; it works only while this worker holds the lease."""
 
     def __init__(self, reminders: Reminders, sessions: Sessions) -> None:
         self._reminders = reminders
@@ -38,7 +42,7 @@ class Sweeper:
         self._stopping = asyncio.Event()
 
     async def run(self) -> None:
-        """Sweep now and then until stopped."""
+        """Sweep every ``PERIOD_SECONDS`` until stopped; failures are logged."""
         while not self._stopping.is_set():
             try:
                 await self.sweep()
@@ -51,14 +55,19 @@ class Sweeper:
                     await self._stopping.wait()
 
     def stop(self) -> None:
-        """End after the sessions at hand."""
+        """End after the sessions that are being settled."""
         self._stopping.set()
 
     async def sweep(self) -> None:
-        """Settle what is due, if this worker leads."""
+        """Settle what is due, if this worker leads.
+
+        Raises
+        ------
+        StoreUnavailableError
+        """
         if not await self._reminders.lead(self._worker, LEASE_SECONDS):
             return
-        due = list(await self._reminders.due(MOST_PER_SHARD))
+        due = list(await self._reminders.due(MAX_PER_SHARD))
         while due and not self._stopping.is_set():
             some, due = due[:SESSIONS_AT_ONCE], due[SESSIONS_AT_ONCE:]
             await asyncio.gather(*map(self._settle, some))

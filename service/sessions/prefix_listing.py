@@ -1,4 +1,4 @@
-"""The sessions whose ids begin with an API key's prefix: what its holder may know of."""
+"""Lists of the sessions whose ids begin with a prefix: an API key may be allowed to see only these."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ _PAGE = 1000
 
 
 async def ids_with_prefix(store: Store, prefix: str) -> list[str]:
-    """Their ids in order, from a walk over all sessions."""
+    """The ids that begin with a prefix, in order; this lists all sessions of the store."""
     found: set[str] = set()
     cursor = None
     while True:
-        page_with_prefix = await store.list(cursor, _PAGE)
-        found.update(one for one in page_with_prefix.session_ids if one.startswith(prefix))
-        cursor = page_with_prefix.next_cursor
+        page = await store.list(cursor, _PAGE)
+        found.update(one for one in page.session_ids if one.startswith(prefix))
+        cursor = page.next_cursor
         if cursor is None:
             return sorted(found)
 
 
 async def page_with_prefix(store: Store, prefix: str, cursor: str | None, limit: int) -> Page:
-    """A page of them; unlike a store's cursors, these never tell other sessions' ids.
+    """A page of the ids that begin with a prefix; unlike a store's cursors, its cursor holds no other ids.
 
     Raises
     ------

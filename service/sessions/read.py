@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..commit.batch import settle_due
-from ..commit.committer import decoded, with_records
+from ..commit.loading import decoded, with_records
 from ..commit.session_cache import CachedSession, SessionCache
 from ..cooperative.answer_body import Body, answer_body
 from ..cooperative.fair_yield import FairYield
@@ -19,26 +19,31 @@ MAX_PAGE = 1000
 
 
 class Reader:
-    """Sessions as the store has them, decoded again only where they have changed."""
+    """Reads sessions from the store, and decodes those that the cache does not hold at the stored version."""
 
     def __init__(self, store: Store, cache: SessionCache) -> None:
         self._store = store
         self._cache = cache
 
     async def view(self, session_id: str) -> Body:
-        """A session as it is now."""
+        """The JSON of a session as it is now, with its due decisions settled: see ``Sessions.view``."""
         snapshot, cached = await self._whole(session_id)
         return session_view(session_id, snapshot, await self._settled(cached))
 
     async def load(self, session_id: str) -> tuple[Snapshot, CachedSession]:
-        """A session as it was last committed, without its records."""
+        """A session as it was last committed, without its records.
+
+        Raises
+        ------
+        UnknownSessionError, StateCorruptError, StoreUnavailableError
+        """
         snapshot = await self._store.load(session_id)
         if snapshot is None:
             raise UnknownSessionError
         return snapshot, await self.cached(session_id, snapshot)
 
     async def _whole(self, session_id: str) -> tuple[Snapshot, CachedSession]:
-        """A session, with its records where it expires decisions; all of one version."""
+        """A session with its records, where it expires decisions; all of one version."""
         while (snapshot := await self._store.load(session_id)) is not None:
             cached = await self.cached(session_id, snapshot)
             if cached.run.params.expiry is None or not cached.needs_records:
@@ -59,14 +64,20 @@ class Reader:
         return cached._replace(run=run)
 
     async def cached(self, session_id: str, snapshot: Snapshot) -> CachedSession:
-        """A snapshot decoded, by the cache where that has it."""
+        """Decode a snapshot, unless the cache holds it.
+
+        Raises
+        ------
+        StateCorruptError
+            where the stored bytes can't be read.
+        """
         cached = self._cache.get(session_id)
         if cached is not None and cached.version == snapshot.version and snapshot.state.endswith(cached.digest):
             return cached
         return await decoded(snapshot, cached)
 
     async def page(self, cursor: str | None, limit: int, prefix: str) -> Body:
-        """Summaries of at most ``limit`` sessions, of those whose ids have the prefix."""
+        """The JSON of a page of sessions: see ``Sessions.list``."""
         try:
             limit = min(limit, MAX_PAGE)
             if prefix:

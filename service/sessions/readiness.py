@@ -1,4 +1,4 @@
-"""Whether the store can commit now, told within a second."""
+"""Whether the store can commit now, answered within a second."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ log = logging.getLogger(__name__)
 
 
 class Readiness:
-    """Asks the store, once for all who ask at the same time, and logs when its answer turns."""
+    """Pings the store, once for all who ask at the same time, and logs when that begins or ceases to fail."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._asking: asyncio.Task[str | None] | None = None
+        self._pinging: asyncio.Task[str | None] | None = None
         self._last: str | None = None
 
     async def failure(self) -> str | None:
-        """Why the store can't commit now; None where it can."""
-        if self._asking is None or self._asking.done():
-            self._asking = asyncio.create_task(self._look())
-        return await asyncio.shield(self._asking)
+        """Why the store can't commit now, in words that name no secret; None where it can."""
+        if self._pinging is None or self._pinging.done():
+            self._pinging = asyncio.create_task(self._checked())
+        return await asyncio.shield(self._pinging)
 
-    async def _look(self) -> str | None:
-        reason = await self._ask()
+    async def _checked(self) -> str | None:
+        reason = await self._ping()
         if reason is not None and reason != self._last:
             log.warning("not ready: %s", reason)
         elif reason is None and self._last is not None:
@@ -36,7 +36,7 @@ class Readiness:
         self._last = reason
         return reason
 
-    async def _ask(self) -> str | None:
+    async def _ping(self) -> str | None:
         try:
             async with asyncio.timeout(PING_SECONDS):
                 await self._store.ping()

@@ -1,4 +1,4 @@
-"""What can be done with sessions: create, view, list, delete, act, feed."""
+"""What can be asked of sessions: create, view, list, delete, change arms, and submit any other operation."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 
 from ..commit.committer import Committer
-from ..commit.operation import Answer as Answer
+from ..commit.draft import Answer as Answer
 from ..commit.operation import Operation
+from ..commit.queues import SessionQueues
 from ..commit.session_cache import CachedSession, SessionCache
 from ..cooperative.answer_body import Body
 from ..errors import StateCorruptError, StoreDownError, UnknownSessionError
@@ -36,14 +37,11 @@ class Sessions:
         self._limits = Limits(settings)
         cache = SessionCache(settings.cache_sessions)
         self._reader = Reader(store, cache)
-        self._committer = Committer(
-            store,
-            cache,
-            max_queue=settings.max_queue,
-            max_waiting=settings.max_waiting,
-            metrics=self._metrics,
+        self._committer = Committer(store, cache, self._metrics)
+        self._queues = SessionQueues(
+            self._committer, max_queue=settings.max_queue, max_waiting=settings.max_waiting
         )
-        self._creator = Creator(store, self._reader, self._committer, self._limits, self._metrics)
+        self._creator = Creator(store, self._reader, self._queues, self._limits, self._metrics)
 
     async def create(
         self,
@@ -54,30 +52,62 @@ class Sessions:
     ) -> Created:
         """Create a session, or find the one that was created with the same fields.
 
+        Parameters
+        ----------
+        session_id : None to have one made
+        rights : what the caller may create
+
         Raises
         ------
-        InvalidRequestError, ForbiddenError, SessionExistsError, IdempotencyConflictError, StoreDownError
+        InvalidRequestError
+            where the session would be too large.
+        ForbiddenError
+            where ``rights`` do not allow this id, or another session.
+        SessionExistsError
+            where the session with this id has other fields.
+        IdempotencyConflictError
+            where the key came with another body before.
+        StateCorruptError
+            where the session with this id can't be read.
+        OverloadedError
+            where the session is being deleted again and again, or too many requests wait for it.
+        StoreDownError
+            where the store can't be reached; the session may have been created.
         """
         with _store_errors():
             return await self._creator.create(session_id, spec, key, rights)
 
     async def view(self, session_id: str) -> Body:
-        """A session as it is now.
+        """The JSON of a session as it is now, with due decisions settled; nothing is committed.
 
         Raises
         ------
-        UnknownSessionError, StateCorruptError, StoreDownError
+        UnknownSessionError
+            where there is no such session.
+        StateCorruptError
+            where its stored bytes can't be read.
+        StoreDownError
+            where the store can't be reached.
         """
         _check_id(session_id)
         with _store_errors():
             return await self._reader.view(session_id)
 
     async def list(self, cursor: str | None, limit: int, prefix: str = "") -> Body:
-        """Summaries of at most ``limit`` sessions, of those whose ids have the prefix.
+        """The JSON of a page of sessions: all of a view but probabilities and points.
+
+        Parameters
+        ----------
+        cursor : ``next_cursor`` of the page before; None for the first
+        limit : sessions on the page, at most
+        prefix : what the listed ids begin with
 
         Raises
         ------
-        InvalidRequestError, StoreDownError
+        InvalidRequestError
+            for a cursor of another list.
+        StoreDownError
+            where the store can't be reached.
         """
         with _store_errors():
             return await self._reader.page(cursor, limit, prefix)
@@ -87,7 +117,10 @@ class Sessions:
 
         Raises
         ------
-        UnknownSessionError, StoreDownError
+        UnknownSessionError
+            where there is no such session.
+        StoreDownError
+            where the store can't be reached; the session may have been deleted.
         """
         _check_id(session_id)
         with _store_errors():
@@ -102,9 +135,17 @@ class Sessions:
                 self._metrics.decisions_abandoned(CachedSession.of(snapshot).run.ledger.outstanding)
 
     async def submit(self, session_id: str, operation: Operation) -> Answer:
-        """Apply a request to a session; see ``Committer.submit``."""
+        """Apply a request to a session; the answer comes once the store has committed it.
+
+        Raises
+        ------
+        ServiceError
+            whichever the operation refuses the session or the request with; besides ``UnknownSessionError``,
+            ``IdempotencyConflictError``, ``StateCorruptError``, ``OverloadedError``, ``StoreDownError`` and
+            ``InternalError``. Nothing of the request is applied, except that after a ``StoreDownError`` it may be.
+        """
         _check_id(session_id)
-        return await self._committer.submit(session_id, operation)
+        return await self._queues.submit(session_id, operation)
 
     async def change_arms(
         self,
@@ -116,18 +157,27 @@ class Sessions:
     ) -> Answer:
         """Remove arms by label, then add some; the session's view as of that commit.
 
+        Parameters
+        ----------
+        add, remove : labels; those already present or absent change nothing
+        rights : how many arms the caller's sessions may have
+
         Raises
         ------
+        NoLabelsError
+            where the session named no arms.
+        InvalidRequestError
+            where a label is too long, no arm would stay, or there would be too many.
         ServiceError
-            as any submitted request; ``NoLabelsError`` where the session named no arms.
+            what ``submit`` raises.
         """
         _check_id(session_id)
         with _store_errors():
             snapshot, cached = await self._reader.load(session_id)
         most = self._limits.arms_of(cached.run.params.learner, rights)
         view = viewer(session_id, snapshot, cached)
-        change = ChangeArms(add, remove, most, self._limits.max_label_bytes, view, key)
-        return await self._committer.submit(session_id, change)
+        change = ChangeArms(add, remove, most, self._limits.max_label_bytes, view, idempotency=key)
+        return await self._queues.submit(session_id, change)
 
     def now(self) -> float:
         """Unix seconds by the store's clock."""
@@ -135,7 +185,7 @@ class Sessions:
 
     async def drained(self) -> None:
         """Return when everything accepted so far has been answered."""
-        await self._committer.drained()
+        await self._queues.drained()
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""What a reader sees of a session."""
+"""The view of a session: what clients see of it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
-from ..commit.operation import VERSION
+from ..commit.draft import VERSION
 from ..commit.session_cache import CachedSession
 from ..cooperative.answer_body import Body, answer_body
 from ..cooperative.json_stream import json_chunks
@@ -16,7 +16,13 @@ from ..store.base import Snapshot
 
 
 def session_view(session_id: str, snapshot: Snapshot, cached: CachedSession) -> Body:
-    """All of it, as JSON."""
+    """The JSON of a session's view.
+
+    Parameters
+    ----------
+    snapshot : gives version and times
+    cached : gives the rest; its run may be ahead of the snapshot
+    """
     run = cached.run
     view = summary(session_id, snapshot, cached)
     if isinstance(run, ArmRun):
@@ -27,7 +33,7 @@ def session_view(session_id: str, snapshot: Snapshot, cached: CachedSession) -> 
 
 
 def summary(session_id: str, snapshot: Snapshot, cached: CachedSession) -> dict[str, Any]:
-    """All but where the learner stands: probabilities or x."""
+    """The fields of a session's view except ``probabilities`` or ``x``, which may be long."""
     spec, ledger = cached.stored.specification, cached.run.ledger
     return {
         "session_id": session_id,
@@ -49,11 +55,14 @@ def summary(session_id: str, snapshot: Snapshot, cached: CachedSession) -> dict[
 
 
 def viewer(session_id: str, snapshot: Snapshot, cached: CachedSession) -> Callable[[Run, bool], Body]:
-    """Makes the view that a commit answers with, of its run and whether it puts off the idle deadline."""
+    """Make a function for the view that a commit answers with: of its run, and whether it is a use.
+
+    A use extends the idle deadline. The version is not known before the commit: ``VERSION`` stands for it.
+    """
 
     def view(run: Run, used: bool) -> Body:
-        put_off = cached.stored.specification.expires_at(run.ledger.time)
-        then = snapshot._replace(version=VERSION, expires_at=put_off if used else snapshot.expires_at)
+        extended = cached.stored.specification.expires_at(run.ledger.time)
+        then = snapshot._replace(version=VERSION, expires_at=extended if used else snapshot.expires_at)
         return session_view(session_id, then, cached._replace(run=run))
 
     return view

@@ -8,6 +8,7 @@ import pytest
 
 from service.commit.committer import MAX_ATTEMPTS, Committer
 from service.commit.operation import Applied
+from service.commit.queues import SessionQueues
 from service.commit.session_cache import SessionCache
 from service.errors import InternalError, OverloadedError, StoreDownError, UnknownSessionError
 from service.learners.dexp3 import Dexp3Spec
@@ -50,8 +51,12 @@ async def store():
 
 
 @pytest.fixture
-def committer(store):
-    return Committer(store, SessionCache(10), max_queue=1000)
+def queues(store):
+    return queues_on(store)
+
+
+def queues_on(store):
+    return SessionQueues(Committer(store, SessionCache(10)), max_queue=1000)
 
 
 def act(count=1):
@@ -59,8 +64,8 @@ def act(count=1):
 
 
 class Broken(Act):
-    async def apply(self, run, counted, pause):
-        run.act()
+    async def apply(self, draft, checked):
+        draft.run.act()
         raise ZeroDivisionError
 
 
@@ -69,9 +74,9 @@ async def slot_in(store):
     return codec.decode(snapshot.state, Dexp3Spec(n_arms=3).build().state_type, by_arm=True).ledger.slot
 
 
-async def test_requests_that_wait_together_are_one_commit(store, committer):
+async def test_requests_that_wait_together_are_one_commit(store, queues):
     store.gate.clear()
-    tasks = [asyncio.create_task(committer.submit("s", act())) for _ in range(50)]
+    tasks = [asyncio.create_task(queues.submit("s", act())) for _ in range(50)]
     await store.called.wait()
     store.gate.set()
     await asyncio.gather(*tasks)
@@ -80,27 +85,27 @@ async def test_requests_that_wait_together_are_one_commit(store, committer):
     assert await slot_in(store) == 50
 
 
-async def test_a_client_that_gave_up_harms_nobody_and_its_sent_commit_counts(store, committer):
+async def test_a_client_that_gave_up_harms_nobody_and_its_sent_commit_counts(store, queues):
     store.gate.clear()
-    sent = asyncio.create_task(committer.submit("s", act()))
+    sent = asyncio.create_task(queues.submit("s", act()))
     await store.called.wait()
-    waiting = [asyncio.create_task(committer.submit("s", act())) for _ in range(3)]
+    waiting = [asyncio.create_task(queues.submit("s", act())) for _ in range(3)]
     await asyncio.sleep(0)
     sent.cancel()
     waiting[1].cancel()
     store.gate.set()
     answers = await asyncio.gather(*waiting, return_exceptions=True)
-    await committer.drained()
+    await queues.drained()
 
     assert [isinstance(answer, asyncio.CancelledError) for answer in answers] == [False, True, False]
     assert await slot_in(store) == 3
 
 
-async def test_a_request_that_breaks_fails_alone(store, committer):
+async def test_a_request_that_breaks_fails_alone(store, queues):
     answers = await asyncio.gather(
-        committer.submit("s", act()),
-        committer.submit("s", Broken(1, 1, single=True)),
-        committer.submit("s", act()),
+        queues.submit("s", act()),
+        queues.submit("s", Broken(1, 1, single=True)),
+        queues.submit("s", act()),
         return_exceptions=True,
     )
 
@@ -109,56 +114,56 @@ async def test_a_request_that_breaks_fails_alone(store, committer):
     assert await slot_in(store) == 2
 
 
-async def test_a_conflict_is_folded_again_on_what_came_back(store, committer):
-    other = Committer(store, SessionCache(10), max_queue=10)
-    await committer.submit("s", act())
+async def test_a_conflict_is_folded_again_on_what_came_back(store, queues):
+    other = queues_on(store)
+    await queues.submit("s", act())
     await other.submit("s", act(4))
 
-    answer = await committer.submit("s", act())
+    answer = await queues.submit("s", act())
 
     assert b'"slot":6' in answer.body
 
 
-async def test_conflicts_without_end_become_overload(store, committer):
+async def test_conflicts_without_end_become_overload(store, queues):
     snapshot = await store.load("s")
     store.failures = [Conflict(snapshot)] * MAX_ATTEMPTS
 
     with pytest.raises(OverloadedError):
-        await committer.submit("s", act())
+        await queues.submit("s", act())
     assert len(store.commits) == MAX_ATTEMPTS
     assert await slot_in(store) == 0
 
 
-async def test_a_store_that_fails_is_told_and_the_next_request_starts_afresh(store, committer):
+async def test_a_store_that_fails_is_told_and_the_next_request_starts_afresh(store, queues):
     store.failures = [StoreUnavailableError("down")]
 
     with pytest.raises(StoreDownError):
-        await committer.submit("s", act())
-    assert b'"slot":1' in (await committer.submit("s", act())).body
+        await queues.submit("s", act())
+    assert b'"slot":1' in (await queues.submit("s", act())).body
 
 
-async def test_a_fault_of_the_service_is_told_as_one(store, committer):
+async def test_a_fault_of_the_service_is_told_as_one(store, queues):
     store.failures = [RuntimeError("bug")]
 
     with pytest.raises(InternalError):
-        await committer.submit("s", act())
-    assert b'"slot":1' in (await committer.submit("s", act())).body
+        await queues.submit("s", act())
+    assert b'"slot":1' in (await queues.submit("s", act())).body
 
 
-async def test_a_session_deleted_under_way_is_unknown(store, committer):
-    await committer.submit("s", act())
+async def test_a_session_deleted_under_way_is_unknown(store, queues):
+    await queues.submit("s", act())
     await store.delete("s")
 
     with pytest.raises(UnknownSessionError):
-        await committer.submit("s", act())
+        await queues.submit("s", act())
 
 
-async def test_nothing_is_written_where_nothing_changed(store, committer):
+async def test_nothing_is_written_where_nothing_changed(store, queues):
     class Look(Act):
-        async def apply(self, run, counted, pause):
+        async def apply(self, draft, checked):
             return Applied(b"seen", changed=False)
 
-    await committer.submit("s", Look(1, 1))
+    await queues.submit("s", Look(1, 1))
 
     assert [commit.version for commit in store.commits] == [None]
     assert (await store.load("s")).version == "first"

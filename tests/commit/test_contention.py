@@ -11,6 +11,7 @@ import pytest
 from service.commit import contention
 from service.commit.committer import Committer
 from service.commit.contention import CONTENDED_SECONDS, LONGEST_WAIT, Contention, Version
+from service.commit.queues import SessionQueues
 from service.commit.session_cache import SessionCache
 from service.learners.dexp3 import Dexp3Spec
 from service.models.events import ArmEvent
@@ -105,23 +106,27 @@ class CountedStore(RedisStore):
         return outcome
 
 
+def queues_on(store):
+    return SessionQueues(Committer(store, SessionCache(10)), max_queue=1000)
+
+
 @pytest.mark.slow
 async def test_nobody_starves_where_four_workers_write_one_session(redis_server):
     """64 clients, 16 on each worker. Calls are measured in commits, which a busy machine doesn't stretch."""
     stores = [CountedStore(redis_server.url) for _ in range(4)]
-    committers = [Committer(store, SessionCache(10), max_queue=1000) for store in stores]
+    queues = [queues_on(store) for store in stores]
     stored = Stored.of(Specification(learner=Dexp3Spec(n_arms=100), seed=1))
     run = stored.start()
     await stores[0].create(NewSession("s", "first", stored.encode(), codec.encode(run.ledger, run.state)))
     lengths = []
 
-    async def client(committer):
+    async def client(queues):
         for _ in range(50):
             before = CountedStore.commits
-            await committer.submit("s", Act(1, 10**6, single=True))
+            await queues.submit("s", Act(1, 10**6, single=True))
             lengths.append(CountedStore.commits - before)
 
-    await asyncio.gather(*(client(committers[n % 4]) for n in range(64)))
+    await asyncio.gather(*(client(queues[n % 4]) for n in range(64)))
     snapshot = await stores[0].load("s")
     for store in stores:
         await store.close()
@@ -135,7 +140,7 @@ async def test_nobody_starves_where_four_workers_write_one_session(redis_server)
 async def test_a_large_batch_is_not_starved_by_small_requests(redis_server):
     """A batch of 10,000 takes a hundred times as long as the commits of another worker that never stops."""
     stores = [CountedStore(redis_server.url) for _ in range(2)]
-    large, small = (Committer(store, SessionCache(10), max_queue=1000) for store in stores)
+    large, small = map(queues_on, stores)
     stored = Stored.of(Specification(learner=Dexp3Spec(n_arms=100), seed=1))
     run = stored.start()
     await stores[0].create(NewSession("s", "first", stored.encode(), codec.encode(run.ledger, run.state)))

@@ -14,7 +14,7 @@ from service.cooperative.answer_body import answer_body, joined, pack, unpack
 from service.cooperative.fair_yield import BackgroundYield, FairYield
 from service.cooperative.json_stream import json_chunks
 from service.learners.dbgd import DbgdSpec
-from service.sessions.operations.action_json import points_text
+from service.sessions.operations.action_json import point_json
 
 SORTED = json.JSONEncoder(sort_keys=True)
 
@@ -67,7 +67,7 @@ async def test_a_point_is_written_as_it_is_played(x):
     learner = DbgdSpec(dim=40, feasible_set={"kind": "ball", "radius": 1.0}).build()
     state = learner.start()._replace(x=x)
 
-    told = json.loads("".join(points_text(7, learner, state)))
+    told = json.loads("".join(point_json(7, learner, state)))
 
     assert told == {"slot": 7, "x": x.tolist(), "query_points": learner.query_points(state).tolist()}
 
@@ -75,9 +75,9 @@ async def test_a_point_is_written_as_it_is_played(x):
 async def test_kept_answers_are_small_and_come_back_as_they_were():
     learner = DbgdSpec(dim=300, feasible_set={"kind": "ball", "radius": 1.0}).build()
     state = learner.start()._replace(x=np.random.default_rng(1).random(300) / 300)
-    answer = "".join(points_text(1, learner, state))
+    answer = "".join(point_json(1, learner, state))
 
-    kept = await pack(points_text(1, learner, state), FairYield())
+    kept = await pack(point_json(1, learner, state), FairYield())
 
     assert len(kept) < len(answer) / 10
     assert await joined(unpack(kept), FairYield()) == answer.encode()

@@ -16,6 +16,7 @@ from opentelemetry.trace import SpanKind, StatusCode
 from service.api.metric_labels import labels
 from service.app import create_app
 from service.commit.committer import Committer
+from service.commit.queues import SessionQueues
 from service.commit.session_cache import SessionCache
 from service.learners.dexp3 import Dexp3Spec
 from service.models.specification import Specification, Stored
@@ -143,13 +144,13 @@ async def test_one_commit_for_many_requests_belongs_to_the_first_and_is_linked_t
     run = stored.start()
     await store.create(NewSession("s", "first", stored.encode(), codec.encode(run.ledger, run.state)))
     traced = InstrumentedStore(store, Metrics(labels()), Spans(provider))
-    committer = Committer(traced, SessionCache(1), max_queue=10)
+    queues = SessionQueues(Committer(traced, SessionCache(1)), max_queue=10)
     contexts = []
 
     async def ask():
         with provider.get_tracer("test").start_as_current_span("request") as span:
             contexts.append(span.context)
-            await committer.submit("s", Act(1, 100, single=True))
+            await queues.submit("s", Act(1, 100, single=True))
 
     first = asyncio.create_task(ask())
     await store.entered.wait()

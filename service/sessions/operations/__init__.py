@@ -1,4 +1,4 @@
-"""What can be done to a session's run: one file an operation, applied by the committer."""
+"""What can be done to a session's run: one file an operation, each applied by ``commit.batch``."""
 
 from .act import Act
 from .change_arms import ChangeArms

@@ -1,4 +1,4 @@
-"""The JSON of actions, in pieces."""
+"""The JSON of actions, in texts of bounded size."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ...engine.run import Run
 from ...learners.base import FloatArray, PointLearner
 
 
-def actions_text(actions: Sequence[Iterable[str]]) -> Iterator[str]:
+def actions_json(actions: Sequence[Iterable[str]]) -> Iterator[str]:
     """The JSON of a list of actions."""
     start = '{"actions":['
     for action in actions:
@@ -23,16 +23,19 @@ def actions_text(actions: Sequence[Iterable[str]]) -> Iterator[str]:
     yield "]}"
 
 
-def action_text(run: Run) -> Iterable[str]:
-    """The JSON of the next action. A point's is made later, from the state, which is much smaller."""
+def action_json(run: Run) -> Iterable[str]:
+    """Open the next slot; the JSON of its action.
+
+    A point's JSON is made when it is sent, from the state, which is much smaller.
+    """
     if isinstance(run, PointRun):
-        return points_text(run.open_slot(), run.learner, run.state)
+        return point_json(run.open_slot(), run.learner, run.state)
     action, names = run.act(), run.arms.names
     label = "" if names is None else f',"label":{json.dumps(names[action.arm])}'
     return (f'{{"slot":{action.slot},"arm":{action.arm},"probability":{action.probability!r}{label}}}',)
 
 
-def points_text(slot: int, learner: PointLearner[Any], state: Any) -> Iterator[str]:
+def point_json(slot: int, learner: PointLearner[Any], state: Any) -> Iterator[str]:
     """The JSON of a point and its query points."""
     x = learner.x(state)
     numbers = [repr(number) for number in x.tolist()]
@@ -51,7 +54,7 @@ def points_text(slot: int, learner: PointLearner[Any], state: Any) -> Iterator[s
 
 
 def _changes(x: FloatArray, points: FloatArray | None) -> Sequence[Sequence[tuple[int, float]]] | None:
-    """Where each query point differs from ``x``, which is in few coordinates, and what stands there."""
+    """For each query point the places, mostly few, where it differs from ``x``, and its numbers there."""
     if points is None:
         return None
     changes: list[list[tuple[int, float]]] = [[] for _ in points]

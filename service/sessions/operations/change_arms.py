@@ -5,49 +5,44 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from ...commit.operation import Applied
+from ...commit.draft import Draft
+from ...commit.operation import Applied, Operation
 from ...cooperative.answer_body import Body, joined
-from ...cooperative.fair_yield import FairYield
 from ...cooperative.offload import LABEL_BYTES, run_in_thread_if_large
 from ...engine.arm_run import ArmRun
 from ...engine.arms import Arms, Change
 from ...engine.run import Run
 from ...errors import InvalidRequestError, NoLabelsError
-from ...models.idempotency import Idempotency
 from ..limits import check_labels
 
 LIVES = 10
 """A session may have had this many times the arms it may have at once: indexes and labels are kept for ever."""
 
 
-@dataclass(frozen=True, slots=True)
-class ChangeArms:
-    """Remove arms by label, then add some; labels that are not there, or there already, change nothing."""
+@dataclass(slots=True)
+class ChangeArms(Operation):
+    """Remove arms by label, then add some; labels already absent or present change nothing."""
 
     add: Sequence[str]
     remove: Sequence[str]
     max_arms: int
+    """Arms the session may have at once."""
     max_label_bytes: int
     view: Callable[[Run, bool], Body]
-    """The answer, of a run and whether its commit puts off the idle deadline."""
-    idempotency: Idempotency | None = None
-    digests: Sequence[bytes] = ()
-    weight: int = 1
-    is_use: bool = True
+    """Makes the answer, of a run and whether its commit extends the idle deadline."""
 
-    async def check(self, run: Run, pause: FairYield) -> None:  # noqa: ARG002 - in one go
+    async def check(self, draft: Draft) -> None:
         """Refuse sessions without labels, and labels that are too long."""
-        _with_labels(run)
+        _with_labels(draft.run)
         await run_in_thread_if_large(
             LABEL_BYTES * len(self.add), check_labels, "add", self.add, self.max_label_bytes
         )
 
-    async def apply(self, run: Run, counted: Callable[[bytes], bool], pause: FairYield) -> Applied:  # noqa: ARG002 - arms have no event ids
-        """Change the arms, all of them as asked or none."""
-        arm_run = _with_labels(run)
-        size = LABEL_BYTES * (arm_run.arms.size + len(self.add) + len(self.remove))
-        changed = await run_in_thread_if_large(size, self._change, arm_run)
-        body = await joined(self.view(run, changed or self.idempotency is not None), pause)
+    async def apply(self, draft: Draft, _checked: None) -> Applied:
+        run = _with_labels(draft.run)
+        size = LABEL_BYTES * (run.arms.size + len(self.add) + len(self.remove))
+        changed = await run_in_thread_if_large(size, self._change, run)
+        body = await joined(self.view(run, changed or self.idempotency is not None), draft.pause)
         return Applied(body, changed=changed, shows_version=True)
 
     def _change(self, run: ArmRun) -> bool:

@@ -1,4 +1,4 @@
-"""Events as the learner of a session takes them."""
+"""Events read as the run of a session takes them."""
 
 from __future__ import annotations
 
@@ -10,19 +10,16 @@ import numpy as np
 from ...engine.arm_run import ArmRun
 from ...engine.feedback import ArmFeedback, PointFeedback
 from ...engine.point_run import PointRun
-from ...engine.run import Run
 from ...engine.slot_run import SlotRun
 from ...errors import InvalidRequestError
 from ...learners.base import Information
 from ...models.events import ArmEvent, Event, GradientEvent, LossesEvent
 
-Reader = Callable[[Event, Any], Any]
-"""Makes of an event the feedback that a run takes; the learner's information tells the kind of both."""
+Parser = Callable[[Event, Any], Any]
+"""Makes feedback for a run of an event; the kinds of both depend on the learner's information.
 
-
-def reader_of(run: Run) -> Reader:
-    """What reads events for a run's learner; it raises ``InvalidRequestError`` for events that don't fit."""
-    return _READERS[run.learner.information]
+It raises ``InvalidRequestError`` where the event does not fit.
+"""
 
 
 def _arm_feedback(event: Event, run: ArmRun) -> ArmFeedback:
@@ -82,9 +79,10 @@ def _values(name: str, values: Sequence[float], length: int) -> PointFeedback:
     return PointFeedback(np.asarray(values, dtype=np.float64))
 
 
-_READERS: dict[Information, Reader] = {
+PARSERS: dict[Information, Parser] = {
     Information.ARM: _arm_feedback,
     Information.SLOT: _slot_feedback,
     Information.LOSSES: _losses_feedback,
     Information.GRADIENT: _gradient_feedback,
 }
+"""By what the learner learns from."""

@@ -2,30 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
-from ...commit.operation import Applied
+from ...commit.draft import Draft
+from ...commit.operation import Applied, Operation
 from ...cooperative.answer_body import Body, joined
-from ...cooperative.fair_yield import FairYield
 from ...engine.run import Run
-from ...models.idempotency import Idempotency
 
 
-@dataclass(frozen=True, slots=True)
-class Show:
-    """Nothing but the session's view, kept under an idempotency key."""
+@dataclass(slots=True)
+class Show(Operation):
+    """Change nothing; answer with the session's view, which the idempotency key then stores."""
+
+    is_use = False
 
     view: Callable[[Run, bool], Body]
-    """The answer, of a run and whether its commit puts off the idle deadline."""
-    idempotency: Idempotency | None
-    weight: int = 0
-    digests: Sequence[bytes] = ()
-    is_use: bool = False
+    """Makes the view, of a run and whether its commit extends the idle deadline."""
 
-    async def check(self, run: Run, pause: FairYield) -> None:
-        """Fit every session."""
+    @property
+    def weight(self) -> int:
+        return 0
 
-    async def apply(self, run: Run, counted: Callable[[bytes], bool], pause: FairYield) -> Applied:  # noqa: ARG002 - as any operation
-        """Show it."""
-        return Applied(await joined(self.view(run, self.is_use), pause), changed=False, shows_version=True)
+    async def apply(self, draft: Draft, _checked: None) -> Applied:
+        body = await joined(self.view(draft.run, self.is_use), draft.pause)
+        return Applied(body, changed=False, shows_version=True)

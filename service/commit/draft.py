@@ -1,0 +1,145 @@
+"""A session's next version while a batch is applied to it, and the commit that stores it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from ..cooperative.answer_body import Body, compress_if_large, unpack
+from ..cooperative.fair_yield import FairYield
+from ..cooperative.offload import LABEL_BYTES, run_in_thread_if_large
+from ..engine.arm_run import ArmRun
+from ..engine.run import Run
+from ..errors import IdempotencyConflictError
+from ..models.idempotency import Idempotency
+from ..serialization import records
+from ..store.base import DIGEST_BYTES, Commit
+from .contention import Version
+from .session_cache import CachedSession
+
+VERSION = "\0"
+"""Stands in an answer for the version its commit makes; no label or other text of an answer has this character."""
+_VERSION_JSON = b"\\u0000"
+
+
+class Answer(NamedTuple):
+    """The body of a success; ``replayed`` where it was stored with an idempotency key before."""
+
+    body: Body
+    replayed: bool = False
+
+
+@dataclass(slots=True)
+class KnownKeys:
+    """What the store has been found to remember of a batch; all of its drafts share it."""
+
+    duplicates: set[bytes] = field(default_factory=set)
+    """Digests of event ids."""
+    answers: dict[bytes, bytes] = field(default_factory=dict)
+    """Digest of an idempotency key to what is stored under it."""
+
+
+@dataclass(slots=True)
+class Draft:
+    """The next version of a session: a copy of a version's run, and what a batch has done to it so far."""
+
+    run: Run
+    known: KnownKeys
+    pause: FairYield = field(default_factory=FairYield)
+    """Awaited within long work, so that other requests run in between."""
+    results: list[Answer | Exception] = field(default_factory=list)
+    """For each request of the batch its answer, or the error that refused it."""
+    event_ids: dict[bytes, None] = field(default_factory=dict)
+    """Digests of event ids that count from this version on."""
+    answers: dict[bytes, tuple[bytes, bytes]] = field(default_factory=dict)
+    """Digest of an idempotency key to the digest of the request's body and the answer, as ``pack`` makes it."""
+    asked_events: set[bytes] = field(default_factory=set)
+    asked_keys: set[bytes] = field(default_factory=set)
+    """Digests that a request was judged by: the store must confirm what it knows of them."""
+    changed: bool = False
+    used: bool = False
+    """Whether a request succeeded that extends the idle deadline."""
+    complete: bool = True
+    """Whether all due decisions are settled; if not, no request has been applied yet."""
+    shows_version: bool = False
+    """Whether an answer still has ``VERSION`` in it."""
+    counts: dict[str, int] = field(default_factory=dict)
+    """Number of events by what became of them."""
+    delays: list[float] = field(default_factory=list)
+    """Seconds from act to event, where known."""
+
+    def is_duplicate(self, event_id: bytes) -> bool:
+        """Whether an event id, by its digest, counts already."""
+        self.asked_events.add(event_id)
+        return event_id in self.known.duplicates or event_id in self.event_ids
+
+    def stored_answer(self, key: Idempotency) -> Answer | None:
+        """The answer that an idempotency key got before, in this batch or an earlier one.
+
+        Raises
+        ------
+        IdempotencyConflictError
+            where the key came with another body then.
+        """
+        self.asked_keys.add(key.key)
+        if (stored := self.known.answers.get(key.key)) is not None:
+            body, packed = unpack_answer(stored)
+        elif key.key in self.answers:
+            body, packed = self.answers[key.key]
+        else:
+            return None
+        if body != key.body:
+            raise IdempotencyConflictError
+        return Answer(unpack(packed), replayed=True)
+
+    def show_version(self, version: str) -> None:
+        """Put the version in force after the commit into the answers."""
+        text = version.encode()
+        for place, result in enumerate(self.results):
+            if isinstance(result, Answer) and isinstance(result.body, bytes):
+                self.results[place] = result._replace(body=result.body.replace(_VERSION_JSON, text))
+        for key, (body, packed) in self.answers.items():
+            if isinstance(unpack(packed), bytes):
+                self.answers[key] = (body, packed.replace(_VERSION_JSON, text))
+
+
+def unpack_answer(stored: bytes) -> tuple[bytes, bytes]:
+    """The digest of the body an idempotency key came with, and the answer it got."""
+    return stored[:DIGEST_BYTES], stored[DIGEST_BYTES:]
+
+
+async def commit_of(draft: Draft, session_id: str, base: CachedSession, version: Version) -> Commit:
+    """Make the commit that moves a session from ``base`` to a draft of it.
+
+    Where nothing changed it writes nothing, and only confirms that ``base`` is still the session's version.
+    """
+    writes = draft.changed or bool(draft.answers)
+    if draft.shows_version:
+        draft.show_version(str(version) if writes else base.version)
+    await draft.pause()
+    state = await _state_of(draft.run, base.run) if writes else b""
+    answers = {}
+    for key, (body, packed) in draft.answers.items():
+        answers[key] = body + await compress_if_large(packed)
+    await draft.pause()
+    return Commit(
+        session_id=session_id,
+        writer=version.writer,
+        expected=base.version,
+        version=str(version) if writes else None,
+        state=state,
+        digest=base.digest,
+        idle_ttl_ms=base.stored.specification.idle_ttl_ms if draft.used else None,
+        events=list(draft.event_ids),
+        event_lookups=list(draft.asked_events - draft.known.duplicates - draft.event_ids.keys()),
+        lookups=list(draft.asked_keys - draft.known.answers.keys()),
+        answers=answers,
+        records=records.encode(draft.run) if writes else {},
+    )
+
+
+async def _state_of(run: Run, before: Run) -> bytes:
+    """The bytes of a run's state; labels, of which there may be many, are encoded again only where arms changed."""
+    if not isinstance(run, ArmRun) or not isinstance(before, ArmRun) or run.arms is before.arms:
+        return CachedSession.encode(run)
+    return await run_in_thread_if_large(LABEL_BYTES * len(run.arms.added or ()), CachedSession.encode, run)
