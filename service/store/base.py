@@ -1,10 +1,11 @@
 """What a store promises.
 
 **Atomic.** A commit happens wholly or not at all; a session never mixes two versions.
-**Ordered.** A commit is applied only on the version it was computed from.
+**Ordered.** A commit is applied only to the version it was computed from.
 **Once.** Sending the same commit again never applies it again: the session remembers, for each writer, the
-id of its last commit, so a writer that lost a reply may simply ask again, also after others have committed.
-**Remembered.** Event ids and stored answers outlive the commit by the dedupe window and die with the session.
+version its last commit made, so a writer that lost a reply may simply send the commit again, also after others
+have committed.
+**Remembered.** Event ids and stored answers are kept for the dedupe window, and deleted with the session.
 **Expiring.** All keys of a session share one deadline by the store's clock, or have none.
 
 A writer (one worker incarnation) has one commit in flight per session at a time.
@@ -21,7 +22,7 @@ DIGEST_BYTES = 16
 
 
 class StoreUnavailableError(Exception):
-    """The store can't be reached or refuses to work now; the text names the reason and no secret."""
+    """The store can't be reached or refuses to work now; the text says why and names no secret."""
 
 
 class Snapshot(NamedTuple):
@@ -46,15 +47,15 @@ class NewSession:
     state: bytes
     idle_ttl_ms: int | None = None
     answer: tuple[bytes, bytes] | None = None
-    """Digest and answer of an idempotency key to store with it."""
+    """Digest of an idempotency key, and the answer to store under it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Commit:
     """One attempt to move a session from ``expected`` to ``version``.
 
-    With ``version`` None nothing is written: the store only confirms that ``expected`` is still the
-    session's version (the idle deadline is left alone), and tells duplicates and replays.
+    With ``version`` None nothing is written, and the idle deadline stays: the store only confirms that ``expected``
+    is still the session's version, and returns the duplicates and replays.
     """
 
     session_id: str
@@ -62,32 +63,29 @@ class Commit:
     """Worker incarnation, lower-case hexadecimal."""
     expected: str
     version: str | None
-    """Without white space, and unlike any other version of any session."""
+    """Has no white space, and differs from every other version of every session."""
     state: bytes = b""
     digest: bytes = b""
-    """Trailing bytes of the expected state; where the stored ones differ the state was changed by hand."""
+    """Trailing bytes of the expected state; if the stored state has others, it was changed by hand."""
     idle_ttl_ms: int | None = None
     """Milliseconds from the commit to the new idle deadline; None leaves the deadline as it is."""
     events: Sequence[bytes] = ()
-    """Digests of event ids to look up and, on OK, to record."""
+    """Digests of event ids to look up and, on OK, to remember."""
     event_lookups: Sequence[bytes] = ()
-    """Digests of event ids to look up only: those of events that are refused or skipped."""
+    """Digests of event ids to look up only: they belong to events that are refused or skipped."""
     lookups: Sequence[bytes] = ()
     """Digests of idempotency keys to look up."""
     answers: Mapping[bytes, bytes] = field(default_factory=dict)
-    """Digest of an idempotency key to the answer to record on OK."""
+    """Digest of an idempotency key to the answer to store on OK."""
     records: Mapping[bytes, bytes | None] = field(default_factory=dict)
-    """What is kept beside the state and has changed, by key; None deletes a record."""
+    """Records beside the state that have changed, by key; None deletes a record."""
 
 
 class Committed(NamedTuple):
-    """OK: the commit is in the store (or, for a confirmation, ``expected`` is the present version).
-
-    ``snapshot`` is not None when the commit took earlier and others have committed since: the
-    session as it is now.
-    """
+    """OK: the commit is in the store (or, for a confirmation, ``expected`` is the present version)."""
 
     snapshot: Snapshot | None = None
+    """The session as it is now, where an earlier sending was committed and others have committed since."""
 
 
 class Conflict(NamedTuple):
@@ -98,10 +96,10 @@ class Conflict(NamedTuple):
 
 
 class Known(NamedTuple):
-    """DUPLICATES and REPLAY: some events or keys were recorded before; nothing was written."""
+    """KNOWN: the store remembers some of the event ids or idempotency keys, and nothing was written."""
 
     duplicates: frozenset[bytes]
-    """Digests of event ids recorded before."""
+    """Digests of the event ids that count already."""
     replays: Mapping[bytes, bytes]
     """Digest of an idempotency key to its stored answer."""
 
@@ -123,56 +121,61 @@ class Page(NamedTuple):
 class Reminders(Protocol):
     """When sessions have decisions that fall due, for the one worker that settles them when nobody calls.
 
-    Reminders are hints: losing one, or sweeping a session twice, harms nothing. Whoever touches a session
-    settles what is due, and the version check alone keeps it from being settled twice.
+    Reminders are hints: losing one, or sweeping a session twice, harms nothing. Any request to a session first
+    settles what is due, and the version check keeps it from being settled twice.
     """
 
     async def remind(self, session_id: str, at: float) -> None:
-        """Note that a session has decisions due at a time (Unix seconds); an earlier note stands."""
+        """Note that a session has decisions due at ``at`` (Unix seconds), unless an earlier time is noted."""
 
     async def due(self, limit: int) -> Sequence[str]:
-        """Sessions whose time has come, at most ``limit`` of each shard."""
+        """Ids of sessions with decisions due, at most ``limit`` of each shard."""
 
     async def done(self, session_id: str, again_at: float | None) -> None:
-        """Replace a note whose time has come by the next one, or drop it."""
+        """Replace a note that is due by the next one (Unix seconds), or drop it; a later note stays."""
 
     async def forget(self, session_id: str) -> None:
         """Drop the note of a session that no longer exists."""
 
     async def lead(self, worker: str, seconds: float) -> bool:
-        """Whether this worker is the one that sweeps, for so long."""
+        """Try to become, or stay, the worker that sweeps for the next ``seconds``; False if another one is."""
 
 
 class Store(Protocol):
-    """A store of sessions. Every method raises ``StoreUnavailableError`` where the store can't serve it."""
+    """A store of sessions. Every method raises ``StoreUnavailableError`` where the store can't be used."""
 
     @property
     def reminders(self) -> Reminders:
         """When sessions have decisions that fall due."""
 
     async def create(self, session: NewSession) -> Snapshot | None:
-        """Create a session; None if done (by an earlier sending too), else the session that has this id."""
+        """Create a session.
+
+        Returns
+        -------
+        None if it was created, by an earlier sending too; else the session that has this id.
+        """
 
     async def load(self, session_id: str) -> Snapshot | None:
-        """A session as it is now; None where there is none. The deadline is left alone."""
+        """Read a session as it is now; None where there is none. The idle deadline stays."""
 
     async def recall(self, session_id: str, digest: bytes) -> bytes | None:
-        """The answer recorded for an idempotency key of a session, None where there is none."""
+        """Read the answer stored under an idempotency key of a session, by its digest; None where there is none."""
 
     async def commit(self, commit: Commit) -> Outcome:
-        """Try to commit. The checks come in the order: NotFound, Committed before, Conflict, Known, Committed."""
+        """Try to commit. Checked in this order: NotFound, Committed before, Conflict, Known; else Committed."""
 
     async def read_records(self, session_id: str) -> Mapping[bytes, bytes]:
-        """All records of a session, by key."""
+        """Read all records beside a session's state, by key."""
 
     async def delete(self, session_id: str) -> bool:
         """Delete a session with all that belongs to it; False where there was none.
 
-        Where a reply is lost the store can't tell whether the deletion took, and says it is unavailable.
+        Where a reply is lost nobody knows whether the session was deleted: the store is then unavailable.
         """
 
     async def list(self, cursor: str | None, limit: int) -> Page:
-        """Ids of at most ``limit`` sessions; a session present all along is listed at least once.
+        """List the ids of at most ``limit`` sessions; a session that exists all along is listed at least once.
 
         Raises
         ------
@@ -187,4 +190,4 @@ class Store(Protocol):
         """Unix seconds by the store's clock, as of its latest reply; never goes backwards."""
 
     async def close(self) -> None:
-        """Give back connections."""
+        """Close all connections."""

@@ -24,9 +24,9 @@ class _Session:
     created_at: float
     expires_at: float | None
     writers: dict[str, str] = field(default_factory=dict)
-    """Last commit of each writer, the longest silent first."""
+    """Version that the last commit of each writer made; the writer that is silent longest comes first."""
     seen: dict[bytes, tuple[float, bytes]] = field(default_factory=dict)
-    """Kind byte + digest to the time it is forgotten at, soonest first, and the answer."""
+    """Kind byte and digest to the Unix seconds it is forgotten at, soonest first, and the answer."""
     records: dict[bytes, bytes] = field(default_factory=dict)
 
     def snapshot(self) -> Snapshot:
@@ -51,49 +51,47 @@ class MemoryStore:
         self._deadlines: list[tuple[float, str]] = []
 
     async def create(self, session: NewSession) -> Snapshot | None:
-        present = self._present(session.session_id)
-        if present is not None:
-            return None if present.version == session.version else present.snapshot()
+        existing = self._session(session.session_id)
+        if existing is not None:
+            return None if existing.version == session.version else existing.snapshot()
         created = _Session(session.version, session.spec, session.state, self.now(), None)
         self._sessions[session.session_id] = created
-        self._move_deadline(session.session_id, created, session.idle_ttl_ms)
+        self._extend_deadline(session.session_id, created, session.idle_ttl_ms)
         if session.answer is not None:
             digest, answer = session.answer
             self._remember(created, {ANSWER + digest: answer})
         return None
 
     async def load(self, session_id: str) -> Snapshot | None:
-        session = self._present(session_id)
+        session = self._session(session_id)
         return session.snapshot() if session is not None else None
 
     async def recall(self, session_id: str, digest: bytes) -> bytes | None:
-        session = self._present(session_id)
-        return self._recorded(session, [ANSWER + digest]).get(ANSWER + digest) if session is not None else None
+        session = self._session(session_id)
+        return self._remembered(session, [ANSWER + digest]).get(ANSWER + digest) if session is not None else None
 
     async def commit(self, commit: Commit) -> Outcome:
-        session = self._present(commit.session_id)
+        session = self._session(commit.session_id)
         if session is None:
             return NotFound()
-        last = session.writers.get(commit.writer)
-        if commit.version is not None and last == commit.version:
+        if commit.version is not None and session.writers.get(commit.writer) == commit.version:
             return Committed(None if session.version == commit.version else session.snapshot())
         if session.version != commit.expected or not session.state.endswith(commit.digest):
             return Conflict(session.snapshot())
         events = [EVENT + digest for digest in (*commit.events, *commit.event_lookups)]
         fields = events + [ANSWER + digest for digest in commit.lookups]
-        found = self._recorded(session, fields)
-        if found:
+        if found := self._remembered(session, fields):
             return _known(found)
         if commit.version is not None:
             self._write(session, commit, commit.version)
         return Committed()
 
     async def read_records(self, session_id: str) -> Mapping[bytes, bytes]:
-        session = self._present(session_id)
+        session = self._session(session_id)
         return session.records.copy() if session is not None else {}
 
     async def delete(self, session_id: str) -> bool:
-        session = self._present(session_id)
+        session = self._session(session_id)
         self._sessions.pop(session_id, None)
         return session is not None
 
@@ -120,12 +118,12 @@ class MemoryStore:
         """Keep nothing."""
         self._sessions.clear()
 
-    def _present(self, session_id: str) -> _Session | None:
+    def _session(self, session_id: str) -> _Session | None:
         self._drop_due()
         return self._sessions.get(session_id)
 
     def _drop_due(self) -> None:
-        """Drop expired sessions; a session whose deadline has moved is looked at again at the new one."""
+        """Drop expired sessions; where a deadline was extended since it was noted, note the new one."""
         now = self.now()
         while self._deadlines and self._deadlines[0][0] <= now:
             _, session_id = heapq.heappop(self._deadlines)
@@ -137,7 +135,7 @@ class MemoryStore:
             else:
                 heapq.heappush(self._deadlines, (session.expires_at, session_id))
 
-    def _move_deadline(self, session_id: str, session: _Session, idle_ttl_ms: int | None) -> None:
+    def _extend_deadline(self, session_id: str, session: _Session, idle_ttl_ms: int | None) -> None:
         if idle_ttl_ms is None:
             return
         if session.expires_at is None:
@@ -152,10 +150,12 @@ class MemoryStore:
             del session.writers[next(iter(session.writers))]
         self._remember(session, {EVENT + digest: b"" for digest in commit.events})
         self._remember(session, {ANSWER + digest: answer for digest, answer in commit.answers.items()})
-        session.records |= {key: value for key, value in commit.records.items() if value is not None}
-        for key in [key for key, value in commit.records.items() if value is None]:
-            session.records.pop(key, None)
-        self._move_deadline(commit.session_id, session, commit.idle_ttl_ms)
+        for key, record in commit.records.items():
+            if record is None:
+                session.records.pop(key, None)
+            else:
+                session.records[key] = record
+        self._extend_deadline(commit.session_id, session, commit.idle_ttl_ms)
 
     def _remember(self, session: _Session, fields: Mapping[bytes, bytes]) -> None:
         until = self.now() + self._window
@@ -163,7 +163,7 @@ class MemoryStore:
             session.seen.pop(name, None)
             session.seen[name] = (until, answer)
 
-    def _recorded(self, session: _Session, fields: Sequence[bytes]) -> Mapping[bytes, bytes]:
+    def _remembered(self, session: _Session, fields: Sequence[bytes]) -> Mapping[bytes, bytes]:
         while session.seen:
             oldest = next(iter(session.seen))
             if session.seen[oldest][0] > self.now():
@@ -178,7 +178,7 @@ def _known(found: Mapping[bytes, bytes]) -> Known:
 
 
 class MemoryReminders:
-    """Reminders of one process, which is always its own leader."""
+    """Reminders of one process, whose only worker always leads."""
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now

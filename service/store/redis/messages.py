@@ -1,4 +1,4 @@
-"""How the scripts take a commit and tell what they found."""
+"""Arguments and replies of the scripts as the contract's types."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from .connection.roundtrip import RedisArgument
 from .keys import ANSWER, EVENT
 
 FIELD_BYTES = len(EVENT) + DIGEST_BYTES
-"""Of a field that stands for an event id: its kind and the digest."""
+"""Length of a field that stands for an event id: its kind byte and the digest."""
 
 
 def text(data: bytes) -> str:
-    """A text, also where somebody has put other bytes there."""
+    """Decode a text; bytes that somebody changed by hand may not be UTF-8."""
     return data.decode("utf-8", "replace")
 
 
 def snapshot(fields: Sequence[bytes | None]) -> Snapshot:
-    """A session's fields; damaged ones give an empty state, which no codec accepts."""
+    """Read the fields of a session; damaged ones give an empty state, which no codec accepts."""
     version, spec, state, created_at, expires_at = fields
     try:
         times = float(created_at or b""), int(expires_at) / 1000 if expires_at is not None else None
@@ -28,7 +28,7 @@ def snapshot(fields: Sequence[bytes | None]) -> Snapshot:
 
 
 def commit_args(commit: Commit) -> Sequence[RedisArgument]:
-    """What ``commit.lua`` takes, but for the first two, which date the keys."""
+    """Make the arguments of ``commit.lua``, except the first two, which say which buckets the keys are."""
     events = b"".join([EVENT + digest for digest in commit.events])
     lookups = b"".join(
         [EVENT + digest for digest in commit.event_lookups] + [ANSWER + digest for digest in commit.lookups]
@@ -48,8 +48,8 @@ def commit_args(commit: Commit) -> Sequence[RedisArgument]:
     return (*head, events + lookups, len(events), *counts, *answers, *records, *dropped)
 
 
-def known(told: Sequence[bytes]) -> Known:
-    """What the store knew before."""
-    events, *items = told
+def known(reply: Sequence[bytes]) -> Known:
+    """Read what the store remembers, from a KNOWN reply."""
+    events, *items = reply
     duplicates = frozenset(events[at + 1 : at + FIELD_BYTES] for at in range(0, len(events), FIELD_BYTES))
     return Known(duplicates, {field[1:]: answer for field, answer in zip(items[::2], items[1::2], strict=True)})

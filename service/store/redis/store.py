@@ -32,24 +32,25 @@ from .scripts import Script
 log = logging.getLogger(__name__)
 
 MAX_SCANS_PER_PAGE = 1000
-"""A server full of other keys makes a page come back early, perhaps empty, with a cursor to go on."""
-LEAST_SCAN = 10
+"""On a server full of other keys a page ends after so many scans, perhaps empty, with a cursor to go on."""
+MIN_SCAN = 10
+"""Keys asked for in one scan, at least."""
 PING_PATIENCE = 0.1
-"""Seconds; enough to replace a connection that was lost."""
+"""Seconds in which a ping is sent again; enough to replace a connection that was lost."""
 MAX_CLOCK_CORRECTIONS = 5
-"""Bounds a call whose every sending finds the present bucket gone by."""
+"""Sendings of a call whose keys do not hold the present bucket, before the store counts as unavailable."""
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
 
 class RedisStore:
     """The store contract on one Redis (or Valkey) server, 6.2 or newer.
 
-    Calls are safe to send again, which is what happens when a connection is lost on the way: a commit finds
-    its own id, a creation its own version. A deletion is not sent again once it may have arrived.
+    A call is sent again when its connection is lost. That is safe: a commit, or a creation, that was carried out
+    already finds its own version in the store. A deletion is not sent again once it may have arrived.
 
     Parameters
     ----------
-    url : redis://, rediss://, unix:// or redis+sentinel://; its password shows up nowhere
+    url : redis://, rediss://, unix:// or redis+sentinel://; its password is never shown
     """
 
     def __init__(self, url: str, options: StoreOptions | None = None) -> None:
@@ -101,22 +102,22 @@ class RedisStore:
         return bool(reply[0] == b"OK")
 
     async def list(self, cursor: str | None, limit: int) -> Page:
-        """Ids of at most ``limit`` sessions.
+        """List the ids of at most ``limit`` sessions.
 
-        A scan may bring more ids than the page takes; the cursor carries those over, since the same scan
-        might not bring them again.
+        A scan may return more ids than fit the page; the cursor carries the rest, since the same scan might not
+        return them again.
         """
         scan, ids = _parsed(cursor, self._scan_position)
         scans = 0
         while len(ids) < limit and scan != "end" and scans < MAX_SCANS_PER_PAGE:
-            scan, found = await self._scan(scan, max(limit - len(ids), LEAST_SCAN))
+            scan, found = await self._scan(scan, max(limit - len(ids), MIN_SCAN))
             ids = [*ids, *found]
             scans += 1
         rest = ids[limit:]
         return Page(ids[:limit], None if scan == "end" and not rest else "~".join([scan, *rest]))
 
     async def ping(self) -> None:
-        """Return if the store can commit now; the first time also log what endangers sessions there."""
+        """Return if the store can commit now; the first time also log the warnings."""
         try:
             async with asyncio.timeout(self._options.ping_seconds):
                 reply = await self._client.script(
@@ -134,7 +135,7 @@ class RedisStore:
                 log.warning("%s", warning)
 
     async def warnings(self) -> Sequence[str]:
-        """What in the server's settings endangers sessions, as far as its user may read them."""
+        """Which settings of the server may lose sessions, as far as this user may read them."""
         try:
             servers = await self._client.servers()
         except StoreUnavailableError as error:
@@ -148,7 +149,7 @@ class RedisStore:
         await self._client.close()
 
     _scan_position = re.compile(r"[0-9]{1,20}")
-    """How the cursor of a scan looks."""
+    """Form of the scan's position within a cursor."""
 
     async def _scan(self, cursor: str, count: int) -> tuple[str, Sequence[str]]:
         args = (cursor, self._keys.session_pattern, count)
@@ -159,7 +160,11 @@ class RedisStore:
     async def _run_in_window(
         self, script: Script, session_id: str, tail: Sequence[RedisArgument], *, resend: bool = True
     ) -> Sequence[Any]:
-        """Run a script on all keys of a session; again where the clock was out, which the reply has put right."""
+        """Run a script on all keys of a session.
+
+        Which buckets the keys are depends on the time. Where this worker's clock was wrong the script writes
+        nothing, and its reply has corrected the clock: it is run again.
+        """
         for _ in range(MAX_CLOCK_CORRECTIONS):
             keys = self._keys.at(session_id, self._clock.estimate())
             args = (keys.oldest, self._keys.bucket_ms, *tail)

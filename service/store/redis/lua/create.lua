@@ -1,9 +1,9 @@
--- Create a session with all that belongs to it, or tell what is there.
+-- Create a session with all that belongs to it, or return the existing one.
 --
 -- KEYS  1 session  2 slots  3-9 seen buckets  10 probe
 -- ARGV  1 number of KEYS[3]  2 bucket width, ms  3 version  4 spec  5 state  6 idle expiry, ms, or 0
 --       7 kind byte and digest of an idempotency key, or ''  8 its answer
--- OK      created, also where an earlier sending of this call did it
+-- OK      created, also where an earlier sending of this call created it
 -- EXISTS  snapshot of the session that has this id; nothing was written
 -- CLOCK   the caller's buckets don't hold the present time; nothing was written
 --

@@ -1,10 +1,10 @@
--- Replace a note whose time has come by the next one, or drop it.
+-- Replace a note that is due by the next one, or drop it.
 --
 -- KEYS  1 reminders of a shard
 -- ARGV  1 session id  2 ms of the next note, or ''  3 how long after it the note is kept, ms
 -- OK    done
 --
--- Race closed: a later note made by somebody else meanwhile stays.
+-- Race closed: a later note that another worker made meanwhile stays.
 
 local at = redis.call('ZSCORE', KEYS[1], ARGV[1])
 if at and tonumber(at) <= now_ms then

@@ -1,7 +1,7 @@
--- Read which sessions' time has come.
+-- Read which sessions have decisions due.
 --
 -- KEYS  1 reminders of a shard
--- ARGV  1 most of them
+-- ARGV  1 how many at most
 -- OK    session ids, the longest due first
 
 return reply('OK', redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', integer(now_ms), 'LIMIT', 0, ARGV[1]))

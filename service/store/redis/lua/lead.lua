@@ -3,7 +3,7 @@
 -- KEYS  1 the sweeper's name
 -- ARGV  1 worker  2 for how long, ms
 -- OK    this worker sweeps
--- TAKEN another one does
+-- TAKEN another one sweeps
 --
 -- Race closed: two workers that find the lease free (one gets it). Nothing depends on there being only one.
 

@@ -1,4 +1,4 @@
--- The answer that is remembered for an idempotency key.
+-- Read the answer stored under an idempotency key.
 --
 -- KEYS  1 session  2 slots  3-9 seen buckets  10 probe
 -- ARGV  1 number of KEYS[3]  2 bucket width, ms  3 kind byte and digest
@@ -10,4 +10,4 @@
 if not present_bucket(tonumber(ARGV[1]), tonumber(ARGV[2])) then
   return reply('CLOCK')
 end
-return confirmed('OK', recorded(ARGV[3])[2] or false)
+return confirmed('OK', remembered(ARGV[3])[2] or false)

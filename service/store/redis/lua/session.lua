@@ -1,8 +1,8 @@
--- Opening shared by all scripts; it is put before each of them.
+-- Functions of all scripts; the worker puts this file before each of them.
 --
 -- Every reply begins with the server's time (seconds, microseconds) and the outcome's name.
 -- The last of ARGV is 'replicated' where the caller then waits until replicas have what led to the reply, else ''.
--- A field that is missing, or a session key of another type, reads as nil: the caller tells damage by it.
+-- A field that is missing, or a session key of another type, reads as nil: by this the caller notices damage.
 
 local CHUNK = 1000 -- never unpack more at once
 local DIGEST = 17 -- kind byte and digest
@@ -59,10 +59,10 @@ local function present_bucket(oldest, width)
   return index >= 7 and index <= 9 and index or nil
 end
 
--- A bucket goes a whole window (four widths) after its end, or with its session, whichever is first.
+-- A bucket expires a whole window (four widths) after its end, or with its session, whichever is first.
 local function expire_bucket(index, oldest, width, deadline)
-  local own = (oldest + index - 3 + 5) * width
-  redis.call('PEXPIREAT', KEYS[index], integer(deadline and math.min(deadline, own) or own))
+  local latest = (oldest + index - 3 + 5) * width
+  redis.call('PEXPIREAT', KEYS[index], integer(deadline and math.min(deadline, latest) or latest))
 end
 
 -- Let a key of reminders live until `kept` ms after its latest note.
@@ -82,7 +82,7 @@ local function split(fields, from)
 end
 
 -- field, value, ... of those of the joined `fields` that some bucket remembers.
-local function recorded(fields)
+local function remembered(fields)
   local found = {}
   for bucket = 3, #fields > 0 and 9 or 0 do
     for from = 1, redis.call('EXISTS', KEYS[bucket]) == 1 and #fields or 0, CHUNK * DIGEST do
