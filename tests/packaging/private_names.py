@@ -42,10 +42,12 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "uvicorn.protocols.http.flow_control:HIGH_WATER_LIMIT",
     ),
     "A worker tells its supervisor when it serves.": ("uvicorn.server:Server.startup",),
-    "Strict routes skip FastAPI's dependency solver and validate with what it found in the handler.": (
-        "fastapi.routing:APIRoute.dependant",
-        "fastapi.routing:APIRoute.body_field",
+    "Strict routes refuse path parameters that are no plain texts, when they are made.": (
+        "starlette.convertors:PathConvertor",
+        "starlette.convertors:StringConvertor",
+        "starlette.routing:compile_path",
     ),
+    "Routes of all subjects are listed flat, as starlette types them.": ("starlette.routing:BaseRoute",),
     "Examples of the OpenAPI document, as FastAPI types them.": ("fastapi.openapi.models:Example",),
     "A path with another method is found out, to answer 405 with what is allowed.": ("starlette.routing:Match",),
     "An answer in pieces sends its headers itself.": ("starlette.responses:Response.raw_headers",),
@@ -101,11 +103,12 @@ DOCUMENTED = {
 """Modules with documentation of what the service imports from them."""
 DOCUMENTED_NAMES = {
     "prometheus_client.exposition:generate_latest",
+    "starlette.convertors:Convertor",
     "starlette.routing:Mount",
     "starlette.routing:Route",
     *(f"fastapi.routing:APIRoute.{name}" for name in ("endpoint", "get_route_handler", "methods", "path")),
     *(f"starlette.responses:Response.{name}" for name in ("body", "headers", "status_code")),
-    *(f"fastapi.applications:FastAPI.{name}" for name in ("routes", "state")),
+    *(f"fastapi.applications:FastAPI.{name}" for name in ("openapi", "openapi_schema", "routes", "state")),
     *(f"opentelemetry.sdk.trace.export:SpanExporter.{name}" for name in ("export", "shutdown")),
     "pydantic.types:Secret._display",
     "pydantic.types:Secret.get_secret_value",
