@@ -47,7 +47,7 @@ def test_passwords_of_urls_are_hidden(password):
 
 def test_what_nobody_catches_is_logged_without_passwords():
     program = """
-from service import logs
+from service.telemetry import logs
 logs.configure("info")
 raise RuntimeError("redis://user:hunter22@host is odd")
 """
@@ -62,7 +62,7 @@ raise RuntimeError("redis://user:hunter22@host is odd")
 def test_what_is_ignored_elsewhere_is_logged_too_without_passwords():
     program = """
 import threading, warnings
-from service import logs
+from service.telemetry import logs
 class Odd:
     def __del__(self):
         raise RuntimeError("redis://user:hunter22@host is odd in a finalizer")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 from urllib.parse import SplitResult, urlsplit, urlunsplit
@@ -82,18 +83,23 @@ def plain_url(url: str) -> tuple[str, Sequence[tuple[str, int]], str]:
     ValueError
         where a part is missing or makes no sense.
     """
-    parts = urlsplit(url)
-    scheme, _, kind = parts.scheme.partition("+")
+    scheme, _, rest = url.partition("://")
+    scheme, _, kind = scheme.lower().partition("+")
     if kind not in _PORTS:
         return url, (), ""
-    user, at, hosts = parts.netloc.rpartition("@")
+    authority = re.split("[/?#]", rest, maxsplit=1)[0]
+    user, at, hosts = authority.rpartition("@")
+    if hosts.count("[") != hosts.count("]"):
+        raise ValueError("a host has a bracket too many")
+    # Python takes an IPv6 address in brackets for the only host of a URL, in its newer patch releases.
+    parts = urlsplit(f"{scheme}://{user}{at}hosts{rest[len(authority) :]}")
     path, service = parts.path.strip("/"), ""
     if kind == SENTINEL:
         service, _, path = path.partition("/")
     if not hosts or bool(service) != (kind == SENTINEL) or "@" in service or (path and kind == CLUSTER):
         raise ValueError("a host or the name of the sentinels' service is missing, or a cluster has a database")
     addresses = [_address(host, _PORTS[kind]) for host in hosts.split(",")]
-    return urlunsplit((scheme, f"{user}{at}hosts", f"/{path}", parts.query, parts.fragment)), addresses, service
+    return urlunsplit(parts._replace(path=f"/{path}")), addresses, service
 
 
 def _address(text: str, port: int) -> tuple[str, int]:
