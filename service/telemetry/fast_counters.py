@@ -1,8 +1,19 @@
-"""Adding to prometheus_client's numbers where they lie, past its layers.
+"""Faster increments and observations for prometheus-client's metrics in multiprocess mode.
 
-In a folder that workers share a number is eight bytes of a mapped file. Written there it outlives the worker, also
-one that is killed, and the next scrape of any worker tells it: nothing waits to be flushed. Only the event loop's
-thread adds, so there is no lock.
+prometheus-client keeps the metrics of a worker in memory-mapped files. Its public ``inc`` and ``observe`` check the
+process, acquire a lock and search the buckets one by one: 1.4 and 6.8 us, against 0.12 and 0.25 us here (one core
+of a busy machine, Python 3.11, prometheus-client 0.26). An act makes four increments and three observations.
+Measured by turns in one run, that is 9 % of the CPU time of an act and 8 % of a feedback without a socket, 5 to 6 %
+of either with a socket and sessions in memory, and about 4 % of an act with sessions in Redis.
+
+This relies on names that prometheus-client does not document. Semi-public, without an underscore, are
+``values.ValueClass`` and ``values.MultiProcessValue(process_identifier=...)``; private are the values and buckets
+of metrics and the layout of mapped files. They are used in this file alone, and
+tests/telemetry/test_fast_counters.py holds what is expected of them. After an increment through this module ``inc``
+of prometheus-client must not be used on the same metric: it adds to a number that it remembers.
+
+An increment is a write to the file: it is not lost when the worker is killed, and the next scrape of any worker
+includes it. Only the thread of the event loop may call these functions: nothing is locked.
 """
 
 from __future__ import annotations
@@ -13,61 +24,73 @@ from typing import Any, NamedTuple
 
 from prometheus_client import Counter, Histogram, values
 
-Add = Callable[..., None]
-"""Takes the amount, 1 where there is none."""
+Increment = Callable[..., None]
+"""Takes the amount to add, 1 by default."""
 Observe = Callable[[float], None]
+"""Takes the observed value."""
 
 
-class Cell(NamedTuple):
-    """A number in a file."""
+class MappedFloat(NamedTuple):
+    """A number in a mapped file: ``numbers[place]``."""
 
-    doubles: memoryview[float]
+    numbers: memoryview[float]
     place: int
 
 
-def shared_value(number: int) -> type[Any]:
-    """What prometheus_client keeps the numbers of the worker at place ``number`` in."""
-    locked: Any = values.MultiProcessValue(lambda: number)
+def use_worker_number(number: int) -> None:
+    """Let prometheus-client name this process's files by the worker's number instead of its process id.
 
-    class SharedValue(locked):  # type: ignore[misc]
-        """A number in the folder."""
+    A worker that replaces a dead one then continues in its files, so that their number does not grow. Call it
+    before the first metric is made.
 
-        def cell(self) -> Cell:
-            """Where it lies."""
+    Parameters
+    ----------
+    number : place among the workers, from 0
+    """
+    mapped: Any = values.MultiProcessValue(process_identifier=lambda: number)
+
+    class SharedValue(mapped):  # type: ignore[misc]
+        """A value that says where in its file it is."""
+
+        def mapped_float(self) -> MappedFloat:
+            """Return the place of the value; it holds as long as the process."""
             file = self._file
-            return Cell(memoryview(file._m).cast("d"), file._positions[self._key] // 8)  # noqa: SLF001 - see test_cells
+            # A file that grows is mapped again; this view keeps the earlier mapping of the same bytes.
+            return MappedFloat(memoryview(file._m).cast("d"), file._positions[self._key] // 8)  # noqa: SLF001
 
-        def inc(self, amount: float) -> None:
-            doubles, place = self.cell()
-            doubles[place] += amount
-
-    return SharedValue
+    values.ValueClass = SharedValue
 
 
-def adder(counter: Counter) -> Add:
-    """What adds to a counter; its labels, if any, are given."""
-    value: Any = counter._value  # noqa: SLF001 - see test_cells
-    if not hasattr(value, "cell"):
+def fast_inc(counter: Counter) -> Increment:
+    """Return a function that increments a counter; of a family give one with its labels set.
+
+    Without a shared folder it is ``counter.inc``.
+    """
+    value: Any = counter._value  # noqa: SLF001
+    if not hasattr(value, "mapped_float"):
         return counter.inc
-    doubles, place = value.cell()
+    numbers, place = value.mapped_float()
 
-    def add(amount: float = 1.0) -> None:
-        doubles[place] += amount
+    def increment(amount: float = 1.0) -> None:
+        numbers[place] += amount
 
-    return add
+    return increment
 
 
-def observer(histogram: Histogram) -> Observe:
-    """What observes for a histogram; its labels, if any, are given."""
-    total: Any = histogram._sum  # noqa: SLF001 - see test_cells
-    if not hasattr(total, "cell"):
+def fast_observe(histogram: Histogram) -> Observe:
+    """Return a function that observes a value; of a family give one histogram with its labels set.
+
+    Without a shared folder it is ``histogram.observe``.
+    """
+    total: Any = histogram._sum  # noqa: SLF001
+    if not hasattr(total, "mapped_float"):
         return histogram.observe
-    doubles, sum_place = total.cell()
-    places = [bucket.cell().place for bucket in histogram._buckets]  # noqa: SLF001
+    numbers, sum_place = total.mapped_float()
+    places = [bucket.mapped_float().place for bucket in histogram._buckets]  # noqa: SLF001
     bounds = histogram._upper_bounds[:-1]  # noqa: SLF001
 
     def observe(amount: float) -> None:
-        doubles[sum_place] += amount
-        doubles[places[bisect_left(bounds, amount)]] += 1.0
+        numbers[sum_place] += amount
+        numbers[places[bisect_left(bounds, amount)]] += 1.0
 
     return observe

@@ -11,8 +11,8 @@ from typing import NamedTuple, Protocol
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics
 
-from .exposition import Balance, Exposition
-from .fast_counters import Add, Observe, adder, observer
+from .exposition import Exposition
+from .fast_counters import Increment, Observe, fast_inc, fast_observe
 
 OTHER = "other"
 """Method and route of requests that match no route."""
@@ -24,20 +24,6 @@ _REQUEST_SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 
 _STORE_SECONDS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.1, 0.5, 1, 5)
 _DELAY_SECONDS = (0.1, 1, 10, 60, 300, 900, 3_600, 14_400, 86_400, 604_800, 2_592_000)
 _BATCH_SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
-_BALANCES = (
-    Balance(
-        "bandit_sessions_since_start",
-        "Sessions created since the service started, less those deleted by request.",
-        ("bandit_sessions_created",),
-        ("bandit_sessions_deleted",),
-    ),
-    Balance(
-        "bandit_outstanding_since_start",
-        "Decisions made since the service started, less those settled or abandoned.",
-        ("bandit_decisions_opened",),
-        ("bandit_decisions_settled", "bandit_decisions_abandoned"),
-    ),
-)
 
 
 class Labels(NamedTuple):
@@ -76,7 +62,7 @@ class Metrics:
     def __init__(self, labels: Labels, folder: Path | None = None) -> None:
         disable_created_metrics()
         self.registry = CollectorRegistry()
-        self.exposition = Exposition(self.registry, folder, _BALANCES)
+        self.exposition = Exposition(self.registry, folder)
         self._add_http(labels)
         self._add_sessions(labels)
         self._add_commits()
@@ -85,15 +71,15 @@ class Metrics:
         )
         gauge.set(1)
 
-    def _counter(self, name: str, text: str) -> Add:
-        return adder(Counter(name, text, registry=self.registry))
+    def _counter(self, name: str, text: str) -> Increment:
+        return fast_inc(Counter(name, text, registry=self.registry))
 
-    def _counters(self, name: str, text: str, label: str, known: Iterable[str]) -> Mapping[str, Add]:
+    def _counters(self, name: str, text: str, label: str, known: Iterable[str]) -> Mapping[str, Increment]:
         family = Counter(name, text, [label], registry=self.registry)
-        return {value: adder(family.labels(value)) for value in known}
+        return {value: fast_inc(family.labels(value)) for value in known}
 
     def _histogram(self, name: str, text: str, buckets: Iterable[float]) -> Observe:
-        return observer(Histogram(name, text, registry=self.registry, buckets=tuple(buckets)))
+        return fast_observe(Histogram(name, text, registry=self.registry, buckets=tuple(buckets)))
 
     def _add_http(self, labels: Labels) -> None:
         routes = [*dict.fromkeys(labels.routes), (OTHER, OTHER)]
@@ -112,8 +98,8 @@ class Metrics:
         )
         self._requests = {
             route: (
-                observer(seconds.labels(*route)),
-                [adder(requests.labels(*route, status)) for status in _STATUSES],
+                fast_observe(seconds.labels(*route)),
+                [fast_inc(requests.labels(*route, status)) for status in _STATUSES],
             )
             for route in routes
         }
@@ -159,7 +145,7 @@ class Metrics:
             registry=self.registry,
             buckets=_STORE_SECONDS,
         )
-        self.store_seconds: Mapping[str, Observe] = {call: observer(seconds.labels(call)) for call in CALLS}
+        self.store_seconds: Mapping[str, Observe] = {call: fast_observe(seconds.labels(call)) for call in CALLS}
         self.store_failures = self._counters(
             "bandit_store_failures", "Calls the store could not serve.", "call", CALLS
         )

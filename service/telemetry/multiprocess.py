@@ -1,4 +1,4 @@
-"""The folder that the workers of one service count into."""
+"""The folder in which the workers of one service keep their metrics."""
 
 from __future__ import annotations
 
@@ -9,46 +9,51 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from prometheus_client import values
 from prometheus_client.multiprocess import mark_process_dead
 
-from .fast_counters import shared_value
+from .fast_counters import use_worker_number
 
 FOLDER = "PROMETHEUS_MULTIPROC_DIR"
-"""The variable by which the parent tells workers of the folder; its name is prometheus_client's."""
+"""Environment variable with the folder's path; prometheus-client reads it too."""
 
 log = logging.getLogger(__name__)
 
 
 def share(number: int) -> Path | None:
-    """Let this process, the worker at place ``number``, count into the parent's folder; None without one.
+    """Let this process keep its metrics in the folder that the parent made; call it before ``Metrics`` is made.
 
-    Called before the process makes its ``Metrics``.
+    Parameters
+    ----------
+    number : the worker's place among the workers, from 0
+
+    Returns
+    -------
+    The folder, or None where the parent made none.
     """
     folder = os.environ.get(FOLDER)
     if not folder:
         return None
-    values.ValueClass = shared_value(number)
+    use_worker_number(number)
     return Path(folder)
 
 
 class SharedMetrics:
-    """The folder, fresh at every start; kept by the workers' parent."""
+    """The folder for the metrics of all workers; the parent makes it at the start and removes it at the stop."""
 
     def __init__(self) -> None:
         self._folder: str | None = None
         try:
             self._folder = tempfile.mkdtemp(prefix="bandit-metrics-")
         except OSError as error:
-            log.warning("no folder for metrics, each worker tells its own: %s", error)
+            log.warning("no folder for metrics, so each worker reports its own: %s", error)
 
     def environment(self, environment: Mapping[str, str]) -> dict[str, str]:
-        """The environment of a worker."""
+        """Return the environment for a worker: the given one with the folder's path, or without a foreign one."""
         others = {name: value for name, value in environment.items() if name != FOLDER}
         return others if self._folder is None else others | {FOLDER: self._folder}
 
     def forget_worker(self, number: int) -> None:
-        """Drop the gauges of a worker that has ended; what it counted stays."""
+        """Remove the gauges of a worker that has ended; its counters stay."""
         if self._folder is not None:
             mark_process_dead(number, self._folder)
 

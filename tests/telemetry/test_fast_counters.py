@@ -1,4 +1,4 @@
-"""Numbers written past prometheus_client's layers are those that it reads, whatever the process did last."""
+"""What fast_counters writes is what prometheus-client reads, whatever the process did last."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 from prometheus_client import CollectorRegistry, Counter, Histogram
 from prometheus_client.multiprocess import MultiProcessCollector
 
-from service.telemetry.fast_counters import adder, observer
+from service.telemetry.fast_counters import fast_inc, fast_observe
 from service.telemetry.multiprocess import FOLDER
 
 BOUNDS = (0.5, 1.0, 2.0)
@@ -17,15 +17,15 @@ AMOUNTS = [0.0, 0.25, 0.5, 0.5000001, 1.0, 1.5, 2.0, 2.5, 1e9]
 WORKER = """
 import os, signal, sys
 from prometheus_client import Counter, Histogram
-from service.telemetry.fast_counters import adder, observer
+from service.telemetry.fast_counters import fast_inc, fast_observe
 from service.telemetry.multiprocess import share
 
 share(int(sys.argv[1]))
-add = adder(Counter("early", "Made before the file grew."))
-observe = observer(Histogram("sizes", "Sizes.", buckets=(0.5, 1.0, 2.0)))
+add = fast_inc(Counter("early", "Made before the file grew."))
+observe = fast_observe(Histogram("sizes", "Sizes.", buckets=(0.5, 1.0, 2.0)))
 more = Counter("more", "So many that the file grows.", ["number"])
 for number in range(2000):
-    adder(more.labels(str(number)))(number)
+    fast_inc(more.labels(str(number)))(number)
 add()
 add(2)
 for amount in map(float, sys.argv[2:]):
@@ -75,8 +75,8 @@ def test_amounts_fall_into_the_buckets_that_prometheus_client_chooses(tmp_path):
 
 def test_without_a_folder_they_are_prometheus_clients_own():
     registry = CollectorRegistry()
-    adder(Counter("some", "Some.", registry=registry))(3)
-    observer(Histogram("sizes", "Sizes.", registry=registry))(0.3)
+    fast_inc(Counter("some", "Some.", registry=registry))(3)
+    fast_observe(Histogram("sizes", "Sizes.", registry=registry))(0.3)
 
     assert registry.get_sample_value("some_total") == 3
     assert registry.get_sample_value("sizes_sum") == 0.3

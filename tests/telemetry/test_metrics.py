@@ -75,8 +75,8 @@ def test_every_scrape_of_four_workers_tells_the_same_number(tmp_path):
             assert value(series, "bandit_decisions_opened_total") == 1000
             assert value(series, "bandit_decisions_settled_total") == 1000
             assert value(series, "bandit_sessions_created_total", learner="dexp3") == 1
-            assert value(series, "bandit_outstanding_since_start") == 0
-            assert value(series, "bandit_sessions_since_start") == 1
+            assert value(series, "bandit_decisions_abandoned_total") == 0
+            assert value(series, "bandit_sessions_deleted_total") == 0
 
 
 @pytest.mark.processes
@@ -172,7 +172,7 @@ def test_the_catalogue_is_that_of_the_code():
             [name for name in family.samples[0].labels if name != "le"],
             family.documentation,
         )
-        for family in Metrics(labels()).exposition.collect()
+        for family in Metrics(labels()).registry.collect()
     }
 
     assert told == coded
