@@ -1,4 +1,4 @@
-"""What an operator can set: flags over environment variables (``BANDIT_*``) over defaults."""
+"""The settings: flags take precedence over environment variables (``BANDIT_*``), and these over defaults."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import pydantic_settings
-from pydantic import AfterValidator, Field, Secret, ValidationError, model_validator
+from pydantic import AfterValidator, Field, Secret, ValidationError
 from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
@@ -23,7 +23,7 @@ class SettingsError(Exception):
 
 
 class StoreUrl(Secret[str]):
-    """A store's URL that prints without user, password and options; ``get_secret_value()`` is the whole."""
+    """A store's URL that prints without user, password and options; ``get_secret_value()`` returns it in full."""
 
     def _display(self) -> str:
         return hide_password(self.get_secret_value())
@@ -157,18 +157,6 @@ class Settings(BaseSettings):
     body_timeout_seconds: Seconds = Field(
         10, description="Time limit for the headers of a request to arrive, and again for its body."
     )
-
-    @model_validator(mode="after")
-    def _memory_is_one_process(self) -> Settings:
-        if self.store_url.scheme == "memory" and self.workers > 1:
-            raise ValueError("memory:// keeps sessions in one process: use it with one worker, or another store")
-        return self
-
-    @model_validator(mode="after")
-    def _replicas_are_of_a_redis(self) -> Settings:
-        if self.min_replicas and self.store_url.scheme in {"memory", "embedded"}:
-            raise ValueError("embedded: and memory:// have no replicas: BANDIT_MIN_REPLICAS is for a Redis")
-        return self
 
     def to_json(self) -> str:
         """All of it, secrets included, for a worker's ``Settings(**json.loads(text))``."""

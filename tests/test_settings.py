@@ -45,8 +45,6 @@ def test_settings_do_not_change():
         (["--grace-seconds", "nan"], "--grace-seconds (BANDIT_GRACE_SECONDS): "),
         (["--appendfsync", "no"], "--appendfsync (BANDIT_APPENDFSYNC): "),
         (["--store-url", "localhost:6379"], "--store-url (BANDIT_STORE_URL): must be embedded:"),
-        (["--store-url", "memory://", "--workers", "2"], "memory:// keeps sessions in one process"),
-        (["--min-replicas", "1"], "have no replicas"),
     ],
 )
 def test_a_bad_value_is_named(flags, message):
@@ -108,6 +106,21 @@ def test_bad_values_end_the_command_with_code_2(capsys):
 
     assert main(["--port", "-1"]) == 2
     assert "service: --port (BANDIT_PORT): " in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--store-url", "memory://", "--workers", "2"], "memory:// keeps sessions in one process"),
+        (["--min-replicas", "1"], "have no replicas"),
+        (["--store-url", "memory://", "--min-replicas", "1"], "have no replicas"),
+    ],
+)
+def test_what_the_store_cannot_do_ends_the_command_with_code_2(flags, message, capsys):
+    from service.server.cli import main
+
+    assert main(flags) == 2
+    assert message in capsys.readouterr().err
 
 
 def test_an_unknown_flag_ends_the_command_with_code_2(capsys):

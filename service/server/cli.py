@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from .. import api_keys
 from ..settings import Settings, SettingsError, StoreUrl, read_settings, unknown_variables
-from ..store import open_store
+from ..store import check_capabilities, open_store
 from ..store.embedded.folder_lock import EmbeddedStoreError
 from ..store.embedded.server import EmbeddedServer
 from ..telemetry import logs, tracing_config
@@ -47,6 +47,11 @@ def start_store(settings: Settings) -> EmbeddedServer | None:
     return server
 
 
+def _check_store(settings: Settings) -> None:
+    url = settings.store_url.get_secret_value()
+    check_capabilities(url, workers=settings.workers, min_replicas=settings.min_replicas)
+
+
 def main(arguments: Sequence[str]) -> int:
     """Run the service; the exit code."""
     try:
@@ -60,6 +65,7 @@ def main(arguments: Sequence[str]) -> int:
     if tracing_config.wanted(os.environ) and (hindrance := tracing_config.hindrance(os.environ)):
         logger.warning("no traces: %s", hindrance)
     try:
+        _check_store(settings)
         listeners = listen(settings.host, settings.port, settings.workers)
         server = start_store(settings)
     except (AddressError, EmbeddedStoreError) as error:

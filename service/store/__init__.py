@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 from .base import Store
 from .memory import MemoryStore
@@ -24,10 +25,39 @@ def open_store(url: str, *, options: StoreOptions | None = None) -> Store:
     ValueError
         for a URL of another kind, or one that can't be read; the text never shows its password.
     """
+    return _kind_of(url).open(url, options or StoreOptions())
+
+
+def check_capabilities(url: str, *, workers: int, min_replicas: int) -> None:
+    """Refuse settings that the store at a URL cannot fulfil; nothing is opened.
+
+    Raises
+    ------
+    ValueError
+        where several workers can't share the store, or it has no replicas to wait for, or the URL is of no kind.
+    """
+    kind = _kind_of(url)
+    if workers > 1 and not kind.many_processes:
+        raise ValueError("memory:// keeps sessions in one process: use it with one worker, or another store")
+    if min_replicas and not kind.replicas:
+        raise ValueError("embedded: and memory:// have no replicas: BANDIT_MIN_REPLICAS is for a Redis")
+
+
+class _Kind(NamedTuple):
+    """What the stores of one scheme can do."""
+
+    open: Callable[[str, StoreOptions], Store]
+    many_processes: bool = True
+    """Whether several worker processes can share the sessions."""
+    replicas: bool = True
+    """Whether a commit can wait for replicas."""
+
+
+def _kind_of(url: str) -> _Kind:
     scheme = url.partition(":")[0].lower()
     if scheme not in _SCHEMES:
         raise ValueError(f"the store URL begins with one of {', '.join(f'{name}:' for name in sorted(_SCHEMES))}")
-    return _SCHEMES[scheme](url, options or StoreOptions())
+    return _SCHEMES[scheme]
 
 
 def _memory(url: str, options: StoreOptions) -> Store:
@@ -40,14 +70,14 @@ def _embedded(_url: str, _options: StoreOptions) -> Store:
     raise ValueError("the embedded store is started by the parent process, which hands its workers a unix:// URL")
 
 
-_SCHEMES: dict[str, Callable[[str, StoreOptions], Store]] = {
-    "memory": _memory,
-    "embedded": _embedded,
-    "redis": RedisStore,
-    "rediss": RedisStore,
-    "redis+sentinel": RedisStore,
-    "redis+cluster": ClusterStore,
-    "rediss+sentinel": RedisStore,
-    "rediss+cluster": ClusterStore,
-    "unix": RedisStore,
+_SCHEMES: dict[str, _Kind] = {
+    "memory": _Kind(_memory, many_processes=False, replicas=False),
+    "embedded": _Kind(_embedded, replicas=False),
+    "redis": _Kind(RedisStore),
+    "rediss": _Kind(RedisStore),
+    "redis+sentinel": _Kind(RedisStore),
+    "redis+cluster": _Kind(ClusterStore),
+    "rediss+sentinel": _Kind(RedisStore),
+    "rediss+cluster": _Kind(ClusterStore),
+    "unix": _Kind(RedisStore),
 }
