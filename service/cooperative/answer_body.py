@@ -15,14 +15,14 @@ STREAMED_FROM_BYTES = 65_536
 """Bytes of an answer from which on it is sent in chunks."""
 
 Body = bytes | Iterator[str]
-"""An answer: the whole where it is small, else texts that are made while it is sent."""
+"""An answer: all its bytes if it is small, else an iterator of texts that are made while it is sent."""
 
 _DEFLATED = b"x"
 """First byte of compressed answers."""
 
 
 def answer_body(parts: Iterator[str]) -> Body:
-    """An answer of these texts."""
+    """Return an answer of these texts: bytes up to ``STREAMED_FROM_BYTES``, else an iterator of all texts."""
     first, size = [], 0
     for text in parts:
         first.append(text)
@@ -33,7 +33,7 @@ def answer_body(parts: Iterator[str]) -> Body:
 
 
 async def pack(parts: Body, pause: FairYield) -> bytes:
-    """An answer as it is kept: compressed where it is made in pieces, which are much alike."""
+    """Return an answer as idempotency records keep it: compressed if it is made in chunks."""
     if isinstance(parts, bytes):
         return parts
     deflate, made = zlib.compressobj(), []
@@ -56,7 +56,7 @@ def is_stored_answer(kept: bytes) -> bool:
 
 
 def unpack(kept: bytes) -> Body:
-    """What ``pack`` was given; no JSON begins like compressed bytes."""
+    """Return the answer that ``pack`` was given; no JSON begins like compressed bytes."""
     return _inflated(kept) if kept.startswith(_DEFLATED) else kept
 
 
@@ -68,7 +68,7 @@ def _inflated(kept: bytes) -> Iterator[str]:
 
 
 async def joined(parts: Body, pause: FairYield) -> bytes:
-    """An answer at once."""
+    """Return all bytes of an answer."""
     if isinstance(parts, bytes):
         return parts
     made = []

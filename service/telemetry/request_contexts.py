@@ -1,9 +1,9 @@
-"""Who waits for the call to the store under way: a commit is one call for many requests."""
+"""Which requests wait for the current call to the store: one commit serves a batch of requests."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from contextvars import Context, ContextVar
 
-BATCH_CONTEXTS: ContextVar[Sequence[Context]] = ContextVar("askers", default=())
-"""The contexts of the requests whose batch is committed; of a call that a request makes by itself, none."""
+BATCH_CONTEXTS: ContextVar[Sequence[Context]] = ContextVar("batch_contexts", default=())
+"""Contexts of the requests in the batch being committed; empty during a call for a single request."""

@@ -1,6 +1,6 @@
 """Spans of requests and of calls to the store, for OpenTelemetry: see docs/traces.md.
 
-A span tells what a line of the log tells, and no more: no query, no body, no text of an error.
+A span has what the request's log line has, and no more: no query, no body, no error text.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Spans:
         resource = own.merge(OTELResourceDetector().detect())
         provider = TracerProvider(resource=resource, shutdown_on_exit=False)
         provider.add_span_processor(BatchSpanProcessor(Delivery(OTLPSpanExporter())))
-        # What is wrong with each batch would be a line for each; Delivery tells it once.
+        # OpenTelemetry logs a line for every batch that fails; Delivery logs the first only.
         logging.getLogger("opentelemetry").setLevel(logging.CRITICAL)
         return cls(provider)
 
@@ -75,7 +75,7 @@ class Spans:
         return traced
 
     def answered(self, *, method: str, route: str, status: int, request_id: str, session: str | None) -> None:
-        """Tell of the current request what its line in the log tells."""
+        """Set on the span of the current request what its log line has."""
         span = trace.get_current_span()
         if route != OTHER:
             span.update_name(f"{method} {route}")
@@ -90,19 +90,19 @@ class Spans:
 
     @contextmanager
     def store_call(self, call: str) -> Iterator[Span]:
-        """One call to the store: a child of the request that asks, or the first of those that wait for it.
+        """Open a span for one call to the store, a child of its request or of the first request of its batch.
 
-        The others are linked.
+        The span is linked to the other requests of the batch, at most ``MAX_LINKS``.
         """
         batch = BATCH_CONTEXTS.get()
-        spans = [asker.run(trace.get_current_span) for asker in batch[: MAX_LINKS + 1]]
-        askers = [span for span in spans if span.get_span_context().is_valid]
+        spans = [context.run(trace.get_current_span) for context in batch[: MAX_LINKS + 1]]
+        requests = [span for span in spans if span.get_span_context().is_valid]
         with self._tracer.start_as_current_span(
             f"store {call}",
-            context=trace.set_span_in_context(askers[0]) if askers else None,
+            context=trace.set_span_in_context(requests[0]) if requests else None,
             kind=SpanKind.CLIENT,
             attributes={"db.operation.name": call},
-            links=[Link(span.get_span_context()) for span in askers[1:]],
+            links=[Link(span.get_span_context()) for span in requests[1:]],
             record_exception=False,
             set_status_on_exception=False,
         ) as span:
@@ -115,7 +115,7 @@ class Spans:
                 raise
 
     async def close(self, seconds: float) -> None:
-        """Send what is left, as far as the collector takes it within a time."""
+        """Send the remaining spans, for at most so many seconds."""
         loop, sent = asyncio.get_running_loop(), asyncio.Event()
 
         def send() -> None:
@@ -137,7 +137,7 @@ def _fail(span: Span, kind: str) -> None:
 
 
 class Delivery(SpanExporter):
-    """Another exporter that drops what can't be delivered, and whose success is told when it turns."""
+    """Wraps an exporter and logs when deliveries begin to fail and when they succeed again."""
 
     def __init__(self, exporter: SpanExporter) -> None:
         self._exporter = exporter

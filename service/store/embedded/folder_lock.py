@@ -28,7 +28,7 @@ class FolderLock:
     def __init__(self, folder: Path, patience: float = 2.0) -> None:
         self.fd = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         until = time.monotonic() + patience
-        while not self._taken():
+        while not self._acquired():
             if time.monotonic() > until:
                 holder = os.read(self.fd, 20).decode("ascii", "replace").strip() or "unknown"
                 os.close(self.fd)
@@ -37,7 +37,7 @@ class FolderLock:
         os.truncate(self.fd, 0)
         os.write(self.fd, f"{os.getpid()}\n".encode())
 
-    def _taken(self) -> bool:
+    def _acquired(self) -> bool:
         try:
             fcntl.flock(self.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -45,5 +45,5 @@ class FolderLock:
         return True
 
     def release(self) -> None:
-        """Let others have the folder."""
+        """Release the folder for other processes."""
         os.close(self.fd)

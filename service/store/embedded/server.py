@@ -67,14 +67,15 @@ class EmbeddedServer:
         Raises
         ------
         EmbeddedStoreError
-            where the folder is taken, no server program is found, or it ends or doesn't answer in time.
+            if another service uses the folder, or no server program is found, or the server ends or does
+            not answer in time.
         """
         if threading.current_thread() is not threading.main_thread():
             raise EmbeddedStoreError("the embedded store is started from the main thread only")
         if self._process is not None and self.poll() is None:
             return
         binary = self._binary or find_binary()
-        self._take_folder()
+        self._acquire_folder()
         try:
             self._process = self._spawn(binary)
             self._await_answer(time.monotonic() + timeout)
@@ -108,7 +109,7 @@ class EmbeddedServer:
             shutil.rmtree(self._socket_folder)
             self._socket_folder = None
 
-    def _take_folder(self) -> None:
+    def _acquire_folder(self) -> None:
         if self._lock is None:
             try:
                 self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -117,7 +118,7 @@ class EmbeddedServer:
                 raise EmbeddedStoreError(f"{self.folder} can't be used as data folder: {error.strerror}") from error
 
     def _spawn(self, binary: Path) -> subprocess.Popen[bytes]:
-        assert self._lock is not None  # noqa: S101 - the folder is taken first
+        assert self._lock is not None  # noqa: S101 - the folder is locked first
         launcher = [sys.executable, "-I", "-S", str(Path(__file__).with_name("child.py")), str(os.getpid())]
         with self._log.open("ab") as log:
             return subprocess.Popen(  # noqa: S603 - our own program and arguments
@@ -143,7 +144,7 @@ class EmbeddedServer:
             "appendfsync": self._fsync,
             "maxmemory-policy": "noeviction",
         }
-        return [word for name, value in settings.items() for word in (f"--{name}", value)]
+        return [argument for name, value in settings.items() for argument in (f"--{name}", value)]
 
     @property
     def _log(self) -> Path:

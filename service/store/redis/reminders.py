@@ -10,16 +10,16 @@ from .connection.client import RedisClient
 from .keys import Keys
 
 SHARDS = 16
-"""Keys the reminders are spread over."""
+"""Number of keys that the reminders are spread over."""
 KEPT_MS = 24 * 3600 * 1000
-"""Reminders that nobody took for so long after their time are dropped."""
+"""Milliseconds after its time at which a reminder that no worker has handled is dropped."""
 
 
 class RedisReminders:
     """Reminders in sorted sets, scored by time in milliseconds by the server's clock."""
 
-    def __init__(self, link: RedisClient, keys: Keys) -> None:
-        self._client = link
+    def __init__(self, client: RedisClient, keys: Keys) -> None:
+        self._client = client
         self._keys = keys
 
     async def remind(self, session_id: str, at: float) -> None:

@@ -1,4 +1,4 @@
-"""Calls to a Redis server: bounded waits, and a second sending only where that is safe."""
+"""Calls to a Redis server: every wait has a timeout, and only calls that are safe to repeat are retried."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from .failures import failure_of
 from .roundtrip import Attempt, RedisArgument
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.02, 0.25
-"""Seconds; each pause before a further sending is drawn between 0 and twice the limit before."""
+"""Seconds; limits of the random pauses between attempts, which double from the first to the longest."""
 
 
 class RedisClient(ABC):
-    """Calls, each sent until it is through or not worth another try.
+    """Calls with retries.
 
-    A call is sent again after a passing trouble, with random pauses, until ``resend_seconds`` after its first
-    sending; and only once in an outage that has lasted longer than that already. redis-py itself repeats nothing.
+    A call is retried after a transient failure, with random back-off, until ``resend_seconds`` after its first
+    attempt. In an outage that has lasted longer than that it is tried once. redis-py itself retries nothing.
     """
 
     def __init__(self, options: StoreOptions) -> None:
@@ -37,7 +37,7 @@ class RedisClient(ABC):
 
     @abstractmethod
     async def _send(self, commands: Sequence[Sequence[RedisArgument]], attempt: Attempt) -> Any:
-        """Send one of the commands: the first, or where the server doesn't know the script, the next."""
+        """Send the first command; if the server does not know the script, the next."""
 
     @abstractmethod
     async def servers(self) -> Sequence[Mapping[str, object]]:
@@ -57,18 +57,18 @@ class RedisClient(ABC):
         patience: float | None = None,
         replica_seconds: float = 0.0,
     ) -> Any:
-        """Run a script.
+        """Run a script and return its reply.
 
         Parameters
         ----------
-        resend : False where running it twice would give a wrong answer
-        patience : seconds in place of ``resend_seconds``
-        replica_seconds : how long ``min_replicas`` may take to have all that led to the reply; 0 asks none
+        resend : False if running it twice could give a wrong answer
+        patience : seconds to retry for, in place of ``resend_seconds``
+        replica_seconds : timeout for ``min_replicas`` to have all that led to the reply; 0 asks no replica
 
         Raises
         ------
         StoreUnavailableError
-            whatever the reason; the script may or may not have run.
+            for any failure of the store; the script may or may not have run.
         """
         replicated = self._options.min_replicas > 0 and replica_seconds > 0
         tail = (len(keys), *keys, *args, b"replicated" if replicated else b"")

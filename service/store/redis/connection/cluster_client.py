@@ -33,8 +33,8 @@ class SlotRange(NamedTuple):
 class ClusterClient(RedisClient):
     """Calls to whichever master serves the slot of their first key.
 
-    A redirection (MOVED, ASK) means that nothing was done, so it is followed at once. Whatever else goes wrong
-    makes the link ask for the map of slots again before the next sending.
+    A redirection (MOVED, ASK) means that nothing was done, so it is followed at once. After any other failure
+    the client reads the map of slots again before the next attempt.
     """
 
     def __init__(self, url: str, options: StoreOptions) -> None:
@@ -66,7 +66,7 @@ class ClusterClient(RedisClient):
         address = next((one.master for one in ranges if one.first <= slot <= one.last), None)
         asking = False
         for _ in range(MAX_REDIRECTIONS if address else 0):
-            assert address is not None  # noqa: S101 - else there is no turn of this loop
+            assert address is not None  # noqa: S101 - without an address the loop does not run
             try:
                 return await self._on(address, commands, attempt, asking=asking)
             except AskError as error:
@@ -102,16 +102,16 @@ class ClusterClient(RedisClient):
     async def _read_map(self) -> Sequence[SlotRange]:
         known = list(self._pools)
         random.shuffle(known)
-        trouble: RedisError = ClusterDownError("no node knows the slots")
+        last_error: RedisError = ClusterDownError("no node knows the slots")
         for address in dict.fromkeys([*known, *self._seeds]):
             try:
                 reply = await self._on(address, (("CLUSTER", "SLOTS"),), Attempt())
             except RedisError as error:
-                trouble = error
+                last_error = error
                 continue
             if reply:
                 return sorted(_range(row, address[0]) for row in reply)
-        raise trouble
+        raise last_error
 
 
 def slot_of(key: str) -> int:

@@ -1,4 +1,4 @@
-"""What went wrong with Redis, in a few words and without secrets."""
+"""What errors of Redis mean: a short reason without secrets, and whether a retry may succeed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class StoreFailure(NamedTuple):
 
     reason: str
     is_transient: bool = False
-    """Whether the same call may well go through a moment later."""
+    """Whether a retry may succeed."""
 
 
 LOADING = StoreFailure("the store is loading its data (LOADING)", is_transient=True)
@@ -34,7 +34,7 @@ NO_PERMISSION = StoreFailure("the store's user lacks a permission (NOPERM)")
 
 
 class ReplicasBehindError(exceptions.RedisError):
-    """A call was carried out, but too few replicas have said in time that they have it."""
+    """A call was carried out, but too few replicas acknowledged it before the timeout."""
 
 
 # The first that fits counts: a subclass stands before its base.
@@ -51,7 +51,7 @@ _BY_CLASS: tuple[tuple[type[exceptions.RedisError], StoreFailure], ...] = (
     (exceptions.TimeoutError, TIMEOUT),
     (MasterNotFoundError, NO_MASTER),
 )
-_BY_WORDS = {
+_BY_TEXT = {
     "BUSY ": BUSY,
     "MISCONF ": DISK_ERROR,
     "NOREPLICAS ": NO_REPLICAS,
@@ -65,17 +65,17 @@ _BY_WORDS = {
 
 
 _ECHO = ", with args beginning with"
-"""Behind it servers tell the words of a command they don't know, also where that is AUTH and its password."""
+"""After these words servers quote the arguments of an unknown command: of AUTH, the password."""
 
 
 def failure_of(error: exceptions.RedisError) -> StoreFailure:
-    """Tell the trouble behind an error of redis-py."""
+    """Return what an error of redis-py means: a short reason without secrets, and whether it is transient."""
     for kind, known in _BY_CLASS:
         if isinstance(error, kind):
             return known
     text = str(error).partition(_ECHO)[0]
-    for words, known in _BY_WORDS.items():
-        if words in text:
+    for part, known in _BY_TEXT.items():
+        if part in text:
             return known
     if isinstance(error, exceptions.AuthenticationError):
         return StoreFailure(f"the store refused the credentials: {text}")

@@ -18,23 +18,23 @@ from .failures import ReplicasBehindError
 
 RedisArgument = str | bytes | int
 CLOSED_HANDLE = "the handler is closed"
-"""In what uvloop raises, a RuntimeError, where a connection is used that was lost a moment ago."""
+"""Part of the RuntimeError that uvloop raises when a connection that was just lost is used."""
 UNDECIDED = frozenset({b"CONFLICT", b"KNOWN", b"CLOCK"})
-"""Outcomes of scripts that nobody is told: what they led to is asked about again."""
+"""Outcomes after which the caller asks again: no client is answered on them, so no replica needs them."""
 
 
 class Attempt:
-    """One sending of a call.
+    """One attempt to carry out a call.
 
     Parameters
     ----------
-    replicas : how many must have what was done, and what had been done before, before the reply counts
-    replica_seconds : how long they may take
+    replicas : number of replicas that must have all that led to the reply before it counts
+    replica_seconds : timeout for them
     """
 
     def __init__(self, replicas: int = 0, replica_seconds: float = 0.0) -> None:
         self.sent = False
-        """Whether the server may have got it."""
+        """Whether the server may have received it."""
         self.replicas = replicas
         self.replica_seconds = replica_seconds
 
@@ -42,14 +42,14 @@ class Attempt:
 async def round_trip(
     pool: ConnectionPool, commands: Sequence[Sequence[RedisArgument]], attempt: Attempt, *, asking: bool = False
 ) -> Any:
-    """Send the first command, and the next one where the server doesn't know the script.
+    """Send the first command, or the next one if the server does not know the script, and return the reply.
 
-    A connection whose reply was not read to its end (timeout, cancellation) is closed, so that nobody reads
-    another's reply.
+    A connection is closed if its reply was not read to the end (timeout, cancellation): otherwise the next call on
+    it would read that reply.
 
     Parameters
     ----------
-    asking : whether a cluster has sent us here for this call only
+    asking : whether a cluster redirected this call alone to this server (ASK)
     """
     try:
         return await _round_trip(pool, commands, attempt, asking)
@@ -72,7 +72,7 @@ async def _round_trip(
     except ReplicasBehindError:
         raise
     except ReadOnlyError:
-        # The master is elsewhere by now; a new connection may lead there.
+        # Another server is the primary now; a new connection may reach it.
         await connection.disconnect(nowait=True)
         raise
     except ResponseError:

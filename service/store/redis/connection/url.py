@@ -16,7 +16,7 @@ from redis.exceptions import RedisError
 from ...options import StoreOptions
 from .sentinel import master_pool
 
-MAX_PORT = 65_535
+MAX_STORE_PORT = 65_535
 SENTINEL, CLUSTER = "sentinel", "cluster"
 _PORTS = {SENTINEL: 26379, CLUSTER: 6379}
 _ALLOWED = {"db", "username", "password", "client_name", "sentinel_username", "sentinel_password"}
@@ -34,12 +34,12 @@ class RedisUrl(NamedTuple):
 
 
 def connection_pool(url: str, options: StoreOptions) -> ConnectionPool:
-    """A pool that sends nothing twice by itself, to one server or to the one that sentinels name.
+    """Make a pool that never retries by itself, to one server or to the one that sentinels name.
 
     Raises
     ------
     ValueError
-        for a URL that makes no sense; the text shows nothing of it.
+        for a URL that can't be read; the text shows no part of it.
     """
     settings, sentinels, service = read_url(url, options)
     if sentinels:
@@ -48,14 +48,14 @@ def connection_pool(url: str, options: StoreOptions) -> ConnectionPool:
 
 
 def read_url(url: str, options: StoreOptions) -> RedisUrl:
-    """Read a URL of any kind of Redis; ValueError as for ``connection_pool``."""
+    """Read a URL of any kind of Redis; it raises ValueError as ``connection_pool`` does."""
     _check_ports(url)
     try:
         plain, hosts, service = plain_url(url)
         parts = urlsplit(plain)
         settings: dict[str, Any] = dict(parse_url(plain))
     except ValueError:
-        # The original text may quote a piece of the password.
+        # The original text may quote a part of the password.
         raise ValueError(f"the store URL can't be read: {_ADVICE}") from None
     _check(parts, settings)
     _check_tls(settings)
@@ -110,9 +110,9 @@ def _address(text: str, port: int) -> tuple[str, int]:
 def _check_ports(url: str) -> None:
     hosts = url.partition("://")[2].partition("/")[0].partition("?")[0].rpartition("@")[2]
     ports = [port for _, colon, port in (host.rpartition(":") for host in hosts.split(",")) if colon]
-    if any(port.isdecimal() and (len(port) > 5 or not 0 < int(port) <= MAX_PORT) for port in ports):
+    if any(port.isdecimal() and (len(port) > 5 or not 0 < int(port) <= MAX_STORE_PORT) for port in ports):
         raise ValueError(
-            f"a port in the store URL is not one of 1 to {MAX_PORT}; if that is part of a password, {_ADVICE}"
+            f"a port in the store URL is not one of 1 to {MAX_STORE_PORT}; if that is part of a password, {_ADVICE}"
         )
 
 
@@ -129,7 +129,7 @@ def _check(parts: SplitResult, settings: dict[str, Any]) -> None:
 
 
 def _check_tls(settings: Mapping[str, Any]) -> None:
-    """Load the files that the URL names, so that a missing one is told at the start."""
+    """Load the files that the URL names, so that a missing one is reported at the start."""
     options = {name: value for name, value in settings.items() if name.startswith("ssl_")}
     if not _is_tls(settings):
         if options:

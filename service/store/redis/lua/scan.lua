@@ -1,4 +1,4 @@
--- A piece of the keyspace.
+-- Part of the keyspace.
 --
 -- KEYS  1 probe
 -- ARGV  1 cursor  2 pattern  3 count
