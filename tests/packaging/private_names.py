@@ -77,10 +77,6 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "Prometheus' first text format, which every version of it reads.": (
         "prometheus_client.exposition:CONTENT_TYPE_PLAIN_0_0_4",
     ),
-    "Gauges that follow from counters.": (
-        "prometheus_client.metrics_core:GaugeMetricFamily",
-        "prometheus_client.metrics_core:Metric",
-    ),
     "A number is added to in its file, past the layers above.": (
         "prometheus_client:Counter._value",
         *(f"prometheus_client:Histogram.{name}" for name in ("_buckets", "_sum", "_upper_bounds")),
