@@ -9,13 +9,21 @@ nothing more is read as a request.
 
 from __future__ import annotations
 
+import ipaddress
+import re
 from collections.abc import Sequence
 
 from ..errors import BadRequestError, HeadTooLargeError
-from .host_header import is_host, named_in
 
 MAX_URL_BYTES = 16_384
 """Room for the longest cursor of a list of sessions, with the path and the limit."""
+MAX_PORT = 65_535
+_HOST = re.compile(
+    rb"(?:(?:[\w.~!$&'()*+,;=-]|%[0-9A-Fa-f]{2})*"
+    rb"|\[(?:(?P<ipv6>[0-9A-Fa-f:.]+)|[vV][0-9A-Fa-f]+\.[\w.~!$&'()*+,;=:-]+)\])"
+    rb"(?::0*(?P<port>\d{0,5}))?",
+    re.ASCII,
+)
 
 
 def check_head(version: str, url: bytes, headers: Sequence[tuple[bytes, bytes]]) -> None:
@@ -42,10 +50,31 @@ def check_head(version: str, url: bytes, headers: Sequence[tuple[bytes, bytes]])
         raise BadRequestError("A request has one Host")
     if not all(is_host(value) for name, value in headers if name == b"host"):
         raise BadRequestError("The Host is no host and port")
-    if not is_host(named_in(url)):
+    if not is_host(_named_in(url)):
         raise BadRequestError("The address has no valid host and port")
     # Two lengths, a length that is no number and a length beside chunks are refused by the parser.
     if b"transfer-encoding" in names:
         codings = [value.lower() for name, value in headers if name == b"transfer-encoding"]
         if codings != [b"chunked"] or version == "1.0":
             raise BadRequestError("The only Transfer-Encoding is chunked")
+
+
+def _named_in(url: bytes) -> bytes:
+    """Return the host and port in a request's address; empty for an address that is a path."""
+    return b"" if url.startswith(b"/") else re.split(rb"[/?]", url.partition(b"://")[2], maxsplit=1)[0]
+
+
+def is_host(value: bytes) -> bool:
+    """Whether a value is a host, or a host and a port; both may be empty: RFC 9112, section 3.2, and RFC 3986."""
+    found = _HOST.fullmatch(value)
+    if found is None or int(found["port"] or 0) > MAX_PORT:
+        return False
+    return found["ipv6"] is None or _is_ipv6(found["ipv6"])
+
+
+def _is_ipv6(text: bytes) -> bool:
+    try:
+        ipaddress.IPv6Address(text.decode("ascii"))
+    except ValueError:
+        return False
+    return True

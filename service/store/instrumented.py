@@ -48,6 +48,7 @@ class InstrumentedStore:
         self._store = store
         self._metrics = metrics
         self._spans = spans
+        self.now = store.now
 
     @contextmanager
     def _timed(self, call: str) -> Iterator[Span | None]:
@@ -100,9 +101,6 @@ class InstrumentedStore:
     async def ping(self) -> None:
         with self._timed("ping"):
             await self._store.ping()
-
-    def now(self) -> float:
-        return self._store.now()
 
     async def close(self) -> None:
         await self._store.close()

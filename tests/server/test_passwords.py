@@ -259,6 +259,7 @@ def test_an_url_that_makes_no_sense_is_a_bad_setting_that_is_not_shown(tmp_path,
         assert shows(service.text()) == []
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize(
     "words",
     [

@@ -27,6 +27,7 @@ from typing import NamedTuple
 BUCKETS_PER_WINDOW = 4
 OLDEST, NEWEST = -5, 1
 """Buckets that can matter, counted from the present one as the worker sees it; one spare at either end."""
+_SLOTS, _PROBE = ":slots", ":probe"
 EVENT, ANSWER = b"e", b"k"
 """Kind bytes of what a bucket remembers."""
 
@@ -67,23 +68,23 @@ class Keys:
 
     def slots(self, session_id: str) -> str:
         """The hash of records beside the state."""
-        return f"{self.session(session_id)}:slots"
+        return self.session(session_id) + _SLOTS
 
     def at(self, session_id: str, seconds: float) -> SessionKeys:
         """All keys of a session at a time by the store's clock."""
         session = self.session(session_id)
         present = int(seconds * 1000 // self.bucket_ms)
         seen = tuple(f"{session}:seen:{present + n}" for n in range(OLDEST, NEWEST + 1))
-        return SessionKeys(session, self.slots(session_id), seen, present + OLDEST, self.probe(session_id))
+        return SessionKeys(session, session + _SLOTS, seen, present + OLDEST, session + _PROBE)
 
     def probe(self, session_id: str) -> str:
         """A key that never exists; deleting it shows whether the server may write."""
-        return f"{self.session(session_id)}:probe"
+        return self.session(session_id) + _PROBE
 
     @property
     def server_probe(self) -> str:
         """Such a key for calls that are about no session."""
-        return f"{self.prefix}:probe"
+        return self.prefix + _PROBE
 
     def due(self, shard: int) -> str:
         """Reminders of one shard."""

@@ -58,6 +58,7 @@ class RedisStore:
         self._client = self._open(url)
         self._keys = Keys.of(self._options.prefix, self._options.dedupe_window_seconds)
         self._clock = StoreClock()
+        self.now = self._clock.now
         self.reminders = RedisReminders(self._client, self._keys)
         self._warned = False
         # A reply that waits for replicas must come before the connection is given up.
@@ -141,9 +142,6 @@ class RedisStore:
         except StoreUnavailableError as error:
             return [f"the store's settings can't be read: {error}"]
         return list(dict.fromkeys(danger for info in servers for danger in _dangers(info)))
-
-    def now(self) -> float:
-        return self._clock.now()
 
     async def close(self) -> None:
         await self._client.close()

@@ -33,7 +33,6 @@ from loadtest.replay.replay import Record, Replay
 from loadtest.replay.report import build_report
 from service.engine.loss_range import LossRange
 from service.learners import REGISTRY
-from tests.support.examples import some_quick
 from tests.support.http import http_client
 from tests.support.running import RunningService
 from tests.support.waiting import wait_until
@@ -69,7 +68,7 @@ def assert_equal(over_http: Record, in_process: Record) -> None:
     assert over_http.counts == in_process.counts
 
 
-@pytest.mark.parametrize("kind", some_quick(sorted(REGISTRY), ["dexp3", "dbgd", "bold"]))
+@pytest.mark.parametrize("kind", sorted(REGISTRY))
 def test_both_ways_give_the_same_numbers_to_the_last_bit(url: str, kind: str) -> None:
     world = (bco_synthetic if plays_points(kind) else mab_synthetic)(SLOTS)
     with http_client(url) as http:

@@ -1,0 +1,113 @@
+"""The functions of the service that one request passes, in the order of their first calls.
+
+``python -m tests.support.request_trace STORE_URL`` serves in this process, as a worker does, and writes for one
+``act`` and one ``feedback`` a line of JSON: ``{"act": [[file, function], ...], "feedback": [...]}``.
+
+What runs now and then beside requests (the sweeper, say) may fall into a request's time: each request is traced
+several times, and the shortest list counts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import socket
+import sys
+import threading
+from contextlib import suppress
+from http.client import HTTPConnection
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import service
+from service.cooperative.fair_yield import FairYield
+from service.server.worker import serve
+from service.settings import Settings
+
+FOLDER = Path(service.__file__).parent
+TRIES = 7
+Passed = list[tuple[str, str]]
+
+
+class Tracer:
+    """Notes every call of a function of the service in this thread while it is on."""
+
+    def __init__(self) -> None:
+        self.on = False
+        self.loop: asyncio.AbstractEventLoop | None = None
+        self._calls: Passed = []
+        self._frames: list[FrameType] = []
+
+    def __call__(self, frame: FrameType, event: str, _: Any) -> None:
+        if event != "call" or not self.on:
+            return
+        code = frame.f_code
+        if code.co_filename.startswith(str(FOLDER)) and not code.co_name.startswith("<"):
+            with suppress(RuntimeError):  # Before the server runs there is none.
+                self.loop = asyncio.get_running_loop()
+            if not any(frame is known for known in self._frames):  # A coroutine that goes on is no new call.
+                self._frames.append(frame)
+                self._calls.append((str(Path(code.co_filename).relative_to(FOLDER)), code.co_qualname))
+
+    def take(self) -> Passed:
+        """The calls since the last time."""
+        calls, self._calls, self._frames = self._calls, [], []
+        return calls
+
+
+def trace(tracer: Tracer, connection: HTTPConnection, path: str, body: Any) -> Passed:
+    """Trace one request until the event loop has nothing more to do for it."""
+    tracer.take()
+    tracer.on = True
+    post(connection, path, body)
+    idle = threading.Event()
+    assert tracer.loop is not None
+    tracer.loop.call_soon_threadsafe(idle.set)
+    idle.wait()
+    tracer.on = False
+    return tracer.take()
+
+
+def post(connection: HTTPConnection, path: str, body: Any) -> None:
+    connection.request("POST", path, json.dumps(body), {"Content-Type": "application/json"})
+    response = connection.getresponse()
+    text = response.read()
+    assert response.status < 300, text
+
+
+def client(tracer: Tracer, port: int, found: dict[str, Passed]) -> None:
+    """Make the requests that are traced, then stop the server."""
+    try:
+        connection = HTTPConnection("127.0.0.1", port, timeout=60)
+        learner = {"kind": "dexp3", "n_arms": 1}
+        tracer.on = True
+        post(connection, "/v1/sessions", {"session_id": "traced", "learner": learner, "seed": 1})
+        for name, body in [("act", {}), ("feedback", {"arm": 0, "loss": 0.5, "event_id": ""})]:
+            tries = []
+            for number in range(TRIES):
+                sent = body | ({"event_id": f"event-{number}"} if body else {})
+                tries.append(trace(tracer, connection, f"/v1/sessions/traced/{name}", sent))
+            found[name] = min(tries, key=len)
+    finally:
+        os.kill(os.getpid(), signal.SIGTERM)
+
+
+def main() -> None:
+    listener = socket.create_server(("127.0.0.1", 0))
+    tracer, found = Tracer(), {}
+    threading.Thread(target=client, args=(tracer, listener.getsockname()[1], found), daemon=True).start()
+    out = os.dup(sys.stdout.fileno())
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # What ends the server is raised again behind it.
+    FairYield.turn_seconds = 3600.0  # Under the tracer a busy machine would add what long work passes.
+    sys.setprofile(tracer)
+    serve(Settings(store_url=sys.argv[1]), listener, 0)
+    sys.setprofile(None)
+    with os.fdopen(out, "w") as report:
+        report.write("\n" + json.dumps(found) + "\n")
+
+
+if __name__ == "__main__":
+    main()
