@@ -64,7 +64,7 @@ def queries(block: Block) -> list[str]:
 
 @pytest.mark.parametrize("block", all_blocks("promql"), ids=lambda block: block.place)
 def test_queries_name_metrics_that_exist(block):
-    families = [family.name for family in Metrics(Labels()).exposition.collect()]
+    families = [family.name for family in Metrics(Labels()).registry.collect()]
     for query in queries(block):
         names = re.findall(r"bandit_\w+", query)
 
