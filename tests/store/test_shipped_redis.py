@@ -141,7 +141,7 @@ def test_the_health_check_may_ping_and_nothing_else(server: RedisServer) -> None
 
 
 def test_the_services_user_may_do_what_its_scripts_do_and_little_more() -> None:
-    scripts = "".join(path.read_text() for path in sorted((ROOT / "service/store/redis/lua").glob("*.lua")))
+    scripts = "".join(path.read_text() for path in sorted((ROOT / "service/store/redis/lua").rglob("*.lua")))
     called = {name.lower() for name in re.findall(r"redis\.p?call\(\s*['\"](\w+)", scripts)}
     rules = arguments("")[arguments("").index("bandit") :]
 
