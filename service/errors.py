@@ -1,4 +1,4 @@
-"""Every error a client can meet, as one tree.
+"""The tree of all errors that clients can get.
 
 ServiceError
 ├── InvalidRequestError        422 invalid_request
@@ -44,13 +44,20 @@ class FieldError:
 
     @property
     def place(self) -> str:
-        """Where it is in the body."""
+        """The path of the field in the body."""
         event = f"events[{self.index}]"
         return self.field if self.index is None or self.field == event else f"{event}.{self.field}"
 
 
 class ServiceError(Exception):
-    """An error with a stable code, its HTTP status and a short title."""
+    """An error with a stable code, its HTTP status and a short title.
+
+    Parameters
+    ----------
+    detail : text for the client; the title if None
+    errors : what is wrong with which fields
+    indexes : places of the wrong events in the request, from 0
+    """
 
     status: ClassVar[int]
     code: ClassVar[str]
@@ -78,12 +85,17 @@ class InvalidRequestError(ServiceError):
 
     @classmethod
     def of(cls, field: str, message: str, index: int | None = None) -> InvalidRequestError:
-        """One wrong field."""
+        """Make the error for one wrong field; see ``FieldError`` for the parameters."""
         return cls.of_all([FieldError(field, message, index)])
 
     @classmethod
     def of_all(cls, errors: Sequence[FieldError]) -> InvalidRequestError:
-        """One or more wrong fields; the text tells the first."""
+        """Make the error for one or more wrong fields; its text names the first.
+
+        Parameters
+        ----------
+        errors : not empty
+        """
         first = errors[0]
         indexes = sorted({error.index for error in errors if error.index is not None})
         return cls(f"{first.place}: {first.message}", errors=errors, indexes=indexes)

@@ -1,4 +1,4 @@
-"""The command: bind, start the embedded store where it is wanted, and keep workers until stopped."""
+"""The command line: check the settings, bind, start the embedded store if it is chosen, and run the supervisor."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from .listeners import AddressError, is_loopback, listen, show
 from .supervisor import Supervisor
 
 CANNOT_START = 1
-"""Exit code where the address or the data folder can't be had."""
+"""Exit code if the address or the data folder can't be used."""
 BAD_SETTINGS = 2
-"""Exit code for settings that make no sense, as for unknown flags."""
+"""Exit code for invalid settings, as for unknown flags."""
 
 NO_KEYS = (
     "NO API KEYS, and %s is no loopback address: whoever reaches it can read, change and delete every session. "
@@ -32,12 +32,18 @@ logger = logging.getLogger("service")
 
 
 def start_store(settings: Settings) -> EmbeddedServer | None:
-    """The embedded server, running, where the settings ask for it; other URLs are only read.
+    """Start the embedded server if the store URL is ``embedded:``; otherwise only check the URL.
+
+    Returns
+    -------
+    The running server, or None for other stores.
 
     Raises
     ------
-    EmbeddedStoreError, ValueError
-        where it can't run, or the URL can't be read.
+    EmbeddedStoreError
+        if the embedded server can't start.
+    ValueError
+        if the store URL is invalid.
     """
     if settings.store_url.scheme != "embedded":
         open_store(settings.store_url.get_secret_value())
@@ -53,7 +59,16 @@ def _check_store(settings: Settings) -> None:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the service; the exit code."""
+    """Run the service until it is stopped.
+
+    Parameters
+    ----------
+    arguments : the flags of the command line, without the program's name
+
+    Returns
+    -------
+    The exit code of the process.
+    """
     try:
         settings = read_settings(arguments)
         keys = api_keys.read_keys(settings)

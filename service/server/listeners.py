@@ -12,25 +12,28 @@ BACKLOG = 2048
 
 
 class AddressError(Exception):
-    """The service can't listen there; the text says why."""
+    """The service can't listen on the address; the text says why."""
 
 
 def listen(host: str, port: int, count: int) -> list[socket.socket]:
-    """Sockets to listen on, which clients may connect to before the first worker serves.
+    """Open the listening sockets; clients may connect before the first worker serves.
 
-    On Linux the kernel spreads new connections evenly over them (a shared socket would give a burst of
-    connections to one worker). A socket outlives its worker, so its waiting connections are not lost.
-    Elsewhere all workers share one.
+    On Linux the kernel spreads new connections evenly over the sockets (a shared socket would give a burst of
+    connections to one worker). A socket outlives its worker, so connections that wait for it are not lost.
 
     Parameters
     ----------
-    port : 0 takes a free one
-    count : number of sockets, on Linux
+    port : 0 chooses a free port
+    count : number of workers
+
+    Returns
+    -------
+    ``count`` sockets on Linux; elsewhere one, which all workers share.
 
     Raises
     ------
     AddressError
-        where the address is unknown, forbidden or in use.
+        if the address is unknown, forbidden or in use.
     """
     try:
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[
@@ -43,7 +46,7 @@ def listen(host: str, port: int, count: int) -> list[socket.socket]:
 
 
 def show(host: str, port: int) -> str:
-    """The two as they stand in a URL."""
+    """Return host and port as a URL has them."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
@@ -55,7 +58,7 @@ def _on_one_port(family: int, address: tuple[str, int], count: int) -> list[sock
     if family == socket.AF_INET6:
         first.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
     first.bind(address)
-    # Only after bind, so that an address another service listens on is found out.
+    # Only after bind: with this option bind would succeed on an address on which another service listens.
     first.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
     first.listen(BACKLOG)
     address = (address[0], first.getsockname()[1])
@@ -66,7 +69,7 @@ def _on_one_port(family: int, address: tuple[str, int], count: int) -> list[sock
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach the address."""
+    """Return whether only this machine can reach the address."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:

@@ -1,7 +1,8 @@
-"""The parent process: it holds the listening sockets and the embedded server, and keeps the workers.
+"""The parent process: it owns the listening sockets and the embedded server, and restarts workers that die.
 
-Workers and server are replaced when they die, and end with this process however it ends. On SIGTERM or
-SIGINT the sockets close first, then the workers finish what they accepted, and the server stops last.
+The embedded server is restarted too. Workers and server end with this process, even if it is killed (Linux). On
+SIGTERM or SIGINT the supervisor closes the sockets, lets the workers finish the requests they have accepted, and
+stops the server last.
 """
 
 from __future__ import annotations
@@ -23,41 +24,43 @@ from ..store.embedded.server import EmbeddedServer
 from ..telemetry.multiprocess import SharedMetrics
 
 STARTUP_FAILURE = 3
-"""Exit code when no worker ever came to serve; uvicorn's own for one worker."""
+"""Exit code if a worker ends before any has served; uvicorn uses the same code."""
 KILLED = 1
-"""Exit code when a worker had to be killed at a stop."""
+"""Exit code if a worker had to be killed at a stop."""
 
 _FIRST_DELAY, _LONGEST_DELAY = 0.1, 10.0
+"""Seconds; limits of the delay before a restart. The embedded server is polled every ``_FIRST_DELAY``."""
 _STEADY_SECONDS = 10.0
-"""A process that lived so long is replaced without a longer pause than the first."""
+"""A process that ran for at least so long is restarted after the first delay."""
 _KILL_MARGIN = 6.0
-"""What a worker gets beyond the grace time: a stop needs up to two seconds more, on a busy machine longer."""
+"""Seconds that a worker gets beyond ``grace_seconds``: a stop needs up to two more, on a busy machine longer."""
 
 _SAFE_PATH = () if __package__ == "service.server" else ("-P",)
-"""The wheel's workers import nothing from the folder they are started in, as its command doesn't."""
+"""Workers of the installed wheel import nothing from the current folder; its command doesn't either."""
 
 logger = logging.getLogger(__name__)
 
 
 class BackOff:
-    """Pauses between the lives of a process: growing while it dies young, never beyond ten seconds."""
+    """Delays before restarts of one process: doubled after each early death, at most ten seconds."""
 
     def __init__(self) -> None:
         self._delay = _FIRST_DELAY
 
     def after(self, lived: float) -> float:
-        """Seconds to wait after a life of so many seconds."""
+        """Return the seconds to wait before a restart of a process that ran for ``lived`` seconds."""
         delay = _FIRST_DELAY if lived >= _STEADY_SECONDS else self._delay
         self._delay = min(2 * delay, _LONGEST_DELAY)
         return delay
 
 
 class Supervisor:
-    """The life of one service; made in a running event loop.
+    """Runs the processes of one service; make it in a running event loop.
 
     Parameters
     ----------
-    listeners : sockets that are dealt out to the workers in turn
+    listeners : worker i uses socket i modulo their number
+    server : the embedded server, already started; None for other stores
     """
 
     def __init__(self, settings: Settings, listeners: list[socket.socket], server: EmbeddedServer | None) -> None:
@@ -73,7 +76,7 @@ class Supervisor:
         self._exit_code = 0
 
     async def run(self) -> int:
-        """Serve until a signal or a start-up failure; the exit code."""
+        """Serve until SIGTERM, SIGINT or a failed start, and return the exit code of the process."""
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stop, number)

@@ -1,8 +1,8 @@
-"""A worker process: serves one of the supervisor's sockets with uvicorn, and dies with the supervisor.
+"""A worker process: serves one of the supervisor's sockets with uvicorn, and ends with the supervisor.
 
-Run by the supervisor as ``python -m service.server.worker SOCKET_FD PARENT_PID NUMBER`` with the settings as JSON
-on stdin; ``NUMBER`` is its place among the workers. One byte on stdout says that it serves; from then on
-stdout is stderr.
+The supervisor runs it as ``python -m service.server.worker SOCKET_FD PARENT_PID NUMBER`` and writes the settings as
+JSON to its stdin; ``NUMBER`` is its place among the workers, from 0. The worker writes one byte to stdout when it
+serves; from then on its stdout is its stderr.
 """
 
 from __future__ import annotations
@@ -27,11 +27,16 @@ from .http_protocol import LimitedHttpProtocol
 
 _PR_SET_PDEATHSIG = 1
 SWITCH_SECONDS = 0.001
-"""How long a thread that works on a large input may keep the event loop waiting, where it can be interrupted."""
+"""Python's switch interval: how long a thread may hold the interpreter while the event loop waits."""
 
 
 def die_with_parent(parent: int) -> None:
-    """Ask the kernel for SIGKILL when the parent's main thread ends; go at once if it has ended."""
+    """Let the kernel kill this process when its parent's main thread ends (Linux); exit if the parent has ended.
+
+    Parameters
+    ----------
+    parent : process id of the supervisor
+    """
     if sys.platform == "linux":
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
@@ -39,9 +44,9 @@ def die_with_parent(parent: int) -> None:
 
 
 def keep_turns_short() -> None:
-    """Let work in threads be interrupted often, and look through what is there by now for garbage no more.
+    """Keep the event loop from long waits: switch threads often, and don't scan imported objects for garbage.
 
-    Looking through all that was imported takes some 50 ms.
+    A collection that scans all imported objects takes some 50 ms.
     """
     sys.setswitchinterval(SWITCH_SECONDS)
     gc.collect()
@@ -49,7 +54,7 @@ def keep_turns_short() -> None:
 
 
 class Server(uvicorn.Server):
-    """uvicorn's server, telling the supervisor when it serves."""
+    """uvicorn's server; it reports to the supervisor when it serves."""
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
@@ -59,9 +64,14 @@ class Server(uvicorn.Server):
 
 
 def serve(settings: Settings, listener: socket.socket, number: int) -> None:
-    """Serve until SIGTERM, then finish what was accepted."""
+    """Serve until SIGTERM, then finish the accepted requests.
+
+    Parameters
+    ----------
+    number : the worker's place among the workers, from 0
+    """
     app = create_app(settings, metrics_folder=multiprocess.share(number), spans=open_traces())
-    app.openapi()  # Makes what FastAPI else makes within the first requests, which takes 80 ms.
+    app.openapi()  # Takes 80 ms; otherwise the first requests would wait for it.
     protocol = partial(
         LimitedHttpProtocol, head_seconds=settings.body_timeout_seconds, refuse=app.state.runtime.connection_errors
     )
@@ -81,7 +91,7 @@ def serve(settings: Settings, listener: socket.socket, number: int) -> None:
 
 
 def main() -> None:
-    """Take over from the supervisor."""
+    """Read arguments and settings from the supervisor, and serve."""
     descriptor, parent, number = map(int, sys.argv[1:])
     die_with_parent(parent)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))

@@ -1,7 +1,8 @@
-"""What ``GET /metrics`` answers: the metrics of all workers in Prometheus' text format.
+"""The answer of ``GET /metrics``: the metrics of all workers in Prometheus' text format.
 
-Each worker keeps its metrics in files in a folder that the parent made, so any worker can add up those of all.
-Files are named by a worker's number, not by its process id: a worker that replaces a dead one continues in them.
+Each worker keeps its metrics in files in a folder that the parent makes, so any worker can sum those of all.
+Files are named by the worker's number, not by its process id, so a worker that replaces a dead one continues its
+counts.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ MAX_CHARS = 8000
 """Longest text of one record, traceback included; the rest is cut."""
 
 MAX_FIELD_CHARS = 128
-"""Longest text that a request may bring into its line."""
+"""Longest text from a request in its log line."""
 
 _requests = logging.getLogger("service.requests")
 _SECRETS = (
@@ -22,23 +22,23 @@ _SECRETS = (
     (re.compile(r"(password=)[^\s&]+"), r"\1***"),
     (re.compile(r"(with args beginning with:).+"), r"\1 ***"),
 )
-"""Before the ``@`` of a URL, among its options, and in what a server tells of a command that it doesn't know."""
+"""Passwords before the ``@`` of a URL, among its options, and in a server's error about an unknown command."""
 
 
 def hide_passwords(text: str) -> str:
-    """The text with whatever may be a password replaced."""
+    """Replace each part of the text that may be a password by ``***``."""
     for secret, shown in _SECRETS:
         text = secret.sub(shown, text)
     return text
 
 
 def _tail(text: str) -> str:
-    """The end of a traceback."""
+    """The end of a traceback, which has the error itself."""
     return hide_passwords(text[-2 * MAX_CHARS :])[-MAX_CHARS:]
 
 
 class JsonLines(logging.Formatter):
-    """A record as one line of ASCII JSON."""
+    """Formats a record as one line of ASCII JSON."""
 
     def format(self, record: logging.LogRecord) -> str:
         line = {
@@ -55,27 +55,33 @@ class JsonLines(logging.Formatter):
 
 
 def shown(text: str | None) -> str | None:
-    """A text of a request as its line tells it; None where there is none."""
+    """Return a text of a request as its log line shows it: without passwords, at most ``MAX_FIELD_CHARS`` long."""
     return None if text is None else hide_passwords(text[: 2 * MAX_FIELD_CHARS])[:MAX_FIELD_CHARS]
 
 
 def request(*, status: int, session: str | None, api_key: str | None, **fields: str | float) -> None:
-    """Log one request; session (as ``shown``) and name of the API key only where there are any."""
+    """Log one request, at level info, or warning if the status is 500 or above.
+
+    Parameters
+    ----------
+    session : as ``shown`` returns it; None if the path names no session
+    api_key : the name of the key; None if the request has none
+    """
     level = logging.INFO if status < 500 else logging.WARNING
     if not _requests.isEnabledFor(level):
         return
-    told = fields | {"status": status}
+    line = fields | {"status": status}
     if session is not None:
-        told["session"] = session
+        line["session"] = session
     if api_key is not None:
-        told["api_key"] = api_key
-    _requests.log(level, "request", extra={"fields": told})
+        line["api_key"] = api_key
+    _requests.log(level, "request", extra={"fields": line})
 
 
 def configure(level: str) -> None:
-    """Send every logger of this process to stderr; uvicorn's own progress only at level ``debug``.
+    """Send every logger of this process to stderr; uvicorn's progress only at level ``debug``.
 
-    What nobody catches is logged too, as it may show a URL.
+    Uncaught errors are logged too, because their text may contain a store URL, and log lines hide its password.
     """
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonLines())

@@ -1,6 +1,6 @@
-"""What the service counts and measures: see docs/metrics.md.
+"""The service's metrics: see docs/metrics.md.
 
-Every series exists from the start and no label takes its value from a request, so their number never changes.
+Every series exists from the start and no label has its value from a request, so the number of series never changes.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _BATCH_SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 
 
 class Labels(NamedTuple):
-    """The values labels can have, known before the first request."""
+    """All values of labels; they are known before the first request."""
 
     routes: Iterable[tuple[str, str]] = ()
     """Method and route template."""
@@ -53,11 +53,17 @@ class Progress(Protocol):
 
     @property
     def expired(self) -> int:
-        """Decisions nobody answered in time."""
+        """Decisions that got no feedback in time."""
 
 
 class Metrics:
-    """The numbers of one process; with a shared ``folder``, told as the sum over all workers."""
+    """The metrics of one process.
+
+    Parameters
+    ----------
+    folder : where all workers keep their metrics; ``exposition`` then reports sums over the workers. None: this
+        process reports its metrics alone
+    """
 
     def __init__(self, labels: Labels, folder: Path | None = None) -> None:
         disable_created_metrics()
@@ -110,9 +116,7 @@ class Metrics:
             "bandit_sessions_created", "Sessions created, by learner.", "learner", labels.learners
         )
         self.sessions_deleted = self._counter("bandit_sessions_deleted", "Sessions deleted by request.")
-        self.events = self._counters(
-            "bandit_events", "Feedback events by what became of them.", "outcome", OUTCOMES
-        )
+        self.events = self._counters("bandit_events", "Feedback events, by outcome.", "outcome", OUTCOMES)
         self.decisions_opened = self._counter("bandit_decisions_opened", "Decisions made: slots opened by acts.")
         self.decisions_settled = self._counter(
             "bandit_decisions_settled", "Decisions that are no longer outstanding."
@@ -123,37 +127,42 @@ class Metrics:
         )
         self.delay_seconds = self._histogram(
             "bandit_feedback_delay_seconds",
-            "Time from act to feedback, where it is known: in sessions with expiry.",
+            "Time from act to feedback, in sessions with expiry.",
             _DELAY_SECONDS,
         )
         self.delay_slots = self._counter(
             "bandit_delay_slots",
-            "Growth of the sessions' total delay: decisions outstanding at each closing of a slot.",
+            "Sum, over the slots that were closed, of the decisions outstanding at that moment.",
         )
 
     def _add_commits(self) -> None:
         self.commit_requests = self._histogram(
-            "bandit_commit_requests", "Requests folded into one group commit.", _BATCH_SIZES
+            "bandit_commit_requests", "Requests in one group commit.", _BATCH_SIZES
         )
-        self.commits = self._counters(
-            "bandit_commits", "Attempts to commit, by the store's answer.", "outcome", COMMITS
-        )
+        self.commits = self._counters("bandit_commits", "Attempts to commit, by outcome.", "outcome", COMMITS)
         seconds = Histogram(
             "bandit_store_call_seconds",
-            "Time the store took to answer, or to fail, by call; `ping` is what `/readyz` asks.",
+            "Time until a call to the store returned or failed, by call; `/readyz` makes the call `ping`.",
             ["call"],
             registry=self.registry,
             buckets=_STORE_SECONDS,
         )
         self.store_seconds: Mapping[str, Observe] = {call: fast_observe(seconds.labels(call)) for call in CALLS}
         self.store_failures = self._counters(
-            "bandit_store_failures", "Calls the store could not serve.", "call", CALLS
+            "bandit_store_failures", "Calls to the store that failed, by call.", "call", CALLS
         )
 
     def count(
         self, events: Mapping[str, int], before: Progress, after: Progress, delays: Iterable[float] = ()
     ) -> None:
-        """Count what one commit did to a session's ledger, and its events by outcome and delay in seconds."""
+        """Count the decisions and events of one commit.
+
+        Parameters
+        ----------
+        events : number of events by outcome
+        before, after : the session's counts before and after the commit
+        delays : seconds from act to feedback, for the events where they are known
+        """
         for outcome, number in events.items():
             if number:
                 self.events["duplicate" if outcome == "duplicates" else outcome](number)
@@ -169,7 +178,17 @@ class Metrics:
             self.delay_slots(delay_slots)
 
     def answered(self, method: str, route: str, status: int, seconds: float) -> tuple[str, str]:
-        """Count a request; its method and route as labels tell them."""
+        """Count a request that was answered.
+
+        Parameters
+        ----------
+        route : template of the route
+        seconds : time from the request's head to its answer
+
+        Returns
+        -------
+        The labels method and route under which it was counted, ``OTHER`` for both if they match no route.
+        """
         key = (method, route)
         if key not in self._requests:
             key = (OTHER, OTHER)

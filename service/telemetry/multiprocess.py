@@ -45,10 +45,10 @@ class SharedMetrics:
         try:
             self._folder = tempfile.mkdtemp(prefix="bandit-metrics-")
         except OSError as error:
-            log.warning("no folder for metrics, so each worker reports its own: %s", error)
+            log.warning("no folder for metrics, so each worker reports its own counts only: %s", error)
 
     def environment(self, environment: Mapping[str, str]) -> dict[str, str]:
-        """Return the environment for a worker: the given one with the folder's path, or without a foreign one."""
+        """Return a worker's environment: the given one with ``FOLDER`` set to this folder, or removed."""
         others = {name: value for name, value in environment.items() if name != FOLDER}
         return others if self._folder is None else others | {FOLDER: self._folder}
 

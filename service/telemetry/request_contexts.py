@@ -1,4 +1,4 @@
-"""Which requests wait for the current call to the store: one commit serves a batch of requests."""
+"""The requests that wait for the current call to the store: one commit serves a batch of requests."""
 
 from __future__ import annotations
 

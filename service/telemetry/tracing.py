@@ -1,6 +1,6 @@
 """Spans of requests and of calls to the store, for OpenTelemetry: see docs/traces.md.
 
-A span has what the request's log line has, and no more: no query, no body, no error text.
+A span contains what the request's log line contains: no query, no body, no text of an error.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from .request_contexts import BATCH_CONTEXTS
 
 NAME = "delayed-bandits"
 MAX_LINKS = 100
-"""Requests that the span of one commit names, beside the one it belongs to."""
+"""Most links of a commit's span to requests of its batch; the span of the first request is its parent."""
 
 log = logging.getLogger(__name__)
 
@@ -40,12 +40,12 @@ class Spans:
 
     @classmethod
     def to_collector(cls) -> Spans:
-        """Send them in batches to where the environment says.
+        """Make spans that are sent in batches to the collector that OpenTelemetry's environment variables name.
 
         Raises
         ------
         ValueError
-            for a variable that makes no sense.
+            if such a variable is invalid.
         """
         own = Resource.create({SERVICE_NAME: NAME, "process.pid": os.getpid()})
         resource = own.merge(OTELResourceDetector().detect())
@@ -56,7 +56,7 @@ class Spans:
         return cls(provider)
 
     def around(self, app: ASGIApp) -> ASGIApp:
-        """The application with a span for each request, a child of the caller's where it names one."""
+        """Wrap an application so that each request has a span, a child of the client's span if it sends one."""
 
         async def traced(scope: Scope, receive: Receive, send: Send) -> None:
             if scope["type"] != "http":
@@ -75,7 +75,7 @@ class Spans:
         return traced
 
     def answered(self, *, method: str, route: str, status: int, request_id: str, session: str | None) -> None:
-        """Set on the span of the current request what its log line has."""
+        """Set name, status and attributes of the current request's span: what its log line contains."""
         span = trace.get_current_span()
         if route != OTHER:
             span.update_name(f"{method} {route}")
@@ -115,14 +115,14 @@ class Spans:
                 raise
 
     async def close(self, seconds: float) -> None:
-        """Send the remaining spans, for at most so many seconds."""
+        """Send the remaining spans, for at most ``seconds``."""
         loop, sent = asyncio.get_running_loop(), asyncio.Event()
 
         def send() -> None:
             self._provider.shutdown()
             loop.call_soon_threadsafe(sent.set)
 
-        # A thread of the loop's own would be waited for at its end, however long the collector hangs.
+        # The event loop waits for its executor's threads when it closes, however long the collector hangs.
         threading.Thread(target=send, daemon=True).start()
         try:
             async with asyncio.timeout(seconds):

@@ -1,6 +1,6 @@
-"""Whether requests are traced: OpenTelemetry's own variables say it, and the extra ``otel`` does it.
+"""Whether requests are traced: OpenTelemetry's environment variables decide it; the extra ``otel`` is needed.
 
-See docs/traces.md. Without the variables nothing of OpenTelemetry's SDK is imported.
+See docs/traces.md. Without the variables OpenTelemetry's SDK is not imported.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 
 def wanted(environment: Mapping[str, str]) -> bool:
-    """Whether the variables ask for traces: they name an exporter, or an endpoint."""
+    """Return whether the variables turn traces on, by an exporter or an endpoint."""
     if environment.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
         return False
     exporter = environment.get(EXPORTER, "").strip().lower()
@@ -31,7 +31,7 @@ def wanted(environment: Mapping[str, str]) -> bool:
 
 
 def hindrance(environment: Mapping[str, str]) -> str | None:
-    """Why traces that are wanted can't be had; None where they can."""
+    """Return why the wanted traces are not possible, or None if they are."""
     if environment.get(EXPORTER, "").strip().lower() not in {"", "otlp"}:
         return f"{EXPORTER} may be otlp or none"
     if (_given(environment, "PROTOCOL") or PROTOCOL) != PROTOCOL:
@@ -44,12 +44,12 @@ def hindrance(environment: Mapping[str, str]) -> str | None:
 
 
 def _given(environment: Mapping[str, str], what: str) -> str | None:
-    """A variable of the exporter, the one for traces before the one for all."""
+    """The exporter's variable for traces if it is set, else the one for all signals."""
     return environment.get(f"{_OTLP}_TRACES_{what}") or environment.get(f"{_OTLP}_{what}") or None
 
 
 def open_traces(environment: Mapping[str, str] = os.environ) -> Spans | None:
-    """The spans of this process; None where none are wanted, or can be had."""
+    """Return the spans of this process, or None if traces are not wanted or not possible."""
     if not wanted(environment) or hindrance(environment) is not None:
         return None
     from .tracing import Spans
@@ -57,5 +57,5 @@ def open_traces(environment: Mapping[str, str] = os.environ) -> Spans | None:
     try:
         return Spans.to_collector()
     except ValueError:
-        log.warning("no traces: a variable of OpenTelemetry (OTEL_...) makes no sense")
+        log.warning("no traces: a variable of OpenTelemetry (OTEL_...) is invalid")
         return None
