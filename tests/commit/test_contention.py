@@ -110,7 +110,7 @@ def queues_on(store):
     return SessionQueues(Committer(store, SessionCache(10)), max_queue=1000)
 
 
-@pytest.mark.slow
+@pytest.mark.alone
 async def test_nobody_starves_where_four_workers_write_one_session(redis_server):
     """64 clients, 16 on each worker. Calls are measured in commits, which a busy machine doesn't stretch."""
     stores = [CountedStore(redis_server.url) for _ in range(4)]

@@ -12,7 +12,7 @@ from service.sessions.readiness import PING_SECONDS
 from tests.support.running import RunningService, create
 from tests.support.waiting import wait_until
 
-pytestmark = pytest.mark.processes
+pytestmark = [pytest.mark.processes, pytest.mark.alone]
 
 FROZEN = 4.0
 """Seconds; ``python -m loadtest chaos --long-freezes`` does it for thirty."""

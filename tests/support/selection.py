@@ -46,7 +46,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def belongs_to_quick(item: pytest.Item) -> bool:
     """Whether a test needs nothing but Python and the wheel's server, and is fast or one of its kind."""
     markers = {marker.name for marker in item.iter_markers()}
-    return "servers" not in markers and ("quick" in markers or not markers & {"processes", "slow"})
+    return "servers" not in markers and ("quick" in markers or not markers & {"processes", "slow", "alone"})
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -26,6 +26,7 @@ from tests.support.running import RunningService
 
 
 @pytest.mark.slow
+@pytest.mark.alone
 def test_a_tiny_run_has_every_ratio(tmp_path: Path) -> None:
     server_binary()
     arguments = ["bench", "--seconds", "0.2", "--repetitions", "2", "--clients", "4", "--out", str(tmp_path)]

@@ -15,6 +15,7 @@ from tests.support.programs import server_binary
 
 
 @pytest.mark.slow
+@pytest.mark.alone
 @pytest.mark.skipif(sys.platform != "linux", reason="workers are found in /proc")
 def test_a_burst_is_settled_once_by_two_workers_also_when_one_is_killed(tmp_path: Path) -> None:
     server_binary()

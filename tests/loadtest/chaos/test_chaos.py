@@ -101,6 +101,7 @@ def chaos(folder: Path, *flags: str) -> dict[str, Any]:
 
 
 @pytest.mark.slow
+@pytest.mark.alone
 @pytest.mark.skipif(sys.platform != "linux", reason="chaos finds workers in /proc")
 def test_one_round_of_each_fault_and_a_freeze_run_clean(tmp_path: Path) -> None:
     summary = chaos(
