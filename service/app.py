@@ -150,5 +150,5 @@ def store_options(settings: Settings) -> StoreOptions:
         max_connections=settings.store_connections,
         min_replicas=settings.min_replicas,
         reply_seconds=settings.store_timeout_seconds,
-        resend_seconds=settings.store_budget_seconds,
+        retry_seconds=settings.store_budget_seconds,
     )

@@ -13,7 +13,7 @@ from itertools import pairwise
 from loadtest.bench.in_process_app import in_process_app
 from loadtest.bench.large_requests import LARGE_REQUESTS
 from loadtest.errors import ServiceError
-from service.server.worker import keep_turns_short
+from service.server.worker import limit_event_loop_waits
 
 
 async def longest_turn(name: str, clock: Callable[[], float]) -> float:
@@ -48,7 +48,7 @@ async def longest_turn(name: str, clock: Callable[[], float]) -> float:
 def worker_settings() -> Iterator[None]:
     """Threads and garbage as a worker has them."""
     before = sys.getswitchinterval()
-    keep_turns_short()
+    limit_event_loop_waits()
     try:
         yield
     finally:

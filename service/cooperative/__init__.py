@@ -1,4 +1,4 @@
-"""How long work lets other requests run in between.
+"""Long work that lets other requests run in between.
 
 Imports nothing else of the project.
 """

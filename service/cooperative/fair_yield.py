@@ -1,4 +1,4 @@
-"""Yielding the event loop within long work, so that other requests run in between."""
+"""Long computations yield the event loop, so that other requests run in between."""
 
 from __future__ import annotations
 
@@ -10,55 +10,62 @@ from weakref import WeakKeyDictionary
 
 _Queue = deque[asyncio.Future[None]]
 _QUEUES: WeakKeyDictionary[asyncio.AbstractEventLoop, _Queue] = WeakKeyDictionary()
-"""Long works that wait to go on, by their event loop."""
+"""For each event loop, the long computations that wait to continue, first come, first served."""
 
 
 class FairYield:
-    """Lets other requests have their turn within long work; long works have theirs one after another."""
+    """Await it often within a long computation: it yields the event loop when a time slice is used up.
 
-    turn_seconds: ClassVar[float] = 0.003
-    """Arithmetic done before others get their turn; the first turn is shorter where long works are waiting."""
-    rest_seconds: ClassVar[float] = 0.0
-    """Time left to others after each turn."""
-    _paused: ClassVar[int] = 0
+    Between two slices, of whichever computations, the event loop does everything else that is ready.
+    """
+
+    slice_seconds: ClassVar[float] = 0.003
+    """Length of a time slice; the first slice is shorter if other long computations wait."""
+    pause_seconds: ClassVar[float] = 0.0
+    """Time to sleep after each slice; if 0, the computation waits in the queue instead."""
+    _waiting: ClassVar[int] = 0
+    """Number of long computations that wait to continue."""
 
     def __init__(self) -> None:
         self._since = time.perf_counter()
-        self._turn = self.turn_seconds / (1 + FairYield._paused)
+        self._slice = self.slice_seconds / (1 + FairYield._waiting)
 
     async def __call__(self) -> None:
-        """Yield the event loop if it was held long enough."""
-        if time.perf_counter() - self._since > self._turn:
-            FairYield._paused += 1
+        """Yield the event loop if the time slice is used up."""
+        if time.perf_counter() - self._since > self._slice:
+            FairYield._waiting += 1
             try:
-                await (asyncio.sleep(self.rest_seconds) if self.rest_seconds else _next_turn())
+                await (asyncio.sleep(self.pause_seconds) if self.pause_seconds else _wait_in_queue())
             finally:
-                FairYield._paused -= 1
-            self._since, self._turn = time.perf_counter(), self.turn_seconds
+                FairYield._waiting -= 1
+            self._since, self._slice = time.perf_counter(), self.slice_seconds
 
 
-def _next_turn() -> asyncio.Future[None]:
-    """Comes after those of all who wait already; between two turns the event loop does everything else once."""
+def _wait_in_queue() -> asyncio.Future[None]:
+    """Return a future that is done after those of all computations in the queue.
+
+    One is resumed in each pass of the event loop.
+    """
     loop = asyncio.get_running_loop()
-    queue, turn = _QUEUES.setdefault(loop, deque()), loop.create_future()
+    queue, resumed = _QUEUES.setdefault(loop, deque()), loop.create_future()
     if not queue:
-        loop.call_soon(_give_turn, queue)
-    queue.append(turn)
-    return turn
+        loop.call_soon(_resume_next, queue)
+    queue.append(resumed)
+    return resumed
 
 
-def _give_turn(queue: _Queue) -> None:
+def _resume_next(queue: _Queue) -> None:
     while queue and queue[0].cancelled():
         queue.popleft()
     if queue:
-        turn = queue.popleft()
-        turn.set_result(None)
+        resumed = queue.popleft()
+        resumed.set_result(None)
         if queue:
-            turn.get_loop().call_soon(_give_turn, queue)
+            resumed.get_loop().call_soon(_resume_next, queue)
 
 
 class BackgroundYield(FairYield):
-    """A pause of work in the background: a third of the time is its own, so that others are hardly slower."""
+    """For work in the background: it runs for a third of the time, so that requests are hardly slower."""
 
-    turn_seconds = 0.001
-    rest_seconds = 0.002
+    slice_seconds = 0.001
+    pause_seconds = 0.002

@@ -1,4 +1,4 @@
-"""JSON made in chunks, none of which takes long to make."""
+"""JSON in chunks, so that a caller can yield the event loop between them."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 CHUNK_SCALARS = 1000
-"""Numbers or texts in a chunk."""
+"""Numbers or strings in a chunk."""
 CHUNK_OBJECTS, SMALL_OBJECT = 50, 20
-"""Objects or lists in a chunk, and the parts that each may have."""
+"""Most small objects or lists in a chunk, and most elements of a small one."""
 
 COMPACT = json.JSONEncoder(separators=(",", ":"), allow_nan=False)
 
@@ -20,7 +20,13 @@ _SCALARS = {str, int, float, bool, type(None)}
 
 
 def json_chunks(value: Any, encoder: json.JSONEncoder = COMPACT) -> Iterator[str]:
-    """The JSON of a value, in texts that none takes long to make."""
+    """Yield the JSON of a value in chunks, each of which is made in a short time.
+
+    Parameters
+    ----------
+    value : anything that JSON can represent; numpy arrays are lists
+    encoder : its separators and the order of keys apply
+    """
     if isinstance(value, Mapping):
         yield from _of_mapping(value, encoder)
     elif isinstance(value, Sequence | np.ndarray) and not isinstance(value, str):
@@ -54,7 +60,7 @@ def _of_sequence(value: Sequence[Any] | np.ndarray, encoder: json.JSONEncoder) -
 
 
 def _of_slice(part: Sequence[Any], encoder: json.JSONEncoder) -> Iterator[str]:
-    """Its elements, those that are small together."""
+    """The elements of a slice without brackets; small ones share a chunk."""
     if _SCALARS.issuperset(map(type, part)):
         yield encoder.encode(part)[1:-1]
         return

@@ -1,4 +1,4 @@
-"""Work that never yields, on inputs that may be large."""
+"""Threads for work that can't yield the event loop, if its input is large."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from functools import partial
 from typing import ParamSpec, TypeVar
 
 LARGE_INPUT_BYTES = 16_384
-"""Bytes from which on reading them on the event loop would keep other requests waiting."""
+"""Size of an input from which work on it would block the event loop for too long."""
 LABEL_BYTES = 16
-"""Bytes that a label counts for where there are no bytes to count."""
+"""Size that a label counts for, if only the number of labels is known."""
 
 _THREAD = ThreadPoolExecutor(1, "offload")
 """One thread: two would compete with the event loop for the interpreter, and neither would be done sooner."""
@@ -21,7 +21,12 @@ T = TypeVar("T")
 
 
 async def run_in_thread_if_large(size: int, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Work on an input of so many bytes: in a thread where it is large."""
+    """Call ``work``, in a thread if its input is large.
+
+    Parameters
+    ----------
+    size : bytes of the input
+    """
     if size < LARGE_INPUT_BYTES:
         return work(*args, **kwargs)
     return await asyncio.get_running_loop().run_in_executor(_THREAD, partial(work, *args, **kwargs))

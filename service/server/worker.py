@@ -43,7 +43,7 @@ def die_with_parent(parent: int) -> None:
         sys.exit(1)
 
 
-def keep_turns_short() -> None:
+def limit_event_loop_waits() -> None:
     """Keep the event loop from long waits: switch threads often, and don't scan imported objects for garbage.
 
     A collection that scans all imported objects takes some 50 ms.
@@ -58,7 +58,7 @@ class Server(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
-        keep_turns_short()
+        limit_event_loop_waits()
         os.write(sys.stdout.fileno(), b".")
         os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
 

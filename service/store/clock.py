@@ -1,4 +1,4 @@
-"""The store's clock as a worker knows it."""
+"""A worker's estimate of the store's clock."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ from collections.abc import Callable
 
 
 class StoreClock:
-    """The monotonic clock of this process plus an offset that each reply of the store refreshes.
+    """The monotonic clock of this process plus an offset that each reply of the store updates.
 
-    Until the first reply the offset is a guess from this machine's own wall clock.
+    Until the first reply the offset is that of this machine's wall clock.
 
     Parameters
     ----------
-    monotonic, wall : clocks in seconds
+    monotonic : returns seconds since any moment
+    wall : returns Unix seconds
     """
 
     def __init__(
@@ -24,14 +25,14 @@ class StoreClock:
         self._latest = float("-inf")
 
     def observe(self, seconds: float) -> None:
-        """Take over the time that a reply brought."""
+        """Set the clock to the time in a reply, in Unix seconds."""
         self._offset = seconds - self._monotonic()
 
     def estimate(self) -> float:
-        """Unix seconds by the store's clock; falls back where that clock was set back."""
+        """Return Unix seconds by the store's clock; they decrease if that clock was set back."""
         return self._monotonic() + self._offset
 
     def now(self) -> float:
-        """The estimate, but never less than any value returned before."""
+        """Return Unix seconds by the store's clock, but never less than returned before."""
         self._latest = max(self._latest, self.estimate())
         return self._latest

@@ -1,4 +1,4 @@
-"""A store whose calls are timed, counted and, where requests are traced, have spans."""
+"""Metrics and trace spans of the calls to a store."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ NAMES: Mapping[type[Outcome], str] = {
 
 
 class InstrumentedStore:
-    """Another store, with its latency, failures and outcomes in the metrics and traces.
+    """Wraps a store: records latency, failures and outcomes of its calls in metrics and spans.
 
     Parameters
     ----------
-    spans : makes a span of each call; None where requests are not traced
+    spans : makes a span for each call; None if requests are not traced
     """
 
     def __init__(self, store: Store, metrics: Metrics, spans: Spans | None = None) -> None:

@@ -1,4 +1,4 @@
-"""What a store can be told beside its URL."""
+"""The options of a store beside its URL."""
 
 from __future__ import annotations
 
@@ -7,25 +7,25 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class StoreOptions:
-    """Names, limits and patience of a store; the defaults suit one service beside its Redis."""
+    """Key prefix, limits and timeouts of a store; the defaults suit a service near its Redis."""
 
     prefix: str = "bandit"
     """First part of every key."""
     dedupe_window_seconds: float = 24 * 3600.0
-    """For how long event ids and answers are remembered, at least."""
+    """Shortest time for which event ids and answers are remembered."""
     max_connections: int = 32
-    """Connections of one worker to the store."""
+    """Most connections of one worker to the store; in a cluster, to each master."""
     pool_wait_seconds: float = 1.0
-    """Longest wait for one of them to be free."""
+    """Timeout for a free connection."""
     connect_seconds: float = 1.0
-    """Longest wait for a new connection."""
+    """Timeout for opening a connection."""
     reply_seconds: float = 2.0
-    """Longest wait for a reply."""
-    resend_seconds: float = 2.0
-    """No call is sent again later than this after its first sending, nor while an outage has lasted longer."""
+    """Timeout for a reply."""
+    retry_seconds: float = 2.0
+    """A call is not retried later than this after its first attempt, nor in an outage that has lasted longer."""
     min_replicas: int = 0
-    """Replicas that must have a commit before it counts as done."""
+    """Replicas that must acknowledge a commit before clients get their answers; 0 waits for none."""
     replica_seconds: float = 1.0
-    """Longest wait for them."""
+    """Timeout for these replicas."""
     ping_seconds: float = 0.8
-    """Longest wait of ``ping``, over all."""
+    """Timeout of ``ping``, retries included."""

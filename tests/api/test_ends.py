@@ -13,7 +13,7 @@ from tests.support.waiting import wait_until
 
 SHARED = {b"bandit:sweeper"}
 ENDED = 500
-PATIENT = StoreOptions(pool_wait_seconds=60, reply_seconds=60, resend_seconds=60)
+PATIENT = StoreOptions(pool_wait_seconds=60, reply_seconds=60, retry_seconds=60)
 """So many callers at once may wait long for one of the connections on a busy machine."""
 
 

@@ -90,7 +90,7 @@ async def test_successes_of_hot_routes_are_sampled_and_errors_are_not(make_clien
 
 
 async def test_readiness_is_logged_when_it_changes(make_client, lines, own_redis_server):
-    options = StoreOptions(resend_seconds=0.2, connect_seconds=0.3)
+    options = StoreOptions(retry_seconds=0.2, connect_seconds=0.3)
     client = await make_client(open_store(own_redis_server.url, options=options), log_sample=0)
     for turn in (lambda: None, own_redis_server.kill, own_redis_server.start):
         turn()

@@ -118,7 +118,7 @@ async def turns(clock, *works):
 
 
 async def test_a_long_work_yields_when_its_turn_is_over(clock):
-    assert max(await turns(clock, work(clock, FairYield()))) == 1000 * FairYield.turn_seconds
+    assert max(await turns(clock, work(clock, FairYield()))) == 1000 * FairYield.slice_seconds
 
 
 async def test_many_long_works_share_a_turn(clock):
@@ -133,7 +133,7 @@ async def test_however_many_long_works_there_are_one_has_its_turn_at_a_time(cloc
     found = await turns(clock, *(work(clock, FairYield()) for _ in range(200)))
 
     assert sum(found) == 6_000
-    assert max(found[2:]) == 1000 * FairYield.turn_seconds
+    assert max(found[2:]) == 1000 * FairYield.slice_seconds
 
 
 async def test_works_that_are_given_up_keep_no_turn(clock):
@@ -158,5 +158,5 @@ async def test_background_work_rests_between_short_turns(clock, monkeypatch):
     monkeypatch.setattr(fair_yield.asyncio, "sleep", sleep)
     await work(clock, BackgroundYield())
 
-    assert rests == [(step, BackgroundYield.rest_seconds) for step in range(1, 31)]
-    assert BackgroundYield.rest_seconds >= 2 * BackgroundYield.turn_seconds
+    assert rests == [(step, BackgroundYield.pause_seconds) for step in range(1, 31)]
+    assert BackgroundYield.pause_seconds >= 2 * BackgroundYield.slice_seconds

@@ -13,7 +13,7 @@ from tests.support.cluster import Cluster
 from tests.support.sessions import commit, digest, new_session
 from tests.support.waiting import wait_until
 
-PATIENT = StoreOptions(reply_seconds=0.5, resend_seconds=30)
+PATIENT = StoreOptions(reply_seconds=0.5, retry_seconds=30)
 
 
 async def everything(store: Store, names: list[str]) -> None:
@@ -98,7 +98,7 @@ async def test_a_master_that_dies_under_load_costs_no_event_and_doubles_none(clu
 
 
 async def test_a_cluster_that_is_not_there_is_unavailable() -> None:
-    store = open_store("redis+cluster://:hunter2@127.0.0.1:1", options=StoreOptions(resend_seconds=0.1))
+    store = open_store("redis+cluster://:hunter2@127.0.0.1:1", options=StoreOptions(retry_seconds=0.1))
     with pytest.raises(StoreUnavailableError) as caught:
         await store.ping()
     assert "hunter2" not in str(caught.value)

@@ -42,7 +42,7 @@ async def test_what_was_acknowledged_survives_sigkill_and_at_most_one_commit_mor
     """The one more is that whose reply was lost."""
     names = [f"s{n}" for n in range(WRITERS)]
     for _ in range(KILLS):
-        store = RedisStore(server.url, StoreOptions(resend_seconds=0.01))
+        store = RedisStore(server.url, StoreOptions(retry_seconds=0.01))
         acknowledged = dict.fromkeys(names, 0)
         for name in names:
             await store.delete(name)

@@ -20,7 +20,7 @@ from tests.support.real_redis import RedisServer
 from tests.support.sessions import commit, digest, new_session
 from tests.support.waiting import until, wait_until
 
-QUICK = StoreOptions(reply_seconds=0.2, resend_seconds=3)
+QUICK = StoreOptions(reply_seconds=0.2, retry_seconds=3)
 
 
 @pytest.fixture
@@ -112,7 +112,7 @@ async def test_a_commit_that_timed_out_is_applied_once_and_never_later(redis_ser
 async def test_a_frozen_server_is_noticed_soon_and_its_late_copy_is_harmless(
     own_redis_server: RedisServer,
 ) -> None:
-    store = RedisStore(own_redis_server.url, StoreOptions(reply_seconds=0.3, resend_seconds=0.3))
+    store = RedisStore(own_redis_server.url, StoreOptions(reply_seconds=0.3, retry_seconds=0.3))
     await store.create(new_session())
     await store.commit(commit("v0", "v1", session_id="none"))
     own_redis_server.freeze()
@@ -135,7 +135,7 @@ async def test_a_frozen_server_is_noticed_soon_and_its_late_copy_is_harmless(
 
 
 async def test_a_server_that_restarts_quickly_is_waited_for(own_redis_server: RedisServer) -> None:
-    store = RedisStore(own_redis_server.url, StoreOptions(resend_seconds=15))
+    store = RedisStore(own_redis_server.url, StoreOptions(retry_seconds=15))
     await store.create(new_session())
     own_redis_server.stop()
     waiting = asyncio.create_task(store.commit(commit("v0", "v1")))
@@ -146,7 +146,7 @@ async def test_a_server_that_restarts_quickly_is_waited_for(own_redis_server: Re
 
 
 async def test_a_server_that_is_down_is_unavailable_only_while_it_is(own_redis_server: RedisServer) -> None:
-    store = RedisStore(own_redis_server.url, StoreOptions(resend_seconds=0.2))
+    store = RedisStore(own_redis_server.url, StoreOptions(retry_seconds=0.2))
     await store.create(new_session())
     own_redis_server.kill()
     for _ in range(3):
@@ -211,7 +211,7 @@ async def test_calls_that_get_no_connection_in_time_are_told_so(redis_server: Re
 
 
 async def test_a_server_with_too_many_clients_is_unavailable_until_some_leave(redis_server: RedisServer) -> None:
-    store = RedisStore(redis_server.url, StoreOptions(resend_seconds=0.1))
+    store = RedisStore(redis_server.url, StoreOptions(retry_seconds=0.1))
     redis_server.client.config_set("maxclients", 1)
     with pytest.raises(StoreUnavailableError, match=r"too many clients|no connection"):
         await store.create(new_session())

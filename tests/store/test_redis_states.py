@@ -16,7 +16,7 @@ from tests.support.real_redis import RedisServer, free_port
 from tests.support.sessions import commit, digest, new_session
 from tests.support.waiting import wait_until
 
-HASTY = StoreOptions(resend_seconds=0.1)
+HASTY = StoreOptions(retry_seconds=0.1)
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from tests.support.sessions import commit, digest, new_session
 from tests.support.waiting import wait_until
 
 SECRET = "p@s:s/w%rd#?,"
-PATIENT = StoreOptions(reply_seconds=0.5, resend_seconds=20)
+PATIENT = StoreOptions(reply_seconds=0.5, retry_seconds=20)
 
 
 @pytest.mark.processes
@@ -94,7 +94,7 @@ def swapping(sentinel: RedisServer) -> bool:
 
 @pytest.mark.processes
 async def test_without_a_master_the_store_is_unavailable_and_says_so(watched: Watched) -> None:
-    store = open_store(watched.url.replace("/main", "/other"), options=StoreOptions(resend_seconds=0.1))
+    store = open_store(watched.url.replace("/main", "/other"), options=StoreOptions(retry_seconds=0.1))
     started = time.monotonic()
     with pytest.raises(StoreUnavailableError, match="no master"):
         await store.load("s")

@@ -19,7 +19,7 @@ from tests.support.tls import Authority, TlsServer
 from tests.support.waiting import wait_until
 
 SECRET = "p@s:s/w%rd#?"
-HASTY = StoreOptions(resend_seconds=0.1)
+HASTY = StoreOptions(retry_seconds=0.1)
 
 
 @pytest.fixture

@@ -101,7 +101,7 @@ def main() -> None:
     threading.Thread(target=client, args=(tracer, listener.getsockname()[1], found), daemon=True).start()
     out = os.dup(sys.stdout.fileno())
     signal.signal(signal.SIGTERM, signal.SIG_IGN)  # What ends the server is raised again behind it.
-    FairYield.turn_seconds = 3600.0  # Under the tracer a busy machine would add what long work passes.
+    FairYield.slice_seconds = 3600.0  # Under the tracer a busy machine would add what long work passes.
     sys.setprofile(tracer)
     serve(Settings(store_url=sys.argv[1]), listener, 0)
     sys.setprofile(None)

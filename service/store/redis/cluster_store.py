@@ -1,4 +1,4 @@
-"""Sessions spread over a Redis cluster: all keys of a session on one of its masters."""
+"""The store on a Redis cluster: all keys of a session are on one of its masters."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from .store import RedisStore
 
 
 class ClusterStore(RedisStore):
-    """The store contract on a Redis cluster; its masters are listed in turn.
+    """Sessions on a Redis cluster; ``list`` scans one master after another.
 
     Parameters
     ----------
-    url : redis+cluster://, with one or more of the nodes
+    url : redis+cluster://, with one or more of the cluster's nodes
     """
 
     _scan_position = re.compile(r"[0-9]{1,20}-[0-9]{1,4}")
@@ -40,6 +40,6 @@ class ClusterStore(RedisStore):
         return ("end" if at + 1 == len(masters) else f"0-{at + 1}"), ids
 
     def _probe_on(self, master: SlotRange) -> str:
-        """A key that leads to this master."""
+        """Return a probe key in a slot of this master."""
         keys = (f"{self._keys.server_probe}:{{{n}}}" for n in itertools.count())
         return next(key for key in keys if master.first <= slot_of(key) <= master.last)

@@ -10,13 +10,13 @@ from .connection.client import RedisClient
 from .keys import Keys
 
 SHARDS = 16
-"""Number of keys that the reminders are spread over."""
+"""Number of keys over which the reminders are spread."""
 KEPT_MS = 24 * 3600 * 1000
-"""Milliseconds after its time at which a reminder that no worker has handled is dropped."""
+"""Milliseconds after its due time at which a reminder that no worker has handled is deleted."""
 
 
 class RedisReminders:
-    """Reminders in sorted sets, scored by time in milliseconds by the server's clock."""
+    """Reminders in sorted sets; the score is the due time in milliseconds by the server's clock."""
 
     def __init__(self, client: RedisClient, keys: Keys) -> None:
         self._client = client

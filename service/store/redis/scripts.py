@@ -1,4 +1,4 @@
-"""The Lua scripts as they are sent to the server."""
+"""The Lua scripts that the store sends to the server."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 
 class Script(NamedTuple):
-    """A script with what all of them open with, and the name the server keeps it under."""
+    """A Lua script: ``source`` begins with functions that all scripts share, ``sha`` is its name for EVALSHA."""
 
     name: str
     source: bytes
@@ -16,7 +16,7 @@ class Script(NamedTuple):
 
     @classmethod
     def read(cls, name: str) -> Script:
-        """The script in ``lua/<name>.lua``."""
+        """Read the script in ``lua/<name>.lua``."""
         folder = files(__package__) / "lua"
         source = (folder / "session.lua").read_bytes() + (folder / f"{name}.lua").read_bytes()
         return cls(name, source, hashlib.sha1(source, usedforsecurity=False).hexdigest())

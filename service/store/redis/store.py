@@ -34,19 +34,19 @@ log = logging.getLogger(__name__)
 MAX_SCANS_PER_PAGE = 1000
 """On a server full of other keys a page ends after so many scans, perhaps empty, with a cursor to go on."""
 MIN_SCAN = 10
-"""Keys asked for in one scan, at least."""
-PING_PATIENCE = 0.1
-"""Seconds in which a ping is sent again; enough to replace a connection that was lost."""
+"""Smallest number of keys that one scan asks for."""
+PING_RETRY_SECONDS = 0.1
+"""How long a ping is retried; enough to replace a lost connection."""
 MAX_CLOCK_CORRECTIONS = 5
-"""Sendings of a call whose keys do not hold the present bucket, before the store counts as unavailable."""
+"""Attempts to send the keys of the present bucket, by a corrected clock, before the store counts as unavailable."""
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
 
 class RedisStore:
-    """The store contract on one Redis (or Valkey) server, 6.2 or newer.
+    """Sessions on one Redis or Valkey server, 6.2 or newer.
 
-    A call is sent again when its connection is lost. That is safe: a commit, or a creation, that was carried out
-    already finds its own version in the store. A deletion is not sent again once it may have arrived.
+    A call is retried if its connection is lost. That is safe: a commit or creation that was carried out finds its
+    version in the store. A deletion is not retried if the server may have received it.
 
     Parameters
     ----------
@@ -99,7 +99,7 @@ class RedisStore:
         return dict(zip(items[::2], items[1::2], strict=True))
 
     async def delete(self, session_id: str) -> bool:
-        reply = await self._run_in_window(scripts.DELETE, session_id, (), resend=False)
+        reply = await self._run_in_window(scripts.DELETE, session_id, (), retry=False)
         return bool(reply[0] == b"OK")
 
     async def list(self, cursor: str | None, limit: int) -> Page:
@@ -124,7 +124,7 @@ class RedisStore:
                 reply = await self._client.script(
                     scripts.PING,
                     (self._keys.server_probe,),
-                    patience=PING_PATIENCE,
+                    retry_seconds=PING_RETRY_SECONDS,
                     replica_seconds=self._options.ping_seconds / 2,
                 )
                 self._observe(reply)
@@ -156,7 +156,7 @@ class RedisStore:
         return ("end" if following == b"0" else messages.text(following)), ids
 
     async def _run_in_window(
-        self, script: Script, session_id: str, tail: Sequence[RedisArgument], *, resend: bool = True
+        self, script: Script, session_id: str, tail: Sequence[RedisArgument], *, retry: bool = True
     ) -> Sequence[Any]:
         """Run a script on all keys of a session.
 
@@ -166,7 +166,7 @@ class RedisStore:
         for _ in range(MAX_CLOCK_CORRECTIONS):
             keys = self._keys.at(session_id, self._clock.estimate())
             args = (keys.oldest, self._keys.bucket_ms, *tail)
-            reply = await self._run(script, keys.all, args, resend=resend, replica_seconds=self._replica_seconds)
+            reply = await self._run(script, keys.all, args, retry=retry, replica_seconds=self._replica_seconds)
             if reply[0] != b"CLOCK":
                 return reply
         raise StoreUnavailableError("the store's clock jumps")
@@ -177,11 +177,11 @@ class RedisStore:
         keys: Sequence[str],
         args: Sequence[RedisArgument] = (),
         *,
-        resend: bool = True,
+        retry: bool = True,
         replica_seconds: float = 0.0,
     ) -> Sequence[Any]:
         reply: Sequence[Any] = await self._client.script(
-            script, keys, args, resend=resend, replica_seconds=replica_seconds
+            script, keys, args, retry=retry, replica_seconds=replica_seconds
         )
         self._observe(reply)
         return reply[2:]

@@ -20,13 +20,13 @@ from .failures import failure_of
 from .roundtrip import Attempt, RedisArgument
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.02, 0.25
-"""Seconds; limits of the random pauses between attempts, which double from the first to the longest."""
+"""Seconds; the upper limit of the random pause before a retry, which doubles from the first to the longest."""
 
 
 class RedisClient(ABC):
     """Calls with retries.
 
-    A call is retried after a transient failure, with random back-off, until ``resend_seconds`` after its first
+    A call is retried after a transient failure, with random back-off, until ``retry_seconds`` after its first
     attempt. In an outage that has lasted longer than that it is tried once. redis-py itself retries nothing.
     """
 
@@ -37,11 +37,11 @@ class RedisClient(ABC):
 
     @abstractmethod
     async def _send(self, commands: Sequence[Sequence[RedisArgument]], attempt: Attempt) -> Any:
-        """Send the first command; if the server does not know the script, the next."""
+        """Send the first command, or the next one if the server does not know the script, and return the reply."""
 
     @abstractmethod
     async def servers(self) -> Sequence[Mapping[str, object]]:
-        """What INFO says of each server that takes commits."""
+        """Return the lines of INFO, by name, of each server that accepts commits."""
 
     @abstractmethod
     async def close(self) -> None:
@@ -53,17 +53,18 @@ class RedisClient(ABC):
         keys: Sequence[str],
         args: Sequence[RedisArgument] = (),
         *,
-        resend: bool = True,
-        patience: float | None = None,
+        retry: bool = True,
+        retry_seconds: float | None = None,
         replica_seconds: float = 0.0,
     ) -> Any:
         """Run a script and return its reply.
 
         Parameters
         ----------
-        resend : False if running it twice could give a wrong answer
-        patience : seconds to retry for, in place of ``resend_seconds``
-        replica_seconds : timeout for ``min_replicas`` to have all that led to the reply; 0 asks no replica
+        keys, args : KEYS and ARGV of the script
+        retry : False if running the script twice could give a wrong answer: it is retried only if it was not sent
+        retry_seconds : how long to retry; by default the option of the same name
+        replica_seconds : timeout for ``min_replicas`` replicas to have what the reply is based on; 0 waits for none
 
         Raises
         ------
@@ -74,19 +75,19 @@ class RedisClient(ABC):
         tail = (len(keys), *keys, *args, b"replicated" if replicated else b"")
         commands = (("EVALSHA", script.sha, *tail), ("EVAL", script.source, *tail))
         return await self._send_with_retries(
-            partial(self._send, commands), resend=resend, patience=patience, replica_seconds=replica_seconds
+            partial(self._send, commands), retry=retry, retry_seconds=retry_seconds, replica_seconds=replica_seconds
         )
 
     async def _send_with_retries(
         self,
         send: Callable[[Attempt], Awaitable[Any]],
         *,
-        resend: bool = True,
-        patience: float | None = None,
+        retry: bool = True,
+        retry_seconds: float | None = None,
         replica_seconds: float = 0.0,
     ) -> Any:
         started, pause = time.monotonic(), FIRST_PAUSE
-        patience = self._options.resend_seconds if patience is None else patience
+        retry_seconds = self._options.retry_seconds if retry_seconds is None else retry_seconds
         while True:
             attempt = Attempt(self._options.min_replicas if replica_seconds else 0, replica_seconds)
             try:
@@ -96,7 +97,11 @@ class RedisClient(ABC):
                 raise
             except RedisError as error:
                 what = failure_of(error)
-                if not what.is_transient or (attempt.sent and not resend) or not self._may_wait(started, patience):
+                if (
+                    not what.is_transient
+                    or (attempt.sent and not retry)
+                    or not self._may_wait(started, retry_seconds)
+                ):
                     raise StoreUnavailableError(what.reason) from error
             else:
                 self._down_since = None
@@ -104,10 +109,10 @@ class RedisClient(ABC):
             await asyncio.sleep(random.uniform(0, pause))  # noqa: S311 - spreads load, guards nothing
             pause = min(2 * pause, LONGEST_PAUSE)
 
-    def _may_wait(self, started: float, patience: float) -> bool:
+    def _may_wait(self, started: float, retry_seconds: float) -> bool:
         now = time.monotonic()
         self._down_since = now if self._down_since is None else self._down_since
-        return now < min(started, self._down_since) + patience
+        return now < min(started, self._down_since) + retry_seconds
 
     @asynccontextmanager
     async def _connection_slot(self) -> AsyncIterator[None]:

@@ -1,4 +1,4 @@
-"""Connections to the masters of a cluster, found by the slots of keys."""
+"""Calls to a Redis cluster: each goes to the master that serves the slot of its first key."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Address = tuple[str, int]
 
 
 class SlotRange(NamedTuple):
-    """Slots that one master serves."""
+    """A range of slots, both ends included, and the master that serves it."""
 
     first: int
     last: int
@@ -31,10 +31,14 @@ class SlotRange(NamedTuple):
 
 
 class ClusterClient(RedisClient):
-    """Calls to whichever master serves the slot of their first key.
+    """Sends each call to the master that serves the slot of its first key.
 
-    A redirection (MOVED, ASK) means that nothing was done, so it is followed at once. After any other failure
-    the client reads the map of slots again before the next attempt.
+    A redirection (MOVED, ASK) means that nothing was done, so the client follows it at once. After a connection
+    error, a timeout or CLUSTERDOWN it reads the map of slots again before the next attempt.
+
+    Parameters
+    ----------
+    url : redis+cluster:// or rediss+cluster://, with one or more of the cluster's nodes
     """
 
     def __init__(self, url: str, options: StoreOptions) -> None:
@@ -46,15 +50,15 @@ class ClusterClient(RedisClient):
         self._reading = asyncio.Lock()
 
     async def masters(self) -> Sequence[SlotRange]:
-        """The widest range of each master, in the order of their lowest slots, which a failover keeps."""
+        """Return the widest range of each master, ordered by lowest slot, which a failover does not change."""
         ranges: Sequence[SlotRange] = await self._send_with_retries(self._map)
         places = dict.fromkeys(each.master for each in ranges)
         return [max((one for one in ranges if one.master == master), key=_width) for master in places]
 
     async def servers(self) -> Sequence[Mapping[str, object]]:
-        asked = (("INFO",),)
+        commands = (("INFO",),)
         masters = [one.master for one in await self.masters()]
-        return [info_of(await self._send_with_retries(partial(self._on, master, asked))) for master in masters]
+        return [info_of(await self._send_with_retries(partial(self._on, master, commands))) for master in masters]
 
     async def close(self) -> None:
         for pool in self._pools.values():
@@ -115,14 +119,14 @@ class ClusterClient(RedisClient):
 
 
 def slot_of(key: str) -> int:
-    """The slot of a key: a hash of what stands in its first braces."""
+    """Return the slot of a key: a hash of the part in its first braces."""
     slot: int = crc.key_slot(key.encode())
     return slot
 
 
-def _range(row: Sequence[Any], asked: str) -> SlotRange:
+def _range(row: Sequence[Any], answering_host: str) -> SlotRange:
     first, last, (host, port, *_) = row[0], row[1], row[2]
-    return SlotRange(first, last, (host.decode() if host else asked, port))
+    return SlotRange(first, last, (host.decode() if host else answering_host, port))
 
 
 def _width(one: SlotRange) -> int:

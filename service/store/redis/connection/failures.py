@@ -1,4 +1,4 @@
-"""What errors of Redis mean: a short reason without secrets, and whether a retry may succeed."""
+"""The meaning of Redis errors: a short reason without secrets, and whether a retry may succeed."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class ReplicasBehindError(exceptions.RedisError):
     """A call was carried out, but too few replicas acknowledged it before the timeout."""
 
 
-# The first that fits counts: a subclass stands before its base.
+# The first match counts, so a subclass comes before its base.
 _BY_CLASS: tuple[tuple[type[exceptions.RedisError], StoreFailure], ...] = (
     (ReplicasBehindError, REPLICAS_BEHIND),
     (exceptions.BusyLoadingError, LOADING),
@@ -61,15 +61,15 @@ _BY_TEXT = {
     "-OOM ": FULL,
     "-READONLY ": READ_ONLY,
 }
-"""Errors that redis-py has no class for, or that some servers wrap into the error of a script."""
+"""By part of the text: errors without a class in redis-py, or that some servers wrap into a script's error."""
 
 
 _ECHO = ", with args beginning with"
-"""After these words servers quote the arguments of an unknown command: of AUTH, the password."""
+"""After these words servers quote the arguments of an unknown command; those of AUTH are the password."""
 
 
 def failure_of(error: exceptions.RedisError) -> StoreFailure:
-    """Return what an error of redis-py means: a short reason without secrets, and whether it is transient."""
+    """Return the meaning of an error of redis-py: a short reason without secrets, and whether it is transient."""
     for kind, known in _BY_CLASS:
         if isinstance(error, kind):
             return known

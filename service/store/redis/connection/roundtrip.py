@@ -1,4 +1,4 @@
-"""One command to a Redis server and its reply, on a connection of a pool."""
+"""Send one command to a Redis server and read its reply, on a connection from a pool."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ RedisArgument = str | bytes | int
 CLOSED_HANDLE = "the handler is closed"
 """Part of the RuntimeError that uvloop raises when a connection that was just lost is used."""
 UNDECIDED = frozenset({b"CONFLICT", b"KNOWN", b"CLOCK"})
-"""Outcomes after which the caller asks again: no client is answered on them, so no replica needs them."""
+"""Outcomes after which the caller calls again; no client gets an answer based on them, so no replica needs them."""
 
 
 class Attempt:
@@ -28,13 +28,13 @@ class Attempt:
 
     Parameters
     ----------
-    replicas : number of replicas that must have all that led to the reply before it counts
-    replica_seconds : timeout for them
+    replicas : number of replicas that must have what the reply is based on before it is returned
+    replica_seconds : timeout for these replicas
     """
 
     def __init__(self, replicas: int = 0, replica_seconds: float = 0.0) -> None:
         self.sent = False
-        """Whether the server may have received it."""
+        """Whether the server may have received the call."""
         self.replicas = replicas
         self.replica_seconds = replica_seconds
 
@@ -49,7 +49,15 @@ async def round_trip(
 
     Parameters
     ----------
-    asking : whether a cluster redirected this call alone to this server (ASK)
+    commands : not empty
+    asking : whether a cluster redirected this one call to this server (ASK)
+
+    Raises
+    ------
+    ReplicasBehindError
+        if the call was carried out, but too few replicas acknowledged it in time.
+    RedisError
+        for any other failure; ``attempt.sent`` says whether the server may have received the call.
     """
     try:
         return await _round_trip(pool, commands, attempt, asking)
@@ -93,10 +101,10 @@ async def _reply(connection: AbstractConnection, commands: Sequence[Sequence[Red
 
 
 async def _replicated(connection: AbstractConnection, attempt: Attempt) -> None:
-    """Wait for replicas.
+    """Wait until enough replicas have what the reply is based on.
 
-    Redis 7.0 waits for all that the primary had done when it ran this connection's last command, Valkey for this
-    connection's last write only: scripts therefore write also where they change nothing (see lua/session.lua).
+    Redis 7.0 waits for everything that the primary had written when it ran this connection's last command. Valkey
+    waits only for this connection's last write, so scripts write even if they change nothing (see lua/session.lua).
     """
     wait = ("WAIT", attempt.replicas, max(1, int(attempt.replica_seconds * 1000)))
     if await _reply_to(connection, wait, asking=False) < attempt.replicas:
@@ -112,5 +120,5 @@ async def _reply_to(connection: AbstractConnection, command: Sequence[RedisArgum
 
 
 def info_of(reply: bytes) -> Mapping[str, object]:
-    """The lines of INFO by name."""
+    """Return the lines of an INFO reply by name."""
     return dict(line.split(":", 1) for line in reply.decode().splitlines() if ":" in line)

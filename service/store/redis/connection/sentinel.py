@@ -1,4 +1,4 @@
-"""Connections to whichever server the sentinels say is the master."""
+"""Connections to the master that Redis sentinels name."""
 
 from __future__ import annotations
 
@@ -10,24 +10,28 @@ from typing import Any
 from redis.asyncio import Connection
 from redis.asyncio.sentinel import MasterNotFoundError, Sentinel, SentinelConnectionPool
 
-LOOK_SECONDS = 1.0
-"""How long a replaced master may be taken for the master; what it acknowledges meanwhile is lost."""
+MASTER_CHECK_SECONDS = 1.0
+"""Time between two questions to the sentinels; commits to a replaced master are lost until the next one."""
 _SENTINEL_OPTIONS = {"sentinel_username": "username", "sentinel_password": "password"}
 
 
 class MasterPool(SentinelConnectionPool):
-    """A pool that leaves a master which has become a replica, and one that was replaced but doesn't know it yet."""
+    """A pool of connections to the master; after a failover it connects to the new one.
+
+    It asks the sentinels every ``MASTER_CHECK_SECONDS``, since a replaced master that is cut off from them goes on
+    accepting commits.
+    """
 
     def __init__(self, service: str, manager: Sentinel, **settings: Any) -> None:
         super().__init__(service, manager, **settings)  # type: ignore[no-untyped-call]
-        self._look_again = 0.0
+        self._next_check = 0.0
 
     async def get_connection(self) -> Connection:  # type: ignore[override]
-        if time.monotonic() >= self._look_again:
-            # Without sentinels the master known so far may well be fine.
+        if time.monotonic() >= self._next_check:
+            # If no sentinel answers, the last known master may still work.
             with suppress(MasterNotFoundError):
                 await self.get_master_address()  # type: ignore[no-untyped-call]
-            self._look_again = time.monotonic() + LOOK_SECONDS
+            self._next_check = time.monotonic() + MASTER_CHECK_SECONDS
         connection: Connection = await super().get_connection()  # type: ignore[no-untyped-call]
         try:
             if self.master_address not in (None, (connection.host, connection.port)):
@@ -47,11 +51,14 @@ class MasterPool(SentinelConnectionPool):
 def master_pool(
     sentinels: Sequence[tuple[str, int]], service: str, settings: dict[str, Any], max_connections: int
 ) -> MasterPool:
-    """A pool of connections to the master of a service.
+    """Make a pool of connections to a master.
 
     Parameters
     ----------
-    settings : those of the connections; sentinels share times, retries and TLS, but have a password of their own
+    sentinels : host and port of each
+    service : the sentinels' name for the master
+    settings : redis-py's settings of connections to the master; connections to sentinels have the same timeouts,
+        retries and TLS, but the user and password in ``sentinel_username`` and ``sentinel_password``
     """
     settings = {name: value for name, value in settings.items() if name not in {"host", "port", "connection_class"}}
     own = {inner: settings.pop(outer) for outer, inner in _SENTINEL_OPTIONS.items() if outer in settings}

@@ -1,4 +1,4 @@
-"""Connections to one server."""
+"""Calls to one Redis server."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .url import connection_pool
 
 
 class ServerClient(RedisClient):
-    """Connections to one server, or to the one that sentinels name."""
+    """Sends calls to the server of a URL, or to the master that its sentinels name."""
 
     def __init__(self, url: str, options: StoreOptions) -> None:
         super().__init__(options)

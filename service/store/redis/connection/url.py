@@ -1,4 +1,4 @@
-"""Connection pools from redis URLs, whose passwords no error ever shows."""
+"""Connection pools from redis URLs; no error shows a password."""
 
 from __future__ import annotations
 
@@ -24,22 +24,25 @@ _ADVICE = "percent-encode special characters of user and password (@ : / ? # %)"
 
 
 class RedisUrl(NamedTuple):
-    """What a URL says, as redis-py takes it."""
+    """The parts of a URL."""
 
     settings: dict[str, Any]
+    """redis-py's settings of a connection."""
     hosts: Sequence[tuple[str, int]]
-    """Where the scheme takes several."""
+    """Sentinels or nodes of the cluster, host and port; empty for other schemes."""
     service: str
-    """What sentinels call the master."""
+    """The sentinels' name for the master; empty for other schemes."""
 
 
 def connection_pool(url: str, options: StoreOptions) -> ConnectionPool:
-    """Make a pool that never retries by itself, to one server or to the one that sentinels name.
+    """Make a pool of connections to the server of a URL, or to the master that its sentinels name.
+
+    The pool does not retry.
 
     Raises
     ------
     ValueError
-        for a URL that can't be read; the text shows no part of it.
+        if the URL is invalid; the text contains no part of it.
     """
     settings, sentinels, service = read_url(url, options)
     if sentinels:
@@ -48,7 +51,13 @@ def connection_pool(url: str, options: StoreOptions) -> ConnectionPool:
 
 
 def read_url(url: str, options: StoreOptions) -> RedisUrl:
-    """Read a URL of any kind of Redis; it raises ValueError as ``connection_pool`` does."""
+    """Read the URL of a server, of sentinels or of a cluster.
+
+    Raises
+    ------
+    ValueError
+        if the URL is invalid; the text contains no part of it.
+    """
     _check_ports(url)
     try:
         plain, hosts, service = plain_url(url)
@@ -72,16 +81,20 @@ def read_url(url: str, options: StoreOptions) -> RedisUrl:
 
 
 def plain_url(url: str) -> tuple[str, Sequence[tuple[str, int]], str]:
-    """Turn a URL with several hosts into a redis:// one, the hosts, and what the sentinels' service is called.
+    """Split a URL with several hosts into a redis:// URL, the hosts, and the sentinels' name for the master.
 
     ``redis+sentinel://[user:password@]host[:port][,host[:port]...]/service[/database][?options]`` or
-    ``redis+cluster://[user:password@]host[:port][,host[:port]...][?options]``; others stay as they are.
-    With ``rediss`` in place of ``redis`` it becomes a rediss:// one, for sentinels too.
+    ``redis+cluster://[user:password@]host[:port][,host[:port]...][?options]`` are split.
+    With ``rediss`` in place of ``redis`` the result is a rediss:// URL, and sentinels use TLS too.
+
+    Returns
+    -------
+    The redis:// URL, host and port of each host, and the name. Other URLs are returned unchanged, without hosts.
 
     Raises
     ------
     ValueError
-        where a part is missing or makes no sense.
+        if a part is missing or invalid.
     """
     scheme, _, rest = url.partition("://")
     scheme, _, kind = scheme.lower().partition("+")
@@ -91,7 +104,7 @@ def plain_url(url: str) -> tuple[str, Sequence[tuple[str, int]], str]:
     user, at, hosts = authority.rpartition("@")
     if hosts.count("[") != hosts.count("]"):
         raise ValueError("a host has a bracket too many")
-    # Python takes an IPv6 address in brackets for the only host of a URL, in its newer patch releases.
+    # Newer patch releases of Python accept an IPv6 address in brackets only as the single host of a URL.
     parts = urlsplit(f"{scheme}://{user}{at}hosts{rest[len(authority) :]}")
     path, service = parts.path.strip("/"), ""
     if kind == SENTINEL:
