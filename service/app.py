@@ -40,14 +40,14 @@ TITLE = "Bandit online learning with unknown delays"
 LAST_SECONDS = 2.0
 """How long a stop waits, after the last answer, for a store, and a collector of traces, that may be hanging."""
 NO_TELEMETRY: Any = {"tracing": False, "metrics": False, "logs": False, "auto_configure": False}
-"""FastAPI's own, which would report raw paths and query strings."""
+"""Turns off FastAPI's telemetry, which would report raw paths and query strings."""
 
 
 class Application(FastAPI):
     """The routes, and around all of FastAPI the service's middleware: request log outside, API keys inside.
 
-    FastAPI puts middleware that it is told of inside its handler of faults, so their answers would have no line in
-    the log and no id.
+    FastAPI puts middleware that is added to it inside its handler of uncaught errors; the answers of that handler
+    would then have no request id and no log line.
 
     Parameters
     ----------

@@ -25,16 +25,16 @@ CHUNK = 65_536
 
 
 class InProcessApp:
-    """An application that stores in memory, handed its requests as they are.
+    """Calls an application with its store in memory directly, without a client.
 
-    A client would read their answers in turns of its own.
+    A client would use the event loop to read the answers.
     """
 
     def __init__(self, app: FastAPI) -> None:
         self._app = app
 
     def call(self, method: str, path: str, body: Any = None, headers: Headers = ()) -> Coroutine[Any, Any, Answer]:
-        """Status and parts of the answer, to be awaited; what a client does is done before."""
+        """Return a coroutine that gives status and parts of the answer; the request's body is encoded before."""
         return self._answer(method, path, b"" if body is None else json.dumps(body).encode(), headers)
 
     async def _answer(self, method: str, path: str, content: bytes, headers: Headers) -> Answer:

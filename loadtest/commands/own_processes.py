@@ -1,4 +1,4 @@
-"""What commands have in common that break a service of their own."""
+"""Shared parts of the commands that start a service and break it."""
 
 from __future__ import annotations
 

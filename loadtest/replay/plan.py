@@ -94,7 +94,7 @@ def plan_session(
 ) -> Plan:
     """Choose the fields of a session of ``kind`` for ``world``; ``options`` are further learner fields.
 
-    ``late`` are the slots' delays, for learners that are told; the paper's if not given.
+    ``late`` are the slots' delays, for learners with ``max_delay`` or ``total_delay``; by default the paper's.
 
     Raises
     ------

@@ -34,7 +34,7 @@ class Record:
     surplus: int = 0
     """Events that found no outstanding decision and were skipped."""
     pending: list[Event] = field(default_factory=list)
-    """Events never sent, by the slot at whose end they are due."""
+    """Events never sent, in the order of the slots at the end of which they are due."""
     unanswered: list[Event] = field(default_factory=list)
     """Events sent without an answer: they may or may not be in the state."""
     seconds: float = 0.0
@@ -62,8 +62,10 @@ class Record:
 
     @staticmethod
     def _unaccounted(counts: Counts) -> list[str]:
-        told = counts.feedbacks + counts.expired + counts.outstanding
-        return [] if told == counts.slot else [f"{counts.slot} acts, {told} settled, expired or outstanding"]
+        accounted = counts.feedbacks + counts.expired + counts.outstanding
+        return (
+            [] if accounted == counts.slot else [f"{counts.slot} acts, {accounted} settled, expired or outstanding"]
+        )
 
 
 class Replay:

@@ -1,4 +1,4 @@
-"""The paper's four experiments: which learners play which world, and the regret they have."""
+"""The paper's four experiments: their worlds, their learners, and the learners' regret."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from loadtest.studies.many_runs import expected_losses
 from service.learners.base import FloatArray, IntArray
 
 MAX_CURVE = 500
-"""Points kept of a curve; the last slot is always one of them."""
+"""Most points of a curve; the last slot is always one of them."""
 
 
 class Entry(NamedTuple):
     """A learner in an experiment."""
 
     key: str
-    """Its kind at the theorem's rates, with a suffix for every variant."""
+    """The learner's kind, with a suffix for a variant; without one it has the theorem's rates."""
     kind: str
     options: dict[str, Any] = {}  # noqa: RUF012 - never changed
     rates: RateChoice = RateChoice.THEOREM
     delayed: bool = True
-    """Without delay every loss is there by the end of its own slot."""
+    """False: every loss arrives at the end of its slot."""
     random: bool = True
     """Whether its regret depends on the seed."""
 
@@ -63,7 +63,7 @@ class Experiment(NamedTuple):
     name: str
     entries: tuple[Entry, ...]
     file_names: tuple[str, ...] = ()
-    """What its data file may be called; the first one found is taken."""
+    """Possible names of its data file; the first one found is read."""
 
 
 JESTER_FILES = ("jester_dataset_1_1.zip", "jester-data-1.zip", "jester-data-1.xls", "jester-data-1.xlsx")
@@ -83,23 +83,28 @@ _WORLDS: dict[str, Callable[[Path], ArmWorld | PointWorld]] = {
 
 @cache
 def load_world(name: str, path: Path) -> ArmWorld | PointWorld:
-    """An experiment's world; ``path`` is its data file where it has one."""
+    """Make the world of an experiment.
+
+    Parameters
+    ----------
+    path : its data file; ignored by experiments that have none
+    """
     return _WORLDS[name](path)
 
 
 class Job(NamedTuple):
-    """One learner's runs in one experiment; what a process is sent."""
+    """The runs of one learner in one experiment: the work of one process."""
 
     experiment: str
     path: Path
     entry: Entry
     seeds: tuple[int, ...]
     scale: float = 1.0
-    """c, on the theorem's rates."""
+    """Factor c on the theorem's rates."""
 
 
 class Curve(NamedTuple):
-    """Normalised regret Reg_t / T over seeds, at some slots."""
+    """Normalised regret Reg_t / T: mean and standard error over the runs, at the listed slots."""
 
     mean: float
     stderr: float
@@ -110,25 +115,25 @@ class Curve(NamedTuple):
 
 
 def seeds_of(count: int) -> tuple[int, ...]:
-    """The seeds of a study with ``count`` runs: 0, 1, 2, ...; each run can be replayed alone with its seed."""
+    """Return the seeds of a study with ``count`` runs: 0, 1, 2, ...; a run can be replayed alone with its seed."""
     return tuple(range(count))
 
 
 def standard_error(values: FloatArray) -> FloatArray:
-    """Of the mean over the last axis, the runs; 0 for one run."""
+    """Return the standard error of the mean over the last axis, which has the runs; 0 for one run."""
     runs = values.shape[-1]
     spread: FloatArray = values.std(axis=-1, ddof=1) / np.sqrt(runs) if runs > 1 else np.zeros(values.shape[:-1])
     return spread
 
 
 def play(job: Job) -> FloatArray:
-    """Normalised regret of each run at every slot, shape (slots, runs)."""
+    """Play a job and return the normalised regret Reg_t / T of each run at every slot, shape (slots, runs)."""
     world = load_world(job.experiment, job.path)
     return play_world(world, job.entry, job.seeds, job.scale)
 
 
 def play_world(world: ArmWorld | PointWorld, entry: Entry, seeds: Sequence[int], scale: float = 1.0) -> FloatArray:
-    """The same in any world."""
+    """Play a learner in any world; see ``play`` for the result, and ``Job`` for ``scale``."""
     options = entry.options | ({} if scale == 1.0 else {"rate_scale": scale})
     spec = plan_session(world, entry.kind, entry.rates, 0, options).spec
     expected = expected_losses(world, spec, _delays(entry, world.slots), seeds)
@@ -141,14 +146,19 @@ def _delays(entry: Entry, slots: int) -> IntArray:
 
 
 def baseline_regret(experiment: str, path: Path) -> FloatArray:
-    """The same of a player who never learns, shape (slots, 1)."""
+    """Return the normalised regret of a player that never learns, shape (slots, 1)."""
     world = load_world(experiment, path)
     regret = (world.baseline().losses - world.best_fixed().losses).cumsum() / world.slots
     return regret[:, None]
 
 
 def summarise(regret: FloatArray) -> Curve:
-    """Mean and standard error over the runs, the curve thinned to ``MAX_CURVE`` points."""
+    """Compute mean and standard error over the runs, at no more than ``MAX_CURVE`` slots.
+
+    Parameters
+    ----------
+    regret : shape (slots, runs)
+    """
     slots, runs = regret.shape
     kept = np.unique(np.linspace(1, slots, min(slots, MAX_CURVE)).round().astype(int))
     thinned = regret[kept - 1]

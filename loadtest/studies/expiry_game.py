@@ -1,4 +1,4 @@
-"""One run where decisions stay unanswered: a stream, who answers, and what becomes of the others."""
+"""One run in which some decisions stay unanswered: a stream, the answered decisions, and how the others settle."""
 
 from __future__ import annotations
 
@@ -25,65 +25,74 @@ WINDOW = 8
 
 
 class Mode(StrEnum):
-    """What becomes of the decisions nobody answers."""
+    """How unanswered decisions settle."""
 
     FULL = "full"
-    """They are answered all the same."""
-    TOLD = "told"
-    """They are answered with the default loss: what expiry teaches, but on time."""
+    """They are answered too, with their real loss."""
+    DEFAULT = "default"
+    """They are answered with the default loss, like other decisions: as with expiry, but sooner."""
     ON = "on"
-    """They expire into the default loss."""
+    """They expire, and settle at the default loss."""
     DROPPED = "dropped"
-    """They expire, and nothing is learned from them."""
+    """They expire, and the learner learns nothing from them."""
     OFF = "off"
     """They stay outstanding."""
     ALONE = "alone"
-    """They are never taken: full feedback on the answered ones alone."""
+    """They are left out of the stream: full feedback on the answered decisions alone."""
 
 
-ANSWERED = (Mode.FULL, Mode.TOLD)
-"""Every decision gets an answer, after its delay."""
+ANSWERED = (Mode.FULL, Mode.DEFAULT)
+"""Modes in which every decision gets an answer, after its delay."""
 
 
 class Game(NamedTuple):
-    """A task as one run meets it."""
+    """The stream of one run."""
 
     world: ArmWorld
     answered: NDArray[np.bool_]
-    """Whether the arm's loss would be posted, shape (slots, n_arms)."""
+    """Whether a client would post the arm's loss, shape (slots, n_arms)."""
     default: float
     """The loss of an expired decision, as the learner sees it."""
     max_delay: int = WINDOW
-    """In slots, for CLW."""
+    """Largest delay in slots, for CLW."""
 
 
 def longest_delay(unanswered: float) -> int:
-    """About how late a missing click is noticed, in slots, of an arm that is played all the time.
+    """Estimate the delay, in slots, of the loss of an unanswered decision, if the arm is played in every slot.
 
-    Every click settles the arm's oldest decision. So none expires until as many are outstanding as the window
-    has slots, and that takes the longer the fewer stay unanswered.
+    Every click settles the arm's oldest decision, so no decision expires until as many are outstanding as the
+    window has slots. The fewer decisions stay unanswered, the longer that takes.
+
+    Parameters
+    ----------
+    unanswered : share of decisions without an answer, above 0
     """
     return math.ceil(WINDOW / unanswered)
 
 
 def alone(game: Game) -> Game:
-    """The answered slots of a game in which answers don't depend on the arm."""
+    """Return a game with the answered slots only; its answers must not depend on the arm."""
     kept = game.answered[:, 0]
     return game._replace(world=replace(game.world, posted=game.world.posted[kept]), answered=game.answered[kept])
 
 
 def spec_of(game: Game, kind: str) -> Spec:
-    """The learner's fields, the same in every mode."""
+    """Return the learner's specification, which is the same in every mode."""
     fields = {"max_delay": game.max_delay} if kind == "clw" else {}
     return plan_session(game.world, kind, RateChoice.AUTO, 0, fields).spec
 
 
 def play(game: Game, spec: Spec, mode: Mode, seed: int) -> FloatArray:
-    """p_t . l_t of every slot; time is handed in, a second per slot."""
+    """Play the game, one slot per second of simulated time.
+
+    Returns
+    -------
+    The expected loss p_t . l_t of every slot, shape (slots,).
+    """
     run = start_run(Params(spec, seed, game.world.loss_range, _expiry(game, mode)))
     assert isinstance(run, ArmRun)  # noqa: S101 - the study's learners are over arms
     losses, late = game.world.losses, delays.strict(game.world.slots)
-    told = np.where(game.answered, losses, game.default) if mode is Mode.TOLD else losses
+    posted = np.where(game.answered, losses, game.default) if mode is Mode.DEFAULT else losses
     expected = np.empty(len(losses))
     due: dict[int, list[ArmFeedback]] = {}
     for t in range(1, len(losses) + 1):
@@ -91,7 +100,7 @@ def play(game: Game, spec: Spec, mode: Mode, seed: int) -> FloatArray:
         action = run.act()
         expected[t - 1] = run.learner.distribution(run.state) @ losses[t - 1]
         if mode in ANSWERED or game.answered[t - 1, action.arm]:
-            event = ArmFeedback(action.arm, float(told[t - 1, action.arm]))
+            event = ArmFeedback(action.arm, float(posted[t - 1, action.arm]))
             due.setdefault(t + int(late[t - 1]), []).append(event)
         for event in due.pop(t, ()):
             run.settle(event)

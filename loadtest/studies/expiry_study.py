@@ -1,4 +1,4 @@
-"""What it costs to learn where most decisions are never answered: expiry on, off, and full feedback."""
+"""Regret if most decisions are never answered: with expiry, without expiry, and with full feedback."""
 
 from __future__ import annotations
 
@@ -18,26 +18,26 @@ from loadtest.studies.scaling import CHANGE_AT
 UNANSWERED = (0.2, 0.8, 0.99)
 """Share of acts without an answer under uniform play."""
 RANDOM_DEFAULT = 0.5
-"""Default loss where it is drawn who answers; uniform play pays about as much."""
+"""Default loss if the answered decisions are drawn: about the loss of uniform play."""
 NO_CLICK_LOSS = CLICKS.learned(NO_CLICK)
 LEARNERS = ("centred_tsallis", "dexp3", "clw")
 CLICK_MODES = (Mode.FULL, Mode.ON, Mode.OFF)
-"""Where clicks are the answers, told is full feedback."""
+"""If clicks are the answers, ``DEFAULT`` equals ``FULL``."""
 
 
 class Task(NamedTuple):
-    """A stream and how many of its decisions are answered."""
+    """A stream, and the shares of its decisions without an answer."""
 
     name: str
     slots: int
     shares: tuple[float, ...] = UNANSWERED
     modes: tuple[Mode, ...] = CLICK_MODES
-    """Dropping what nobody clicked leaves clicks alone, which are all alike."""
+    """Without ``DROPPED`` for clicks: only clicks would be learned, and their losses are all equal."""
     needs_ratings: bool = False
 
     @property
     def random(self) -> bool:
-        """Whether it is drawn who answers; elsewhere clicks are answers, and their absence is none."""
+        """Whether the answered decisions are drawn; in other tasks a decision is answered if it gets a click."""
         return Mode.ALONE in self.modes
 
 
@@ -54,7 +54,7 @@ TASKS = {
 
 
 class Case(NamedTuple):
-    """One learner's runs at one task; what a process is sent."""
+    """The runs of one learner at one task: the work of one process."""
 
     task: str
     unanswered: float
@@ -66,7 +66,7 @@ class Case(NamedTuple):
 
 
 class Found(NamedTuple):
-    """Reg_T / T over the runs of a case, and of uniform play at the same losses."""
+    """Reg_T / T: mean and standard error over the runs of a case, and the mean of uniform play."""
 
     mean: float
     stderr: float
@@ -74,7 +74,13 @@ class Found(NamedTuple):
 
 
 def cases(seeds: int, long_seeds: int, path: Path | None) -> list[Case]:
-    """All cases, longest first; those of the ratings only where there is a file of them."""
+    """List all cases, those with most slots first.
+
+    Parameters
+    ----------
+    seeds, long_seeds : number of runs of the short task, and of all others
+    path : the file of Jester's ratings; None leaves out the tasks that need it
+    """
     found = [
         Case(
             task.name,
@@ -94,7 +100,7 @@ def cases(seeds: int, long_seeds: int, path: Path | None) -> list[Case]:
 
 
 def run_case(case: Case) -> Found:
-    """The regret of every run of a case, summed up."""
+    """Play every run of a case and return its regret."""
     regret, uniform = [], []
     for seed in case.seeds:
         game = game_of(case.task, case.unanswered, seed, case.path)
@@ -107,7 +113,13 @@ def run_case(case: Case) -> Found:
 
 
 def game_of(name: str, unanswered: float, seed: int, path: Path = Path()) -> Game:
-    """The task as the run with this seed meets it."""
+    """Make the game of a task for the run with this seed.
+
+    Parameters
+    ----------
+    unanswered : share of decisions without an answer under uniform play
+    path : the file of Jester's ratings, if the task needs it
+    """
     task = TASKS[name]
     if task.random:
         world = mab_synthetic(task.slots, task.slots // CHANGE_AT)

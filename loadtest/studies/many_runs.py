@@ -1,4 +1,4 @@
-"""Many runs of one learner at once, one per seed: the learner's own code, over a leading axis."""
+"""Many runs of one learner at once, one per seed: the learner's code computes all of them on a leading axis."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ class _Runs(Protocol):
     """Runs of one learner in one world."""
 
     def open(self, t: int, outstanding: int) -> tuple[FloatArray, Any]:
-        """Play slot t: the expected losses, shape (runs,), and what its feedback will need."""
+        """Play slot t; return the expected losses, shape (runs,), and the event that ``settle`` gets later."""
 
     def settle(self, event: Any, outstanding: int) -> None:
-        """Learn from one slot's feedback."""
+        """Learn from the feedback of one slot."""
 
 
 def expected_losses(
@@ -28,9 +28,13 @@ def expected_losses(
     delays: IntArray,
     seeds: Sequence[int],
 ) -> FloatArray:
-    """p_t . l_t, or f_t(x_t), of every run, shape (slots, runs).
+    """Play the world once per seed and return the expected losses, p_t . l_t or f_t(x_t), shape (slots, runs).
 
-    Column i holds the very numbers of a session with ``seeds[i]``.
+    Column i has exactly the numbers of a session with ``seeds[i]``.
+
+    Parameters
+    ----------
+    delays : of each slot's feedback, in slots, shape (slots,); 0 arrives at the end of the slot
     """
     runs: _Runs = _runs(world, spec, seeds)
     expected = np.empty((world.slots, len(seeds)))
@@ -47,7 +51,7 @@ def expected_losses(
 
 
 def uniforms(seeds: Sequence[int], slots: int, stream: int) -> FloatArray:
-    """u_t (stream 0) or v_t (stream 1) of sessions with these seeds, shape (slots, runs)."""
+    """Return u_t (stream 0) or v_t (stream 1) of sessions with these seeds, shape (slots, runs)."""
     streams = (np.random.Philox(key=seed, counter=[0, 0, 0, stream]) for seed in seeds)
     return np.stack([np.random.Generator(bits).random(slots) for bits in streams], axis=1)
 
