@@ -189,7 +189,7 @@ def read_settings(arguments: Sequence[str] = ()) -> Settings:
 
 
 def _flags_error(arguments: Sequence[str]) -> str:
-    """What is wrong with flags that can't be told apart from values, without the values."""
+    """Describe what is wrong with the flags, without their values."""
     known = {f"--{name.replace('_', '-')}" for name in Settings.model_fields}
     given = [word.partition("=")[0] for word in arguments]
     unknown = [word for word in given if _FLAG.fullmatch(word) and word not in known]

@@ -29,9 +29,9 @@ class Logged(Enum):
 
     ALL = "all"
     SAMPLE = "sample"
-    """The part of them that the settings say."""
+    """The share of them that the settings give."""
     CHANGES = "changes"
-    """Those whose status differs from the one before; of the others, errors included, a sample."""
+    """Each answer with another status than the one before it; of all other answers, errors too, a sample."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Access:
     roles : of the keys that may call it
     keyless : whether it asks for no key at all
     opened_by : whether the settings make it ask for no key
-    of_all_sessions : whether its answers tell of all sessions, so that keys for some of them may not call it
+    of_all_sessions : whether its answers contain data of all sessions, so that keys with a prefix may not call it
     """
 
     roles: frozenset[Role]

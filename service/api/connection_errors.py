@@ -38,7 +38,7 @@ class ConnectionErrorResponder:
         self._ids = ids
 
     def __call__(self, error: ServiceError) -> Response:
-        """Make the answer that tells of an error; the connection ends with it."""
+        """Make the answer to an error; the connection ends with it."""
         self._metrics.problems[error.code]()
         method, route = self._metrics.answered("", "", error.status, 0.0)
         request_id = next(self._ids).decode("ascii")

@@ -95,7 +95,7 @@ def problem(error: ServiceError, retry_after: int, headers: Mapping[str, str] | 
 
     Parameters
     ----------
-    retry_after : seconds that clients are told to wait where the same request may succeed later
+    retry_after : seconds in ``Retry-After``, for errors after which the same request may succeed
     """
     extra = dict(headers or {})
     if error.retry:
@@ -130,7 +130,7 @@ def install(app: FastAPI, metrics: Metrics, retry_after: int) -> None:
 
     Parameters
     ----------
-    retry_after : seconds that clients are told to wait where the same request may succeed later
+    retry_after : seconds in ``Retry-After``, for errors after which the same request may succeed
     """
 
     def answer(error: ServiceError, headers: Mapping[str, str] | None = None) -> Response:

@@ -1,4 +1,4 @@
-"""Where a learner's rates come from: three ways, told apart by the fields a client posts."""
+"""The three sources of a learner's rates; the fields that a client posts decide which one is used."""
 
 from __future__ import annotations
 

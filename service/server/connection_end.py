@@ -47,13 +47,13 @@ class EndingProtocol(HttpToolsProtocol):
 
     Parameters
     ----------
-    head_seconds : in which a head, or the rest of a body whose request is answered, has to come
+    head_seconds : timeout for a request's head, and for the rest of a body after its request was answered
     refuse : makes the answer to what is no request
 
     Notes
     -----
     The error of a request that can't be read is answered in order, after the requests before it, and the connection
-    ends. At a stop only requests whose head has come are waited for, and only for ``STOP_SECONDS``.
+    ends. A stop waits for requests that have sent their head, and only for ``STOP_SECONDS``.
     """
 
     flow: ConnectionFlow
@@ -127,7 +127,7 @@ class EndingProtocol(HttpToolsProtocol):
         if self._refusal is not None:
             self._answer_refusal(self._refusal)
         elif self._part is Part.BODY and self.expect_100_continue:
-            # The client waits to be asked for its body, or sends it: nobody can tell where the next request begins.
+            # The client waits for 100 Continue, or sends its body: it is unknown where the next request begins.
             self._leave()
         elif self._part is Part.BODY:
             self._start_timer()
@@ -170,7 +170,7 @@ class EndingProtocol(HttpToolsProtocol):
             self.transport.close()
 
     def _leave(self) -> None:
-        """End a connection whose client may still be sending: unread bytes would reset it, and lose the answer."""
+        """End a connection while its client may still send: unread bytes would reset it, and lose the answer."""
         self._leaving, self.flow.held = True, b""
         self._unset_keepalive_if_required()
         if self.transport.can_write_eof() and not self.transport.is_closing():

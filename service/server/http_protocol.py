@@ -95,7 +95,7 @@ class LimitedHttpProtocol(EndingProtocol):
     def _ignore_upgrade(self, rest: bytes) -> None:
         """Go on with a request as if it had not asked for another protocol.
 
-        Its parser would skip its body, so a new one is told of a request whose body ends where this one's does.
+        Its parser would skip the body, so a new parser gets the head of a request with a body of the same length.
         """
         framing = [b"%b: %b\r\n" % (name, value) for name, value in self.headers if name in _FRAMING]
         self.parser = httptools.HttpRequestParser(self)

@@ -1,4 +1,4 @@
-"""Lists of the sessions whose ids begin with a prefix: an API key may be allowed to see only these."""
+"""Lists of sessions by a prefix of their ids: an API key may be allowed to see only these."""
 
 from __future__ import annotations
 

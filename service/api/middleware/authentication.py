@@ -50,7 +50,7 @@ class ApiKeyMiddleware:
         if access is not None and access.is_open(self._runtime.settings):
             return
         scope[api_keys.IN_SCOPE] = key = self._identify(scope)
-        # What is no call of a route is answered by the router, to admins only: it tells which paths there are.
+        # The router answers calls of no route, and shows which paths exist, so only admins get its answer.
         roles = access.roles if access is not None and match is Match.FULL else ADMINS
         if key.role not in roles:
             raise ForbiddenError("This API key may only act, send feedback and view sessions")
@@ -91,7 +91,7 @@ def _secrets(scope: Scope) -> list[bytes]:
 
 
 def _check_prefix(prefix: str, path: str, access: Access | None) -> None:
-    """Refuse sessions outside a prefix, whatever the path asks of them, and what tells of all sessions."""
+    """Refuse paths of sessions outside the prefix, and routes with data of all sessions."""
     below = path.removeprefix(f"{sessions.prefix}/")
     session_id = below.partition("/")[0] if below != path else ""
     if session_id and not session_id.startswith(prefix):

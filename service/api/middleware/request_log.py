@@ -32,12 +32,13 @@ STOPPING = "The service is stopping; what this request asked may have been done 
 
 
 class RequestLogMiddleware:
-    """Another application whose requests get an id and are counted, timed and logged.
+    """Wraps an application: gives each request an id, and counts, times and logs it.
 
     Parameters
     ----------
-    routes : of that application, with which of their successes are logged
-    spans : are told of each answer; None where requests are not traced
+    app : the application
+    routes : those of the application, which say what successes are logged
+    spans : gets the status and route of each request; None if requests are not traced
     """
 
     def __init__(self, app: ASGIApp, routes: RouteAccess, runtime: Runtime, spans: Spans | None) -> None:

@@ -14,9 +14,9 @@ from starlette.convertors import Convertor, PathConvertor, StringConvertor
 from .json_body import JSON
 
 Errors = list[dict[str, Any]]
-"""What is wrong with a request, each as pydantic tells it."""
+"""Errors of a request, in pydantic's form."""
 REQUIRED = inspect.Parameter.empty
-"""The default of what has no default."""
+"""The default of parameters without a default."""
 _MARKS = (params.Param, params.Body, params.Depends)
 """What FastAPI puts into annotations to say where a parameter comes from."""
 _BY_NAME = {inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY}

@@ -1,4 +1,4 @@
-"""Routes whose requests are read by this service's rules.
+"""Routes that read requests strictly, by this service's rules.
 
 FastAPI describes them in the OpenAPI document. Their requests skip its dependency solver, which costs more than
 acting does. A handler is a coroutine function that returns a ``Response`` and takes the ``Request``, path
@@ -59,7 +59,7 @@ class StrictRoute(APIRoute):
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """Make the handler of requests."""
         if self._is_made:
-            # FastAPI asks again for a router around this one, whose prefix and dependencies are not the route's.
+            # FastAPI asks again if another router includes this route; that router's dependencies would be ignored.
             raise _not_carried_out(self.path, self.methods, ["routers included in others"])
         self._is_made = True
         parameters = self._parameters

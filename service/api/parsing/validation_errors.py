@@ -17,9 +17,9 @@ _TAGS: Mapping[str, Collection[str]] = {
     "learner": REGISTRY.keys(),
     "feasible_set": FEASIBLE_SETS,
 }
-"""What pydantic adds to the path of a field to say which member of a union it tried."""
+"""Tags that pydantic puts into the path of a field: the member of a union that it tried."""
 _FIELDS = frozenset({"extra_forbidden", "missing"})
-"""Errors whose path ends in a field's name, even where the name is that of a tag."""
+"""Types of errors with a path that ends in a field's name, even if a tag has the same name."""
 _NO_OBJECT = frozenset({"model_type", "model_attributes_type", "dict_type"})
 
 

@@ -31,7 +31,7 @@ class Clock(NamedTuple):
     """Losses that arrived, shape (..., window, values): per slot of the window, or their sum in one row."""
     t: int
     quiet: Any
-    """Slots in a row, up to this one, whose draw of an update, with probability 1/(2d), was negative."""
+    """Number of slots in a row, up to this one, that drew no update (drawn with probability 1/(2d))."""
     updating: Any
     """Whether the open slot ends in an update."""
 

@@ -18,7 +18,7 @@ from ...models.specification import Surplus
 from .event_parsing import PARSERS
 
 MAX_DELAYS = 100
-"""Events of a request whose delay is measured: the first so many."""
+"""The delays of the first events of a request are measured, at most so many."""
 
 
 @dataclass(slots=True)
@@ -27,7 +27,7 @@ class SettleFeedback(Operation):
 
     events: Sequence[Event]
     on_surplus: Surplus | None
-    """None: skip in sessions whose decisions expire, refuse elsewhere."""
+    """None: skip in sessions with expiry, refuse in others."""
     single: bool = False
     """Errors name no index: the request is one event."""
 
