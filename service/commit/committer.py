@@ -123,7 +123,7 @@ class Committer:
             if requesting is None:
                 break
             version, state = str(requesting), CachedSession.encode(base.run)
-            same = Commit(session_id, requesting.writer, base.version, version, state, base.digest)
+            same = Commit(session_id, requesting.writer, base.version, version, state, base.checksum)
             outcome = await self._store.commit(same)
             if not isinstance(outcome, Conflict):
                 base = base.committed_as(version, state, base.run.copy())

@@ -128,7 +128,7 @@ async def commit_of(draft: Draft, session_id: str, base: CachedSession, version:
         expected=base.version,
         version=str(version) if writes else None,
         state=state,
-        digest=base.digest,
+        checksum=base.checksum,
         idle_ttl_ms=base.stored.specification.idle_ttl_ms if draft.used else None,
         events=list(draft.event_ids),
         event_lookups=list(draft.asked_events - draft.known.duplicates - draft.event_ids.keys()),

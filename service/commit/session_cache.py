@@ -30,8 +30,8 @@ class CachedSession(NamedTuple):
     version: str
     stored: Stored
     run: Run
-    digest: bytes
-    """Trailing bytes of the stored state: a commit finds out by them whether the state was changed by hand."""
+    checksum: bytes
+    """The last bytes of the stored state: a commit finds out by them whether the state was changed by hand."""
     size: int
     """Bytes of memory, about."""
     needs_records: bool = False

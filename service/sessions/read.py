@@ -72,7 +72,7 @@ class Reader:
             where the stored bytes can't be read.
         """
         cached = self._cache.get(session_id)
-        if cached is not None and cached.version == snapshot.version and snapshot.state.endswith(cached.digest):
+        if cached is not None and cached.version == snapshot.version and snapshot.state.endswith(cached.checksum):
             return cached
         return await decoded(snapshot, cached)
 

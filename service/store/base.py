@@ -65,8 +65,8 @@ class Commit:
     version: str | None
     """Has no white space, and differs from every other version of every session."""
     state: bytes = b""
-    digest: bytes = b""
-    """Trailing bytes of the expected state; if the stored state has others, it was changed by hand."""
+    checksum: bytes = b""
+    """The last bytes of the expected state; if the stored state has others, it was changed by hand."""
     idle_ttl_ms: int | None = None
     """Milliseconds from the commit to the new idle deadline; None leaves the deadline as it is."""
     events: Sequence[bytes] = ()

@@ -76,7 +76,7 @@ class MemoryStore:
             return NotFound()
         if commit.version is not None and session.writers.get(commit.writer) == commit.version:
             return Committed(None if session.version == commit.version else session.snapshot())
-        if session.version != commit.expected or not session.state.endswith(commit.digest):
+        if session.version != commit.expected or not session.state.endswith(commit.checksum):
             return Conflict(session.snapshot())
         events = [EVENT + digest for digest in (*commit.events, *commit.event_lookups)]
         fields = events + [ANSWER + digest for digest in commit.lookups]

@@ -66,7 +66,7 @@ async def test_every_byte_and_every_double_comes_back(store: Store) -> None:
     await store.create(new_session(spec=bytes(range(255, -1, -1)), state=state))
 
     assert (await loaded(store))[1:3] == (bytes(range(255, -1, -1)), state)
-    await store.commit(commit("v0", "v1", state=state[::-1], digest=state[-16:]))
+    await store.commit(commit("v0", "v1", state=state[::-1], checksum=state[-16:]))
     assert (await loaded(store)).state == state[::-1]
 
 
@@ -136,19 +136,19 @@ async def test_writing_again_renews_a_writers_place(store: Store) -> None:
 
 
 async def test_a_state_changed_by_hand_is_a_conflict_and_stays(store: Store) -> None:
-    await store.create(new_session(state=b"bytes....digest of hand"))
+    await store.create(new_session(state=b"bytes....tampered"))
     before = await loaded(store)
 
-    outcome = await store.commit(commit("v0", "v1", digest=b"digest of state"))
+    outcome = await store.commit(commit("v0", "v1", checksum=b"checksum"))
 
     assert outcome == Conflict(before)
     assert await loaded(store) == before
 
 
 async def test_a_state_that_ends_as_expected_is_replaced(store: Store) -> None:
-    await store.create(new_session(state=b"bytes....digest of state"))
+    await store.create(new_session(state=b"bytes....checksum"))
 
-    assert await store.commit(commit("v0", "v1", digest=b"digest of state")) == Committed()
+    assert await store.commit(commit("v0", "v1", checksum=b"checksum")) == Committed()
 
 
 async def test_a_confirmation_holds_for_the_present_version_only_and_writes_nothing(store: Store) -> None:

@@ -115,7 +115,7 @@ async def test_a_clock_that_stays_out_ends_in_an_error(redis_server: RedisServer
 async def test_a_damaged_session_is_shown_as_it_is_and_never_overwritten(
     store: RedisStore, redis_server: RedisServer, field: str
 ) -> None:
-    await store.create(new_session(state=b"bytes digest", idle_ttl_ms=60_000))
+    await store.create(new_session(state=b"bytes checksum", idle_ttl_ms=60_000))
     for damage in ("hset", "hdel"):
         values = [b"\xffdamage"] if damage == "hset" else []
         getattr(redis_server.client, damage)("bandit:{s}", field, *values)
@@ -123,7 +123,7 @@ async def test_a_damaged_session_is_shown_as_it_is_and_never_overwritten(
         snapshot = await store.load("s")
         assert snapshot is not None
         if field in {"version", "state"}:
-            assert await store.commit(commit("v0", "v1", digest=b"digest")) == Conflict(snapshot)
+            assert await store.commit(commit("v0", "v1", checksum=b"checksum")) == Conflict(snapshot)
             assert redis_server.client.hgetall("bandit:{s}") == before
 
 

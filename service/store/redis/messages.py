@@ -41,7 +41,7 @@ def commit_args(commit: Commit) -> Sequence[RedisArgument]:
         commit.expected,
         commit.version or "",
         commit.state,
-        commit.digest,
+        commit.checksum,
         commit.idle_ttl_ms or 0,
     )
     counts = (len(answers), len(records), len(dropped))

@@ -1,4 +1,4 @@
-"""The Lua scripts that the store sends to the server."""
+"""The Lua scripts that the store sends to the server; each is sent behind ``prelude.lua``."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 
 class Script(NamedTuple):
-    """A Lua script: ``source`` begins with functions that all scripts share, ``sha`` is its name for EVALSHA."""
+    """A Lua script: ``source`` begins with ``prelude.lua``, ``sha`` is its name for EVALSHA."""
 
     name: str
     source: bytes
@@ -18,7 +18,7 @@ class Script(NamedTuple):
     def read(cls, name: str) -> Script:
         """Read the script in ``lua/<name>.lua``."""
         folder = files(__package__) / "lua"
-        source = (folder / "session.lua").read_bytes() + (folder / f"{name}.lua").read_bytes()
+        source = (folder / "prelude.lua").read_bytes() + (folder / f"{name}.lua").read_bytes()
         return cls(name, source, hashlib.sha1(source, usedforsecurity=False).hexdigest())
 
 

@@ -104,7 +104,7 @@ async def _replicated(connection: AbstractConnection, attempt: Attempt) -> None:
     """Wait until enough replicas have what the reply is based on.
 
     Redis 7.0 waits for everything that the primary had written when it ran this connection's last command. Valkey
-    waits only for this connection's last write, so scripts write even if they change nothing (see lua/session.lua).
+    waits only for this connection's last write, so scripts write even if they change nothing (see lua/prelude.lua).
     """
     wait = ("WAIT", attempt.replicas, max(1, int(attempt.replica_seconds * 1000)))
     if await _reply_to(connection, wait, asking=False) < attempt.replicas:

@@ -1,9 +1,11 @@
 -- Move a session from one version to the next with all that belongs to it, or say why not.
+-- Begins with prelude.lua: reply, unwritten, confirmed, snapshot, read, integer, now_ms, present_bucket,
+-- expire_bucket, remembered, CHUNK and FIELD come from there.
 --
 -- KEYS  1 session  2 slots  3-9 seen buckets  10 probe
 -- ARGV  1 number of KEYS[3]  2 bucket width, ms
 --       3 writer  4 expected version  5 new version, or '' to confirm the expected one and write nothing
---       6 new state  7 trailing bytes of the expected state, or ''  8 idle expiry from now, ms, or 0 to leave it
+--       6 new state  7 checksum: the expected state's last bytes, or ''  8 idle expiry from now, ms, or 0 to leave it
 --       9 joined fields (kind byte and digest) to look up, event ids to remember first  10 bytes of 9 to remember
 --       11 items of answers (field, value, ...)  12 items of records (key, value, ...)  13 records to drop
 --       14.. these items, in this order
@@ -22,7 +24,7 @@
 
 local SESSION, SLOTS = KEYS[1], KEYS[2]
 local oldest, width = tonumber(ARGV[1]), tonumber(ARGV[2])
-local writer, expected, version, state, digest = ARGV[3], ARGV[4], ARGV[5], ARGV[6], ARGV[7]
+local writer, expected, version, state, checksum = ARGV[3], ARGV[4], ARGV[5], ARGV[6], ARGV[7]
 
 local present = present_bucket(oldest, width)
 if not present then
@@ -46,7 +48,7 @@ if version ~= '' and last == version then
   end
   return confirmed('OK', snapshot(SESSION))
 end
-if stored[1] ~= expected or #digest > 0 and string.sub(stored[2] or '', -#digest) ~= digest then
+if stored[1] ~= expected or #checksum > 0 and string.sub(stored[2] or '', -#checksum) ~= checksum then
   return unwritten('CONFLICT', snapshot(SESSION))
 end
 local known = remembered(ARGV[9])
@@ -85,10 +87,10 @@ local function put(key, first, count)
 end
 
 local function put_events(fields)
-  for at = 1, #fields, CHUNK * DIGEST / 2 do
+  for at = 1, #fields, CHUNK * FIELD / 2 do
     local items = {}
-    for one = at, math.min(#fields, at + CHUNK * DIGEST / 2 - 1), DIGEST do
-      items[#items + 1] = string.sub(fields, one, one + DIGEST - 1)
+    for one = at, math.min(#fields, at + CHUNK * FIELD / 2 - 1), FIELD do
+      items[#items + 1] = string.sub(fields, one, one + FIELD - 1)
       items[#items + 1] = ''
     end
     redis.call('HSET', KEYS[present], unpack(items))

@@ -1,4 +1,6 @@
 -- Create a session with all that belongs to it, or return the existing one.
+-- Begins with prelude.lua: reply, confirmed, snapshot, integer, now_ms, present_bucket and expire_bucket come
+-- from there.
 --
 -- KEYS  1 session  2 slots  3-9 seen buckets  10 probe
 -- ARGV  1 number of KEYS[3]  2 bucket width, ms  3 version  4 spec  5 state  6 idle expiry, ms, or 0

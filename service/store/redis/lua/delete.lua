@@ -1,4 +1,5 @@
 -- Delete a session with all that belongs to it.
+-- Begins with prelude.lua: reply, confirmed and present_bucket come from there.
 --
 -- KEYS  1 session  2 slots  3-9 seen buckets  10 probe
 -- ARGV  1 number of KEYS[3]  2 bucket width, ms

@@ -1,4 +1,5 @@
 -- Read a session.
+-- Begins with prelude.lua: unwritten and snapshot come from there.
 --
 -- KEYS  1 session  2 probe
 -- OK         snapshot

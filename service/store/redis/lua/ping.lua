@@ -1,4 +1,5 @@
 -- Find out whether a commit could be written now.
+-- Begins with prelude.lua: confirmed comes from there.
 --
 -- KEYS  1 probe
 -- OK    it could; else the server's own error (READONLY, OOM, MISCONF, NOREPLICAS ...)

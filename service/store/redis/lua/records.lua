@@ -1,4 +1,5 @@
 -- Read all records beside the state.
+-- Begins with prelude.lua: unwritten comes from there.
 --
 -- KEYS  1 slots  2 probe
 -- OK    key, value, ...

@@ -1,4 +1,5 @@
 -- Part of the keyspace.
+-- Begins with prelude.lua: unwritten comes from there.
 --
 -- KEYS  1 probe
 -- ARGV  1 cursor  2 pattern  3 count

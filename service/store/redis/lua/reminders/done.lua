@@ -1,4 +1,5 @@
 -- Replace a note that is due by the next one, or drop it.
+-- Begins with prelude.lua: reply, now_ms and keep come from there.
 --
 -- KEYS  1 reminders of a shard
 -- ARGV  1 session id  2 ms of the next note, or ''  3 how long after it the note is kept, ms

@@ -1,4 +1,5 @@
 -- Read which sessions have decisions due.
+-- Begins with prelude.lua: reply, integer and now_ms come from there.
 --
 -- KEYS  1 reminders of a shard
 -- ARGV  1 how many at most

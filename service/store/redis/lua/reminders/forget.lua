@@ -1,4 +1,5 @@
 -- Drop the note of a session that no longer exists.
+-- Begins with prelude.lua: reply comes from there.
 --
 -- KEYS  1 reminders of a shard
 -- ARGV  1 session id

@@ -1,4 +1,5 @@
 -- Become, or stay, the worker that sweeps.
+-- Begins with prelude.lua: reply comes from there.
 --
 -- KEYS  1 the sweeper's name
 -- ARGV  1 worker  2 for how long, ms

@@ -1,4 +1,5 @@
 -- Note when a session has decisions due; an earlier note stands.
+-- Begins with prelude.lua: reply and keep come from there.
 --
 -- KEYS  1 reminders of a shard: session id, scored by ms
 -- ARGV  1 session id  2 ms  3 how long after it the note is kept, ms

@@ -1,11 +1,11 @@
--- Functions of all scripts; the worker puts this file before each of them.
+-- Functions of all scripts: scripts.py puts this file before each of them.
 --
 -- Every reply begins with the server's time (seconds, microseconds) and the outcome's name.
 -- The last of ARGV is 'replicated' where the caller then waits until replicas have what led to the reply, else ''.
 -- A field that is missing, or a session key of another type, reads as nil: by this the caller notices damage.
 
 local CHUNK = 1000 -- never unpack more at once
-local DIGEST = 17 -- kind byte and digest
+local FIELD = 17 -- bytes of a field that stands for an event id or a key: kind byte and digest
 local MAX_WRITERS = 128
 
 local time = redis.call('TIME')
@@ -75,8 +75,8 @@ end
 
 local function split(fields, from)
   local chunk = {}
-  for at = from, math.min(#fields, from + CHUNK * DIGEST - 1), DIGEST do
-    chunk[#chunk + 1] = string.sub(fields, at, at + DIGEST - 1)
+  for at = from, math.min(#fields, from + CHUNK * FIELD - 1), FIELD do
+    chunk[#chunk + 1] = string.sub(fields, at, at + FIELD - 1)
   end
   return chunk
 end
@@ -85,7 +85,7 @@ end
 local function remembered(fields)
   local found = {}
   for bucket = 3, #fields > 0 and 9 or 0 do
-    for from = 1, redis.call('EXISTS', KEYS[bucket]) == 1 and #fields or 0, CHUNK * DIGEST do
+    for from = 1, redis.call('EXISTS', KEYS[bucket]) == 1 and #fields or 0, CHUNK * FIELD do
       local chunk = split(fields, from)
       local values = redis.call('HMGET', KEYS[bucket], unpack(chunk))
       for i = 1, #chunk do
