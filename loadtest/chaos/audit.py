@@ -11,13 +11,13 @@ from loadtest.client import Client
 from loadtest.errors import ServiceError
 
 CHUNK = 1000
-"""Events and acts asked about again in one call or one turn."""
+"""Events that one call of the audit posts again."""
 LISTED = 5
 """Problems that a report shows of one kind of fault."""
 
 
-class Told(NamedTuple):
-    """An act as it was acknowledged."""
+class AcknowledgedAct(NamedTuple):
+    """An act as the service acknowledged it."""
 
     key: str
     slots: tuple[int, ...]
@@ -26,10 +26,10 @@ class Told(NamedTuple):
 
 @dataclass
 class Ledger:
-    """What the service acknowledged to the clients of one session, who share it."""
+    """Everything that the service acknowledged to the clients of one session; they share one ledger."""
 
     session_id: str
-    acts: list[Told] = field(default_factory=list)
+    acts: list[AcknowledgedAct] = field(default_factory=list)
     events: dict[str, dict[str, Any]] = field(default_factory=dict)
     """Acknowledged events by id."""
     failures: list[str] = field(default_factory=list)
@@ -44,12 +44,12 @@ class Ledger:
     @property
     def slots(self) -> int:
         """Distinct slots that were acknowledged."""
-        return len({slot for told in self.acts for slot in told.slots})
+        return len({slot for act in self.acts for slot in act.slots})
 
     def acted(self, key: str, answer: Any) -> None:
         """Note an act."""
         with self._lock:
-            self.acts.append(Told(key, tuple(action["slot"] for action in answer["actions"]), answer))
+            self.acts.append(AcknowledgedAct(key, tuple(action["slot"] for action in answer["actions"]), answer))
 
     def settled(self, events: list[dict[str, Any]], answer: Any) -> None:
         """Note events that count by the answer."""
@@ -84,9 +84,9 @@ def _wrong_counts(client: Client, ledger: Ledger) -> list[str]:
     expected = {"slot": ledger.slots, "feedbacks": len(ledger.events)}
     expected["outstanding"] = expected["slot"] - expected["feedbacks"]
     wrong = [
-        f"{name} is {view[name]}, acknowledged {told}" for name, told in expected.items() if view[name] != told
+        f"{name} is {view[name]}, acknowledged {count}" for name, count in expected.items() if view[name] != count
     ]
-    given = Counter(slot for told in ledger.acts for slot in told.slots)
+    given = Counter(slot for act in ledger.acts for slot in act.slots)
     twice = [slot for slot, times in given.items() if times > 1]
     if twice:
         wrong.append(f"slots given twice: {twice[:LISTED]}")

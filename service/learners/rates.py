@@ -34,7 +34,7 @@ class RateFields(NamedTuple):
     """Rates that may be given alone; the others are then anytime rates."""
 
     def mode(self, spec: Spec) -> RateMode:
-        """Tell the three ways apart.
+        """Return which of the three ways a specification uses.
 
         Raises
         ------

@@ -152,7 +152,7 @@ class Stored(NamedTuple):
         return json.dumps({"specification": fields, "seed": self.seed}, separators=(",", ":")).encode()
 
     def matches(self, posted: Specification) -> bool:
-        """Tell whether posting these fields again means this session; an omitted seed matches any."""
+        """Return whether posting these fields again means this session; an omitted seed matches any."""
         same_fields = _fields(self.specification) == _fields(posted)
         return same_fields and posted.seed in (None, self.seed)
 

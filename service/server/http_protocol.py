@@ -21,7 +21,7 @@ Clients and proxies send a few kB; a connection that has not authenticated itsel
 MAX_HEADERS = 200
 """Proxies add some ten; each header costs some 200 bytes of memory, however short."""
 PARSED_AT_ONCE_BYTES = 16_384
-"""Bytes parsed at a time, so that a burst of tiny requests or chunks lets other connections have their turn."""
+"""Bytes parsed at a time, so that other connections are served during a burst of tiny requests or chunks."""
 
 _SPACE = b" \t"
 """What may stand around a header's value and is no part of it: RFC 9110, section 5.5."""
@@ -39,8 +39,8 @@ class LimitedHttpProtocol(EndingProtocol):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        # The turn in which more of ``flow.held`` is parsed; None where there is nothing to parse.
-        self._next_turn: asyncio.Handle | None = None
+        # The scheduled call that parses more of ``flow.held``; None if there is nothing to parse.
+        self._next_parse: asyncio.Handle | None = None
         # Bytes of the piece that is being parsed. The parser does not say at which of them a request begins, so a
         # head counts from the beginning of its piece.
         self._piece_bytes = 0
@@ -60,12 +60,12 @@ class LimitedHttpProtocol(EndingProtocol):
         self._parse_soon()
 
     def _parse_soon(self) -> None:
-        if self._next_turn is None:
-            self._next_turn = self.loop.call_soon(self._parse_held)
+        if self._next_parse is None:
+            self._next_parse = self.loop.call_soon(self._parse_held)
 
     def _parse_held(self) -> None:
-        """Parse one piece, unless a request waits for its turn already: then go on after the next answer."""
-        self._next_turn = None
+        """Parse one piece, unless a request waits in the pipeline already: then continue after the next answer."""
+        self._next_parse = None
         held = self.flow.held
         if self.pipeline or self.transport.is_closing():
             return

@@ -96,13 +96,10 @@ class RedisClient(ABC):
             except DataError:
                 raise
             except RedisError as error:
-                what = failure_of(error)
-                if (
-                    not what.is_transient
-                    or (attempt.sent and not retry)
-                    or not self._may_wait(started, retry_seconds)
-                ):
-                    raise StoreUnavailableError(what.reason) from error
+                failure = failure_of(error)
+                may_retry = failure.is_transient and (retry or not attempt.sent)
+                if not may_retry or not self._may_wait(started, retry_seconds):
+                    raise StoreUnavailableError(failure.reason) from error
             else:
                 self._down_since = None
                 return reply
