@@ -152,7 +152,11 @@ class PayloadTooLargeError(ServiceError):
 class UnsupportedMediaTypeError(ServiceError):
     """The body is not application/json in UTF-8 without content encoding."""
 
-    status, code, title = 415, "unsupported_media_type", "The body must be application/json, not encoded"
+    status, code, title = (
+        415,
+        "unsupported_media_type",
+        "The body must be application/json, without Content-Encoding",
+    )
 
 
 class RequestTimeoutError(ServiceError):

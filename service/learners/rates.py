@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import StrEnum
 from typing import Any, NamedTuple
 
@@ -14,6 +15,11 @@ class RateMode(StrEnum):
     GIVEN = "given"
     THEOREM = "theorem"
     ANYTIME = "anytime"
+
+
+def _together(names: Sequence[str]) -> str:
+    """Write names as in ``a, b and c together``."""
+    return f"{', '.join(names[:-1])} and {names[-1]} together" if len(names) > 1 else names[0]
 
 
 class RateFields(NamedTuple):
@@ -54,9 +60,9 @@ class RateFields(NamedTuple):
         raise ValueError(self._mixture())
 
     def _mixture(self) -> str:
-        rates, fields = ", ".join(self.given), ", ".join(self.theorem)
-        neither = ", or none of them (anytime rates)" if self.anytime else ""
-        return f"give all of {rates}, or all of {fields} and no rates{neither}; not a mixture"
+        without = "it" if len(self.given) == 1 else "them"
+        ways = [f"give {_together(self.given)}", f"give {_together(self.theorem)} without {without}"]
+        return ", or ".join([*ways, *(["give none of these (anytime rates)"] if self.anytime else [])])
 
     def check(self, spec: Spec) -> None:
         """Refuse a mixture, and a ``rate_scale`` without rates of the theorem to multiply.

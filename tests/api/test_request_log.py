@@ -76,6 +76,14 @@ async def test_a_line_tells_of_a_request(make_client, lines):
     }
 
 
+@pytest.mark.parametrize(("method", "logged"), [("GET", "GET"), ("DELETE", "DELETE"), ("BREW", "other")])
+async def test_a_request_without_a_route_is_logged_with_its_method(client, lines, method, logged):
+    await client.request(method, "/")
+    (line,) = lines()
+
+    assert (line["method"], line["route"], line["status"]) == (logged, "other", 404)
+
+
 async def test_successes_of_hot_routes_are_sampled_and_errors_are_not(make_client, lines):
     client = await make_client(log_sample=0)
     body = {"session_id": "jokes", "learner": {"kind": "dexp3", "n_arms": 3}}

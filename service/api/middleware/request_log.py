@@ -10,6 +10,7 @@ import random
 import re
 import time
 from collections.abc import Iterable
+from http import HTTPMethod
 from typing import TYPE_CHECKING, Any
 
 from fastapi.routing import APIRoute
@@ -18,6 +19,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from ...api_keys import IN_SCOPE
 from ...errors import NotFoundError, OverloadedError
 from ...telemetry import logs
+from ...telemetry.metrics import OTHER
 from ..access import Logged, RouteAccess
 from ..connection_errors import REQUEST_ID
 from ..problems import ID_IN_SCOPE, problem
@@ -108,7 +110,7 @@ class RequestLogMiddleware:
         if not skipped:
             logs.request(
                 request_id=request_id,
-                method=method,
+                method=_shown_method(scope["method"]),
                 route=route,
                 status=status,
                 duration_ms=round(seconds * 1000, 3),
@@ -124,6 +126,11 @@ class RequestLogMiddleware:
             self._last_status[route] = status
             return status == before
         return status < 400 and logged is Logged.SAMPLE
+
+
+def _shown_method(method: str) -> str:
+    """Return a method of the HTTP standards as it is, and any other text as ``other``, as it may be long."""
+    return method if method in HTTPMethod.__members__ else OTHER
 
 
 def _template(scope: Scope) -> str:

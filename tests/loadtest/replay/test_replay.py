@@ -192,7 +192,7 @@ def test_theorem_rates_know_the_stream() -> None:
     [
         ("nothing", RateChoice.AUTO, {}, "no learner 'nothing'"),
         ("dexp3", RateChoice.AUTO, {"los_clip": 1}, "los_clip"),
-        ("dexp3", RateChoice.ANYTIME, {"horizon": 5}, "not a mixture"),
+        ("dexp3", RateChoice.ANYTIME, {"horizon": 5}, "or give none of these"),
         ("dexp3", RateChoice.THEOREM, {"horizon": 5, "total_delay": 0}, "must exceed"),
     ],
 )
