@@ -2,20 +2,38 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal, NoReturn
 
 import pydantic_settings
 from pydantic import AfterValidator, Field, Secret, ValidationError
 from pydantic_core import ErrorDetails
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic_settings import BaseSettings, CliSettingsSource, SettingsConfigDict
+
+from . import __version__
 
 _FLAG = re.compile(r"--[a-z][a-z-]*")
 _PROGRAM = "python -m service" if __package__ == "service" else "delayed-bandits serve"
 """How it was started: from a checkout, or as the wheel installs it."""
+_DESCRIPTION = (
+    "Serve bandit online learning over HTTP: applications ask which choice to show, and report losses when they "
+    "become known. Each flag can also be set as an environment variable, such as BANDIT_STORE_URL for --store-url; "
+    "flags win."
+)
+_VALUES = {
+    "StoreUrl": "URL",
+    "Path": "PATH",
+    "SecretText": "JSON",
+    "str": "TEXT",
+    "int": "INTEGER",
+    "float": "NUMBER",
+    "bool": "{true,false}",
+}
+"""What the help calls the value of a flag, by the type of its field."""
 
 
 class SettingsError(Exception):
@@ -180,21 +198,44 @@ def read_settings(arguments: Sequence[str] = ()) -> Settings:
         for bad values, one line each.
     """
     try:
-        return Settings(_cli_parse_args=list(arguments), _cli_prog_name=_PROGRAM, _cli_exit_on_error=False)
+        flags: CliSettingsSource[Settings] = CliSettingsSource(
+            Settings, cli_hide_none_type=True, root_parser=_FlagParser(arguments), add_argument_method=_add_flag
+        )
+        return Settings(_cli_settings_source=flags(args=list(arguments)))
     except pydantic_settings.SettingsError:
-        # Its text has the values of flags that it doesn't know.
-        raise SettingsError(_flags_error(arguments)) from None
+        # Its text has values of flags.
+        raise SettingsError("the value of a flag can't be read: see --help") from None
     except ValidationError as error:
         raise SettingsError("\n".join(map(_line, error.errors(include_input=False)))) from None
 
 
-def _flags_error(arguments: Sequence[str]) -> str:
-    """Describe what is wrong with the flags, without their values."""
-    known = {f"--{name.replace('_', '-')}" for name in Settings.model_fields}
-    given = [word.partition("=")[0] for word in arguments]
-    unknown = [word for word in given if _FLAG.fullmatch(word) and word not in known]
-    reason = f"there is no flag {', '.join(unknown)}" if unknown else "a flag has no value, or a value no flag"
-    return f"{reason}: see --help"
+class _FlagParser(argparse.ArgumentParser):
+    """Parses the flags; its errors name flags and never show values, which may be secrets."""
+
+    def __init__(self, arguments: Sequence[str]) -> None:
+        super().__init__(prog=_PROGRAM, description=_DESCRIPTION, allow_abbrev=False)
+        self.add_argument("--version", action="version", version=f"delayed-bandits {__version__}")
+        self._given = [word.partition("=")[0] for word in arguments]
+
+    def error(self, message: str) -> NoReturn:
+        """Refuse the flags; ``message`` has their values."""
+        raise SettingsError(f"{self._reason(message)}: see --help") from None
+
+    def _reason(self, message: str) -> str:
+        known = {f"--{name.replace('_', '-')}": field for name, field in Settings.model_fields.items()}
+        if (bare := re.match(r"argument (--[a-z-]+): expected one argument", message)) and bare[1] in known:
+            return f"{bare[1]} needs {'true or false' if known[bare[1]].annotation is bool else 'a value'}"
+        unknown = [
+            word for word in self._given if _FLAG.fullmatch(word) and word not in {*known, "--help", "--version"}
+        ]
+        return f"there is no flag {', '.join(unknown)}" if unknown else "unexpected argument"
+
+
+def _add_flag(parser: argparse.ArgumentParser, *names: str, **options: Any) -> argparse.Action:
+    """Add a flag whose help names no Python types or values."""
+    text = options["help"].removesuffix(" (default: null)").replace("(default: False)", "(default: false)")
+    options |= {"help": text, "metavar": _VALUES.get(options["metavar"], options["metavar"])}
+    return parser.add_argument(*names, **options)
 
 
 def _line(error: ErrorDetails) -> str:

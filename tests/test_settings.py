@@ -5,6 +5,7 @@ import json
 import pytest
 from pydantic import ValidationError
 
+from service import __version__
 from service.settings import Settings, SettingsError, StoreUrl, hide_password, read_settings
 
 
@@ -128,8 +129,27 @@ def test_an_unknown_flag_ends_the_command_with_code_2(capsys):
 
     assert main(["--stor-url", "memory://"]) == 2
     assert capsys.readouterr().err == "service: there is no flag --stor-url: see --help\n"
-    assert main(["--port"]) == main(["8000"]) == 2
-    assert "service: a flag has no value, or a value no flag: see --help\n" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--port"], "--port needs a value"),
+        (["--workers", "2", "--store-url", "--port", "1"], "--store-url needs a value"),
+        (["--open-metrics"], "--open-metrics needs true or false"),
+        (["hunter22"], "unexpected argument"),
+        (["-v"], "unexpected argument"),
+        (["--port", "1", "hunter22"], "unexpected argument"),
+        (["--por", "1"], "there is no flag --por"),
+        (["--api-key=hunter22"], "there is no flag --api-key"),
+        (["--help=hunter22"], "unexpected argument"),
+    ],
+)
+def test_bad_flags_are_named_without_values(flags, message, capsys):
+    from service.server.cli import main
+
+    assert main(flags) == 2
+    assert capsys.readouterr().err == f"service: {message}: see --help\n"
 
 
 def test_help_names_the_flags(capsys):
@@ -137,4 +157,16 @@ def test_help_names_the_flags(capsys):
         read_settings(["--help"])
 
     assert ended.value.code == 0
-    assert "--store-url" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert all(f"--{name.replace('_', '-')} " in shown for name in Settings.model_fields)
+    assert "BANDIT_STORE_URL" in shown
+    assert "--version" in shown
+    assert not any(word in shown for word in ("StoreUrl", "SecretText", "null", "bool", "Path]"))
+
+
+def test_the_version_is_shown_beside_other_flags(capsys):
+    with pytest.raises(SystemExit) as ended:
+        read_settings(["--port", "1", "--version"])
+
+    assert ended.value.code == 0
+    assert capsys.readouterr().out == f"delayed-bandits {__version__}\n"
