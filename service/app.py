@@ -73,10 +73,10 @@ class Application(FastAPI):
         self._outermost = self._surround(super().__call__, spans)
 
     def _surround(self, app: ASGIApp, spans: Spans | None) -> ASGIApp:
-        said = [(route, access_of(route)) for route in self.routes]
+        declared = [(route, access_of(route)) for route in self.routes]
         if keys := read_keys(self._runtime.settings):
-            app = ApiKeyMiddleware(app, keys, said, self._runtime)
-        app = RequestLogMiddleware(app, said, self._runtime, spans)
+            app = ApiKeyMiddleware(app, keys, declared, self._runtime)
+        app = RequestLogMiddleware(app, declared, self._runtime, spans)
         return app if spans is None else spans.around(app)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -1,4 +1,4 @@
-"""Who may call a route, and which of its successes are logged: said beside its path, by ``@access``.
+"""Who may call a route, and which of its successes are logged: declared beside its path, by ``@access``.
 
 Authentication, the request log and the OpenAPI document read it from the routes; a route that says nothing ends the
 start of the service.
@@ -70,10 +70,10 @@ def access(
     of_all_sessions: bool = False,
 ) -> Callable[[_Handler], _Handler]:
     """Say of a handler, or of a mounted application, who may call it; see ``Access`` for the parameters."""
-    said = Access(roles, logged, keyless, opened_by, of_all_sessions)
+    declared = Access(roles, logged, keyless, opened_by, of_all_sessions)
 
     def say(handler: _Handler) -> _Handler:
-        vars(handler)[_ATTRIBUTE] = said
+        vars(handler)[_ATTRIBUTE] = declared
         return handler
 
     return say
@@ -88,7 +88,7 @@ def access_of(route: BaseRoute) -> Access:
         where it says nothing.
     """
     handler = route.endpoint if isinstance(route, Route) else route.app if isinstance(route, Mount) else None
-    said = getattr(handler, _ATTRIBUTE, None)
-    if not isinstance(said, Access):
+    declared = getattr(handler, _ATTRIBUTE, None)
+    if not isinstance(declared, Access):
         raise TypeError(f"{route} does not say who may call it: put @access between its path and its handler")
-    return said
+    return declared

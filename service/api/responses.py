@@ -39,14 +39,14 @@ class StreamedResponse(Response):
         """Send the head, then the body in chunks of at least ``STREAMED_FROM_BYTES``."""
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
         chunk, size = [], 0
-        pause = FairYield()
+        fair_yield = FairYield()
         for piece in self._pieces:
             chunk.append(piece)
             size += len(piece)
             if size >= STREAMED_FROM_BYTES:
                 await send(_part("".join(chunk).encode(), more=True))
                 chunk, size = [], 0
-            await pause()
+            await fair_yield()
         await send(_part("".join(chunk).encode(), more=False))
 
 

@@ -53,8 +53,8 @@ async def apply_batch(base: Run, batch: Sequence[Operation], known: KnownKeys, n
     draft.run.advance(now)
     if draft.run.due:
         draft.changed = True
-        draft.complete = await settle_due(draft.run, EXPIRY_SECONDS)
-        if not draft.complete:
+        draft.due_settled = await settle_due(draft.run, EXPIRY_SECONDS)
+        if not draft.due_settled:
             return draft
     for operation in batch:
         before = draft.run.copy()
@@ -66,7 +66,7 @@ async def apply_batch(base: Run, batch: Sequence[Operation], known: KnownKeys, n
             log.exception("request failed")
             draft.run = before
             draft.results.append(InternalError())
-        await draft.pause()
+        await draft.fair_yield()
     return draft
 
 
@@ -78,12 +78,12 @@ async def _apply(operation: Operation, draft: Draft) -> Answer:
     applied = await operation.apply(draft, checked)
     body = applied.body
     if key is not None:
-        packed = await pack(body, draft.pause)
+        packed = await pack(body, draft.fair_yield)
         draft.answers[key.key] = (key.body, packed)
         body = unpack(packed)
     draft.event_ids.update(dict.fromkeys(applied.event_ids))
     draft.changed |= applied.changed
-    draft.used |= operation.is_use
+    draft.extends_deadline |= operation.extends_deadline
     draft.shows_version |= applied.shows_version
     for what, count in applied.counts.items():
         draft.counts[what] = draft.counts.get(what, 0) + count

@@ -86,7 +86,7 @@ class Committer:
             outcome = await self._store.commit(commit)
             if isinstance(outcome, Committed):
                 self._on_committed(base, commit, draft, outcome)
-                if draft.complete:
+                if draft.due_settled:
                     return draft.results
                 base = self._cache.get(session_id) or await self._loader.load(session_id)
                 continue

@@ -45,7 +45,7 @@ class Draft:
 
     run: Run
     known: KnownKeys
-    pause: FairYield = field(default_factory=FairYield)
+    fair_yield: FairYield = field(default_factory=FairYield)
     """Awaited within long work, so that other requests run in between."""
     results: list[Answer | Exception] = field(default_factory=list)
     """For each request of the batch its answer, or the error that refused it."""
@@ -57,9 +57,9 @@ class Draft:
     asked_keys: set[bytes] = field(default_factory=set)
     """Digests that a request was judged by: the store must confirm what it knows of them."""
     changed: bool = False
-    used: bool = False
+    extends_deadline: bool = False
     """Whether a request succeeded that extends the idle deadline."""
-    complete: bool = True
+    due_settled: bool = True
     """Whether all due decisions are settled; if not, no request has been applied yet."""
     shows_version: bool = False
     """Whether an answer still has ``VERSION`` in it."""
@@ -116,12 +116,12 @@ async def commit_of(draft: Draft, session_id: str, base: CachedSession, version:
     writes = draft.changed or bool(draft.answers)
     if draft.shows_version:
         draft.show_version(str(version) if writes else base.version)
-    await draft.pause()
+    await draft.fair_yield()
     state = await _state_of(draft.run, base.run) if writes else b""
     answers = {}
     for key, (body, packed) in draft.answers.items():
         answers[key] = body + await compress_if_large(packed)
-    await draft.pause()
+    await draft.fair_yield()
     return Commit(
         session_id=session_id,
         writer=version.writer,
@@ -129,7 +129,7 @@ async def commit_of(draft: Draft, session_id: str, base: CachedSession, version:
         version=str(version) if writes else None,
         state=state,
         checksum=base.checksum,
-        idle_ttl_ms=base.stored.specification.idle_ttl_ms if draft.used else None,
+        idle_ttl_ms=base.stored.specification.idle_ttl_ms if draft.extends_deadline else None,
         events=list(draft.event_ids),
         event_lookups=list(draft.asked_events - draft.known.duplicates - draft.event_ids.keys()),
         lookups=list(draft.asked_keys - draft.known.answers.keys()),

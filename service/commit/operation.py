@@ -36,7 +36,7 @@ class Operation(ABC):
     So an operation never changes itself: what ``check`` finds out is handed to ``apply``.
     """
 
-    is_use: ClassVar[bool] = True
+    extends_deadline: ClassVar[bool] = True
     """Whether it extends the session's idle deadline."""
 
     idempotency: Idempotency | None = None

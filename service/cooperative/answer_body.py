@@ -32,14 +32,14 @@ def answer_body(parts: Iterator[str]) -> Body:
     return "".join(first).encode()
 
 
-async def pack(parts: Body, pause: FairYield) -> bytes:
+async def pack(parts: Body, fair_yield: FairYield) -> bytes:
     """Return an answer as idempotency records keep it: compressed if it is made in chunks."""
     if isinstance(parts, bytes):
         return parts
     deflate, made = zlib.compressobj(), []
     for text in parts:
         made.append(deflate.compress(text.encode()))
-        await pause()
+        await fair_yield()
     return b"".join([*made, deflate.flush()])
 
 
@@ -67,12 +67,12 @@ def _inflated(kept: bytes) -> Iterator[str]:
         kept = inflate.unconsumed_tail
 
 
-async def joined(parts: Body, pause: FairYield) -> bytes:
+async def joined(parts: Body, fair_yield: FairYield) -> bytes:
     """Return all bytes of an answer."""
     if isinstance(parts, bytes):
         return parts
     made = []
     for text in parts:
         made.append(text)
-        await pause()
+        await fair_yield()
     return "".join(made).encode()

@@ -15,7 +15,7 @@ from .arms import Arms, Change
 from .base_run import BaseRun
 from .feedback import ArmFeedback
 from .ledger import ArmLedger
-from .surplus import Judge, judge_by_arm
+from .surplus import SurplusChecker, check_by_arm
 
 
 @dataclass(slots=True)
@@ -65,8 +65,8 @@ class ArmRun(BaseRun):
         self.ledger.settle()
         self.ledger.by_arm[event.arm] -= 1
 
-    def judge(self) -> Judge:
-        return judge_by_arm(self.ledger.by_arm)
+    def surplus_checker(self) -> SurplusChecker:
+        return check_by_arm(self.ledger.by_arm)
 
     def is_removed(self, event: ArmFeedback) -> bool:
         return not self.arms.is_live(event.arm)

@@ -12,7 +12,7 @@ from .act_times import ActTimes
 from .draws import Draws
 from .ledger import Ledger
 from .params import Params
-from .surplus import Judge
+from .surplus import SurplusChecker
 
 
 @dataclass(slots=True)
@@ -69,12 +69,15 @@ class BaseRun(ABC):
         """Learn from one event that is not surplus: an ``ArmFeedback``, or over points a ``PointFeedback``."""
 
     @abstractmethod
-    def judge(self) -> Judge:
-        """Start judging which of the next events are surplus."""
+    def surplus_checker(self) -> SurplusChecker:
+        """Return a function that tells of one event after another whether a decision is left for it.
+
+        An event for which none is left is surplus. Counts and open slots of the run stay as they are.
+        """
 
     def surplus(self, events: Sequence[Any]) -> list[int]:
         """Return the indexes of the events that no outstanding decision can have caused."""
-        has_decision = self.judge()
+        has_decision = self.surplus_checker()
         return [index for index, event in enumerate(events) if not has_decision(event)]
 
     def is_removed(self, event: Any) -> bool:  # noqa: ARG002 - arms can be removed, points cannot

@@ -10,7 +10,7 @@ from .act_times import ActTimes
 from .actions import PointAction
 from .base_run import BaseRun
 from .feedback import PointFeedback
-from .surplus import Judge, judge_by_count
+from .surplus import SurplusChecker, check_by_count
 
 
 @dataclass(slots=True)
@@ -49,8 +49,8 @@ class PointRun(BaseRun):
         self.ledger.settle()
         self.state = self.learner.settle(self.state, event.values, self.ledger.outstanding)
 
-    def judge(self) -> Judge:
-        return judge_by_count(self.ledger.outstanding)
+    def surplus_checker(self) -> SurplusChecker:
+        return check_by_count(self.ledger.outstanding)
 
     def _acted_at(self, times: ActTimes, event: PointFeedback) -> float | None:  # noqa: ARG002 - the oldest is settled
         return times.acted_at(0, self.ledger.outstanding)

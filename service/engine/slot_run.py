@@ -13,7 +13,7 @@ from .arm_run import ArmRun
 from .feedback import ArmFeedback
 from .ledger import Ledger
 from .open_slots import OpenSlots
-from .surplus import Judge, judge_by_slot
+from .surplus import SurplusChecker, check_by_slot
 
 
 @dataclass(slots=True)
@@ -77,8 +77,8 @@ class SlotRun(ArmRun):
         if opened is not None and opened.arm != event.arm:
             raise ValueError(f"slot {event.slot} drew arm {opened.arm}, not {event.arm}")
 
-    def judge(self) -> Judge:
-        return judge_by_slot(self.open_slots)
+    def surplus_checker(self) -> SurplusChecker:
+        return check_by_slot(self.open_slots)
 
     def _acted_at(self, times: ActTimes, event: ArmFeedback) -> float | None:
         if event.slot is None:

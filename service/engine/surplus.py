@@ -1,4 +1,4 @@
-"""Which events no outstanding decision can have caused: judged greedily, in their order."""
+"""Which events are surplus: no outstanding decision can have caused them. They are checked in their order."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from ..learners.base import IntArray
 from .feedback import ArmFeedback
 from .open_slots import OpenSlots
 
-Judge = Callable[[Any], bool]
-"""Called with one event after another: whether a decision that may have caused it is left, which is then used up.
+SurplusChecker = Callable[[Any], bool]
+"""Call it with one event after another: True where a decision is left that may have caused it; it takes that one.
 
 Counts and open slots of the run stay as they are.
 """
 
 
-def judge_by_count(outstanding: int) -> Judge:
-    """Judge events that may be of any outstanding decision."""
+def check_by_count(outstanding: int) -> SurplusChecker:
+    """Check events that may be of any outstanding decision."""
     left = repeat(True, outstanding)
     return lambda event: next(left, False)  # noqa: ARG005 - any event may be of any decision
 
 
-def judge_by_arm(outstanding: IntArray) -> Judge:
-    """Judge events that name an arm; ``outstanding`` counts decisions by the arm's index."""
+def check_by_arm(outstanding: IntArray) -> SurplusChecker:
+    """Check events that name an arm; ``outstanding`` counts decisions by the arm's index."""
     left: dict[int, int] = {}
 
     def has_decision(event: ArmFeedback) -> bool:
@@ -35,8 +35,8 @@ def judge_by_arm(outstanding: IntArray) -> Judge:
     return has_decision
 
 
-def judge_by_slot(open_slots: OpenSlots) -> Judge:
-    """Judge events that name their slot."""
+def check_by_slot(open_slots: OpenSlots) -> SurplusChecker:
+    """Check events that name their slot."""
     used: set[int | None] = set()
 
     def has_decision(event: ArmFeedback) -> bool:

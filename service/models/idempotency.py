@@ -22,10 +22,10 @@ def digest(text: str, *scope: str) -> bytes:
     return hashlib.blake2b("\n".join((*scope, text)).encode(), digest_size=DIGEST_BYTES).digest()
 
 
-async def digest_of(parts: Iterable[str], pause: FairYield) -> bytes:
+async def digest_of(parts: Iterable[str], fair_yield: FairYield) -> bytes:
     """The digest of a long text."""
     found = hashlib.blake2b(digest_size=DIGEST_BYTES)
     for part in parts:
         found.update(part.encode())
-        await pause()
+        await fair_yield()
     return found.digest()

@@ -161,7 +161,7 @@ class Stored(NamedTuple):
         return start_run(self.specification.params(self.seed))
 
 
-class _Kept(BaseModel):
+class _StoredFields(BaseModel):
     """What ``Stored.encode`` writes."""
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
@@ -183,7 +183,7 @@ def decode(spec: bytes) -> Stored:
 
 def _decode(spec: bytes) -> Stored:
     try:
-        kept = _Kept.model_validate(json.loads(spec))
+        kept = _StoredFields.model_validate(json.loads(spec))
     except (ValueError, RecursionError) as error:
         raise ValueError("not a session's specification") from error
     return Stored(kept.specification, kept.seed)

@@ -77,8 +77,8 @@ def main(arguments: Sequence[str]) -> int:
     logs.configure(settings.log_level)
     if unknown := unknown_variables(os.environ):
         logger.warning("not settings of this service: %s", ", ".join(unknown))
-    if tracing_config.wanted(os.environ) and (hindrance := tracing_config.hindrance(os.environ)):
-        logger.warning("no traces: %s", hindrance)
+    if tracing_config.is_requested(os.environ) and (reason := tracing_config.why_not(os.environ)):
+        logger.warning("no traces: %s", reason)
     try:
         _check_store(settings)
         listeners = listen(settings.host, settings.port, settings.workers)

@@ -17,8 +17,8 @@ STOP_SECONDS = 1.0
 STOPPING = "The service is stopping, and the request was not whole: send it again"
 
 
-class Answer(Protocol):
-    """A whole response."""
+class RawResponse(Protocol):
+    """A response with its headers and its body as bytes."""
 
     status_code: int
     body: bytes | memoryview
@@ -59,7 +59,7 @@ class EndingProtocol(HttpToolsProtocol):
     flow: ConnectionFlow
 
     def __init__(
-        self, *args: Any, head_seconds: float, refuse: Callable[[ServiceError], Answer], **kwargs: Any
+        self, *args: Any, head_seconds: float, refuse: Callable[[ServiceError], RawResponse], **kwargs: Any
     ) -> None:
         super().__init__(*args, **kwargs)
         self._seconds = head_seconds
@@ -70,9 +70,9 @@ class EndingProtocol(HttpToolsProtocol):
         # The request that the application works on; uvicorn's ``cycle`` is the newest one, which may wait for it.
         self._running: RequestResponseCycle | None = None
         # Why nothing more is read: it is answered once the requests before it have their answers.
-        self._refusal: ServiceError | None = None
+        self._final_error: ServiceError | None = None
         # The last answer is written, and what the client still sends is thrown away until it closes its end.
-        self._leaving = False
+        self._lingering = False
         # The service stops: what is not whole yet is waited for shortly, and nothing after it is served.
         self._stopping = False
 
@@ -87,7 +87,7 @@ class EndingProtocol(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_timer()
-        self.flow.held = b""
+        self.flow.unparsed = b""
         self._unset_keepalive_if_required()
         if self._running is not None and not self._running.response_complete:
             # uvicorn does this for the newest request alone.
@@ -98,12 +98,12 @@ class EndingProtocol(HttpToolsProtocol):
     def shutdown(self) -> None:
         self._stopping = True
         self._seconds = min(self._seconds, STOP_SECONDS)
-        if self._leaving:
+        if self._lingering:
             self.transport.close()
-        elif self._refusal is None and self._part is not Part.NOTHING:
+        elif self._final_error is None and self._part is not Part.NOTHING:
             self._make_last()
             self._start_timer()
-        elif self._refusal is None:
+        elif self._final_error is None:
             super().shutdown()
 
     def _make_last(self) -> None:
@@ -116,7 +116,7 @@ class EndingProtocol(HttpToolsProtocol):
         super()._start_asgi_task(cycle, app)
 
     def on_response_complete(self) -> None:
-        if self._leaving:
+        if self._lingering:
             self.server_state.total_requests += 1
             return
         super().on_response_complete()
@@ -124,11 +124,11 @@ class EndingProtocol(HttpToolsProtocol):
             self._between_requests()
 
     def _between_requests(self) -> None:
-        if self._refusal is not None:
-            self._answer_refusal(self._refusal)
+        if self._final_error is not None:
+            self._answer_final_error(self._final_error)
         elif self._part is Part.BODY and self.expect_100_continue:
             # The client waits for 100 Continue, or sends its body: it is unknown where the next request begins.
-            self._leave()
+            self._linger()
         elif self._part is Part.BODY:
             self._start_timer()
 
@@ -138,14 +138,14 @@ class EndingProtocol(HttpToolsProtocol):
     def _end_with(self, error: ServiceError) -> None:
         """Read nothing more from the client; the error is the answer to what is no request."""
         self._stop_timer()
-        self._refusal, self.flow.held = error, b""
+        self._final_error, self.flow.unparsed = error, b""
         if self._part is Part.BODY:
             if self.cycle.response_started:
-                self._leave()
+                self._linger()
                 return
             self._drop_newest()
         if self._is_idle() and not self.transport.is_closing():
-            self._answer_refusal(error)
+            self._answer_final_error(error)
 
     def _drop_newest(self) -> None:
         """Give up the newest request, as its body is broken: the error is its answer."""
@@ -155,23 +155,23 @@ class EndingProtocol(HttpToolsProtocol):
         else:
             self.pipeline.popleft()
 
-    def _answer_refusal(self, error: ServiceError) -> None:
+    def _answer_final_error(self, error: ServiceError) -> None:
         answer = self._refuse(error)
         headers = [*self.server_state.default_headers, *answer.raw_headers]
         lines = [b"%b: %b\r\n" % header for header in headers]
         self.transport.write(b"".join((STATUS_LINE[answer.status_code], *lines, b"\r\n", bytes(answer.body))))
-        self._leave()
+        self._linger()
 
     def _close(self) -> None:
         """Close the connection after an answer that says so."""
-        if self._part is Part.BODY or self.flow.held:
-            self._leave()
+        if self._part is Part.BODY or self.flow.unparsed:
+            self._linger()
         else:
             self.transport.close()
 
-    def _leave(self) -> None:
+    def _linger(self) -> None:
         """End a connection while its client may still send: unread bytes would reset it, and lose the answer."""
-        self._leaving, self.flow.held = True, b""
+        self._lingering, self.flow.unparsed = True, b""
         self._unset_keepalive_if_required()
         if self.transport.can_write_eof() and not self.transport.is_closing():
             self.transport.write_eof()
@@ -181,14 +181,14 @@ class EndingProtocol(HttpToolsProtocol):
 
     def _start_timer(self) -> None:
         self._stop_timer()
-        self._timer = self.loop.call_later(self._seconds, self._on_late)
+        self._timer = self.loop.call_later(self._seconds, self._on_timeout)
 
     def _stop_timer(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
-    def _on_late(self) -> None:
+    def _on_timeout(self) -> None:
         """Close the connection, once the request before this one has its answer."""
         if self._stopping and self._part is Part.BODY:
             self._end_with(OverloadedError(STOPPING))

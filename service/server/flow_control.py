@@ -12,31 +12,31 @@ class ConnectionFlow(FlowControl):
 
     Parameters
     ----------
-    patience : seconds in which a client has to read some of the answers that wait for it
+    write_seconds : seconds in which a client has to read some of the answers that wait for it
 
     Attributes
     ----------
-    held : bytes that were read and are not parsed yet
+    unparsed : bytes that were read and are not parsed yet
     """
 
-    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop, patience: float) -> None:
+    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop, write_seconds: float) -> None:
         super().__init__(transport)
         self._loop = loop
-        self._patience = patience
-        self.held = b""
+        self._write_seconds = write_seconds
+        self.unparsed = b""
         # Runs while the transport has more to write than it takes; ends the connection.
-        self._stuck: asyncio.TimerHandle | None = None
+        self._write_timer: asyncio.TimerHandle | None = None
 
     def resume_reading(self) -> None:
-        if not self.held:
+        if not self.unparsed:
             super().resume_reading()
 
     def pause_writing(self) -> None:
         super().pause_writing()
-        self._stuck = self._stuck or self._loop.call_later(self._patience, self._transport.abort)
+        self._write_timer = self._write_timer or self._loop.call_later(self._write_seconds, self._transport.abort)
 
     def resume_writing(self) -> None:
-        if self._stuck is not None:
-            self._stuck.cancel()
-            self._stuck = None
+        if self._write_timer is not None:
+            self._write_timer.cancel()
+            self._write_timer = None
         super().resume_writing()

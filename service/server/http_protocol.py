@@ -39,46 +39,46 @@ class LimitedHttpProtocol(EndingProtocol):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        # The scheduled call that parses more of ``flow.held``; None if there is nothing to parse.
+        # The scheduled call that parses more of ``flow.unparsed``; None if there is nothing to parse.
         self._next_parse: asyncio.Handle | None = None
         # Bytes of the piece that is being parsed. The parser does not say at which of them a request begins, so a
         # head counts from the beginning of its piece.
         self._piece_bytes = 0
         # Bytes parsed since a request began or a part of its body came: a head, a trailer, or a chunk's extension.
-        self._quiet_bytes = 0
+        self._head_bytes = 0
         # A new parser reads the head of a request that the application has already: its callbacks do nothing.
         self._replaying = False
 
     def data_received(self, data: bytes) -> None:
-        if self._leaving or self._refusal is not None:
+        if self._lingering or self._final_error is not None:
             return
-        if len(data) <= PARSED_AT_ONCE_BYTES and not self.flow.held and not self.pipeline:
+        if len(data) <= PARSED_AT_ONCE_BYTES and not self.flow.unparsed and not self.pipeline:
             self._parse(data)
             return
-        self.flow.held += data
+        self.flow.unparsed += data
         self.flow.pause_reading()
         self._parse_soon()
 
     def _parse_soon(self) -> None:
         if self._next_parse is None:
-            self._next_parse = self.loop.call_soon(self._parse_held)
+            self._next_parse = self.loop.call_soon(self._parse_piece)
 
-    def _parse_held(self) -> None:
+    def _parse_piece(self) -> None:
         """Parse one piece, unless a request waits in the pipeline already: then continue after the next answer."""
         self._next_parse = None
-        held = self.flow.held
+        unparsed = self.flow.unparsed
         if self.pipeline or self.transport.is_closing():
             return
-        self.flow.held = held[PARSED_AT_ONCE_BYTES:]
-        self._parse(held[:PARSED_AT_ONCE_BYTES])
-        if self.flow.held:
+        self.flow.unparsed = unparsed[PARSED_AT_ONCE_BYTES:]
+        self._parse(unparsed[:PARSED_AT_ONCE_BYTES])
+        if self.flow.unparsed:
             self._parse_soon()
         elif not self.pipeline and not _is_full(self.cycle):
             self.flow.resume_reading()
 
     def _parse(self, data: bytes) -> None:
         self._piece_bytes = len(data)
-        self._quiet_bytes += len(data)
+        self._head_bytes += len(data)
         try:
             self.parser.feed_data(data)
         except httptools.HttpParserUpgrade as upgrade:
@@ -89,7 +89,7 @@ class LimitedHttpProtocol(EndingProtocol):
             cause = error.__context__
             self._end_with(cause if isinstance(cause, ServiceError) else BadRequestError())
             return
-        if self._quiet_bytes > MAX_HEAD_BYTES:
+        if self._head_bytes > MAX_HEAD_BYTES:
             self._end_with(HeadTooLargeError())
 
     def _ignore_upgrade(self, rest: bytes) -> None:
@@ -111,7 +111,7 @@ class LimitedHttpProtocol(EndingProtocol):
             return
         self._unset_keepalive_if_required()
         super().on_message_begin()
-        self._quiet_bytes = self._piece_bytes
+        self._head_bytes = self._piece_bytes
         self._part = Part.HEAD
         self._start_timer()
 
@@ -131,7 +131,7 @@ class LimitedHttpProtocol(EndingProtocol):
         if self._replaying:
             return
         self._stop_timer()
-        if self._quiet_bytes > MAX_HEAD_BYTES:
+        if self._head_bytes > MAX_HEAD_BYTES:
             raise HeadTooLargeError
         check_head(self.parser.get_http_version(), self.url, self.headers)
         super().on_headers_complete()
@@ -142,7 +142,7 @@ class LimitedHttpProtocol(EndingProtocol):
         self.cycle.transport = self._answer_transport  # type: ignore[assignment]
 
     def on_body(self, body: bytes) -> None:
-        self._quiet_bytes = 0
+        self._head_bytes = 0
         super().on_body(body)
 
     def on_message_complete(self) -> None:
@@ -150,7 +150,7 @@ class LimitedHttpProtocol(EndingProtocol):
         if self.parser.should_upgrade() and not self._replaying:
             return
         self._part = Part.NOTHING
-        self._quiet_bytes = 0
+        self._head_bytes = 0
         self._stop_timer()
         super().on_message_complete()
         if self._stopping and self._is_idle():
@@ -158,7 +158,7 @@ class LimitedHttpProtocol(EndingProtocol):
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
-        if self.flow.held and not self.transport.is_closing():
+        if self.flow.unparsed and not self.transport.is_closing():
             self._parse_soon()
 
 

@@ -15,7 +15,7 @@ from ..cooperative.answer_body import joined
 from ..cooperative.fair_yield import FairYield
 from ..errors import ServiceError, StateCorruptError, StoreDownError, UnknownSessionError
 from ..store.base import Reminders, StoreUnavailableError
-from .operations import SettleDue
+from .operations import NextDue
 from .service import Sessions
 
 PERIOD_SECONDS = 0.5
@@ -59,30 +59,30 @@ class Sweeper:
         self._stopping.set()
 
     async def sweep(self) -> None:
-        """Settle what is due, if this worker leads.
+        """Settle what is due, if this worker has the lease.
 
         Raises
         ------
         StoreUnavailableError
         """
-        if not await self._reminders.lead(self._worker, LEASE_SECONDS):
+        if not await self._reminders.acquire_lease(self._worker, LEASE_SECONDS):
             return
         due = list(await self._reminders.due(MAX_PER_SHARD))
         while due and not self._stopping.is_set():
             some, due = due[:SESSIONS_AT_ONCE], due[SESSIONS_AT_ONCE:]
             await asyncio.gather(*map(self._settle, some))
-            if not await self._reminders.lead(self._worker, LEASE_SECONDS):
+            if not await self._reminders.acquire_lease(self._worker, LEASE_SECONDS):
                 return
 
     async def _settle(self, session_id: str) -> None:
         try:
-            again = await joined((await self._sessions.submit(session_id, SettleDue())).body, FairYield())
-            await self._reminders.done(session_id, float(again) if again else None)
+            again = await joined((await self._sessions.submit(session_id, NextDue())).body, FairYield())
+            await self._reminders.reschedule(session_id, float(again) if again else None)
         except UnknownSessionError:
-            await self._reminders.done(session_id, None)
+            await self._reminders.reschedule(session_id, None)
         except StateCorruptError:
             log.error("state can't be read: session %s", session_id)
-            await self._reminders.done(session_id, self._sessions.now() + RETRY_SECONDS)
+            await self._reminders.reschedule(session_id, self._sessions.now() + RETRY_SECONDS)
         except StoreDownError as error:
             raise StoreUnavailableError(str(error)) from error
         except ServiceError as error:

@@ -27,7 +27,7 @@ class Reader:
 
     async def view(self, session_id: str) -> Body:
         """The JSON of a session as it is now, with its due decisions settled: see ``Sessions.view``."""
-        snapshot, cached = await self._whole(session_id)
+        snapshot, cached = await self._load_with_records(session_id)
         return session_view(session_id, snapshot, await self._settled(cached))
 
     async def load(self, session_id: str) -> tuple[Snapshot, CachedSession]:
@@ -42,7 +42,7 @@ class Reader:
             raise UnknownSessionError
         return snapshot, await self.cached(session_id, snapshot)
 
-    async def _whole(self, session_id: str) -> tuple[Snapshot, CachedSession]:
+    async def _load_with_records(self, session_id: str) -> tuple[Snapshot, CachedSession]:
         """A session with its records, where it expires decisions; all of one version."""
         while (snapshot := await self._store.load(session_id)) is not None:
             cached = await self.cached(session_id, snapshot)
@@ -86,11 +86,11 @@ class Reader:
                 page = await self._store.list(cursor, limit)
         except ValueError as error:
             raise InvalidRequestError.of("cursor", "is not one this service gave") from error
-        summaries, pause = [], FairYield()
+        summaries, fair_yield = [], FairYield()
         for one in page.session_ids:
             if (snapshot := await self._store.load(one)) is not None:
                 summaries.append(await self._summary(one, snapshot))
-            await pause()
+            await fair_yield()
         return answer_body(json_chunks({"sessions": summaries, "next_cursor": page.next_cursor}))
 
     async def _summary(self, session_id: str, snapshot: Snapshot) -> dict[str, Any]:

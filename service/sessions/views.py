@@ -60,9 +60,9 @@ def viewer(session_id: str, snapshot: Snapshot, cached: CachedSession) -> Callab
     A use extends the idle deadline. The version is not known before the commit: ``VERSION`` stands for it.
     """
 
-    def view(run: Run, used: bool) -> Body:
+    def view(run: Run, extends_deadline: bool) -> Body:
         extended = cached.stored.specification.expires_at(run.ledger.time)
-        then = snapshot._replace(version=VERSION, expires_at=extended if used else snapshot.expires_at)
+        then = snapshot._replace(version=VERSION, expires_at=extended if extends_deadline else snapshot.expires_at)
         return session_view(session_id, then, cached._replace(run=run))
 
     return view

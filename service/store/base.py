@@ -131,13 +131,13 @@ class Reminders(Protocol):
     async def due(self, limit: int) -> Sequence[str]:
         """Ids of sessions with decisions due, at most ``limit`` of each shard."""
 
-    async def done(self, session_id: str, again_at: float | None) -> None:
+    async def reschedule(self, session_id: str, again_at: float | None) -> None:
         """Replace a note that is due by the next one (Unix seconds), or drop it; a later note stays."""
 
     async def forget(self, session_id: str) -> None:
         """Drop the note of a session that no longer exists."""
 
-    async def lead(self, worker: str, seconds: float) -> bool:
+    async def acquire_lease(self, worker: str, seconds: float) -> bool:
         """Try to become, or stay, the worker that sweeps for the next ``seconds``; False if another one is."""
 
 

@@ -190,7 +190,7 @@ class MemoryReminders:
     async def due(self, limit: int) -> Sequence[str]:
         return [session_id for session_id, at in self._notes.items() if at <= self._now()][:limit]
 
-    async def done(self, session_id: str, again_at: float | None) -> None:
+    async def reschedule(self, session_id: str, again_at: float | None) -> None:
         if self._notes.get(session_id, float("inf")) <= self._now():
             del self._notes[session_id]
             if again_at is not None:
@@ -199,5 +199,5 @@ class MemoryReminders:
     async def forget(self, session_id: str) -> None:
         self._notes.pop(session_id, None)
 
-    async def lead(self, worker: str, seconds: float) -> bool:  # noqa: ARG002 - nobody else is there
+    async def acquire_lease(self, worker: str, seconds: float) -> bool:  # noqa: ARG002 - nobody else is there
         return True

@@ -22,7 +22,7 @@ PROTOCOL = "http/protobuf"
 log = logging.getLogger(__name__)
 
 
-def wanted(environment: Mapping[str, str]) -> bool:
+def is_requested(environment: Mapping[str, str]) -> bool:
     """Return whether the variables turn traces on, by an exporter or an endpoint."""
     if environment.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
         return False
@@ -30,8 +30,8 @@ def wanted(environment: Mapping[str, str]) -> bool:
     return exporter != "none" if exporter else _given(environment, "ENDPOINT") is not None
 
 
-def hindrance(environment: Mapping[str, str]) -> str | None:
-    """Return why the wanted traces are not possible, or None if they are."""
+def why_not(environment: Mapping[str, str]) -> str | None:
+    """Return why the requested traces are not possible, or None if they are."""
     if environment.get(EXPORTER, "").strip().lower() not in {"", "otlp"}:
         return f"{EXPORTER} may be otlp or none"
     if (_given(environment, "PROTOCOL") or PROTOCOL) != PROTOCOL:
@@ -49,8 +49,8 @@ def _given(environment: Mapping[str, str], what: str) -> str | None:
 
 
 def open_traces(environment: Mapping[str, str] = os.environ) -> Spans | None:
-    """Return the spans of this process, or None if traces are not wanted or not possible."""
-    if not wanted(environment) or hindrance(environment) is not None:
+    """Return the spans of this process, or None if traces are not requested or not possible."""
+    if not is_requested(environment) or why_not(environment) is not None:
         return None
     from .tracing import Spans
 

@@ -62,11 +62,11 @@ def test_no_route_is_missing_from_the_matrix():
     ("method", "path", "route"), [pytest.param(*call, id=f"{call[0]} {call[1]}") for call in calls()]
 )
 def test_every_route_says_who_may_call_it_and_what_is_logged(method, path, route):
-    said = access_of(route)
-    who = OPEN if said.keyless else BOTH if said.roles == CLIENTS else ADMIN_ONLY
+    declared = access_of(route)
+    who = OPEN if declared.keyless else BOTH if declared.roles == CLIENTS else ADMIN_ONLY
 
-    assert (who, said.logged) == MATRIX[method, path]
-    assert said.roles in (CLIENTS, ADMINS)
+    assert (who, declared.logged) == MATRIX[method, path]
+    assert declared.roles in (CLIENTS, ADMINS)
 
 
 @pytest.mark.parametrize(

@@ -96,7 +96,7 @@ async def _connection(data: bytes) -> None:
         if wire.closed:
             break
         connection.data_received(data[start : start + size])
-        assert connection._quiet_bytes <= MAX_HEAD_BYTES + len(data)
+        assert connection._head_bytes <= MAX_HEAD_BYTES + len(data)
         await asyncio.sleep(0)
     for _ in range(20):
         await asyncio.sleep(0)

@@ -32,22 +32,22 @@ async def test_reminders_come_when_it_is_time(store):
     await store.reminders.remind("soon", now + 1800)
 
     assert await store.reminders.due(10) == ["soon"]
-    await store.reminders.done("soon", None)
-    await store.reminders.done("late", None)
+    await store.reminders.reschedule("soon", None)
+    await store.reminders.reschedule("late", None)
     assert await store.reminders.due(10) == []
     await store.reminders.remind("late", now - 1)
     assert await store.reminders.due(10) == ["late"]
-    await store.reminders.done("late", now - 0.5)
+    await store.reminders.reschedule("late", now - 0.5)
     assert await store.reminders.due(10) == ["late"]
-    await store.reminders.done("late", None)
+    await store.reminders.reschedule("late", None)
 
 
 @pytest.mark.parametrize("store_url", ["redis", "embedded"], indirect=True)
 async def test_one_worker_leads_until_its_lease_ends(store):
-    assert await store.reminders.lead("a", 0.3)
-    assert not await store.reminders.lead("b", 0.3)
-    assert await store.reminders.lead("a", 0.01)
-    while not await store.reminders.lead("b", 0.3):  # noqa: ASYNC110 - a condition in the server
+    assert await store.reminders.acquire_lease("a", 0.3)
+    assert not await store.reminders.acquire_lease("b", 0.3)
+    assert await store.reminders.acquire_lease("a", 0.01)
+    while not await store.reminders.acquire_lease("b", 0.3):  # noqa: ASYNC110 - a condition in the server
         await asyncio.sleep(0)
 
 
@@ -206,7 +206,7 @@ async def test_the_hint_is_in_the_store_before_the_acts_are(redis_server):
 
 async def test_a_lost_hint_loses_no_expiry_beyond_the_next_touch(memory, clock):
     sessions = await sessions_with_acts(memory, clock, 1)
-    await memory.reminders.done("s0", None)
+    await memory.reminders.reschedule("s0", None)
     await Sweeper(memory.reminders, sessions).sweep()
     assert (await ledger_of(memory, "s0"))[0].expired == 0
 

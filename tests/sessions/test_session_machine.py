@@ -33,7 +33,7 @@ from service.learners import REGISTRY
 from service.models.events import ArmEvent
 from service.models.idempotency import Idempotency
 from service.models.specification import ExpirySpec, Specification
-from service.sessions.operations import Act, SettleDue, SettleFeedback
+from service.sessions.operations import Act, NextDue, SettleFeedback
 from service.store import open_store
 from tests.engine.test_run_machine import FIELDS
 from tests.support.crashing import Fault, Worker
@@ -203,7 +203,7 @@ class SessionMachine(RuleBasedStateMachine):
     @rule(gap=GAPS, at=WORKERS, fault=FAULTS, dies=st.booleans())
     def sweep(self, gap: float, at: int, fault: Fault | None, dies: bool) -> None:
         self.time += gap
-        self.call(at, SettleDue(), fault, dies=dies)
+        self.call(at, NextDue(), fault, dies=dies)
 
     @rule(gap=GAPS, at=WORKERS, data=st.data(), add=st.lists(st.sampled_from(["a", "b", "x", "y"]), max_size=3))
     def change_arms(self, gap: float, at: int, data: st.DataObject, add: list[str]) -> None:

@@ -88,10 +88,10 @@ async def test_the_services_user_may_do_all_that_the_store_does(store: RedisStor
     assert list((await store.list(None, 10)).session_ids) == ["s"]
     await store.reminders.remind("s", 1.0)
     assert await store.reminders.due(10) == ["s"]
-    await store.reminders.done("s", 2.0)
-    await store.reminders.done("s", None)
+    await store.reminders.reschedule("s", 2.0)
+    await store.reminders.reschedule("s", None)
     assert await store.reminders.due(10) == []
-    assert await store.reminders.lead("worker", 5.0)
+    assert await store.reminders.acquire_lease("worker", 5.0)
     assert await store.delete("s") is True
     assert await store.warnings() == []
 

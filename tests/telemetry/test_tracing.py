@@ -242,7 +242,7 @@ async def test_a_session_of_any_length_is_told_as_in_the_log(traced):
     ],
 )
 def test_the_standard_variables_switch_them_on(variables, expected):
-    assert tracing_config.wanted(variables) is expected
+    assert tracing_config.is_requested(variables) is expected
 
 
 @pytest.mark.processes

@@ -51,8 +51,8 @@ class RequestLogMiddleware:
         self._new_ids = runtime.request_ids
         self._spans = spans
         self._logged = {
-            (method, route.path): said.logged
-            for route, said in routes
+            (method, route.path): declared.logged
+            for route, declared in routes
             if isinstance(route, APIRoute)
             for method in route.methods or ()
         }

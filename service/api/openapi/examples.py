@@ -108,7 +108,7 @@ EVENTS: dict[str, Example] = {
 SETTLEMENT = {"applied": 1, "duplicates": 0, "slot": 2, "outstanding": 1}
 
 
-def answers(
+def describe_answers(
     model: type[BaseModel], example: Any, descriptions: dict[int, str], *, keyed: bool = False
 ) -> dict[str, Any]:
     """Make the options of a route's decorator that describe its successes.

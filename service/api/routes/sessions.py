@@ -11,7 +11,7 @@ from pydantic import BeforeValidator
 from ...sessions.limits import ALL, Rights
 from ...sessions.read import MAX_PAGE
 from ..access import ADMINS, CLIENTS, access
-from ..openapi.examples import CHANGE, CHANGED, CREATE, LIST, PROBLEMS, VIEW, answers
+from ..openapi.examples import CHANGE, CHANGED, CREATE, LIST, PROBLEMS, VIEW, describe_answers
 from ..parsing.dependencies import api_key_of, idempotency_of
 from ..parsing.strict_route import StrictRoute
 from ..responses import body_response, json_response
@@ -38,7 +38,7 @@ Limit = Annotated[int, BeforeValidator(_digits), LIMIT]
 @router.post(
     "",
     status_code=201,
-    **answers(
+    **describe_answers(
         SessionView, VIEW, {200: "The session exists already, with the same fields", 201: "Created"}, keyed=True
     ),
 )
@@ -55,7 +55,7 @@ async def create_session(
     return json_response(created.answer, 201 if created.new else 200)
 
 
-@router.get("", **answers(SessionList, LIST, {200: "A page of sessions"}))
+@router.get("", **describe_answers(SessionList, LIST, {200: "A page of sessions"}))
 @access(ADMINS)
 async def list_sessions(
     request: Request, cursor: Annotated[str | None, CURSOR] = None, limit: Limit = 100
@@ -64,7 +64,7 @@ async def list_sessions(
     return body_response(await runtime_of(request).sessions.list(cursor, limit, _rights(request).prefix))
 
 
-@router.get("/{session_id}", **answers(SessionView, VIEW, {200: "The session as it is now"}))
+@router.get("/{session_id}", **describe_answers(SessionView, VIEW, {200: "The session as it is now"}))
 @access(CLIENTS)
 async def view_session(request: Request, session_id: str) -> Response:
     """View a session. This changes nothing, and does not extend its idle deadline."""
@@ -72,7 +72,8 @@ async def view_session(request: Request, session_id: str) -> Response:
 
 
 @router.patch(
-    "/{session_id}/arms", **answers(SessionView, CHANGED, {200: "The session with its arms changed"}, keyed=True)
+    "/{session_id}/arms",
+    **describe_answers(SessionView, CHANGED, {200: "The session with its arms changed"}, keyed=True),
 )
 @access(ADMINS)
 async def change_arms(

@@ -11,7 +11,7 @@ from ...models.events import Event
 from ...models.specification import Surplus
 from ...sessions.operations import Act, SettleFeedback
 from ..access import CLIENTS, Logged, access
-from ..openapi.examples import ACTION, ACTIONS, EVENT, EVENTS, PROBLEMS, SETTLEMENT, answers
+from ..openapi.examples import ACTION, ACTIONS, EVENT, EVENTS, PROBLEMS, SETTLEMENT, describe_answers
 from ..parsing.dependencies import idempotency_of
 from ..parsing.strict_route import StrictRoute
 from ..responses import json_response
@@ -31,7 +31,7 @@ OnSurplus = Annotated[
 ]
 
 
-@router.post("/act", **answers(Action, ACTION, {200: "The action of a new slot"}, keyed=True))
+@router.post("/act", **describe_answers(Action, ACTION, {200: "The action of a new slot"}, keyed=True))
 @access(CLIENTS, logged=Logged.SAMPLE)
 async def act(
     request: Request,
@@ -45,7 +45,7 @@ async def act(
     return json_response(await runtime_of(request).sessions.submit(session_id, operation))
 
 
-@router.post("/acts", **answers(Actions, ACTIONS, {200: "The actions of new slots"}, keyed=True))
+@router.post("/acts", **describe_answers(Actions, ACTIONS, {200: "The actions of new slots"}, keyed=True))
 @access(CLIENTS, logged=Logged.SAMPLE)
 async def acts(
     request: Request,
@@ -61,7 +61,9 @@ async def acts(
     return json_response(await runtime_of(request).sessions.submit(session_id, operation))
 
 
-@router.post("/feedback", **answers(Settlement, SETTLEMENT, {200: "How the event was settled"}, keyed=True))
+@router.post(
+    "/feedback", **describe_answers(Settlement, SETTLEMENT, {200: "How the event was settled"}, keyed=True)
+)
 @access(CLIENTS, logged=Logged.SAMPLE)
 async def feedback(
     request: Request,
@@ -74,7 +76,9 @@ async def feedback(
     return await _feed(request, session_id, operation)
 
 
-@router.post("/feedbacks", **answers(Settlement, SETTLEMENT, {200: "How the events were settled"}, keyed=True))
+@router.post(
+    "/feedbacks", **describe_answers(Settlement, SETTLEMENT, {200: "How the events were settled"}, keyed=True)
+)
 @access(CLIENTS, logged=Logged.SAMPLE)
 async def feedbacks(
     request: Request,

@@ -3,7 +3,7 @@
 from .act import Act
 from .change_arms import ChangeArms
 from .feedback import SettleFeedback
-from .settle_due import SettleDue
+from .next_due import NextDue
 from .show import Show
 
-__all__ = ["Act", "ChangeArms", "SettleDue", "SettleFeedback", "Show"]
+__all__ = ["Act", "ChangeArms", "NextDue", "SettleFeedback", "Show"]

@@ -37,7 +37,7 @@ class Act(Operation):
         run, actions = draft.run, []
         for _ in range(self.count):
             actions.append(action_json(run))
-            await draft.pause()
+            await draft.fair_yield()
         body = iter(actions[0]) if self.single else actions_json(actions)
         is_small = isinstance(run, ArmRun) or self.count * _cells(run) <= CHUNK_SCALARS
         return Applied("".join(body).encode() if is_small else body)

@@ -42,7 +42,7 @@ class ChangeArms(Operation):
         run = _with_labels(draft.run)
         size = LABEL_BYTES * (run.arms.size + len(self.add) + len(self.remove))
         changed = await run_in_thread_if_large(size, self._change, run)
-        body = await joined(self.view(run, changed or self.idempotency is not None), draft.pause)
+        body = await joined(self.view(run, changed or self.idempotency is not None), draft.fair_yield)
         return Applied(body, changed=changed, shows_version=True)
 
     def _change(self, run: ArmRun) -> bool:

@@ -47,7 +47,7 @@ class SettleFeedback(Operation):
                 errors += [replace(each, index=None if self.single else index) for each in error.errors]
                 if len(errors) >= MAX_LISTED:
                     break
-            await draft.pause()
+            await draft.fair_yield()
         if errors:
             raise InvalidRequestError.of_all(errors)
         return feedback
@@ -77,9 +77,9 @@ class SettleFeedback(Operation):
     async def _judged(self, draft: Draft, feedback: Sequence[Any]) -> _Judged:
         """Find out what becomes of each event; its id counts unless the event is surplus."""
         run, judged = draft.run, _Judged()
-        settles_a_decision = run.judge()
+        settles_a_decision = run.surplus_checker()
         for index, (event, each) in enumerate(zip(self.events, feedback, strict=True)):
-            await draft.pause()
+            await draft.fair_yield()
             event_id = event.digest
             if event_id is not None and (draft.is_duplicate(event_id) or event_id in judged.event_ids):
                 judged.duplicates += 1
@@ -118,7 +118,7 @@ async def _settle(draft: Draft, feedback: Sequence[Any]) -> Sequence[float]:
         if len(delays) < MAX_DELAYS and (delay := run.delay(each)) is not None:
             delays.append(delay)
         run.settle(each)
-        await draft.pause()
+        await draft.fair_yield()
     return delays
 
 

@@ -15,7 +15,7 @@ from ...engine.run import Run
 class Show(Operation):
     """Change nothing; answer with the session's view, which the idempotency key then stores."""
 
-    is_use = False
+    extends_deadline = False
 
     view: Callable[[Run, bool], Body]
     """Makes the view, of a run and whether its commit extends the idle deadline."""
@@ -25,5 +25,5 @@ class Show(Operation):
         return 0
 
     async def apply(self, draft: Draft, _checked: None) -> Applied:
-        body = await joined(self.view(draft.run, self.is_use), draft.pause)
+        body = await joined(self.view(draft.run, self.extends_deadline), draft.fair_yield)
         return Applied(body, changed=False, shows_version=True)

@@ -27,7 +27,7 @@ from typing import NamedTuple
 BUCKETS_PER_WINDOW = 4
 OLDEST, NEWEST = -5, 1
 """Buckets that scripts may need, relative to the present one by the worker's clock; one spare at either end."""
-_SLOTS, _PROBE = ":slots", ":probe"
+_RECORDS, _PROBE = ":slots", ":probe"
 EVENT, ANSWER = b"e", b"k"
 """Kind bytes of entries in a bucket: event ids, and answers under idempotency keys."""
 
@@ -36,7 +36,7 @@ class SessionKeys(NamedTuple):
     """The keys of a session that scripts may read or write at a given time."""
 
     session: str
-    slots: str
+    records: str
     seen: tuple[str, ...]
     oldest: int
     """Number of the first bucket."""
@@ -46,7 +46,7 @@ class SessionKeys(NamedTuple):
     @property
     def all(self) -> tuple[str, ...]:
         """The keys in the order in which scripts expect them."""
-        return (self.session, self.slots, *self.seen, self.probe)
+        return (self.session, self.records, *self.seen, self.probe)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,16 +66,16 @@ class Keys:
         """Return the key of the session hash."""
         return f"{self.prefix}:{{{session_id}}}"
 
-    def slots(self, session_id: str) -> str:
+    def records(self, session_id: str) -> str:
         """Return the key of the hash with records beside the state."""
-        return self.session(session_id) + _SLOTS
+        return self.session(session_id) + _RECORDS
 
     def at(self, session_id: str, seconds: float) -> SessionKeys:
         """Return the keys of a session at a time: Unix seconds by the store's clock."""
         session = self.session(session_id)
         present = int(seconds * 1000 // self.bucket_ms)
         seen = tuple(f"{session}:seen:{present + n}" for n in range(OLDEST, NEWEST + 1))
-        return SessionKeys(session, session + _SLOTS, seen, present + OLDEST, session + _PROBE)
+        return SessionKeys(session, session + _RECORDS, seen, present + OLDEST, session + _PROBE)
 
     def probe(self, session_id: str) -> str:
         """Return a key of the session that never exists; deleting it shows whether the server may write."""

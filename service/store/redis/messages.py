@@ -48,7 +48,7 @@ def commit_args(commit: Commit) -> Sequence[RedisArgument]:
     return (*head, events + lookups, len(events), *counts, *answers, *records, *dropped)
 
 
-def known(reply: Sequence[bytes]) -> Known:
+def read_known(reply: Sequence[bytes]) -> Known:
     """Read what the store remembers, from a KNOWN reply."""
     events, *items = reply
     duplicates = frozenset(events[at + 1 : at + FIELD_BYTES] for at in range(0, len(events), FIELD_BYTES))

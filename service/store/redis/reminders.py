@@ -34,15 +34,17 @@ class RedisReminders:
             found += [name.decode() for name in reply[3]]
         return found
 
-    async def done(self, session_id: str, again_at: float | None) -> None:
+    async def reschedule(self, session_id: str, again_at: float | None) -> None:
         again = "" if again_at is None else round(again_at * 1000)
-        await self._client.script(scripts.DONE, (self._shard(session_id),), (session_id, again, KEPT_MS))
+        await self._client.script(scripts.RESCHEDULE, (self._shard(session_id),), (session_id, again, KEPT_MS))
 
     async def forget(self, session_id: str) -> None:
         await self._client.script(scripts.FORGET, (self._shard(session_id),), (session_id,))
 
-    async def lead(self, worker: str, seconds: float) -> bool:
-        reply = await self._client.script(scripts.LEAD, (self._keys.sweeper,), (worker, round(seconds * 1000)))
+    async def acquire_lease(self, worker: str, seconds: float) -> bool:
+        reply = await self._client.script(
+            scripts.ACQUIRE_LEASE, (self._keys.sweeper,), (worker, round(seconds * 1000))
+        )
         return bool(reply[2] == b"OK")
 
     def _shard(self, session_id: str) -> str:

@@ -71,7 +71,7 @@ class RedisStore:
         digest, answer = session.answer or (b"", b"")
         field = ANSWER + digest if session.answer else b""
         tail = (session.version, session.spec, session.state, session.idle_ttl_ms or 0, field, answer)
-        reply = await self._run_in_window(scripts.CREATE, session.session_id, tail)
+        reply = await self._run_on_session_keys(scripts.CREATE, session.session_id, tail)
         return None if reply[0] == b"OK" else messages.snapshot(reply[1])
 
     async def load(self, session_id: str) -> Snapshot | None:
@@ -80,26 +80,26 @@ class RedisStore:
         return messages.snapshot(reply[1]) if reply[0] == b"OK" else None
 
     async def recall(self, session_id: str, digest: bytes) -> bytes | None:
-        reply = await self._run_in_window(scripts.RECALL, session_id, (ANSWER + digest,))
+        reply = await self._run_on_session_keys(scripts.RECALL, session_id, (ANSWER + digest,))
         answer: bytes | None = reply[1]
         return answer
 
     async def commit(self, commit: Commit) -> Outcome:
-        reply = await self._run_in_window(scripts.COMMIT, commit.session_id, messages.commit_args(commit))
+        reply = await self._run_on_session_keys(scripts.COMMIT, commit.session_id, messages.commit_args(commit))
         outcome = reply[0]
         if outcome == b"OK":
             return Committed(messages.snapshot(reply[1]) if len(reply) > 1 else None)
         if outcome == b"CONFLICT":
             return Conflict(messages.snapshot(reply[1]))
-        return NotFound() if outcome == b"NOT_FOUND" else messages.known(reply[1])
+        return NotFound() if outcome == b"NOT_FOUND" else messages.read_known(reply[1])
 
     async def read_records(self, session_id: str) -> Mapping[bytes, bytes]:
-        held_in = (self._keys.slots(session_id), self._keys.probe(session_id))
+        held_in = (self._keys.records(session_id), self._keys.probe(session_id))
         _, items = await self._run(scripts.RECORDS, held_in)
         return dict(zip(items[::2], items[1::2], strict=True))
 
     async def delete(self, session_id: str) -> bool:
-        reply = await self._run_in_window(scripts.DELETE, session_id, (), retry=False)
+        reply = await self._run_on_session_keys(scripts.DELETE, session_id, (), retry=False)
         return bool(reply[0] == b"OK")
 
     async def list(self, cursor: str | None, limit: int) -> Page:
@@ -155,7 +155,7 @@ class RedisStore:
         ids = sorted(self._keys.session_id(messages.text(key)) for key in keys)
         return ("end" if following == b"0" else messages.text(following)), ids
 
-    async def _run_in_window(
+    async def _run_on_session_keys(
         self, script: Script, session_id: str, tail: Sequence[RedisArgument], *, retry: bool = True
     ) -> Sequence[Any]:
         """Run a script on all keys of a session.

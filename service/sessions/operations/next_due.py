@@ -1,4 +1,4 @@
-"""Settling what is due when nobody calls."""
+"""Settling what is due when nobody calls: any operation does it, and this one does nothing else."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from ...commit.operation import Applied, Operation
 
 
 @dataclass(slots=True)
-class SettleDue(Operation):
-    """Change nothing: what is due is settled before any operation. Answer when decisions fall due next."""
+class NextDue(Operation):
+    """Answer when decisions fall due next; what is due already is settled first, as before any operation."""
 
-    is_use = False
+    extends_deadline = False
 
     @property
     def weight(self) -> int:
