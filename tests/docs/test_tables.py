@@ -6,6 +6,8 @@ import re
 
 from pydantic import ValidationError
 
+from service.api.access import access_of
+from service.api.routes import ROUTES
 from service.errors import ServiceError
 from service.learners import REGISTRY
 from service.settings import Settings
@@ -56,6 +58,23 @@ def test_the_errors_are_those_of_the_code():
     expected = [row(str(error.status), f"`{error.code}`", error.__doc__.splitlines()[0]) for error in errors]
 
     assert rows("docs/errors.md", "status", "`code`", "") == expected
+
+
+def test_the_security_page_names_the_calls_of_clients():
+    """Those of ``@access(CLIENTS)`` that need a key."""
+    (line,) = re.findall(r"^\| `role` \|.*", (ROOT / "docs/security.md").read_text(), re.M)
+    named = {
+        (method, path.replace("...", "/v1/sessions/{session_id}"))
+        for method, path in re.findall(r"`([A-Z]+) ([^`]+)`", line)
+    }
+    routes = [(route, access_of(route)) for route in ROUTES]
+
+    assert named == {
+        (method, route.path)
+        for route, declared in routes
+        if "client" in declared.roles and not declared.keyless
+        for method in route.methods
+    }
 
 
 def test_the_deployment_page_has_every_variable_of_the_compose_file():
