@@ -83,9 +83,9 @@ class _Client(asyncio.Protocol):
             self._end(ServiceError(f"status {head[9:12].decode()}: {body[:200].decode(errors='replace')}"))
             return
         self.answered += 1
-        said = self._talk.send(body)
+        next_request = self._talk.send(body)
         if self._loop.time() < self._until:
-            self._transport.write(said)
+            self._transport.write(next_request)
         else:
             self._end()
 

@@ -118,14 +118,14 @@ class Freeze(NamedTuple):
     """How the service behaved while its store was frozen for long, in seconds."""
 
     red_after: float
-    """Until ``/readyz`` said so."""
+    """From the freeze until ``/readyz`` was not ready."""
     slowest_livez: float
     ready_after: float
     """From the thaw until ``/readyz`` was green."""
 
-    def problems(self, patience: float = 1.0) -> list[str]:
-        """Bounds, each so many times as long, that were not kept."""
-        limits = [patience * bound for bound in (2.0, 1.0, 5.0)]
+    def problems(self, time_factor: float = 1.0) -> list[str]:
+        """Return the exceeded time limits, each multiplied by ``time_factor`` first."""
+        limits = [time_factor * bound for bound in (2.0, 1.0, 5.0)]
         named = zip(self._fields, self, limits, strict=True)
         return [
             f"{name} was {seconds:.2f} s, allowed {limit:g} s" for name, seconds, limit in named if seconds > limit

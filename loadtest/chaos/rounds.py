@@ -66,12 +66,12 @@ class Chaos:
     Parameters
     ----------
     stage : what the faults happen to
-    patience : by what the bounds on times are multiplied
+    time_factor : multiplies all time limits
     """
 
-    def __init__(self, stage: Stage, patience: float) -> None:
+    def __init__(self, stage: Stage, time_factor: float) -> None:
         self._stage = stage
-        self._patience = patience
+        self._time_factor = time_factor
         self._ledgers: list[tuple[str, Ledger]] = []
         self.tallies: dict[str, Tally] = {}
 
@@ -122,7 +122,7 @@ class Chaos:
     def _freeze(self, seconds: float, tally: Tally) -> None:
         seen = freeze_long(self._stage, seconds)
         tally.freezes.append(seen)
-        tally.problems += seen.problems(self._patience)
+        tally.problems += seen.problems(self._time_factor)
 
 
 @contextmanager

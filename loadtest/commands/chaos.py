@@ -25,7 +25,7 @@ def chaos(
         int, typer.Option(min=0, help="Rounds after them in which the store is frozen for long.")
     ] = 0,
     freeze_seconds: Annotated[float, typer.Option(min=3, help="Seconds that a long freeze lasts.")] = 30,
-    patience: Annotated[float, typer.Option(min=1, help="Factor on all time limits, for a busy machine.")] = 1,
+    time_factor: Annotated[float, typer.Option(min=1, help="Factor on all time limits, for a busy machine.")] = 1,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the times at which faults happen.")] = 0,
     out: Annotated[Path, typer.Option(help="Folder for summary.json and the logs.")] = Path("runs/chaos"),
 ) -> None:
@@ -34,10 +34,10 @@ def chaos(
     tallies: dict[str, Tally] = {}
     with own_processes(out), progress_bar("chaos", rounds + long_freezes) as advance:
         if rounds:
-            tallies |= _phase(out, seed, patience, lambda it: it.short_rounds(rounds, advance), *IMPATIENT)
+            tallies |= _phase(out, seed, time_factor, lambda it: it.short_rounds(rounds, advance), *IMPATIENT)
         if long_freezes:
             tallies |= _phase(
-                out, seed, patience, lambda it: it.long_freezes(long_freezes, freeze_seconds, advance)
+                out, seed, time_factor, lambda it: it.long_freezes(long_freezes, freeze_seconds, advance)
             )
     _report(tallies, out, seed, time.monotonic() - started)
     if any(tally.problems for tally in tallies.values()):
@@ -45,11 +45,11 @@ def chaos(
 
 
 def _phase(
-    out: Path, seed: int, patience: float, play: Callable[[Chaos], None], *flags: str
+    out: Path, seed: int, time_factor: float, play: Callable[[Chaos], None], *flags: str
 ) -> Mapping[str, Tally]:
     """Play on a fresh Redis and service; their logs stay in ``out``, their sessions are deleted."""
     with tempfile.TemporaryDirectory(prefix="chaos-") as data, staged(Path(data), out, seed, *flags) as stage:
-        faults = Chaos(stage, patience)
+        faults = Chaos(stage, time_factor)
         play(faults)
         faults.audit_again()
         return faults.tallies

@@ -37,12 +37,12 @@ def ledger(client: Client) -> Ledger:
     """Three acts in two calls, two of them reported."""
     name = uuid.uuid4().hex
     client.call("create", "POST", "/v1/sessions", {"session_id": name, "learner": {"kind": "dexp3", "n_arms": 3}})
-    told = Ledger(name)
+    made = Ledger(name)
     for key, count in (("a", 1), ("b", 2)):
-        told.acted(key, act(client, told, key, count))
-    events = [event(told, 0, "x"), event(told, 1, "y"), event(told, 0, "x")]
-    told.settled(events, client.call("feedbacks", "POST", f"{told.path}/feedbacks", {"events": events}))
-    return told
+        made.acted(key, act(client, made, key, count))
+    events = [event(made, 0, "x"), event(made, 1, "y"), event(made, 0, "x")]
+    made.settled(events, client.call("feedbacks", "POST", f"{made.path}/feedbacks", {"events": events}))
+    return made
 
 
 def act(client: Client, ledger: Ledger, key: str, count: int = 1) -> Any:
@@ -50,7 +50,7 @@ def act(client: Client, ledger: Ledger, key: str, count: int = 1) -> Any:
 
 
 def event(ledger: Ledger, index: int, event_id: str) -> dict[str, Any]:
-    arms = [action["arm"] for told in ledger.acts for action in told.answer["actions"]]
+    arms = [action["arm"] for acknowledged in ledger.acts for action in acknowledged.answer["actions"]]
     return {"event_id": event_id, "arm": arms[index], "loss": 0.5}
 
 
@@ -88,7 +88,7 @@ def test_bounds_of_a_freeze_are_held() -> None:
     assert Freeze(1.9, 0.9, 4.9).problems() == []
     assert Freeze(2.5, 0.9, 4.9).problems() == ["red_after was 2.50 s, allowed 2 s"]
     assert len(Freeze(2.5, float("inf"), 6.0).problems()) == 3
-    assert len(Freeze(2.5, float("inf"), 6.0).problems(patience=2.0)) == 1
+    assert len(Freeze(2.5, float("inf"), 6.0).problems(time_factor=2.0)) == 1
 
 
 def chaos(folder: Path, *flags: str) -> dict[str, Any]:
@@ -105,7 +105,7 @@ def chaos(folder: Path, *flags: str) -> dict[str, Any]:
 @pytest.mark.skipif(sys.platform != "linux", reason="chaos finds workers in /proc")
 def test_one_round_of_each_fault_and_a_freeze_run_clean(tmp_path: Path) -> None:
     summary = chaos(
-        tmp_path, "--rounds", str(len(FAULTS)), "--long-freezes", "1", "--freeze-seconds", "4", "--patience", "4"
+        tmp_path, "--rounds", str(len(FAULTS)), "--long-freezes", "1", "--freeze-seconds", "4", "--time-factor", "4"
     )
 
     assert summary["ok"]
