@@ -32,10 +32,10 @@ async def settle_due(run: Run, seconds: float = math.inf) -> bool:
     -------
     False where some are left.
     """
-    until, pause = time.perf_counter() + seconds, BackgroundYield()
+    until, background_yield = time.perf_counter() + seconds, BackgroundYield()
     while run.due:
         for _ in expire_oldest(run):
-            await pause()
+            await background_yield()
         if time.perf_counter() >= until:
             return not run.due
     return True

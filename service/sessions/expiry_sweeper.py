@@ -21,7 +21,7 @@ from .service import Sessions
 PERIOD_SECONDS = 0.5
 """Time between two sweeps."""
 LEASE_SECONDS = 3.0
-"""How long a worker leads without renewing its lease; another one takes over after that."""
+"""How long a lease lasts that is not renewed; another worker may acquire it after that."""
 SESSIONS_AT_ONCE = 4
 """Sessions settled at the same time; the lease is renewed after each group."""
 MAX_PER_SHARD = 100

@@ -178,7 +178,7 @@ def _known(found: Mapping[bytes, bytes]) -> Known:
 
 
 class MemoryReminders:
-    """Reminders in the memory of one process; its only worker always leads."""
+    """Reminders in the memory of one process; its only worker always has the lease."""
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
