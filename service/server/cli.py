@@ -9,7 +9,7 @@ import socket
 import sys
 from collections.abc import Sequence
 
-from .. import api_keys
+from .. import COMMAND, api_keys
 from ..settings import Settings, SettingsError, StoreUrl, read_settings, unknown_variables
 from ..store import check_capabilities, open_store
 from ..store.embedded.folder_lock import EmbeddedStoreError
@@ -28,7 +28,7 @@ NO_KEYS = (
     "Set BANDIT_API_KEYS_FILE, or keep others out by a firewall or proxy."
 )
 
-logger = logging.getLogger("service")
+logger = logging.getLogger(__name__.partition(".")[0])
 
 
 def start_store(settings: Settings) -> EmbeddedServer | None:
@@ -108,5 +108,5 @@ def _store(settings: Settings) -> str:
 
 
 def _refuse(error: Exception | str, code: int) -> int:
-    sys.stderr.write(f"service: {error}\n")
+    sys.stderr.write(f"{COMMAND}: {error}\n")
     return code

@@ -10,13 +10,17 @@ import threading
 from datetime import UTC, datetime
 from types import TracebackType
 
+SERVICE = "service"
+"""First part of the service's logger names in the log, also if the package is installed under another name."""
+_PACKAGE = __name__.partition(".")[0]
+
 MAX_CHARS = 8000
 """Longest text of one record, traceback included; the rest is cut."""
 
 MAX_FIELD_CHARS = 128
 """Longest text from a request in its log line."""
 
-_requests = logging.getLogger("service.requests")
+_requests = logging.getLogger(f"{_PACKAGE}.requests")
 _SECRETS = (
     (re.compile(r"([A-Za-z][A-Za-z0-9+.-]{0,31}://)\S*@"), r"\1***@"),
     (re.compile(r"(password=)[^\s&]+"), r"\1***"),
@@ -37,6 +41,11 @@ def _tail(text: str) -> str:
     return hide_passwords(text[-2 * MAX_CHARS :])[-MAX_CHARS:]
 
 
+def _shown_name(logger: str) -> str:
+    first, dot, rest = logger.partition(".")
+    return f"{SERVICE}{dot}{rest}" if first == _PACKAGE else logger
+
+
 class JsonLines(logging.Formatter):
     """Formats a record as one line of ASCII JSON."""
 
@@ -44,7 +53,7 @@ class JsonLines(logging.Formatter):
         line = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
-            "logger": record.name,
+            "logger": _shown_name(record.name),
             "pid": record.process,
             "message": hide_passwords(record.getMessage()[: 2 * MAX_CHARS])[:MAX_CHARS],
         }
@@ -102,4 +111,4 @@ def _log_uncaught(kind: type[BaseException], error: BaseException, traceback: Tr
 
 
 def _log_ignored(kind: type[BaseException], error: BaseException | None, traceback: TracebackType | None) -> None:
-    logging.getLogger("service").critical("uncaught", exc_info=(kind, error or kind(), traceback))
+    logging.getLogger(_PACKAGE).critical("uncaught", exc_info=(kind, error or kind(), traceback))

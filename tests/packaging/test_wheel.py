@@ -116,6 +116,10 @@ def test_it_serves_beside_a_foreign_service(scripts, elsewhere, tmp_path):
         assert answer.status_code == 200
         assert answer.json()["slot"] == 1
         assert service.stop() == 0
+        loggers = {json.loads(line)["logger"] for line in service.text().splitlines()}
+
+    assert "service.server.supervisor" in loggers
+    assert not {name for name in loggers if name.startswith("delayed_bandits")}
 
 
 @pytest.mark.parametrize("words", [["--version"], ["serve", "--version"]])
@@ -140,7 +144,10 @@ def test_help_and_bad_flags_are_as_in_a_checkout(scripts, elsewhere):
 
     assert told.returncode == 0
     assert told.stdout.startswith("usage: delayed-bandits serve")
-    assert (refused.returncode, refused.stderr) == (2, "service: there is no flag --no-such-flag: see --help\n")
+    assert (refused.returncode, refused.stderr) == (
+        2,
+        "delayed-bandits: there is no flag --no-such-flag: see --help\n",
+    )
 
 
 def test_what_the_command_looks_for_is_what_the_extra_installs():
