@@ -1,5 +1,6 @@
 """The wheel, installed into an environment of its own, serves as the checkout does. Needs no network."""
 
+import json
 import os
 import subprocess
 import sys
