@@ -46,7 +46,7 @@ MATRIX = {
 def calls():
     """Method, path and route of all that is served."""
     for route in ROUTES:
-        for method in ("GET",) if isinstance(route, Mount) else route.methods:
+        for method in ("GET",) if isinstance(route, Mount) else sorted(route.methods):
             yield method, route.path, route
 
 
