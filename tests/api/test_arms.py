@@ -361,6 +361,7 @@ async def keep_watching(crowd, store, done):
 
 
 @pytest.mark.parametrize("kind", some_quick(["dexp3", "centred_tsallis", "exp3", "bold"], ["centred_tsallis"]))
+@pytest.mark.slow
 async def test_two_processes_change_arms_under_load_and_every_count_balances(make_client, redis_server, kind):
     """Random visits on two processes while arms come and go; each act ends as one of four things."""
     stores = [open_store(redis_server.url) for _ in range(2)]

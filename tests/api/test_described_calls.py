@@ -4,12 +4,15 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.support.examples import examples
 from tests.support.running import RunningService
 
 SETTINGS = Path(__file__).with_name("schemathesis.toml")
 
 
+@pytest.mark.slow
 def test_generated_calls_are_answered_as_described(tmp_path):
     with RunningService(tmp_path, "--store-url", "memory://") as service:
         service.wait_ready()

@@ -54,6 +54,7 @@ def test_a_client_that_sends_it_all_learns_why_and_no_memory_is_taken(service, h
 
 
 @pytest.mark.parametrize("call", ["feedback", "feedbacks", "acts"])
+@pytest.mark.slow
 def test_idle_connections_hold_nothing_of_what_they_sent(service, call):
     body = b'{"gradient":[' + b"0.5," * 480_000 + b"0.5]}"
     sent = request(f"/v1/sessions/s/{call}", body)
@@ -70,6 +71,7 @@ def test_idle_connections_hold_nothing_of_what_they_sent(service, call):
     assert most_memory(service) - before < HELD / 2
 
 
+@pytest.mark.slow
 def test_a_flood_of_pipelined_requests_is_read_no_faster_than_answered(service):
     before = most_memory(service)
     with connected(service) as connection:

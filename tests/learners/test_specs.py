@@ -151,7 +151,7 @@ def test_dbgd_refuses_nonsense(fields: dict[str, Any]) -> None:
 
 
 def test_messages_name_what_to_change() -> None:
-    with pytest.raises(ValidationError, match="horizon, total_delay and no rates, or none of them"):
+    with pytest.raises(ValidationError, match="give horizon and total_delay together without them, or give none"):
         DbgdSpec.model_validate(BALL | {"learning_rate": 0.1})
     with pytest.raises(ValidationError, match=r"smaller than the feasible set's inradius, 1"):
         DbgdSpec.model_validate(BALL | {"perturbation": 2.0})

@@ -262,6 +262,7 @@ def test_odd_requests_are_served_and_so_is_the_next(service, sent, size):
     assert slots == [before + 1, before + 2]
 
 
+@pytest.mark.slow
 def test_ten_thousand_pipelined_requests_are_answered_in_order(service):
     before = slot(service)
     with connected(service) as connection:

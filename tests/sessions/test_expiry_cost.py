@@ -30,6 +30,7 @@ N_ARMS = 100
 CALL = 300
 
 
+@pytest.mark.slow
 async def test_outstanding_decisions_cost_under_a_megabyte_however_many(redis_server: RedisServer) -> None:
     """All buckets and nearly all arms are in use; three times as many decisions take as many 64-bit counts."""
     now = float(int(time.time()))

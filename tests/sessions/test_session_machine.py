@@ -37,6 +37,7 @@ from service.sessions.operations import Act, NextDue, SettleFeedback
 from service.store import open_store
 from tests.engine.test_run_machine import FIELDS
 from tests.support.crashing import Fault, Worker
+from tests.support.examples import some_quick
 from tests.support.machines import run_machine
 from tests.support.sessions import digest
 
@@ -263,7 +264,7 @@ def acts(count: int) -> Act:
     return Act(count, 10**6, idempotency=Idempotency(key, digest("body")))
 
 
-@pytest.mark.parametrize("kind", FIELDS)
+@pytest.mark.parametrize("kind", some_quick(FIELDS, {"dexp3", "exp3"}))
 def test_no_crash_loses_a_decision_or_settles_one_twice(
     kind: str, redis_server: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -15,6 +15,7 @@ from tests.support.protocol_model import ANONYMOUS, REPORT, Fate, Writer, broken
 HISTORIES = 60
 
 
+@pytest.mark.slow
 async def test_each_event_counts_once_whatever_is_lost_or_late(store: Store) -> None:
     """60 random histories of 120 steps (seeds 0-59)."""
     for seed in range(HISTORIES):
@@ -104,6 +105,7 @@ async def test_no_interleaving_of_two_writers_and_two_faults_breaks_a_promise(de
 
 
 @pytest.mark.parametrize("faulty", [*FAULTY_STORES, *FAULTY_WRITERS])
+@pytest.mark.slow
 async def test_some_interleaving_shows_each_fault_of_the_protocol(faulty: type[MemoryStore | Writer]) -> None:
     store = faulty() if faulty in FAULTY_STORES else MemoryStore()
     writers = faulty if faulty in FAULTY_WRITERS else Writer

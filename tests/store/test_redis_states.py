@@ -132,6 +132,7 @@ def is_busy(client: redis.Redis) -> bool:
         return str(error).startswith("BUSY")
 
 
+@pytest.mark.slow
 async def test_a_server_that_loads_its_data_is_unavailable_until_it_has(
     server_program: str, tmp_path: Path
 ) -> None:

@@ -28,6 +28,7 @@ def yacht(folder: Path) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_the_command_writes_figures_and_summary_and_says_what_it_skipped(tmp_path: Path) -> None:
     yacht(tmp_path)
     out = tmp_path / "out"

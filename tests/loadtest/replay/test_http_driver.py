@@ -81,6 +81,7 @@ def test_ratings_give_the_same_numbers_to_the_last_bit(url: str) -> None:
 
 
 @pytest.mark.parametrize("at_once", [1, 32])
+@pytest.mark.slow
 def test_replays_side_by_side_are_as_each_alone(url: str, at_once: int) -> None:
     """Sessions with one seed, each with a client of its own: the same actions, losses and hash, twice over."""
     world = mab_synthetic(20)
