@@ -58,6 +58,7 @@ def left(redis_server):
 
 
 @pytest.mark.parametrize("extra", [{}, {"expiry": {"after_seconds": 3600, "default_loss": 1.0}}])
+@pytest.mark.slow
 async def test_deleting_under_load_leaves_nothing(make_client, redis_server, extra):
     clients = [await make_client(open_store(redis_server.url)) for _ in range(2)]
     for number in range(20):

@@ -180,6 +180,7 @@ async def test_points_expire_without_a_loss(client, clock, default_loss, status)
         assert (seen["expired"], seen["outstanding"], seen["feedbacks"]) == (2, 0, 1)
 
 
+@pytest.mark.slow
 async def test_a_burst_is_worked_off_once_by_whoever_comes(make_client, clock):
     store = MemoryStore(clock=clock)
     clients = [await make_client(store), await make_client(store)]

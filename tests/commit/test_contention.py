@@ -137,6 +137,7 @@ async def test_nobody_starves_where_four_workers_write_one_session(redis_server)
     assert slow < 5 * median
 
 
+@pytest.mark.slow
 async def test_a_large_batch_is_not_starved_by_small_requests(redis_server):
     """A batch of 10,000 takes a hundred times as long as the commits of another worker that never stops."""
     stores = [CountedStore(redis_server.url) for _ in range(2)]

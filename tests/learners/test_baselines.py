@@ -116,6 +116,7 @@ def test_blocks_hold_an_arm_and_learn_from_their_second_half() -> None:
     assert arm == 0
 
 
+@pytest.mark.slow
 def test_random_schedule_updates_as_often_as_expected() -> None:
     """200,000 slots; the count of updates lies within 5 standard errors of its mean (false alarm below 1e-6)."""
     schedule, slots = Schedule(Kind.RANDOM, 3, 1), 200_000

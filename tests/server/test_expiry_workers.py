@@ -87,6 +87,7 @@ class Stream:
 
 
 @pytest.mark.parametrize("kind", some_quick(FIELDS, ["dexp3", "exp3_current"]))
+@pytest.mark.slow
 async def test_numbers_are_those_of_the_times_whoever_works(kind: str, redis_server: RedisServer) -> None:
     stream, start = Stream(kind), float(int(time.time()))
     alone = stream.in_process(start)

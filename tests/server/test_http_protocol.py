@@ -77,6 +77,7 @@ def test_a_connection_without_a_whole_head_is_closed(connection, sent):
     assert time.monotonic() - started < 10
 
 
+@pytest.mark.slow
 def test_a_request_in_small_pieces_and_the_next_behind_it_are_answered(connection):
     body = b"{" + b" " * 60_000 + b"}"
     request = HEAD + f"Content-Length: {len(body)}\r\n\r\n".encode() + body

@@ -48,7 +48,6 @@ def stopping(service):
 
 
 @pytest.mark.processes
-@pytest.mark.quick
 def test_half_a_request_does_not_hold_a_stop(service):
     """All of them on one service: each one of them would hold its stop."""
     with contextlib.ExitStack() as stack:

@@ -161,7 +161,6 @@ def test_a_killed_parent_leaves_nobody_behind(run):
     wait_until(lambda: not any(map(alive, family)))
 
 
-@pytest.mark.quick
 def test_after_a_killed_parent_the_folder_is_free_and_nothing_acknowledged_is_lost(run):
     first = run()
     with first.client() as client:

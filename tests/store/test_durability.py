@@ -38,6 +38,7 @@ async def commit_until_it_fails(store: RedisStore, name: str, acknowledged: dict
             acknowledged[name] = n + 1
 
 
+@pytest.mark.slow
 async def test_what_was_acknowledged_survives_sigkill_and_at_most_one_commit_more_does(server: RedisServer) -> None:
     """The one more is that whose reply was lost."""
     names = [f"s{n}" for n in range(WRITERS)]

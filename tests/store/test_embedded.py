@@ -117,6 +117,7 @@ def test_nobody_else_may_enter_the_folder_or_the_socket(server: EmbeddedServer) 
     assert stat.S_IMODE(Path(server.socket_path).stat().st_mode) == 0o700
 
 
+@pytest.mark.slow
 def test_a_second_owner_is_told_who_has_the_folder(server: EmbeddedServer) -> None:
     second = EmbeddedServer(server.folder)
     with pytest.raises(EmbeddedStoreError, match=f"in use by another service .process {os.getpid()}"):

@@ -37,6 +37,7 @@ async def test_pages_hold_every_session_within_the_limit(store: Store, limit: in
     assert {name for page in found for name in page} == set(names)
 
 
+@pytest.mark.slow
 async def test_sessions_present_all_along_are_listed_while_others_come_and_go(store: Store) -> None:
     """Growing and shrinking the store between pages moves its keys about, and loses none."""
     staying = {f"stay{n}" for n in range(200)}

@@ -60,6 +60,7 @@ async def test_what_is_acknowledged_is_on_the_replica(store: RedisStore, replica
     assert replica.client.dbsize() == 0
 
 
+@pytest.mark.slow
 async def test_nothing_is_acknowledged_while_the_replica_hangs(store: RedisStore, replica: RedisServer) -> None:
     """A commit that was refused counts once after all, and is acknowledged when it is on the replica."""
     await store.create(new_session(answer=(digest("k"), b"created")))
@@ -140,6 +141,7 @@ async def test_answers_without_changes_leave_no_key(
     assert redis_server.client.keys() == replica.client.keys() == [b"bandit:{s}"]
 
 
+@pytest.mark.slow
 async def test_without_a_replica_it_refuses_in_bounded_time_and_heals(
     store: RedisStore, replica: RedisServer, redis_server: RedisServer
 ) -> None:

@@ -97,6 +97,7 @@ SCENARIOS = [ANSWERED, SURPLUS, SENT_TWICE]
 
 
 @pytest.mark.parametrize("deliveries", SCENARIOS)
+@pytest.mark.slow
 async def test_no_interleaving_of_two_writers_and_two_faults_breaks_a_promise(deliveries: list[Delivery]) -> None:
     worlds, broken = await explored(deliveries, 2, MemoryStore())
 

@@ -33,6 +33,7 @@ from loadtest.replay.replay import Record, Replay
 from loadtest.replay.report import build_report
 from service.engine.loss_range import LossRange
 from service.learners import REGISTRY
+from tests.support.examples import some_quick
 from tests.support.http import http_client
 from tests.support.running import RunningService
 from tests.support.waiting import wait_until
@@ -68,13 +69,14 @@ def assert_equal(over_http: Record, in_process: Record) -> None:
     assert over_http.counts == in_process.counts
 
 
-@pytest.mark.parametrize("kind", sorted(REGISTRY))
+@pytest.mark.parametrize("kind", some_quick(sorted(REGISTRY), {"centred_tsallis", "dbgd", "dexp3", "exp3"}))
 def test_both_ways_give_the_same_numbers_to_the_last_bit(url: str, kind: str) -> None:
     world = (bco_synthetic if plays_points(kind) else mab_synthetic)(SLOTS)
     with http_client(url) as http:
         assert_equal(*both(world, kind, Client(http)))
 
 
+@pytest.mark.slow
 def test_ratings_give_the_same_numbers_to_the_last_bit(url: str) -> None:
     with http_client(url) as http:
         assert_equal(*both(rated_world(400), "dexp3", Client(http)))
@@ -147,6 +149,7 @@ class LosesAnswers(httpx.HTTPTransport):
         raise httpx.ReadError("the answer is lost", request=request)
 
 
+@pytest.mark.slow
 def test_lost_answers_change_nothing(url: str) -> None:
     transport = LosesAnswers()
     with httpx.Client(base_url=url, transport=transport) as http:
@@ -209,6 +212,7 @@ def test_somebody_else_in_the_session_ends_the_run(url: str) -> None:
     assert "someone else" in record.problems()[0]
 
 
+@pytest.mark.slow
 def test_the_command_reports_the_same_figures_both_ways(url: str, tmp_path: Path) -> None:
     found = []
     for name, way in (("http", ["--url", url]), ("in_process", ["--in-process"])):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import pytest
 from typer.testing import CliRunner
 
 from loadtest.commands import app
@@ -26,6 +27,7 @@ def test_at_the_end_of_the_day_more_visitors_click_than_under_uniform_play() -> 
     assert (shown == BEST).mean() > 0.9
 
 
+@pytest.mark.slow
 def test_the_same_seed_is_the_same_day(tmp_path: Path) -> None:
     day, again, other = simulate(3), simulate(3), simulate(4)
     paths = [tmp_path / name for name in ("day.png", "again.png", "day.svg", "again.svg")]
