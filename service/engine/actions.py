@@ -13,6 +13,8 @@ class ArmAction(NamedTuple):
     slot: int
     arm: int
     probability: float
+    eligible: int = 0
+    """Number of arms that could be drawn; 0 where that is not known."""
 
 
 class PointAction(NamedTuple):

@@ -8,7 +8,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from ..learners.base import ArmLearner, FloatArray
+from ..learners.base import ArmLearner, FloatArray, IntArray
 from .act_times import ActTimes
 from .actions import ArmAction
 from .arms import Arms, Change
@@ -47,15 +47,34 @@ class ArmRun(BaseRun):
         """Return the run of the same session with the arms it had at the moment of its state."""
         return self if arms is self.arms else replace(self, arms=arms)
 
-    def act(self) -> ArmAction:
-        """Open the next slot and draw its arm."""
-        slot = self._open_slot(self.draws)
+    def act(self, eligible: IntArray | None = None) -> ArmAction:
+        """Open the next slot and draw its arm; ``can_draw`` must be true of the same eligible arms.
+
+        Parameters
+        ----------
+        eligible : positions of the arms that may be drawn, ascending, none of them paused; None: all but the
+            paused ones. Only where the learner ``takes_eligible``.
+        """
+        eligible = self._eligible(eligible)
+        slot = self._open_slot(self.draws, eligible)
         self.state, position = self.learner.draw(self.learner.open(self.state, slot), slot)
         arm = self.arms.live[position]
         self.ledger.by_arm[arm] += 1
         if self.act_times is not None:
             self.act_times.act(self.ledger.time, arm, self.ledger.by_arm.size)
-        return ArmAction(slot.t, arm, float(self.learner.distribution(self.state)[position]))
+        probability = float(self.learner.distribution(self.state)[position])
+        return ArmAction(slot.t, arm, probability, len(self.arms.live) if eligible is None else eligible.size)
+
+    def can_draw(self, eligible: IntArray | None = None) -> bool:
+        """Whether an act with these eligible arms can draw one; see ``act``."""
+        eligible = self._eligible(eligible)
+        is_left = eligible is None or eligible.size > 0
+        return is_left and self.learner.can_draw(self.state, eligible, self.params.floor)
+
+    def _eligible(self, eligible: IntArray | None) -> IntArray | None:
+        """Return the positions of the arms that may be drawn, None where these are all arms."""
+        eligible = self.arms.unpaused if eligible is None else eligible
+        return None if eligible is None or eligible.size == len(self.arms.live) else eligible
 
     def settle(self, event: ArmFeedback) -> None:
         self._count_settled(event)
@@ -95,5 +114,9 @@ class ArmRun(BaseRun):
 
     @property
     def probabilities(self) -> FloatArray:
-        """The distribution shown to readers, shape (arms there ever were,), by index, 0 for removed arms."""
-        return self.arms.spread(np.asarray(self.learner.probabilities(self.state)))
+        """The distribution shown to readers, shape (arms there ever were,), by index.
+
+        It is 0 for removed and for paused arms.
+        """
+        shown = self.learner.probabilities(self.state, self.arms.unpaused, self.params.floor)
+        return self.arms.spread(np.asarray(shown))

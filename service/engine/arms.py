@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
 
-from ..learners.base import FloatArray
+from ..learners.base import FloatArray, IntArray
 
 REMOVED = -1
 """Position of a removed arm."""
@@ -35,6 +35,10 @@ class Arms:
     """Label to the last index that had it."""
     added: Sequence[str] | None = None
     """Labels of the arms that came after the start; None where arms never changed."""
+    paused: frozenset[int] = frozenset()
+    """Live arms, by index, that are never drawn."""
+    unpaused: IntArray | None = None
+    """Positions of the live arms that are not paused, ascending; None where none is paused."""
 
     @classmethod
     def of(cls, n_arms: int, names: Sequence[str] | None = None) -> Arms:
@@ -42,16 +46,20 @@ class Arms:
         return cls(range(n_arms), range(n_arms), names, None if names is None else _labels(names))
 
     @classmethod
-    def at(cls, first: Sequence[str], added: Sequence[str], live: Sequence[int]) -> Arms:
+    def at(
+        cls, first: Sequence[str], added: Sequence[str], live: Sequence[int], paused: Iterable[int] = ()
+    ) -> Arms:
         """Return arms as they were stored.
 
         Parameters
         ----------
         first, added : labels of the arms at the start, and of those added later
         live : indexes of the live arms, ascending
+        paused : indexes of those of them that are paused
         """
         names = [*first, *added]
-        return cls(live, _positions(len(names), live), names, _labels(names), added)
+        positions = _positions(len(names), live)
+        return cls(live, positions, names, _labels(names), added, *_pauses(positions, len(live), paused))
 
     @property
     def size(self) -> int:
@@ -68,6 +76,44 @@ class Arms:
     def is_live(self, arm: int) -> bool:
         """Whether an arm, by index, has not been removed."""
         return self.positions[arm] != REMOVED
+
+    def find(self, names: Iterable[int | str]) -> tuple[IntArray, int]:
+        """Find the arms, by index or label, that may be drawn.
+
+        Returns
+        -------
+        their positions, ascending, and how many different names are not of such an arm: they are of a removed or
+        paused arm, or of none
+        """
+        different = set(names)
+        found = [place for name in different if (place := self._drawable(name)) != REMOVED]
+        return np.array(sorted(found), dtype=np.int64), len(different) - len(found)
+
+    def _drawable(self, name: int | str) -> int:
+        """Return the position of an arm that may be drawn, by index or label, else ``REMOVED``."""
+        arm = (self.labels or {}).get(name, self.size) if isinstance(name, str) else name
+        return REMOVED if arm >= self.size or arm in self.paused else self.positions[arm]
+
+    def without(self, positions: IntArray) -> IntArray:
+        """Return the positions, ascending, of the arms that may be drawn, but for these positions."""
+        may_be_drawn = np.ones(len(self.live), dtype=bool)
+        may_be_drawn[positions] = False
+        if self.unpaused is not None:
+            return self.unpaused[may_be_drawn[self.unpaused]]
+        return np.flatnonzero(may_be_drawn)
+
+    def with_pauses(self, resume: Iterable[str], pause: Iterable[str]) -> Arms:
+        """Return the arms after resuming and then pausing those with these labels; absent labels change nothing."""
+        resumed, stopped = self._live_arms(resume), self._live_arms(pause)
+        paused = (self.paused - resumed) | stopped
+        if paused == self.paused:
+            return self
+        paused, unpaused = _pauses(self.positions, len(self.live), paused)
+        return replace(self, added=self.added or [], paused=paused, unpaused=unpaused)
+
+    def _live_arms(self, labels: Iterable[str]) -> frozenset[int]:
+        known = self.labels or {}
+        return frozenset(known[label] for label in labels if label in known and self.is_live(known[label]))
 
     def change(self, add: Iterable[str], remove: Iterable[str]) -> Change:
         """Return what removing and then adding these labels changes.
@@ -90,7 +136,9 @@ class Arms:
         live += range(self.size, self.size + len(change.added))
         names, added = ([*(known or ()), *change.added] for known in (self.names, self.added))
         new = dict(zip(change.added, range(self.size, len(names)), strict=True))
-        return Arms(live, _positions(len(names), live), names, {**(self.labels or {}), **new}, added)
+        positions, paused = _positions(len(names), live), self.paused.difference(change.removed)
+        labels = {**(self.labels or {}), **new}
+        return Arms(live, positions, names, labels, added, *_pauses(positions, len(live), paused))
 
     def spread(self, p: FloatArray) -> FloatArray:
         """Return numbers of live arms, shape (..., live), by index, shape (..., size), with 0 for removed arms."""
@@ -103,6 +151,16 @@ class Arms:
 
 def _labels(names: Sequence[str]) -> dict[str, int]:
     return dict(zip(names, range(len(names)), strict=True))
+
+
+def _pauses(positions: Sequence[int], n_live: int, paused: Iterable[int]) -> tuple[frozenset[int], IntArray | None]:
+    """Return the paused arms, by index, and the positions of the others, None where none is paused."""
+    stopped = frozenset(paused)
+    if not stopped:
+        return stopped, None
+    may_be_drawn = np.ones(n_live, dtype=bool)
+    may_be_drawn[[positions[arm] for arm in stopped]] = False
+    return stopped, np.flatnonzero(may_be_drawn)
 
 
 def _positions(size: int, live: Sequence[int]) -> list[int]:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
-from ..learners.base import Learner, Rows, Slot
+from ..learners.base import IntArray, Learner, Rows, Slot
 from .act_times import ActTimes
 from .draws import Draws
 from .ledger import Ledger
@@ -93,9 +93,10 @@ class BaseRun(ABC):
     def _acted_at(self, times: ActTimes, event: Any) -> float | None:
         """Return the Unix time of the act that an event will settle."""
 
-    def _open_slot(self, draws: Draws | None) -> Slot:
+    def _open_slot(self, draws: Draws | None, eligible: IntArray | None = None) -> Slot:
         """Open the next slot in the ledger; without ``draws`` its u is 0."""
         outstanding = self.ledger.outstanding
         t = self.ledger.open()
         v = self.second_draws.uniform(t) if self.second_draws is not None else 0.0
-        return Slot(t, outstanding, 0.0 if draws is None else draws.uniform(t), v)
+        u = 0.0 if draws is None else draws.uniform(t)
+        return Slot(t, outstanding, u, v, eligible, self.params.floor)

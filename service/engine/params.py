@@ -23,3 +23,5 @@ class Params(NamedTuple):
     seed: int
     losses: LossRange = LossRange()
     expiry: Expiry | None = None
+    floor: float = 0.0
+    """Share of the draws that is uniform over the eligible arms."""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
-from ..learners.base import Rows, SlotLearner
+from ..learners.base import IntArray, Rows, SlotLearner
 from .act_times import ActTimes
 from .actions import ArmAction
 from .arm_run import ArmRun
@@ -45,11 +45,11 @@ class SlotRun(ArmRun):
     def written(self, rows: Rows) -> Self:
         return replace(ArmRun.written(self, rows), open_slots=self.open_slots.written())
 
-    def act(self) -> ArmAction:
+    def act(self, eligible: IntArray | None = None) -> ArmAction:
         """Open the next slot and draw its arm; where that is one open slot too many, drop the oldest before."""
         if len(self.open_slots) >= self.learner.max_open_slots:
             self._drop_oldest()
-        action = ArmRun.act(self)
+        action = ArmRun.act(self, eligible)
         record = self.learner.record(self.state, self.arms.positions[action.arm])
         self.open_slots.open(action.slot, action.arm, record)
         return action

@@ -48,6 +48,10 @@ class Slot(NamedTuple):
     """The slot's uniform u_t in [0, 1): a float, or an array over the leading axes."""
     v: Any = 0.0
     """The second stream's uniform v_t, for learners with ``second_stream``."""
+    eligible: IntArray | None = None
+    """Positions of the arms that may be drawn, ascending, for learners with ``takes_eligible``; None: all arms."""
+    floor: float = 0.0
+    """Share of the draws that is uniform over the eligible arms, for learners with ``takes_eligible``."""
 
 
 class Spec(BaseModel):
@@ -73,7 +77,8 @@ class Learner(ABC, Generic[S]):
     state_type: ClassVar[type]
     """The NamedTuple class of the state.
 
-    Its annotations (int, float, bool, FloatArray, IntArray, Rows) are the layout in which states are stored.
+    Its annotations (int, float, bool, FloatArray, IntArray, Rows) are the layout in which states are stored. A
+    field with a default is not stored: it is of use only until the arm of the open slot is drawn.
     """
     second_stream: ClassVar[bool] = False
     """Whether a slot's second uniform, v_t, is needed."""
@@ -96,6 +101,12 @@ class ArmLearner(Learner[S]):
 
     n_arms: int
     """Arms at the start; afterwards the length of the state's arrays."""
+    takes_eligible: ClassVar[bool] = False
+    """Whether a slot may name its eligible arms and have a floor."""
+
+    def can_draw(self, state: S, eligible: IntArray | None, floor: float) -> bool:  # noqa: ARG002 - as ``fixed`` does
+        """Return whether some arm has a positive probability in a slot with these eligible arms, one or more."""
+        return True
 
     def draw(self, state: S, slot: Slot) -> tuple[S, Any]:
         """Draw the arm of the open slot by the inverse CDF at ``slot.u``.
@@ -108,11 +119,24 @@ class ArmLearner(Learner[S]):
 
     @abstractmethod
     def distribution(self, state: S) -> FloatArray:
-        """Return p_t, shape (..., n_arms), from which the open slot's arm is (or, within a block, was) drawn."""
+        """Return the distribution that the open slot's arm is (or, within a block, was) drawn from.
+
+        Its shape is (..., n_arms). It is 0 for arms that are not eligible, and includes the slot's floor.
+        """
 
     @abstractmethod
-    def probabilities(self, state: S) -> FloatArray:
-        """Return the distribution shown to readers, shape (..., n_arms)."""
+    def probabilities(self, state: S, eligible: IntArray | None = None, floor: float = 0.0) -> FloatArray:
+        """Return the distribution shown to readers, shape (..., n_arms).
+
+        Parameters
+        ----------
+        eligible : positions of the arms that may be drawn, ascending: the distribution over these that follows
+            from the state as it is, without a new slot. None: the last slot's over all arms, whichever were
+            eligible then.
+        floor : share that is uniform over the eligible arms
+
+        Learners without ``takes_eligible`` ignore both.
+        """
 
     @abstractmethod
     def settle(self, state: S, arm: Any, loss: Any, count: int = 1) -> S:

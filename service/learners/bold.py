@@ -124,7 +124,7 @@ class Bold(SlotLearner[State]):
     def distribution(self, state: State) -> FloatArray:
         return state.p_open
 
-    def probabilities(self, state: State) -> FloatArray:
+    def probabilities(self, state: State, eligible: IntArray | None = None, floor: float = 0.0) -> FloatArray:  # noqa: ARG002
         return state.p_open
 
     def rates(self, state: State) -> dict[str, Any]:  # noqa: ARG002 - the rate is fixed

@@ -15,7 +15,7 @@ import numpy as np
 from pydantic import Field
 
 from .base import ArmLearner, FloatArray, Information, IntArray, Slot, at
-from .maths.distributions import add_arms, remove_arms
+from .maths.distributions import add_arms, remove_arms, spread, with_floor
 from .maths.tsallis import column, solve
 from .rates import RateMode
 from .specs import ArmsSpec
@@ -44,7 +44,7 @@ class CentredTsallisSpec(ArmsSpec):
 
 
 class State(NamedTuple):
-    """Vectors have shape (..., n_arms). The last five fields stay as they are while a slot is open."""
+    """Vectors have shape (..., n_arms). The fields from ``lam`` on stay as they are while a slot is open."""
 
     sums: FloatArray
     """S, the sums of centred, importance-weighted losses."""
@@ -66,8 +66,11 @@ class State(NamedTuple):
     """Mean of the losses received before the slot."""
     events_at_open: int
     p: FloatArray
+    """The distribution over all arms, without the floor."""
     pool: FloatArray
-    """Mean of p over outstanding decisions."""
+    """Mean, over outstanding decisions, of the distributions that they were drawn from."""
+    drawn: FloatArray | None = None
+    """The distribution that the open slot's arm is drawn from, where it is not p."""
 
 
 class CentredTsallis(ArmLearner[State]):
@@ -81,6 +84,7 @@ class CentredTsallis(ArmLearner[State]):
 
     information: ClassVar = Information.ARM
     state_type: ClassVar = State
+    takes_eligible: ClassVar = True
 
     def __init__(self, n_arms: int, *, tracking: bool = False) -> None:
         self.n_arms = n_arms
@@ -90,14 +94,15 @@ class CentredTsallis(ArmLearner[State]):
         uniform = np.full(self.n_arms, 1 / self.n_arms)
         return State(np.zeros(self.n_arms), 0, 0, 0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0, uniform, uniform)
 
-    def open(self, state: State, slot: Slot) -> State:  # noqa: ARG002 - the learner counts for itself
+    def open(self, state: State, slot: Slot) -> State:
         t = state.t + 1
         least = state.sums.min(axis=-1)
         state = state._replace(t=t, sums=state.sums - column(least), shift=state.mean, events_at_open=state.events)
         scale = self._scale(state)
         if np.any(scale > 0):
             state = self._solved(state, scale, _guess(state, scale, least))
-        return self._pooled(state, scale)
+        state = state._replace(scale=scale)
+        return _pooled(state, self.probabilities(state, slot.eligible, slot.floor))
 
     @staticmethod
     def _scale(state: State) -> Any:
@@ -125,19 +130,26 @@ class CentredTsallis(ArmLearner[State]):
         """Return n_arms times the least probability in slot ``t``, before p is normalised."""
         return min(float(t) ** (-1 / 3), FLOOR_SHARE) if self.tracking else FLOOR_SHARE / math.sqrt(t)
 
-    @staticmethod
-    def _pooled(state: State, scale: Any) -> State:
-        weight = state.outstanding
-        pool = (state.pool * weight + state.p) / (weight + 1)
-        return state._replace(scale=scale, pool=pool, outstanding=min(weight + 1, POOL_CAP))
+    def _over(self, state: State, eligible: IntArray | None) -> FloatArray:
+        """Return p, or the distribution at these sums and this scale over the arms at ``eligible`` alone.
+
+        The least probability of an arm is that of slot t, before the distribution is normalised.
+        """
+        n_arms = state.p.shape[-1]
+        if eligible is None or eligible.size == n_arms:
+            return state.p
+        sums = state.sums[..., eligible]
+        positive = np.where(np.greater(state.scale, 0), state.scale, 1.0)[()]
+        _, x = solve(sums - column(sums.min(axis=-1)), positive, -positive)
+        x = np.maximum(x, self._floor(max(state.t, 1)) / n_arms)
+        x = np.where(column(np.greater(state.scale, 0)), x, 1.0)
+        return spread(x / x.sum(axis=-1, keepdims=True), eligible, n_arms)
 
     def settle(self, state: State, arm: Any, loss: Any, count: int = 1) -> State:
         index = at(arm)
         deviation = loss - state.shift
-        bound = state.scale / np.sqrt(state.p[index])
-        step = np.maximum(deviation / state.pool[index], -LARGEST_FALL * bound)
         sums = state.sums.copy()
-        sums[index] += count * np.minimum(step, LARGEST_RISE * bound)
+        sums[index] += count * _step(state, index, deviation)
         events = state.events + count
         state = state._replace(
             sums=sums,
@@ -153,12 +165,12 @@ class CentredTsallis(ArmLearner[State]):
     def remove_arms(self, state: State, positions: IntArray) -> State:
         scale, x = self._standing(state)
         p = remove_arms(state.p, positions, self._floor(max(state.t, 1)))
-        state = state._replace(p=p, pool=remove_arms(state.pool, positions))
+        state = state._replace(p=p, pool=remove_arms(state.pool, positions), drawn=None)
         return _resting(state, scale, remove_arms(x, positions))
 
     def add_arms(self, state: State, count: int) -> State:
         scale, x = self._standing(state)
-        state = state._replace(p=add_arms(state.p, count), pool=add_arms(state.pool, count))
+        state = state._replace(p=add_arms(state.p, count), pool=add_arms(state.pool, count), drawn=None)
         return _resting(state, scale, add_arms(x, count))
 
     def _standing(self, state: State) -> tuple[Any, FloatArray]:
@@ -169,13 +181,31 @@ class CentredTsallis(ArmLearner[State]):
         return scale, x
 
     def distribution(self, state: State) -> FloatArray:
-        return state.p
+        return state.p if state.drawn is None else state.drawn
 
-    def probabilities(self, state: State) -> FloatArray:
-        return state.p
+    def probabilities(self, state: State, eligible: IntArray | None = None, floor: float = 0.0) -> FloatArray:
+        return with_floor(self._over(state, eligible), floor, eligible)
 
     def rates(self, state: State) -> dict[str, Any]:  # noqa: ARG002 - there are none to resolve
         return {"rates": RateMode.ANYTIME}
+
+
+def _pooled(state: State, drawn: FloatArray) -> State:
+    """Return the state with the open slot's distribution in the pool."""
+    weight = state.outstanding
+    pool = (state.pool * weight + drawn) / (weight + 1)
+    kept = None if drawn is state.p else drawn
+    return state._replace(pool=pool, outstanding=min(weight + 1, POOL_CAP), drawn=kept)
+
+
+def _step(state: State, index: Any, deviation: Any) -> Any:
+    """Return what one event adds to the sum of its arm; 0 where no outstanding decision can be of that arm."""
+    bound = state.scale / np.sqrt(state.p[index])
+    divisor = state.pool[index]
+    possible = divisor > 0
+    if not possible.all():
+        deviation, divisor = np.where(possible, deviation, 0.0), np.where(possible, divisor, 1.0)
+    return np.minimum(np.maximum(deviation / divisor, -LARGEST_FALL * bound), LARGEST_RISE * bound)
 
 
 def _resting(state: State, scale: Any, x: FloatArray) -> State:

@@ -144,7 +144,7 @@ class Clw(ArmLearner[State]):
     def distribution(self, state: State) -> FloatArray:
         return state.p
 
-    def probabilities(self, state: State) -> FloatArray:
+    def probabilities(self, state: State, eligible: IntArray | None = None, floor: float = 0.0) -> FloatArray:  # noqa: ARG002
         return state.p
 
     def rates(self, state: State) -> dict[str, Any]:  # noqa: ARG002 - the rate is fixed

@@ -171,7 +171,7 @@ class Dexp3(ArmLearner[State]):
     def distribution(self, state: State) -> FloatArray:
         return state.p_open
 
-    def probabilities(self, state: State) -> FloatArray:
+    def probabilities(self, state: State, eligible: IntArray | None = None, floor: float = 0.0) -> FloatArray:  # noqa: ARG002
         return state.p
 
     def rates(self, state: State) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
@@ -47,6 +47,8 @@ class Exp3(WeightsLearner, SlotLearner[State]):
     mode : where the rate comes from, for the view
     max_open_slots : records kept
     """
+
+    takes_eligible: ClassVar = True
 
     def __init__(self, n_arms: int, learning_rate: float, mode: RateMode, max_open_slots: int) -> None:
         super().__init__(n_arms, learning_rate, mode)

@@ -7,6 +7,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from .base import ArmLearner, FloatArray, IntArray, Slot
+from .maths.distributions import with_floor
 from .maths.exponential_weights import joined, lowered, probabilities, without
 from .rates import RateMode
 
@@ -43,8 +44,8 @@ class WeightsLearner(ArmLearner[State]):
     def start(self) -> State:
         return State(np.zeros(self.n_arms), np.full(self.n_arms, 1 / self.n_arms))
 
-    def open(self, state: State, slot: Slot) -> State:  # noqa: ARG002 - EXP3 counts nothing
-        return state._replace(p_open=probabilities(state.log_weights))
+    def open(self, state: State, slot: Slot) -> State:
+        return state._replace(p_open=self.probabilities(state, slot.eligible, slot.floor))
 
     def learned(self, state: State, arm: Any, loss: Any, divisor: Any) -> State:
         """Return the state after a loss of ``arm``, divided by ``divisor``."""
@@ -59,8 +60,8 @@ class WeightsLearner(ArmLearner[State]):
     def distribution(self, state: State) -> FloatArray:
         return state.p_open
 
-    def probabilities(self, state: State) -> FloatArray:
-        return probabilities(state.log_weights)
+    def probabilities(self, state: State, eligible: IntArray | None = None, floor: float = 0.0) -> FloatArray:
+        return with_floor(probabilities(state.log_weights, eligible), floor, eligible)
 
     def rates(self, state: State) -> dict[str, Any]:  # noqa: ARG002 - the rate is fixed
         return {"rates": self.mode, "learning_rate": self.learning_rate}

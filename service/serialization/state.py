@@ -66,7 +66,7 @@ def encode(ledger: Ledger, state: Any, arms: Arms | None = None) -> bytes:
     if isinstance(ledger, ArmLedger):
         live_and_added = b"" if arms is None else _arms_bytes(arms)
         parts += [*_array_parts(ledger.by_arm), _LENGTH.pack(len(live_and_added)), live_and_added]
-    for kind, value in zip(_fields(state.__class__), state, strict=True):
+    for kind, value in zip(_fields(state.__class__), state, strict=False):
         parts += _parts(kind, value)
     body = b"".join(parts)
     return body + checksum(body)
@@ -208,14 +208,22 @@ def _is_finite(value: Any) -> bool:
 
 @lru_cache(maxsize=64)
 def _fields(state_type: type) -> tuple[Any, ...]:
-    """Return the layout of each field of a state: a struct for a scalar, a dtype for an array, or ``ROWS``."""
-    return tuple(_kind(hint) for hint in get_type_hints(state_type).values())
+    """Return the layout of each stored field of a state: a struct for a scalar, a dtype for an array, or ``ROWS``.
+
+    Fields with a default stand behind the others and are not stored.
+    """
+    return tuple(_kind(hint) for hint in _stored_hints(state_type).values())
+
+
+def _stored_hints(state_type: Any) -> dict[str, Any]:
+    hints = get_type_hints(state_type)
+    return {name: hint for name, hint in hints.items() if name not in state_type._field_defaults}
 
 
 @lru_cache(maxsize=64)
 def rows_field(state_type: type) -> str | None:
     """Return the name of the field that holds rows, if any; a state has only their number, the rows are records."""
-    kinds = zip(get_type_hints(state_type), _fields(state_type), strict=True)
+    kinds = zip(_stored_hints(state_type), _fields(state_type), strict=True)
     return next((name for name, kind in kinds if kind is ROWS), None)
 
 

@@ -59,7 +59,7 @@ class Stream:
         for slot, gap in enumerate(self.gaps, 1):
             now += gap
             pass_time(run, now)
-            actions.append(tuple(run.act()))
+            actions.append(run.act()[:3])
             for t, arm in self.clicks(slot, actions):
                 event = ArmFeedback(arm, 0.0, t)
                 if not run.surplus([event]):

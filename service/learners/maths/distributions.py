@@ -1,4 +1,4 @@
-"""Distributions over arms when arms are removed or added."""
+"""Distributions over arms: when arms are removed or added, over some arms only, and with a floor."""
 
 from __future__ import annotations
 
@@ -30,3 +30,28 @@ def add_arms(p: FloatArray, count: int) -> FloatArray:
     before = p.shape[-1]
     n_arms = before + count
     return np.concatenate([p * (before / n_arms), np.full((*p.shape[:-1], count), 1 / n_arms)], axis=-1)
+
+
+def spread(p: FloatArray, eligible: IntArray, n_arms: int) -> FloatArray:
+    """Return numbers of the arms at ``eligible``, shape (..., len(eligible)), over all arms, 0 for the others."""
+    everywhere = np.zeros((*p.shape[:-1], n_arms))
+    everywhere[..., eligible] = p
+    return everywhere
+
+
+def with_floor(p: FloatArray, floor: float, eligible: IntArray | None = None) -> FloatArray:
+    """Return (1 - floor) p, with ``floor`` shared by the arms at ``eligible`` alike (None: by all arms).
+
+    Parameters
+    ----------
+    p : shape (..., n_arms), 0 for arms that are not eligible
+    floor : in [0, 1); at 0 the distribution is p itself
+    """
+    if not floor:
+        return p
+    mixed: FloatArray = (1 - floor) * p
+    if eligible is None:
+        mixed += floor / p.shape[-1]
+    else:
+        mixed[..., eligible] += floor / eligible.size
+    return mixed

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from ..base import FloatArray, IntArray, at
+from .distributions import spread
 
 SMALLEST_DIVISOR = 1e-180
 """Smaller probabilities are replaced by this one: either way the arm's weight becomes 0 as a double."""
@@ -23,8 +24,12 @@ def exp3_rate(n_arms: int, updates: float, scale: float = 1.0) -> float:
     return scale * math.sqrt((1 + math.log(n_arms)) / (n_arms * updates))
 
 
-def probabilities(log_weights: FloatArray) -> FloatArray:
-    """Return the distribution proportional to the weights."""
+def probabilities(log_weights: FloatArray, eligible: IntArray | None = None) -> FloatArray:
+    """Return the distribution proportional to the weights, over the arms at ``eligible`` (None: all arms)."""
+    if eligible is not None:
+        part = log_weights[..., eligible]
+        shares_of_part = probabilities(part - part.max(axis=-1, keepdims=True))
+        return spread(shares_of_part, eligible, log_weights.shape[-1])
     weights = np.exp(log_weights)
     shares: FloatArray = weights / weights.sum(axis=-1, keepdims=True)
     return shares
