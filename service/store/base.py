@@ -6,6 +6,7 @@
 version its last commit made, so a writer that lost a reply may simply send the commit again, also after others
 have committed.
 **Remembered.** Event ids and stored answers are kept for the dedupe window, and deleted with the session.
+**Counted.** Increments of counts and entries of the log are part of their commit: once, or not at all.
 **Expiring.** All keys of a session share one deadline by the store's clock, or have none.
 
 A writer (one worker incarnation) has one commit in flight per session at a time.
@@ -48,6 +49,10 @@ class NewSession:
     idle_ttl_ms: int | None = None
     answer: tuple[bytes, bytes] | None = None
     """Digest of an idempotency key, and the answer to store under it."""
+    about: bytes = b""
+    """For lists: what seldom changes. Opaque."""
+    summary: bytes = b""
+    """For lists: what every commit changes. Opaque."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +84,16 @@ class Commit:
     """Digest of an idempotency key to the answer to store on OK."""
     records: Mapping[bytes, bytes | None] = field(default_factory=dict)
     """Records beside the state that have changed, by key; None deletes a record."""
+    counts: Mapping[bytes, int | float] = field(default_factory=dict)
+    """What to add to counts beside the state, by field; a field that is absent is 0. A field stays int or float."""
+    summary: bytes = b""
+    """Replaces the session's summary."""
+    about: bytes | None = None
+    """Replaces what seldom changes; None leaves it."""
+    entries: Sequence[bytes] = ()
+    """Entries to append to the session's log, in order."""
+    max_entries: int = 0
+    """About how many entries the log keeps: the oldest are dropped."""
 
 
 class Committed(NamedTuple):
@@ -116,6 +131,30 @@ class Page(NamedTuple):
 
     session_ids: Sequence[str]
     next_cursor: str | None
+
+
+class Counts(NamedTuple):
+    """Counts beside a session's state, as of a version."""
+
+    version: str
+    values: Sequence[float]
+    """In the order of the fields asked for."""
+
+
+class LogEntry(NamedTuple):
+    """An entry of a session's log."""
+
+    position: str
+    """Where it stands: milliseconds by the store's clock, a hyphen, and its number within them."""
+    data: bytes
+
+
+class Log(NamedTuple):
+    """Part of a session's log, oldest first."""
+
+    about: bytes
+    """The session's, empty where nothing was written for lists yet."""
+    entries: Sequence[LogEntry]
 
 
 class Reminders(Protocol):
@@ -167,6 +206,17 @@ class Store(Protocol):
 
     async def read_records(self, session_id: str) -> Mapping[bytes, bytes]:
         """Read all records beside a session's state, by key."""
+
+    async def read_counts(self, session_id: str, fields: Sequence[bytes]) -> Counts | None:
+        """Read counts beside a session's state; None where there is no session."""
+
+    async def read_log(self, session_id: str, after: str | None, limit: int) -> Log | None:
+        """Read at most ``limit`` entries of a session's log; None where there is no session.
+
+        Parameters
+        ----------
+        after : position of the entry before the first; None to begin with the oldest
+        """
 
     async def delete(self, session_id: str) -> bool:
         """Delete a session with all that belongs to it; False where there was none.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
@@ -12,7 +12,9 @@ from .base import (
     Commit,
     Committed,
     Conflict,
+    Counts,
     Known,
+    Log,
     NewSession,
     NotFound,
     Outcome,
@@ -89,6 +91,14 @@ class InstrumentedStore:
     async def read_records(self, session_id: str) -> Mapping[bytes, bytes]:
         with self._timed("read_records"):
             return await self._store.read_records(session_id)
+
+    async def read_counts(self, session_id: str, fields: Sequence[bytes]) -> Counts | None:
+        with self._timed("read_counts"):
+            return await self._store.read_counts(session_id, fields)
+
+    async def read_log(self, session_id: str, after: str | None, limit: int) -> Log | None:
+        with self._timed("read_log"):
+            return await self._store.read_log(session_id, after, limit)
 
     async def delete(self, session_id: str) -> bool:
         with self._timed("delete"):

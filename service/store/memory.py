@@ -5,32 +5,27 @@ from __future__ import annotations
 import heapq
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 
-from .base import Commit, Committed, Conflict, Known, NewSession, NotFound, Outcome, Page, Snapshot
+from .base import (
+    Commit,
+    Committed,
+    Conflict,
+    Counts,
+    Known,
+    Log,
+    NewSession,
+    NotFound,
+    Outcome,
+    Page,
+    Snapshot,
+)
 from .clock import StoreClock
+from .memory_session import MemorySession
 from .options import StoreOptions
 from .redis.keys import ANSWER, EVENT
 
 MAX_WRITERS = 128
 _CURSOR = re.compile(r"after~[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
-
-
-@dataclass(slots=True)
-class _Session:
-    version: str
-    spec: bytes
-    state: bytes
-    created_at: float
-    expires_at: float | None
-    writers: dict[str, str] = field(default_factory=dict)
-    """Version that the last commit of each writer made; the writer that is silent longest comes first."""
-    seen: dict[bytes, tuple[float, bytes]] = field(default_factory=dict)
-    """Kind byte and digest to the Unix seconds it is forgotten at, soonest first, and the answer."""
-    records: dict[bytes, bytes] = field(default_factory=dict)
-
-    def snapshot(self) -> Snapshot:
-        return Snapshot(self.version, self.spec, self.state, self.created_at, self.expires_at)
 
 
 class MemoryStore:
@@ -47,14 +42,15 @@ class MemoryStore:
         self._clock = clock or own.estimate
         self._latest = float("-inf")
         self.reminders = MemoryReminders(self.now)
-        self._sessions: dict[str, _Session] = {}
+        self._sessions: dict[str, MemorySession] = {}
         self._deadlines: list[tuple[float, str]] = []
 
     async def create(self, session: NewSession) -> Snapshot | None:
         existing = self._session(session.session_id)
         if existing is not None:
             return None if existing.version == session.version else existing.snapshot()
-        created = _Session(session.version, session.spec, session.state, self.now(), None)
+        created = MemorySession(session.version, session.spec, session.state, self.now(), None)
+        created.about, created.summary = session.about, session.summary
         self._sessions[session.session_id] = created
         self._extend_deadline(session.session_id, created, session.idle_ttl_ms)
         if session.answer is not None:
@@ -90,6 +86,16 @@ class MemoryStore:
         session = self._session(session_id)
         return session.records.copy() if session is not None else {}
 
+    async def read_counts(self, session_id: str, fields: Sequence[bytes]) -> Counts | None:
+        if (session := self._session(session_id)) is None:
+            return None
+        return Counts(session.version, [session.counts.get(field, 0) for field in fields])
+
+    async def read_log(self, session_id: str, after: str | None, limit: int) -> Log | None:
+        if (session := self._session(session_id)) is None:
+            return None
+        return Log(session.about, session.log_after(after, limit))
+
     async def delete(self, session_id: str) -> bool:
         session = self._session(session_id)
         self._sessions.pop(session_id, None)
@@ -118,7 +124,7 @@ class MemoryStore:
         """Keep nothing."""
         self._sessions.clear()
 
-    def _session(self, session_id: str) -> _Session | None:
+    def _session(self, session_id: str) -> MemorySession | None:
         self._drop_due()
         return self._sessions.get(session_id)
 
@@ -135,14 +141,14 @@ class MemoryStore:
             else:
                 heapq.heappush(self._deadlines, (session.expires_at, session_id))
 
-    def _extend_deadline(self, session_id: str, session: _Session, idle_ttl_ms: int | None) -> None:
+    def _extend_deadline(self, session_id: str, session: MemorySession, idle_ttl_ms: int | None) -> None:
         if idle_ttl_ms is None:
             return
         if session.expires_at is None:
             heapq.heappush(self._deadlines, (self.now() + idle_ttl_ms / 1000, session_id))
         session.expires_at = self.now() + idle_ttl_ms / 1000
 
-    def _write(self, session: _Session, commit: Commit, version: str) -> None:
+    def _write(self, session: MemorySession, commit: Commit, version: str) -> None:
         session.version, session.state = version, commit.state
         session.writers.pop(commit.writer, None)
         session.writers[commit.writer] = version
@@ -150,20 +156,16 @@ class MemoryStore:
             del session.writers[next(iter(session.writers))]
         self._remember(session, {EVENT + digest: b"" for digest in commit.events})
         self._remember(session, {ANSWER + digest: answer for digest, answer in commit.answers.items()})
-        for key, record in commit.records.items():
-            if record is None:
-                session.records.pop(key, None)
-            else:
-                session.records[key] = record
+        session.write_beside(commit, self.now())
         self._extend_deadline(commit.session_id, session, commit.idle_ttl_ms)
 
-    def _remember(self, session: _Session, fields: Mapping[bytes, bytes]) -> None:
+    def _remember(self, session: MemorySession, fields: Mapping[bytes, bytes]) -> None:
         until = self.now() + self._window
         for name, answer in fields.items():
             session.seen.pop(name, None)
             session.seen[name] = (until, answer)
 
-    def _remembered(self, session: _Session, fields: Sequence[bytes]) -> Mapping[bytes, bytes]:
+    def _remembered(self, session: MemorySession, fields: Sequence[bytes]) -> Mapping[bytes, bytes]:
         while session.seen:
             oldest = next(iter(session.seen))
             if session.seen[oldest][0] > self.now():

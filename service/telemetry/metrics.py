@@ -18,7 +18,10 @@ OTHER = "other"
 """Method and route of requests that match no route."""
 OUTCOMES = ("applied", "duplicate", "removed", "surplus", "refused", "expired")
 COMMITS = ("committed", "known", "conflict", "not_found")
-CALLS = ("create", "load", "recall", "commit", "read_records", "delete", "list", "ping")
+CALLS = (
+    *("create", "load", "recall", "commit", "delete", "list", "ping"),
+    *("read_records", "read_counts", "read_log"),
+)
 _STATUSES = ("2xx", "3xx", "4xx", "5xx")
 _REQUEST_SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10)
 _STORE_SECONDS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.1, 0.5, 1, 5)

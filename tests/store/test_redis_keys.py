@@ -15,6 +15,8 @@ from tests.support.real_redis import RedisServer
 from tests.support.sessions import commit, digest, new_session
 from tests.support.waiting import wait_until
 
+BESIDE = {"counts": {b"a0": 1, b"s0": 0.5}, "entries": [b"entry"], "max_entries": 9}
+
 
 @pytest.fixture
 async def store(redis_server: RedisServer) -> AsyncIterator[RedisStore]:
@@ -31,13 +33,14 @@ async def test_all_keys_of_an_idle_session_share_its_deadline(store: RedisStore,
     await store.create(new_session(idle_ttl_ms=60_000, answer=(digest("k"), b"answer")))
     for n in range(3):
         ttl = None if n == 1 else 60_000 + n
-        await store.commit(commit(f"v{n}", f"v{n + 1}", events=[digest(n)], records={b"1": b"x"}, idle_ttl_ms=ttl))
+        fields = {"events": [digest(n)], "records": {b"1": b"x"}, **BESIDE}
+        await store.commit(commit(f"v{n}", f"v{n + 1}", idle_ttl_ms=ttl, **fields))
         snapshot = await store.load("s")
 
         assert snapshot is not None
         assert snapshot.expires_at is not None
         found = deadlines(redis_server)
-        assert len(found) == 3
+        assert len(found) == 5
         assert set(found.values()) == {round(snapshot.expires_at * 1000)}
 
 
@@ -55,20 +58,21 @@ async def test_a_bucket_goes_before_a_session_that_outlives_it(redis_server: Red
     await store.close()
 
 
-async def test_a_permanent_session_has_two_permanent_keys(store: RedisStore, redis_server: RedisServer) -> None:
+async def test_a_permanent_session_has_four_permanent_keys(store: RedisStore, redis_server: RedisServer) -> None:
     await store.create(new_session())
-    await store.commit(commit("v0", "v1", events=[digest(1)], records={b"1": b"x"}))
+    await store.commit(commit("v0", "v1", events=[digest(1)], records={b"1": b"x"}, **BESIDE))
 
     permanent = {key for key, deadline in deadlines(redis_server).items() if deadline == -1}
 
-    assert permanent == {"bandit:{s}", "bandit:{s}:slots"}
+    assert permanent == {f"bandit:{{s}}{part}" for part in ("", ":slots", ":counts", ":log")}
 
 
 async def test_a_deleted_session_leaves_no_key(store: RedisStore, redis_server: RedisServer) -> None:
     await store.create(new_session(answer=(digest("k"), b"answer")))
-    await store.commit(commit("v0", "v1", events=[digest(1)], records={b"1": b"x"}))
+    await store.commit(commit("v0", "v1", events=[digest(1)], records={b"1": b"x"}, **BESIDE))
     await store.delete("s")
-    await store.commit(commit("v1", "v2", events=[digest(2)], records={b"1": b"x"}, answers={digest("j"): b""}))
+    fields = {"events": [digest(2)], "records": {b"1": b"x"}, "answers": {digest("j"): b""}, **BESIDE}
+    await store.commit(commit("v1", "v2", **fields))
 
     assert redis_server.client.dbsize() == 0
 
@@ -127,6 +131,32 @@ async def test_a_damaged_session_is_shown_as_it_is_and_never_overwritten(
             assert redis_server.client.hgetall("bandit:{s}") == before
 
 
+async def test_a_count_that_is_no_number_any_more_is_left_and_the_commit_goes_through(
+    store: RedisStore, redis_server: RedisServer
+) -> None:
+    await store.create(new_session())
+    redis_server.client.hset("bandit:{s}:counts", mapping={"a0": "many", "s0": "much"})
+
+    assert (
+        await store.commit(commit("v0", "v1", counts={b"a0": 1, b"a1": 1, b"s0": 0.5, b"s1": 0.5})) == Committed()
+    )
+    found = await store.read_counts("s", [b"a0", b"a1", b"s0", b"s1"])
+    assert found == ("v1", [0, 1, 0, 0.5])
+
+
+@pytest.mark.parametrize("part", ["counts", "log"])
+async def test_nothing_is_written_where_a_key_beside_the_state_has_another_type(
+    store: RedisStore, redis_server: RedisServer, part: str
+) -> None:
+    await store.create(new_session())
+    redis_server.client.set(f"bandit:{{s}}:{part}", "text", ex=1000)
+    before = redis_server.client.hgetall("bandit:{s}")
+
+    with pytest.raises(StoreUnavailableError):
+        await store.commit(commit("v0", "v1", **({part: BESIDE[part]} if part == "counts" else BESIDE)))
+    assert redis_server.client.hgetall("bandit:{s}") == before
+
+
 async def test_a_session_key_of_another_type_is_a_session_without_anything(
     store: RedisStore, redis_server: RedisServer
 ) -> None:
@@ -157,6 +187,7 @@ async def test_only_sessions_of_the_prefix_are_listed(redis_server: RedisServer)
 def test_all_keys_of_a_session_are_spelled_in_one_place_with_one_hash_tag() -> None:
     keys = Keys.of("p", 86400).at("s", 86400.0 * 10)
 
-    assert (*keys.all[:2], keys.all[-1]) == ("p:{s}", "p:{s}:slots", "p:{s}:probe")
+    others = (*keys.all[:2], *keys.all[-3:])
+    assert others == ("p:{s}", "p:{s}:slots", "p:{s}:counts", "p:{s}:log", "p:{s}:probe")
     assert keys.seen == tuple(f"p:{{s}}:seen:{n}" for n in range(35, 42))
     assert keys.oldest == 35

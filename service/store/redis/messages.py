@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
-from ..base import DIGEST_BYTES, Commit, Known, Snapshot
+from ..base import DIGEST_BYTES, Commit, Counts, Known, Log, LogEntry, Snapshot
 from .connection.roundtrip import RedisArgument
 from .keys import ANSWER, EVENT
 
@@ -44,8 +45,12 @@ def commit_args(commit: Commit) -> Sequence[RedisArgument]:
         commit.checksum,
         commit.idle_ttl_ms or 0,
     )
-    counts = (len(answers), len(records), len(dropped))
-    return (*head, events + lookups, len(events), *counts, *answers, *records, *dropped)
+    whole = [item for name, n in commit.counts.items() if isinstance(n, int) for item in (name, n)]
+    real = [item for name, x in commit.counts.items() if isinstance(x, float) for item in (name, repr(x))]
+    sizes = (len(answers), len(records), len(dropped), len(whole), len(real), len(commit.entries))
+    about = (commit.summary, "" if commit.about is None else "1", commit.about or b"", commit.max_entries)
+    items = (*answers, *records, *dropped, *whole, *real, *commit.entries)
+    return (*head, events + lookups, len(events), *about, *sizes, *items)
 
 
 def read_known(reply: Sequence[bytes]) -> Known:
@@ -53,3 +58,22 @@ def read_known(reply: Sequence[bytes]) -> Known:
     events, *items = reply
     duplicates = frozenset(events[at + 1 : at + FIELD_BYTES] for at in range(0, len(events), FIELD_BYTES))
     return Known(duplicates, {field[1:]: answer for field, answer in zip(items[::2], items[1::2], strict=True)})
+
+
+def read_counts(reply: Sequence[bytes | None]) -> Counts:
+    """Read a version and counts; what is missing, or was changed by hand, is 0."""
+    version, *values = reply
+    return Counts(text(version or b""), [_number(value) for value in values])
+
+
+def _number(value: bytes | None) -> float:
+    try:
+        return float(value or b"0")
+    except ValueError:
+        return 0.0
+
+
+def read_log(reply: Sequence[Any]) -> Log:
+    """Read what lists show of a session, and entries of its log."""
+    about, entries = reply
+    return Log(about or b"", [LogEntry(text(position), fields[-1]) for position, fields in entries])

@@ -12,6 +12,8 @@ from ..base import (
     Commit,
     Committed,
     Conflict,
+    Counts,
+    Log,
     NewSession,
     NotFound,
     Outcome,
@@ -70,7 +72,8 @@ class RedisStore:
     async def create(self, session: NewSession) -> Snapshot | None:
         digest, answer = session.answer or (b"", b"")
         field = ANSWER + digest if session.answer else b""
-        tail = (session.version, session.spec, session.state, session.idle_ttl_ms or 0, field, answer)
+        fields = (session.version, session.spec, session.state, session.about, session.summary)
+        tail = (*fields, session.idle_ttl_ms or 0, field, answer)
         reply = await self._run_on_session_keys(scripts.CREATE, session.session_id, tail)
         return None if reply[0] == b"OK" else messages.snapshot(reply[1])
 
@@ -97,6 +100,16 @@ class RedisStore:
         held_in = (self._keys.records(session_id), self._keys.probe(session_id))
         _, items = await self._run(scripts.RECORDS, held_in)
         return dict(zip(items[::2], items[1::2], strict=True))
+
+    async def read_counts(self, session_id: str, fields: Sequence[bytes]) -> Counts | None:
+        keys = (self._keys.session(session_id), self._keys.counts(session_id), self._keys.probe(session_id))
+        reply = await self._run(scripts.COUNTS, keys, (len(fields), *fields))
+        return messages.read_counts(reply[1]) if reply[0] == b"OK" else None
+
+    async def read_log(self, session_id: str, after: str | None, limit: int) -> Log | None:
+        keys = (self._keys.session(session_id), self._keys.log(session_id), self._keys.probe(session_id))
+        reply = await self._run(scripts.LOG, keys, (f"({after}" if after else "-", limit))
+        return messages.read_log(reply[1]) if reply[0] == b"OK" else None
 
     async def delete(self, session_id: str) -> bool:
         reply = await self._run_on_session_keys(scripts.DELETE, session_id, (), retry=False)

@@ -2,13 +2,15 @@
 -- Begins with prelude.lua: reply, unwritten, confirmed, snapshot, read, integer, now_ms, present_bucket,
 -- expire_bucket, remembered, CHUNK and FIELD come from there.
 --
--- KEYS  1 session  2 slots  3-9 seen buckets  10 probe
+-- KEYS  1 session  2 slots  3-9 seen buckets  10 counts  11 log  12 probe
 -- ARGV  1 number of KEYS[3]  2 bucket width, ms
 --       3 writer  4 expected version  5 new version, or '' to confirm the expected one and write nothing
 --       6 new state  7 checksum: the expected state's last bytes, or ''  8 idle expiry from now, ms, or 0 to leave it
 --       9 joined fields (kind byte and digest) to look up, event ids to remember first  10 bytes of 9 to remember
---       11 items of answers (field, value, ...)  12 items of records (key, value, ...)  13 records to drop
---       14.. these items, in this order
+--       11 new summary  12 '1' to replace about, or ''  13 about  14 entries that the log keeps, about
+--       15 items of answers (field, value, ...)  16 items of records (key, value, ...)  17 records to drop
+--       18 items of whole counts (field, increment, ...)  19 items of real counts  20 entries of the log
+--       21.. these items, in this order
 -- NOT_FOUND  there is no session
 -- OK         written, or confirmed; with a snapshot where an earlier sending of this commit wrote it and others
 --            have committed since
@@ -22,7 +24,7 @@
 -- another writer added meanwhile (looked up and added in one step); expiry and deletion (a session that no
 -- longer exists is never written again).
 
-local SESSION, SLOTS = KEYS[1], KEYS[2]
+local SESSION, SLOTS, COUNTS, LOG = KEYS[1], KEYS[2], KEYS[10], KEYS[11]
 local oldest, width = tonumber(ARGV[1]), tonumber(ARGV[2])
 local writer, expected, version, state, checksum = ARGV[3], ARGV[4], ARGV[5], ARGV[6], ARGV[7]
 
@@ -76,9 +78,35 @@ if not from and select(2, string.gsub(writers, '\n', '\n')) > MAX_WRITERS then
   writers = string.sub(writers, string.find(writers, '\n', 2, true), -1)
 end
 
--- A server out of memory may refuse a script's first write, and no later one. HSET is a command that it refuses: so
--- all is written, or nothing.
-redis.call('HSET', SESSION, 'version', version, 'state', state, 'writers', writers)
+local answers, records, dropped = tonumber(ARGV[15]), tonumber(ARGV[16]), tonumber(ARGV[17])
+local whole, real, entries = tonumber(ARGV[18]), tonumber(ARGV[19]), tonumber(ARGV[20])
+local at_whole = 21 + answers + records + dropped
+local at_real = at_whole + whole
+local at_entries = at_real + real
+
+-- A count that somebody changed by hand, to what is no number, stays; whatever else refuses it ends the script.
+local function add(command, first, count)
+  for at = first, first + count - 1, 2 do
+    local found = redis.pcall(command, COUNTS, ARGV[at], ARGV[at + 1])
+    if type(found) == 'table' and found.err and not string.find(found.err, '^ERR hash value is not') then
+      return found
+    end
+  end
+end
+
+-- A server out of memory may refuse a script's first write, and no later one. Each of XADD, HINCRBY, HINCRBYFLOAT and
+-- HSET is a command that it refuses: so all is written, or nothing. Those which an access list may lack come first.
+for at = at_entries, at_entries + entries - 1 do
+  redis.call('XADD', LOG, 'MAXLEN', '~', ARGV[14], '*', 'e', ARGV[at])
+end
+local refused = add('HINCRBY', at_whole, whole) or add('HINCRBYFLOAT', at_real, real)
+if refused then
+  return refused
+end
+redis.call('HSET', SESSION, 'version', version, 'state', state, 'writers', writers, 'summary', ARGV[11])
+if ARGV[12] ~= '' then
+  redis.call('HSET', SESSION, 'about', ARGV[13])
+end
 
 local function put(key, first, count)
   for at = first, first + count - 1, CHUNK do
@@ -97,12 +125,11 @@ local function put_events(fields)
   end
 end
 
-local answers, records, dropped = tonumber(ARGV[11]), tonumber(ARGV[12]), tonumber(ARGV[13])
 put_events(string.sub(ARGV[9], 1, tonumber(ARGV[10])))
-put(KEYS[present], 14, answers)
-put(SLOTS, 14 + answers, records)
-for at = 14 + answers + records, 13 + answers + records + dropped, CHUNK do
-  redis.call('HDEL', SLOTS, unpack(ARGV, at, math.min(at + CHUNK - 1, 13 + answers + records + dropped)))
+put(KEYS[present], 21, answers)
+put(SLOTS, 21 + answers, records)
+for at = 21 + answers + records, at_whole - 1, CHUNK do
+  redis.call('HDEL', SLOTS, unpack(ARGV, at, math.min(at + CHUNK, at_whole) - 1))
 end
 
 local extends = ARGV[8] ~= '0'
@@ -113,6 +140,8 @@ if extends then
 end
 if deadline then
   redis.call('PEXPIREAT', SLOTS, integer(deadline))
+  redis.call('PEXPIREAT', COUNTS, integer(deadline))
+  redis.call('PEXPIREAT', LOG, integer(deadline))
 end
 for bucket = extends and 3 or present, extends and 9 or present do
   expire_bucket(bucket, oldest, width, deadline)

@@ -2,9 +2,9 @@
 -- Begins with prelude.lua: reply, confirmed, snapshot, integer, now_ms, present_bucket and expire_bucket come
 -- from there.
 --
--- KEYS  1 session  2 slots  3-9 seen buckets  10 probe
--- ARGV  1 number of KEYS[3]  2 bucket width, ms  3 version  4 spec  5 state  6 idle expiry, ms, or 0
---       7 kind byte and digest of an idempotency key, or ''  8 its answer
+-- KEYS  1 session  2 slots  3-9 seen buckets  10 counts  11 log  12 probe
+-- ARGV  1 number of KEYS[3]  2 bucket width, ms  3 version  4 spec  5 state  6 about  7 summary
+--       8 idle expiry, ms, or 0  9 kind byte and digest of an idempotency key, or ''  10 its answer
 -- OK      created, also where an earlier sending of this call created it
 -- EXISTS  snapshot of the session that has this id; nothing was written
 -- CLOCK   the caller's buckets don't hold the present time; nothing was written
@@ -22,15 +22,16 @@ if redis.call('EXISTS', KEYS[1]) == 1 then
 end
 
 local created_at = time[1] .. '.' .. string.format('%06d', time[2])
-redis.call('HSET', KEYS[1], 'version', ARGV[3], 'spec', ARGV[4], 'state', ARGV[5], 'created_at', created_at)
-redis.call('UNLINK', unpack(KEYS, 2, 9)) -- whatever a session deleted by hand may have left
-local deadline = ARGV[6] ~= '0' and now_ms + ARGV[6] or nil
+redis.call('HSET', KEYS[1], 'version', ARGV[3], 'spec', ARGV[4], 'state', ARGV[5], 'created_at', created_at,
+  'about', ARGV[6], 'summary', ARGV[7])
+redis.call('UNLINK', unpack(KEYS, 2, #KEYS - 1)) -- whatever a session deleted by hand may have left
+local deadline = ARGV[8] ~= '0' and now_ms + ARGV[8] or nil
 if deadline then
   redis.call('HSET', KEYS[1], 'expires_at', integer(deadline))
   redis.call('PEXPIREAT', KEYS[1], integer(deadline))
 end
-if ARGV[7] ~= '' then
-  redis.call('HSET', KEYS[present], ARGV[7], ARGV[8])
+if ARGV[9] ~= '' then
+  redis.call('HSET', KEYS[present], ARGV[9], ARGV[10])
   expire_bucket(present, oldest, width, deadline)
 end
 return reply('OK')

@@ -1,7 +1,7 @@
 -- Delete a session with all that belongs to it.
 -- Begins with prelude.lua: reply, confirmed and present_bucket come from there.
 --
--- KEYS  1 session  2 slots  3-9 seen buckets  10 probe
+-- KEYS  1 session  2 slots  3-9 seen buckets  10 counts  11 log  12 probe
 -- ARGV  1 number of KEYS[3]  2 bucket width, ms
 -- OK         deleted
 -- NOT_FOUND  there was no session (leftovers are deleted all the same)

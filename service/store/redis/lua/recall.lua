@@ -1,7 +1,7 @@
 -- Read the answer stored under an idempotency key.
 -- Begins with prelude.lua: reply, confirmed, present_bucket and remembered come from there.
 --
--- KEYS  1 session  2 slots  3-9 seen buckets  10 probe
+-- KEYS  1 session  2 slots  3-9 seen buckets  10 counts  11 log  12 probe
 -- ARGV  1 number of KEYS[3]  2 bucket width, ms  3 kind byte and digest
 -- OK     the answer, or nil
 -- CLOCK  the caller's buckets don't hold the present time

@@ -1,0 +1,65 @@
+"""What the memory store keeps of one session."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from .base import Commit, LogEntry, Snapshot
+
+
+@dataclass(slots=True)
+class MemorySession:
+    """A session, with all that belongs to it."""
+
+    version: str
+    spec: bytes
+    state: bytes
+    created_at: float
+    expires_at: float | None
+    writers: dict[str, str] = field(default_factory=dict)
+    """Version that the last commit of each writer made; the writer that is silent longest comes first."""
+    seen: dict[bytes, tuple[float, bytes]] = field(default_factory=dict)
+    """Kind byte and digest to the Unix seconds it is forgotten at, soonest first, and the answer."""
+    records: dict[bytes, bytes] = field(default_factory=dict)
+    about: bytes = b""
+    summary: bytes = b""
+    counts: defaultdict[bytes, float] = field(default_factory=lambda: defaultdict(int))
+    log: list[tuple[int, int, bytes]] = field(default_factory=list)
+    """Milliseconds, number within them, and the entry."""
+
+    def snapshot(self) -> Snapshot:
+        """The session as it is now."""
+        return Snapshot(self.version, self.spec, self.state, self.created_at, self.expires_at)
+
+    def write_beside(self, commit: Commit, now: float) -> None:
+        """Write what a commit brings beside the state: records, counts, what lists show, entries of the log."""
+        for key, record in commit.records.items():
+            if record is None:
+                self.records.pop(key, None)
+            else:
+                self.records[key] = record
+        for name, amount in commit.counts.items():
+            self.counts[name] += amount
+        self.summary = commit.summary
+        if commit.about is not None:
+            self.about = commit.about
+        self._append(commit.entries, commit.max_entries, int(now * 1000))
+
+    def _append(self, entries: Sequence[bytes], most: int, now_ms: int) -> None:
+        if not entries:
+            return
+        last_ms, number, _ = self.log[-1] if self.log else (now_ms, -1, b"")
+        first = number + 1 if last_ms >= now_ms else 0
+        ms = max(now_ms, last_ms)
+        self.log += [(ms, first + place, data) for place, data in enumerate(entries)]
+        del self.log[: max(0, len(self.log) - most)]
+
+    def log_after(self, after: str | None, limit: int) -> Sequence[LogEntry]:
+        """At most ``limit`` entries of the log, from the oldest, or from the one after a position."""
+        start = 0
+        if after is not None:
+            start = bisect_right(self.log, tuple(map(int, after.split("-"))), key=lambda entry: entry[:2])
+        return [LogEntry(f"{ms}-{number}", data) for ms, number, data in self.log[start : start + limit]]
