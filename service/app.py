@@ -16,6 +16,7 @@ from . import __version__
 from .api import problems
 from .api.access import access_of
 from .api.connection_errors import ConnectionErrorResponder, request_ids
+from .api.local_requests import check_origin
 from .api.metric_labels import labels
 from .api.middleware.authentication import ApiKeyMiddleware
 from .api.middleware.request_log import RequestLogMiddleware
@@ -115,6 +116,7 @@ def create_app(
         readiness=Readiness(InstrumentedStore(opened, metrics)),
         request_ids=ids,
         connection_errors=ConnectionErrorResponder(metrics, settings, ids),
+        check_origin=check_origin(settings),
     )
     return Application(runtime, partial(_lifespan, runtime, opened, spans), spans)
 

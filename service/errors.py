@@ -16,6 +16,8 @@ ServiceError
 ├── HeadTooLargeError          431 head_too_large
 ├── UnauthorizedError          401 unauthorized
 ├── ForbiddenError             403 forbidden
+├── CrossSiteError             403 cross_site
+├── ForeignHostError           421 foreign_host
 ├── StateCorruptError          500 state_corrupt
 ├── InternalError              500 internal_error
 ├── OverloadedError            503 overloaded
@@ -187,6 +189,30 @@ class ForbiddenError(ServiceError):
     """The API key does not allow this."""
 
     status, code, title = 403, "forbidden", "The API key does not allow this"
+
+
+class CrossSiteError(ServiceError):
+    """A page of another site sent the request, and this service has no API keys."""
+
+    status, code, title = 403, "cross_site", "The request comes from a page of another site"
+
+    def __init__(self) -> None:
+        super().__init__(
+            "A service without API keys serves no requests of other sites' pages: add the page's origin to "
+            "BANDIT_ALLOWED_ORIGINS, or use API keys"
+        )
+
+
+class ForeignHostError(ServiceError):
+    """The request's host is no local name, and this service has no API keys."""
+
+    status, code, title = 421, "foreign_host", "The request's host is no local name"
+
+    def __init__(self) -> None:
+        super().__init__(
+            "A service without API keys serves local names only: add the host to BANDIT_ALLOWED_HOSTS, or use "
+            "API keys"
+        )
 
 
 class StateCorruptError(ServiceError):

@@ -79,6 +79,21 @@ def _has_scheme(url: StoreUrl) -> StoreUrl:
     return url
 
 
+def _hosts(text: str) -> str:
+    return _checked_list(text, r"[\w.-]+|[0-9a-f:.]*:[0-9a-f:.]*|\[[0-9a-f:.]+\]", "hosts without ports")
+
+
+def _origins(text: str) -> str:
+    return _checked_list(text, r"https?://[^/?#@,\s]+", "origins, such as https://shop.example")
+
+
+def _checked_list(text: str, pattern: str, what: str) -> str:
+    known = re.compile(pattern, re.ASCII | re.IGNORECASE)
+    if all(known.fullmatch(each.strip()) for each in text.split(",") if each.strip() not in {"", "*"}):
+        return text
+    raise ValueError(f"must be {what}, separated by commas")
+
+
 Count = Annotated[int, Field(ge=1, le=2**53 - 1)]
 Seconds = Annotated[float, Field(gt=0, le=1e9, allow_inf_nan=False)]
 
@@ -124,6 +139,16 @@ class Settings(BaseSettings):
     )
     open_metrics: bool = Field(False, description="Whether `/metrics` is served without an API key.")
     open_docs: bool = Field(False, description="Whether `/docs` and `/openapi.json` are served without an API key.")
+    allowed_hosts: Annotated[str, AfterValidator(_hosts)] = Field(
+        "",
+        description="Without API keys: hosts that requests may name beside local ones, separated by commas, "
+        "without ports; `*` for all.",
+    )
+    allowed_origins: Annotated[str, AfterValidator(_origins)] = Field(
+        "",
+        description="Without API keys: origins of pages elsewhere that may send requests, such as "
+        "`https://shop.example`, separated by commas; `*` for all.",
+    )
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         "info", description="Lowest level that is logged."
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from fastapi import Request
@@ -22,6 +22,8 @@ class Runtime:
     ----------
     request_ids : for requests that bring none
     connection_errors : answers to bytes that are no request
+    check_origin : gets the address and headers of a request; raises a ServiceError where another site may have
+        sent it
     """
 
     settings: Settings
@@ -30,6 +32,7 @@ class Runtime:
     readiness: Readiness
     request_ids: Iterator[bytes]
     connection_errors: ConnectionErrorResponder
+    check_origin: Callable[[bytes, Sequence[tuple[bytes, bytes]]], None]
 
 
 def runtime_of(request: Request) -> Runtime:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import httptools
@@ -35,10 +36,17 @@ class LimitedHttpProtocol(EndingProtocol):
     What is no HTTP request, or is too large to be one, gets an answer of the service's, after those to the requests
     before it, and the connection ends. It ends without an answer where a head is too slow, where nothing comes, and
     where nothing is taken of an answer.
+
+    Parameters
+    ----------
+    check_origin : gets the address and the headers of each request; raises a ServiceError to refuse it
     """
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
+    def __init__(
+        self, *args: Any, check_origin: Callable[[bytes, Sequence[tuple[bytes, bytes]]], None], **kwargs: Any
+    ) -> None:
         super().__init__(*args, **kwargs)
+        self._check_origin = check_origin
         # The scheduled call that parses more of ``flow.unparsed``; None if there is nothing to parse.
         self._next_parse: asyncio.Handle | None = None
         # Bytes of the piece that is being parsed. The parser does not say at which of them a request begins, so a
@@ -134,6 +142,7 @@ class LimitedHttpProtocol(EndingProtocol):
         if self._head_bytes > MAX_HEAD_BYTES:
             raise HeadTooLargeError
         check_head(self.parser.get_http_version(), self.url, self.headers)
+        self._check_origin(self.url, self.headers)
         super().on_headers_complete()
         self._part = Part.BODY
         if self._stopping:

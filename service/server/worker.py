@@ -73,7 +73,10 @@ def serve(settings: Settings, listener: socket.socket, number: int) -> None:
     app = create_app(settings, metrics_folder=multiprocess.share(number), spans=open_traces())
     app.openapi()  # Takes 80 ms; otherwise the first requests would wait for it.
     protocol = partial(
-        LimitedHttpProtocol, head_seconds=settings.body_timeout_seconds, refuse=app.state.runtime.connection_errors
+        LimitedHttpProtocol,
+        check_origin=app.state.runtime.check_origin,
+        head_seconds=settings.body_timeout_seconds,
+        refuse=app.state.runtime.connection_errors,
     )
     config = uvicorn.Config(
         app,

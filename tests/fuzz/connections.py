@@ -88,7 +88,13 @@ def one_input(data: bytes) -> None:
 async def _connection(data: bytes) -> None:
     wire = Wire()
     connection = LimitedHttpProtocol(
-        CONFIG, ServerState(), {}, LOOP, head_seconds=60.0, refuse=lambda error: problem(error, 1)
+        CONFIG,
+        ServerState(),
+        {},
+        LOOP,
+        check_origin=lambda _url, _headers: None,
+        head_seconds=60.0,
+        refuse=lambda error: problem(error, 1),
     )
     connection.connection_made(wire)
     size = 1 + (data[0] if data else 0)

@@ -11,7 +11,7 @@ import pytest
 from tests.support.running import RunningService
 from tests.support.waiting import wait_until
 
-HEAD = b"POST /v1/sessions/none/act HTTP/1.1\r\nHost: service\r\nContent-Type: application/json\r\n"
+HEAD = b"POST /v1/sessions/none/act HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
 ESTABLISHED = "01"
 ENOUGH = 30_000_000
 """Bytes that no request sends."""
@@ -61,7 +61,7 @@ def test_a_head_without_end_is_refused(connection, start, more):
 
 def test_an_answered_request_whose_body_never_ends_is_cut(connection):
     started = time.monotonic()
-    connection.sendall(b"POST /nowhere HTTP/1.1\r\nHost: a\r\nContent-Length: 1000\r\n\r\n{")
+    connection.sendall(b"POST /nowhere HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\n{")
 
     assert answer(connection).startswith(b"HTTP/1.1 404 ")
     assert time.monotonic() - started < 10
@@ -96,7 +96,7 @@ def test_a_client_that_takes_nothing_of_its_answers_is_cut(service):
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         connection.connect((host, int(port)))
         connection.settimeout(20)
-        connection.sendall(b"GET /openapi.json HTTP/1.1\r\nHost: a\r\n\r\n" * 200)
+        connection.sendall(b"GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n" * 200)
         port = connection.getsockname()[1]
         with service.client() as client:
             wait_until(lambda: cut(service, port) and client.get("/livez").status_code == 200)

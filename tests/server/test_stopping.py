@@ -18,7 +18,7 @@ from tests.support.waiting import wait_until
 
 LONG = ("GRACE", "BODY_TIMEOUT", "KEEP_ALIVE", "STORE_TIMEOUT", "STORE_BUDGET")
 HOURS = {f"BANDIT_{what}_SECONDS": "7200" for what in LONG}
-HEAD = b"POST /v1/sessions HTTP/1.1\r\nHost: service\r\n" + JSON
+HEAD = b"POST /v1/sessions HTTP/1.1\r\nHost: localhost\r\n" + JSON
 WHOLE = request("/livez", method="GET")
 HALVES = {
     "nothing": (b"", []),
@@ -127,7 +127,8 @@ async def spoken_to():
         config = uvicorn.Config(_answer, lifespan="off", log_config=None)
         config.load()
         refuse = SimpleNamespace(status_code=503, body=b"", raw_headers=[])
-        made.set_result(Watched(config, ServerState(), {}, head_seconds=7200, refuse=lambda _: refuse))
+        own = {"check_origin": lambda _url, _headers: None, "head_seconds": 7200, "refuse": lambda _: refuse}
+        made.set_result(Watched(config, ServerState(), {}, **own))
         return made.result()
 
     server = await asyncio.get_running_loop().create_server(make, "127.0.0.1", 0)

@@ -27,7 +27,7 @@ def request(path: str, body: bytes = b"", headers: bytes = b"", method: str = "P
     """A request with a Content-Length, whose body is said to be JSON where there is one."""
     kind = JSON if body else b""
     size = b"Content-Length: %d\r\n" % len(body)
-    return f"{method} {path} HTTP/1.1\r\nHost: service\r\n".encode() + kind + size + headers + b"\r\n" + body
+    return f"{method} {path} HTTP/1.1\r\nHost: localhost\r\n".encode() + kind + size + headers + b"\r\n" + body
 
 
 @contextlib.contextmanager

@@ -10,8 +10,10 @@ from pydantic import BaseModel
 
 from ...errors import (
     BadRequestError,
+    CrossSiteError,
     FieldError,
     ForbiddenError,
+    ForeignHostError,
     HeadTooLargeError,
     IdempotencyConflictError,
     InternalError,
@@ -132,6 +134,8 @@ _ERRORS = {
     "bad_request": BadRequestError(),
     "unauthorized": UnauthorizedError(),
     "forbidden": ForbiddenError(),
+    "cross_site": CrossSiteError(),
+    "foreign_host": ForeignHostError(),
     "unknown_session": UnknownSessionError(),
     "request_timeout": RequestTimeoutError(),
     "surplus_feedback": SurplusFeedbackError(
@@ -161,7 +165,12 @@ def _problem(status: int, note: str = "") -> dict[str, Any]:
     return {"description": description, "content": {MEDIA_TYPE: {"schema": schema, "examples": examples}}}
 
 
-_NOTES = {401: ", where the service has API keys", 403: ", by the API key", 503: "; carries Retry-After"}
+_NOTES = {
+    401: ", where the service has API keys",
+    403: ": the API key does not allow it, or, without keys, a page of another site asks",
+    421: ", where the service has no API keys",
+    503: "; carries Retry-After",
+}
 PROBLEMS: dict[int | str, dict[str, Any]] = {
     status: _problem(status, _NOTES.get(status, ""))
     for status in sorted({error.status for error in _ERRORS.values()})
