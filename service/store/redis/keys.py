@@ -4,7 +4,8 @@
 key                                type  holds
 =================================  ====  ==============================================================
 ``<prefix>:{<session id>}``        hash  ``version``, ``spec``, ``state``, ``created_at``, ``expires_at``,
-                                         ``writers`` (id of the last commit of each writer), ``summary`` and
+                                         ``writers`` (id of the last commit of each writer), ``buckets``
+                                         (number and deadline of each ``seen`` hash), ``summary`` and
                                          ``about`` (what lists show)
 ``<prefix>:{<session id>}:slots``  hash  records beside the state: open slots, acts by time, rows
 ``<prefix>:{<session id>}:counts`` hash  counts beside the state, which commits increment
@@ -17,19 +18,22 @@ key                                type  holds
 
 The braces are a hash tag: a cluster keeps all keys of a session on one node. The first four are permanent
 in sessions without idle expiry; every other key has a deadline. A time bucket covers a quarter of the dedupe
-window and expires a whole window after its end. After a change of the setting for the window, ids and answers
-stored before are not found, and expire at their old deadline.
+window of the worker that begins it, and expires a window and a quarter after its end. Sessions list their buckets,
+so that each worker finds all of them, whatever its own window is.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
 BUCKETS_PER_WINDOW = 4
-OLDEST, NEWEST = -5, 1
-"""Buckets that scripts may need, relative to the present one by the worker's clock; one spare at either end."""
+OLDEST, NEWEST = -6, 1
+"""Buckets that scripts mostly need, relative to the present one by the worker's clock; one spare later than it."""
+BUCKET_MS_0_1 = 21_600_000
+"""Length of the buckets of version 0.1 with its default window; sessions don't list them."""
 _RECORDS, _COUNTS, _LOG, _PROBE = ":slots", ":counts", ":log", ":probe"
 EVENT, ANSWER = b"e", b"k"
 """Kind bytes of entries in a bucket: event ids, and answers under idempotency keys."""
@@ -40,18 +44,18 @@ class SessionKeys(NamedTuple):
 
     session: str
     records: str
-    seen: tuple[str, ...]
-    oldest: int
-    """Number of the first bucket."""
     counts: str
     log: str
+    seen: tuple[str, ...]
     probe: str
     """Never exists."""
+    numbers: str
+    """Numbers of the buckets, separated by spaces."""
 
     @property
     def all(self) -> tuple[str, ...]:
         """The keys in the order in which scripts expect them."""
-        return (self.session, self.records, *self.seen, self.counts, self.log, self.probe)
+        return (self.session, self.records, self.counts, self.log, *self.seen, self.probe)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,13 +87,21 @@ class Keys:
         """Return the key of the session's log."""
         return self.session(session_id) + _LOG
 
-    def at(self, session_id: str, seconds: float) -> SessionKeys:
-        """Return the keys of a session at a time: Unix seconds by the store's clock."""
+    def at(self, session_id: str, seconds: float, also: Iterable[int] = ()) -> SessionKeys:
+        """Return the keys of a session at a time.
+
+        Parameters
+        ----------
+        seconds : Unix seconds by the store's clock
+        also : numbers of buckets that the session lists
+        """
         session = self.session(session_id)
-        present = int(seconds * 1000 // self.bucket_ms)
-        seen = tuple(f"{session}:seen:{present + n}" for n in range(OLDEST, NEWEST + 1))
-        beside = (session + _COUNTS, session + _LOG, session + _PROBE)
-        return SessionKeys(session, session + _RECORDS, seen, present + OLDEST, *beside)
+        widths = {self.bucket_ms, BUCKET_MS_0_1}
+        near = [int(seconds * 1000 // width) + n for width in widths for n in range(OLDEST, NEWEST + 1)]
+        numbers = sorted({*near, *also})
+        seen = tuple(f"{session}:seen:{number}" for number in numbers)
+        beside = (session + _RECORDS, session + _COUNTS, session + _LOG)
+        return SessionKeys(session, *beside, seen, session + _PROBE, " ".join(map(str, numbers)))
 
     def probe(self, session_id: str) -> str:
         """Return a key of the session that never exists; deleting it shows whether the server may write."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,6 +12,7 @@ from .keys import ANSWER, EVENT
 
 FIELD_BYTES = len(EVENT) + DIGEST_BYTES
 """Length of a field that stands for an event id: its kind byte and the digest."""
+_LISTED_BUCKET = re.compile(rb"([0-9]+)=([0-9]+)")
 
 
 def text(data: bytes) -> str:
@@ -26,6 +28,11 @@ def snapshot(fields: Sequence[bytes | None]) -> Snapshot:
     except ValueError:
         return Snapshot(text(version or b""), spec or b"", b"", 0.0, None)
     return Snapshot(text(version or b""), spec or b"", state or b"", *times)
+
+
+def bucket_numbers(listed: bytes) -> Sequence[int]:
+    """Read the numbers of the buckets that a session lists."""
+    return [int(number) for number, _ in _LISTED_BUCKET.findall(listed)]
 
 
 def commit_args(commit: Commit) -> Sequence[RedisArgument]:

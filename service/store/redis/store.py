@@ -39,8 +39,10 @@ MIN_SCAN = 10
 """Smallest number of keys that one scan asks for."""
 PING_RETRY_SECONDS = 0.1
 """How long a ping is retried; enough to replace a lost connection."""
-MAX_CLOCK_CORRECTIONS = 5
-"""Attempts to send the keys of the present bucket, by a corrected clock, before the store counts as unavailable."""
+MAX_KEY_CORRECTIONS = 5
+"""Attempts to send the keys of all buckets of a session before the store counts as unavailable."""
+MAX_LISTED = 10_000
+"""Sessions whose other buckets a worker remembers."""
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
 
@@ -63,6 +65,8 @@ class RedisStore:
         self.now = self._clock.now
         self.reminders = RedisReminders(self._client, self._keys)
         self._warned = False
+        self._listed: dict[str, Sequence[int]] = {}
+        """Session to the numbers of its buckets, where they were other than the time suggests."""
         # A reply that waits for replicas must come before the connection is given up.
         self._replica_seconds = min(self._options.replica_seconds, self._options.reply_seconds / 2)
 
@@ -173,15 +177,18 @@ class RedisStore:
     ) -> Sequence[Any]:
         """Run a script on all keys of a session.
 
-        Which buckets the keys are depends on the time. Where this worker's clock was wrong the script writes
-        nothing, and its reply has corrected the clock: it is run again.
+        Which buckets they are depends on the time, and on what other workers have written. Where keys were missing
+        it writes nothing; its reply names the buckets and corrects this worker's clock, and it is run again.
         """
-        for _ in range(MAX_CLOCK_CORRECTIONS):
-            keys = self._keys.at(session_id, self._clock.estimate())
-            args = (keys.oldest, self._keys.bucket_ms, *tail)
+        for _ in range(MAX_KEY_CORRECTIONS):
+            keys = self._keys.at(session_id, self._clock.estimate(), self._listed.get(session_id, ()))
+            args = (keys.numbers, self._keys.bucket_ms, *tail)
             reply = await self._run(script, keys.all, args, retry=retry, replica_seconds=self._replica_seconds)
-            if reply[0] != b"CLOCK":
+            if reply[0] != b"KEYS":
                 return reply
+            if len(self._listed) >= MAX_LISTED:
+                self._listed.clear()
+            self._listed[session_id] = messages.bucket_numbers(reply[1])
         raise StoreUnavailableError("the store's clock jumps")
 
     async def _run(

@@ -19,7 +19,7 @@ from .failures import ReplicasBehindError
 RedisArgument = str | bytes | int
 CLOSED_HANDLE = "the handler is closed"
 """Part of the RuntimeError that uvloop raises when a connection that was just lost is used."""
-UNDECIDED = frozenset({b"CONFLICT", b"KNOWN", b"CLOCK"})
+UNDECIDED = frozenset({b"CONFLICT", b"KNOWN", b"KEYS"})
 """Outcomes after which the caller calls again; no client gets an answer based on them, so no replica needs them."""
 
 

@@ -1,9 +1,9 @@
 -- Move a session from one version to the next with all that belongs to it, or say why not.
--- Begins with prelude.lua: reply, unwritten, confirmed, snapshot, read, integer, now_ms, present_bucket,
--- expire_bucket, remembered, CHUNK and FIELD come from there.
+-- Begins with prelude.lua: reply, unwritten, confirmed, snapshot, read, integer, now_ms, find_buckets, deadline_of,
+-- expire_bucket, remembered, CHUNK, FIELD and WIDTH_0_1 come from there.
 --
--- KEYS  1 session  2 slots  3-9 seen buckets  10 counts  11 log  12 probe
--- ARGV  1 number of KEYS[3]  2 bucket width, ms
+-- KEYS  1 session  2 slots  3 counts  4 log  5.. seen buckets  last probe
+-- ARGV  1 numbers of the buckets  2 width of a bucket, ms
 --       3 writer  4 expected version  5 new version, or '' to confirm the expected one and write nothing
 --       6 new state  7 checksum: the expected state's last bytes, or ''  8 idle expiry from now, ms, or 0 to leave it
 --       9 joined fields (kind byte and digest) to look up, event ids to remember first  10 bytes of 9 to remember
@@ -16,7 +16,7 @@
 --            have committed since
 -- CONFLICT   snapshot: another version is stored, or the state was changed by hand
 -- KNOWN      what is remembered: joined fields of event ids (kind 'e'), then field and answer of each key
--- CLOCK      the caller's buckets don't hold the present time
+-- KEYS       the session's field `buckets`: the caller has to call again with the keys of these buckets too
 -- Nothing is written except on OK.
 --
 -- Races closed: two writers on one version (one gets CONFLICT); a commit sent again after its reply was lost,
@@ -24,19 +24,15 @@
 -- another writer added meanwhile (looked up and added in one step); expiry and deletion (a session that no
 -- longer exists is never written again).
 
-local SESSION, SLOTS, COUNTS, LOG = KEYS[1], KEYS[2], KEYS[10], KEYS[11]
-local oldest, width = tonumber(ARGV[1]), tonumber(ARGV[2])
+local SESSION, SLOTS, COUNTS, LOG = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local width = tonumber(ARGV[2])
 local writer, expected, version, state, checksum = ARGV[3], ARGV[4], ARGV[5], ARGV[6], ARGV[7]
 
-local present = present_bucket(oldest, width)
-if not present then
-  return reply('CLOCK')
-end
 if redis.call('EXISTS', SESSION) == 0 then
   return confirmed('NOT_FOUND')
 end
 
-local stored = read(SESSION, 'version', 'state', 'writers', 'expires_at')
+local stored = read(SESSION, 'version', 'state', 'writers', 'expires_at', 'buckets')
 
 -- `writers` has a line for each writer: its name and the version its last commit made, the longest silent first.
 local writers = stored[3] or ''
@@ -52,6 +48,10 @@ if version ~= '' and last == version then
 end
 if stored[1] ~= expected or #checksum > 0 and string.sub(stored[2] or '', -#checksum) ~= checksum then
   return unwritten('CONFLICT', snapshot(SESSION))
+end
+local keys, deadlines, present = find_buckets(ARGV[1], width, stored[5])
+if not keys then
+  return reply('KEYS', stored[5] or '')
 end
 local known = remembered(ARGV[9])
 if #known > 0 then
@@ -94,6 +94,24 @@ local function add(command, first, count)
   end
 end
 
+-- What this commit remembers goes to the present bucket. Buckets that version 0.1 made are listed too.
+local extends, remembers = ARGV[8] ~= '0', ARGV[10] ~= '0' or answers > 0
+if remembers then
+  deadlines[present] = math.max(deadlines[present] or 0, deadline_of(present, width))
+end
+if extends then
+  for number, key in pairs(keys) do
+    if not deadlines[number] and redis.call('EXISTS', key) == 1 then
+      local old = math.abs(tonumber(number) - now_ms / WIDTH_0_1) <= MAX_BUCKETS_AHEAD
+      deadlines[number] = deadline_of(number, old and WIDTH_0_1 or width)
+    end
+  end
+end
+local buckets = {}
+for number, latest in pairs(deadlines) do
+  buckets[#buckets + 1] = number .. '=' .. integer(latest)
+end
+
 -- A server out of memory may refuse a script's first write, and no later one. Each of XADD, HINCRBY, HINCRBYFLOAT and
 -- HSET is a command that it refuses: so all is written, or nothing. Those which an access list may lack come first.
 for at = at_entries, at_entries + entries - 1 do
@@ -104,6 +122,9 @@ if refused then
   return refused
 end
 redis.call('HSET', SESSION, 'version', version, 'state', state, 'writers', writers, 'summary', ARGV[11])
+if remembers or extends then
+  redis.call('HSET', SESSION, 'buckets', table.concat(buckets, ' '))
+end
 if ARGV[12] ~= '' then
   redis.call('HSET', SESSION, 'about', ARGV[13])
 end
@@ -121,18 +142,17 @@ local function put_events(fields)
       items[#items + 1] = string.sub(fields, one, one + FIELD - 1)
       items[#items + 1] = ''
     end
-    redis.call('HSET', KEYS[present], unpack(items))
+    redis.call('HSET', keys[present], unpack(items))
   end
 end
 
 put_events(string.sub(ARGV[9], 1, tonumber(ARGV[10])))
-put(KEYS[present], 21, answers)
+put(keys[present], 21, answers)
 put(SLOTS, 21 + answers, records)
 for at = 21 + answers + records, at_whole - 1, CHUNK do
   redis.call('HDEL', SLOTS, unpack(ARGV, at, math.min(at + CHUNK, at_whole) - 1))
 end
 
-local extends = ARGV[8] ~= '0'
 local deadline = extends and now_ms + ARGV[8] or tonumber(stored[4] or nil)
 if extends then
   redis.call('HSET', SESSION, 'expires_at', integer(deadline))
@@ -143,7 +163,9 @@ if deadline then
   redis.call('PEXPIREAT', COUNTS, integer(deadline))
   redis.call('PEXPIREAT', LOG, integer(deadline))
 end
-for bucket = extends and 3 or present, extends and 9 or present do
-  expire_bucket(bucket, oldest, width, deadline)
+for number, latest in pairs(deadlines) do
+  if extends or remembers and number == present then
+    expire_bucket(keys[number], latest, deadline)
+  end
 end
 return reply('OK')

@@ -1,20 +1,20 @@
 -- Create a session with all that belongs to it, or return the existing one.
--- Begins with prelude.lua: reply, confirmed, snapshot, integer, now_ms, present_bucket and expire_bucket come
--- from there.
+-- Begins with prelude.lua: reply, confirmed, snapshot, integer, now_ms, find_buckets, deadline_of and expire_bucket
+-- come from there.
 --
--- KEYS  1 session  2 slots  3-9 seen buckets  10 counts  11 log  12 probe
--- ARGV  1 number of KEYS[3]  2 bucket width, ms  3 version  4 spec  5 state  6 about  7 summary
+-- KEYS  1 session  2 slots  3 counts  4 log  5.. seen buckets  last probe
+-- ARGV  1 numbers of the buckets  2 width of a bucket, ms  3 version  4 spec  5 state  6 about  7 summary
 --       8 idle expiry, ms, or 0  9 kind byte and digest of an idempotency key, or ''  10 its answer
 -- OK      created, also where an earlier sending of this call created it
 -- EXISTS  snapshot of the session that has this id; nothing was written
--- CLOCK   the caller's buckets don't hold the present time; nothing was written
+-- KEYS    nothing: the caller has to call again with the key of the present bucket; nothing was written
 --
 -- Race closed: two creators of one id; one gets OK and the other sees the winner's session.
 
-local oldest, width = tonumber(ARGV[1]), tonumber(ARGV[2])
-local present = present_bucket(oldest, width)
-if not present then
-  return reply('CLOCK')
+local width = tonumber(ARGV[2])
+local keys, _, present = find_buckets(ARGV[1], width)
+if not keys then
+  return reply('KEYS', '')
 end
 if redis.call('EXISTS', KEYS[1]) == 1 then
   local session = snapshot(KEYS[1])
@@ -31,7 +31,9 @@ if deadline then
   redis.call('PEXPIREAT', KEYS[1], integer(deadline))
 end
 if ARGV[9] ~= '' then
-  redis.call('HSET', KEYS[present], ARGV[9], ARGV[10])
-  expire_bucket(present, oldest, width, deadline)
+  local latest = deadline_of(present, width)
+  redis.call('HSET', KEYS[1], 'buckets', present .. '=' .. integer(latest))
+  redis.call('HSET', keys[present], ARGV[9], ARGV[10])
+  expire_bucket(keys[present], latest, deadline)
 end
 return reply('OK')

@@ -1,16 +1,18 @@
 -- Delete a session with all that belongs to it.
--- Begins with prelude.lua: reply, confirmed and present_bucket come from there.
+-- Begins with prelude.lua: reply, confirmed, read and find_buckets come from there.
 --
--- KEYS  1 session  2 slots  3-9 seen buckets  10 counts  11 log  12 probe
--- ARGV  1 number of KEYS[3]  2 bucket width, ms
+-- KEYS  1 session  2 slots  3 counts  4 log  5.. seen buckets  last probe
+-- ARGV  1 numbers of the buckets  2 width of a bucket, ms
 -- OK         deleted
 -- NOT_FOUND  there was no session (leftovers are deleted all the same)
--- CLOCK      the caller's buckets don't hold the present time; nothing was deleted
+-- KEYS       the session's field `buckets`: the caller has to call again with the keys of these buckets too;
+--            nothing was deleted
 --
 -- Race closed: a commit under way finds all keys or none, and re-creates none.
 
-if not present_bucket(tonumber(ARGV[1]), tonumber(ARGV[2])) then
-  return reply('CLOCK')
+local listed = read(KEYS[1], 'buckets')[1] or ''
+if not find_buckets(ARGV[1], tonumber(ARGV[2]), listed) then
+  return reply('KEYS', listed)
 end
 local existed = redis.call('EXISTS', KEYS[1])
 redis.call('UNLINK', unpack(KEYS))

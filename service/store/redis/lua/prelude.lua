@@ -7,6 +7,8 @@
 local CHUNK = 1000 -- never unpack more at once
 local FIELD = 17 -- bytes of a field that stands for an event id or a key: kind byte and digest
 local MAX_WRITERS = 128
+local MAX_BUCKETS_AHEAD = 8 -- two windows
+local WIDTH_0_1 = 21600000 -- ms; of buckets of version 0.1, with its default window
 
 local time = redis.call('TIME')
 local now_ms = time[1] * 1000 + math.floor(time[2] / 1000)
@@ -51,18 +53,46 @@ local function snapshot(key)
   return fields
 end
 
--- Buckets: KEYS[3] .. KEYS[9] are those numbered `oldest` .. oldest + 6, the caller's present one is KEYS[8].
--- Index of the bucket that is present by the server's clock; nil where the caller's clock is out by more than
--- the spare buckets cover: it then has to ask again with other keys.
-local function present_bucket(oldest, width)
-  local index = 3 + math.floor(now_ms / width) - oldest
-  return index >= 7 and index <= 9 and index or nil
+-- Buckets hold what a session remembers. Their keys are KEYS[5] up to the last but one, `numbers` has their numbers in
+-- this order. Field `buckets` of the session lists, as number=deadline, those that were written: which of them are
+-- looked up depends on no setting and no clock of the caller. Version 0.1 listed none: its buckets are among the
+-- caller's keys.
+--
+-- Returns the key of each number, the deadlines by number, and the number of the bucket to write to; or nil where keys
+-- are missing: the caller then has to ask again with the keys of those listed, and of the present one.
+local function find_buckets(numbers, width, listed)
+  local keys, deadlines, index, missing = {}, {}, 5, false
+  for number in string.gmatch(numbers, '%d+') do
+    keys[number], index = KEYS[index], index + 1
+  end
+  local present = math.floor(now_ms / width)
+  local newest = present
+  for number, deadline in string.gmatch(listed or '', '(%d+)=(%d+)') do
+    if tonumber(deadline) > now_ms then
+      deadlines[number] = tonumber(deadline)
+      missing = missing or not keys[number]
+      -- After a clock was set back it may be wrong or right: the later of the buckets is remembered long enough.
+      if tonumber(number) > newest and tonumber(number) <= present + MAX_BUCKETS_AHEAD then
+        newest = tonumber(number)
+      end
+    end
+  end
+  newest = integer(newest)
+  if missing or not keys[newest] then
+    return nil
+  end
+  return keys, deadlines, newest
 end
 
--- A bucket expires a whole window (four widths) after its end, or with its session, whichever is first.
-local function expire_bucket(index, oldest, width, deadline)
-  local latest = (oldest + index - 3 + 5) * width
-  redis.call('PEXPIREAT', KEYS[index], integer(deadline and math.min(deadline, latest) or latest))
+-- The end of a bucket and a window and a quarter (five widths) after it: what was remembered is known for a window,
+-- and for some time longer if the clock is set forward.
+local function deadline_of(number, width)
+  return (tonumber(number) + 6) * width
+end
+
+-- Let a bucket expire at its own deadline, or with its session, whichever is first.
+local function expire_bucket(key, latest, session_deadline)
+  redis.call('PEXPIREAT', key, integer(session_deadline and math.min(session_deadline, latest) or latest))
 end
 
 -- Let a key of reminders live until `kept` ms after its latest note.
@@ -84,7 +114,7 @@ end
 -- field, value, ... of those of the joined `fields` that some bucket remembers.
 local function remembered(fields)
   local found = {}
-  for bucket = 3, #fields > 0 and 9 or 0 do
+  for bucket = 5, #fields > 0 and #KEYS - 1 or 0 do
     for from = 1, redis.call('EXISTS', KEYS[bucket]) == 1 and #fields or 0, CHUNK * FIELD do
       local chunk = split(fields, from)
       local values = redis.call('HMGET', KEYS[bucket], unpack(chunk))
