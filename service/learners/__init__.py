@@ -14,6 +14,7 @@ from .dbgd import DbgdSpec
 from .dexp3 import Dexp3Spec
 from .exp3 import Exp3Spec
 from .exp3_current import Exp3CurrentSpec
+from .fixed import FixedSpec
 from .mbco import MbcoSpec
 from .ogd import OgdSpec
 from .solid import SolidSpec
@@ -30,5 +31,6 @@ REGISTRY: dict[str, type[Spec]] = {
     "solid": SolidSpec,
     "mbco": MbcoSpec,
     "clw_mbco": ClwMbcoSpec,
+    "fixed": FixedSpec,
 }
 """Kind to class of specification; its ``build`` makes the learner."""

@@ -187,7 +187,7 @@ async def test_the_limit_of_a_page_is_a_whole_number(client, limit):
         pytest.param('{"losses":[' + ",".join(["[]"] * 600_000) + "]}", id="arrays"),
         pytest.param('{"losses":[' + ",".join(["[" * 900 + "]" * 900] * 1_000) + "]}", id="nested"),
         pytest.param('{"events":[' + ",".join(["{}"] * 600_000) + "]}", id="objects"),
-        pytest.param('{"arm":0,' + ",".join(f'"{n}":0' for n in range(100_000)) + "}", id="fields"),
+        pytest.param('{"arm":0,' + ",".join(f'"{n}":0' for n in range(150_000)) + "}", id="fields"),
         pytest.param('{"losses":[' + ",".join(['""'] * 600_000) + "]}", id="texts"),
     ],
 )

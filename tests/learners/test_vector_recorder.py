@@ -41,7 +41,7 @@ def test_every_learner_can_be_recorded_and_follows_its_trace(kind: str, folder: 
     assert trace["recorded"]
     assert trace["about"].startswith("Recorded")
     assert moments(trace) == [answer for row in written for answer in row]
-    assert len({str(answer) for row in written for answer in row}) > 2
+    assert kind == "fixed" or len({str(answer) for row in written for answer in row}) > 2
 
 
 def test_only_the_recorded_trace_of_a_file_is_written_again(folder: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+from functools import partial
 from typing import Any, NamedTuple
 
 from fastapi import Request
@@ -29,7 +30,10 @@ MAX_MEDIA_TYPE = 200
 MAX_DIGITS = 400
 """Characters of one number: a float has at most 309 digits before the point."""
 MAX_FIELDS = 100
-"""Fields of one object: no valid object has half as many, and each unknown one is an error to report."""
+"""Fields of one object: no valid one has half as many, and each unknown one is an error to report.
+
+Only the ``probabilities`` of a learner have one for each arm.
+"""
 
 _PARAMETER = re.compile(r"\s*([!#$%&'+.^_`|~\w-]+)=\"?([!#$%&'+.^_`|~\w-]+)\"?\s*", re.ASCII)
 
@@ -47,7 +51,7 @@ class PartLimits(NamedTuple):
     def of(cls, settings: Settings) -> PartLimits:
         """Allow what the longest batch and the most labels need."""
         events, arms = settings.max_events, settings.max_arms
-        return cls(2 * events + MAX_FIELDS, 4 * events + MAX_FIELDS, 8 * events + 2 * arms)
+        return cls(2 * events + MAX_FIELDS, 4 * events + arms + MAX_FIELDS, 8 * events + 2 * arms)
 
     def allow(self, outside: bytes, quotes: int) -> bool:
         """Whether a body may have so many quotes, and these characters outside its texts."""
@@ -135,8 +139,9 @@ def parse(body: bytes, limits: PartLimits) -> dict[str, Any]:
         for anything but one JSON object in UTF-8 with strict numbers and each key once.
     """
     _check_parts(body, limits)
+    large: list[dict[str, Any]] = []
     try:
-        value = _DECODER.decode(body.decode("utf-8"))
+        value = _decoder(large).decode(body.decode("utf-8"))
     except ServiceError:
         raise
     except RecursionError as error:
@@ -145,7 +150,14 @@ def parse(body: bytes, limits: PartLimits) -> dict[str, Any]:
         raise InvalidRequestError("The body is not valid JSON") from error
     if not isinstance(value, dict):
         raise InvalidRequestError("The body must be a JSON object")
+    if large and [id(each) for each in large] != [id(_probabilities(value))]:
+        raise InvalidRequestError(f"An object has more than {MAX_FIELDS} fields")
     return value
+
+
+def _probabilities(body: dict[str, Any]) -> Any:
+    learner = body.get("learner")
+    return learner.get("probabilities") if isinstance(learner, dict) else None
 
 
 def _check_parts(body: bytes, limits: PartLimits) -> None:
@@ -174,12 +186,13 @@ def _fraction(text: str) -> float:
     return float(text)
 
 
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    if len(pairs) > MAX_FIELDS:
-        raise InvalidRequestError(f"An object has more than {MAX_FIELDS} fields")
+def _unique(large: list[dict[str, Any]], pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Make an object of its fields; one with many is added to ``large``."""
     value = dict(pairs)
     if len(value) != len(pairs):
         raise InvalidRequestError("The body names a field twice")
+    if len(pairs) > MAX_FIELDS:
+        large.append(value)
     return value
 
 
@@ -187,6 +200,11 @@ def _no_constant(name: str) -> Any:
     raise InvalidRequestError(f"{name} is not a JSON number")
 
 
-_DECODER = json.JSONDecoder(
-    object_pairs_hook=_unique, parse_constant=_no_constant, parse_int=_integer, parse_float=_fraction
-)
+def _decoder(large: list[dict[str, Any]]) -> json.JSONDecoder:
+    """Make a decoder of one body, which collects the objects with many fields."""
+    return json.JSONDecoder(
+        object_pairs_hook=partial(_unique, large),
+        parse_constant=_no_constant,
+        parse_int=_integer,
+        parse_float=_fraction,
+    )

@@ -8,6 +8,7 @@ from typing import Any
 
 from ...errors import FieldError, InvalidRequestError
 from ...learners import REGISTRY
+from ...learners.fixed import BY_LABEL, BY_POSITION
 from ...learners.point_specs import FEASIBLE_SETS
 from ...models.events import EVENT_TAGS
 
@@ -16,6 +17,7 @@ _TAGS: Mapping[str, Collection[str]] = {
     "event": EVENT_TAGS,
     "learner": REGISTRY.keys(),
     "feasible_set": FEASIBLE_SETS,
+    "probabilities": {BY_LABEL, BY_POSITION},
 }
 """Tags that pydantic puts into the path of a field: the member of a union that it tried."""
 _FIELDS = frozenset({"extra_forbidden", "missing"})

@@ -55,3 +55,19 @@ def with_floor(p: FloatArray, floor: float, eligible: IntArray | None = None) ->
     else:
         mixed[..., eligible] += floor / eligible.size
     return mixed
+
+
+def over(p: FloatArray, eligible: IntArray | None, *, uniform: bool) -> FloatArray:
+    """Return ``p`` over the arms at ``eligible`` alone, in their ratios and with sum 1 (None, or all arms: p).
+
+    Parameters
+    ----------
+    p : shape (..., n_arms)
+    uniform : whether these arms are alike where the probabilities of all of them are 0; else they stay 0
+    """
+    if eligible is None or eligible.size == p.shape[-1]:
+        return p
+    part = p[..., eligible]
+    total = part.sum(axis=-1, keepdims=True)
+    shares = np.where(total > 0, part / np.where(total > 0, total, 1.0), float(uniform) / eligible.size)
+    return spread(shares, eligible, p.shape[-1])
