@@ -5,13 +5,16 @@ from __future__ import annotations
 import logging
 import math
 import time
+from collections import Counter
 from collections.abc import Sequence
 
 from ..cooperative.answer_body import pack, unpack
 from ..cooperative.fair_yield import BackgroundYield
+from ..engine.arm_run import ArmRun
 from ..engine.expiry import expire_oldest
 from ..engine.run import Run
 from ..errors import InternalError, ServiceError
+from ..serialization.journal import Ended, Journal
 from .draft import Answer, Draft, KnownKeys
 from .operation import Operation
 
@@ -21,11 +24,12 @@ EXPIRY_SECONDS = 0.05
 log = logging.getLogger(__name__)
 
 
-async def settle_due(run: Run, seconds: float = math.inf) -> bool:
+async def settle_due(run: Run, journal: Journal, seconds: float = math.inf) -> bool:
     """Expire due decisions, a bucket at a time.
 
     Parameters
     ----------
+    journal : notes what expires
     seconds : about how long; at least one bucket is expired
 
     Returns
@@ -34,8 +38,13 @@ async def settle_due(run: Run, seconds: float = math.inf) -> bool:
     """
     until, background_yield = time.perf_counter() + seconds, BackgroundYield()
     while run.due:
-        for _ in expire_oldest(run):
+        expired = Counter[int]()
+        for arm, count in expire_oldest(run):
+            expired[arm] += count
             await background_yield()
+        if isinstance(run, ArmRun):
+            defaulted = run.params.expiry is not None and run.params.expiry.loss is not None
+            journal += [Ended(arm, "expired", decisions=n, defaulted=defaulted) for arm, n in expired.items()]
         if time.perf_counter() >= until:
             return not run.due
     return True
@@ -53,18 +62,20 @@ async def apply_batch(base: Run, batch: Sequence[Operation], known: KnownKeys, n
     draft.run.advance(now)
     if draft.run.due:
         draft.changed = True
-        draft.due_settled = await settle_due(draft.run, EXPIRY_SECONDS)
+        draft.due_settled = await settle_due(draft.run, draft.journal, EXPIRY_SECONDS)
         if not draft.due_settled:
             return draft
     for operation in batch:
-        before = draft.run.copy()
+        before, noted = draft.run.copy(), len(draft.journal)
         try:
             draft.results.append(await _apply(operation, draft))
         except ServiceError as error:
+            draft.journal.rewind(noted)
             draft.results.append(error)
         except Exception:
             log.exception("request failed")
             draft.run = before
+            draft.journal.rewind(noted)
             draft.results.append(InternalError())
         await draft.fair_yield()
     return draft

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 
 from ..engine.run import Run
 from ..errors import InternalError, OverloadedError, ServiceError, StoreDownError, UnknownSessionError
+from ..serialization import summary
 from ..store.base import Commit, Committed, Conflict, Known, Snapshot, Store, StoreUnavailableError
 from ..telemetry.metrics import Labels, Metrics
 from .batch import apply_batch
@@ -123,7 +124,17 @@ class Committer:
             if requesting is None:
                 break
             version, state = str(requesting), CachedSession.encode(base.run)
-            same = Commit(session_id, requesting.writer, base.version, version, state, base.checksum)
+            about = summary.encode_about(base.stored.specification.chosen(), base.run)
+            same = Commit(
+                session_id,
+                requesting.writer,
+                base.version,
+                version,
+                state,
+                base.checksum,
+                summary=summary.encode_summary(base.run, version),
+                about=about,
+            )
             outcome = await self._store.commit(same)
             if not isinstance(outcome, Conflict):
                 base = base.committed_as(version, state, base.run.copy())

@@ -12,7 +12,8 @@ from ..engine.arm_run import ArmRun
 from ..engine.run import Run
 from ..errors import IdempotencyConflictError
 from ..models.idempotency import Idempotency
-from ..serialization import records
+from ..serialization import records, summary
+from ..serialization.journal import Journal
 from ..store.base import DIGEST_BYTES, Commit
 from .contention import Version
 from .session_cache import CachedSession
@@ -56,6 +57,8 @@ class Draft:
     asked_events: set[bytes] = field(default_factory=set)
     asked_keys: set[bytes] = field(default_factory=set)
     """Digests that a request was judged by: the store must confirm what it knows of them."""
+    journal: Journal = field(default_factory=Journal)
+    """What the batch has done so far."""
     changed: bool = False
     extends_deadline: bool = False
     """Whether a request succeeded that extends the idle deadline."""
@@ -113,7 +116,8 @@ async def commit_of(draft: Draft, session_id: str, base: CachedSession, version:
 
     Where nothing changed it writes nothing, and only confirms that ``base`` is still the session's version.
     """
-    writes = draft.changed or bool(draft.answers)
+    spec = base.stored.specification
+    writes = draft.changed or bool(draft.answers) or (spec.decision_log is not None and bool(draft.journal))
     if draft.shows_version:
         draft.show_version(str(version) if writes else base.version)
     await draft.fair_yield()
@@ -135,11 +139,29 @@ async def commit_of(draft: Draft, session_id: str, base: CachedSession, version:
         lookups=list(draft.asked_keys - draft.known.answers.keys()),
         answers=answers,
         records=records.encode(draft.run) if writes else {},
+        summary=summary.encode_summary(draft.run, str(version)) if writes else b"",
+        about=await _about(base, draft.run) if writes else None,
+        counts=draft.journal.counts(spec.losses, spec.default_loss),
+        entries=[] if spec.decision_log is None else draft.journal.entries(spec.default_loss),
+        max_entries=0 if spec.decision_log is None else spec.decision_log.max_entries,
     )
+
+
+async def _about(base: CachedSession, run: Run) -> bytes | None:
+    """What lists show and seldom changes, where the store may not have it yet."""
+    if base.is_listed and _has_same_arms(run, base.run):
+        return None
+    labels = len(run.arms.names or ()) if isinstance(run, ArmRun) else 0
+    chosen = base.stored.specification.chosen()
+    return await run_in_thread_if_large(LABEL_BYTES * labels, summary.encode_about, chosen, run)
+
+
+def _has_same_arms(run: Run, before: Run) -> bool:
+    return not isinstance(run, ArmRun) or not isinstance(before, ArmRun) or run.arms is before.arms
 
 
 async def _state_of(run: Run, before: Run) -> bytes:
     """The bytes of a run's state; labels, of which there may be many, are encoded again only where arms changed."""
-    if not isinstance(run, ArmRun) or not isinstance(before, ArmRun) or run.arms is before.arms:
+    if not isinstance(run, ArmRun) or _has_same_arms(run, before):
         return CachedSession.encode(run)
     return await run_in_thread_if_large(LABEL_BYTES * len(run.arms.added or ()), CachedSession.encode, run)

@@ -34,6 +34,8 @@ class CachedSession(NamedTuple):
     """The last bytes of the stored state: a commit finds out by them whether the state was changed by hand."""
     size: int
     """Bytes of memory, about."""
+    is_listed: bool = False
+    """Whether the store has what lists show of it, except what every commit writes."""
     needs_records: bool = False
     """Whether the records beside the state, open slots or times of acts, are still to be read."""
 
@@ -63,10 +65,11 @@ class CachedSession(NamedTuple):
             consistency.check_state(run, ledger, state)
         except (codec.CodecError, ValueError) as error:
             raise StateCorruptError from error
+        is_listed = previous is not None and previous.is_listed and run is previous.run
         run = run.moved(ledger, state)
         needs_records = isinstance(run, SlotRun) or run.params.expiry is not None
         checksum, size = snapshot.state[-codec.CHECKSUM_BYTES :], _memory(run, snapshot.state)
-        return cls(snapshot.version, stored, run, checksum, size, needs_records)
+        return cls(snapshot.version, stored, run, checksum, size, is_listed, needs_records)
 
     def with_records(self, records: Mapping[bytes, bytes]) -> CachedSession:
         """The same version with the records beside the state: open slots, times of acts and rows.
@@ -102,7 +105,8 @@ class CachedSession(NamedTuple):
         run : taken over: nobody else may use it, or earlier copies of it, any more
         """
         run = run.written(records_codec.rows_of(run))
-        return CachedSession(version, self.stored, run, state[-codec.CHECKSUM_BYTES :], _memory(run, state))
+        checksum = state[-codec.CHECKSUM_BYTES :]
+        return CachedSession(version, self.stored, run, checksum, _memory(run, state), is_listed=True)
 
 
 def _memory(run: Run, state: bytes = b"") -> int:

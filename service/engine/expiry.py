@@ -12,10 +12,14 @@ from .run import Run
 from .slot_run import SlotRun
 
 
-def expire_oldest(run: Run) -> Iterator[None]:
+def expire_oldest(run: Run) -> Iterator[tuple[int, int]]:
     """Expire what is outstanding of the oldest times of acts; each step expires one arm, or one open slot.
 
     A session without expiry has nothing to expire. All steps must be taken.
+
+    Yields
+    ------
+    The arm's index, 0 over points, and how many of its decisions expired.
     """
     times, expiry = run.act_times, run.params.expiry
     if times is None or expiry is None:
@@ -27,10 +31,10 @@ def expire_oldest(run: Run) -> Iterator[None]:
         yield from _expire_arms(run, times.before(run.ledger.by_arm), expiry.loss)
     elif count := int(times.before(np.array([run.ledger.outstanding]))[0]):
         run.ledger.expire(count)
-        yield
+        yield 0, count
 
 
-def _expire_arms(run: ArmRun, counts: IntArray, loss: float | None) -> Iterator[None]:
+def _expire_arms(run: ArmRun, counts: IntArray, loss: float | None) -> Iterator[tuple[int, int]]:
     """Expire ``counts`` decisions of each arm, by index."""
     learner = run.learner
     for arm in np.flatnonzero(counts).tolist():
@@ -40,10 +44,10 @@ def _expire_arms(run: ArmRun, counts: IntArray, loss: float | None) -> Iterator[
             run.state = learner.give_up(run.state, count)
         else:
             run.state = learner.settle(run.state, run.arms.positions[arm], loss, count)
-        yield
+        yield arm, count
 
 
-def _expire_slots(run: SlotRun, last: int, loss: float | None) -> Iterator[None]:
+def _expire_slots(run: SlotRun, last: int, loss: float | None) -> Iterator[tuple[int, int]]:
     """Expire the open slots up to number ``last``."""
     learner = run.learner
     for arm, slot in run.open_slots.up_to(last):
@@ -53,4 +57,4 @@ def _expire_slots(run: SlotRun, last: int, loss: float | None) -> Iterator[None]
             run.state = learner.forget(run.state, record)
         else:
             run.state = learner.settle(run.state, run.arms.positions[arm], loss, record=record)
-        yield
+        yield arm, 1

@@ -18,6 +18,14 @@ class LossRange(NamedTuple):
     worst: float = 1.0
     normalize: bool = True
 
+    def share(self, loss: float) -> float:
+        """Return where a loss of the range lies in it: 0 for the best, 1 for the worst."""
+        return (loss - self.best) / (self.worst - self.best)
+
+    def at_share(self, share: float) -> float:
+        """Return the loss that lies at a share of the range: what ``share`` was given."""
+        return self.best + share * (self.worst - self.best)
+
     def learned(self, loss: float) -> float:
         """Return the loss on the learner's scale, at most ``LARGEST_VALUE``.
 
@@ -33,4 +41,4 @@ class LossRange(NamedTuple):
             if loss < 0:
                 raise ValueError("loss must be >= 0 where losses are not normalised")
             return min(loss, LARGEST_VALUE)
-        return (loss - self.best) / (self.worst - self.best)
+        return self.share(loss)

@@ -54,6 +54,13 @@ class SlotRun(ArmRun):
         self.open_slots.open(action.slot, action.arm, record)
         return action
 
+    def next_dropped(self) -> int | None:
+        """Return the arm of the open slot that the next act drops; None where it drops none."""
+        if len(self.open_slots) < self.learner.max_open_slots:
+            return None
+        oldest = self.open_slots.get(self.open_slots.oldest())
+        return None if oldest is None else oldest.arm
+
     def _drop_oldest(self) -> None:
         dropped = self.open_slots.close(self.open_slots.oldest())
         self.state = self.learner.forget(self.state, dropped.record)

@@ -23,6 +23,7 @@ else:
 
 SESSION_ID_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$"
 TEN_YEARS = 315_360_000
+MAX_LOG_ENTRIES = 10_000_000
 LARGE_SPEC_BYTES = 2048
 """Encoded specifications from this size on are large in memory: labels take ten times their bytes."""
 SEED_BITS = 128
@@ -49,6 +50,21 @@ class ExpirySpec(BaseModel):
             description="Loss of an expired decision, in the unit of ``loss_range``; null: nothing is learned.",
         ),
     ] = None
+
+
+class DecisionLogSpec(BaseModel):
+    """A log of every decision and event, kept with the session."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+
+    max_entries: Annotated[
+        int,
+        Field(
+            ge=1,
+            le=MAX_LOG_ENTRIES,
+            description="About how many entries are kept: at most a hundred more; the oldest are dropped.",
+        ),
+    ]
 
 
 class Specification(BaseModel):
@@ -90,6 +106,16 @@ class Specification(BaseModel):
         Field(description="Settles decisions without feedback after a time; null: they stay outstanding."),
     ] = None
 
+    decision_log: Annotated[
+        DecisionLogSpec | None, Field(description="Keeps a log of decisions and events; null: none is kept.")
+    ] = None
+
+    @model_validator(mode="after")
+    def _log_is_of_arms(self) -> Specification:
+        if self.decision_log is not None and not isinstance(self.learner, ArmsSpec):
+            raise ValueError("decision_log is for learners over arms")
+        return self
+
     @model_validator(mode="after")
     def _range_has_two_ends(self) -> Specification:
         best, worst = self.loss_range
@@ -115,6 +141,21 @@ class Specification(BaseModel):
         """How losses are read."""
         best, worst = self.loss_range
         return LossRange(best, worst, self.normalize_losses)
+
+    def chosen(self) -> dict[str, Any]:
+        """Return the fields beside learner and seed by name, as views show them."""
+        return {
+            "loss_range": self.loss_range,
+            "normalize_losses": self.normalize_losses,
+            "idle_ttl_seconds": self.idle_ttl_seconds,
+            "expiry": None if self.expiry is None else self.expiry.model_dump(),
+            **({} if self.decision_log is None else {"decision_log": self.decision_log.model_dump()}),
+        }
+
+    @property
+    def default_loss(self) -> float | None:
+        """The loss of expired decisions as it was posted; None where they teach nothing, or never expire."""
+        return None if self.expiry is None else self.expiry.default_loss
 
     @property
     def idle_ttl_ms(self) -> int | None:

@@ -23,6 +23,7 @@ from ..errors import (
 from ..models.idempotency import Idempotency
 from ..models.specification import Specification, Stored
 from ..serialization import state as codec
+from ..serialization import summary
 from ..store.base import NewSession, Snapshot, Store
 from ..telemetry.metrics import Metrics
 from . import prefix_listing
@@ -81,21 +82,12 @@ class Creator:
 
     async def _create(self, session_id: str, spec: Specification, key: Idempotency | None) -> Created:
         stored = Stored.of(spec)
-        encoded, state = await run_in_thread_if_large(_labels(spec), _encoded, stored)
         version = str(self._versions.new())
-        existing = await self._store.create(
-            NewSession(
-                session_id=session_id,
-                version=version,
-                spec=encoded,
-                state=state,
-                idle_ttl_ms=spec.idle_ttl_ms,
-                answer=None if key is None else (key.key, key.body + version.encode()),
-            )
-        )
+        new = await run_in_thread_if_large(_labels(spec), _new_session, session_id, stored, version, key)
+        existing = await self._store.create(new)
         if existing is None:
             self._metrics.sessions_created[spec.learner.kind]()
-            return Created(Answer(await self._first_view(session_id, version, encoded, state)), new=True)
+            return Created(Answer(await self._first_view(new)), new=True)
         if key is not None and (stored_answer := await self._store.recall(session_id, key.key)) is not None:
             return await _created_before(session_id, existing, key, stored_answer)
         cached = await self._reader.cached(session_id, existing)
@@ -106,12 +98,13 @@ class Creator:
         show = Show(viewer(session_id, existing, cached), idempotency=key)
         return Created(await self._queues.submit(session_id, show), new=False)
 
-    async def _first_view(self, session_id: str, version: str, spec: bytes, state: bytes) -> Body:
+    async def _first_view(self, new: NewSession) -> Body:
         """The view of a session just created, also where it has been deleted since."""
         try:
-            return await self._reader.view(session_id)
+            return await self._reader.view(new.session_id)
         except UnknownSessionError:
-            return await _view_of_new(session_id, Snapshot(version, spec, state, self._store.now(), None))
+            snapshot = Snapshot(new.version, new.spec, new.state, self._store.now(), None)
+            return await _view_of_new(new.session_id, snapshot)
 
     async def _check_count(self, session_id: str, prefix: str, most: int) -> None:
         """Refuse one session too many; several workers that create at the same time may exceed the limit."""
@@ -125,10 +118,19 @@ def _labels(spec: Specification) -> int:
     return LABEL_BYTES * len(getattr(spec.learner, "arms", None) or ())
 
 
-def _encoded(stored: Stored) -> tuple[bytes, bytes]:
-    """A new session's specification and state, as the store keeps them."""
-    run = stored.start()
-    return stored.encode(), codec.encode(run.ledger, run.state)
+def _new_session(session_id: str, stored: Stored, version: str, key: Idempotency | None) -> NewSession:
+    """A session as the store keeps it before its first slot."""
+    run, spec = stored.start(), stored.specification
+    return NewSession(
+        session_id=session_id,
+        version=version,
+        spec=stored.encode(),
+        state=codec.encode(run.ledger, run.state),
+        idle_ttl_ms=spec.idle_ttl_ms,
+        answer=None if key is None else (key.key, key.body + version.encode()),
+        about=summary.encode_about(spec.chosen(), run),
+        summary=summary.encode_summary(run, version),
+    )
 
 
 async def _created_before(session_id: str, now: Snapshot, key: Idempotency, stored_answer: bytes) -> Created:
@@ -142,8 +144,9 @@ async def _created_before(session_id: str, now: Snapshot, key: Idempotency, stor
     if is_stored_answer(packed):
         return Created(Answer(unpack(packed), replayed=True), new=False)
     stored = (await decoded(now)).stored
-    _, state = await run_in_thread_if_large(len(now.spec), _encoded, stored)
-    first = now._replace(version=packed.decode(), state=state)
+    version = packed.decode()
+    new = await run_in_thread_if_large(len(now.spec), _new_session, session_id, stored, version, None)
+    first = now._replace(version=version, state=new.state)
     return Created(Answer(await _view_of_new(session_id, first), replayed=True), new=True)
 
 

@@ -11,6 +11,7 @@ from ..cooperative.answer_body import Body, answer_body
 from ..cooperative.fair_yield import FairYield
 from ..cooperative.json_stream import json_chunks
 from ..errors import InvalidRequestError, StateCorruptError, UnknownSessionError
+from ..serialization.journal import Journal
 from ..store.base import Snapshot, Store
 from . import prefix_listing
 from .views import session_view, summary
@@ -60,7 +61,7 @@ class Reader:
             return cached
         run = cached.run.copy()
         run.advance(self._store.now())
-        await settle_due(run)
+        await settle_due(run, Journal())
         return cached._replace(run=run)
 
     async def cached(self, session_id: str, snapshot: Snapshot) -> CachedSession:

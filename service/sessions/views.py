@@ -12,6 +12,7 @@ from ..cooperative.answer_body import Body, answer_body
 from ..cooperative.json_stream import json_chunks
 from ..engine.arm_run import ArmRun
 from ..engine.run import Run
+from ..serialization import summary as listed
 from ..store.base import Snapshot
 
 
@@ -34,23 +35,14 @@ def session_view(session_id: str, snapshot: Snapshot, cached: CachedSession) -> 
 
 def summary(session_id: str, snapshot: Snapshot, cached: CachedSession) -> dict[str, Any]:
     """The fields of a session's view except ``probabilities`` or ``x``, which may be long."""
-    spec, ledger = cached.stored.specification, cached.run.ledger
+    run = cached.run
+    chosen = cached.stored.specification.chosen()
     return {
         "session_id": session_id,
-        "learner": _learner_view(cached.run),
-        "loss_range": spec.loss_range,
-        "normalize_losses": spec.normalize_losses,
-        "idle_ttl_seconds": spec.idle_ttl_seconds,
-        "expiry": None if spec.expiry is None else spec.expiry.model_dump(),
-        "slot": ledger.slot,
-        "feedbacks": ledger.feedbacks,
-        "outstanding": ledger.outstanding,
-        "expired": ledger.expired,
-        "removed": ledger.removed,
-        "total_delay": ledger.total_delay,
+        **listed.joined(listed.about(chosen, run), listed.counted(run)),
         "version": snapshot.version,
-        "created_at": _time(snapshot.created_at),
-        "expires_at": None if snapshot.expires_at is None else _time(snapshot.expires_at),
+        "created_at": time_text(snapshot.created_at),
+        "expires_at": None if snapshot.expires_at is None else time_text(snapshot.expires_at),
     }
 
 
@@ -68,14 +60,6 @@ def viewer(session_id: str, snapshot: Snapshot, cached: CachedSession) -> Callab
     return view
 
 
-def _learner_view(run: Run) -> dict[str, Any]:
-    view = run.params.learner.resolved() | run.learner.rates(run.state)
-    if isinstance(run, ArmRun):
-        view["n_arms"], view["arms"] = len(run.arms.live), run.arms.shown_names
-        if view["arms"] is None:
-            del view["arms"]
-    return view
-
-
-def _time(unix_seconds: float) -> str:
+def time_text(unix_seconds: float) -> str:
+    """A time as views show it: RFC 3339 in UTC, to the millisecond."""
     return datetime.fromtimestamp(unix_seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

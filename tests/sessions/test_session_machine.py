@@ -33,6 +33,7 @@ from service.learners import REGISTRY
 from service.models.events import ArmEvent
 from service.models.idempotency import Idempotency
 from service.models.specification import ExpirySpec, Specification
+from service.serialization.journal import Journal
 from service.sessions.operations import Act, NextDue, SettleFeedback
 from service.store import open_store
 from tests.engine.test_run_machine import FIELDS
@@ -232,7 +233,7 @@ class SessionMachine(RuleBasedStateMachine):
         assert stored.ledger.by_arm.min() >= 0
         run = stored.copy()
         run.advance(self.time)
-        self.runner.run(settle_due(run))
+        self.runner.run(settle_due(run, Journal()))
         assert run.ledger.by_arm is not None
         left = [len(self.model.open.get(arm, [])) for arm in range(self.model.arms)]
         assert run.ledger.by_arm.tolist() == left

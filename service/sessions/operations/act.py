@@ -36,7 +36,7 @@ class Act(Operation):
     async def apply(self, draft: Draft, _checked: None) -> Applied:
         run, actions = draft.run, []
         for _ in range(self.count):
-            actions.append(action_json(run))
+            actions.append(action_json(run, draft.journal))
             await draft.fair_yield()
         body = iter(actions[0]) if self.single else actions_json(actions)
         is_small = isinstance(run, ArmRun) or self.count * _cells(run) <= CHUNK_SCALARS

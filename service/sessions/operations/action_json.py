@@ -10,7 +10,9 @@ import numpy as np
 
 from ...engine.point_run import PointRun
 from ...engine.run import Run
+from ...engine.slot_run import SlotRun
 from ...learners.base import FloatArray, PointLearner
+from ...serialization.journal import Acted, Ended, Journal
 
 
 def actions_json(actions: Sequence[Iterable[str]]) -> Iterator[str]:
@@ -23,15 +25,19 @@ def actions_json(actions: Sequence[Iterable[str]]) -> Iterator[str]:
     yield "]}"
 
 
-def action_json(run: Run) -> Iterable[str]:
-    """Open the next slot; the JSON of its action.
+def action_json(run: Run, journal: Journal) -> Iterable[str]:
+    """Open the next slot, and note it; the JSON of its action.
 
     A point's JSON is made when it is sent, from the state, which is much smaller.
     """
     if isinstance(run, PointRun):
         return point_json(run.open_slot(), run.learner, run.state)
+    if isinstance(run, SlotRun) and (dropped := run.next_dropped()) is not None:
+        journal.append(Ended(dropped, "expired"))
     action, names = run.act(), run.arms.names
-    label = "" if names is None else f',"label":{json.dumps(names[action.arm])}'
+    name = None if names is None else names[action.arm]
+    journal.append(Acted(action.slot, action.arm, action.probability, action.eligible, name))
+    label = "" if name is None else f',"label":{json.dumps(name)}'
     return (f'{{"slot":{action.slot},"arm":{action.arm},"probability":{action.probability!r}{label}}}',)
 
 

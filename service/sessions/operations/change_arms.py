@@ -13,6 +13,7 @@ from ...engine.arm_run import ArmRun
 from ...engine.arms import Arms, Change
 from ...engine.run import Run
 from ...errors import InvalidRequestError, NoLabelsError
+from ...serialization.journal import ArmsChanged, Journal
 from ..limits import check_labels
 
 LIVES = 10
@@ -41,15 +42,18 @@ class ChangeArms(Operation):
     async def apply(self, draft: Draft, _checked: None) -> Applied:
         run = _with_labels(draft.run)
         size = LABEL_BYTES * (run.arms.size + len(self.add) + len(self.remove))
-        changed = await run_in_thread_if_large(size, self._change, run)
+        changed = await run_in_thread_if_large(size, self._change, run, draft.journal)
         body = await joined(self.view(run, changed or self.idempotency is not None), draft.fair_yield)
         return Applied(body, changed=changed, shows_version=True)
 
-    def _change(self, run: ArmRun) -> bool:
+    def _change(self, run: ArmRun, journal: Journal) -> bool:
         change = run.arms.change(self.add, self.remove)
         self._check_size(run.arms, change)
         if not (change.removed or change.added):
             return False
+        outstanding, names = run.ledger.by_arm, run.arms.names or ()
+        given_up = {arm: int(outstanding[arm]) for arm in change.removed if outstanding[arm]}
+        journal.append(ArmsChanged(change.added, [names[arm] for arm in change.removed], given_up=given_up))
         run.change_arms(change)
         return True
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -13,8 +13,9 @@ from ...engine.arm_run import ArmRun
 from ...engine.run import Run
 from ...engine.slot_run import SlotRun
 from ...errors import MAX_LISTED, InvalidRequestError, SurplusFeedbackError
-from ...models.events import Event
+from ...models.events import ArmEvent, Event
 from ...models.specification import Surplus
+from ...serialization.journal import Ended
 from .event_parsing import PARSERS
 
 MAX_DELAYS = 100
@@ -60,9 +61,10 @@ class SettleFeedback(Operation):
         if judged.surplus and not skips:
             raise SurplusFeedbackError(_surplus_text(run, judged), indexes=judged.surplus)
         delays = await _settle(draft, [feedback[index] for index in judged.applied])
+        draft.journal += self._ended(judged, feedback)
         counts = {"applied": len(judged.applied), "duplicates": judged.duplicates}
         if judged.removed:
-            counts["removed"] = judged.removed
+            counts["removed"] = len(judged.removed)
         if skips:
             counts["surplus"] = len(judged.surplus)
         settlement = counts | {"slot": run.ledger.slot, "outstanding": run.ledger.outstanding}
@@ -73,6 +75,15 @@ class SettleFeedback(Operation):
             counts=counts,
             delays=delays,
         )
+
+    def _ended(self, judged: _Judged, feedback: Sequence[Any]) -> Iterator[Ended]:
+        """What is noted of events of arms, in their order."""
+        removed = set(judged.removed)
+        for index in sorted([*judged.applied, *judged.removed]):
+            event = self.events[index]
+            if isinstance(event, ArmEvent):
+                outcome = "removed" if index in removed else "applied"
+                yield Ended(feedback[index].arm, outcome, event.loss, event.event_id, event.slot)
 
     async def _judged(self, draft: Draft, feedback: Sequence[Any]) -> _Judged:
         """Find out what becomes of each event; its id counts unless the event is surplus."""
@@ -85,7 +96,7 @@ class SettleFeedback(Operation):
                 judged.duplicates += 1
                 continue
             if run.is_removed(each):
-                judged.removed += 1
+                judged.removed.append(index)
             elif settles_a_decision(each):
                 judged.applied.append(index)
             else:
@@ -102,12 +113,13 @@ class _Judged:
 
     applied: list[int] = field(default_factory=list)
     """Indexes."""
+    removed: list[int] = field(default_factory=list)
+    """Indexes of events of removed arms."""
     surplus: list[int] = field(default_factory=list)
     """Indexes."""
     event_ids: dict[bytes, None] = field(default_factory=dict)
     """Digests of the ids that count from now on, in order."""
     duplicates: int = 0
-    removed: int = 0
 
 
 async def _settle(draft: Draft, feedback: Sequence[Any]) -> Sequence[float]:

@@ -1,0 +1,136 @@
+"""What a batch does to a session over arms, in order: from it follow the counts of arms and the decision log."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from ..engine.loss_range import LossRange
+
+ACTS, FEEDBACKS, EXPIRED, VOIDED, REMOVED = b"a", b"f", b"x", b"v", b"r"
+"""What is counted of each arm, as the first byte of its field; the rest is the arm's index."""
+DEFAULTED = b"d"
+"""The expired decisions that were learned at the default loss."""
+LOSSES = b"s"
+"""Sum of the losses of applied events and of decisions learned at the default: 0 is best, 1 is worst."""
+
+_COUNTED = {"applied": FEEDBACKS, "voided": VOIDED, "expired": EXPIRED}
+_JSON = json.JSONEncoder(separators=(",", ":"))
+
+Counts = dict[bytes, int | float]
+
+
+class Acted(NamedTuple):
+    """A slot was opened."""
+
+    slot: int
+    arm: int
+    probability: float
+    eligible: int
+    """Number of arms that could be drawn."""
+    label: str | None = None
+    segment: str | None = None
+
+
+class Ended(NamedTuple):
+    """A decision ended, or an event changed nothing since its arm had been removed."""
+
+    arm: int
+    outcome: str
+    """``applied``, ``voided``, ``removed`` or ``expired``."""
+    loss: float | None = None
+    """As it was posted; None where there is none, and for expired decisions."""
+    event_id: str | None = None
+    slot: int | None = None
+    decisions: int = 1
+    """Decisions that expired together."""
+    defaulted: bool = False
+    """Whether it was learned at the default loss."""
+    segment: str | None = None
+
+
+class ArmsChanged(NamedTuple):
+    """Labels that came and went, were paused and resumed."""
+
+    added: Sequence[str] = ()
+    removed: Sequence[str] = ()
+    paused: Sequence[str] = ()
+    resumed: Sequence[str] = ()
+    given_up: Mapping[int, int] = {}
+    """Index of a removed arm to the decisions of it that were outstanding."""
+
+
+class SessionChanged(NamedTuple):
+    """Names of the fields of the session that were changed."""
+
+    changed: Sequence[str]
+
+
+Happening = Acted | Ended | ArmsChanged | SessionChanged
+
+
+class Journal(list[Happening]):
+    """What a batch has done so far."""
+
+    def rewind(self, length: int) -> None:
+        """Forget what has been noted beyond the first ``length``."""
+        del self[length:]
+
+    def counts(self, losses: LossRange, default_loss: float | None) -> Counts:
+        """What is to be added to the counts of arms, by field.
+
+        Parameters
+        ----------
+        losses, default_loss : of the session as it was before the batch
+        """
+        counts: Counts = {}
+        for each in self:
+            if isinstance(each, Acted):
+                _add(counts, ACTS, each.arm, 1)
+            elif isinstance(each, Ended):
+                _count_ended(counts, each, losses, default_loss)
+            elif isinstance(each, ArmsChanged):
+                for arm, count in each.given_up.items():
+                    _add(counts, REMOVED, arm, count)
+        return counts
+
+    def entries(self, default_loss: float | None) -> list[bytes]:
+        """The entries of the decision log, as JSON without their times."""
+        return [_JSON.encode(_entry(each, default_loss)).encode() for each in self]
+
+
+def _add(counts: Counts, what: bytes, arm: int, amount: float) -> None:
+    field = what + b"%d" % arm
+    counts[field] = counts.get(field, 0) + amount
+
+
+def _count_ended(counts: Counts, each: Ended, losses: LossRange, default: float | None) -> None:
+    counted = _COUNTED.get(each.outcome)
+    if counted is None:
+        return
+    _add(counts, counted, each.arm, each.decisions)
+    loss = default if each.defaulted else each.loss
+    if each.defaulted:
+        _add(counts, DEFAULTED, each.arm, each.decisions)
+    if loss is not None and (share := losses.share(loss)):
+        _add(counts, LOSSES, each.arm, each.decisions * share)
+
+
+def _entry(each: Happening, default: float | None) -> dict[str, Any]:
+    if isinstance(each, Acted):
+        return {"kind": "act", **_given(each._asdict())}
+    if isinstance(each, SessionChanged):
+        return {"kind": "session", "changed": list(each.changed)}
+    if isinstance(each, ArmsChanged):
+        names = ("added", "removed", "paused", "resumed")
+        return {"kind": "arms", **{name: list(getattr(each, name)) for name in names}}
+    entry: dict[str, Any] = {"kind": "event", "arm": each.arm, "loss": default if each.defaulted else each.loss}
+    entry["outcome"] = each.outcome
+    if each.outcome == "expired":
+        entry["count"] = each.decisions
+    return entry | _given({"event_id": each.event_id, "slot": each.slot, "segment": each.segment})
+
+
+def _given(fields: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in fields.items() if value is not None}

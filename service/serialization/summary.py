@@ -1,0 +1,82 @@
+"""What lists show of a session, kept beside its state so that no state is read for a list.
+
+``about`` is what seldom changes, and is written only when it does; ``summary`` is written by every commit, and says
+of which version it is: an older program writes none.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from ..engine.arm_run import ArmRun
+from ..engine.run import Run
+
+MAX_LISTED_LABELS = 100
+"""Sessions with more labels are listed without them; their views have them all."""
+
+_JSON = json.JSONEncoder(separators=(",", ":"))
+
+
+def about(chosen: Mapping[str, Any], run: Run) -> dict[str, Any]:
+    """What seldom changes of a session's view.
+
+    Parameters
+    ----------
+    chosen : the fields that clients choose beside the learner
+    """
+    learner = run.params.learner.resolved()
+    if isinstance(run, ArmRun):
+        learner["n_arms"], learner["arms"] = len(run.arms.live), run.arms.shown_names
+        if learner["arms"] is None:
+            del learner["arms"]
+    return {"learner": learner, **chosen}
+
+
+def counted(run: Run) -> dict[str, Any]:
+    """What every commit may change of a session's view; ``rates`` belong to the learner."""
+    ledger = run.ledger
+    return {
+        "rates": run.learner.rates(run.state),
+        "slot": ledger.slot,
+        "feedbacks": ledger.feedbacks,
+        "outstanding": ledger.outstanding,
+        "expired": ledger.expired,
+        "removed": ledger.removed,
+        "total_delay": ledger.total_delay,
+    }
+
+
+def joined(about: Mapping[str, Any], counted: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of a view, of its two parts."""
+    view = {**about, **counted}
+    view["learner"] = {**view["learner"], **view.pop("rates")}
+    return view
+
+
+def encode_about(chosen: Mapping[str, Any], run: Run) -> bytes:
+    """The bytes of what seldom changes, without labels where there are many."""
+    shown = about(chosen, run)
+    if len(shown["learner"].get("arms") or ()) > MAX_LISTED_LABELS:
+        del shown["learner"]["arms"]
+    return _JSON.encode(shown).encode()
+
+
+def encode_summary(run: Run, version: str) -> bytes:
+    """The bytes of what a commit changes, as of the version that it makes."""
+    return _JSON.encode({"version": version, **counted(run)}).encode()
+
+
+def decode(about: bytes, summary: bytes, version: str) -> dict[str, Any] | None:
+    """Read what lists show.
+
+    Returns
+    -------
+    The fields of a view; None where the bytes are not of this version, or not what this program writes.
+    """
+    try:
+        seldom, often = json.loads(about), json.loads(summary)
+        return joined(seldom, often) if often.pop("version") == version else None
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return None
