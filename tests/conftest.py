@@ -25,14 +25,12 @@ StartedFrom = Callable[[str], RedisServer]
 
 
 @pytest.fixture(
-    scope="session",
     params=[pytest.param(WHEEL, id="valkey"), pytest.param(REDIS, id="redis", marks=pytest.mark.servers(REDIS))],
 )
-def server_program(request: pytest.FixtureRequest) -> Iterator[str]:
-    """Start servers from the wheel's Valkey, then from redis-server."""
-    RedisServer.program = request.param
-    yield request.param
-    RedisServer.program = WHEEL
+def server_program(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Start the test's servers from the wheel's Valkey, then from redis-server."""
+    monkeypatch.setattr(RedisServer, "program", request.param)
+    return str(request.param)
 
 
 @pytest.fixture(scope="session")

@@ -21,7 +21,7 @@ from tests.support.http import http_client
 from tests.support.programs import REDIS, WHEEL
 from tests.support.real_redis import RedisServer, free_port
 from tests.support.running import RunningService
-from tests.support.tls import Authority, TlsServer
+from tests.support.tls import Authority, TlsSentinel, TlsServer, watched
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.processes
@@ -94,15 +94,15 @@ class Places:
 
     def sentinel(self, *, tls: bool = False) -> Place:
         master = self.server(tls=tls)
-        sentinel = RedisServer(self._folder / "sentinel", "--sentinel")
-        lines, port, master_port = [], sentinel.port, master.port
+        folder = self._folder / "sentinel"
+        sentinel: RedisServer
         if isinstance(master, TlsServer):
-            flags = self.authority.server_flags()
-            port, master_port = free_port(), master.tls_port
-            lines = [f"tls-port {port}", "tls-replication yes"]
-            lines += [f"{name[2:]} {value}" for name, value in zip(flags[::2], flags[1::2], strict=True)]
-        lines.append(f"sentinel monitor main 127.0.0.1 {master_port} 1")
-        sentinel.configure("".join(f"{line}\n" for line in lines))
+            sentinel = TlsSentinel(folder, self.authority, master.tls_port)
+            port = sentinel.tls_port
+        else:
+            sentinel = RedisServer(folder, "--sentinel")
+            sentinel.configure(f"{watched(master.port)}\n")
+            port = sentinel.port
         self._stack.callback(sentinel.close)
         guarded(sentinel.start())
         wait_until(lambda: "s_down" not in sentinel.client.sentinel_masters()["main"]["flags"])

@@ -15,7 +15,7 @@ from service.store.options import StoreOptions
 from tests.support.real_redis import RedisServer, free_port
 from tests.support.running import RunningService
 from tests.support.sessions import commit, digest, new_session
-from tests.support.tls import Authority, TlsServer
+from tests.support.tls import Authority, TlsSentinel, TlsServer
 from tests.support.waiting import wait_until
 
 SECRET = "p@s:s/w%rd#?"
@@ -104,29 +104,20 @@ async def test_sentinels_and_their_master_speak_tls(tmp_path: Path, authority: A
         master = TlsServer(tmp_path / "master", authority)
         stack.callback(master.close)
         master.start()
-        sentinel = RedisServer(tmp_path / "sentinel", "--sentinel")
-        port = free_port()
-        tls = "".join(f"{name} {value}\n" for name, value in pairs(authority.server_flags()))
-        monitor = f"sentinel monitor main 127.0.0.1 {master.tls_port} 1\n"
-        sentinel.configure(f"tls-port {port}\ntls-replication yes\n{tls}{monitor}")
+        sentinel = TlsSentinel(tmp_path / "sentinel", authority, master.tls_port)
         stack.callback(sentinel.close)
         sentinel.start()
         wait_until(lambda: "s_down" not in sentinel.client.sentinel_masters()["main"]["flags"])
 
-        store = open_store(f"rediss+sentinel://127.0.0.1:{port}/main?{authority.option}")
+        store = open_store(f"rediss+sentinel://127.0.0.1:{sentinel.tls_port}/main?{authority.option}")
         await serves(store)
         await store.close()
-        plain = open_store(f"redis+sentinel://127.0.0.1:{port}/main", options=HASTY)
+        plain = open_store(f"redis+sentinel://127.0.0.1:{sentinel.tls_port}/main", options=HASTY)
         with pytest.raises(StoreUnavailableError):
             await plain.ping()
         await plain.close()
 
         assert master.client.exists("bandit:{s}")
-
-
-def pairs(flags: list[str]) -> Iterator[tuple[str, str]]:
-    for name, value in zip(flags[::2], flags[1::2], strict=True):
-        yield name.removeprefix("--"), value
 
 
 @pytest.mark.servers("redis-server")

@@ -43,6 +43,25 @@ class Authority:
         return certificate
 
 
+class TlsSentinel(RedisServer):
+    """A sentinel with a TLS port beside its plain one; it reaches the master over TLS."""
+
+    program = REDIS
+
+    def __init__(self, folder: Path, authority: Authority, master_port: int) -> None:
+        super().__init__(folder, "--sentinel")
+        self.tls_port = free_port()
+        flags = authority.server_flags()
+        lines = [f"tls-port {self.tls_port}", "tls-replication yes"]
+        lines += [f"{name[2:]} {value}" for name, value in zip(flags[::2], flags[1::2], strict=True)]
+        self.configure("".join(f"{line}\n" for line in (*lines, watched(master_port))))
+
+
+def watched(master_port: int) -> str:
+    """The line of a sentinel's settings that names its master."""
+    return f"sentinel monitor main 127.0.0.1 {master_port} 1"
+
+
 class TlsServer(RedisServer):
     """A server with a TLS port beside its plain one, which the test itself uses."""
 

@@ -253,7 +253,8 @@ def test_the_standard_variables_switch_them_on(variables, expected):
 def test_what_cannot_be_had_is_said_once_and_the_service_runs(tmp_path, variables):
     flags = ("--store-url", "redis://127.0.0.1:1", "--workers", "2")
     with RunningService(tmp_path, *flags, environment=variables) as service:
-        assert httpx.get(f"{service.url}/livez").status_code == 200
+        with http_client(service.url) as client:
+            assert client.get("/livez").status_code == 200
         assert service.stop() == 0
     assert len([message for message in service.messages() if message.startswith("no traces: OTEL_")]) == 1
 
