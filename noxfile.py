@@ -35,10 +35,25 @@ def test(session: nox.Session) -> None:
 def test_all(session: nox.Session) -> None:
     """Run all tests with coverage; a program that is missing is a failure."""
     session.install(".[test]")
-    together = ("-m", "not alone", "--cov", "--cov-report=", "--cov-fail-under=0")
+    session.run("pytest", *PARTIAL_COVERAGE, *session.posargs)
+    _run_rest(session)
+
+
+@nox.session(name="test-rest")
+def test_rest(session: nox.Session) -> None:
+    """Run what the quick tests leave out, after them and with their coverage."""
+    session.install(".[test]")
+    _run_rest(session)
+
+
+PARTIAL_COVERAGE = ("--cov", "--cov-report=", "--cov-fail-under=0")
+
+
+def _run_rest(session: nox.Session) -> None:
+    together = ("-m", "not alone", *PARTIAL_COVERAGE, "--cov-append")
     alone = ("-m", "alone", "-n", "0", "--cov", "--cov-append", "--cov-report=term")
     for tests in (together, alone):
-        session.run("pytest", "--all", *tests, *session.posargs, env={"REQUIRE_PROGRAMS": "1"})
+        session.run("pytest", "--rest", *tests, *session.posargs, env={"REQUIRE_PROGRAMS": "1"})
 
 
 @nox.session(name="test-lowest", venv_backend="uv")

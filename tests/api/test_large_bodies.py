@@ -37,6 +37,7 @@ def test_a_large_length_is_refused_before_its_body_comes(service):
     assert (answer.status, answer.json["code"]) == (413, "payload_too_large")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["declared", "chunked"])
 def test_a_client_that_sends_it_all_learns_why_and_no_memory_is_taken(service, how):
     before = most_memory(service)

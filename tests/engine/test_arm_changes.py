@@ -133,6 +133,7 @@ def test_removed_arms_are_never_drawn_and_new_ones_are(kind: str) -> None:
     assert drawn == {1, 3, 4, 5}
 
 
+@pytest.mark.slow
 def test_a_new_arm_that_is_best_is_found() -> None:
     """Centred Tsallis: 3,000 slots after the new arm came, it is played most."""
     run = learned("centred_tsallis", slots=2000)

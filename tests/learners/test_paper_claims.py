@@ -92,6 +92,7 @@ def test_estimates_are_biased_exactly_as_the_paper_says() -> None:
     assert (abs(estimates.mean(axis=0) - losses * p_s / p_t) <= 5 * errors).all()
 
 
+@pytest.mark.slow
 def test_orderings_of_the_paper_hold_over_arms_at_its_rates() -> None:
     """EXP3 < BOLD < DEXP3 < CLW random by more than 10 standard errors of the difference in 20 runs.
 

@@ -139,6 +139,7 @@ def test_without_the_extra_it_says_which_one_to_install(bare, elsewhere):
     assert "fastapi" in ended.stderr
 
 
+@pytest.mark.slow
 def test_help_and_bad_flags_are_as_in_a_checkout(scripts, elsewhere):
     told = run(scripts / "delayed-bandits", "serve", "--help", cwd=elsewhere)
     refused = run(scripts / "delayed-bandits", "serve", "--no-such-flag", cwd=elsewhere)

@@ -90,6 +90,7 @@ def test_a_request_in_small_pieces_and_the_next_behind_it_are_answered(connectio
     assert json.loads(answers[answers.rindex(b"{") :])["code"] == "unknown_session"
 
 
+@pytest.mark.slow
 def test_a_client_that_takes_nothing_of_its_answers_is_cut(service):
     host, port = service.url.removeprefix("http://").split(":")
     with socket.socket() as connection:

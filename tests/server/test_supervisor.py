@@ -43,8 +43,7 @@ def sockets(pid):
     return count
 
 
-@pytest.mark.quick
-@pytest.mark.parametrize("workers", ["1", "2"])
+@pytest.mark.parametrize("workers", ["1", pytest.param("2", marks=pytest.mark.quick)])
 def test_it_serves_and_ends_cleanly_on_a_signal(run, workers):
     service = run("--workers", workers)
     with service.client() as client:

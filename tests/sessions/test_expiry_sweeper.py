@@ -95,6 +95,7 @@ async def test_two_sweepers_at_once_settle_nothing_twice(memory, clock):
     assert (ledger.slot, ledger.expired) == (5, 5)
 
 
+@pytest.mark.slow
 async def test_a_deleted_session_leaves_no_reminder(store):
     sessions = Sessions(store, Settings())
     spec = Specification(learner=Dexp3Spec(n_arms=3), seed=1, expiry=ExpirySpec(after_seconds=1, default_loss=1.0))

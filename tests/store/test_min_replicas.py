@@ -100,6 +100,7 @@ async def test_nothing_is_acknowledged_while_the_replica_hangs(
     assert replica.client.hget("bandit:{s}", "version") == b"v1"
 
 
+@pytest.mark.slow
 async def test_another_worker_acknowledges_nothing_either(
     store: RedisStore, hasty_store: RedisStore, replica: RedisServer, redis_server: RedisServer
 ) -> None:

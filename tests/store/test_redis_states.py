@@ -170,6 +170,7 @@ def cluster_node(server_program: str, tmp_path: Path) -> Iterator[RedisServer]:
     server.close()
 
 
+@pytest.mark.slow
 async def test_a_cluster_node_is_down_without_slots_and_runs_every_script_with_them(
     cluster_node: RedisServer,
 ) -> None:

@@ -1,4 +1,7 @@
-"""Which tests run: the quick ones by default, all of them with ``pytest --all``, and on how many processes."""
+"""Which tests run, and on how many processes.
+
+The quick ones by default, all of them with ``pytest --all``, all but the quick ones with ``pytest --rest``.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +18,7 @@ HEADER = "quick tests and one of each real kind; `pytest --all` runs all"
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--all", action="store_true", help="run all tests, also those that are not quick")
+    parser.addoption("--rest", action="store_true", help="run the tests that are not quick")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -22,12 +26,14 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_report_header(config: pytest.Config) -> str:
+    if config.option.rest:
+        return "the tests that are not quick"
     return HEADER if is_quick(config) else "all tests of this selection, also slow ones"
 
 
 def is_quick(config: pytest.Config) -> bool:
-    """Whether slow tests are left out: not with ``--all`` or ``-m``, nor where files are named."""
-    return not (config.option.all or config.option.markexpr or names_files(config))
+    """Whether slow tests are left out: not with ``--all``, ``--rest`` or ``-m``, nor where files are named."""
+    return not (config.option.all or config.option.rest or config.option.markexpr or names_files(config))
 
 
 def names_files(config: pytest.Config) -> bool:
@@ -36,11 +42,11 @@ def names_files(config: pytest.Config) -> bool:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if not is_quick(config):
+    if not (is_quick(config) or config.option.rest):
         return
-    left_out = [item for item in items if not belongs_to_quick(item)]
-    config.hook.pytest_deselected(items=left_out)
-    items[:] = [item for item in items if belongs_to_quick(item)]
+    chosen = [item for item in items if belongs_to_quick(item) != config.option.rest]
+    config.hook.pytest_deselected(items=[item for item in items if item not in set(chosen)])
+    items[:] = chosen
 
 
 def belongs_to_quick(item: pytest.Item) -> bool:

@@ -136,6 +136,7 @@ def test_the_number_of_series_is_constant(tmp_path):
     assert not any("session-1" in str(series) for series in after)
 
 
+@pytest.mark.slow
 def test_events_are_counted_by_outcome(tmp_path):
     with RunningService(tmp_path, "--store-url", "memory://") as service, service.client() as client:
         session = create(client)

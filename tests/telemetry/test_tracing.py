@@ -268,6 +268,7 @@ def test_a_variable_without_sense_does_not_keep_the_service_from_running(tmp_pat
     assert "no traces: a variable of OpenTelemetry (OTEL_...) is invalid" in service.messages()
 
 
+@pytest.mark.slow
 def test_without_the_variables_nothing_of_it_is_imported():
     program = """
 import sys, service.server.worker
@@ -299,6 +300,7 @@ def test_without_the_extra_that_is_said_and_the_service_runs(tmp_path):
     assert service.messages().count("no traces: install the extra otel") == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("compression", [pytest.param("none", marks=pytest.mark.processes), "gzip"])
 def test_a_collector_gets_the_spans_of_all_workers_at_the_latest_at_a_stop(tmp_path, compression):
     """An hour between batches: what comes, comes as the service stops."""

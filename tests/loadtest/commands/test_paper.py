@@ -125,6 +125,7 @@ def test_in_random_order_delay_helps_little() -> None:
     assert (ogd, solid) == (pytest.approx(0.01932, abs=1e-3), pytest.approx(0.01733, abs=1e-3))
 
 
+@pytest.mark.slow
 def test_growth_is_drawn(tmp_path: Path) -> None:
     study = {"against": "d-bar (T+D)", "x": [10, 100], "regret": [3.0, 9.0], "stderr": [0.1, 0.1], "slope": 0.48}
     plot_scaling({"dexp3_delay": study}, tmp_path / "scaling.png")

@@ -62,6 +62,7 @@ def test_two_files_make_one_stream(tmp_path: Path, jester: Path) -> None:
     assert summary(tmp_path)["slots"] == 120
 
 
+@pytest.mark.slow
 def test_the_same_files_in_the_same_order_are_the_same_events(tmp_path: Path) -> None:
     """The hash in the report tells; a user's number is a place in the joined stream, so none comes twice."""
     files = [write_csv(tmp_path, *invented(20, seed).tolist(), name=f"{seed}.csv") for seed in (1, 2, 3)]

@@ -136,6 +136,7 @@ def test_losses_are_what_the_session_makes_of_the_posted_ratings(tmp_path: Path)
     assert np.allclose(1 - (world.posted + 10) / 20, world.losses, rtol=0, atol=1e-15)
 
 
+@pytest.mark.slow
 def test_the_real_file_has_the_published_shape(real_jester: Path) -> None:
     ratings = read_jester([real_jester])
 
@@ -145,6 +146,7 @@ def test_the_real_file_has_the_published_shape(real_jester: Path) -> None:
     assert np.nanmean(ratings.values) == pytest.approx(0.8798, abs=5e-5)
 
 
+@pytest.mark.slow
 def test_the_real_stream_has_the_published_best_joke(real_jester: Path) -> None:
     world = mab_jester(read_jester([real_jester]))
     best, uniform = world.best_fixed(), world.baseline()

@@ -47,6 +47,7 @@ def test_most_visitors_come_in_the_afternoon() -> None:
     assert hours[17] > hours[9] + 0.02 > hours[5] + 0.04
 
 
+@pytest.mark.slow
 def test_the_command_prints_a_few_lines_and_writes_the_figure(tmp_path: Path) -> None:
     result = CliRunner().invoke(app, ["day", "--out", str(tmp_path / "out"), "--seed", "2"])
 

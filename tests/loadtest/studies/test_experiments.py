@@ -86,6 +86,7 @@ def test_yacht(real_yacht: Path, key: str) -> None:
     assert final("bco_yacht", key, real_yacht)[0] == pytest.approx(BCO_YACHT[key], abs=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("key", MAB_JESTER)
 def test_jester(real_jester: Path, key: str) -> None:
     assert_agrees(final("mab_jester", key, real_jester, 6), *MAB_JESTER[key])

@@ -48,6 +48,7 @@ def gain(kind: str, mode: Mode, rate: float) -> float:
     return float(np.mean(saved))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", study.LEARNERS)
 @pytest.mark.parametrize("rate", [0.8, 0.2])
 def test_clicks_alone_teach_nothing_without_expiry(kind: str, rate: float) -> None:
@@ -55,6 +56,7 @@ def test_clicks_alone_teach_nothing_without_expiry(kind: str, rate: float) -> No
     assert gain(kind, Mode.OFF, rate) == pytest.approx(0, abs=0.003)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", some_quick(["centred_tsallis", "dexp3"], ["dexp3"]))
 @pytest.mark.parametrize("rate", some_quick([0.8, 0.2], [0.2]))
 def test_with_expiry_a_learner_learns_where_full_feedback_would(kind: str, rate: float) -> None:
