@@ -43,6 +43,8 @@ class FieldError:
     field: str
     message: str
     index: int | None = None
+    logged_as: str | None = None
+    """What logs call a field whose name is the client's, as it may be anything."""
 
     @property
     def place(self) -> str:
@@ -59,6 +61,7 @@ class ServiceError(Exception):
     detail : text for the client; the title if None
     errors : what is wrong with which fields
     indexes : places of the wrong events in the request, from 0
+    reason : what logs say in place of ``detail``, where that has text of the client's
     """
 
     status: ClassVar[int]
@@ -73,8 +76,10 @@ class ServiceError(Exception):
         *,
         errors: Sequence[FieldError] = (),
         indexes: Sequence[int] = (),
+        reason: str | None = None,
     ) -> None:
         self.detail = detail or self.title
+        self.reason = reason or self.detail
         self.errors = errors
         self.indexes = indexes
         super().__init__(self.detail)
@@ -100,7 +105,8 @@ class InvalidRequestError(ServiceError):
         """
         first = errors[0]
         indexes = sorted({error.index for error in errors if error.index is not None})
-        return cls(f"{first.place}: {first.message}", errors=errors, indexes=indexes)
+        reason = f"{first.logged_as}: {first.message}" if first.logged_as else None
+        return cls(f"{first.place}: {first.message}", errors=errors, indexes=indexes, reason=reason)
 
 
 class UnknownSessionError(ServiceError):

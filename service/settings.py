@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import ipaddress
 import json
 import re
 from collections.abc import Mapping, Sequence
@@ -87,6 +88,15 @@ def _origins(text: str) -> str:
     return _checked_list(text, r"https?://[^/?#@,\s]+", "origins, such as https://shop.example")
 
 
+def _networks(text: str) -> str:
+    for each in filter(None, map(str.strip, text.split(","))):
+        try:
+            ipaddress.ip_network(each)
+        except ValueError:
+            raise ValueError("must be IP addresses and networks, separated by commas") from None
+    return text
+
+
 def _checked_list(text: str, pattern: str, what: str) -> str:
     known = re.compile(pattern, re.ASCII | re.IGNORECASE)
     if all(known.fullmatch(each.strip()) for each in text.split(",") if each.strip() not in {"", "*"}):
@@ -149,6 +159,11 @@ class Settings(BaseSettings):
         description="Without API keys: origins of pages elsewhere that may send requests, such as "
         "`https://shop.example`, separated by commas; `*` for all.",
     )
+    trusted_proxies: Annotated[str, AfterValidator(_networks)] = Field(
+        "",
+        description="Addresses and networks of proxies, separated by commas, such as `127.0.0.1,10.0.0.0/8`. From "
+        "them `X-Forwarded-For` names the client in log lines, and `X-Forwarded-Proto` the scheme in traces.",
+    )
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         "info", description="Lowest level that is logged."
     )
@@ -156,7 +171,7 @@ class Settings(BaseSettings):
         0.01,
         ge=0,
         le=1,
-        description="Share of successful acts, feedback, health checks and scrapes that is logged, from 0 to 1. "
+        description="Share of successful acts, feedback, views, health checks and scrapes that is logged, 0 to 1. "
         "The same share of `/readyz` answers is logged while they repeat the answer before. All other requests and "
         "errors are logged.",
     )

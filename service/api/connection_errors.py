@@ -24,6 +24,11 @@ def request_ids() -> Iterator[bytes]:
     return (f"{process}-{number:x}".encode() for number in itertools.count(1))
 
 
+def reason_of(error: ServiceError | None) -> dict[str, str | None]:
+    """What the log line of a request says of the error that answered it; nothing of a success."""
+    return {} if error is None else {"code": error.code, "reason": logs.shown(error.reason, logs.MAX_REASON_CHARS)}
+
+
 class ConnectionErrorResponder:
     """Makes the answer to what is no request; it is counted and logged as an error of no route.
 
@@ -37,8 +42,13 @@ class ConnectionErrorResponder:
         self._retry_after = settings.retry_after_seconds
         self._ids = ids
 
-    def __call__(self, error: ServiceError) -> Response:
-        """Make the answer to an error; the connection ends with it."""
+    def __call__(self, error: ServiceError, client: tuple[str, int] | None) -> Response:
+        """Make the answer to an error; the connection ends with it.
+
+        Parameters
+        ----------
+        client : address and port of who connected; None where it is unknown
+        """
         self._metrics.problems[error.code]()
         method, route = self._metrics.answered("", "", error.status, 0.0)
         request_id = next(self._ids).decode("ascii")
@@ -48,8 +58,8 @@ class ConnectionErrorResponder:
             route=route,
             status=error.status,
             duration_ms=0.0,
-            api_key=None,
-            session=None,
+            client=client[0] if client else None,
+            **reason_of(error),
         )
         headers = {"Connection": "close", REQUEST_ID.decode("ascii"): request_id}
         return problem(error, self._retry_after, headers)

@@ -12,6 +12,7 @@ from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
 from starlette.routing import Match
+from starlette.types import Receive, Scope, Send
 
 from ..errors import (
     MAX_LISTED,
@@ -45,6 +46,8 @@ _BY_STATUS: dict[int, type[ServiceError]] = {
 
 ID_IN_SCOPE = "bandit.request_id"
 """Where a request's id is found in its ASGI scope."""
+ERROR_IN_SCOPE = "bandit.error"
+"""Where the ServiceError is found that a request was answered with."""
 
 _METHODS = ("DELETE", "GET", "HEAD", "PATCH", "POST", "PUT")
 
@@ -103,7 +106,20 @@ def problem(error: ServiceError, retry_after: int, headers: Mapping[str, str] | 
     if error.status in (408, 413):
         # The rest of the body may still come: it is not read as the next request.
         extra["Connection"] = "close"
-    return Response(json.dumps(problem_fields(error)), error.status, extra, MEDIA_TYPE)
+    return ProblemResponse(error, extra)
+
+
+class ProblemResponse(Response):
+    """The response for an error; it leaves the error in the scope, for the log line of the request."""
+
+    def __init__(self, error: ServiceError, headers: Mapping[str, str]) -> None:
+        super().__init__(json.dumps(problem_fields(error)), error.status, headers, MEDIA_TYPE)
+        self._error = error
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send the response."""
+        scope[ERROR_IN_SCOPE] = self._error
+        await super().__call__(scope, receive, send)
 
 
 def _clipped(text: str, size: int = MAX_MESSAGE) -> str:

@@ -48,7 +48,7 @@ class EndingProtocol(HttpToolsProtocol):
     Parameters
     ----------
     head_seconds : timeout for a request's head, and for the rest of a body after its request was answered
-    refuse : makes the answer to what is no request
+    refuse : makes the answer to what is no request, for the address and port of the client
 
     Notes
     -----
@@ -59,7 +59,11 @@ class EndingProtocol(HttpToolsProtocol):
     flow: ConnectionFlow
 
     def __init__(
-        self, *args: Any, head_seconds: float, refuse: Callable[[ServiceError], RawResponse], **kwargs: Any
+        self,
+        *args: Any,
+        head_seconds: float,
+        refuse: Callable[[ServiceError, tuple[str, int] | None], RawResponse],
+        **kwargs: Any,
     ) -> None:
         super().__init__(*args, **kwargs)
         self._seconds = head_seconds
@@ -156,7 +160,7 @@ class EndingProtocol(HttpToolsProtocol):
             self.pipeline.popleft()
 
     def _answer_final_error(self, error: ServiceError) -> None:
-        answer = self._refuse(error)
+        answer = self._refuse(error, self.client)
         headers = [*self.server_state.default_headers, *answer.raw_headers]
         lines = [b"%b: %b\r\n" % header for header in headers]
         self.transport.write(b"".join((STATUS_LINE[answer.status_code], *lines, b"\r\n", bytes(answer.body))))

@@ -87,6 +87,8 @@ def serve(settings: Settings, listener: socket.socket, number: int) -> None:
         log_config=None,
         access_log=False,
         server_header=False,
+        proxy_headers=bool(settings.trusted_proxies),
+        forwarded_allow_ips=settings.trusted_proxies,
         timeout_keep_alive=math.ceil(settings.keep_alive_seconds),
         timeout_graceful_shutdown=math.ceil(settings.grace_seconds),
     )

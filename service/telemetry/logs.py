@@ -20,6 +20,9 @@ MAX_CHARS = 8000
 MAX_FIELD_CHARS = 128
 """Longest text from a request in its log line."""
 
+MAX_REASON_CHARS = 200
+"""Longest reason of an error in its request's log line."""
+
 _requests = logging.getLogger(f"{_PACKAGE}.requests")
 _SECRETS = (
     (re.compile(r"([A-Za-z][A-Za-z0-9+.-]{0,31}://)\S*@"), r"\1***@"),
@@ -63,28 +66,22 @@ class JsonLines(logging.Formatter):
         return json.dumps(line)
 
 
-def shown(text: str | None) -> str | None:
-    """Return a text of a request as its log line shows it: without passwords, at most ``MAX_FIELD_CHARS`` long."""
-    return None if text is None else hide_passwords(text[: 2 * MAX_FIELD_CHARS])[:MAX_FIELD_CHARS]
+def shown(text: str | None, most: int = MAX_FIELD_CHARS) -> str | None:
+    """Return a text of a request as its log line shows it: without passwords, with at most ``most`` characters."""
+    return None if text is None else hide_passwords(text[: 2 * most])[:most]
 
 
-def request(*, status: int, session: str | None, api_key: str | None, **fields: str | float) -> None:
+def request(*, status: int, **fields: str | float | None) -> None:
     """Log one request, at level info, or warning if the status is 500 or above.
 
     Parameters
     ----------
-    session : as ``shown`` returns it; None if the path names no session
-    api_key : the name of the key; None if the request has none
+    fields : of its line; those that are None are left out. Texts of the request are as ``shown`` returns them
     """
     level = logging.INFO if status < 500 else logging.WARNING
-    if not _requests.isEnabledFor(level):
-        return
-    line = fields | {"status": status}
-    if session is not None:
-        line["session"] = session
-    if api_key is not None:
-        line["api_key"] = api_key
-    _requests.log(level, "request", extra={"fields": line})
+    if _requests.isEnabledFor(level):
+        line = {name: value for name, value in fields.items() if value is not None} | {"status": status}
+        _requests.log(level, "request", extra={"fields": line})
 
 
 def configure(level: str) -> None:

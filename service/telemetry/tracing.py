@@ -88,6 +88,11 @@ class Spans:
         if status >= 500:
             _fail(span, str(status))
 
+    def trace_id(self) -> str | None:
+        """Return the current request's trace in hexadecimal digits, sampled or not."""
+        context = trace.get_current_span().get_span_context()
+        return trace.format_trace_id(context.trace_id) if context.is_valid else None
+
     @contextmanager
     def store_call(self, call: str) -> Iterator[Span]:
         """Open a span for one call to the store, a child of its request or of the first request of its batch.

@@ -94,7 +94,7 @@ async def _connection(data: bytes) -> None:
         LOOP,
         check_origin=lambda _url, _headers: None,
         head_seconds=60.0,
-        refuse=lambda error: problem(error, 1),
+        refuse=lambda error, _client: problem(error, 1),
     )
     connection.connection_made(wire)
     size = 1 + (data[0] if data else 0)

@@ -127,7 +127,7 @@ async def spoken_to():
         config = uvicorn.Config(_answer, lifespan="off", log_config=None)
         config.load()
         refuse = SimpleNamespace(status_code=503, body=b"", raw_headers=[])
-        own = {"check_origin": lambda _url, _headers: None, "head_seconds": 7200, "refuse": lambda _: refuse}
+        own = {"check_origin": lambda _url, _headers: None, "head_seconds": 7200, "refuse": lambda *_: refuse}
         made.set_result(Watched(config, ServerState(), {}, **own))
         return made.result()
 

@@ -21,14 +21,16 @@ from ...errors import NotFoundError, OverloadedError
 from ...telemetry import logs
 from ...telemetry.metrics import OTHER
 from ..access import Logged, RouteAccess
-from ..connection_errors import REQUEST_ID
-from ..problems import ID_IN_SCOPE, problem
+from ..connection_errors import REQUEST_ID, reason_of
+from ..problems import ERROR_IN_SCOPE, ID_IN_SCOPE, problem
 from ..routes.docs import ASSETS
 from ..runtime import Runtime
 
 if TYPE_CHECKING:
     from ...telemetry.tracing import Spans
 
+_TRACE = re.compile(rb"[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}(-.*)?", re.DOTALL)
+"""A ``traceparent``: https://www.w3.org/TR/trace-context. Later versions may add parts."""
 _SANE_ID = re.compile(rb"[!-~](?:[ -~]{0,126}[!-~])?")
 STOPPING = "The service is stopping; what this request asked may have been done or not: send it again"
 
@@ -116,6 +118,9 @@ class RequestLogMiddleware:
                 duration_ms=round(seconds * 1000, 3),
                 api_key=None if (key := scope.get(IN_SCOPE)) is None else key.name,
                 session=session,
+                client=logs.shown(peer[0]) if (peer := scope.get("client")) else None,
+                trace_id=_trace_id(scope["headers"]) if self._spans is None else self._spans.trace_id(),
+                **reason_of(scope.get(ERROR_IN_SCOPE)),
             )
 
     def _is_sampled(self, method: str, route: str, status: int) -> bool:
@@ -139,6 +144,14 @@ def _template(scope: Scope) -> str:
     if route is not None:
         return str(route.path)
     return f"/{ASSETS}" if scope.get("root_path") else str(scope["path"])
+
+
+def _trace_id(headers: Iterable[tuple[bytes, bytes]]) -> str | None:
+    """Return the trace that the client is in, by its ``traceparent``."""
+    for name, value in headers:
+        if name == b"traceparent" and (found := _TRACE.fullmatch(value)) and found[1].strip(b"0"):
+            return found[1].decode("ascii")
+    return None
 
 
 def _given_id(headers: Iterable[tuple[bytes, bytes]]) -> bytes | None:

@@ -22,6 +22,7 @@ _TAGS: Mapping[str, Collection[str]] = {
 """Tags that pydantic puts into the path of a field: the member of a union that it tried."""
 _FIELDS = frozenset({"extra_forbidden", "missing"})
 """Types of errors with a path that ends in a field's name, even if a tag has the same name."""
+_UNKNOWN = "a field or parameter that is not known"
 _NO_OBJECT = frozenset({"model_type", "model_attributes_type", "dict_type"})
 
 
@@ -47,7 +48,8 @@ def _field_error(error: Mapping[str, Any]) -> FieldError:
     if not names:
         names = [f"events[{index}]" if index is not None else str(place[0])]
         message = "a JSON object is required" if error["type"] == "missing" else message
-    return FieldError(".".join(names), message, index)
+    unknown = error["type"] == "extra_forbidden"
+    return FieldError(".".join(names), message, index, logged_as=_UNKNOWN if unknown else None)
 
 
 def _names(place: Sequence[Any], kind: str) -> list[str]:

@@ -10,7 +10,7 @@ from pydantic import BeforeValidator
 
 from ...sessions.limits import ALL, Rights
 from ...sessions.read import MAX_PAGE
-from ..access import ADMINS, CLIENTS, access
+from ..access import ADMINS, CLIENTS, Logged, access
 from ..openapi.examples import CHANGE, CHANGED, CREATE, LIST, PROBLEMS, VIEW, describe_answers
 from ..parsing.dependencies import api_key_of, idempotency_of
 from ..parsing.strict_route import StrictRoute
@@ -56,7 +56,7 @@ async def create_session(
 
 
 @router.get("", **describe_answers(SessionList, LIST, {200: "A page of sessions"}))
-@access(ADMINS)
+@access(ADMINS, logged=Logged.SAMPLE)
 async def list_sessions(
     request: Request, cursor: Annotated[str | None, CURSOR] = None, limit: Limit = 100
 ) -> Response:
@@ -65,7 +65,7 @@ async def list_sessions(
 
 
 @router.get("/{session_id}", **describe_answers(SessionView, VIEW, {200: "The session as it is now"}))
-@access(CLIENTS)
+@access(CLIENTS, logged=Logged.SAMPLE)
 async def view_session(request: Request, session_id: str) -> Response:
     """View a session. This changes nothing, and does not extend its idle deadline."""
     return body_response(await runtime_of(request).sessions.view(session_id))
