@@ -8,6 +8,7 @@ ServiceError
 ├── SessionExistsError         409 session_exists
 ├── SurplusFeedbackError       409 surplus_feedback
 ├── NoLabelsError              409 no_labels
+├── NoEligibleArmError         409 no_eligible_arm
 ├── IdempotencyConflictError   422 idempotency_conflict
 ├── PayloadTooLargeError       413 payload_too_large
 ├── UnsupportedMediaTypeError  415 unsupported_media_type
@@ -143,6 +144,12 @@ class NoLabelsError(ServiceError):
     """The session has no arm labels; its arms can't be changed."""
 
     status, code, title = 409, "no_labels", "The session has no labelled arms"
+
+
+class NoEligibleArmError(ServiceError):
+    """None of the arms that may be drawn can be drawn. No slot was opened."""
+
+    status, code, title = 409, "no_eligible_arm", "No arm that may be drawn is left"
 
 
 class IdempotencyConflictError(ServiceError):

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from ..learners.specs import Label, LabelText, check_printable
+from ..models.eligible import Eligibility
 from ..models.events import Events
 from ..models.specification import SESSION_ID_PATTERN, Specification
 
@@ -29,14 +30,21 @@ class CreateSession(Specification):
         )
 
 
-class Nothing(_Body):
-    """An empty object; the body may be left out."""
+class Act(Eligibility):
+    """The arms that may be drawn; the body may be left out."""
 
 
-class Acts(_Body):
-    """How many slots to open in a row."""
+class Acts(Eligibility):
+    """How many slots to open in a row, and the arms that may be drawn in each."""
 
     count: Annotated[int, Field(ge=1)]
+    distinct: Annotated[
+        bool,
+        Field(
+            description="Draw each arm once at most: where fewer are left there are fewer actions. For the same "
+            "learners as ``eligible``."
+        ),
+    ] = False
 
 
 class Feedbacks(_Body):
@@ -63,6 +71,13 @@ class ChangeArms(_Body):
         return labels
 
 
+SKIPPED = Field(
+    None,
+    description="Number of names in ``eligible`` or ``exclude`` that are of no arm, or of one that is removed or "
+    "paused; left out if there are none. In an answer with several actions it is beside them.",
+)
+
+
 class Action(BaseModel):
     """A drawn arm (``arm``, ``probability``), or a point (``x``, ``query_points``)."""
 
@@ -72,12 +87,14 @@ class Action(BaseModel):
     probability: float | None = None
     x: list[float] | None = None
     query_points: list[list[float]] | None = None
+    skipped: int | None = SKIPPED
 
 
 class Actions(BaseModel):
     """Actions of slots in a row."""
 
     actions: list[Action]
+    skipped: int | None = SKIPPED
 
 
 class Settlement(BaseModel):

@@ -35,12 +35,12 @@ async def test_errors_are_documented_as_problems(client):
     assert "application/problem+json" in act["422"]["content"]
 
 
-async def test_act_is_documented_to_take_nothing_but_an_empty_object(client):
+async def test_the_body_of_act_is_documented_as_optional(client):
     document = (await client.get("/openapi.json")).json()
 
     body = document["paths"]["/v1/sessions/{session_id}/act"]["post"]["requestBody"]
     assert not body.get("required")
-    assert body["content"]["application/json"]["schema"]["$ref"].endswith("/Nothing")
+    assert body["content"]["application/json"]["schema"]["$ref"].endswith("/Act")
 
 
 async def test_the_limits_of_the_settings_are_told(make_client):

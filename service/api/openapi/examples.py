@@ -18,6 +18,7 @@ from ...errors import (
     IdempotencyConflictError,
     InternalError,
     InvalidRequestError,
+    NoEligibleArmError,
     NoLabelsError,
     OverloadedError,
     PayloadTooLargeError,
@@ -95,6 +96,19 @@ CHANGED = VIEW | {
     "probabilities": [0.4, 0.0, 0.26666666666666666, 0.3333333333333333],
 }
 LIST = {"sessions": [{name: value for name, value in VIEW.items() if name != "probabilities"}], "next_cursor": None}
+ACT: dict[str, Example] = {
+    "any": Example(summary="Any joke that is not paused", value={}),
+    "eligible": Example(summary="One of two jokes", value={"eligible": ["pun", "limerick"]}),
+    "exclude": Example(summary="Any joke but the one just told", value={"exclude": ["pun"]}),
+    "by_index": Example(summary="Arms by their indexes, where the session named none", value={"eligible": [0, 2]}),
+}
+ACTS: dict[str, Example] = {
+    "row": Example(summary="Two slots in a row; an arm may come twice", value={"count": 2}),
+    "slate": Example(
+        summary="Two different jokes for one page, none of them told before",
+        value={"count": 2, "distinct": True, "exclude": ["pun"]},
+    ),
+}
 ACTION = {"slot": 1, "arm": 2, "probability": 0.3333333333333333}
 ACTIONS = {"actions": [ACTION, {"slot": 2, "arm": 0, "probability": 0.3333333333333333}]}
 EVENT: dict[str, Example] = {
@@ -143,6 +157,7 @@ _ERRORS = {
     ),
     "session_exists": SessionExistsError(),
     "no_labels": NoLabelsError(),
+    "no_eligible_arm": NoEligibleArmError(),
     "payload_too_large": PayloadTooLargeError(),
     "unsupported_media_type": UnsupportedMediaTypeError(),
     "invalid_request": InvalidRequestError(

@@ -10,17 +10,18 @@ from ...errors import InvalidRequestError, SurplusFeedbackError
 from ...models.events import Event
 from ...models.specification import Surplus
 from ...sessions.operations import Act, SettleFeedback
+from .. import schemas
 from ..access import CLIENTS, Logged, access
-from ..openapi.examples import ACTION, ACTIONS, EVENT, EVENTS, PROBLEMS, SETTLEMENT, describe_answers
+from ..openapi.examples import ACT, ACTION, ACTIONS, ACTS, EVENT, EVENTS, PROBLEMS, SETTLEMENT, describe_answers
 from ..parsing.dependencies import idempotency_of
 from ..parsing.strict_route import StrictRoute
 from ..responses import json_response
 from ..runtime import runtime_of
-from ..schemas import Action, Actions, Acts, Feedbacks, Nothing, Settlement
+from ..schemas import Action, Actions, Acts, Feedbacks, Settlement
 
 router = APIRouter(prefix="/v1/sessions/{session_id}", tags=["slots"], route_class=StrictRoute, responses=PROBLEMS)
 
-NOTHING = Nothing()
+ANY_ARM = schemas.Act()
 
 OnSurplus = Annotated[
     Surplus | None,
@@ -36,11 +37,15 @@ OnSurplus = Annotated[
 async def act(
     request: Request,
     session_id: str,
-    body: Annotated[Nothing, Body()] = NOTHING,  # noqa: ARG001 - an empty body and an empty object mean the same
+    body: Annotated[schemas.Act, Body(openapi_examples=ACT)] = ANY_ARM,
 ) -> Response:
-    """Open the next slot and draw an arm, or play a point."""
+    """Open the next slot and draw an arm, one that may be drawn, or play a point."""
     operation = Act(
-        1, runtime_of(request).settings.max_act_cells, single=True, idempotency=await idempotency_of(request)
+        1,
+        runtime_of(request).settings.max_act_cells,
+        single=True,
+        choice=body.choice,
+        idempotency=await idempotency_of(request),
     )
     return json_response(await runtime_of(request).sessions.submit(session_id, operation))
 
@@ -50,13 +55,20 @@ async def act(
 async def acts(
     request: Request,
     session_id: str,
-    body: Annotated[Acts, Body(examples=[{"count": 2}])],
+    body: Annotated[Acts, Body(openapi_examples=ACTS)],
 ) -> Response:
-    """Open several slots in a row: the same actions as that many calls of act."""
+    """Open several slots in a row: the same actions as that many calls of act.
+
+    With ``distinct`` each arm is drawn once at most, as several different arms for one page.
+    """
     if body.count > runtime_of(request).settings.max_acts:
         raise InvalidRequestError.of("count", f"must not exceed {runtime_of(request).settings.max_acts}")
     operation = Act(
-        body.count, runtime_of(request).settings.max_act_cells, idempotency=await idempotency_of(request)
+        body.count,
+        runtime_of(request).settings.max_act_cells,
+        choice=body.choice,
+        distinct=body.distinct,
+        idempotency=await idempotency_of(request),
     )
     return json_response(await runtime_of(request).sessions.submit(session_id, operation))
 

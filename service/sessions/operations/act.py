@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+
+import numpy as np
 
 from ...commit.draft import Draft
 from ...commit.operation import Applied, Operation
 from ...cooperative.json_stream import CHUNK_SCALARS
+from ...engine.actions import ArmAction
 from ...engine.arm_run import ArmRun
+from ...engine.point_run import PointRun
 from ...engine.run import Run
-from ...errors import InvalidRequestError
-from .action_json import action_json, actions_json
+from ...engine.slot_run import SlotRun
+from ...errors import InvalidRequestError, NoEligibleArmError
+from ...learners.base import IntArray
+from ...models.eligible import Choice
+from ...serialization.journal import Acted, Ended, Journal
+from .action_json import actions_json, arm_json, point_json
+from .eligible import Found, check_defined, find
 
 
 @dataclass(slots=True)
@@ -21,26 +31,72 @@ class Act(Operation):
     max_cells: int
     """Largest count * n_arms (or count * dim * dim) in one request."""
     single: bool = False
+    choice: Choice | None = None
+    """The arms that may be drawn; None: all that are not paused."""
+    distinct: bool = False
+    """Whether each arm is drawn once at most; fewer arms are fewer actions."""
 
     @property
     def weight(self) -> int:
         return self.count
 
-    async def check(self, draft: Draft) -> None:
+    async def check(self, draft: Draft) -> Found:
+        """Find the arms that may be drawn, or refuse the request."""
         cells = _cells(draft.run)
         if self.count > 1 and self.count * cells > self.max_cells:
             raise InvalidRequestError.of(
                 "count", f"count times the learner's size ({cells}) must not exceed {self.max_cells}"
             )
+        if self.distinct:
+            check_defined("distinct", draft.run.learner)
+        return find(draft.run, self.choice)
 
-    async def apply(self, draft: Draft, _checked: None) -> Applied:
-        run, actions = draft.run, []
-        for _ in range(self.count):
-            actions.append(action_json(run, draft.journal))
-            await draft.fair_yield()
-        body = iter(actions[0]) if self.single else actions_json(actions)
+    async def apply(self, draft: Draft, found: Found) -> Applied:
+        run = draft.run
+        actions = await (self._draw(draft, run, found) if isinstance(run, ArmRun) else self._play(draft, run))
+        body = iter(actions[0]) if self.single else actions_json(actions, found.skipped)
         is_small = isinstance(run, ArmRun) or self.count * _cells(run) <= CHUNK_SCALARS
         return Applied("".join(body).encode() if is_small else body)
+
+    async def _play(self, draft: Draft, run: PointRun) -> Sequence[Iterable[str]]:
+        actions = []
+        for _ in range(self.count):
+            actions.append(point_json(run.open_slot(), run.learner, run.state))
+            await draft.fair_yield()
+        return actions
+
+    async def _draw(self, draft: Draft, run: ArmRun, found: Found) -> Sequence[Iterable[str]]:
+        """Open slots of a session over arms; with ``distinct``, while an arm is left.
+
+        Raises
+        ------
+        NoEligibleArmError
+            where no arm can be drawn; no slot has been opened.
+        """
+        eligible, actions = found.eligible, []
+        if not run.can_draw(eligible):
+            raise NoEligibleArmError
+        if self.distinct and eligible is None:
+            eligible = run.arms.without(np.empty(0, dtype=np.int64))
+        for _ in range(self.count):
+            action = _act(run, eligible, draft.journal)
+            actions.append(arm_json(action, run.arms.names, found.skipped if self.single else 0))
+            await draft.fair_yield()
+            if self.distinct and eligible is not None:
+                eligible = eligible[eligible != run.arms.positions[action.arm]]
+                if not run.can_draw(eligible):
+                    break
+        return actions
+
+
+def _act(run: ArmRun, eligible: IntArray | None, journal: Journal) -> ArmAction:
+    """Open the next slot, and note it."""
+    if isinstance(run, SlotRun) and (dropped := run.next_dropped()) is not None:
+        journal.append(Ended(dropped, "expired"))
+    action, names = run.act(eligible), run.arms.names
+    name = None if names is None else names[action.arm]
+    journal.append(Acted(action.slot, action.arm, action.probability, action.eligible, name))
+    return action
 
 
 def _cells(run: Run) -> int:

@@ -8,41 +8,36 @@ from typing import Any
 
 import numpy as np
 
-from ...engine.point_run import PointRun
-from ...engine.run import Run
-from ...engine.slot_run import SlotRun
+from ...engine.actions import ArmAction
 from ...learners.base import FloatArray, PointLearner
-from ...serialization.journal import Acted, Ended, Journal
 
 
-def actions_json(actions: Sequence[Iterable[str]]) -> Iterator[str]:
-    """The JSON of a list of actions."""
+def actions_json(actions: Sequence[Iterable[str]], skipped: int = 0) -> Iterator[str]:
+    """The JSON of a list of actions; ``skipped`` is named in it unless it is 0."""
     start = '{"actions":['
     for action in actions:
         yield start
         yield from action
         start = ","
-    yield "]}"
+    yield "]" + _skipped_json(skipped) + "}"
 
 
-def action_json(run: Run, journal: Journal) -> Iterable[str]:
-    """Open the next slot, and note it; the JSON of its action.
+def arm_json(action: ArmAction, names: Sequence[str] | None, skipped: int = 0) -> Iterable[str]:
+    """The JSON of a drawn arm; ``skipped`` is named in it unless it is 0."""
+    label = "" if names is None else f',"label":{json.dumps(names[action.arm])}'
+    head = f'{{"slot":{action.slot},"arm":{action.arm},"probability":{action.probability!r}'
+    return (f"{head}{label}{_skipped_json(skipped)}}}",)
 
-    A point's JSON is made when it is sent, from the state, which is much smaller.
-    """
-    if isinstance(run, PointRun):
-        return point_json(run.open_slot(), run.learner, run.state)
-    if isinstance(run, SlotRun) and (dropped := run.next_dropped()) is not None:
-        journal.append(Ended(dropped, "expired"))
-    action, names = run.act(), run.arms.names
-    name = None if names is None else names[action.arm]
-    journal.append(Acted(action.slot, action.arm, action.probability, action.eligible, name))
-    label = "" if name is None else f',"label":{json.dumps(name)}'
-    return (f'{{"slot":{action.slot},"arm":{action.arm},"probability":{action.probability!r}{label}}}',)
+
+def _skipped_json(skipped: int) -> str:
+    return f',"skipped":{skipped}' if skipped else ""
 
 
 def point_json(slot: int, learner: PointLearner[Any], state: Any) -> Iterator[str]:
-    """The JSON of a point and its query points."""
+    """The JSON of a point and its query points.
+
+    It is made when it is sent, from the state, which is much smaller.
+    """
     x = learner.x(state)
     numbers = [repr(number) for number in x.tolist()]
     yield f'{{"slot":{slot},"x":[{",".join(numbers)}]'

@@ -1,0 +1,56 @@
+"""The arms that an act may draw, found among those of its session."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from ...engine.arm_run import ArmRun
+from ...engine.run import Run
+from ...errors import InvalidRequestError
+from ...learners.base import ArmLearner, IntArray, Learner
+from ...models.eligible import Choice
+
+
+class Found(NamedTuple):
+    """What the names of an act mean in its session."""
+
+    eligible: IntArray | None = None
+    """Positions of the arms that may be drawn, ascending; None: all that are not paused."""
+    skipped: int = 0
+    """Number of different names of arms that can't be drawn anyway."""
+
+
+def takes_eligible(learner: Learner[Any]) -> bool:
+    """Whether slots of this learner may name their eligible arms and have a floor."""
+    return isinstance(learner, ArmLearner) and learner.takes_eligible
+
+
+def check_defined(field: str, learner: Learner[Any]) -> None:
+    """Refuse a field that makes sense for learners with eligible arms only.
+
+    Raises
+    ------
+    InvalidRequestError
+        naming the field.
+    """
+    if not takes_eligible(learner):
+        raise InvalidRequestError.of(field, "this session's learner does not define it")
+
+
+def find(run: Run, choice: Choice | None) -> Found:
+    """Find the arms that an act names.
+
+    Raises
+    ------
+    InvalidRequestError
+        where the learner does not define eligible arms, or labels are named in a session without.
+    """
+    if choice is None:
+        return Found()
+    check_defined(choice.field, run.learner)
+    if not isinstance(run, ArmRun):
+        raise TypeError(f"{run.learner!r} is over points")
+    if run.arms.labels is None and any(isinstance(name, str) for name in choice.names[:1]):
+        raise InvalidRequestError.of(choice.field, "this session's arms have no labels; name their indexes")
+    positions, skipped = run.arms.find(choice.names)
+    return Found(positions if choice.field == "eligible" else run.arms.without(positions), skipped)
