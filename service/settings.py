@@ -208,7 +208,7 @@ class Settings(BaseSettings):
     )
     max_events: Count = Field(10_000, description="Largest number of events in one call.")
     max_arms: Count = Field(100_000, description="Largest number of arms of a session.")
-    max_arms_centred: Count = Field(10_000, description="Largest number of arms of a `centred_tsallis` session.")
+    max_arms_centred: Count = Field(10_000, description="Largest number of arms of a Tsallis session.")
     max_dim: Count = Field(1000, description="Largest number of dimensions of a session over points.")
     max_label_bytes: int = Field(128, ge=1, le=65_536, description="Longest arm label, in bytes of UTF-8.")
     max_body_bytes: Count = Field(2_000_000, description="Largest request body, in bytes.")

@@ -16,12 +16,14 @@ from .exp3 import Exp3Spec
 from .exp3_current import Exp3CurrentSpec
 from .fixed import FixedSpec
 from .mbco import MbcoSpec
+from .multiscale_tsallis import MultiscaleTsallisSpec
 from .ogd import OgdSpec
 from .solid import SolidSpec
 
 REGISTRY: dict[str, type[Spec]] = {
     "dexp3": Dexp3Spec,
     "dbgd": DbgdSpec,
+    "multiscale_tsallis": MultiscaleTsallisSpec,
     "centred_tsallis": CentredTsallisSpec,
     "exp3": Exp3Spec,
     "exp3_current": Exp3CurrentSpec,

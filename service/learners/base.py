@@ -9,13 +9,18 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from enum import StrEnum
-from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
+from typing import Annotated, Any, ClassVar, Generic, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
 
 FloatArray = NDArray[np.float64]
+FixedArray = Annotated[FloatArray, "fixed"]
+"""In the state of a learner over arms: an array whose length has nothing to do with the number of arms.
+
+In a state's other arrays of floats the last axis is that of the arms.
+"""
 IntArray = NDArray[np.int64]
 Rows = tuple[FloatArray, ...]
 """Arrays that a state replaces one by one; a commit writes only those that were replaced."""
@@ -52,6 +57,8 @@ class Slot(NamedTuple):
     """Positions of the arms that may be drawn, ascending, for learners with ``takes_eligible``; None: all arms."""
     floor: float = 0.0
     """Share of the draws that is uniform over the eligible arms, for learners with ``takes_eligible``."""
+    provisional: bool = False
+    """Whether every decision is charged with a default loss at once, for a ``ProvisionalLearner``."""
 
 
 class Spec(BaseModel):
@@ -160,6 +167,31 @@ class ArmLearner(Learner[S]):
     @abstractmethod
     def add_arms(self, state: S, count: int) -> S:
         """Return the state with ``count`` more arms behind the others, each with probability 1/n of n in all."""
+
+
+class ProvisionalLearner(ArmLearner[S]):
+    """A learner over arms that can learn a default loss when the arm is drawn, and correct it by the loss itself.
+
+    In such a session ``charge`` takes the place of expiry at the default loss, ``correct`` that of ``settle``.
+    """
+
+    def charge(self, state: S, arm: Any, default: float) -> S:
+        """Return the state after the arm just drawn has been charged with the default loss."""
+        return self.settle(state, arm, default)
+
+    @abstractmethod
+    def correct(self, state: S, arm: Any, loss: Any, default: float) -> S:
+        """Return the state after a decision's ``loss`` has replaced the ``default`` that it was charged with.
+
+        Parameters
+        ----------
+        arm, loss : as for ``settle``
+        default : the loss with which the decision was charged
+        """
+
+    @abstractmethod
+    def uncharge(self, state: S, arm: Any, default: float) -> S:
+        """Return the state after a decision charged with ``default`` was taken back: it was never shown."""
 
 
 class SlotLearner(ArmLearner[S]):

@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 import numpy as np
 from pydantic import Field, model_validator
 
-from .base import ArmLearner, FloatArray, Information, IntArray, Slot, at, draw
+from .base import ArmLearner, FixedArray, FloatArray, Information, IntArray, Slot, at, draw
 from .maths.block_schedules import MAX_RANDOM_DELAY, Clock, Kind, Schedule
 from .maths.exponential_weights import exp3_rate, joined, lowered, probabilities, without
 from .rates import RateMode
@@ -67,7 +67,7 @@ class State(NamedTuple):
     """``NO_ARM`` where it has been removed."""
     redraw: bool
     """Whether the open slot draws."""
-    sums: FloatArray
+    sums: FixedArray
     t: int
     quiet: int
     updating: bool

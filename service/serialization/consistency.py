@@ -16,7 +16,7 @@ from ..engine.run import Run
 from ..learners.base import Spec
 from ..learners.specs import ArmsSpec
 from .records import Records
-from .state import CodecError
+from .state import CodecError, fixed_fields
 
 NUMBER_BYTES = 8
 """Bytes of an int64 or a float64."""
@@ -52,9 +52,10 @@ def check_state(run: Run, ledger: Ledger, state: Any) -> None:
         live = (len(run.arms.live),)
         if ledger.by_arm.shape != (run.arms.size,) or ledger.by_arm.sum() != ledger.outstanding:
             raise CodecError("the counts are not those of this session's arms")
-    for known, part in zip(run.state, state, strict=True):
+    fixed = fixed_fields(run.learner.state_type)
+    for name, known, part in zip(state._fields, run.state, state, strict=True):
         if isinstance(part, np.ndarray) and part.dtype.kind == "f":
-            expected = live if live is not None and known.ndim == 1 else known.shape
+            expected = known.shape if live is None or name in fixed else (*known.shape[:-1], *live)
             if part.shape != expected:
                 raise CodecError("the state has not this session's sizes")
 

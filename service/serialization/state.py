@@ -23,7 +23,7 @@ import numpy as np
 
 from ..engine.arms import Arms
 from ..engine.ledger import ArmLedger, Ledger
-from ..learners.base import FloatArray, IntArray, Rows
+from ..learners.base import FixedArray, FloatArray, IntArray, Rows
 
 SCHEMA = 1
 CHECKSUM_BYTES = 4
@@ -225,6 +225,13 @@ def rows_field(state_type: type) -> str | None:
     """Return the name of the field that holds rows, if any; a state has only their number, the rows are records."""
     kinds = zip(_stored_hints(state_type), _fields(state_type), strict=True)
     return next((name for name, kind in kinds if kind is ROWS), None)
+
+
+@lru_cache(maxsize=64)
+def fixed_fields(state_type: type) -> frozenset[str]:
+    """Return the names of the fields that are a ``FixedArray``, whose length the arms have no part in."""
+    hints = get_type_hints(state_type, include_extras=True)
+    return frozenset(name for name, hint in hints.items() if hint == FixedArray)
 
 
 def _kind(hint: Any) -> Any:

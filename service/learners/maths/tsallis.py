@@ -63,3 +63,51 @@ def _solve_one(sums: FloatArray, scale: float, guess: float) -> tuple[float, Flo
         lam = moved
         root = scale / (sums - lam)
     return lam, root * root
+
+
+def solve_rows(sums: FloatArray, scale: FloatArray, guess: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """``solve`` for several problems of each run, shapes (..., rows, n_arms) and (..., rows); the same numbers."""
+    return _solve_rows_of_one(sums, scale, guess) if sums.ndim == 2 else solve(sums, scale, guess)
+
+
+def _solve_rows_of_one(sums: FloatArray, scale: FloatArray, guess: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """``solve_rows`` for one run: its few numbers a row are plain floats; the same operations bit for bit."""
+    scales, width = scale.tolist(), column(scale)
+    lam = [min(start, -most) for start, most in zip(guess.tolist(), scales, strict=True)]
+    unsolved = list(range(len(lam)))
+    root = width / (sums - np.array(lam)[:, None])
+    for _ in range(MAX_SOLVE_STEPS):
+        x = root * root
+        totals, cubes = x.sum(axis=-1).tolist(), (x * root).sum(axis=-1).tolist()
+        unsolved = [row for row in unsolved if _move(lam, row, scales[row], totals[row], cubes[row])]
+        if not unsolved:
+            break
+        root = width / (sums - np.array(lam)[:, None])
+    return np.array(lam), root * root
+
+
+def _move(lam: list[float], row: int, scale: float, total: float, cube: float) -> bool:
+    """Take a step of Newton's method for one row; return False, leaving lambda as it is, where it is solved."""
+    moved = min(lam[row] + 2 * (total - total * math.sqrt(total)) / (2 / scale * cube), -scale)
+    if abs(total - 1) <= SOLVED or moved == lam[row]:
+        return False
+    lam[row] = moved
+    return True
+
+
+def solve_few(sums: FloatArray, scale: Any, guess: Any) -> tuple[Any, FloatArray]:
+    """``solve`` for fewer than eight sums a run; the same numbers, sooner."""
+    if sums.ndim > 1:
+        return solve(sums, scale, guess)
+    values, scale = sums.tolist(), float(scale)
+    lam = [min(float(guess), -scale)]
+    roots = [scale / (value - lam[0]) for value in values]
+    for _ in range(MAX_SOLVE_STEPS):
+        total = cube = 0.0
+        for root in roots:
+            total += root * root
+            cube += root * root * root
+        if not _move(lam, 0, scale, total, cube):
+            break
+        roots = [scale / (value - lam[0]) for value in values]
+    return lam[0], np.square(roots)

@@ -1,0 +1,224 @@
+"""Five centred Tsallis learners of different memories, and a sixth that mixes them; nothing to tune.
+
+Each expert is 1/2-Tsallis follow-the-regularised-leader (Zimmert and Seldin 2021) on losses less the mean of all
+losses, as ``centred_tsallis``; two of them forget, so that the best arm may move, and one allows for delays. A loss
+comes without its slot: it is divided by the mean probability that its arm had in the mixture, over the decisions
+still outstanding. A default loss can be provisional: learned at the act, corrected when the loss comes. No bound is
+proved for this rule.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+
+from .base import FloatArray, Information, IntArray, ProvisionalLearner, Slot
+from .maths.distributions import add_arms, remove_arms, spread, with_floor
+from .maths.tsallis import column, solve_few, solve_rows
+from .multiscale_state import (
+    EXPERTS,
+    MEMORY,
+    State,
+    corrected,
+    learned,
+    mixture_scale,
+    scales_at,
+    stepped,
+    uncharged,
+)
+from .rates import RateMode
+from .specs import ArmsSpec
+
+KEEP = 1 - 1 / MEMORY
+"""Share of its sums that an expert keeps when a slot opens."""
+FLOOR_SHARE = 0.25
+"""The floor at the start, as a share of uniform play."""
+LARGEST_FALL, LARGEST_CORRECTION = 0.25, 1.0
+"""Bounds on the fall of a sum by one event and by one correction, in units of scale/sqrt(p)."""
+POOL_CAP, PROVISIONAL_POOL_CAP = 1_000, 10_000
+"""Most outstanding decisions that the pools count."""
+
+
+class MultiscaleTsallisSpec(ArmsSpec):
+    """Multiscale Tsallis: arm known, slot unknown; nothing to tune. Our recommendation for production.
+
+    It has no proof of sublinear regret for unlabelled feedback; DEXP3 and batched EXP3 at theorem rates have one.
+    """
+
+    arms_setting: ClassVar = "max_arms_centred"
+
+    kind: Literal["multiscale_tsallis"] = "multiscale_tsallis"
+
+    def build(self) -> MultiscaleTsallis:
+        return MultiscaleTsallis(self.arm_count)
+
+
+class MultiscaleTsallis(ProvisionalLearner[State]):
+    """Distributions are solved for when a slot opens; events only move sums.
+
+    Parameters
+    ----------
+    n_arms : K at the start
+    """
+
+    information: ClassVar = Information.ARM
+    state_type: ClassVar = State
+    takes_eligible: ClassVar = True
+
+    def __init__(self, n_arms: int) -> None:
+        self.n_arms = n_arms
+
+    def start(self) -> State:
+        pools, even = np.full((EXPERTS + 1, self.n_arms), 1 / self.n_arms), np.full(EXPERTS, 1 / EXPERTS)
+        sums, zeros = np.zeros((EXPERTS, self.n_arms)), np.zeros(EXPERTS)
+        numbers = (0.0, 0, 0, 0.0, 0, 0, 0.0, 0.0, 0.0, 0.0)
+        return State(sums, pools[1:].copy(), pools, zeros, zeros, zeros, even, even, *numbers)
+
+    def open(self, state: State, slot: Slot) -> State:
+        state = state._replace(
+            t=state.t + 1,
+            delay_sum=state.delay_sum + slot.outstanding,
+            shift=state.mean,
+            events_at_open=state.events,
+        )
+        return _pooled(_mixed(_solved(state)), slot)
+
+    def settle(self, state: State, arm: Any, loss: Any, count: int = 1) -> State:
+        return learned(stepped(state, arm, loss - state.shift, LARGEST_FALL, count), loss, count)
+
+    def correct(self, state: State, arm: Any, loss: Any, default: float) -> State:
+        return corrected(stepped(state, arm, loss - default, LARGEST_CORRECTION, 1), loss, default)
+
+    def uncharge(self, state: State, arm: Any, default: float) -> State:
+        return uncharged(stepped(state, arm, default - state.shift, LARGEST_FALL, -1), default)
+
+    def remove_arms(self, state: State, positions: IntArray) -> State:
+        """Return the state without these arms; what they were charged stays in the mean of losses."""
+        kept = state.shown * np.delete(state.p, positions, axis=-1).sum(axis=-1)
+        scales, x = _standing(state)
+        return _resting(
+            state._replace(
+                p=remove_arms(state.p, positions),
+                pools=remove_arms(state.pools, positions),
+                shown=kept / kept.sum(axis=-1, keepdims=True),
+            ),
+            scales,
+            remove_arms(x, positions),
+        )
+
+    def add_arms(self, state: State, count: int) -> State:
+        scales, x = _standing(state)
+        grown = state._replace(p=add_arms(state.p, count), pools=add_arms(state.pools, count))
+        return _resting(grown, scales, add_arms(x, count))
+
+    def distribution(self, state: State) -> FloatArray:
+        return _mixture(state.shown, state.p) if state.drawn is None else state.drawn
+
+    def probabilities(self, state: State, eligible: IntArray | None = None, floor: float = 0.0) -> FloatArray:
+        return with_floor(_mixture(state.shown, _over(state, eligible)), floor, eligible)
+
+    def rates(self, state: State) -> dict[str, Any]:  # noqa: ARG002 - there are none to resolve
+        return {"rates": RateMode.ANYTIME}
+
+
+def _solved(state: State) -> State:
+    """Return the state with the open slot's scales, and sums, multipliers and distributions that fit them."""
+    scales = scales_at(state, state.t)
+    sums = state.sums * KEEP[:, None]
+    least = sums.min(axis=-1)
+    sums = sums - column(least)
+    live = scales > 0
+    if not live.any():
+        return state._replace(sums=sums, scales=scales)
+    positive, guess = _start(state, scales, least)
+    lam, x = solve_rows(sums, positive, guess)
+    floor = column(_floors(state.t)) / x.shape[-1]
+    low = x < floor
+    if low.any():
+        sums = np.where(low & column(live), column(lam) + column(positive) / np.sqrt(floor), sums)
+        x = np.where(low, floor, x)
+    p = x / x.sum(axis=-1, keepdims=True)
+    if not live.all():
+        p, lam = np.where(column(live), p, state.p), np.where(live, lam, state.lam)
+    return state._replace(sums=sums, p=p, lam=lam, scales=scales)
+
+
+def _start(state: State, scales: FloatArray, least: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return scales, 1 where they are 0, and multipliers to start from: the last ones, moved as the sums were."""
+    if scales.all() and state.scales.all():
+        return scales, (state.lam * KEEP - least) * (scales / state.scales)
+    positive, before = np.where(scales > 0, scales, 1.0), np.where(state.scales > 0, state.scales, 1.0)
+    return positive, np.where(state.scales > 0, (state.lam * KEEP - least) * (positive / before), -positive)
+
+
+def _floors(t: int) -> FloatArray:
+    """Return n_arms times each expert's least probability in slot ``t``, before p is normalised, shape (5,)."""
+    floors: FloatArray = FLOOR_SHARE / np.sqrt(np.minimum(max(t, 1), MEMORY))
+    return floors
+
+
+def _mixed(state: State) -> State:
+    """Return the state with the open slot's distribution over experts."""
+    scale = mixture_scale(state)
+    sums = state.mixture_sums - state.mixture_sums.min(axis=-1, keepdims=True)
+    state = state._replace(mixture_sums=sums, mixture_scale=scale, shown=state.weights)
+    if not np.any(scale > 0):
+        return state
+    live = column(scale) > 0
+    positive = scale if live.all() else np.where(scale > 0, scale, 1.0)
+    lam, x = solve_few(sums, positive, -positive)
+    floor = FLOOR_SHARE / math.sqrt(state.t) / EXPERTS
+    low = (x < floor) & live
+    sums = np.where(low, column(lam + positive / math.sqrt(floor)), sums)
+    x = np.where(low, floor, x)
+    weights = np.where(live, x / x.sum(axis=-1, keepdims=True), state.weights)
+    return state._replace(mixture_sums=sums, weights=weights, shown=weights)
+
+
+def _pooled(state: State, slot: Slot) -> State:
+    """Return the state with the distribution that the slot draws from, and with it in the pools."""
+    over = _over(state, slot.eligible)
+    drawn = with_floor(_mixture(state.weights, over), slot.floor, slot.eligible)
+    weight = min(slot.outstanding, PROVISIONAL_POOL_CAP if slot.provisional else POOL_CAP)
+    new = np.concatenate([over, drawn[..., None, :]], axis=-2)
+    return state._replace(pools=(state.pools * weight + new) / (weight + 1), drawn=drawn)
+
+
+def _mixture(weights: FloatArray, over: FloatArray) -> FloatArray:
+    mixture: FloatArray = np.add.reduce(column(weights) * over, axis=-2)
+    return mixture
+
+
+def _over(state: State, eligible: IntArray | None) -> FloatArray:
+    """Return each expert's distribution over the arms at ``eligible``, shape (..., 5, n_arms): p over all arms.
+
+    Over fewer arms it is solved for at the same sums and scale, with the same least probability of an arm.
+    """
+    n_arms = state.p.shape[-1]
+    if eligible is None or eligible.size == n_arms:
+        return state.p
+    sums = np.take(state.sums, eligible, axis=-1)
+    positive = np.where(state.scales > 0, state.scales, 1.0)
+    _, x = solve_rows(sums - sums.min(axis=-1, keepdims=True), positive, -positive)
+    x = np.maximum(x, column(_floors(state.t)) / n_arms)
+    x = np.where(column(state.scales) > 0, x, 1.0)
+    return spread(x / x.sum(axis=-1, keepdims=True), eligible, n_arms)
+
+
+def _standing(state: State) -> tuple[FloatArray, FloatArray]:
+    """Return the scales that slot t+1 would have now, and each expert's x at these, p where the scale is 0."""
+    scales = scales_at(state, state.t + 1)
+    sums = state.sums * KEEP[:, None]
+    positive = np.where(scales > 0, scales, 1.0)
+    _, x = solve_rows(sums - sums.min(axis=-1, keepdims=True), positive, -positive)
+    return scales, np.where(column(scales) > 0, x, state.p)
+
+
+def _resting(state: State, scales: FloatArray, x: FloatArray) -> State:
+    """Return the state with sums that give x in the next slot at ``scales``."""
+    depths = column(scales) / np.sqrt(x)
+    lam = -state.scales / (KEEP * np.sqrt(x.max(axis=-1)))
+    sums = (depths - depths.min(axis=-1, keepdims=True)) / KEEP[:, None]
+    return state._replace(sums=sums, lam=lam, drawn=None)
