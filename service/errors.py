@@ -9,6 +9,7 @@ ServiceError
 ├── SurplusFeedbackError       409 surplus_feedback
 ├── NoLabelsError              409 no_labels
 ├── NoEligibleArmError         409 no_eligible_arm
+├── OlderSchemaError           409 older_schema
 ├── IdempotencyConflictError   422 idempotency_conflict
 ├── PayloadTooLargeError       413 payload_too_large
 ├── UnsupportedMediaTypeError  415 unsupported_media_type
@@ -150,6 +151,18 @@ class NoEligibleArmError(ServiceError):
     """None of the arms that may be drawn can be drawn. No slot was opened."""
 
     status, code, title = 409, "no_eligible_arm", "No arm that may be drawn is left"
+
+
+class OlderSchemaError(ServiceError):
+    """The service still writes an older schema of states (`BANDIT_WRITE_SCHEMA`), which can't hold this."""
+
+    status, code, title = 409, "older_schema", "States are still written in an older schema, which can't hold this"
+
+    @classmethod
+    def of(cls, field: str, schema: int) -> OlderSchemaError:
+        """Make the error for a field, or a value of it, that states of this schema can't hold."""
+        message = f"needs states of a newer schema than {schema}, up to which BANDIT_WRITE_SCHEMA allows them"
+        return cls(f"{field}: {message}", errors=[FieldError(field, message)])
 
 
 class IdempotencyConflictError(ServiceError):

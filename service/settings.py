@@ -196,6 +196,13 @@ class Settings(BaseSettings):
         description="Number of Redis replicas that must have a commit before it is acknowledged; with fewer the "
         "answer is 503.",
     )
+    write_schema: int = Field(
+        2,
+        ge=1,
+        le=2,
+        description="Newest schema in which sessions are written. Keep 1 during a rolling upgrade from 0.1, until "
+        "no replica of it is left: what 0.1 can't read is then refused (409 `older_schema`).",
+    )
     cache_sessions: Count = Field(1024, description="Number of sessions that a worker caches in memory.")
     max_queue: Count = Field(1000, description="Largest number of requests of one session that wait in a worker.")
     max_waiting: Count = Field(

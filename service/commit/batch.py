@@ -15,6 +15,7 @@ from ..engine.expiry import expire_oldest
 from ..engine.run import Run
 from ..errors import InternalError, ServiceError
 from ..serialization.journal import Ended, Journal
+from ..serialization.state import SCHEMA
 from .draft import Answer, Draft, KnownKeys
 from .operation import Operation
 
@@ -50,15 +51,18 @@ async def settle_due(run: Run, journal: Journal, seconds: float = math.inf) -> b
     return True
 
 
-async def apply_batch(base: Run, batch: Sequence[Operation], known: KnownKeys, now: float) -> Draft:
+async def apply_batch(
+    base: Run, batch: Sequence[Operation], known: KnownKeys, now: float, write_schema: int = SCHEMA
+) -> Draft:
     """Apply a batch to a copy of a run, or settle some of what is due where that is much.
 
     Parameters
     ----------
     known : what the store has been found to remember of this batch
     now : Unix seconds
+    write_schema : the newest schema that a state may be written in
     """
-    draft = Draft(base.copy(), known)
+    draft = Draft(base.copy(), known, write_schema)
     draft.run.advance(now)
     if draft.run.due:
         draft.changed = True

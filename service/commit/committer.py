@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from ..engine.run import Run
 from ..errors import InternalError, OverloadedError, ServiceError, StoreDownError, UnknownSessionError
 from ..serialization import summary
+from ..serialization.state import SCHEMA
 from ..store.base import Commit, Committed, Conflict, Known, Snapshot, Store, StoreUnavailableError
 from ..telemetry.metrics import Labels, Metrics
 from .batch import apply_batch
@@ -39,13 +40,16 @@ log = logging.getLogger(__name__)
 class Committer:
     """Commits the batches of one worker."""
 
-    def __init__(self, store: Store, cache: SessionCache, metrics: Metrics | None = None) -> None:
+    def __init__(
+        self, store: Store, cache: SessionCache, metrics: Metrics | None = None, write_schema: int = SCHEMA
+    ) -> None:
         self.versions = Versions()
         self.contention = Contention()
         self._store = store
         self._cache = cache
         self._loader = SessionLoader(store, cache)
         self._metrics = metrics or Metrics(Labels())
+        self._write_schema = write_schema
         self._reminded: dict[str, tuple[int, int]] = {}
         """Session to the newest bucket of acts it was noted for, and its slot then."""
 
@@ -80,7 +84,7 @@ class Committer:
         known, failed = KnownKeys(), 0
         while failed < MAX_ATTEMPTS:
             started = time.perf_counter()
-            draft = await apply_batch(base.run, batch, known, self._store.now())
+            draft = await apply_batch(base.run, batch, known, self._store.now(), self._write_schema)
             if draft.run.act_times is not None:
                 await self._remind(session_id, draft.run)
             commit = await commit_of(draft, session_id, base, self.versions.new())
@@ -123,7 +127,7 @@ class Committer:
             requesting = request_grace(self.versions.new(), seconds)
             if requesting is None:
                 break
-            version, state = str(requesting), CachedSession.encode(base.run)
+            version, state = str(requesting), CachedSession.encode(base.run, self._write_schema)
             about = summary.encode_about(base.stored.specification.chosen(), base.run)
             same = Commit(
                 session_id,

@@ -10,10 +10,11 @@ from ..cooperative.fair_yield import FairYield
 from ..cooperative.offload import LABEL_BYTES, run_in_thread_if_large
 from ..engine.arm_run import ArmRun
 from ..engine.run import Run
-from ..errors import IdempotencyConflictError
+from ..errors import IdempotencyConflictError, OlderSchemaError
 from ..models.idempotency import Idempotency
 from ..serialization import records, summary
 from ..serialization.journal import Journal
+from ..serialization.state import SCHEMA
 from ..store.base import DIGEST_BYTES, Commit
 from .contention import Version
 from .session_cache import CachedSession
@@ -46,6 +47,8 @@ class Draft:
 
     run: Run
     known: KnownKeys
+    write_schema: int = SCHEMA
+    """The newest schema that a state may be written in."""
     fair_yield: FairYield = field(default_factory=FairYield)
     """Awaited within long work, so that other requests run in between."""
     results: list[Answer | Exception] = field(default_factory=list)
@@ -70,6 +73,17 @@ class Draft:
     """Number of events by what became of them."""
     delays: list[float] = field(default_factory=list)
     """Seconds from act to event, where known."""
+
+    def check_schema(self, field: str, schema: int = 2) -> None:
+        """Refuse what states of the schema that may be written can't hold.
+
+        Raises
+        ------
+        OlderSchemaError
+            where states of this schema may not be written yet.
+        """
+        if self.write_schema < schema:
+            raise OlderSchemaError.of(field, self.write_schema)
 
     def is_duplicate(self, event_id: bytes) -> bool:
         """Whether an event id, by its digest, counts already."""
@@ -121,7 +135,7 @@ async def commit_of(draft: Draft, session_id: str, base: CachedSession, version:
     if draft.shows_version:
         draft.show_version(str(version) if writes else base.version)
     await draft.fair_yield()
-    state = await _state_of(draft.run, base.run) if writes else b""
+    state = await _state_of(draft.run, base.run, draft.write_schema) if writes else b""
     answers = {}
     for key, (body, packed) in draft.answers.items():
         answers[key] = body + await compress_if_large(packed)
@@ -160,8 +174,8 @@ def _has_same_arms(run: Run, before: Run) -> bool:
     return not isinstance(run, ArmRun) or not isinstance(before, ArmRun) or run.arms is before.arms
 
 
-async def _state_of(run: Run, before: Run) -> bytes:
+async def _state_of(run: Run, before: Run, schema: int) -> bytes:
     """The bytes of a run's state; labels, of which there may be many, are encoded again only where arms changed."""
     if not isinstance(run, ArmRun) or _has_same_arms(run, before):
-        return CachedSession.encode(run)
-    return await run_in_thread_if_large(LABEL_BYTES * len(run.arms.added or ()), CachedSession.encode, run)
+        return CachedSession.encode(run, schema)
+    return await run_in_thread_if_large(LABEL_BYTES * len(run.arms.added or ()), CachedSession.encode, run, schema)

@@ -56,12 +56,12 @@ class CachedSession(NamedTuple):
             stored = specification.decode(snapshot.spec)
             consistency.check_length(snapshot.state, stored.specification.learner)
             run = previous.run if previous is not None and previous.stored == stored else stored.start()
-            ledger, arms, state = codec.decode(
+            ledger, arms, state, schema = codec.decode(
                 snapshot.state, run.learner.state_type, by_arm=isinstance(run, ArmRun)
             )
             if isinstance(run, ArmRun):
                 names = getattr(run.params.learner, "arms", None)
-                run = run.with_arms(codec.decode_arms(arms, run.arms, names))
+                run = run.with_arms(codec.decode_arms(arms, run.arms, names, schema))
             consistency.check_state(run, ledger, state)
         except (codec.CodecError, ValueError) as error:
             raise StateCorruptError from error
@@ -92,9 +92,9 @@ class CachedSession(NamedTuple):
         return self._replace(run=run, needs_records=False, size=self.size - _memory(self.run) + _memory(run))
 
     @staticmethod
-    def encode(run: Run) -> bytes:
-        """The bytes of a run's state."""
-        return codec.encode(run.ledger, run.state, run.arms if isinstance(run, ArmRun) else None)
+    def encode(run: Run, schema: int = codec.SCHEMA) -> bytes:
+        """The bytes of a run's state, in this schema of states where it can hold it."""
+        return codec.encode(run.ledger, run.state, run.arms if isinstance(run, ArmRun) else None, schema)
 
     def committed_as(self, version: str, state: bytes, run: Run) -> CachedSession:
         """The session as this worker has just committed it.
@@ -105,6 +105,8 @@ class CachedSession(NamedTuple):
         run : taken over: nobody else may use it, or earlier copies of it, any more
         """
         run = run.written(records_codec.rows_of(run))
+        if state[0] == 1:
+            run.ledger.restart_means()
         checksum = state[-codec.CHECKSUM_BYTES :]
         return CachedSession(version, self.stored, run, checksum, _memory(run, state), is_listed=True)
 

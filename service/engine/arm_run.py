@@ -80,9 +80,13 @@ class ArmRun(BaseRun):
         self._count_settled(event)
         self.state = self.learner.settle(self.state, self.arms.positions[event.arm], event.loss)
 
+    def void(self, event: ArmFeedback) -> None:
+        self.ledger.void_of(event.arm)
+        self.state = self.learner.void(self.state, self.arms.positions[event.arm])
+
     def _count_settled(self, event: ArmFeedback) -> None:
-        self.ledger.settle()
-        self.ledger.by_arm[event.arm] -= 1
+        self.ledger.settle_of(event.arm)
+        self.ledger.learn(event.loss)
 
     def surplus_checker(self) -> SurplusChecker:
         return check_by_arm(self.ledger.by_arm)

@@ -69,6 +69,10 @@ class BaseRun(ABC):
         """Learn from one event that is not surplus: an ``ArmFeedback``, or over points a ``PointFeedback``."""
 
     @abstractmethod
+    def void(self, event: Any) -> None:
+        """Take back the decision that an event, not surplus, answers: nothing is learned of it."""
+
+    @abstractmethod
     def surplus_checker(self) -> SurplusChecker:
         """Return a function that tells of one event after another whether a decision is left for it.
 

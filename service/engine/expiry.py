@@ -43,6 +43,7 @@ def _expire_arms(run: ArmRun, counts: IntArray, loss: float | None) -> Iterator[
         if loss is None:
             run.state = learner.give_up(run.state, count)
         else:
+            run.ledger.learn(loss, count)
             run.state = learner.settle(run.state, run.arms.positions[arm], loss, count)
         yield arm, count
 
@@ -56,5 +57,6 @@ def _expire_slots(run: SlotRun, last: int, loss: float | None) -> Iterator[tuple
         if loss is None:
             run.state = learner.forget(run.state, record)
         else:
+            run.ledger.learn(loss)
             run.state = learner.settle(run.state, run.arms.positions[arm], loss, record=record)
         yield arm, 1

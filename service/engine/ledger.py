@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -14,7 +15,7 @@ from ..learners.base import IntArray
 class Ledger:
     """Counts of one session.
 
-    At every moment: acts = settled by feedback + expired + removed + outstanding.
+    At every moment: acts = settled by feedback + expired + removed + voided + outstanding.
     """
 
     slot: int = 0
@@ -31,12 +32,26 @@ class Ledger:
     """Decisions that wait for feedback."""
     time: float = 0.0
     """The latest time seen, in Unix seconds; it never goes back."""
+    voided: int = 0
+    """Decisions taken back: they were never shown, and nothing was learned."""
+    losses: int = 0
+    """Losses learned: of events, and of decisions that expired at a default loss."""
+    counted_from_slot: int = 0
+    """The slot that was open when the counts from ``losses`` on began; 0 where they began with the session."""
+    mean_loss: float = 0.0
+    """Mean of ``losses`` losses on the learner's scale; exactly the loss where all are alike."""
+    last_act_at: float = 0.0
+    """Unix seconds of the last act, 0 before the first."""
+    last_event_at: float = 0.0
+    """Unix seconds of the last event that settled a decision, 0 before the first."""
+    equal_losses: bool = True
+    """Whether all losses were alike."""
 
     def copy(self) -> Ledger:
         """Copy the counts, so that the copy may change alone."""
         return Ledger(*self._counts())
 
-    def _counts(self) -> tuple[int, int, int, int, int, int, float]:
+    def _counts(self) -> tuple[Any, ...]:
         return (
             self.slot,
             self.feedbacks,
@@ -45,6 +60,13 @@ class Ledger:
             self.total_delay,
             self.outstanding,
             self.time,
+            self.voided,
+            self.losses,
+            self.counted_from_slot,
+            self.mean_loss,
+            self.last_act_at,
+            self.last_event_at,
+            self.equal_losses,
         )
 
     def open(self) -> int:
@@ -52,12 +74,27 @@ class Ledger:
         self.total_delay += self.outstanding
         self.slot += 1
         self.outstanding += 1
+        self.last_act_at = self.time
         return self.slot
 
     def settle(self) -> None:
         """Count the feedback of one outstanding decision."""
         self.outstanding -= 1
         self.feedbacks += 1
+        self.last_event_at = self.time
+
+    def void(self) -> None:
+        """Count one outstanding decision as taken back."""
+        self.outstanding -= 1
+        self.voided += 1
+        self.last_event_at = self.time
+
+    def learn(self, loss: float, count: int = 1) -> None:
+        """Count ``count`` losses alike, on the learner's scale."""
+        self.equal_losses = self.equal_losses and (not self.losses or loss == self.mean_loss)
+        self.losses += count
+        # A mean moved like this stays finite, and is exactly the loss while all are alike.
+        self.mean_loss += (loss - self.mean_loss) * (count / self.losses)
 
     def expire(self, count: int) -> None:
         """Count ``count`` outstanding decisions as expired."""
@@ -67,6 +104,11 @@ class Ledger:
     def advance(self, time: float) -> None:
         """Set the time, in Unix seconds, unless it would go back."""
         self.time = max(self.time, time)
+
+    def restart_means(self) -> None:
+        """Forget what the first schema of states can't hold, as a reader of such a state does."""
+        self.losses, self.counted_from_slot = 0, self.slot
+        self.mean_loss, self.last_act_at, self.last_event_at, self.equal_losses = 0.0, 0.0, 0.0, True
 
 
 @dataclass(slots=True)
@@ -83,6 +125,16 @@ class ArmLedger(Ledger):
 
     def copy(self) -> ArmLedger:
         return ArmLedger(*self._counts(), by_arm=self.by_arm.copy())
+
+    def settle_of(self, arm: int) -> None:
+        """Count the feedback of one outstanding decision of an arm, by index."""
+        self.settle()
+        self.by_arm[arm] -= 1
+
+    def void_of(self, arm: int) -> None:
+        """Count one outstanding decision of an arm, by index, as taken back."""
+        self.void()
+        self.by_arm[arm] -= 1
 
     def expire_of(self, arm: int, count: int = 1) -> None:
         """Count ``count`` outstanding decisions of an arm, by index, as expired."""

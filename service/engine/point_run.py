@@ -5,7 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from ..learners.base import PointLearner
+import numpy as np
+
+from ..learners.base import Information, PointLearner
+from ..learners.maths.gradients import LARGEST_VALUE
 from .act_times import ActTimes
 from .actions import PointAction
 from .base_run import BaseRun
@@ -47,7 +50,12 @@ class PointRun(BaseRun):
 
     def settle(self, event: PointFeedback) -> None:
         self.ledger.settle()
+        if self.learner.information is Information.LOSSES:
+            self.ledger.learn(float(np.clip(event.values[0], -LARGEST_VALUE, LARGEST_VALUE)))
         self.state = self.learner.settle(self.state, event.values, self.ledger.outstanding)
+
+    def void(self, event: PointFeedback) -> None:  # noqa: ARG002 - no learner over points keeps decisions
+        self.ledger.void()
 
     def surplus_checker(self) -> SurplusChecker:
         return check_by_count(self.ledger.outstanding)

@@ -72,6 +72,10 @@ class SlotRun(ArmRun):
         position = self.arms.positions[event.arm]
         self.state = self.learner.settle(self.state, position, event.loss, record=record)
 
+    def void(self, event: ArmFeedback) -> None:
+        self.ledger.void_of(event.arm)
+        self.state = self.learner.forget(self.state, self.open_slots.close(event.slot).record)
+
     def check_slot(self, event: ArmFeedback) -> None:
         """Refuse an event that names a slot in which another arm was drawn.
 

@@ -160,6 +160,10 @@ class ArmLearner(Learner[S]):
         """Return the state after ``count`` outstanding decisions expired without a loss."""
         return state
 
+    def void(self, state: S, arm: Any) -> S:  # noqa: ARG002 - for learners that learn at the act
+        """Return the state after an outstanding decision of ``arm``, by position, was taken back."""
+        return self.give_up(state, 1)
+
     @abstractmethod
     def remove_arms(self, state: S, positions: IntArray) -> S:
         """Return the state without the arms at ``positions``, ascending; the others keep order and ratios."""

@@ -26,6 +26,9 @@ TEN_YEARS = 315_360_000
 MAX_LOG_ENTRIES = 10_000_000
 LARGE_SPEC_BYTES = 2048
 """Encoded specifications from this size on are large in memory: labels take ten times their bytes."""
+FIELDS_OF_0_1 = {"learner", "loss_range", "normalize_losses", "seed", "idle_ttl_seconds", "expiry"}
+KINDS_OF_0_1 = {"dexp3", "dbgd", "centred_tsallis", "exp3", "exp3_current", "bold", "clw", "ogd", "solid"}
+KINDS_OF_0_1 |= {"mbco", "clw_mbco"}
 SEED_BITS = 128
 """Random bits of a seed that the client did not choose."""
 
@@ -166,6 +169,17 @@ class Specification(BaseModel):
         """Return the idle deadline after a use at ``used_at``, in Unix seconds; None without one."""
         return None if self.idle_ttl_ms is None else used_at + self.idle_ttl_ms / 1000
 
+    @property
+    def new_fields(self) -> set[str]:
+        """The fields that version 0.1 does not know and that say something else than their defaults."""
+        fields = type(self).model_fields
+        return {name for name in fields.keys() - FIELDS_OF_0_1 if getattr(self, name) != fields[name].default}
+
+    @property
+    def beyond_0_1(self) -> str | None:
+        """A field for which version 0.1 could not read this session, None where it could."""
+        return "learner.kind" if self.learner.kind not in KINDS_OF_0_1 else min(self.new_fields, default=None)
+
     def params(self, seed: int) -> Params:
         """Return what a run is started with."""
         if self.expiry is None:
@@ -189,7 +203,8 @@ class Stored(NamedTuple):
 
     def encode(self) -> bytes:
         """Return the bytes that the store keeps."""
-        fields = self.specification.model_dump(mode="json", exclude={"seed"}, exclude_none=True)
+        known = FIELDS_OF_0_1 - {"seed"} | self.specification.new_fields
+        fields = self.specification.model_dump(mode="json", include=known, exclude_none=True)
         return json.dumps({"specification": fields, "seed": self.seed}, separators=(",", ":")).encode()
 
     def matches(self, posted: Specification) -> bool:

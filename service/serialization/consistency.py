@@ -36,7 +36,7 @@ def check_length(state: bytes, spec: Spec) -> None:
 
 
 def check_state(run: Run, ledger: Ledger, state: Any) -> None:
-    """Refuse a ledger or a state with arrays of other shapes than the session's.
+    """Refuse a ledger whose counts do not add up, and arrays of other shapes than the session's.
 
     Parameters
     ----------
@@ -45,8 +45,11 @@ def check_state(run: Run, ledger: Ledger, state: Any) -> None:
     Raises
     ------
     CodecError
-        where a shape differs, or the counts by arm do not add up to the outstanding decisions.
+        where a shape differs, or the counts do not add up to the slots or, by arm, to the outstanding decisions.
     """
+    settled = ledger.feedbacks + ledger.expired + ledger.removed + ledger.voided
+    if ledger.slot != settled + ledger.outstanding:
+        raise CodecError("the counts do not add up to the slots")
     live: tuple[int, ...] | None = None
     if isinstance(run, ArmRun) and isinstance(ledger, ArmLedger):
         live = (len(run.arms.live),)

@@ -1,10 +1,13 @@
 """Bytes of a session's state: exact, checked, and marked with a schema number.
 
-Layout, little-endian: schema (1 byte), the ledger's counts (6 int64) and time (float64), for learners over arms
-the outstanding decisions by arm and the arms, the fields of the learner's state in order, CRC-32 of all before
-it (4 bytes). An array is its number of axes (1 byte), its lengths (uint32 each) and its numbers. The arms are their
-length in bytes (uint32; 0 where arms never changed), the live arms as an array, and the labels of the arms that
-came after the start as JSON.
+Layout, little-endian: schema (1 byte), the ledger's numbers (``_COUNTS``, ``_HEADS``), for learners over arms the
+outstanding decisions by arm and the arms, the fields of the learner's state in order, CRC-32 of all before it
+(4 bytes). An array is its number of axes (1 byte), its lengths (uint32 each) and its numbers. The arms are their
+length in bytes (uint32; 0 where arms never changed), the live arms as an array, from schema 2 on the paused ones as
+another, and the labels of the arms that came after the start as JSON.
+
+Schema 1 is version 0.1's. It holds neither voided decisions, paused arms, means nor times of the last act and
+event: see ``needed_schema``, and ``Ledger.restart_means`` for what its readers count.
 """
 
 from __future__ import annotations
@@ -25,12 +28,18 @@ from ..engine.arms import Arms
 from ..engine.ledger import ArmLedger, Ledger
 from ..learners.base import FixedArray, FloatArray, IntArray, Rows
 
-SCHEMA = 1
+SCHEMA = 2
+"""The newest schema."""
 CHECKSUM_BYTES = 4
 """Bytes of the checksum at the end, which a commit compares to notice a state that was changed by hand."""
 
-_COUNTS = ("slot", "feedbacks", "expired", "removed", "total_delay", "outstanding", "time")
-_HEAD = struct.Struct("<B6qd")
+_COUNTS: dict[int, tuple[str, ...]] = {
+    1: ("slot", "feedbacks", "expired", "removed", "total_delay", "outstanding", "time")
+}
+_COUNTS[2] = (*_COUNTS[1], "voided", "losses", "counted_from_slot", "mean_loss")
+_COUNTS[2] += ("last_act_at", "last_event_at", "equal_losses")
+_HEADS = {1: struct.Struct("<B6qd"), 2: struct.Struct("<B6qd3q3d?")}
+"""Schema to the layout of the schema's number and the ledger's numbers."""
 _CRC = struct.Struct("<I")
 _LENGTH = struct.Struct("<I")
 _SCALARS = {int: struct.Struct("<q"), float: struct.Struct("<d"), bool: struct.Struct("<?")}
@@ -42,7 +51,8 @@ MAX_AXES = 8
 MAX_ROWS = 2**20
 """Most rows of a state: more than a session can have open slots."""
 
-_ENCODED_ARMS: WeakKeyDictionary[Arms, bytes] = WeakKeyDictionary()
+_ENCODED_ARMS: WeakKeyDictionary[Arms, dict[int, bytes]] = WeakKeyDictionary()
+"""Arms to schema to bytes."""
 
 ROWS = object()
 """The layout of a field of rows."""
@@ -58,14 +68,27 @@ class Decoded(NamedTuple):
     ledger: Ledger
     arms: bytes
     state: Any
+    schema: int
 
 
-def encode(ledger: Ledger, state: Any, arms: Arms | None = None) -> bytes:
-    """Return the bytes of a session's state; ``arms`` None where arms never changed."""
-    parts = [_HEAD.pack(SCHEMA, *(getattr(ledger, name) for name in _COUNTS))]
+def needed_schema(ledger: Ledger, arms: Arms | None = None) -> int:
+    """Return the oldest schema that holds all but means and times of a session."""
+    return 2 if ledger.voided or (arms is not None and arms.paused) else 1
+
+
+def encode(ledger: Ledger, state: Any, arms: Arms | None = None, schema: int = SCHEMA) -> bytes:
+    """Return the bytes of a session's state.
+
+    Parameters
+    ----------
+    arms : None where arms never changed
+    schema : the schema to write, or an older one than ``needed_schema``, which then is written
+    """
+    schema = max(schema, needed_schema(ledger, arms))
+    parts = [_HEADS[schema].pack(schema, *(getattr(ledger, name) for name in _COUNTS[schema]))]
     if isinstance(ledger, ArmLedger):
-        live_and_added = b"" if arms is None else _arms_bytes(arms)
-        parts += [*_array_parts(ledger.by_arm), _LENGTH.pack(len(live_and_added)), live_and_added]
+        arms_bytes = b"" if arms is None else _arms_bytes(arms, schema)
+        parts += [*_array_parts(ledger.by_arm), _LENGTH.pack(len(arms_bytes)), arms_bytes]
     for kind, value in zip(_fields(state.__class__), state, strict=False):
         parts += _parts(kind, value)
     body = b"".join(parts)
@@ -85,28 +108,32 @@ def decode(data: bytes, state_type: type, *, by_arm: bool) -> Decoded:
     CodecError
         for anything ``encode`` did not write for this state type.
     """
-    if len(data) < _HEAD.size + _CRC.size or data[0] > SCHEMA or data[0] == 0:
+    schema = data[0] if data else 0
+    if schema not in _HEADS or len(data) < _HEADS[schema].size + _CRC.size:
         raise CodecError("not a state this version can read")
     body = memoryview(data)[: -_CRC.size]
     if checksum(body) != data[-_CRC.size :]:
         raise CodecError("the checksum does not fit")
     reader = _Reader(body)
     with foreign("a state of this learner"):
-        counts = dict(zip(_COUNTS, reader.unpack(_HEAD)[1:], strict=True))
+        counts = dict(zip(_COUNTS[schema], reader.unpack(_HEADS[schema])[1:], strict=True))
         outstanding = reader.array(np.dtype("<i8")) if by_arm else None
         arms = reader.block() if by_arm else b""
         values = [reader.value(kind) for kind in _fields(state_type)]
-    if reader.left or not all(map(_is_finite, values)):
+    if reader.left or not (all(map(_is_finite, values)) and all(map(math.isfinite, counts.values()))):
         raise CodecError("not a state of this learner")
     ledger = Ledger(**counts) if outstanding is None else ArmLedger(**counts, by_arm=outstanding)
-    return Decoded(ledger, arms, state_type(*values))
+    if schema == 1:
+        ledger.restart_means()
+    return Decoded(ledger, arms, state_type(*values), schema)
 
 
-def decode_arms(data: bytes, known: Arms, first_names: Sequence[str] | None) -> Arms:
+def decode_arms(data: bytes, known: Arms, first_names: Sequence[str] | None, schema: int = SCHEMA) -> Arms:
     """Read the arms of a session.
 
     Parameters
     ----------
+    data, schema : as ``decode`` gave them
     known : arms of the same session at some moment, which are returned where they are the ones read
     first_names : labels the session was created with
 
@@ -115,7 +142,7 @@ def decode_arms(data: bytes, known: Arms, first_names: Sequence[str] | None) -> 
     CodecError
         for anything ``encode`` did not write.
     """
-    if data == _arms_bytes(known):
+    if data == _arms_bytes(known, max(schema, 2 if known.paused else 1)):
         return known
     if first_names is None:
         raise CodecError("arms without labels never change")
@@ -123,13 +150,17 @@ def decode_arms(data: bytes, known: Arms, first_names: Sequence[str] | None) -> 
         return Arms.of(len(first_names), first_names)
     reader = _Reader(memoryview(data))
     with foreign("the arms of this session"):
-        live, added = reader.array(np.dtype("<i8")), json.loads(bytes(reader.left))
+        live = reader.array(np.dtype("<i8"))
+        paused = reader.array(np.dtype("<i8")) if schema > 1 else live[:0]
+        added = json.loads(bytes(reader.left))
     if not isinstance(added, list) or not all(isinstance(name, str) for name in added):
         raise CodecError("not labels of arms")
     ascending = live.ndim == 1 and live.size and live[0] >= 0 and np.all(live[1:] > live[:-1])
     if not ascending or live[-1] >= len(first_names) + len(added):
         raise CodecError("not the arms of this session")
-    return Arms.at(first_names, added, live.tolist())
+    if paused.ndim != 1 or not np.isin(paused, live).all() or np.unique(paused).size != paused.size:
+        raise CodecError("not the paused arms of this session")
+    return Arms.at(first_names, added, live.tolist(), paused.tolist())
 
 
 @contextmanager
@@ -141,14 +172,17 @@ def foreign(what: str) -> Iterator[None]:
         raise CodecError(f"not {what}") from error
 
 
-def _arms_bytes(arms: Arms) -> bytes:
+def _arms_bytes(arms: Arms, schema: int) -> bytes:
     """Empty where arms never changed; made once for each ``Arms``."""
     if arms.added is None:
         return b""
-    if (known := _ENCODED_ARMS.get(arms)) is None:
-        live = b"".join(_array_parts(np.array(arms.live, dtype="<i8")))
-        known = _ENCODED_ARMS[arms] = live + json.dumps(arms.added, separators=(",", ":")).encode()
-    return known
+    by_schema = _ENCODED_ARMS.setdefault(arms, {})
+    if schema not in by_schema:
+        parts = _array_parts(np.array(arms.live, dtype="<i8"))
+        if schema > 1:
+            parts += _array_parts(np.array(sorted(arms.paused), dtype="<i8"))
+        by_schema[schema] = b"".join(parts) + json.dumps(arms.added, separators=(",", ":")).encode()
+    return by_schema[schema]
 
 
 def checksum(body: bytes | memoryview) -> bytes:

@@ -16,6 +16,7 @@ from ..cooperative.offload import LABEL_BYTES, run_in_thread_if_large
 from ..errors import (
     ForbiddenError,
     IdempotencyConflictError,
+    OlderSchemaError,
     OverloadedError,
     SessionExistsError,
     UnknownSessionError,
@@ -32,6 +33,8 @@ from .operations import Show
 from .read import Reader
 from .views import session_view, viewer
 
+NEEDED_BEYOND_0_1 = 2
+"""The schema from which on specifications may hold what version 0.1 does not know."""
 MAX_RACES = 10
 """Times that a session may be found, and be deleted before it is shown."""
 
@@ -47,7 +50,13 @@ class Creator:
     """Creates sessions, within their limits."""
 
     def __init__(
-        self, store: Store, reader: Reader, queues: SessionQueues, limits: Limits, metrics: Metrics
+        self,
+        store: Store,
+        reader: Reader,
+        queues: SessionQueues,
+        limits: Limits,
+        metrics: Metrics,
+        write_schema: int = codec.SCHEMA,
     ) -> None:
         self._versions = Versions()
         self._store = store
@@ -55,6 +64,7 @@ class Creator:
         self._queues = queues
         self._limits = limits
         self._metrics = metrics
+        self._write_schema = write_schema
         self._counting = asyncio.Lock()
         """Held from counting an API key's sessions until the new one is created."""
 
@@ -63,6 +73,8 @@ class Creator:
     ) -> Created:
         """Create a session, or find the one that was created with the same fields: see ``Sessions.create``."""
         await run_in_thread_if_large(_labels(spec), self._limits.check, spec, rights)
+        if self._write_schema < NEEDED_BEYOND_0_1 and (field := spec.beyond_0_1) is not None:
+            raise OlderSchemaError.of(field, self._write_schema)
         if session_id is None:
             session_id = rights.prefix + (str(uuid.UUID(bytes=key.key)) if key else str(uuid.uuid4()))
         if not session_id.startswith(rights.prefix):
@@ -83,7 +95,9 @@ class Creator:
     async def _create(self, session_id: str, spec: Specification, key: Idempotency | None) -> Created:
         stored = Stored.of(spec)
         version = str(self._versions.new())
-        new = await run_in_thread_if_large(_labels(spec), _new_session, session_id, stored, version, key)
+        new = await run_in_thread_if_large(
+            _labels(spec), _new_session, session_id, stored, version, key, self._write_schema
+        )
         existing = await self._store.create(new)
         if existing is None:
             self._metrics.sessions_created[spec.learner.kind]()
@@ -118,14 +132,16 @@ def _labels(spec: Specification) -> int:
     return LABEL_BYTES * len(getattr(spec.learner, "arms", None) or ())
 
 
-def _new_session(session_id: str, stored: Stored, version: str, key: Idempotency | None) -> NewSession:
+def _new_session(
+    session_id: str, stored: Stored, version: str, key: Idempotency | None, schema: int = codec.SCHEMA
+) -> NewSession:
     """A session as the store keeps it before its first slot."""
     run, spec = stored.start(), stored.specification
     return NewSession(
         session_id=session_id,
         version=version,
         spec=stored.encode(),
-        state=codec.encode(run.ledger, run.state),
+        state=codec.encode(run.ledger, run.state, schema=schema),
         idle_ttl_ms=spec.idle_ttl_ms,
         answer=None if key is None else (key.key, key.body + version.encode()),
         about=summary.encode_about(spec.chosen(), run),

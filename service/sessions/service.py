@@ -37,11 +37,13 @@ class Sessions:
         self._limits = Limits(settings)
         cache = SessionCache(settings.cache_sessions)
         self._reader = Reader(store, cache)
-        self._committer = Committer(store, cache, self._metrics)
+        self._committer = Committer(store, cache, self._metrics, settings.write_schema)
         self._queues = SessionQueues(
             self._committer, max_queue=settings.max_queue, max_waiting=settings.max_waiting
         )
-        self._creator = Creator(store, self._reader, self._queues, self._limits, self._metrics)
+        self._creator = Creator(
+            store, self._reader, self._queues, self._limits, self._metrics, settings.write_schema
+        )
 
     async def create(
         self,

@@ -40,20 +40,21 @@ def told(then, now):
 def test_no_kept_session_is_ever_dropped():
     of_0_1 = "bold centred_tsallis clw clw_mbco dbgd dexp3 exp3 exp3_current mbco ogd solid"
 
-    assert set(kept_states.kinds()) >= set(of_0_1.split())
+    assert set(kept_states.names()) >= {*of_0_1.split(), *(f"{kind}.2" for kind in of_0_1.split())}
 
 
-@pytest.mark.parametrize("kind", kept_states.kinds())
-def test_a_kept_session_is_shown_and_goes_on_as_then(kind):
-    kept = kept_states.load(kind)
+@pytest.mark.parametrize("name", kept_states.names())
+def test_a_kept_session_is_shown_and_goes_on_as_then(name):
+    kept = kept_states.load(name)
 
     assert told(kept["view"], kept_states.view(kept)) == near(kept["view"])
     assert kept_states.go_on(kept_states.read(kept)[1].run.copy()) == near(kept["next"])
 
 
-@pytest.mark.parametrize("kind", kept_states.kinds())
-def test_a_kept_session_is_full_of_what_its_kind_can_hold(kind):
-    kept = kept_states.load(kind)
+@pytest.mark.parametrize("name", kept_states.names())
+def test_a_kept_session_is_full_of_what_its_kind_can_hold(name):
+    kind, _, schema = name.partition(".")
+    kept = kept_states.load(name)
     _, cached = kept_states.read(kept)
     run = cached.run
 
@@ -61,14 +62,16 @@ def test_a_kept_session_is_full_of_what_its_kind_can_hold(kind):
     assert len(run.act_times.acts) > 1
     if isinstance(run, ArmRun):
         assert kept["view"]["learner"]["arms"] == ["a", None, "c", "d", "e"]
+        assert bool(run.arms.paused) == (schema == "2" and run.learner.takes_eligible)
+    assert run.ledger.voided == (schema == "2")
     if kind in {"exp3", "bold"}:
         assert len(run.open_slots) == run.ledger.outstanding
     assert bool(records.rows_of(run)) == (kind == "bold")
 
 
-@pytest.mark.parametrize("kind", kept_states.kinds())
-def test_of_a_newer_schema_nothing_is_read(kind):
-    kept = kept_states.load(kind)
+@pytest.mark.parametrize("name", kept_states.names())
+def test_of_a_newer_schema_nothing_is_read(name):
+    kept = kept_states.load(name)
     body = bytes.fromhex(kept["state"])[:-4]
     newer = bytes([codec.SCHEMA + 1]) + body[1:]
     kept["state"] = (newer + zlib.crc32(newer).to_bytes(4, "little")).hex()
@@ -77,9 +80,9 @@ def test_of_a_newer_schema_nothing_is_read(kind):
         kept_states.read(kept)
 
 
-@pytest.mark.parametrize("kind", kept_states.kinds())
-def test_a_damaged_record_is_refused(kind):
-    kept = kept_states.load(kind)
+@pytest.mark.parametrize("name", kept_states.names())
+def test_a_damaged_record_is_refused(name):
+    kept = kept_states.load(name)
     for key, record in kept["records"].items():
         damaged = kept["records"] | {key: f"{int(record[:2], 16) ^ 1:02x}{record[2:]}"}
         with pytest.raises(StateCorruptError):

@@ -30,7 +30,7 @@ def test_what_is_read_is_what_was_written_to_the_last_bit(n_arms):
     run = a_run(n_arms)
     data = codec.encode(run.ledger, run.state)
 
-    ledger, _, state = codec.decode(data, State, by_arm=True)
+    ledger, _, state, _ = codec.decode(data, State, by_arm=True)
 
     assert codec.encode(ledger, state) == data
     assert state.p.tobytes() == run.state.p.tobytes()
@@ -83,7 +83,7 @@ def test_states_of_another_learner_are_refused():
 def test_states_of_the_first_version_load_for_ever():
     kept = json.loads((Path(__file__).parents[1] / "vectors" / "state_dexp3_schema1.json").read_text())
 
-    ledger, _, state = codec.decode(bytes.fromhex(kept["state"]), State, by_arm=True)
+    ledger, _, state, _ = codec.decode(bytes.fromhex(kept["state"]), State, by_arm=True)
 
     assert state.p.tolist() == kept["p"]
     assert (ledger.slot, ledger.by_arm.tolist()) == (kept["slot"], kept["outstanding_by_arm"])
@@ -135,9 +135,42 @@ def test_arms_of_other_sessions_are_refused():
 def test_changed_states_of_the_first_version_load_for_ever():
     kept = json.loads((Path(__file__).parents[1] / "vectors" / "state_arms_schema1.json").read_text())
 
-    ledger, arms, state = codec.decode(bytes.fromhex(kept["state"]), State, by_arm=True)
-    arms = codec.decode_arms(arms, start_run(Params(Dexp3Spec(arms=NAMES), 5)).arms, NAMES)
+    ledger, arms, state, schema = codec.decode(bytes.fromhex(kept["state"]), State, by_arm=True)
+    arms = codec.decode_arms(arms, start_run(Params(Dexp3Spec(arms=NAMES), 5)).arms, NAMES, schema)
 
     assert state.p.tolist() == kept["p"]
     assert (ledger.removed, ledger.by_arm.tolist()) == (kept["removed"], kept["outstanding_by_arm"])
     assert arms.shown_names == kept["arms"]
+
+
+def test_the_first_schema_is_written_as_version_0_1_wrote_it():
+    kept = json.loads((Path(__file__).parents[1] / "vectors" / "state_dexp3_schema1.json").read_text())
+    ledger, _, state, schema = codec.decode(bytes.fromhex(kept["state"]), State, by_arm=True)
+
+    assert schema == 1
+    assert codec.encode(ledger, state, schema=1).hex() == kept["state"]
+    assert (ledger.losses, ledger.counted_from_slot) == (0, kept["slot"])
+
+
+def test_what_the_first_schema_can_not_hold_is_written_in_the_second():
+    run, paused = a_changed_run(), a_changed_run()
+    run.void(ArmFeedback(int(np.argmax(run.ledger.by_arm)), 0.0))
+    paused.arms = paused.arms.with_pauses([], ["c"])
+
+    for each in (run, paused):
+        data = codec.encode(each.ledger, each.state, each.arms, schema=1)
+        read = codec.decode(data, State, by_arm=True)
+        arms = codec.decode_arms(read.arms, start_run(each.params).arms, NAMES, read.schema)
+        assert (read.schema, read.ledger.voided, arms.paused) == (2, each.ledger.voided, each.arms.paused)
+    assert codec.encode(paused.ledger, paused.state, paused.arms) == data
+
+
+@pytest.mark.parametrize("paused", [[1], [0, 0], [7]])
+def test_pauses_of_arms_that_are_not_live_are_refused(paused):
+    run = a_changed_run()
+    arms = codec.decode(codec.encode(run.ledger, run.state, run.arms), State, by_arm=True).arms
+    live = arms[: 5 + 8 * len(run.arms.live)]
+    pauses = b"\1" + len(paused).to_bytes(4, "little") + np.array(paused, "<i8").tobytes()
+
+    with pytest.raises(codec.CodecError, match="paused"):
+        codec.decode_arms(live + pauses + arms[len(live) + 5 :], start_run(run.params).arms, NAMES)

@@ -1,7 +1,7 @@
-"""Sessions as some version wrote them, kept in tests/states, one file for each kind of learner.
+"""Sessions as some version wrote them, kept in tests/states, one file for each kind of learner and schema.
 
-``python -m tests.support.kept_states`` writes the files of kinds that have none; those that exist are never
-written again, as sessions like them lie in somebody's store.
+``python -m tests.support.kept_states`` writes the files that the newest schema lacks; those that exist are never
+written again, as sessions like them lie in somebody's store. Files of schema 1 have no number in their name.
 """
 
 from __future__ import annotations
@@ -31,12 +31,13 @@ LABELS = ["a", "b", "c", "d"]
 ACTS = 12
 
 
-def kinds() -> list[str]:
+def names() -> list[str]:
+    """Kind, a dot and the schema; of schema 1 the kind alone."""
     return sorted(file.stem for file in FOLDER.glob("*.json"))
 
 
-def load(kind: str) -> dict[str, Any]:
-    return json.loads((FOLDER / f"{kind}.json").read_text())
+def load(name: str) -> dict[str, Any]:
+    return json.loads((FOLDER / f"{name}.json").read_text())
 
 
 def read(kept: dict[str, Any]) -> tuple[Snapshot, CachedSession]:
@@ -82,7 +83,7 @@ def specification(kind: str) -> Specification:
 
 
 def played(run: Run) -> Run:
-    """Acts over some time, most losses late or missing, and a change of arms where there are any."""
+    """Acts over some time, most losses late or missing, a void, and a change of arms where there are any."""
     waiting = []
     for t in range(ACTS):
         run.advance(1_700_000_000.0 + 9 * t)
@@ -91,6 +92,12 @@ def played(run: Run) -> Run:
             settle(run, waiting.pop(0))
     if isinstance(run, ArmRun):
         run.change_arms(run.arms.change(["e"], ["b"]))
+        if run.learner.takes_eligible:
+            run.arms = run.arms.with_pauses([], ["d"])
+        run.act()
+    action = run.act()
+    run.void(ArmFeedback(action.arm, 0.0, action.slot) if isinstance(action, ArmAction) else None)
+    if isinstance(run, ArmRun):
         run.act()
     return run
 
@@ -105,9 +112,10 @@ def write(kind: str) -> None:
         "records": {key.decode(): data.hex() for key, data in records.encode(run).items() if data is not None},
     }
     kept |= {"view": view(kept), "next": go_on(read(kept)[1].run.copy())}
-    (FOLDER / f"{kind}.json").write_text(json.dumps(kept, indent=1) + "\n")
+    (FOLDER / f"{kind}.{codec.SCHEMA}.json").write_text(json.dumps(kept, indent=1) + "\n")
 
 
 if __name__ == "__main__":
-    for missing in sorted(set(REGISTRY) - set(kinds())):
-        write(missing)
+    for each in sorted(REGISTRY):
+        if f"{each}.{codec.SCHEMA}" not in names():
+            write(each)

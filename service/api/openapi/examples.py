@@ -20,6 +20,7 @@ from ...errors import (
     InvalidRequestError,
     NoEligibleArmError,
     NoLabelsError,
+    OlderSchemaError,
     OverloadedError,
     PayloadTooLargeError,
     RequestTimeoutError,
@@ -158,6 +159,7 @@ _ERRORS = {
     "session_exists": SessionExistsError(),
     "no_labels": NoLabelsError(),
     "no_eligible_arm": NoEligibleArmError(),
+    "older_schema": OlderSchemaError.of("loss", 1),
     "payload_too_large": PayloadTooLargeError(),
     "unsupported_media_type": UnsupportedMediaTypeError(),
     "invalid_request": InvalidRequestError(
