@@ -8,6 +8,7 @@ ServiceError
 ├── SessionExistsError         409 session_exists
 ├── SurplusFeedbackError       409 surplus_feedback
 ├── NoLabelsError              409 no_labels
+├── NoDecisionLogError         409 no_decision_log
 ├── NoEligibleArmError         409 no_eligible_arm
 ├── OlderSchemaError           409 older_schema
 ├── IdempotencyConflictError   422 idempotency_conflict
@@ -145,6 +146,12 @@ class NoLabelsError(ServiceError):
     """The session has no arm labels; its arms can't be changed."""
 
     status, code, title = 409, "no_labels", "The session has no labelled arms"
+
+
+class NoDecisionLogError(ServiceError):
+    """The session was created without a decision log."""
+
+    status, code, title = 409, "no_decision_log", "The session keeps no decision log"
 
 
 class NoEligibleArmError(ServiceError):

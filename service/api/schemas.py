@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
@@ -140,4 +140,54 @@ class SessionList(BaseModel):
     """A page of sessions."""
 
     sessions: list[SessionSummary]
+    next_cursor: str | None
+
+
+class ArmRow(BaseModel):
+    """An arm and what is counted of it."""
+
+    arm: int
+    label: str | None = None
+    paused: bool
+    probability: float
+    acts: int
+    outstanding: int
+    feedbacks: int
+    expired: int
+    mean_loss: float | None = Field(description="Over applied events and decisions expired at their default.")
+
+
+class ArmPage(BaseModel):
+    """A page of live arms."""
+
+    arms: list[ArmRow]
+    next_cursor: str | None
+
+
+class Decision(BaseModel):
+    """An entry of the decision log: an act, an event, a change of arms or of the session."""
+
+    kind: Literal["act", "event", "arms", "session"]
+    slot: int | None = None
+    arm: int | None = None
+    probability: float | None = None
+    eligible: int | None = Field(None, description="Number of arms that could be drawn.")
+    label: str | None = None
+    loss: float | None = None
+    outcome: Literal["applied", "voided", "removed", "expired"] | None = None
+    count: int | None = Field(None, description="Number of decisions that expired together.")
+    event_id: str | None = None
+    segment: str | None = None
+    added: list[str] | None = None
+    removed: list[str] | None = None
+    paused: list[str] | None = None
+    resumed: list[str] | None = None
+    changed: list[str] | None = None
+    at: str = Field(description="Time by the store's clock.")
+
+
+class DecisionPage(BaseModel):
+    """A page of the decision log, oldest first."""
+
+    decisions: list[Decision]
     next_cursor: str | None

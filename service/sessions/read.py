@@ -14,9 +14,8 @@ from ..errors import InvalidRequestError, StateCorruptError, UnknownSessionError
 from ..serialization.journal import Journal
 from ..store.base import Snapshot, Store
 from . import prefix_listing
+from .pages import MAX_PAGE
 from .views import session_view, summary
-
-MAX_PAGE = 1000
 
 
 class Reader:
@@ -28,8 +27,27 @@ class Reader:
 
     async def view(self, session_id: str) -> Body:
         """The JSON of a session as it is now, with its due decisions settled: see ``Sessions.view``."""
+        snapshot, cached = await self.settled(session_id, Journal())
+        return session_view(session_id, snapshot, cached)
+
+    async def settled(self, session_id: str, journal: Journal) -> tuple[Snapshot, CachedSession]:
+        """A session as it is now, with its due decisions settled, without committing that.
+
+        Parameters
+        ----------
+        journal : notes what is settled
+
+        Raises
+        ------
+        UnknownSessionError, StateCorruptError, StoreUnavailableError
+        """
         snapshot, cached = await self._load_with_records(session_id)
-        return session_view(session_id, snapshot, await self._settled(cached))
+        if cached.run.params.expiry is None:
+            return snapshot, cached
+        run = cached.run.copy()
+        run.advance(self._store.now())
+        await settle_due(run, journal)
+        return snapshot, cached._replace(run=run)
 
     async def load(self, session_id: str) -> tuple[Snapshot, CachedSession]:
         """A session as it was last committed, without its records.
@@ -54,15 +72,6 @@ class Reader:
             if again is not None and again.version == snapshot.version:
                 return snapshot, await with_records(cached, records)
         raise UnknownSessionError
-
-    async def _settled(self, cached: CachedSession) -> CachedSession:
-        """The session with its due decisions settled, without committing that."""
-        if cached.run.params.expiry is None:
-            return cached
-        run = cached.run.copy()
-        run.advance(self._store.now())
-        await settle_due(run, Journal())
-        return cached._replace(run=run)
 
     async def cached(self, session_id: str, snapshot: Snapshot) -> CachedSession:
         """Decode a snapshot, unless the cache holds it.

@@ -22,6 +22,8 @@ from ..telemetry.metrics import Labels, Metrics
 from .create import Created, Creator
 from .limits import ALL, Limits, Rights
 from .operations import ChangeArms
+from .pages.arms import ArmSort, arms_page
+from .pages.decisions import decisions_page
 from .read import Reader
 from .views import viewer
 
@@ -113,6 +115,49 @@ class Sessions:
         """
         with _store_errors():
             return await self._reader.page(cursor, limit, prefix)
+
+    async def arms(self, session_id: str, cursor: str | None, limit: int, sort: ArmSort) -> Body:
+        """The JSON of a page of a session's live arms, with what is counted of each.
+
+        Due decisions are settled first, as in a view. Counts of a session that an earlier program created begin at
+        its first commit by this one.
+
+        Parameters
+        ----------
+        cursor : ``next_cursor`` of the page before in the same order; None for the first
+        limit : arms on the page, at most
+
+        Raises
+        ------
+        InvalidRequestError
+            for a session over points, or a cursor of another list.
+        ServiceError
+            what ``view`` raises.
+        """
+        _check_id(session_id)
+        with _store_errors():
+            return await arms_page(self._store, self._reader, session_id, cursor, limit, sort)
+
+    async def decisions(self, session_id: str, cursor: str | None, limit: int) -> Body:
+        """The JSON of a page of a session's decision log, oldest first.
+
+        Parameters
+        ----------
+        cursor : ``next_cursor`` of the page before; None for the first
+        limit : entries on the page, at most
+
+        Raises
+        ------
+        NoDecisionLogError
+            where the session keeps none.
+        InvalidRequestError
+            for a cursor of another list.
+        ServiceError
+            what ``view`` raises.
+        """
+        _check_id(session_id)
+        with _store_errors():
+            return await decisions_page(self._store, session_id, cursor, limit)
 
     async def delete(self, session_id: str) -> None:
         """Delete a session and all its data.

@@ -32,8 +32,8 @@ from service.errors import StoreDownError
 from service.learners import REGISTRY
 from service.models.events import ArmEvent
 from service.models.idempotency import Idempotency
-from service.models.specification import ExpirySpec, Specification
-from service.serialization.journal import Journal
+from service.models.specification import DecisionLogSpec, ExpirySpec, Specification
+from service.serialization.journal import ACTS, EXPIRED, FEEDBACKS, REMOVED, Journal
 from service.sessions.operations import Act, NextDue, SettleFeedback
 from service.store import open_store
 from tests.engine.test_run_machine import FIELDS
@@ -125,13 +125,16 @@ class SessionMachine(RuleBasedStateMachine):
         fields = FIELDS[self.kind] | ({"max_open_slots": 1000} if self.kind in NEEDS_SLOT else {})
         spec = REGISTRY[self.kind].model_validate({"kind": self.kind, "arms": NAMES} | fields)
         expiry = ExpirySpec(after_seconds=WINDOW, default_loss=loss)
-        self.runner.run(
-            self.workers[0].sessions.create(self.name, Specification(learner=spec, seed=seed, expiry=expiry), None)
-        )
+        self.runner.run(self.workers[0].sessions.create(self.name, self.specification(spec, seed, expiry), None))
+
+    def specification(self, learner: Any, seed: int, expiry: ExpirySpec) -> Specification:
+        log = DecisionLogSpec(max_entries=10**6)
+        return Specification(learner=learner, seed=seed, expiry=expiry, decision_log=log)
 
     def teardown(self) -> None:
         if not hasattr(self, "workers"):
             return
+        self.counts_and_log_agree()
         self.runner.run(self.workers[0].sessions.delete(self.name))
         for worker in self.workers:
             self.runner.run(worker.store.close())
@@ -248,6 +251,28 @@ class SessionMachine(RuleBasedStateMachine):
             assert min(parts) >= 0
             assert ledger.slot == sum(parts) == self.model.acts.total()
         assert abs(run.probabilities.sum() - 1) < 1e-9
+
+    def counts_and_log_agree(self) -> None:
+        """What is kept beside the state counts the same decisions, each once."""
+        ledger = self.runner.run(self.stored()).ledger
+        kinds = {ACTS: "slot", FEEDBACKS: "feedbacks", EXPIRED: "expired", REMOVED: "removed"}
+        store = self.workers[0].store
+        for kind, name in kinds.items():
+            fields = [kind + b"%d" % arm for arm in range(self.model.arms)]
+            counts = self.runner.run(store.read_counts(self.name, fields))
+            assert sum(counts.values) == getattr(ledger, name)
+            assert kind != ACTS or counts.values == [self.model.acts[arm] for arm in range(self.model.arms)]
+        log = self.runner.run(store.read_log(self.name, None, 10**6))
+        entries = [json.loads(entry.data) for entry in log.entries]
+        slots = [entry["slot"] for entry in entries if entry["kind"] == "act"]
+        assert slots == list(range(1, ledger.slot + 1))
+        ended = Counter[str]()
+        for entry in entries:
+            if entry["kind"] == "event":
+                ended[entry["outcome"]] += entry.get("count", 1)
+        assert (ended["applied"], ended["expired"]) == (ledger.feedbacks, ledger.expired)
+        ids = [entry["event_id"] for entry in entries if entry.get("event_id")]
+        assert len(ids) == len(set(ids))
 
     async def stored(self) -> Run:
         """What a worker without a past reads."""

@@ -22,6 +22,8 @@ from .examples import PROBLEMS
 
 _OF_ALL, _OF_KEYS, _OF_BODIES = ("400", "403", "421", "431", "500"), ("401",), ("408", "409", "413", "415")
 """Statuses that any route, those that ask for keys, and only those with a body can answer."""
+_CONFLICTING = {"/v1/sessions/{session_id}/decisions"}
+"""Routes without a body that can answer 409 all the same."""
 _FASTAPI_ERRORS = ("HTTPValidationError", "ValidationError")
 
 
@@ -45,7 +47,7 @@ def document(app: FastAPI, settings: Settings) -> dict[str, Any]:
         schema.pop("$defs", None)
         schemas[model.__name__] = schema
     for path, call in _calls(described):
-        _fit_problems(call, asks_for_key=path not in keyless)
+        _fit_problems(path, call, asks_for_key=path not in keyless)
     for calls in described["paths"].values():
         if "head" in calls:
             _drop_bodies(calls["head"])
@@ -59,12 +61,13 @@ def _calls(document: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
     return ((path, call) for path, calls in document["paths"].items() for call in calls.values())
 
 
-def _fit_problems(call: dict[str, Any], *, asks_for_key: bool) -> None:
+def _fit_problems(path: str, call: dict[str, Any], *, asks_for_key: bool) -> None:
     """Describe the errors that a route can answer, and no others."""
     responses = call["responses"]
     if "requestBody" not in call:
         for status in _OF_BODIES:
-            responses.pop(status, None)
+            if status != "409" or path not in _CONFLICTING:
+                responses.pop(status, None)
     for status in (*_OF_ALL, *_OF_KEYS) if asks_for_key else _OF_ALL:
         responses.setdefault(status, PROBLEMS[int(status)])
 

@@ -18,6 +18,7 @@ from ...errors import (
     IdempotencyConflictError,
     InternalError,
     InvalidRequestError,
+    NoDecisionLogError,
     NoEligibleArmError,
     NoLabelsError,
     OlderSchemaError,
@@ -125,6 +126,37 @@ EVENTS: dict[str, Example] = {
 SETTLEMENT = {"applied": 1, "duplicates": 0, "slot": 2, "outstanding": 1}
 
 
+ARMS = {
+    "arms": [
+        {
+            "arm": 2,
+            "paused": False,
+            "probability": 0.41,
+            "acts": 40,
+            "outstanding": 3,
+            "feedbacks": 37,
+            "expired": 0,
+            "mean_loss": -2.5,
+        }
+    ],
+    "next_cursor": "-acts~1",
+}
+DECISIONS = {
+    "decisions": [
+        {"kind": "act", **ACTION, "eligible": 3, "at": "2026-01-01T12:00:00.000Z"},
+        {
+            "kind": "event",
+            "arm": 2,
+            "loss": 7.25,
+            "outcome": "applied",
+            "event_id": "rating-1",
+            "at": "2026-01-01T12:00:05.250Z",
+        },
+    ],
+    "next_cursor": None,
+}
+
+
 def describe_answers(
     model: type[BaseModel], example: Any, descriptions: dict[int, str], *, keyed: bool = False
 ) -> dict[str, Any]:
@@ -158,6 +190,7 @@ _ERRORS = {
     ),
     "session_exists": SessionExistsError(),
     "no_labels": NoLabelsError(),
+    "no_decision_log": NoDecisionLogError(),
     "no_eligible_arm": NoEligibleArmError(),
     "older_schema": OlderSchemaError.of("loss", 1),
     "payload_too_large": PayloadTooLargeError(),

@@ -6,7 +6,9 @@ from collections.abc import Sequence
 
 from starlette.routing import BaseRoute
 
-from . import docs, health, sessions, slots
+from . import docs, health, pages, sessions, slots
 
-ROUTES: Sequence[BaseRoute] = [route for part in (slots, sessions, health, docs) for route in part.router.routes]
+ROUTES: Sequence[BaseRoute] = [
+    route for part in (slots, sessions, pages, health, docs) for route in part.router.routes
+]
 """Flat: a router within the application costs each request as much again as finding its route."""

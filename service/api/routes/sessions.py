@@ -2,37 +2,21 @@
 
 from __future__ import annotations
 
-import re
 from typing import Annotated
 
-from fastapi import APIRouter, Body, Query, Request, Response
-from pydantic import BeforeValidator
+from fastapi import APIRouter, Body, Request, Response
 
 from ...sessions.limits import ALL, Rights
-from ...sessions.read import MAX_PAGE
 from ..access import ADMINS, CLIENTS, Logged, access
 from ..openapi.examples import CHANGE, CHANGED, CREATE, LIST, PROBLEMS, VIEW, describe_answers
 from ..parsing.dependencies import api_key_of, idempotency_of
+from ..parsing.paging import Cursor, Limit
 from ..parsing.strict_route import StrictRoute
 from ..responses import body_response, json_response
 from ..runtime import runtime_of
 from ..schemas import ChangeArms, CreateSession, SessionList, SessionView
 
 router = APIRouter(prefix="/v1/sessions", tags=["sessions"], route_class=StrictRoute, responses=PROBLEMS)
-
-MAX_CURSOR = 12_000
-"""Characters; a cursor carries the ids, of up to 128, that a scan of the store brought beyond its page."""
-CURSOR = Query(description="``next_cursor`` of the page before.", max_length=MAX_CURSOR)
-LIMIT = Query(ge=1, le=MAX_PAGE, description="Largest number of sessions on a page.")
-
-
-def _digits(text: object) -> object:
-    if isinstance(text, str) and not re.fullmatch("[0-9]{1,9}", text):
-        raise ValueError("must be a whole number")
-    return text
-
-
-Limit = Annotated[int, BeforeValidator(_digits), LIMIT]
 
 
 @router.post(
@@ -57,9 +41,7 @@ async def create_session(
 
 @router.get("", **describe_answers(SessionList, LIST, {200: "A page of sessions"}))
 @access(ADMINS, logged=Logged.SAMPLE)
-async def list_sessions(
-    request: Request, cursor: Annotated[str | None, CURSOR] = None, limit: Limit = 100
-) -> Response:
+async def list_sessions(request: Request, cursor: Cursor = None, limit: Limit = 100) -> Response:
     """List sessions, a page at a time, without their distributions."""
     return body_response(await runtime_of(request).sessions.list(cursor, limit, _rights(request).prefix))
 

@@ -1,0 +1,26 @@
+"""Query parameters of lists that are read a page at a time."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated
+
+from fastapi import Query
+from pydantic import BeforeValidator
+
+from ...sessions.pages import MAX_PAGE
+
+MAX_CURSOR = 12_000
+"""Characters; a cursor of sessions carries ids, of up to 128, that a scan of the store brought beyond its page."""
+
+
+def _digits(text: object) -> object:
+    if isinstance(text, str) and not re.fullmatch("[0-9]{1,9}", text):
+        raise ValueError("must be a whole number")
+    return text
+
+
+Cursor = Annotated[str | None, Query(description="``next_cursor`` of the page before.", max_length=MAX_CURSOR)]
+Limit = Annotated[
+    int, BeforeValidator(_digits), Query(ge=1, le=MAX_PAGE, description="Largest number of rows on a page.")
+]

@@ -1,0 +1,38 @@
+"""What is kept beside a session's state: its arms with their counts, and its decision log."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Request, Response
+
+from ...sessions.pages.arms import ArmSort
+from ..access import CLIENTS, Logged, access
+from ..openapi.examples import ARMS, DECISIONS, PROBLEMS, describe_answers
+from ..parsing.paging import Cursor, Limit
+from ..parsing.strict_route import StrictRoute
+from ..responses import body_response
+from ..runtime import runtime_of
+from ..schemas import ArmPage, DecisionPage
+
+router = APIRouter(
+    prefix="/v1/sessions/{session_id}", tags=["sessions"], route_class=StrictRoute, responses=PROBLEMS
+)
+
+Sort = Annotated[ArmSort, Query(description="Order of the arms; with ``-`` the largest come first.")]
+
+
+@router.get("/arms", **describe_answers(ArmPage, ARMS, {200: "A page of arms"}))
+@access(CLIENTS, logged=Logged.SAMPLE)
+async def list_arms(
+    request: Request, session_id: str, cursor: Cursor = None, limit: Limit = 100, sort: Sort = "index"
+) -> Response:
+    """List the arms of a session with what is counted of each, a page at a time; removed arms are left out."""
+    return body_response(await runtime_of(request).sessions.arms(session_id, cursor, limit, sort))
+
+
+@router.get("/decisions", **describe_answers(DecisionPage, DECISIONS, {200: "A page of the decision log"}))
+@access(CLIENTS, logged=Logged.SAMPLE)
+async def list_decisions(request: Request, session_id: str, cursor: Cursor = None, limit: Limit = 100) -> Response:
+    """Read the decision log of a session that was created with ``decision_log``, oldest entries first."""
+    return body_response(await runtime_of(request).sessions.decisions(session_id, cursor, limit))

@@ -1,0 +1,98 @@
+"""The arms of a session with what is counted of each, a page at a time."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any, Literal, get_args
+
+import numpy as np
+
+from ...cooperative.answer_body import Body, answer_body
+from ...cooperative.json_stream import json_chunks
+from ...engine.arm_run import ArmRun
+from ...engine.run import Run
+from ...errors import InvalidRequestError
+from ...learners.base import FloatArray
+from ...serialization.journal import ACTS, EXPIRED, FEEDBACKS, Journal
+from ...store.base import Store
+from ..read import Reader
+from .arm_counts import OF_MEAN, SHOWN, ArmCounts
+
+ArmSort = Literal["index", "-index", "probability", "-probability", "acts", "-acts", "mean", "-mean"]
+_SORTS: tuple[str, ...] = get_args(ArmSort)
+_CURSOR = re.compile("([a-z-]+)~([0-9]{1,9})")
+MAX_TRIES = 3
+"""Times that a page is read again because another version was committed in between."""
+
+
+async def arms_page(
+    store: Store, reader: Reader, session_id: str, cursor: str | None, limit: int, sort: ArmSort
+) -> Body:
+    """The JSON of a page of live arms: see ``Sessions.arms``."""
+    start = _start(cursor, sort)
+    for _ in range(MAX_TRIES):
+        journal = Journal()
+        snapshot, cached = await reader.settled(session_id, journal)
+        run, spec = _over_arms(cached.run), cached.stored.specification
+        counts = ArmCounts(store, session_id, spec.losses, journal.counts(spec.losses, spec.default_loss))
+        probabilities = np.asarray(run.probabilities)
+        order = await _ordered(run, probabilities, counts, sort)
+        arms = order[start : start + limit]
+        await counts.read(arms, SHOWN)
+        if counts.versions <= {snapshot.version}:
+            break
+    following = f"{sort}~{start + limit}" if start + limit < len(order) else None
+    rows = [_row(run, float(probabilities[arm]), counts, arm) for arm in arms]
+    return answer_body(json_chunks({"arms": rows, "next_cursor": following}))
+
+
+def _over_arms(run: Run) -> ArmRun:
+    if not isinstance(run, ArmRun):
+        raise InvalidRequestError.of("session_id", "this session is over points, and has no arms")
+    return run
+
+
+def _start(cursor: str | None, sort: ArmSort) -> int:
+    """Number of arms on the pages before."""
+    if cursor is None:
+        return 0
+    found = _CURSOR.fullmatch(cursor)
+    if found is None or found[1] not in _SORTS:
+        raise InvalidRequestError.of("cursor", "is not one this service gave")
+    if found[1] != sort:
+        raise InvalidRequestError.of("cursor", f"is one of the list sorted by {found[1]}")
+    return int(found[2])
+
+
+async def _ordered(run: ArmRun, probabilities: FloatArray, counts: ArmCounts, sort: ArmSort) -> Sequence[int]:
+    """Indexes of the live arms in their order; ties by index, arms without a mean last."""
+    live, by = list(run.arms.live), sort.removeprefix("-")
+    if by == "probability":
+        keys = probabilities[live]
+    elif by == "acts":
+        await counts.read(live, (ACTS,))
+        keys = np.array([counts.whole(ACTS, arm) for arm in live], dtype=np.float64)
+    elif by == "mean":
+        await counts.read(live, OF_MEAN)
+        keys = np.array([counts.mean(arm) for arm in live], dtype=np.float64)
+    else:
+        keys = np.array(live, dtype=np.float64)
+    # A missing mean is NaN, which sorts last either way.
+    order = np.argsort(-keys if sort.startswith("-") else keys, kind="stable")
+    return [live[place] for place in order.tolist()]
+
+
+def _row(run: ArmRun, probability: float, counts: ArmCounts, arm: int) -> dict[str, Any]:
+    names = run.arms.names
+    return {
+        "arm": arm,
+        **({} if names is None else {"label": names[arm]}),
+        "paused": arm in run.arms.paused,
+        "probability": probability,
+        "acts": counts.whole(ACTS, arm),
+        "outstanding": int(run.ledger.by_arm[arm]),
+        "feedbacks": counts.whole(FEEDBACKS, arm),
+        "expired": counts.whole(EXPIRED, arm),
+        "mean_loss": counts.mean(arm),
+    }

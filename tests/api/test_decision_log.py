@@ -1,0 +1,166 @@
+"""The decision log: every act and settled event once, in order, with the store's time."""
+
+import pytest
+
+from service.store.memory import MemoryStore
+from tests.support.clock import Clock
+
+PATH = "/v1/sessions/s"
+
+
+async def start(client, **fields):
+    body = {
+        "session_id": "s",
+        "learner": {"kind": "centred_tsallis", "arms": ["a", "b"]},
+        "seed": 7,
+        "decision_log": {"max_entries": 1000},
+    }
+    answer = await client.post("/v1/sessions", json=body | fields)
+    assert answer.status_code == 201, answer.text
+    return answer.json()
+
+
+async def log(client, **params):
+    answer = await client.get(f"{PATH}/decisions", params=params)
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+def timeless(decisions):
+    return [{name: value for name, value in each.items() if name != "at"} for each in decisions]
+
+
+async def test_acts_and_events_are_logged_as_they_were_answered(client):
+    view = await start(client)
+    assert view["decision_log"] == {"max_entries": 1000}
+    actions = (await client.post(f"{PATH}/acts", json={"count": 3})).json()["actions"]
+    events = [
+        {"arm": actions[0]["arm"], "loss": 0.25, "event_id": "one"},
+        {"label": actions[1]["label"], "loss": 1, "slot": 2},
+        {"arm": actions[0]["arm"], "loss": 0.5, "event_id": "one"},
+    ]
+    await client.post(f"{PATH}/feedbacks", json={"events": events})
+
+    page = await log(client)
+
+    assert page["next_cursor"] is None
+    acts = [{"kind": "act", **action, "eligible": 2} for action in actions]
+    assert timeless(page["decisions"]) == [
+        *acts,
+        {"kind": "event", "arm": actions[0]["arm"], "loss": 0.25, "outcome": "applied", "event_id": "one"},
+        {"kind": "event", "arm": actions[1]["arm"], "loss": 1.0, "outcome": "applied", "slot": 2},
+    ]
+
+
+async def test_times_are_the_stores(make_client):
+    clock = Clock()
+    client = await make_client(MemoryStore(clock=clock))
+    await start(client)
+    await client.post(f"{PATH}/act")
+    clock.now += 5
+    await client.post(f"{PATH}/act")
+
+    first, second = [each["at"] for each in (await log(client))["decisions"]]
+
+    assert first < second
+    assert first.endswith("Z")
+
+
+async def test_expiry_is_one_entry_for_each_arm_and_bucket(make_client):
+    clock = Clock()
+    client = await make_client(MemoryStore(clock=clock))
+    await start(client, loss_range=[1, 0], expiry={"after_seconds": 64, "default_loss": 0})
+    counts = [0, 0]
+    for action in (await client.post(f"{PATH}/acts", json={"count": 20})).json()["actions"]:
+        counts[action["arm"]] += 1
+    clock.now += 70
+    await client.post(f"{PATH}/act")
+
+    decisions = timeless((await log(client))["decisions"])
+
+    assert decisions[20:-1] == [
+        {"kind": "event", "arm": arm, "loss": 0.0, "outcome": "expired", "count": counts[arm]} for arm in (0, 1)
+    ]
+    assert decisions[-1]["slot"] == 21
+
+
+async def test_changes_of_arms_and_events_of_removed_ones_are_logged(client):
+    await start(client)
+    arm = (await client.post(f"{PATH}/act")).json()
+    await client.patch(f"{PATH}/arms", json={"add": ["c", "a"], "remove": [arm["label"], "nobody"]})
+    await client.post(f"{PATH}/feedback", json={"arm": arm["arm"], "loss": 0.5})
+    await client.patch(f"{PATH}/arms", json={"add": ["c"]})
+
+    change, event = timeless((await log(client))["decisions"])[1:]
+
+    assert change["kind"] == "arms"
+    assert "c" in change["added"]
+    assert change["removed"] == [arm["label"]]
+    assert event == {"kind": "event", "arm": arm["arm"], "loss": 0.5, "outcome": "removed"}
+
+
+async def test_what_is_refused_skipped_or_replayed_is_not_logged(client):
+    await start(client)
+    headers = {"Idempotency-Key": "k"}
+    for _ in range(2):
+        await client.post(f"{PATH}/act", headers=headers)
+    await client.post(f"{PATH}/feedbacks", json={"events": [{"arm": 0, "loss": 0.5}] * 9})
+    skipped = {"events": [{"arm": 0, "loss": 0.5}] * 9}
+    answer = await client.post(f"{PATH}/feedbacks", params={"on_surplus": "skip"}, json=skipped)
+
+    decisions = (await log(client))["decisions"]
+
+    assert len(decisions) == 1 + answer.json()["applied"]
+
+
+@pytest.mark.parametrize("limit", [1, 4, 1000])
+async def test_pages_follow_each_other(client, limit):
+    await start(client)
+    await client.post(f"{PATH}/acts", json={"count": 9})
+    found, params = [], {"limit": limit}
+    while True:
+        page = await log(client, **params)
+        found += [each["slot"] for each in page["decisions"]]
+        assert len(page["decisions"]) <= limit
+        if page["next_cursor"] is None:
+            break
+        params["cursor"] = page["next_cursor"]
+
+    assert found == list(range(1, 10))
+
+
+async def test_a_session_without_a_log_says_so(client, create):
+    path = await create()
+
+    answer = await client.get(f"{path}/decisions")
+
+    assert (answer.status_code, answer.json()["code"]) == (409, "no_decision_log")
+    assert (await client.get("/v1/sessions/nobody/decisions")).status_code == 404
+
+
+@pytest.mark.parametrize("cursor", ["", "x", "1", "1-", "-1", "9" * 20 + "-1"])
+async def test_a_foreign_cursor_is_refused(client, cursor):
+    await start(client)
+
+    assert (await client.get(f"{PATH}/decisions", params={"cursor": cursor})).status_code == 422
+
+
+@pytest.mark.parametrize("most", [0, 10_000_001, 1.5, None, "9"])
+async def test_a_log_has_one_to_ten_million_entries(client, most):
+    body = {"learner": {"kind": "dexp3", "n_arms": 2}, "decision_log": {"max_entries": most}}
+
+    assert (await client.post("/v1/sessions", json=body)).status_code == 422
+
+
+async def test_a_session_over_points_keeps_no_log(client):
+    learner = {"kind": "dbgd", "dim": 2, "feasible_set": {"kind": "ball", "radius": 1.0}}
+    body = {"learner": learner, "decision_log": {"max_entries": 9}}
+
+    assert (await client.post("/v1/sessions", json=body)).status_code == 422
+
+
+async def test_posting_another_log_is_another_session(client):
+    await start(client)
+    body = {"session_id": "s", "learner": {"kind": "centred_tsallis", "arms": ["a", "b"]}}
+
+    assert (await client.post("/v1/sessions", json=body)).status_code == 409
