@@ -107,7 +107,7 @@ def create_app(
     spans : makes traces, and is closed with the store
     """
     metrics = Metrics(labels(), metrics_folder)
-    opened = store or open_store(settings.store_url.get_secret_value(), options=store_options(settings))
+    opened = store or open_store(settings.store_url.get_secret_value(), options=store_options(settings, metrics))
     ids = request_ids()
     runtime = Runtime(
         settings=settings,
@@ -144,8 +144,8 @@ async def _finish(*tasks: asyncio.Task[Any]) -> None:
     await asyncio.gather(*late, return_exceptions=True)
 
 
-def store_options(settings: Settings) -> StoreOptions:
-    """Collect what the settings say about the store."""
+def store_options(settings: Settings, metrics: Metrics) -> StoreOptions:
+    """Collect what the settings say about the store, and what it counts."""
     return StoreOptions(
         prefix=settings.key_prefix,
         dedupe_window_seconds=settings.dedupe_window_seconds,
@@ -153,4 +153,5 @@ def store_options(settings: Settings) -> StoreOptions:
         min_replicas=settings.min_replicas,
         reply_seconds=settings.store_timeout_seconds,
         retry_seconds=settings.store_budget_seconds,
+        on_clock_step_back=metrics.clock_steps_back,
     )

@@ -237,7 +237,7 @@ class Store(Protocol):
         """Return if the store can commit now."""
 
     def now(self) -> float:
-        """Unix seconds by the store's clock, as of its latest reply; never goes backwards."""
+        """Unix seconds by the store's clock, as of its latest reply; they decrease if that clock was set back."""
 
     async def close(self) -> None:
         """Close all connections."""

@@ -39,7 +39,7 @@ class MemoryStore:
     def __init__(self, options: StoreOptions | None = None, clock: Callable[[], float] | None = None) -> None:
         self._window = (options or StoreOptions()).dedupe_window_seconds
         own = StoreClock()
-        self._clock = clock or own.estimate
+        self._clock = clock or own.now
         self._latest = float("-inf")
         self.reminders = MemoryReminders(self.now)
         self._sessions: dict[str, MemorySession] = {}

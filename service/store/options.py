@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 
@@ -29,3 +30,5 @@ class StoreOptions:
     """Timeout for these replicas."""
     ping_seconds: float = 0.8
     """Timeout of ``ping``, retries included."""
+    on_clock_step_back: Callable[[], None] | None = None
+    """Called each time the store's clock turns out to have been set back."""

@@ -155,6 +155,10 @@ class Metrics:
             "bandit_store_failures", "Calls to the store that failed, by call.", "call", CALLS
         )
 
+        self.clock_steps_back = self._counter(
+            "bandit_store_clock_steps_back", "Times that the store's clock was found to have been set back."
+        )
+
     def count(
         self, events: Mapping[str, int], before: Progress, after: Progress, delays: Iterable[float] = ()
     ) -> None:

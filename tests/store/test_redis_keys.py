@@ -108,7 +108,7 @@ async def test_a_clock_that_is_out_is_put_right_by_the_first_reply(store: RedisS
 async def test_a_clock_that_stays_out_ends_in_an_error(redis_server: RedisServer) -> None:
     store = RedisStore(redis_server.url)
     store._clock.observe(12345.0)
-    store._clock.observe = lambda _: None  # type: ignore[method-assign]
+    store._clock.observe = lambda *_: None  # type: ignore[method-assign]
 
     with pytest.raises(StoreUnavailableError, match="clock jumps"):
         await store.create(new_session())

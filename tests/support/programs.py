@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 import shutil
+from pathlib import Path
 from typing import NoReturn
 
 import pytest
@@ -36,6 +37,14 @@ def _of_the_wheel() -> str | None:
         return str(package.get_binary_path())
     except package.ValkeyBinaryNotFoundError:
         return None
+
+
+def faketime_library() -> str:
+    """Find the library that shows programs another clock (Debian: ``faketime``); skip the test without it."""
+    found = sorted(Path("/usr/lib").glob("*/faketime/libfaketime.so.1"))
+    if not found:
+        _missing("faketime")
+    return str(found[0])
 
 
 def server_binary() -> str:

@@ -42,6 +42,8 @@ class RedisServer:
         self._arguments = arguments
         at = f"--port {self.port} --bind 127.0.0.1 --dir {folder} --logfile server.log"
         self._settings = [*at.split(), "--save", "", "--appendonly", "yes", "--appendfsync", "everysec"]
+        self.environment: dict[str, str] = {}
+        """Variables of its process beside those of the tests."""
         self._process: subprocess.Popen[bytes] | None = None
         # Once more where the connection was cut: a failover cuts those to both servers.
         again = Retry(NoBackoff(), 1, supported_errors=(redis.exceptions.ConnectionError,))
@@ -57,7 +59,7 @@ class RedisServer:
     def start(self) -> RedisServer:
         launcher = [sys.executable, "-I", "-S", child.__file__, str(os.getpid())]
         words = [*launcher, program(self.program), *self._settings, *self._arguments]
-        self._process = subprocess.Popen(words)
+        self._process = subprocess.Popen(words, env=os.environ | self.environment)
         wait_until(lambda: self.answers() or self._ended())
         assert not self._ended(), (self.folder / "server.log").read_text()
         return self

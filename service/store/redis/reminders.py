@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
 from zlib import crc32
 
 from . import scripts
-from .connection.client import RedisClient
+from .connection.roundtrip import RedisArgument
 from .keys import Keys
+from .scripts import Script
+
+Run = Callable[[Script, Sequence[str], Sequence[RedisArgument]], Awaitable[Sequence[Any]]]
 
 SHARDS = 16
 """Number of keys over which the reminders are spread."""
@@ -16,36 +20,37 @@ KEPT_MS = 24 * 3600 * 1000
 
 
 class RedisReminders:
-    """Reminders in sorted sets; the score is the due time in milliseconds by the server's clock."""
+    """Reminders in sorted sets; the score is the due time in milliseconds by the server's clock.
 
-    def __init__(self, client: RedisClient, keys: Keys) -> None:
-        self._client = client
+    Parameters
+    ----------
+    run : runs a script and returns its outcome and what follows
+    """
+
+    def __init__(self, run: Run, keys: Keys) -> None:
+        self._run = run
         self._keys = keys
 
     async def remind(self, session_id: str, at: float) -> None:
-        await self._client.script(
-            scripts.REMIND, (self._shard(session_id),), (session_id, round(at * 1000), KEPT_MS)
-        )
+        await self._run(scripts.REMIND, (self._shard(session_id),), (session_id, round(at * 1000), KEPT_MS))
 
     async def due(self, limit: int) -> Sequence[str]:
         found: list[str] = []
         for shard in range(SHARDS):
-            reply = await self._client.script(scripts.DUE, (self._keys.due(shard),), (limit,))
-            found += [name.decode() for name in reply[3]]
+            reply = await self._run(scripts.DUE, (self._keys.due(shard),), (limit,))
+            found += [name.decode() for name in reply[1]]
         return found
 
     async def reschedule(self, session_id: str, again_at: float | None) -> None:
         again = "" if again_at is None else round(again_at * 1000)
-        await self._client.script(scripts.RESCHEDULE, (self._shard(session_id),), (session_id, again, KEPT_MS))
+        await self._run(scripts.RESCHEDULE, (self._shard(session_id),), (session_id, again, KEPT_MS))
 
     async def forget(self, session_id: str) -> None:
-        await self._client.script(scripts.FORGET, (self._shard(session_id),), (session_id,))
+        await self._run(scripts.FORGET, (self._shard(session_id),), (session_id,))
 
     async def acquire_lease(self, worker: str, seconds: float) -> bool:
-        reply = await self._client.script(
-            scripts.ACQUIRE_LEASE, (self._keys.sweeper,), (worker, round(seconds * 1000))
-        )
-        return bool(reply[2] == b"OK")
+        reply = await self._run(scripts.ACQUIRE_LEASE, (self._keys.sweeper,), (worker, round(seconds * 1000)))
+        return bool(reply[0] == b"OK")
 
     def _shard(self, session_id: str) -> str:
         return self._keys.due(crc32(session_id.encode()) % SHARDS)

@@ -61,9 +61,9 @@ class RedisStore:
         self._options = options or StoreOptions()
         self._client = self._open(url)
         self._keys = Keys.of(self._options.prefix, self._options.dedupe_window_seconds)
-        self._clock = StoreClock()
+        self._clock = StoreClock(on_step_back=self._options.on_clock_step_back)
         self.now = self._clock.now
-        self.reminders = RedisReminders(self._client, self._keys)
+        self.reminders = RedisReminders(self._run, self._keys)
         self._warned = False
         self._listed: dict[str, Sequence[int]] = {}
         """Session to the numbers of its buckets, where they were other than the time suggests."""
@@ -138,13 +138,14 @@ class RedisStore:
         """Return if the store can commit now; the first time also log the warnings."""
         try:
             async with asyncio.timeout(self._options.ping_seconds):
+                sent = self._clock.monotonic()
                 reply = await self._client.script(
                     scripts.PING,
                     (self._keys.server_probe,),
                     retry_seconds=PING_RETRY_SECONDS,
                     replica_seconds=self._options.ping_seconds / 2,
                 )
-                self._observe(reply)
+                self._observe(reply, sent)
         except TimeoutError:
             raise StoreUnavailableError("the store did not answer in time") from None
         if not self._warned:
@@ -181,7 +182,7 @@ class RedisStore:
         it writes nothing; its reply names the buckets and corrects this worker's clock, and it is run again.
         """
         for _ in range(MAX_KEY_CORRECTIONS):
-            keys = self._keys.at(session_id, self._clock.estimate(), self._listed.get(session_id, ()))
+            keys = self._keys.at(session_id, self._clock.now(), self._listed.get(session_id, ()))
             args = (keys.numbers, self._keys.bucket_ms, *tail)
             reply = await self._run(script, keys.all, args, retry=retry, replica_seconds=self._replica_seconds)
             if reply[0] != b"KEYS":
@@ -200,14 +201,15 @@ class RedisStore:
         retry: bool = True,
         replica_seconds: float = 0.0,
     ) -> Sequence[Any]:
+        sent = self._clock.monotonic()
         reply: Sequence[Any] = await self._client.script(
             script, keys, args, retry=retry, replica_seconds=replica_seconds
         )
-        self._observe(reply)
+        self._observe(reply, sent)
         return reply[2:]
 
-    def _observe(self, reply: Sequence[bytes]) -> None:
-        self._clock.observe(int(reply[0]) + int(reply[1]) / 1e6)
+    def _observe(self, reply: Sequence[bytes], sent: float) -> None:
+        self._clock.observe(int(reply[0]) + int(reply[1]) / 1e6, sent)
 
 
 def _dangers(info: Mapping[str, object]) -> Iterator[str]:

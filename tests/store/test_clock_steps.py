@@ -1,0 +1,182 @@
+"""The clock of a real server is shifted while it runs: decisions, ids, leases and reports."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+
+from service.learners import REGISTRY
+from service.models.specification import ExpirySpec, Specification
+from service.sessions.operations import Act
+from service.sessions.service import Sessions
+from service.settings import Settings
+from service.store.base import Committed, Known
+from service.store.clock import StoreClock
+from service.store.options import StoreOptions
+from service.store.redis.store import RedisStore
+from tests.support.clock import Clock
+from tests.support.programs import WHEEL, faketime_library
+from tests.support.real_redis import RedisServer
+from tests.support.sessions import commit, digest, new_session
+from tests.support.waiting import wait_until
+
+HOUR, DAY = 3600, 86_400
+WINDOW = 60
+
+
+class ShiftedServer:
+    """A server whose clock is that of the machine plus a number of seconds."""
+
+    def __init__(self, folder: Path) -> None:
+        self._file = folder / "shift"
+        self.server = RedisServer(folder)
+        self.server.program = WHEEL
+        self.server.environment = {
+            "LD_PRELOAD": faketime_library(),
+            "FAKETIME_TIMESTAMP_FILE": str(self._file),
+            "FAKETIME_NO_CACHE": "1",
+            "DONT_FAKE_MONOTONIC": "1",
+        }
+        self._file.write_text("+0")
+        self.server.start()
+
+    def shift(self, seconds: int) -> None:
+        """Set the clock, and wait until the server has noticed."""
+        self._file.write_text(f"{seconds:+d}")
+        wait_until(lambda: abs(self.server.client.time()[0] - time.time() - seconds) < 2)
+
+
+@pytest.fixture
+def shifted(tmp_path: Path) -> Iterator[ShiftedServer]:
+    shifted = ShiftedServer(tmp_path)
+    yield shifted
+    shifted.server.close()
+
+
+@pytest.fixture
+def steps() -> list[int]:
+    """One item for each step that the store reported."""
+    return []
+
+
+@pytest.fixture
+async def store(shifted: ShiftedServer, steps: list[int]) -> AsyncIterator[RedisStore]:
+    opened = RedisStore(shifted.server.url, StoreOptions(on_clock_step_back=lambda: steps.append(1)))
+    yield opened
+    await opened.close()
+
+
+servers = pytest.mark.servers("faketime")
+
+
+@servers
+@pytest.mark.parametrize("fast", [30, 13 * HOUR, DAY, 10 * 365 * DAY])
+async def test_ids_acknowledged_before_during_and_after_a_step_count_once(
+    store: RedisStore, shifted: ShiftedServer, fast: int
+) -> None:
+    """Keys that the server's clock of ten years later has deleted are those of before the step alone."""
+    await store.create(new_session())
+    events = [digest(n) for n in range(4)]
+    for n, seconds in enumerate((0, fast, 0, fast)):
+        shifted.shift(seconds)
+        answers = {digest(f"k{n}"): b"answer"}
+        assert await store.commit(commit(f"v{n}", f"v{n + 1}", events=[events[n]], answers=answers)) == Committed()
+    shifted.shift(0)
+
+    lost = 3 if fast > DAY else 0
+    outcome = await store.commit(commit("v4", None, events=events))
+
+    assert isinstance(outcome, Known)
+    assert outcome.duplicates >= {events[1], events[3]}
+    assert len(outcome.duplicates) >= 4 - lost
+    assert await store.recall("s", digest("k1")) == b"answer"
+
+
+@servers
+@pytest.mark.parametrize("slow", [-13 * HOUR, -DAY])
+async def test_ids_acknowledged_while_the_clock_is_slow_count_once_after_it_is_right(
+    store: RedisStore, shifted: ShiftedServer, slow: int
+) -> None:
+    await store.create(new_session())
+    await store.commit(commit("v0", "v1", events=[digest(1)]))
+    shifted.shift(slow)
+    await store.commit(commit("v1", "v2", events=[digest(2)]))
+    shifted.shift(0)
+
+    outcome = await store.commit(commit("v2", None, events=[digest(1), digest(2)]))
+
+    assert outcome == Known(frozenset([digest(1), digest(2)]), {})
+
+
+@servers
+async def test_a_step_back_stalls_only_what_was_stamped_and_is_reported(
+    store: RedisStore, shifted: ShiftedServer, steps: list[int], caplog: pytest.LogCaptureFixture
+) -> None:
+    sessions = Sessions(store, Settings())
+    shifted.shift(13 * HOUR)
+    for name in ("untouched", "touched"):
+        await act(sessions, name)
+    with caplog.at_level(logging.WARNING, "service.store.clock"):
+        shifted.shift(0)
+        await store.ping()
+        await store.ping()
+    await act(sessions, "new")
+
+    assert steps == [1]
+    assert "the store's clock went back by 46" in caplog.text
+    assert abs(store.now() - time.time()) < 10
+    notes = dict(
+        note
+        for key in shifted.server.client.keys("bandit:due:*")
+        for note in shifted.server.client.zrange(key, 0, -1, withscores=True)
+    )
+    assert abs(notes[b"new"] / 1000 - time.time() - WINDOW) < 30
+    assert notes[b"touched"] / 1000 > time.time() + 12 * HOUR
+
+
+async def act(sessions: Sessions, name: str) -> None:
+    """Create a session and open a slot."""
+    learner = REGISTRY["dexp3"].model_validate({"kind": "dexp3", "n_arms": 2})
+    expiry = ExpirySpec(after_seconds=WINDOW, default_loss=1)
+    await sessions.create(name, Specification(learner=learner, expiry=expiry), None)
+    await sessions.submit(name, Act(1, 10))
+
+
+@servers
+async def test_a_lease_taken_while_the_clock_was_fast_is_over_when_it_is_right(
+    store: RedisStore, shifted: ShiftedServer
+) -> None:
+    shifted.shift(13 * HOUR)
+    assert await store.reminders.acquire_lease("dead", 3)
+    assert not await store.reminders.acquire_lease("other", 3)
+    shifted.shift(0)
+
+    assert await store.reminders.acquire_lease("other", 3)
+    assert not await store.reminders.acquire_lease("dead", 3)
+
+
+def test_only_real_steps_back_are_reported(caplog: pytest.LogCaptureFixture) -> None:
+    """A late reply has an old time, and is none; a step that another reply has shown is reported once."""
+    steps: list[int] = []
+    own = Clock()
+    own.now = 0.0
+    clock = StoreClock(own, lambda: 5e9, lambda: steps.append(1))
+    clock.observe(1000.0, 0.0)
+    own.now = 10.0
+    clock.observe(1004.0, 4.0)
+    assert steps == []
+    clock.observe(900.0, 10.0)
+    clock.observe(900.1, 9.9)
+    assert steps == [1]
+    assert clock.now() == 900.1
+    own.now = 20.0
+    clock.observe(800.0, 20.0)
+    assert steps == [1, 1]
+    assert len(caplog.records) == 1
+    own.now = 80.0
+    clock.observe(800.0, 80.0)
+    assert len(caplog.records) == 2
