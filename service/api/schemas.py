@@ -117,6 +117,7 @@ class SessionSummary(BaseModel):
     normalize_losses: bool
     idle_ttl_seconds: float | None
     expiry: dict[str, Any] | None
+    floor: float = Field(description="Share of the draws that is uniform over the arms that may be drawn.")
     decision_log: dict[str, Any] | None = Field(None, description="Left out where the session keeps no log.")
     slot: int = Field(description="Number of acts.")
     feedbacks: int = Field(description="Number of applied events.")

@@ -109,6 +109,16 @@ class Specification(BaseModel):
         Field(description="Settles decisions without feedback after a time; null: they stay outstanding."),
     ] = None
 
+    floor: Annotated[
+        float,
+        Field(
+            ge=0,
+            lt=1,
+            description="Share of the draws that is uniform over the arms that may be drawn. Above 0 for learners "
+            "over arms that define it alone.",
+        ),
+    ] = 0.0
+
     decision_log: Annotated[
         DecisionLogSpec | None, Field(description="Keeps a log of decisions and events; null: none is kept.")
     ] = None
@@ -152,6 +162,7 @@ class Specification(BaseModel):
             "normalize_losses": self.normalize_losses,
             "idle_ttl_seconds": self.idle_ttl_seconds,
             "expiry": None if self.expiry is None else self.expiry.model_dump(),
+            "floor": self.floor,
             **({} if self.decision_log is None else {"decision_log": self.decision_log.model_dump()}),
         }
 
@@ -182,11 +193,11 @@ class Specification(BaseModel):
 
     def params(self, seed: int) -> Params:
         """Return what a run is started with."""
-        if self.expiry is None:
-            return Params(self.learner, seed, self.losses)
-        loss = self.expiry.default_loss
-        learned = None if loss is None else self.losses.learned(loss)
-        return Params(self.learner, seed, self.losses, Expiry(self.expiry.after_seconds, learned))
+        expiry = None
+        if self.expiry is not None:
+            loss = self.expiry.default_loss
+            expiry = Expiry(self.expiry.after_seconds, None if loss is None else self.losses.learned(loss))
+        return Params(self.learner, seed, self.losses, expiry, self.floor)
 
 
 class Stored(NamedTuple):

@@ -56,10 +56,11 @@ def joined(about: Mapping[str, Any], counted: Mapping[str, Any]) -> dict[str, An
 
 
 def encode_about(chosen: Mapping[str, Any], run: Run) -> bytes:
-    """The bytes of what seldom changes, without labels where there are many."""
+    """The bytes of what seldom changes, without what has many numbers or labels, one for each arm."""
     shown = about(chosen, run)
-    if len(shown["learner"].get("arms") or ()) > MAX_LISTED_LABELS:
-        del shown["learner"]["arms"]
+    for name in ("arms", "probabilities"):
+        if len(shown["learner"].get(name) or ()) > MAX_LISTED_LABELS:
+            del shown["learner"][name]
     return _JSON.encode(shown).encode()
 
 

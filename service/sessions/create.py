@@ -30,6 +30,7 @@ from ..telemetry.metrics import Metrics
 from . import prefix_listing
 from .limits import Limits, Rights
 from .operations import Show
+from .operations.eligible import check_defined
 from .read import Reader
 from .views import session_view, viewer
 
@@ -73,6 +74,8 @@ class Creator:
     ) -> Created:
         """Create a session, or find the one that was created with the same fields: see ``Sessions.create``."""
         await run_in_thread_if_large(_labels(spec), self._limits.check, spec, rights)
+        if spec.floor:
+            check_defined("floor", spec.learner.build())
         if self._write_schema < NEEDED_BEYOND_0_1 and (field := spec.beyond_0_1) is not None:
             raise OlderSchemaError.of(field, self._write_schema)
         if session_id is None:

@@ -38,6 +38,25 @@ from ..parsing.json_body import JSON
 from ..problems import MEDIA_TYPE, Problem, problem_fields
 
 CREATE: dict[str, Example] = {
+    "control": Example(
+        summary="A control group: jokes told as often as the editors want, at random",
+        value={
+            "session_id": "jokes-control",
+            "learner": {
+                "kind": "fixed",
+                "arms": ["pun", "riddle", "limerick"],
+                "probabilities": {"pun": 0.5, "riddle": 0.25, "limerick": 0.25},
+            },
+        },
+    ),
+    "floor": Example(
+        summary="One joke in twenty is told at random, whatever has been learned",
+        value={
+            "session_id": "jokes-with-floor",
+            "learner": {"kind": "centred_tsallis", "arms": ["pun", "riddle", "limerick"]},
+            "floor": 0.05,
+        },
+    ),
     "arms": Example(
         summary="Three jokes, rated from -10 (worst) to 10 (best)",
         value={
@@ -74,6 +93,7 @@ VIEW = {
     "normalize_losses": True,
     "idle_ttl_seconds": None,
     "expiry": None,
+    "floor": 0.0,
     "slot": 0,
     "feedbacks": 0,
     "outstanding": 0,
