@@ -2,24 +2,33 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import hmac
 import json
+import logging
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
 
+from .secret_files import read_secret
 from .settings import Count, SecretText, Settings, SettingsError
 
 MIN_KEY, MAX_KEY = 16, 512
+WATCH_SECONDS = 1.0
+"""Time between two looks at the file of the keys."""
 MAX_KEYS = 1000
 """Every request's key is compared with all of them."""
 IN_SCOPE = "bandit.api_key"
 """Where middleware leaves a request's ApiKey in its ASGI scope."""
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
-Role = Literal["client", "admin"]
+Role = Literal["reader", "client", "admin"]
+
+
+log = logging.getLogger(__name__)
 
 
 class ApiKey(BaseModel):
@@ -62,7 +71,7 @@ def read_keys(settings: Settings) -> Sequence[ApiKey]:
     SettingsError
         for a file or text that can't be read, without showing any of it.
     """
-    text = "" if settings.api_keys is None else settings.api_keys.get_secret_value()
+    text = _inline(settings)
     if text and settings.api_keys_file is not None:
         raise SettingsError(
             "--api-keys and --api-keys-file (BANDIT_API_KEYS, BANDIT_API_KEYS_FILE): give one of them"
@@ -73,10 +82,19 @@ def read_keys(settings: Settings) -> Sequence[ApiKey]:
         return ()
     where = "--api-keys-file (BANDIT_API_KEYS_FILE)"
     try:
-        return _parse(settings.api_keys_file.read_text("utf-8"), where)
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "not UTF-8"
-        raise SettingsError(f"{where}: can't be read: {reason}") from None
+        text = read_secret(settings.api_keys_file)
+    except ValueError as error:
+        raise SettingsError(f"{where}: {error}") from None
+    return _parse(text, where)
+
+
+def needs_keys(settings: Settings) -> bool:
+    """Whether the service has API keys."""
+    return settings.api_keys_file is not None or _inline(settings) != ""
+
+
+def _inline(settings: Settings) -> str:
+    return "" if settings.api_keys is None else settings.api_keys.get_secret_value()
 
 
 def _parse(text: str, where: str) -> Sequence[ApiKey]:
@@ -108,11 +126,59 @@ def _read(text: str, where: str) -> Any:
 
 
 def hashed(settings: Settings, keys: Sequence[ApiKey]) -> Settings:
-    """Return the settings as workers get them: with the keys' hashes in place of the keys."""
-    if not keys:
+    """Return the settings as workers get them: with the hashes of the keys in place of keys given as text."""
+    if settings.api_keys_file is not None or not keys:
         return settings
     text = json.dumps([key.model_dump(exclude_defaults=True) for key in keys])
-    return settings.model_copy(update={"api_keys": SecretText(text), "api_keys_file": None})
+    return settings.model_copy(update={"api_keys": SecretText(text)})
+
+
+class KeyRing:
+    """The API keys of one process; those of a file are read again when it changes.
+
+    A file that can't be read any more changes nothing. Where it can't be read at the start no key is accepted: the
+    keys that the service began with may have been taken out of it since.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._file = settings.api_keys_file
+        self._read_at: tuple[int, ...] = ()
+        self.keys: Sequence[ApiKey] = ()
+        if self._file is None:
+            self.keys = read_keys(settings)
+        else:
+            self.read_again()
+
+    def read_again(self) -> None:
+        """Take what the file has now."""
+        if self._file is None:
+            return
+        self._read_at = _state_of(self._file)
+        try:
+            keys = read_keys(self._settings)
+        except SettingsError as error:
+            log.error("the API keys stay as they were: %s", error)
+            return
+        if self.keys and keys != self.keys:
+            log.info("the API keys have changed: %s", ", ".join(key.name for key in keys))
+        self.keys = keys
+
+    async def watch(self) -> None:
+        """Read the file again whenever it has changed; returns where there is none."""
+        while self._file is not None:
+            await asyncio.sleep(WATCH_SECONDS)
+            if await asyncio.to_thread(_state_of, self._file) != self._read_at:
+                self.read_again()
+
+
+def _state_of(file: Path) -> tuple[int, ...]:
+    """Return what changes with a file, also with one behind a link; nothing for one that can't be seen."""
+    try:
+        found = file.stat()
+    except OSError:
+        return ()
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
 
 
 def find(secret: bytes, keys: Iterable[ApiKey]) -> ApiKey | None:

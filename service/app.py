@@ -23,7 +23,7 @@ from .api.middleware.request_log import RequestLogMiddleware
 from .api.openapi.document import document
 from .api.routes import ROUTES
 from .api.runtime import Runtime
-from .api_keys import read_keys
+from .api_keys import KeyRing, needs_keys
 from .sessions.expiry_sweeper import Sweeper
 from .sessions.readiness import Readiness
 from .sessions.service import Sessions
@@ -75,8 +75,8 @@ class Application(FastAPI):
 
     def _surround(self, app: ASGIApp, spans: Spans | None) -> ASGIApp:
         declared = [(route, access_of(route)) for route in self.routes]
-        if keys := read_keys(self._runtime.settings):
-            app = ApiKeyMiddleware(app, keys, declared, self._runtime)
+        if needs_keys(self._runtime.settings):
+            app = ApiKeyMiddleware(app, declared, self._runtime)
         app = RequestLogMiddleware(app, declared, self._runtime, spans)
         return app if spans is None else spans.around(app)
 
@@ -111,6 +111,7 @@ def create_app(
     ids = request_ids()
     runtime = Runtime(
         settings=settings,
+        api_keys=KeyRing(settings),
         metrics=metrics,
         sessions=Sessions(InstrumentedStore(opened, metrics, spans), settings, metrics),
         readiness=Readiness(InstrumentedStore(opened, metrics)),
@@ -125,12 +126,14 @@ def create_app(
 async def _lifespan(runtime: Runtime, store: Store, spans: Spans | None, _: FastAPI) -> AsyncIterator[None]:
     sweeper = Sweeper(store.reminders, runtime.sessions)
     sweeping = asyncio.create_task(sweeper.run())
+    watching = asyncio.create_task(runtime.api_keys.watch())
     first_look = asyncio.create_task(runtime.readiness.failure())
     try:
         yield
         sweeper.stop()
         await _finish(sweeping, first_look, asyncio.create_task(runtime.sessions.drained()))
     finally:
+        watching.cancel()
         await store.close()
         if spans is not None:
             await spans.close(LAST_SECONDS)

@@ -16,6 +16,7 @@ from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, CliSettingsSource, SettingsConfigDict
 
 from . import __version__
+from .secret_files import read_secret, with_password
 
 _FLAG = re.compile(r"--[a-z][a-z-]*")
 _PROGRAM = "python -m service" if __package__ == "service" else "delayed-bandits serve"
@@ -123,6 +124,12 @@ class Settings(BaseSettings):
         "`rediss://`, `rediss+sentinel://` or `rediss+cluster://`, where `?ssl_ca_certs=FILE` names your "
         "certificate authority.",
     )
+    store_url_file: Path | None = Field(
+        None, description="File with the store's URL, instead of the URL itself: for one with a password."
+    )
+    store_password_file: Path | None = Field(
+        None, description="File with the password of the store's user; the URL then has none."
+    )
     data_dir: Path = Field(Path("bandit-data"), description="Folder of the embedded store.")
     appendfsync: Literal["always", "everysec"] = Field(
         "always",
@@ -142,7 +149,9 @@ class Settings(BaseSettings):
     )
     workers: int = Field(1, ge=1, le=256, description="Number of processes that serve requests.")
     api_keys_file: Path | None = Field(
-        None, description="JSON file with the API keys. Without API keys everybody may do everything."
+        None,
+        description="JSON file with the API keys. It is read again when it changes. Without API keys everybody may "
+        "do everything.",
     )
     api_keys: SecretText | None = Field(
         None, description="The API keys as JSON text instead of a file; an empty text means none."
@@ -248,12 +257,40 @@ def read_settings(arguments: Sequence[str] = ()) -> Settings:
         flags: CliSettingsSource[Settings] = CliSettingsSource(
             Settings, cli_hide_none_type=True, root_parser=_FlagParser(arguments), add_argument_method=_add_flag
         )
-        return Settings(_cli_settings_source=flags(args=list(arguments)))
+        return _with_secrets(Settings(_cli_settings_source=flags(args=list(arguments))))
     except pydantic_settings.SettingsError:
         # Its text has values of flags.
         raise SettingsError("the value of a flag can't be read: see --help") from None
     except ValidationError as error:
         raise SettingsError("\n".join(map(_line, error.errors(include_input=False)))) from None
+
+
+def _with_secrets(settings: Settings) -> Settings:
+    """Return the settings with the store URL complete, as its files have it; workers don't read them again."""
+    url, given = settings.store_url.get_secret_value(), settings.model_fields_set
+    if (file := settings.store_url_file) is not None:
+        if "store_url" in given:
+            raise SettingsError(f"{_named('store_url')}, {_named('store_url_file')}: give one of them")
+        url = _read(file, "store_url_file")
+        try:
+            _has_scheme(StoreUrl(url))
+        except ValueError as error:
+            raise SettingsError(f"{_named('store_url_file')}: {error}") from None
+    if (file := settings.store_password_file) is not None:
+        try:
+            url = with_password(url, _read(file, "store_password_file"))
+        except ValueError as error:
+            raise SettingsError(f"{_named('store_password_file')}: {error}") from None
+    return settings.model_copy(
+        update={"store_url": StoreUrl(url), "store_url_file": None, "store_password_file": None}
+    )
+
+
+def _read(file: Path, setting: str) -> str:
+    try:
+        return read_secret(file)
+    except ValueError as error:
+        raise SettingsError(f"{_named(setting)}: {error}") from None
 
 
 class _FlagParser(argparse.ArgumentParser):
@@ -289,5 +326,8 @@ def _line(error: ErrorDetails) -> str:
     message = error["msg"].removeprefix("Value error, ")
     if not error["loc"]:
         return message
-    field = str(error["loc"][0])
-    return f"--{field.replace('_', '-')} (BANDIT_{field.upper()}): {message}"
+    return f"{_named(str(error['loc'][0]))}: {message}"
+
+
+def _named(setting: str) -> str:
+    return f"--{setting.replace('_', '-')} (BANDIT_{setting.upper()})"

@@ -9,7 +9,16 @@ from typing import Annotated
 import typer
 
 from loadtest.commands.output import console, errors_reported
-from loadtest.commands.replay_flags import Scenario, connected, driver_of, options_of, plan_of, stream_of, world_of
+from loadtest.commands.replay_flags import (
+    Scenario,
+    connected,
+    driver_of,
+    key_of,
+    options_of,
+    plan_of,
+    stream_of,
+    world_of,
+)
 from loadtest.commands.replay_run import described, exit_with, run
 from loadtest.errors import LoadTestError
 from loadtest.replay import delays
@@ -37,6 +46,9 @@ def replay(
             envvar="LOADTEST_API_KEY",
             help="API key of role admin; as a flag it is visible in the list of processes.",
         ),
+    ] = None,
+    api_key_file: Annotated[
+        Path | None, typer.Option(envvar="LOADTEST_API_KEY_FILE", help="File with the API key, instead of the key.")
     ] = None,
     in_process: Annotated[
         bool, typer.Option("--in-process", help="Run the learner in this process, without a service.")
@@ -114,7 +126,8 @@ def replay(
         }
         stream = stream_of(scenario, times, slots_per_second)
         address = None if in_process else url or DEFAULT_URL
-        client = None if address is None else connected(stack, address, retry_seconds, api_key)
+        key = key_of(api_key, api_key_file)
+        client = None if address is None else connected(stack, address, retry_seconds, key)
         kind = learner or ("dexp3" if stream is None else "centred_tsallis")
         world, facts = world_of(scenario, data or [], kind, fill_seed)
         stream_delays = delays.strict(world.slots)

@@ -72,6 +72,24 @@ def options_of(texts: list[str]) -> dict[str, Any]:
     return fields
 
 
+def key_of(api_key: str | None, file: Path | None) -> str | None:
+    """Return the API key, given as it is or in a file.
+
+    Raises
+    ------
+    LoadTestError
+        where both are given, or the file can't be read.
+    """
+    if file is None:
+        return api_key
+    if api_key is not None:
+        raise LoadTestError("give either --api-key or --api-key-file")
+    try:
+        return file.read_text("utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise LoadTestError(f"--api-key-file {file}: can't be read") from error
+
+
 def connected(stack: ExitStack, address: str, retry_seconds: float, api_key: str | None) -> Client:
     """Return a client of the service at ``address``, which ``stack`` closes.
 

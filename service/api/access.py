@@ -16,8 +16,11 @@ from starlette.routing import BaseRoute, Mount, Route
 from ..api_keys import Role
 from ..settings import Settings
 
+VIEWERS: frozenset[Role] = frozenset({"reader", "client", "admin"})
+"""Every key: views of one session."""
+READERS: frozenset[Role] = frozenset({"reader", "admin"})
+"""For what is read of all sessions."""
 CLIENTS: frozenset[Role] = frozenset({"client", "admin"})
-"""Every key."""
 ADMINS: frozenset[Role] = frozenset({"admin"})
 
 _ATTRIBUTE = "bandit_access"

@@ -11,7 +11,7 @@ import ipaddress
 import re
 from collections.abc import Callable, Iterable
 
-from ..api_keys import read_keys
+from ..api_keys import needs_keys
 from ..errors import CrossSiteError, ForeignHostError
 from ..settings import Settings
 
@@ -74,7 +74,7 @@ class LocalRequests:
 
 def check_origin(settings: Settings) -> Callable[[bytes, Iterable[tuple[bytes, bytes]]], None]:
     """Return ``LocalRequests.check`` for a service without API keys, and for another one what refuses nothing."""
-    return (lambda _url, _headers: None) if read_keys(settings) else LocalRequests(settings).check
+    return (lambda _url, _headers: None) if needs_keys(settings) else LocalRequests(settings).check
 
 
 _READ = frozenset({b"host", b"origin", b"sec-fetch-site"})

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from fastapi import Request
 
+from ..api_keys import KeyRing
 from ..sessions.readiness import Readiness
 from ..sessions.service import Sessions
 from ..settings import Settings
@@ -27,6 +28,7 @@ class Runtime:
     """
 
     settings: Settings
+    api_keys: KeyRing
     metrics: Metrics
     sessions: Sessions
     readiness: Readiness

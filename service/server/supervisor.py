@@ -80,6 +80,8 @@ class Supervisor:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stop, number)
+        if self._settings.api_keys_file is not None:
+            loop.add_signal_handler(signal.SIGHUP, self._read_keys_again)
         keepers = [
             asyncio.create_task(self._keep_worker(number, listener))
             for number, listener in enumerate(islice(cycle(self._listeners), self._settings.workers))
@@ -104,6 +106,10 @@ class Supervisor:
         if self._stopping.is_set():
             self._hurry.set()
         self._stopping.set()
+
+    def _read_keys_again(self) -> None:
+        for worker in self._workers:
+            _send(worker, signal.SIGHUP)
 
     async def _end_workers(self, keepers: list[asyncio.Task[None]]) -> None:
         for worker in self._workers:

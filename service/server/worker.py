@@ -92,6 +92,7 @@ def serve(settings: Settings, listener: socket.socket, number: int) -> None:
         timeout_keep_alive=math.ceil(settings.keep_alive_seconds),
         timeout_graceful_shutdown=math.ceil(settings.grace_seconds),
     )
+    signal.signal(signal.SIGHUP, lambda *_: app.state.runtime.api_keys.read_again())
     Server(config).run(sockets=[listener])
 
 
@@ -99,6 +100,7 @@ def main() -> None:
     """Read arguments and settings from the supervisor, and serve."""
     descriptor, parent, number = map(int, sys.argv[1:])
     die_with_parent(parent)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # Until the keys are read, which are those of the file then.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     settings = Settings(**json.load(sys.stdin))
     logs.configure(settings.log_level)

@@ -7,9 +7,12 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, MutableMapping
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from typing import TYPE_CHECKING
+
+from ..secret_files import read_secret
 
 if TYPE_CHECKING:
     from .tracing import Spans
@@ -48,9 +51,23 @@ def _given(environment: Mapping[str, str], what: str) -> str | None:
     return environment.get(f"{_OTLP}_TRACES_{what}") or environment.get(f"{_OTLP}_{what}") or None
 
 
-def open_traces(environment: Mapping[str, str] = os.environ) -> Spans | None:
+def _read_headers(environment: MutableMapping[str, str]) -> str | None:
+    """Set the exporter's headers to those in files; return which file can't be read, None if all can."""
+    for name in (f"{_OTLP}_HEADERS", f"{_OTLP}_TRACES_HEADERS"):
+        if file := environment.get(f"{name}_FILE"):
+            try:
+                environment[name] = read_secret(Path(file))
+            except ValueError as error:
+                return f"{name}_FILE {error}"
+    return None
+
+
+def open_traces(environment: MutableMapping[str, str] = os.environ) -> Spans | None:
     """Return the spans of this process, or None if traces are not requested or not possible."""
     if not is_requested(environment) or why_not(environment) is not None:
+        return None
+    if (unread := _read_headers(environment)) is not None:
+        log.warning("no traces: %s", unread)
         return None
     from .tracing import Spans
 

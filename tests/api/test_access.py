@@ -7,27 +7,35 @@ from fastapi import APIRouter, Request, Response
 from fastapi.routing import APIRoute
 from starlette.routing import Mount, Route
 
-from service.api.access import ADMINS, CLIENTS, Logged, access, access_of
+from service.api.access import ADMINS, CLIENTS, READERS, VIEWERS, Logged, access, access_of
 from service.api.parsing.strict_route import StrictRoute
 from service.api.routes import ROUTES
 from service.settings import SecretText
 
-ADMIN, CLIENT, SHOP = (f"{name}-0123456789abcdef" for name in ("admin", "client", "shop"))
+ADMIN, CLIENT, READER, SHOP = (f"{name}-0123456789abcdef" for name in ("admin", "client", "reader", "shop"))
 KEYS = [
     {"name": "ops", "role": "admin", "key": ADMIN},
     {"name": "app", "role": "client", "key": CLIENT},
+    {"name": "board", "role": "reader", "key": READER},
     {"name": "setup", "role": "admin", "key": SHOP, "session_prefix": "shop-"},
 ]
-OPEN, BOTH, ADMIN_ONLY = "without a key", "client and admin", "admin"
+OPEN, ANY_KEY, BOTH, READ, ADMIN_ONLY = (
+    "without a key",
+    "every key",
+    "client and admin",
+    "reader and admin",
+    "admin",
+)
+ROLES = {VIEWERS: ANY_KEY, CLIENTS: BOTH, READERS: READ, ADMINS: ADMIN_ONLY}
 SESSION = "/v1/sessions/{session_id}"
 MATRIX = {
     ("POST", "/v1/sessions"): (ADMIN_ONLY, Logged.ALL),
-    ("GET", "/v1/sessions"): (ADMIN_ONLY, Logged.SAMPLE),
-    ("GET", SESSION): (BOTH, Logged.SAMPLE),
+    ("GET", "/v1/sessions"): (READ, Logged.SAMPLE),
+    ("GET", SESSION): (ANY_KEY, Logged.SAMPLE),
     ("DELETE", SESSION): (ADMIN_ONLY, Logged.ALL),
-    ("GET", f"{SESSION}/arms"): (BOTH, Logged.SAMPLE),
+    ("GET", f"{SESSION}/arms"): (ANY_KEY, Logged.SAMPLE),
     ("PATCH", f"{SESSION}/arms"): (ADMIN_ONLY, Logged.ALL),
-    ("GET", f"{SESSION}/decisions"): (BOTH, Logged.SAMPLE),
+    ("GET", f"{SESSION}/decisions"): (ANY_KEY, Logged.SAMPLE),
     ("POST", f"{SESSION}/act"): (BOTH, Logged.SAMPLE),
     ("POST", f"{SESSION}/acts"): (BOTH, Logged.SAMPLE),
     ("POST", f"{SESSION}/feedback"): (BOTH, Logged.SAMPLE),
@@ -36,11 +44,11 @@ MATRIX = {
     ("HEAD", "/livez"): (OPEN, Logged.SAMPLE),
     ("GET", "/readyz"): (OPEN, Logged.CHANGES),
     ("HEAD", "/readyz"): (OPEN, Logged.CHANGES),
-    ("GET", "/metrics"): (ADMIN_ONLY, Logged.SAMPLE),
-    ("GET", "/docs"): (ADMIN_ONLY, Logged.ALL),
-    ("GET", "/openapi.json"): (ADMIN_ONLY, Logged.ALL),
-    ("HEAD", "/openapi.json"): (ADMIN_ONLY, Logged.ALL),
-    ("GET", "/docs-assets"): (ADMIN_ONLY, Logged.ALL),
+    ("GET", "/metrics"): (READ, Logged.SAMPLE),
+    ("GET", "/docs"): (READ, Logged.ALL),
+    ("GET", "/openapi.json"): (READ, Logged.ALL),
+    ("HEAD", "/openapi.json"): (READ, Logged.ALL),
+    ("GET", "/docs-assets"): (READ, Logged.ALL),
 }
 """Method and path of every route: who may call it, and which of its successes are logged."""
 
@@ -65,10 +73,10 @@ def test_no_route_is_missing_from_the_matrix():
 )
 def test_every_route_says_who_may_call_it_and_what_is_logged(method, path, route):
     declared = access_of(route)
-    who = OPEN if declared.keyless else BOTH if declared.roles == CLIENTS else ADMIN_ONLY
+    who = OPEN if declared.keyless else ROLES[declared.roles]
 
     assert (who, declared.logged) == MATRIX[method, path]
-    assert declared.roles in (CLIENTS, ADMINS)
+    assert not declared.roles & {"reader"} or method in ("GET", "HEAD")
 
 
 def test_of_views_a_sample_is_logged():
@@ -124,13 +132,20 @@ async def test_the_matrix_is_what_requests_meet(make_client, method, path):
     client = await make_client(api_keys=SecretText(json.dumps(KEYS)))
     target = path.replace("{session_id}", "s").replace("docs-assets", "docs-assets/swagger-ui.css")
     refused = []
-    for key in (None, CLIENT, ADMIN):
+    for key in (None, READER, CLIENT, ADMIN):
         answer = await client.request(method, target, headers={"X-API-Key": key} if key else {})
         refused.append(answer.status_code in (401, 403))
 
     who, _ = MATRIX[method, path]
     assert (
-        refused == {OPEN: [False, False, False], BOTH: [True, False, False], ADMIN_ONLY: [True, True, False]}[who]
+        refused
+        == {
+            OPEN: [False, False, False, False],
+            ANY_KEY: [True, False, False, False],
+            BOTH: [True, True, False, False],
+            READ: [True, False, True, False],
+            ADMIN_ONLY: [True, True, True, False],
+        }[who]
     )
 
 

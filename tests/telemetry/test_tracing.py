@@ -269,6 +269,19 @@ def test_a_variable_without_sense_does_not_keep_the_service_from_running(tmp_pat
 
 
 @pytest.mark.slow
+def test_headers_of_the_collector_may_stand_in_a_file(tmp_path, caplog):
+    (tmp_path / "headers").write_text("authorization=Bearer%20hunter22\n")
+    environment = {
+        "OTEL_TRACES_EXPORTER": "otlp",
+        "OTEL_EXPORTER_OTLP_HEADERS_FILE": str(tmp_path / "headers"),
+        "OTEL_EXPORTER_OTLP_TRACES_HEADERS_FILE": str(tmp_path / "missing"),
+    }
+
+    assert tracing_config.open_traces(environment) is None
+    assert environment["OTEL_EXPORTER_OTLP_HEADERS"] == "authorization=Bearer%20hunter22"
+    assert "no traces: OTEL_EXPORTER_OTLP_TRACES_HEADERS_FILE can't be read: No such file" in caplog.text
+
+
 def test_without_the_variables_nothing_of_it_is_imported():
     program = """
 import sys, service.server.worker

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from starlette.routing import Match
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ... import api_keys
-from ...api_keys import ApiKey
+from ...api_keys import ApiKey, Role
 from ...errors import ForbiddenError, ServiceError, UnauthorizedError, UnknownSessionError
 from ..access import ADMINS, Access, RouteAccess
 from ..problems import problem
@@ -16,6 +16,13 @@ from ..routes.sessions import router as sessions
 from ..runtime import Runtime
 
 _CHALLENGE: Mapping[str, str] = {"WWW-Authenticate": 'Bearer realm="delayed-bandits"'}
+
+
+_MAY_ONLY: Mapping[Role, str] = {
+    "reader": "This API key may only read",
+    "client": "This API key may only act, send feedback and view sessions",
+    "admin": ForbiddenError.title,
+}
 
 
 class ApiKeyMiddleware:
@@ -26,9 +33,8 @@ class ApiKeyMiddleware:
     routes : of that application, with who may call them
     """
 
-    def __init__(self, app: ASGIApp, keys: Sequence[ApiKey], routes: RouteAccess, runtime: Runtime) -> None:
+    def __init__(self, app: ASGIApp, routes: RouteAccess, runtime: Runtime) -> None:
         self._app = app
-        self._keys = keys
         self._routes = routes
         self._runtime = runtime
 
@@ -53,7 +59,7 @@ class ApiKeyMiddleware:
         # The router answers calls of no route, and shows which paths exist, so only admins get its answer.
         roles = access.roles if access is not None and match is Match.FULL else ADMINS
         if key.role not in roles:
-            raise ForbiddenError("This API key may only act, send feedback and view sessions")
+            raise ForbiddenError(_MAY_ONLY[key.role])
         if key.session_prefix:
             _check_prefix(key.session_prefix, scope["path"], access)
 
@@ -72,7 +78,7 @@ class ApiKeyMiddleware:
         secrets = _secrets(scope)
         if len(secrets) > 1:
             raise UnauthorizedError("The request carries more than one API key")
-        key = api_keys.find(secrets[0], self._keys) if secrets else None
+        key = api_keys.find(secrets[0], self._runtime.api_keys.keys) if secrets else None
         if key is None:
             raise UnauthorizedError
         return key

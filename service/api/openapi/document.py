@@ -9,7 +9,7 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 from fastapi.routing import APIRoute
 
-from ...api_keys import read_keys
+from ...api_keys import needs_keys
 from ...learners import REGISTRY
 from ...learners.base import Spec
 from ...learners.specs import ArmsSpec
@@ -53,7 +53,7 @@ def document(app: FastAPI, settings: Settings) -> dict[str, Any]:
             _drop_bodies(calls["head"])
     _add_limits(described, settings)
     _add_session_ids(described)
-    _add_keys(described, keyless, needed=bool(read_keys(settings)))
+    _add_keys(described, keyless, needed=needs_keys(settings))
     return described
 
 

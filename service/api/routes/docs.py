@@ -12,7 +12,7 @@ from fastapi.responses import HTMLResponse, JSONResponse
 from starlette.staticfiles import StaticFiles
 
 from ...settings import Settings
-from ..access import ADMINS, access
+from ..access import READERS, access
 
 ASSETS = "docs-assets"
 
@@ -24,7 +24,7 @@ def _opened(settings: Settings) -> bool:
 
 
 @router.get("/docs")
-@access(ADMINS, opened_by=_opened)
+@access(READERS, opened_by=_opened)
 async def docs(request: Request) -> HTMLResponse:
     """Show the OpenAPI document as a page."""
     return get_swagger_ui_html(
@@ -36,7 +36,7 @@ async def docs(request: Request) -> HTMLResponse:
     )
 
 
-@access(ADMINS, opened_by=_opened)
+@access(READERS, opened_by=_opened)
 async def openapi(request: Request) -> JSONResponse:
     """Show the OpenAPI document."""
     return JSONResponse(request.app.openapi())
@@ -44,4 +44,4 @@ async def openapi(request: Request) -> JSONResponse:
 
 router.add_route("/openapi.json", openapi, include_in_schema=False)
 _assets = StaticFiles(packages=[("fastapi_swagger", "resources")])
-router.mount(f"/{ASSETS}", access(ADMINS, opened_by=_opened)(_assets))
+router.mount(f"/{ASSETS}", access(READERS, opened_by=_opened)(_assets))

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Request, Response
 
 from ...errors import StoreDownError
 from ...telemetry.exposition import CONTENT_TYPE
-from ..access import ADMINS, CLIENTS, Logged, access
+from ..access import READERS, VIEWERS, Logged, access
 from ..parsing.json_body import JSON
 from ..runtime import runtime_of
 
@@ -23,7 +23,7 @@ UNREADY: dict[int | str, dict[str, Any]] = {503: {"description": "The store does
 
 @router.head("/livez", response_class=Response)
 @router.get("/livez", response_class=Response, responses=HEALTHY)
-@access(CLIENTS, keyless=True, logged=Logged.SAMPLE)
+@access(VIEWERS, keyless=True, logged=Logged.SAMPLE)
 async def livez() -> Response:
     """Answer 200 while the process serves requests, even when the store is down."""
     return Response(OK, media_type=JSON)
@@ -31,7 +31,7 @@ async def livez() -> Response:
 
 @router.head("/readyz", response_class=Response, responses=UNREADY)
 @router.get("/readyz", response_class=Response, responses=HEALTHY | UNREADY)
-@access(CLIENTS, keyless=True, logged=Logged.CHANGES)
+@access(VIEWERS, keyless=True, logged=Logged.CHANGES)
 async def readyz(request: Request) -> Response:
     """Answer 200 while the store can commit, and else 503 with the reason."""
     if (reason := await runtime_of(request).readiness.failure()) is not None:
@@ -40,7 +40,7 @@ async def readyz(request: Request) -> Response:
 
 
 @router.get("/metrics", response_class=Response, responses={200: {"content": {CONTENT_TYPE: {}}}})
-@access(ADMINS, opened_by=lambda settings: settings.open_metrics, of_all_sessions=True, logged=Logged.SAMPLE)
+@access(READERS, opened_by=lambda settings: settings.open_metrics, of_all_sessions=True, logged=Logged.SAMPLE)
 async def metrics(request: Request) -> Response:
     """Show the metrics of all workers in Prometheus' text format."""
     return Response(await runtime_of(request).metrics.exposition.text(), media_type=CONTENT_TYPE)

@@ -7,7 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request, Response
 
 from ...sessions.pages.arms import ArmSort
-from ..access import CLIENTS, Logged, access
+from ..access import VIEWERS, Logged, access
 from ..openapi.examples import ARMS, DECISIONS, PROBLEMS, describe_answers
 from ..parsing.paging import Cursor, Limit
 from ..parsing.strict_route import StrictRoute
@@ -23,7 +23,7 @@ Sort = Annotated[ArmSort, Query(description="Order of the arms; with ``-`` the l
 
 
 @router.get("/arms", **describe_answers(ArmPage, ARMS, {200: "A page of arms"}))
-@access(CLIENTS, logged=Logged.SAMPLE)
+@access(VIEWERS, logged=Logged.SAMPLE)
 async def list_arms(
     request: Request, session_id: str, cursor: Cursor = None, limit: Limit = 100, sort: Sort = "index"
 ) -> Response:
@@ -32,7 +32,7 @@ async def list_arms(
 
 
 @router.get("/decisions", **describe_answers(DecisionPage, DECISIONS, {200: "A page of the decision log"}))
-@access(CLIENTS, logged=Logged.SAMPLE)
+@access(VIEWERS, logged=Logged.SAMPLE)
 async def list_decisions(request: Request, session_id: str, cursor: Cursor = None, limit: Limit = 100) -> Response:
     """Read the decision log of a session that was created with ``decision_log``, oldest entries first."""
     return body_response(await runtime_of(request).sessions.decisions(session_id, cursor, limit))

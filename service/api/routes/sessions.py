@@ -7,7 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter, Body, Request, Response
 
 from ...sessions.limits import ALL, Rights
-from ..access import ADMINS, CLIENTS, Logged, access
+from ..access import ADMINS, READERS, VIEWERS, Logged, access
 from ..openapi.examples import CHANGE, CHANGED, CREATE, LIST, PROBLEMS, VIEW, describe_answers
 from ..parsing.dependencies import api_key_of, idempotency_of
 from ..parsing.paging import Cursor, Limit
@@ -40,14 +40,14 @@ async def create_session(
 
 
 @router.get("", **describe_answers(SessionList, LIST, {200: "A page of sessions"}))
-@access(ADMINS, logged=Logged.SAMPLE)
+@access(READERS, logged=Logged.SAMPLE)
 async def list_sessions(request: Request, cursor: Cursor = None, limit: Limit = 100) -> Response:
     """List sessions, a page at a time, without their distributions."""
     return body_response(await runtime_of(request).sessions.list(cursor, limit, _rights(request).prefix))
 
 
 @router.get("/{session_id}", **describe_answers(SessionView, VIEW, {200: "The session as it is now"}))
-@access(CLIENTS, logged=Logged.SAMPLE)
+@access(VIEWERS, logged=Logged.SAMPLE)
 async def view_session(request: Request, session_id: str) -> Response:
     """View a session. This changes nothing, and does not extend its idle deadline."""
     return body_response(await runtime_of(request).sessions.view(session_id))

@@ -47,7 +47,17 @@ def test_an_api_key_is_sent_from_the_environment(tmp_path: Path, monkeypatch: py
         refused = run("synthetic", "--url", service.url, "--slots", 5, "--out", tmp_path / "none")
         monkeypatch.setenv("LOADTEST_API_KEY", KEY)
         done = run("synthetic", "--url", service.url, "--slots", 5, "--out", tmp_path / "out")
+        (tmp_path / "key").write_text(f"{KEY}\n")
+        both = run("synthetic", "--url", service.url, "--api-key-file", tmp_path / "key")
+        monkeypatch.delenv("LOADTEST_API_KEY")
+        monkeypatch.setenv("LOADTEST_API_KEY_FILE", str(tmp_path / "key"))
+        by_file = run("synthetic", "--url", service.url, "--slots", 5, "--out", tmp_path / "file")
+        monkeypatch.setenv("LOADTEST_API_KEY_FILE", str(tmp_path / "missing"))
+        missing = run("synthetic", "--url", service.url)
 
+    assert by_file.exit_code == 0, by_file.output
+    assert "give either --api-key or --api-key-file" in both.output
+    assert (missing.exit_code, "can't be read" in missing.output) == (1, True)
     assert refused.exit_code == 1
     assert "unauthorized" in refused.output
     assert done.exit_code == 0, done.output
