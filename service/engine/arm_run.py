@@ -29,9 +29,9 @@ class ArmRun(BaseRun):
     ledger: ArmLedger
     arms: Arms
 
-    def copy(self) -> ArmRun:
+    def copy(self) -> Self:
         times = self.act_times
-        return ArmRun(
+        return type(self)(
             self.params,
             self.learner,
             self.draws,
@@ -83,6 +83,15 @@ class ArmRun(BaseRun):
     def void(self, event: ArmFeedback) -> None:
         self.ledger.void_of(event.arm)
         self.state = self.learner.void(self.state, self.arms.positions[event.arm])
+
+    def expire(self, arm: int, count: int, loss: float | None) -> None:
+        """Give up ``count`` outstanding decisions of an arm, by index, and learn ``loss`` of them in one step."""
+        self.ledger.expire_of(arm, count)
+        if loss is None:
+            self.state = self.learner.give_up(self.state, count)
+        else:
+            self.ledger.learn(loss, count)
+            self.state = self.learner.settle(self.state, self.arms.positions[arm], loss, count)
 
     def _count_settled(self, event: ArmFeedback) -> None:
         self.ledger.settle_of(event.arm)

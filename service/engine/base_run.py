@@ -103,4 +103,5 @@ class BaseRun(ABC):
         t = self.ledger.open()
         v = self.second_draws.uniform(t) if self.second_draws is not None else 0.0
         u = 0.0 if draws is None else draws.uniform(t)
-        return Slot(t, outstanding, u, v, eligible, self.params.floor)
+        expiry = self.params.expiry
+        return Slot(t, outstanding, u, v, eligible, self.params.floor, expiry is not None and expiry.provisional)

@@ -36,15 +36,9 @@ def expire_oldest(run: Run) -> Iterator[tuple[int, int]]:
 
 def _expire_arms(run: ArmRun, counts: IntArray, loss: float | None) -> Iterator[tuple[int, int]]:
     """Expire ``counts`` decisions of each arm, by index."""
-    learner = run.learner
     for arm in np.flatnonzero(counts).tolist():
         count = int(counts[arm])
-        run.ledger.expire_of(arm, count)
-        if loss is None:
-            run.state = learner.give_up(run.state, count)
-        else:
-            run.ledger.learn(loss, count)
-            run.state = learner.settle(run.state, run.arms.positions[arm], loss, count)
+        run.expire(arm, count, loss)
         yield arm, count
 
 

@@ -14,6 +14,8 @@ class Expiry(NamedTuple):
     after_seconds: float
     loss: float | None
     """On the learner's scale; None: nothing is learned."""
+    provisional: bool = False
+    """Whether it is learned at the act already, and corrected by an event."""
 
 
 class Params(NamedTuple):

@@ -6,7 +6,7 @@ numbers.
 
 from __future__ import annotations
 
-from ..learners.base import ArmLearner, PointLearner, SlotLearner
+from ..learners.base import ArmLearner, PointLearner, ProvisionalLearner, SlotLearner
 from .act_times import ActTimes
 from .arm_run import ArmRun
 from .arms import Arms
@@ -15,10 +15,11 @@ from .ledger import ArmLedger, Ledger
 from .open_slots import OpenSlots
 from .params import Params
 from .point_run import PointRun
+from .provisional_run import ProvisionalRun
 from .slot_run import SlotRun
 
 Run = ArmRun | PointRun
-"""A run of either kind; a ``SlotRun`` is an ``ArmRun``."""
+"""A run of either kind; a ``SlotRun`` and a ``ProvisionalRun`` are each an ``ArmRun``."""
 
 
 def start_run(params: Params) -> Run:
@@ -27,7 +28,7 @@ def start_run(params: Params) -> Run:
     Raises
     ------
     TypeError
-        for a learner neither over arms nor over points.
+        for a learner neither over arms nor over points, or a provisional default that the learner can't take.
     """
     learner = params.learner.build()
     second = Draws(params.seed, stream=1) if learner.second_stream else None
@@ -39,4 +40,8 @@ def start_run(params: Params) -> Run:
     ledger, arms = ArmLedger.of(learner.n_arms), Arms.of(learner.n_arms, getattr(params.learner, "arms", None))
     if isinstance(learner, SlotLearner):
         return SlotRun(params, learner, draws, second, ledger, state, times, (), arms, OpenSlots())
-    return ArmRun(params, learner, draws, second, ledger, state, times, (), arms)
+    if params.expiry is None or not params.expiry.provisional:
+        return ArmRun(params, learner, draws, second, ledger, state, times, (), arms)
+    if not isinstance(learner, ProvisionalLearner):
+        raise TypeError(f"{learner!r} takes no provisional default")
+    return ProvisionalRun(params, learner, draws, second, ledger, state, times, (), arms)

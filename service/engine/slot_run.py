@@ -24,9 +24,9 @@ class SlotRun(ArmRun):
     open_slots: OpenSlots
     """What open slots left for their feedback."""
 
-    def copy(self) -> SlotRun:
+    def copy(self) -> Self:
         times = self.act_times
-        return SlotRun(
+        return type(self)(
             self.params,
             self.learner,
             self.draws,

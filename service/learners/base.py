@@ -67,6 +67,8 @@ class Spec(BaseModel):
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
 
     kind: str
+    takes_provisional: ClassVar[bool] = False
+    """Whether the learner is a ``ProvisionalLearner``."""
 
     def build(self) -> Learner[Any]:
         """Make the learner with these parameters."""

@@ -48,6 +48,7 @@ class MultiscaleTsallisSpec(ArmsSpec):
     """
 
     arms_setting: ClassVar = "max_arms_centred"
+    takes_provisional: ClassVar = True
 
     kind: Literal["multiscale_tsallis"] = "multiscale_tsallis"
 

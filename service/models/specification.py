@@ -53,6 +53,17 @@ class ExpirySpec(BaseModel):
             description="Loss of an expired decision, in the unit of ``loss_range``; null: nothing is learned.",
         ),
     ] = None
+    provisional: Annotated[
+        bool | None,
+        Field(
+            description="Whether every act counts as the default loss at once, and an event within the time "
+            "corrects it: for ``multiscale_tsallis`` with a default loss, and true there unless it is posted.",
+        ),
+    ] = None
+
+    def shown(self) -> dict[str, Any]:
+        """Return the fields as views show them, without what only other learners have."""
+        return self.model_dump(exclude={"provisional"} if self.provisional is None else None)
 
 
 class DecisionLogSpec(BaseModel):
@@ -149,6 +160,27 @@ class Specification(BaseModel):
                 raise ValueError(f"expiry.default_loss: {error}") from error
         return self
 
+    @model_validator(mode="after")
+    def _provisional_default_has_its_learner(self) -> Specification:
+        if self.expiry is None or not self.expiry.provisional or self.may_be_provisional:
+            return self
+        if self.expiry.default_loss is None:
+            raise ValueError("expiry.provisional: a default_loss that is null cannot be provisional")
+        raise ValueError(f"expiry.provisional: not with {self.learner.kind}; only multiscale_tsallis takes it")
+
+    @property
+    def may_be_provisional(self) -> bool:
+        """Whether the session has a default loss that its learner can take as provisional."""
+        return self.default_loss is not None and self.learner.takes_provisional
+
+    def decided(self) -> Specification:
+        """Return the same, with ``provisional`` true or false where a default may be provisional, else None."""
+        if self.expiry is None:
+            return self
+        provisional = self.expiry.provisional is not False if self.may_be_provisional else None
+        expiry = self.expiry.model_copy(update={"provisional": provisional})
+        return self.model_copy(update={"expiry": expiry})
+
     @property
     def losses(self) -> LossRange:
         """How losses are read."""
@@ -161,7 +193,7 @@ class Specification(BaseModel):
             "loss_range": self.loss_range,
             "normalize_losses": self.normalize_losses,
             "idle_ttl_seconds": self.idle_ttl_seconds,
-            "expiry": None if self.expiry is None else self.expiry.model_dump(),
+            "expiry": None if self.expiry is None else self.expiry.shown(),
             "floor": self.floor,
             **({} if self.decision_log is None else {"decision_log": self.decision_log.model_dump()}),
         }
@@ -196,7 +228,9 @@ class Specification(BaseModel):
         expiry = None
         if self.expiry is not None:
             loss = self.expiry.default_loss
-            expiry = Expiry(self.expiry.after_seconds, None if loss is None else self.losses.learned(loss))
+            learned = None if loss is None else self.losses.learned(loss)
+            is_provisional = self.may_be_provisional and bool(self.expiry.provisional)
+            expiry = Expiry(self.expiry.after_seconds, learned, is_provisional)
         return Params(self.learner, seed, self.losses, expiry, self.floor)
 
 
@@ -208,9 +242,9 @@ class Stored(NamedTuple):
 
     @classmethod
     def of(cls, specification: Specification) -> Stored:
-        """Choose a random seed where the client gave none."""
+        """Choose a random seed where the client gave none, and decide whether a default is provisional."""
         given = specification.seed
-        return cls(specification, secrets.randbits(SEED_BITS) if given is None else given)
+        return cls(specification.decided(), secrets.randbits(SEED_BITS) if given is None else given)
 
     def encode(self) -> bytes:
         """Return the bytes that the store keeps."""
@@ -220,7 +254,7 @@ class Stored(NamedTuple):
 
     def matches(self, posted: Specification) -> bool:
         """Return whether posting these fields again means this session; an omitted seed matches any."""
-        same_fields = _fields(self.specification) == _fields(posted)
+        same_fields = _fields(self.specification) == _fields(posted.decided())
         return same_fields and posted.seed in (None, self.seed)
 
     def start(self) -> Run:

@@ -13,11 +13,9 @@ import pytest
 from loadtest.replay.simulated_time import pass_time
 from service.commit.session_cache import CachedSession
 from service.engine.feedback import ArmFeedback
-from service.engine.params import Expiry, Params
-from service.engine.run import start_run
 from service.learners import REGISTRY
 from service.models.events import ArmEvent
-from service.models.specification import ExpirySpec, Specification
+from service.models.specification import ExpirySpec, Specification, Stored
 from service.serialization import state as codec
 from service.sessions.operations import Act, SettleFeedback
 from service.store import open_store
@@ -43,6 +41,8 @@ class Stream:
     def __init__(self, kind: str) -> None:
         fields = FIELDS[kind] | ({"max_open_slots": 1000} if kind in {"exp3", "bold"} else {})
         self.spec = REGISTRY[kind].model_validate({"kind": kind, "n_arms": 4} | fields)
+        expiry = ExpirySpec(after_seconds=WINDOW, default_loss=1.0)
+        self.session = Specification(learner=self.spec, seed=9, expiry=expiry)
         chance = random.Random(kind)
         self.gaps = [chance.choice([0.0, 0.2, 1.0, 3.0, 40.0]) for _ in range(SLOTS)]
         self.answered = [chance.choice([None, None, 1, 2, 9]) for _ in range(SLOTS)]
@@ -53,7 +53,7 @@ class Stream:
         return [(t, arm) for t, arm, _ in actions if self.answered[t - 1] == slot - t]
 
     def in_process(self, start: float) -> Played:
-        run = start_run(Params(self.spec, 9, expiry=Expiry(WINDOW, 1.0)))
+        run = Stored.of(self.session).start()
         actions: list[tuple[int, int, float]] = []
         now = start
         for slot, gap in enumerate(self.gaps, 1):
@@ -70,8 +70,7 @@ class Stream:
         now = start
         workers = [Worker(open_store(url), lambda: now) for _ in range(count)]
         turns = itertools.cycle(workers)
-        expiry = ExpirySpec(after_seconds=WINDOW, default_loss=1.0)
-        await workers[0].sessions.create("s", Specification(learner=self.spec, seed=9, expiry=expiry), None)
+        await workers[0].sessions.create("s", self.session, None)
         actions: list[tuple[int, int, float]] = []
         for slot, gap in enumerate(self.gaps, 1):
             now += gap
