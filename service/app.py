@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -95,6 +95,7 @@ def create_app(
     store: Store | None = None,
     metrics_folder: Path | None = None,
     spans: Spans | None = None,
+    draining: Callable[[], bool] = lambda: False,
 ) -> Application:
     """Build the service on a store; without one, the settings' URL chooses it.
 
@@ -105,6 +106,7 @@ def create_app(
     ----------
     metrics_folder : where the workers of one service count together
     spans : makes traces, and is closed with the store
+    draining : whether the service is about to stop: it is not ready then
     """
     metrics = Metrics(labels(), metrics_folder)
     opened = store or open_store(settings.store_url.get_secret_value(), options=store_options(settings, metrics))
@@ -118,6 +120,7 @@ def create_app(
         request_ids=ids,
         connection_errors=ConnectionErrorResponder(metrics, settings, ids),
         check_origin=check_origin(settings),
+        draining=draining,
     )
     return Application(runtime, partial(_lifespan, runtime, opened, spans), spans)
 

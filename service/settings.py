@@ -148,6 +148,18 @@ class Settings(BaseSettings):
         description="Path prefix that a proxy in front removes, such as `/bandit`; it is in the OpenAPI document.",
     )
     workers: int = Field(1, ge=1, le=256, description="Number of processes that serve requests.")
+    worker_timeout_seconds: float = Field(
+        10,
+        ge=2,
+        le=1e9,
+        allow_inf_nan=False,
+        description="A worker whose event loop has stood still for so long is killed and replaced.",
+    )
+    max_connections: Count = Field(
+        4096,
+        description="Largest number of connections of clients to one worker; fewer where the limit of open files "
+        "is low. Some more are held for health checks.",
+    )
     api_keys_file: Path | None = Field(
         None,
         description="JSON file with the API keys. It is read again when it changes. Without API keys everybody may "
@@ -183,6 +195,14 @@ class Settings(BaseSettings):
         description="Share of successful acts, feedback, views, health checks and scrapes that is logged, 0 to 1. "
         "The same share of `/readyz` answers is logged while they repeat the answer before. All other requests and "
         "errors are logged.",
+    )
+    drain_seconds: float = Field(
+        0,
+        ge=0,
+        le=1e9,
+        allow_inf_nan=False,
+        description="How long a service that is told to stop still serves while `/readyz` answers 503, so that "
+        "load balancers leave it out.",
     )
     grace_seconds: Seconds = Field(20, description="How long a stop waits for accepted requests.")
     keep_alive_seconds: Seconds = Field(

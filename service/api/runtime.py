@@ -25,6 +25,7 @@ class Runtime:
     connection_errors : answers to bytes that are no request
     check_origin : gets the address and headers of a request; raises a ServiceError where another site may have
         sent it
+    draining : whether the service is about to stop, and still serves
     """
 
     settings: Settings
@@ -35,6 +36,7 @@ class Runtime:
     request_ids: Iterator[bytes]
     connection_errors: ConnectionErrorResponder
     check_origin: Callable[[bytes, Sequence[tuple[bytes, bytes]]], None]
+    draining: Callable[[], bool] = lambda: False
 
 
 def runtime_of(request: Request) -> Runtime:

@@ -7,7 +7,8 @@ import logging
 import os
 import socket
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
 from .. import COMMAND, api_keys
 from ..settings import Settings, SettingsError, StoreUrl, read_settings, unknown_variables
@@ -15,7 +16,8 @@ from ..store import check_capabilities, open_store
 from ..store.embedded.folder_lock import EmbeddedStoreError
 from ..store.embedded.server import EmbeddedServer
 from ..telemetry import logs, tracing_config
-from .listeners import AddressError, is_loopback, listen, show
+from .connection_limit import raise_file_limit
+from .listeners import AddressError, bind, is_loopback, show
 from .supervisor import Supervisor
 
 CANNOT_START = 1
@@ -81,25 +83,28 @@ def main(arguments: Sequence[str]) -> int:
         logger.warning("no traces: %s", reason)
     try:
         _check_store(settings)
-        listeners = listen(settings.host, settings.port, settings.workers)
+        listener = bind(settings.host, settings.port)
         server = start_store(settings)
     except (AddressError, EmbeddedStoreError) as error:
         return _refuse(error, CANNOT_START)
     except ValueError as error:
         return _refuse(f"--store-url (BANDIT_STORE_URL): {error}", BAD_SETTINGS)
-    address = show(settings.host, listeners[0].getsockname()[1])
+    raise_file_limit()
+    address = show(settings.host, listener.getsockname()[1])
     if not keys and not is_loopback(settings.host):
         logger.warning(NO_KEYS, settings.host)
-    logger.info("listening on http://%s, store %s", address, _store(settings))
+    serving = partial(logger.info, "listening on http://%s, store %s", address, _store(settings))
     settings = api_keys.hashed(settings, keys)
     os.environ.pop("BANDIT_API_KEYS", None)
     if server is not None:
         settings = settings.model_copy(update={"store_url": StoreUrl(server.url)})
-    return asyncio.run(_supervise(settings, listeners, server))
+    return asyncio.run(_supervise(settings, listener, server, serving))
 
 
-async def _supervise(settings: Settings, listeners: list[socket.socket], server: EmbeddedServer | None) -> int:
-    return await Supervisor(settings, listeners, server).run()
+async def _supervise(
+    settings: Settings, listener: socket.socket, server: EmbeddedServer | None, serving: Callable[[], None]
+) -> int:
+    return await Supervisor(settings, listener, server, serving).run()
 
 
 def _store(settings: Settings) -> str:

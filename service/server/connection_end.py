@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import socket
+import sys
 from collections.abc import Callable
 from enum import Enum
 from typing import Any, NamedTuple, Protocol
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
-from ..errors import OverloadedError, ServiceError
+from ..errors import BadRequestError, OverloadedError, ServiceError
+from .connection_limit import ConnectionLimit
 from .flow_control import ConnectionFlow
 
 STOP_SECONDS = 1.0
 """How long a stop waits for the rest of a request, and then for a client to close its end."""
 STOPPING = "The service is stopping, and the request was not whole: send it again"
+INCOMPLETE = "The connection ended before the request was whole"
+_TCP_CLOSE = 7
+"""The first byte of ``TCP_INFO`` of a connection that was reset (Linux)."""
 
 
 class RawResponse(Protocol):
@@ -49,11 +55,14 @@ class EndingProtocol(HttpToolsProtocol):
     ----------
     head_seconds : timeout for a request's head, and for the rest of a body after its request was answered
     refuse : makes the answer to what is no request, for the address and port of the client
+    limit : counts the connections of the worker, and says which may only ask for health
+    connection : the socket; None where a reset is noticed by reading alone
 
     Notes
     -----
     The error of a request that can't be read is answered in order, after the requests before it, and the connection
-    ends. A stop waits for requests that have sent their head, and only for ``STOP_SECONDS``.
+    ends. A stop waits for requests that have sent their head, and only for ``STOP_SECONDS``. A client that only
+    ends its own sending is answered.
     """
 
     flow: ConnectionFlow
@@ -63,11 +72,19 @@ class EndingProtocol(HttpToolsProtocol):
         *args: Any,
         head_seconds: float,
         refuse: Callable[[ServiceError, tuple[str, int] | None], RawResponse],
+        limit: ConnectionLimit,
+        connection: socket.socket | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(*args, **kwargs)
         self._seconds = head_seconds
         self._refuse = refuse
+        self._limit = limit
+        self._socket = connection
+        # The worker is full: a health check is answered, and nothing else.
+        self._only_health = False
+        # The client sends nothing more, and may still read.
+        self._half_closed = False
         self._part = Part.NOTHING
         # Runs while a client has to send or to leave: without it a slow or silent one would hold its connection.
         self._timer: asyncio.TimerHandle | None = None
@@ -83,6 +100,7 @@ class EndingProtocol(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)  # type: ignore[arg-type]
         self.flow = ConnectionFlow(self.transport, self.loop, self.timeout_keep_alive)
+        self._only_health = self._limit.opened(self)
         self._answer_transport = _AnswerTransport(self.transport.write, self.transport.is_closing, self._close)
         # uvicorn starts it after the first answer: a connection that never sends anything would stay.
         self.timeout_keep_alive_task = self.loop.call_later(
@@ -90,6 +108,7 @@ class EndingProtocol(HttpToolsProtocol):
         )
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self._limit.closed(self)
         self._stop_timer()
         self.flow.unparsed = b""
         self._unset_keepalive_if_required()
@@ -98,6 +117,39 @@ class EndingProtocol(HttpToolsProtocol):
             self._running.disconnected = True
             self._running.message_event.set()
         super().connection_lost(exc)
+
+    def eof_received(self) -> bool:  # type: ignore[override]
+        """Go on with what the client has sent, where it only sends no more; return whether to stay open."""
+        if self._lingering or self.is_gone():
+            return False
+        self._half_closed = True
+        self._answer_and_close()
+        return True
+
+    def _answer_and_close(self) -> None:
+        """Close the connection of a client that sends no more, once it has its answers."""
+        if not self._half_closed or self.flow.unparsed or self._final_error is not None:
+            return
+        if self._part is Part.BODY:
+            self._end_with(BadRequestError(INCOMPLETE))
+        elif self._is_idle() and not self.pipeline:
+            self.transport.close()
+        else:
+            self._make_last()
+
+    def is_gone(self) -> bool:
+        """Return whether the client has left, so that nobody would get an answer.
+
+        A reset is found here also while nothing is read from the connection, or before the event loop came to it.
+        """
+        if self.transport.is_closing():
+            return True
+        if self._socket is None or sys.platform != "linux":
+            return False
+        try:
+            return self._socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] == _TCP_CLOSE
+        except OSError:
+            return True
 
     def shutdown(self) -> None:
         self._stopping = True
@@ -117,6 +169,7 @@ class EndingProtocol(HttpToolsProtocol):
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
         self._running = cycle
+        self._limit.busy(self)
         super()._start_asgi_task(cycle, app)
 
     def on_response_complete(self) -> None:
@@ -125,6 +178,7 @@ class EndingProtocol(HttpToolsProtocol):
             return
         super().on_response_complete()
         if self._is_idle() and not self.transport.is_closing():
+            self._limit.idle(self)
             self._between_requests()
 
     def _between_requests(self) -> None:
@@ -177,6 +231,9 @@ class EndingProtocol(HttpToolsProtocol):
         """End a connection while its client may still send: unread bytes would reset it, and lose the answer."""
         self._lingering, self.flow.unparsed = True, b""
         self._unset_keepalive_if_required()
+        if self._half_closed:
+            self.transport.close()
+            return
         if self.transport.can_write_eof() and not self.transport.is_closing():
             self.transport.write_eof()
         self.flow.resume_reading()

@@ -10,8 +10,9 @@ import httptools
 from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
 from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
-from ..errors import BadRequestError, HeadTooLargeError, ServiceError
+from ..errors import BadRequestError, HeadTooLargeError, OverloadedError, ServiceError
 from .connection_end import EndingProtocol, Part
+from .connection_limit import HEALTH_PATHS
 from .request_head import check_head
 
 MAX_HEAD_BYTES = 65_536
@@ -26,6 +27,7 @@ PARSED_AT_ONCE_BYTES = 16_384
 
 _SPACE = b" \t"
 """What may stand around a header's value and is no part of it: RFC 9110, section 5.5."""
+FULL = "This worker has all the connections that it may have"
 _FRAMING = frozenset({b"content-length", b"transfer-encoding"})
 """Headers that say where a body ends."""
 
@@ -40,12 +42,18 @@ class LimitedHttpProtocol(EndingProtocol):
     Parameters
     ----------
     check_origin : gets the address and the headers of each request; raises a ServiceError to refuse it
+    draining : whether the service is about to stop; each request is then the last of its connection
     """
 
     def __init__(
-        self, *args: Any, check_origin: Callable[[bytes, Sequence[tuple[bytes, bytes]]], None], **kwargs: Any
+        self,
+        *args: Any,
+        check_origin: Callable[[bytes, Sequence[tuple[bytes, bytes]]], None],
+        draining: Callable[[], bool] = lambda: False,
+        **kwargs: Any,
     ) -> None:
         super().__init__(*args, **kwargs)
+        self._draining = draining
         self._check_origin = check_origin
         # The scheduled call that parses more of ``flow.unparsed``; None if there is nothing to parse.
         self._next_parse: asyncio.Handle | None = None
@@ -83,6 +91,7 @@ class LimitedHttpProtocol(EndingProtocol):
             self._parse_soon()
         elif not self.pipeline and not _is_full(self.cycle):
             self.flow.resume_reading()
+        self._answer_and_close()
 
     def _parse(self, data: bytes) -> None:
         self._piece_bytes = len(data)
@@ -143,10 +152,13 @@ class LimitedHttpProtocol(EndingProtocol):
             raise HeadTooLargeError
         check_head(self.parser.get_http_version(), self.url, self.headers)
         self._check_origin(self.url, self.headers)
+        if self._only_health and self.url.partition(b"?")[0] not in HEALTH_PATHS:
+            raise OverloadedError(FULL)
         super().on_headers_complete()
         self._part = Part.BODY
-        if self._stopping:
+        if self._stopping or self._only_health or self._draining():
             self._make_last()
+        if self._stopping:
             self._start_timer()
         self.cycle.transport = self._answer_transport  # type: ignore[assignment]
 

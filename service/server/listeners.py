@@ -1,34 +1,24 @@
-"""The listening sockets: one for each worker, all on one address."""
+"""The address of the service: bound by the supervisor, shared by all workers."""
 
 from __future__ import annotations
 
 import ipaddress
 import os
 import socket
-import sys
 
-BACKLOG = 2048
-"""Connections that may wait for a worker; the kernel may allow fewer."""
+from .pool.listening import listen, refuse
 
 
 class AddressError(Exception):
     """The service can't listen on the address; the text says why."""
 
 
-def listen(host: str, port: int, count: int) -> list[socket.socket]:
-    """Open the listening sockets; clients may connect before the first worker serves.
-
-    On Linux the kernel spreads new connections evenly over the sockets (a shared socket would give a burst of
-    connections to one worker). A socket outlives its worker, so connections that wait for it are not lost.
+def bind(host: str, port: int) -> socket.socket:
+    """Bind the socket that all workers share; it refuses connections until a worker listens.
 
     Parameters
     ----------
     port : 0 chooses a free port
-    count : number of workers
-
-    Returns
-    -------
-    ``count`` sockets on Linux; elsewhere one, which all workers share.
 
     Raises
     ------
@@ -39,7 +29,7 @@ def listen(host: str, port: int, count: int) -> list[socket.socket]:
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[
             0
         ]
-        return _on_one_port(family, address[:2], count)  # type: ignore[arg-type]
+        return _hold(family, address[:2])  # type: ignore[arg-type]
     except OSError as error:
         reason = error.strerror if isinstance(error, socket.gaierror) else os.strerror(error.errno or 0)
         raise AddressError(f"can't listen on {show(host, port)}: {reason}") from error
@@ -50,22 +40,30 @@ def show(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-def _on_one_port(family: int, address: tuple[str, int], count: int) -> list[socket.socket]:
-    if count == 1 or sys.platform != "linux":
-        return [socket.create_server(address, family=family, backlog=BACKLOG)]
-    first = socket.socket(family)
-    first.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    if family == socket.AF_INET6:
-        first.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-    first.bind(address)
-    # Only after bind: with this option bind would succeed on an address on which another service listens.
-    first.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-    first.listen(BACKLOG)
-    address = (address[0], first.getsockname()[1])
-    others = [
-        socket.create_server(address, family=family, backlog=BACKLOG, reuse_port=True) for _ in range(1, count)
-    ]
-    return [first, *others]
+def _hold(family: int, address: tuple[str, int]) -> socket.socket:
+    """Bind an address so that no other service can bind it, although nobody listens there."""
+    chosen = _bound(family, address)
+    # Linux forgets a port that it chose itself when a socket ends to listen, so it is bound by its number.
+    listener = _bound(family, (address[0], chosen.getsockname()[1])) if address[1] == 0 else chosen
+    if listener is not chosen:
+        chosen.close()
+    # To listen for a moment finds out whether another service does, and makes Linux keep the address for this one.
+    listen(listener)
+    refuse(listener)
+    return listener
+
+
+def _bound(family: int, address: tuple[str, int]) -> socket.socket:
+    listener = socket.socket(family)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        listener.bind(address)
+    except OSError:
+        listener.close()
+        raise
+    return listener
 
 
 def is_loopback(host: str) -> bool:

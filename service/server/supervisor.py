@@ -1,8 +1,8 @@
-"""The parent process: it owns the listening sockets and the embedded server, and restarts workers that die.
+"""The parent process: it owns the bound socket and the embedded server, and replaces workers that die or hang.
 
 The embedded server is restarted too. Workers and server end with this process, even if it is killed (Linux). On
-SIGTERM or SIGINT the supervisor closes the sockets, lets the workers finish the requests they have accepted, and
-stops the server last.
+SIGTERM or SIGINT the service may first drain: it says that it is not ready, and still serves. Then the supervisor
+closes the socket, lets the workers finish the requests they have accepted, and stops the server last.
 """
 
 from __future__ import annotations
@@ -15,13 +15,16 @@ import signal
 import socket
 import sys
 from asyncio.subprocess import PIPE, Process
-from itertools import cycle, islice
+from collections.abc import Callable
 from typing import Any
 
 from ..settings import Settings
 from ..store.embedded.folder_lock import EmbeddedStoreError
 from ..store.embedded.server import EmbeddedServer
 from ..telemetry.multiprocess import SharedMetrics
+from .pool.board import Board
+from .pool.listening import refuse
+from .pool.watchdog import LOOK_SECONDS, Watchdog
 
 STARTUP_FAILURE = 3
 """Exit code if a worker ends before any has served; uvicorn uses the same code."""
@@ -59,15 +62,25 @@ class Supervisor:
 
     Parameters
     ----------
-    listeners : worker i uses socket i modulo their number
+    listener : bound, and shared by all workers
     server : the embedded server, already started; None for other stores
+    serving : is called when the first worker serves
     """
 
-    def __init__(self, settings: Settings, listeners: list[socket.socket], server: EmbeddedServer | None) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        listener: socket.socket,
+        server: EmbeddedServer | None,
+        serving: Callable[[], None],
+    ) -> None:
         self._settings = settings
-        self._listeners = listeners
+        self._listener = listener
         self._server = server
-        self._workers: set[Process] = set()
+        self._on_serving = serving
+        self._workers: dict[int, Process] = {}
+        """The running workers by their places, from 0."""
+        self._board = Board.create(settings.workers)
         self._shared = SharedMetrics()
         self._stopping = asyncio.Event()
         self._stopped = asyncio.ensure_future(self._stopping.wait())
@@ -82,15 +95,13 @@ class Supervisor:
             loop.add_signal_handler(number, self._stop, number)
         if self._settings.api_keys_file is not None:
             loop.add_signal_handler(signal.SIGHUP, self._read_keys_again)
-        keepers = [
-            asyncio.create_task(self._keep_worker(number, listener))
-            for number, listener in enumerate(islice(cycle(self._listeners), self._settings.workers))
-        ]
-        watchers = [asyncio.create_task(self._keep_server(self._server))] if self._server else []
+        keepers = [asyncio.create_task(self._keep_worker(number)) for number in range(self._settings.workers)]
+        watchers = [asyncio.create_task(self._watch_workers())]
+        if self._server is not None:
+            watchers.append(asyncio.create_task(self._keep_server(self._server)))
         await _first(self._stopped, *keepers, *watchers)
         self._stopping.set()
-        for listener in self._listeners:
-            listener.close()
+        self._listener.close()
         try:
             await self._end_workers(keepers)
         finally:
@@ -102,34 +113,42 @@ class Supervisor:
         return self._exit_code
 
     def _stop(self, number: signal.Signals) -> None:
-        logger.info("received %s, %s", number.name, "killing" if self._stopping.is_set() else "stopping")
+        """Drain at the first signal, where that is wanted, stop at the next, and kill at the one after that."""
+        drain = self._settings.drain_seconds
         if self._stopping.is_set():
+            logger.info("received %s, killing", number.name)
             self._hurry.set()
-        self._stopping.set()
+        elif drain and not self._board.draining:
+            logger.info("received %s, not ready from now on, stopping in %g s", number.name, drain)
+            self._board.drain()
+            asyncio.get_running_loop().call_later(drain, self._stopping.set)
+        else:
+            logger.info("received %s, stopping", number.name)
+            self._stopping.set()
 
     def _read_keys_again(self) -> None:
-        for worker in self._workers:
+        for worker in self._workers.values():
             _send(worker, signal.SIGHUP)
 
     async def _end_workers(self, keepers: list[asyncio.Task[None]]) -> None:
-        for worker in self._workers:
+        for worker in self._workers.values():
             _send(worker, signal.SIGTERM)
         ended = asyncio.gather(*keepers)
         hurry = asyncio.create_task(self._hurry.wait())
         await _first(ended, hurry, timeout=self._settings.grace_seconds + _KILL_MARGIN)
         hurry.cancel()
-        for worker in self._workers:
+        for worker in self._workers.values():
             logger.error("worker %d did not end in time: killed", worker.pid)
             self._exit_code = KILLED
             _send(worker, signal.SIGKILL)
         await ended
 
-    async def _keep_worker(self, number: int, listener: socket.socket) -> None:
+    async def _keep_worker(self, number: int) -> None:
         back_off = BackOff()
         clock = asyncio.get_running_loop().time
         while not self._stopping.is_set():
             started = clock()
-            code = await self._run_worker(number, listener.fileno())
+            code = await self._run_worker(number)
             if self._stopping.is_set():
                 return
             if not self._served:
@@ -141,19 +160,20 @@ class Supervisor:
             logger.error("a worker ended with %s: starting another in %.1f s", code, delay)
             await self._pause(delay)
 
-    async def _run_worker(self, number: int, descriptor: int) -> int:
-        arguments = ("-m", f"{__package__}.worker", str(descriptor), str(os.getpid()), str(number))
+    async def _run_worker(self, number: int) -> int:
+        inherited = (self._listener.fileno(), self._board.descriptor)
+        arguments = ("-m", f"{__package__}.worker", *map(str, (*inherited, os.getpid(), number)))
         worker = await asyncio.create_subprocess_exec(
             sys.executable,
             *_SAFE_PATH,
             *arguments,
             stdin=PIPE,
             stdout=PIPE,
-            pass_fds=(descriptor,),
+            pass_fds=inherited,
             start_new_session=True,
             env=self._shared.environment(os.environ),
         )
-        self._workers.add(worker)
+        self._workers[number] = worker
         try:
             if self._stopping.is_set():
                 _send(worker, signal.SIGTERM)
@@ -161,11 +181,31 @@ class Supervisor:
             worker.stdin.write(self._settings.to_json().encode())
             worker.stdin.close()
             if await worker.stdout.read(1):
-                self._served = True
+                self._note_serving(worker)
             return await worker.wait()
         finally:
-            self._workers.discard(worker)
+            del self._workers[number]
+            self._board.forget(number)
+            if not self._board.serving() and not self._stopping.is_set():
+                refuse(self._listener)
             self._shared.forget_worker(number)
+
+    def _note_serving(self, worker: Process) -> None:
+        if not self._served:
+            self._served = True
+            self._on_serving()
+        logger.info("worker %d serves", worker.pid)
+
+    async def _watch_workers(self) -> None:
+        """Kill a worker whose event loop stands still; it is replaced like any that died."""
+        seconds = self._settings.worker_timeout_seconds
+        watchdog, clock = Watchdog(self._board, seconds), asyncio.get_running_loop().time
+        while not self._stopping.is_set():
+            running = {number: worker.pid for number, worker in self._workers.items()}
+            if (number := watchdog.stuck(running, clock())) is not None:
+                logger.error("worker %d does not answer: killed", running[number])
+                _send(self._workers[number], signal.SIGKILL)
+            await self._pause(LOOK_SECONDS)
 
     async def _keep_server(self, server: EmbeddedServer) -> None:
         back_off = BackOff()

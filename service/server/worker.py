@@ -1,12 +1,13 @@
-"""A worker process: serves one of the supervisor's sockets with uvicorn, and ends with the supervisor.
+"""A worker process: serves the socket that all workers share with uvicorn, and ends with the supervisor.
 
-The supervisor runs it as ``python -m service.server.worker SOCKET_FD PARENT_PID NUMBER`` and writes the settings as
-JSON to its stdin; ``NUMBER`` is its place among the workers, from 0. The worker writes one byte to stdout when it
-serves; from then on its stdout is its stderr.
+The supervisor runs it as ``python -m service.server.worker SOCKET_FD BOARD_FD PARENT_PID NUMBER`` and writes the
+settings as JSON to its stdin; ``NUMBER`` is its place among the workers, from 0. The worker writes one byte to
+stdout when it serves; from then on its stdout is its stderr.
 """
 
 from __future__ import annotations
 
+import asyncio
 import ctypes
 import gc
 import json
@@ -15,6 +16,8 @@ import os
 import signal
 import socket
 import sys
+import time
+from collections.abc import Callable
 from functools import partial
 
 import uvicorn
@@ -23,7 +26,10 @@ from ..app import create_app
 from ..settings import Settings
 from ..telemetry import logs, multiprocess
 from ..telemetry.tracing_config import open_traces
+from .connection_limit import ConnectionLimit, allowed_connections
 from .http_protocol import LimitedHttpProtocol
+from .pool.acceptor import Acceptor
+from .pool.board import BEAT_SECONDS, Board
 
 _PR_SET_PDEATHSIG = 1
 SWITCH_SECONDS = 0.001
@@ -54,29 +60,83 @@ def limit_event_loop_waits() -> None:
 
 
 class Server(uvicorn.Server):
-    """uvicorn's server; it reports to the supervisor when it serves."""
+    """uvicorn's server on the shared socket; it listens once it can answer, and says again and again that it lives.
+
+    Parameters
+    ----------
+    listener : the shared socket
+    limit : counts the connections
+    told : gets the number of connections at each beat
+    number : the worker's place among the workers, from 0
+    """
+
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        listener: socket.socket,
+        limit: ConnectionLimit,
+        told: Callable[[float], None],
+        board: Board,
+        number: int,
+    ) -> None:
+        super().__init__(config)
+        self._listener = listener
+        self._limit = limit
+        self._told = told
+        self._board, self._number = board, number
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         limit_event_loop_waits()
+        acceptor = Acceptor(self._listener, self._protocol, self._board, self._number, lambda: self._limit.count)
+        self.servers = [acceptor]  # type: ignore[list-item]
+        self._beat(acceptor)
+        acceptor.start()
         os.write(sys.stdout.fileno(), b".")
         os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
 
+    def _protocol(self, connection: socket.socket) -> asyncio.Protocol:
+        made: asyncio.Protocol = self.config.http_protocol_class(  # type: ignore[call-arg]
+            config=self.config,
+            server_state=self.server_state,
+            app_state=self.lifespan.state,
+            connection=connection,
+        )
+        return made
 
-def serve(settings: Settings, listener: socket.socket, number: int) -> None:
+    def _beat(self, acceptor: Acceptor) -> None:
+        self._board.beat(self._number, self._limit.count)
+        self._told(self._limit.count)
+        if not self.should_exit:
+            acceptor.keep_listening()
+        asyncio.get_running_loop().call_later(BEAT_SECONDS, self._beat, acceptor)
+
+
+def serve(settings: Settings, listener: socket.socket, board: Board, number: int) -> None:
     """Serve until SIGTERM, then finish the accepted requests.
 
     Parameters
     ----------
+    board : where the worker says that it lives
     number : the worker's place among the workers, from 0
     """
-    app = create_app(settings, metrics_folder=multiprocess.share(number), spans=open_traces())
+    app = create_app(
+        settings,
+        metrics_folder=multiprocess.share(number),
+        spans=open_traces(),
+        draining=lambda: board.draining,
+    )
     app.openapi()  # Takes 80 ms; otherwise the first requests would wait for it.
+    runtime = app.state.runtime
+    allowed = allowed_connections(settings.max_connections, settings.store_connections)
+    limit = ConnectionLimit(allowed, time.monotonic)
     protocol = partial(
         LimitedHttpProtocol,
-        check_origin=app.state.runtime.check_origin,
+        check_origin=runtime.check_origin,
+        draining=runtime.draining,
+        limit=limit,
         head_seconds=settings.body_timeout_seconds,
-        refuse=app.state.runtime.connection_errors,
+        refuse=runtime.connection_errors,
     )
     config = uvicorn.Config(
         app,
@@ -92,19 +152,19 @@ def serve(settings: Settings, listener: socket.socket, number: int) -> None:
         timeout_keep_alive=math.ceil(settings.keep_alive_seconds),
         timeout_graceful_shutdown=math.ceil(settings.grace_seconds),
     )
-    signal.signal(signal.SIGHUP, lambda *_: app.state.runtime.api_keys.read_again())
-    Server(config).run(sockets=[listener])
+    signal.signal(signal.SIGHUP, lambda *_: runtime.api_keys.read_again())
+    Server(config, listener, limit, runtime.metrics.connections.set, board, number).run(sockets=[])
 
 
 def main() -> None:
     """Read arguments and settings from the supervisor, and serve."""
-    descriptor, parent, number = map(int, sys.argv[1:])
+    descriptor, shared, parent, number = map(int, sys.argv[1:])
     die_with_parent(parent)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)  # Until the keys are read, which are those of the file then.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     settings = Settings(**json.load(sys.stdin))
     logs.configure(settings.log_level)
-    serve(settings, socket.socket(fileno=descriptor), number)
+    serve(settings, socket.socket(fileno=descriptor), Board(shared, settings.workers), number)
 
 
 if __name__ == "__main__":

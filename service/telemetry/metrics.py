@@ -79,6 +79,12 @@ class Metrics:
             "bandit_workers", "Worker processes that serve.", registry=self.registry, multiprocess_mode="livesum"
         )
         gauge.set(1)
+        self.connections = Gauge(
+            "bandit_connections",
+            "Connections of clients that are open.",
+            registry=self.registry,
+            multiprocess_mode="livesum",
+        )
 
     def _counter(self, name: str, text: str) -> Increment:
         return fast_inc(Counter(name, text, registry=self.registry))

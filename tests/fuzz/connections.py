@@ -6,12 +6,14 @@ import asyncio
 import json
 import logging
 import re
+import time
 from typing import Any
 
 import uvicorn
 from uvicorn.server import ServerState
 
 from service.api.problems import problem
+from service.server.connection_limit import ConnectionLimit
 from service.server.http_protocol import MAX_HEAD_BYTES, LimitedHttpProtocol
 
 HEAD = re.compile(rb"HTTP/1\.1 (\d{3}) [^\r\n]*\r\n((?:[a-z-]+: [^\r\n]*\r\n)+)\r\n")
@@ -93,6 +95,7 @@ async def _connection(data: bytes) -> None:
         {},
         LOOP,
         check_origin=lambda _url, _headers: None,
+        limit=ConnectionLimit(10, time.monotonic),
         head_seconds=60.0,
         refuse=lambda error, _client: problem(error, 1),
     )

@@ -15,7 +15,8 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "The connection class bounds what a connection holds and answers what is no request, which uvicorn has no "
     "setting for; it extends uvicorn's own, whose callbacks these are.": (
         _PROTOCOL,
-        *(f"{_PROTOCOL}.{name}" for name in ("connection_made", "connection_lost", "data_received", "shutdown")),
+        *(f"{_PROTOCOL}.{name}" for name in ("connection_made", "connection_lost", "data_received", "eof_received")),
+        f"{_PROTOCOL}.shutdown",
         *(f"{_PROTOCOL}.on_{name}" for name in ("message_begin", "url", "header", "headers_complete", "body")),
         *(f"{_PROTOCOL}.on_{name}" for name in ("message_complete", "response_complete")),
         f"{_PROTOCOL}._start_asgi_task",
@@ -41,7 +42,11 @@ GROUPS: dict[str, tuple[str, ...]] = {
         *(f"{_FLOW}.{name}" for name in ("_transport", "pause_writing", "resume_reading", "resume_writing")),
         "uvicorn.protocols.http.flow_control:HIGH_WATER_LIMIT",
     ),
-    "A worker tells its supervisor when it serves.": ("uvicorn.server:Server.startup",),
+    "A worker tells its supervisor when it serves, and takes connections from the socket that all workers share.": (
+        "uvicorn.config:Config.http_protocol_class",
+        *(f"uvicorn.server:Server.{name}" for name in ("config", "lifespan", "server_state", "servers")),
+        *(f"uvicorn.server:Server.{name}" for name in ("should_exit", "startup")),
+    ),
     "Strict routes refuse path parameters that are no plain texts, when they are made.": (
         "starlette.convertors:PathConvertor",
         "starlette.convertors:StringConvertor",

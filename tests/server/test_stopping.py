@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import signal
+import time
 from types import SimpleNamespace
 
 import pytest
@@ -11,6 +12,7 @@ from uvicorn.server import ServerState
 
 from service.server import connection_end
 from service.server.connection_end import Part
+from service.server.connection_limit import ConnectionLimit
 from service.server.http_protocol import LimitedHttpProtocol
 from tests.support.connections import JSON, answers, connected, ends, request
 from tests.support.running import RunningService, create
@@ -128,6 +130,7 @@ async def spoken_to():
         config.load()
         refuse = SimpleNamespace(status_code=503, body=b"", raw_headers=[])
         own = {"check_origin": lambda _url, _headers: None, "head_seconds": 7200, "refuse": lambda *_: refuse}
+        own["limit"] = ConnectionLimit(10, time.monotonic)
         made.set_result(Watched(config, ServerState(), {}, **own))
         return made.result()
 

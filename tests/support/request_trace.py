@@ -24,6 +24,7 @@ from typing import Any
 
 import service
 from service.cooperative.fair_yield import FairYield
+from service.server.pool.board import Board
 from service.server.worker import serve
 from service.settings import Settings
 
@@ -103,7 +104,7 @@ def main() -> None:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)  # What ends the server is raised again behind it.
     FairYield.slice_seconds = 3600.0  # Under the tracer a busy machine would add what long work passes.
     sys.setprofile(tracer)
-    serve(Settings(store_url=sys.argv[1]), listener, 0)
+    serve(Settings(store_url=sys.argv[1]), listener, Board.create(1), 0)
     sys.setprofile(None)
     with os.fdopen(out, "w") as report:
         report.write("\n" + json.dumps(found) + "\n")

@@ -6,7 +6,7 @@ from typing import Any
 
 from fastapi import APIRouter, Request, Response
 
-from ...errors import StoreDownError
+from ...errors import OverloadedError, StoreDownError
 from ...telemetry.exposition import CONTENT_TYPE
 from ..access import READERS, VIEWERS, Logged, access
 from ..parsing.json_body import JSON
@@ -15,10 +15,13 @@ from ..runtime import runtime_of
 router = APIRouter(tags=["health"])
 
 OK = b'{"status":"ok"}'
+DRAINING = "The service is about to stop"
 
 
 HEALTHY: dict[int | str, dict[str, Any]] = {200: {"content": {JSON: {"example": {"status": "ok"}}}}}
-UNREADY: dict[int | str, dict[str, Any]] = {503: {"description": "The store does not answer or refuses commands"}}
+UNREADY: dict[int | str, dict[str, Any]] = {
+    503: {"description": "The store does not answer or refuses commands, or the service is about to stop"}
+}
 
 
 @router.head("/livez", response_class=Response)
@@ -33,7 +36,9 @@ async def livez() -> Response:
 @router.get("/readyz", response_class=Response, responses=HEALTHY | UNREADY)
 @access(VIEWERS, keyless=True, logged=Logged.CHANGES)
 async def readyz(request: Request) -> Response:
-    """Answer 200 while the store can commit, and else 503 with the reason."""
+    """Answer 200 while the store can commit, and else 503 with the reason; also 503 once a stop has begun."""
+    if runtime_of(request).draining():
+        raise OverloadedError(DRAINING)
     if (reason := await runtime_of(request).readiness.failure()) is not None:
         raise StoreDownError(reason)
     return Response(OK, media_type=JSON)

@@ -1,0 +1,180 @@
+"""An act of a client that was reset before its batch is folded is not done; one that half-closed is answered."""
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import struct
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.connections import answers, connected, ends, request
+from tests.support.running import RunningService, create
+from tests.support.waiting import wait_until
+
+pytestmark = [pytest.mark.skipif(sys.platform != "linux", reason="looks at /proc"), pytest.mark.processes]
+RESET = struct.pack("ii", 1, 0)
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory):
+    with RunningService(tmp_path_factory.mktemp("service"), "--store-url", "memory://") as service:
+        service.wait_ready()
+        yield service
+
+
+@contextlib.contextmanager
+def stopped(service):
+    """The worker's event loop stands still meanwhile: what clients send waits in the kernel."""
+    (worker,) = service.workers()
+    os.kill(worker, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(worker, signal.SIGCONT)
+
+
+def reset(connection):
+    """End a connection so that its other end learns that nobody reads."""
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
+    connection.close()
+
+
+def slots(service, session):
+    with service.client() as client:
+        return client.get(f"/v1/sessions/{session}").json()["slot"]
+
+
+def new_session(service):
+    with service.client() as client:
+        return create(client)
+
+
+@pytest.mark.quick
+def test_acts_of_clients_that_were_reset_are_not_done(service):
+    session = new_session(service)
+    act = request(f"/v1/sessions/{session}/act")
+    with contextlib.ExitStack() as stack:
+        known = [stack.enter_context(connected(service)) for _ in range(5)]
+        staying = stack.enter_context(connected(service))
+        for each in (*known, staying):
+            each.sendall(request("/livez", method="GET"))
+            answers(each, 1)
+        with stopped(service):
+            for each in known:
+                each.sendall(act)
+                reset(each)
+            for _ in range(5):
+                with connected(service) as fresh:
+                    fresh.sendall(act)
+                    reset(fresh)
+            staying.sendall(act)
+        (answer,) = answers(staying, 1)
+
+    assert answer.json["slot"] == 1
+    assert slots(service, session) == 1
+
+
+def test_acts_that_wait_for_the_store_are_not_done_for_clients_that_were_reset(tmp_path, own_redis_server):
+    """They were read long before, and their batch is folded when the store answers again."""
+    with RunningService(tmp_path, "--store-url", own_redis_server.url) as service:
+        session = new_session(service)
+        act = request(f"/v1/sessions/{session}/act")
+        with contextlib.ExitStack() as stack:
+            first = stack.enter_context(connected(service))
+            gone = [stack.enter_context(connected(service)) for _ in range(8)]
+            own_redis_server.freeze()
+            try:
+                first.sendall(act)
+                for each in gone:
+                    each.sendall(act)
+                with service_connections(service, 9):
+                    for each in gone:
+                        reset(each)
+            finally:
+                own_redis_server.thaw()
+            (answer,) = answers(first, 1)
+
+        assert answer.json["slot"] == 1
+        assert slots(service, session) <= 1 + 1
+
+
+@contextlib.contextmanager
+def service_connections(service, count):
+    """Go on once the worker has so many connections and has read all that came on them."""
+    port = int(service.url.rpartition(":")[2])
+
+    def is_read():
+        lines = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+        own = [line for line in lines if int(line[1].rpartition(":")[2], 16) == port and line[3] == "01"]
+        return len(own) == count and all(line[4].endswith(":00000000") for line in own)
+
+    wait_until(is_read)
+    yield
+
+
+@pytest.mark.quick
+def test_a_client_that_half_closes_is_answered_and_its_act_counts(service):
+    session = new_session(service)
+    act = request(f"/v1/sessions/{session}/act")
+    with connected(service) as connection:
+        connection.sendall(act + act)
+        connection.shutdown(socket.SHUT_WR)
+        told = answers(connection, 3)
+        assert ends(connection)
+
+    assert [answer.json["slot"] for answer in told] == [1, 2]
+    assert slots(service, session) == 2
+
+
+@pytest.mark.parametrize("count", [1, 400])
+def test_requests_that_wait_in_line_are_answered_after_a_half_close(service, count):
+    """400 of them are more than is parsed at once."""
+    session = new_session(service)
+    with connected(service) as connection, stopped(service):
+        connection.sendall(request(f"/v1/sessions/{session}/act") * count)
+        connection.shutdown(socket.SHUT_WR)
+        os.kill(service.workers()[0], signal.SIGCONT)
+        told = answers(connection, count + 1)
+
+    assert [answer.status for answer in told] == [200] * count
+    assert slots(service, session) == count
+
+
+def test_a_large_body_then_a_half_close_is_answered(service):
+    body = json.dumps({"learner": {"kind": "dexp3", "arms": [f"arm-{number}" for number in range(5_000)]}}).encode()
+    with connected(service) as connection:
+        connection.sendall(request("/v1/sessions", body))
+        connection.shutdown(socket.SHUT_WR)
+        (answer,) = answers(connection, 2)
+
+    assert answer.status == 201
+
+
+@pytest.mark.parametrize(
+    ("sent", "statuses"),
+    [
+        (b"", []),
+        (b"POS", []),
+        (request("/livez", method="GET") + b"POS", [200]),
+        (request("/v1/sessions", b'{"a": 1}')[:-3], [400]),
+        (request("/livez", method="GET") + request("/v1/sessions", b'{"a": 1}')[:-3], [200, 400]),
+    ],
+)
+def test_half_a_request_then_a_half_close_ends_the_connection(service, sent, statuses):
+    with connected(service) as connection:
+        connection.sendall(sent)
+        connection.shutdown(socket.SHUT_WR)
+
+        assert [answer.status for answer in answers(connection, 3)] == statuses
+
+
+def test_a_client_that_closed_has_its_act_done(service):
+    """It can't be told from one that half-closed before an answer is written."""
+    session = new_session(service)
+    with connected(service) as connection:
+        connection.sendall(request(f"/v1/sessions/{session}/act"))
+    wait_until(lambda: slots(service, session) == 1)

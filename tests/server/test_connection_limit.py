@@ -1,0 +1,143 @@
+"""Connections of one worker are bounded, and health checks get through."""
+
+import contextlib
+import resource
+import subprocess
+import sys
+import time
+from types import SimpleNamespace
+
+import pytest
+
+from service.server.connection_limit import HEALTH_CONNECTIONS, IDLE_SECONDS, ConnectionLimit, allowed_connections
+from tests.support.connections import answers, connected, request
+from tests.support.running import CHECKOUT, RunningService
+from tests.support.waiting import wait_until
+
+HEALTH = request("/livez", method="GET")
+OTHER = request("/v1/sessions/none/act")
+HALF = b"POST /v1/sessions HTTP/1.1\r\nHost: service\r\nX-Half: "
+
+
+class Connection:
+    """Notes how it was ended."""
+
+    def __init__(self):
+        self.ended = []
+        self.transport = SimpleNamespace(
+            close=lambda: self.ended.append("closed"), abort=lambda: self.ended.append("aborted")
+        )
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self):
+        return self.now
+
+
+def test_beyond_the_limit_a_connection_may_only_ask_for_health():
+    limit = ConnectionLimit(2, Clock())
+    first, second, third = Connection(), Connection(), Connection()
+
+    assert [limit.opened(each) for each in (first, second, third)] == [False, False, True]
+    limit.closed(first)
+    assert not limit.opened(Connection())
+    assert limit.count == 3
+    assert not first.ended + second.ended + third.ended
+
+
+def test_the_connection_that_is_idle_for_longest_makes_room():
+    clock = Clock()
+    limit = ConnectionLimit(3, clock)
+    busy, older, newer = Connection(), Connection(), Connection()
+    for each in (busy, older, newer):
+        limit.opened(each)
+    limit.busy(busy)
+    limit.busy(older)
+    clock.now = 1.0
+    limit.idle(older)
+    clock.now = 1.0 + IDLE_SECONDS
+
+    assert not limit.opened(Connection())
+    assert (busy.ended, older.ended, newer.ended) == ([], [], ["closed"])
+    limit.closed(newer)
+    assert limit.opened(late := Connection()) is False
+    assert older.ended == ["closed"]
+    assert late.ended == []
+
+
+def test_the_oldest_of_those_for_health_makes_room_for_the_next():
+    limit = ConnectionLimit(1, Clock())
+    limit.opened(Connection())
+    waiting = [Connection() for _ in range(HEALTH_CONNECTIONS + 1)]
+    for each in waiting:
+        assert limit.opened(each)
+
+    assert [each.ended for each in waiting] == [["aborted"], *[[]] * HEALTH_CONNECTIONS]
+
+
+@pytest.mark.parametrize(("files", "allowed"), [(1024, 700), (200, 88), (50, 1), (resource.RLIM_INFINITY, 700)])
+def test_the_limit_leaves_files_for_the_store(monkeypatch, files, allowed):
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (files, files))
+
+    assert allowed_connections(700, to_store=32) == allowed
+
+
+@pytest.mark.processes
+@pytest.mark.quick
+def test_half_open_heads_hold_up_no_health_check(tmp_path):
+    """300 of them, at 200 open files."""
+    limited = ("sh", "-c", 'ulimit -n 200; exec "$@"', "sh", *CHECKOUT)
+    flags = ("--store-url", "memory://", "--body-timeout-seconds", "60")
+    with RunningService(tmp_path, *flags, command=limited) as service, contextlib.ExitStack() as stack:
+        service.wait_ready()
+        for _ in range(300):
+            stack.enter_context(connected(service)).sendall(HALF)
+        for path in ("/livez", "/readyz"):
+            for _ in range(20):
+                started = time.monotonic()
+                with connected(service) as connection:
+                    connection.sendall(request(path, method="GET"))
+                    assert answers(connection, 1)[0].status == 200
+                assert time.monotonic() - started < 1
+
+        assert any("connections are open, the most of a worker" in message for message in service.messages())
+        assert service.workers()
+
+
+@pytest.mark.processes
+def test_a_full_worker_says_so_and_idle_connections_make_room(tmp_path):
+    flags = ("--store-url", "memory://", "--max-connections", "3", "--keep-alive-seconds", "3600")
+    with RunningService(tmp_path, *flags) as service, contextlib.ExitStack() as stack:
+        service.wait_ready()
+        held = [stack.enter_context(connected(service)) for _ in range(3)]
+        for each in held:
+            each.sendall(HALF)
+
+        def told():
+            with connected(service) as late:
+                late.sendall(OTHER)
+                return answers(late, 1)[0]
+
+        refused = wait_until(lambda: (answer := told()).status == 503 and answer)
+        assert (refused.json["code"], refused.headers["retry-after"]) == ("overloaded", "1")
+        assert refused.headers["connection"] == "close"
+        assert wait_until(lambda: told().status == 404)
+        with connected(service) as late:
+            late.sendall(request("/metrics", method="GET"))
+            shown = answers(late, 1)[0].body.decode()
+        assert "bandit_connections " in shown
+
+
+@pytest.mark.processes
+@pytest.mark.skipif(sys.platform != "linux", reason="looks at /proc")
+def test_the_limit_of_open_files_is_raised_at_the_start(tmp_path):
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    limited = ("sh", "-c", 'ulimit -Sn 256; exec "$@"', "sh", *CHECKOUT)
+    with RunningService(tmp_path, "--store-url", "memory://", command=limited) as service:
+        service.wait_ready()
+        limits = subprocess.run(["cat", f"/proc/{service.workers()[0]}/limits"], capture_output=True, check=True)
+
+    (line,) = [line for line in limits.stdout.decode().splitlines() if line.startswith("Max open files")]
+    assert int(line.split()[3]) == hard
