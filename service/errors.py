@@ -17,6 +17,7 @@ ServiceError
 ├── RequestTimeoutError        408 request_timeout
 ├── BadRequestError            400 bad_request
 ├── HeadTooLargeError          431 head_too_large
+├── ClientGoneError            499 client_gone
 ├── UnauthorizedError          401 unauthorized
 ├── ForbiddenError             403 forbidden
 ├── CrossSiteError             403 cross_site
@@ -210,6 +211,12 @@ class HeadTooLargeError(ServiceError):
     """The request line and headers are larger than the limit."""
 
     status, code, title = 431, "head_too_large", "The request's head is too large"
+
+
+class ClientGoneError(ServiceError):
+    """The client has reset its connection, and the act was not done: seen in logs and metrics alone."""
+
+    status, code, title = 499, "client_gone", "The client has left before the act was done"
 
 
 class UnauthorizedError(ServiceError):

@@ -13,7 +13,7 @@ from ..cooperative.fair_yield import BackgroundYield
 from ..engine.arm_run import ArmRun
 from ..engine.expiry import expire_oldest
 from ..engine.run import Run
-from ..errors import InternalError, ServiceError
+from ..errors import ClientGoneError, InternalError, ServiceError
 from ..serialization.journal import Ended, Journal
 from ..serialization.state import SCHEMA
 from .draft import Answer, Draft, KnownKeys
@@ -86,6 +86,8 @@ async def apply_batch(
 
 
 async def _apply(operation: Operation, draft: Draft) -> Answer:
+    if operation.is_gone is not None and operation.is_gone():
+        raise ClientGoneError
     checked = await operation.check(draft)
     key = operation.idempotency
     if key is not None and (earlier := draft.stored_answer(key)) is not None:

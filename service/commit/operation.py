@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
@@ -41,6 +41,8 @@ class Operation(ABC):
 
     idempotency: Idempotency | None = None
     """The request's idempotency key."""
+    is_gone: Callable[[], bool] | None = None
+    """Whether the client has left: the operation is not applied then. None: it is applied in any case."""
 
     @property
     def weight(self) -> int:

@@ -27,6 +27,8 @@ PARSED_AT_ONCE_BYTES = 16_384
 
 _SPACE = b" \t"
 """What may stand around a header's value and is no part of it: RFC 9110, section 5.5."""
+IS_GONE = "bandit.is_gone"
+"""Extension of the ASGI scope: a function that says whether the client has left."""
 FULL = "This worker has all the connections that it may have"
 _FRAMING = frozenset({b"content-length", b"transfer-encoding"})
 """Headers that say where a body ends."""
@@ -155,6 +157,7 @@ class LimitedHttpProtocol(EndingProtocol):
         if self._only_health and self.url.partition(b"?")[0] not in HEALTH_PATHS:
             raise OverloadedError(FULL)
         super().on_headers_complete()
+        self.scope["extensions"] = {IS_GONE: self.is_gone}  # type: ignore[dict-item]
         self._part = Part.BODY
         if self._stopping or self._only_health or self._draining():
             self._make_last()

@@ -15,7 +15,10 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "The connection class bounds what a connection holds and answers what is no request, which uvicorn has no "
     "setting for; it extends uvicorn's own, whose callbacks these are.": (
         _PROTOCOL,
-        *(f"{_PROTOCOL}.{name}" for name in ("connection_made", "connection_lost", "data_received", "eof_received")),
+        *(
+            f"{_PROTOCOL}.{name}"
+            for name in ("connection_made", "connection_lost", "data_received", "eof_received")
+        ),
         f"{_PROTOCOL}.shutdown",
         *(f"{_PROTOCOL}.on_{name}" for name in ("message_begin", "url", "header", "headers_complete", "body")),
         *(f"{_PROTOCOL}.on_{name}" for name in ("message_complete", "response_complete")),

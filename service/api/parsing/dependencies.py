@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from itertools import chain
 from typing import Any
 
@@ -29,6 +30,9 @@ IDEMPOTENCY_PARAMETER: dict[str, Any] = {
 """What the OpenAPI document says of the header."""
 _SORTED = json.JSONEncoder(sort_keys=True)
 
+IS_GONE = "bandit.is_gone"
+"""Extension of the ASGI scope: a function that says whether the client has left; the connection class sets it."""
+
 KEYED = {"parameters": [IDEMPOTENCY_PARAMETER]}
 
 
@@ -36,6 +40,12 @@ def api_key_of(request: Request) -> ApiKey | None:
     """Return the API key of a request; None where the service has no keys."""
     key: ApiKey | None = request.scope.get(api_keys.IN_SCOPE)
     return key
+
+
+def is_gone_of(request: Request) -> Callable[[], bool] | None:
+    """Return what says whether the client of a request has left; None where nobody knows."""
+    is_gone: Callable[[], bool] | None = request.scope.get("extensions", {}).get(IS_GONE)
+    return is_gone
 
 
 async def idempotency_of(request: Request) -> Idempotency | None:

@@ -13,7 +13,7 @@ from ...sessions.operations import Act, SettleFeedback
 from .. import schemas
 from ..access import CLIENTS, Logged, access
 from ..openapi.examples import ACT, ACTION, ACTIONS, ACTS, EVENT, EVENTS, PROBLEMS, SETTLEMENT, describe_answers
-from ..parsing.dependencies import idempotency_of
+from ..parsing.dependencies import idempotency_of, is_gone_of
 from ..parsing.strict_route import StrictRoute
 from ..responses import json_response
 from ..runtime import runtime_of
@@ -45,6 +45,7 @@ async def act(
         runtime_of(request).settings.max_act_cells,
         single=True,
         choice=body.choice,
+        is_gone=is_gone_of(request),
         idempotency=await idempotency_of(request),
     )
     return json_response(await runtime_of(request).sessions.submit(session_id, operation))
@@ -68,6 +69,7 @@ async def acts(
         runtime_of(request).settings.max_act_cells,
         choice=body.choice,
         distinct=body.distinct,
+        is_gone=is_gone_of(request),
         idempotency=await idempotency_of(request),
     )
     return json_response(await runtime_of(request).sessions.submit(session_id, operation))
