@@ -244,6 +244,11 @@ class Settings(BaseSettings):
     )
     max_events: Count = Field(10_000, description="Largest number of events in one call.")
     max_arms: Count = Field(100_000, description="Largest number of arms of a session.")
+    max_arms_ever: Count | None = Field(
+        None,
+        description="Largest number of arms that a session may have had in its life, removed ones included; "
+        "`None`: ten times what it may have at once.",
+    )
     max_arms_centred: Count = Field(10_000, description="Largest number of arms of a Tsallis session.")
     max_dim: Count = Field(1000, description="Largest number of dimensions of a session over points.")
     max_label_bytes: int = Field(128, ge=1, le=65_536, description="Longest arm label, in bytes of UTF-8.")

@@ -54,7 +54,7 @@ class Feedbacks(_Body):
 
 
 class ChangeArms(_Body):
-    """Labels of arms to remove and to add. Removals are applied first."""
+    """Labels of arms to remove, to add, to resume and to pause, which is done in this order."""
 
     add: Annotated[
         list[Label], Field(fail_fast=True, description="Labels of new arms. Labels of present arms change nothing.")
@@ -64,7 +64,39 @@ class ChangeArms(_Body):
         Field(fail_fast=True, description="Labels of arms to remove. Unknown labels change nothing."),
     ] = []
 
+    pause: Annotated[
+        list[LabelText],
+        Field(
+            fail_fast=True,
+            description="Labels of arms that are not drawn until they are resumed. They keep what they have "
+            "learned, and go on learning. For the same learners as ``eligible``. Unknown labels change nothing.",
+        ),
+    ] = []
+    resume: Annotated[
+        list[LabelText],
+        Field(fail_fast=True, description="Labels of paused arms to draw again. Unknown labels change nothing."),
+    ] = []
+
     @field_validator("add")
+    @classmethod
+    def _printable(cls, labels: list[str]) -> list[str]:
+        check_printable(labels)
+        return labels
+
+
+class ReplaceArms(_Body):
+    """The arms that there shall be."""
+
+    arms: Annotated[
+        list[Label],
+        Field(
+            fail_fast=True,
+            min_length=1,
+            description="Labels. Missing arms are added, then arms with other labels are removed.",
+        ),
+    ]
+
+    @field_validator("arms")
     @classmethod
     def _printable(cls, labels: list[str]) -> list[str]:
         check_printable(labels)
@@ -133,6 +165,7 @@ class SessionSummary(BaseModel):
 class SessionView(SessionSummary):
     """A session; ``probabilities`` for learners over arms, ``x`` for learners over points."""
 
+    paused: list[str] | None = Field(None, description="Labels of paused arms; left out over points.")
     probabilities: list[float] | None = None
     x: list[float] | None = None
 

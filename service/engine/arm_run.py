@@ -106,21 +106,29 @@ class ArmRun(BaseRun):
     def _acted_at(self, times: ActTimes, event: ArmFeedback) -> float | None:
         return times.acted_at(event.arm, int(self.ledger.by_arm[event.arm]))
 
-    def change_arms(self, change: Change) -> None:
+    def change_arms(self, change: Change, after: Arms | None = None, *, adds_first: bool = False) -> None:
         """Remove arms, their outstanding decisions settled as removed, and then add others.
 
         Parameters
         ----------
-        change : as ``self.arms.change`` makes it; at least one arm must stay
+        change : as ``self.arms.change`` makes it
+        after : the arms after that, with other pauses, say; None: ``self.arms.changed(change)``
+        adds_first : whether arms are added before others are removed; if not, at least one arm must stay
         """
-        before, self.arms = self.arms, self.arms.changed(change)
+        before, self.arms = self.arms, self.arms.changed(change) if after is None else after
+        if adds_first:
+            self._add(len(change.added))
         if change.removed:
             self._settle_removed(change.removed)
             positions = np.array([before.positions[arm] for arm in change.removed])
             self.state = self.learner.remove_arms(self.state, positions)
-        if change.added:
-            self.ledger.add_arms(len(change.added))
-            self.state = self.learner.add_arms(self.state, len(change.added))
+        if not adds_first:
+            self._add(len(change.added))
+
+    def _add(self, count: int) -> None:
+        if count:
+            self.ledger.add_arms(count)
+            self.state = self.learner.add_arms(self.state, count)
 
     def _settle_removed(self, removed: Sequence[int]) -> None:
         self.state = self.learner.give_up(self.state, self.ledger.remove(removed))

@@ -165,5 +165,5 @@ def _pauses(positions: Sequence[int], n_live: int, paused: Iterable[int]) -> tup
 
 def _positions(size: int, live: Sequence[int]) -> list[int]:
     positions = np.full(size, REMOVED)
-    positions[np.array(live)] = np.arange(len(live))
+    positions[np.array(live, dtype=np.int64)] = np.arange(len(live))
     return positions.tolist()

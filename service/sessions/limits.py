@@ -12,6 +12,8 @@ from ..learners.specs import ArmsSpec
 from ..models.specification import Specification
 from ..settings import Settings
 
+LIVES = 10
+"""A session may have had this many times the arms it may have at once: indexes and labels are kept for ever."""
 MAX_OPEN_SLOTS = 1_000_000
 """Largest ``max_open_slots`` of a session."""
 
@@ -26,6 +28,15 @@ class Rights(NamedTuple):
 
 
 ALL = Rights()
+
+
+class ArmLimits(NamedTuple):
+    """How many arms a session may have, and how long their labels may be."""
+
+    at_once: int
+    ever: int
+    """Removed ones included."""
+    label_bytes: int
 
 
 class Limits:
@@ -65,11 +76,12 @@ class Limits:
         if (getattr(learner, "max_open_slots", None) or 0) > MAX_OPEN_SLOTS:
             raise InvalidRequestError.of("learner.max_open_slots", f"must not exceed {MAX_OPEN_SLOTS}")
 
-    def arms_of(self, learner: Spec, rights: Rights) -> int:
-        """Return how many arms a session of this learner may have at once, 0 for a learner over points."""
+    def arms_of(self, learner: Spec, rights: Rights) -> ArmLimits:
+        """Return how many arms a session of this learner may have, none for a learner over points."""
         if not isinstance(learner, ArmsSpec):
-            return 0
-        return min(self.max_arms(type(learner), rights), learner.most_arms)
+            return ArmLimits(0, 0, self.max_label_bytes)
+        most, ever = min(self.max_arms(type(learner), rights), learner.most_arms), self._settings.max_arms_ever
+        return ArmLimits(most, LIVES * most if ever is None else ever, self.max_label_bytes)
 
     def max_arms(self, spec: type[ArmsSpec], rights: Rights) -> int:
         """Return how many arms a session of any learner with this class of specification may have at once."""

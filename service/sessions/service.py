@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
 from ..commit.committer import Committer
@@ -21,13 +21,16 @@ from ..store.base import Store, StoreUnavailableError
 from ..telemetry.metrics import Labels, Metrics
 from .create import Created, Creator
 from .limits import ALL, Limits, Rights
-from .operations import ChangeArms
+from .operations import ChangeArms, ReplaceArms
 from .pages.arms import ArmSort, arms_page
 from .pages.decisions import decisions_page
 from .read import Reader
 from .views import viewer
 
 _SESSION_ID = re.compile(SESSION_ID_PATTERN)
+
+
+ArmsRequest = Callable[..., ChangeArms | ReplaceArms]
 
 
 class Sessions:
@@ -195,18 +198,13 @@ class Sessions:
         return await self._queues.submit(session_id, operation)
 
     async def change_arms(
-        self,
-        session_id: str,
-        add: Sequence[str],
-        remove: Sequence[str],
-        key: Idempotency | None,
-        rights: Rights = ALL,
+        self, session_id: str, change: ArmsRequest, key: Idempotency | None, rights: Rights = ALL
     ) -> Answer:
-        """Remove arms by label, then add some; the session's view as of that commit.
+        """Change a session's arms by their labels; its view as of that commit.
 
         Parameters
         ----------
-        add, remove : labels; those already present or absent change nothing
+        change : makes the operation, of the limits of the session and of what makes its view
         rights : how many arms the caller's sessions may have
 
         Raises
@@ -214,17 +212,16 @@ class Sessions:
         NoLabelsError
             where the session named no arms.
         InvalidRequestError
-            where a label is too long, no arm would stay, or there would be too many.
+            where a label is too long, no arm would be left to draw, or there would be too many.
         ServiceError
             what ``submit`` raises.
         """
         _check_id(session_id)
         with _store_errors():
             snapshot, cached = await self._reader.load(session_id)
-        most = self._limits.arms_of(cached.run.params.learner, rights)
-        view = viewer(session_id, snapshot, cached)
-        change = ChangeArms(add, remove, most, self._limits.max_label_bytes, view, idempotency=key)
-        return await self._queues.submit(session_id, change)
+        limits = self._limits.arms_of(cached.run.params.learner, rights)
+        operation = change(limits, viewer(session_id, snapshot, cached), idempotency=key)
+        return await self._queues.submit(session_id, operation)
 
     def now(self) -> float:
         """Unix seconds by the store's clock."""

@@ -27,6 +27,8 @@ def session_view(session_id: str, snapshot: Snapshot, cached: CachedSession) -> 
     run = cached.run
     view = summary(session_id, snapshot, cached)
     if isinstance(run, ArmRun):
+        names = run.arms.names or ()
+        view["paused"] = [names[arm] for arm in sorted(run.arms.paused)]
         view["probabilities"] = run.probabilities
     else:
         view["x"] = run.learner.x(run.state)

@@ -35,6 +35,7 @@ MATRIX = {
     ("DELETE", SESSION): (ADMIN_ONLY, Logged.ALL),
     ("GET", f"{SESSION}/arms"): (ANY_KEY, Logged.SAMPLE),
     ("PATCH", f"{SESSION}/arms"): (ADMIN_ONLY, Logged.ALL),
+    ("PUT", f"{SESSION}/arms"): (ADMIN_ONLY, Logged.ALL),
     ("GET", f"{SESSION}/decisions"): (ANY_KEY, Logged.SAMPLE),
     ("POST", f"{SESSION}/act"): (BOTH, Logged.SAMPLE),
     ("POST", f"{SESSION}/acts"): (BOTH, Logged.SAMPLE),

@@ -19,6 +19,7 @@ CALLS = [
     pytest.param("POST", f"{PATH}/feedback", EVENT, {"loss": 0.5}, id="feedback"),
     pytest.param("POST", f"{PATH}/feedbacks", {"events": [EVENT, EVENT]}, {"events": [EVENT]}, id="feedbacks"),
     pytest.param("PATCH", f"{PATH}/arms", {"add": ["b"]}, {"add": ["c"]}, id="arms"),
+    pytest.param("PUT", f"{PATH}/arms", {"arms": ["a", "b"]}, {"arms": ["a", "c"]}, id="catalogue"),
 ]
 
 

@@ -89,9 +89,11 @@ def _add_limits(document: dict[str, Any], settings: Settings) -> None:
         ("LossesEvent", "losses", {"maxItems": settings.max_dim + 1}),
         ("GradientEvent", "gradient", {"maxItems": settings.max_dim}),
         ("ChangeArms", "add", {"maxItems": settings.max_arms}),
+        ("ReplaceArms", "arms", {"maxItems": settings.max_arms}),
     ):
         schemas[name]["properties"][field] |= limit
     _limit_label(schemas["ChangeArms"]["properties"]["add"]["items"], settings)
+    _limit_label(schemas["ReplaceArms"]["properties"]["arms"]["items"], settings)
     for spec in REGISTRY.values():
         _limit_learner(spec, schemas[spec.__name__]["properties"], settings)
 

@@ -103,10 +103,18 @@ VIEW = {
     "version": "9c1f0f0d5f6f4b1e-1",
     "created_at": "2026-01-01T12:00:00.000Z",
     "expires_at": None,
+    "paused": [],
     "probabilities": [0.3333333333333333, 0.3333333333333333, 0.3333333333333333],
 }
 CHANGE: dict[str, Example] = {
-    "fresh": Example(summary="A joke comes and another goes", value={"add": ["knock-knock"], "remove": ["riddle"]})
+    "fresh": Example(summary="A joke comes and another goes", value={"add": ["knock-knock"], "remove": ["riddle"]}),
+    "pause": Example(
+        summary="A joke rests, and one that has rested is told again",
+        value={"pause": ["pun"], "resume": ["limerick"]},
+    ),
+}
+REPLACE: dict[str, Example] = {
+    "catalogue": Example(summary="The jokes of today", value={"arms": ["pun", "limerick", "knock-knock"]})
 }
 CHANGED = VIEW | {
     "learner": VIEW["learner"] | {"arms": ["pun", None, "limerick", "knock-knock"]},  # type: ignore[operator]
@@ -117,7 +125,8 @@ CHANGED = VIEW | {
     "version": "9c1f0f0d5f6f4b1e-9",
     "probabilities": [0.4, 0.0, 0.26666666666666666, 0.3333333333333333],
 }
-LIST = {"sessions": [{name: value for name, value in VIEW.items() if name != "probabilities"}], "next_cursor": None}
+_SUMMARY = {name: value for name, value in VIEW.items() if name not in {"paused", "probabilities"}}
+LIST = {"sessions": [_SUMMARY], "next_cursor": None}
 ACT: dict[str, Example] = {
     "any": Example(summary="Any joke that is not paused", value={}),
     "eligible": Example(summary="One of two jokes", value={"eligible": ["pun", "limerick"]}),

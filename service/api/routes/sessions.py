@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated
 
 from fastapi import APIRouter, Body, Request, Response
 
+from ...sessions import operations
 from ...sessions.limits import ALL, Rights
+from ...sessions.service import ArmsRequest
 from ..access import ADMINS, READERS, VIEWERS, Logged, access
-from ..openapi.examples import CHANGE, CHANGED, CREATE, LIST, PROBLEMS, VIEW, describe_answers
+from ..openapi.examples import CHANGE, CHANGED, CREATE, LIST, PROBLEMS, REPLACE, VIEW, describe_answers
 from ..parsing.dependencies import api_key_of, idempotency_of
 from ..parsing.paging import Cursor, Limit
 from ..parsing.strict_route import StrictRoute
 from ..responses import body_response, json_response
 from ..runtime import runtime_of
-from ..schemas import ChangeArms, CreateSession, SessionList, SessionView
+from ..schemas import ChangeArms, CreateSession, ReplaceArms, SessionList, SessionView
 
 router = APIRouter(prefix="/v1/sessions", tags=["sessions"], route_class=StrictRoute, responses=PROBLEMS)
 
@@ -61,15 +64,36 @@ async def view_session(request: Request, session_id: str) -> Response:
 async def change_arms(
     request: Request, session_id: str, body: Annotated[ChangeArms, Body(openapi_examples=CHANGE)]
 ) -> Response:
-    """Remove arms by label, then add new ones, in a session with labels. At least one arm must stay.
+    """Remove arms by label, add new ones, resume and pause some, in a session with labels.
+
+    At least one arm must stay unpaused. A paused arm is not drawn, keeps what it has learned, and goes on learning.
 
     A new arm gets the next index and starts at probability 1/n, where n is the new number of arms. The others keep
     their ratios. Outstanding decisions of a removed arm are settled as removed; feedback for them changes nothing.
     """
+    change = partial(operations.ChangeArms, add=body.add, remove=body.remove, pause=body.pause, resume=body.resume)
+    return await _change_arms(request, session_id, change)
+
+
+@router.put(
+    "/{session_id}/arms",
+    **describe_answers(SessionView, CHANGED, {200: "The session with these arms"}, keyed=True),
+)
+@access(ADMINS)
+async def replace_arms(
+    request: Request, session_id: str, body: Annotated[ReplaceArms, Body(openapi_examples=REPLACE)]
+) -> Response:
+    """Say which arms there shall be, by label: those missing are added, then those not named are removed.
+
+    So a catalogue can be exchanged whole. Arms that stay keep what they have learned; paused ones stay paused.
+    """
+    return await _change_arms(request, session_id, partial(operations.ReplaceArms, arms=body.arms))
+
+
+async def _change_arms(request: Request, session_id: str, change: ArmsRequest) -> Response:
     key = await idempotency_of(request)
-    return json_response(
-        await runtime_of(request).sessions.change_arms(session_id, body.add, body.remove, key, _rights(request))
-    )
+    sessions = runtime_of(request).sessions
+    return json_response(await sessions.change_arms(session_id, change, key, _rights(request)))
 
 
 @router.delete("/{session_id}", status_code=204, response_class=Response)
