@@ -33,6 +33,7 @@ from .store.base import Store
 from .store.instrumented import InstrumentedStore
 from .store.options import StoreOptions
 from .telemetry.metrics import Metrics
+from .telemetry.process_watch import ProcessWatch
 
 if TYPE_CHECKING:
     from .telemetry.tracing import Spans
@@ -127,19 +128,28 @@ def create_app(
 
 @asynccontextmanager
 async def _lifespan(runtime: Runtime, store: Store, spans: Spans | None, _: FastAPI) -> AsyncIterator[None]:
-    sweeper = Sweeper(store.reminders, runtime.sessions)
+    sweeper = Sweeper(store.reminders, runtime.sessions, runtime.metrics.sweeper_backlog.set)
     sweeping = asyncio.create_task(sweeper.run())
-    watching = asyncio.create_task(runtime.api_keys.watch())
-    first_look = asyncio.create_task(runtime.readiness.failure())
+    process_watch = _process_watch(runtime)
+    watching = asyncio.create_task(process_watch.run())
+    key_watch = asyncio.create_task(runtime.api_keys.watch())
     try:
         yield
         sweeper.stop()
-        await _finish(sweeping, first_look, asyncio.create_task(runtime.sessions.drained()))
+        process_watch.stop()
+        await _finish(sweeping, watching, asyncio.create_task(runtime.sessions.drained()))
     finally:
-        watching.cancel()
+        key_watch.cancel()
         await store.close()
         if spans is not None:
             await spans.close(LAST_SECONDS)
+
+
+def _process_watch(runtime: Runtime) -> ProcessWatch:
+    async def is_ready() -> bool:
+        return not runtime.draining() and await runtime.readiness.failure() is None
+
+    return ProcessWatch(runtime.metrics, lambda: runtime.sessions.waiting, is_ready)
 
 
 async def _finish(*tasks: asyncio.Task[Any]) -> None:

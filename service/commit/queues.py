@@ -73,6 +73,11 @@ class SessionQueues:
         finally:
             self._accepted -= 1
 
+    @property
+    def waiting(self) -> int:
+        """Requests that were accepted and not answered yet."""
+        return self._accepted
+
     async def drained(self) -> None:
         """Return when every request accepted so far has been answered."""
         while tasks := [queue.task for queue in self._queues.values() if queue.task is not None]:

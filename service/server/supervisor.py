@@ -21,6 +21,7 @@ from typing import Any
 from ..settings import Settings
 from ..store.embedded.folder_lock import EmbeddedStoreError
 from ..store.embedded.server import EmbeddedServer
+from ..telemetry.metrics import STORE_RESTARTS, WORKER_RESTARTS
 from ..telemetry.multiprocess import SharedMetrics
 from .pool.board import Board
 from .pool.listening import refuse
@@ -159,6 +160,7 @@ class Supervisor:
             delay = back_off.after(clock() - started)
             logger.error("a worker ended with %s: starting another in %.1f s", code, delay)
             await self._pause(delay)
+            self._shared.count(*WORKER_RESTARTS)
 
     async def _run_worker(self, number: int) -> int:
         inherited = (self._listener.fileno(), self._board.descriptor)
@@ -227,6 +229,7 @@ class Supervisor:
                 logger.error("%s", error)
                 lived = 0.0
             else:
+                self._shared.count(*STORE_RESTARTS)
                 return
 
     async def _pause(self, seconds: float) -> None:

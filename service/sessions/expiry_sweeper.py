@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
+from collections.abc import Callable
 from contextlib import suppress
 
 from ..cooperative.answer_body import joined
@@ -33,12 +34,20 @@ log = logging.getLogger(__name__)
 
 
 class Sweeper:
-    """The sweeper of one worker; it works only while this worker holds the lease."""
+    """The sweeper of one worker; it works only while this worker holds the lease.
 
-    def __init__(self, reminders: Reminders, sessions: Sessions) -> None:
+    Parameters
+    ----------
+    tell : gets the number of sessions that are due and not settled yet, whenever it has changed
+    """
+
+    def __init__(
+        self, reminders: Reminders, sessions: Sessions, tell: Callable[[float], None] = lambda _: None
+    ) -> None:
         self._reminders = reminders
         self._sessions = sessions
         self._worker = secrets.token_hex(8)
+        self._tell_backlog = tell
         self._stopping = asyncio.Event()
 
     async def run(self) -> None:
@@ -66,11 +75,14 @@ class Sweeper:
         StoreUnavailableError
         """
         if not await self._reminders.acquire_lease(self._worker, LEASE_SECONDS):
+            self._tell_backlog(0)
             return
         due = list(await self._reminders.due(MAX_PER_SHARD))
+        self._tell_backlog(len(due))
         while due and not self._stopping.is_set():
             some, due = due[:SESSIONS_AT_ONCE], due[SESSIONS_AT_ONCE:]
             await asyncio.gather(*map(self._settle, some))
+            self._tell_backlog(len(due))
             if not await self._reminders.acquire_lease(self._worker, LEASE_SECONDS):
                 return
 

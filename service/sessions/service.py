@@ -223,6 +223,11 @@ class Sessions:
         operation = change(limits, viewer(session_id, snapshot, cached), idempotency=key)
         return await self._queues.submit(session_id, operation)
 
+    @property
+    def waiting(self) -> int:
+        """Requests that wait for a commit, or are in one."""
+        return self._queues.waiting
+
     def now(self) -> float:
         """Unix seconds by the store's clock."""
         return self._store.now()

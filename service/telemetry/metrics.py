@@ -5,12 +5,14 @@ Every series exists from the start and no label has its value from a request, so
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics
 
+from .. import __version__
 from .exposition import Exposition
 from .fast_counters import Increment, Observe, fast_inc, fast_observe
 
@@ -18,6 +20,9 @@ OTHER = "other"
 """Method and route of requests that match no route."""
 OUTCOMES = ("applied", "duplicate", "removed", "surplus", "refused", "expired")
 COMMITS = ("committed", "known", "conflict", "not_found")
+WORKER_RESTARTS = ("bandit_worker_restarts", "Workers that ended while they should serve, and were replaced.")
+STORE_RESTARTS = ("bandit_store_restarts", "Embedded servers that ended, and were started again.")
+"""Names and texts of what the parent process counts; workers only make the series."""
 CALLS = (
     *("create", "load", "recall", "commit", "delete", "list", "ping"),
     *("read_records", "read_counts", "read_log"),
@@ -26,6 +31,7 @@ _STATUSES = ("2xx", "3xx", "4xx", "5xx")
 _REQUEST_SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10)
 _STORE_SECONDS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.1, 0.5, 1, 5)
 _DELAY_SECONDS = (0.1, 1, 10, 60, 300, 900, 3_600, 14_400, 86_400, 604_800, 2_592_000)
+_LAG_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5)
 _BATCH_SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 
 
@@ -75,16 +81,40 @@ class Metrics:
         self._add_http(labels)
         self._add_sessions(labels)
         self._add_commits()
-        gauge = Gauge(
-            "bandit_workers", "Worker processes that serve.", registry=self.registry, multiprocess_mode="livesum"
+        self._add_processes()
+
+    def _add_processes(self) -> None:
+        self._gauge("bandit_workers", "Worker processes that serve.").set(1)
+        self.ready = self._gauge(
+            "bandit_ready", "Whether every worker can commit: 1, or 0 as long as `/readyz` is 503.", "livemin"
         )
-        gauge.set(1)
-        self.connections = Gauge(
-            "bandit_connections",
-            "Connections of clients that are open.",
+        self.connections = self._gauge("bandit_connections", "Connections of clients that are open.")
+        self.queued_requests = self._gauge(
+            "bandit_queued_requests", "Requests that wait for their session's commit."
+        )
+        self.event_loop_lag_seconds = self._histogram(
+            "bandit_event_loop_lag_seconds",
+            "How late the event loop of a worker runs what is due, measured four times a second.",
+            _LAG_SECONDS,
+        )
+        self.sweeper_backlog = self._gauge(
+            "bandit_sweeper_backlog", "Sessions with due decisions that the sweeper has found and not settled yet."
+        )
+        self.memory_bytes = self._gauge("bandit_memory_bytes", "Resident memory of the workers.")
+        self._counter(*WORKER_RESTARTS)
+        self._counter(*STORE_RESTARTS)
+        build = Gauge(
+            "bandit_build_info",
+            "Always 1; the labels are the versions of the service and of Python.",
+            ["version", "python"],
             registry=self.registry,
-            multiprocess_mode="livesum",
+            multiprocess_mode="livemax",
         )
+        build.labels(__version__, platform.python_version()).set(1)
+
+    def _gauge(self, name: str, text: str, mode: Literal["livesum", "livemin"] = "livesum") -> Gauge:
+        """Make a gauge; ``mode`` says how the values of living workers become one."""
+        return Gauge(name, text, registry=self.registry, multiprocess_mode=mode)
 
     def _counter(self, name: str, text: str) -> Increment:
         return fast_inc(Counter(name, text, registry=self.registry))

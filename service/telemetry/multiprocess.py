@@ -9,6 +9,7 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
+from prometheus_client.mmap_dict import MmapedDict, mmap_key
 from prometheus_client.multiprocess import mark_process_dead
 
 from .fast_counters import use_worker_number
@@ -42,6 +43,7 @@ class SharedMetrics:
 
     def __init__(self) -> None:
         self._folder: str | None = None
+        self._counts: MmapedDict | None = None
         try:
             self._folder = tempfile.mkdtemp(prefix="bandit-metrics-")
         except OSError as error:
@@ -52,6 +54,15 @@ class SharedMetrics:
         others = {name: value for name, value in environment.items() if name != FOLDER}
         return others if self._folder is None else others | {FOLDER: self._folder}
 
+    def count(self, name: str, text: str) -> None:
+        """Add 1 to a counter without labels; the workers' scrapes add it to their own, which stay 0."""
+        if self._folder is None:
+            return
+        if self._counts is None:
+            self._counts = MmapedDict(str(Path(self._folder, "counter_parent.db")))
+        key = mmap_key(name, f"{name}_total", [], [], text)
+        self._counts.write_value(key, self._counts.read_value(key)[0] + 1, 0.0)
+
     def forget_worker(self, number: int) -> None:
         """Remove the gauges of a worker that has ended; its counters stay."""
         if self._folder is not None:
@@ -59,5 +70,7 @@ class SharedMetrics:
 
     def remove(self) -> None:
         """Remove the folder."""
+        if self._counts is not None:
+            self._counts.close()
         if self._folder is not None:
             shutil.rmtree(self._folder, ignore_errors=True)

