@@ -1,6 +1,22 @@
-"""Bandit online learning with unknown delays, as an HTTP service."""
+"""Bandit online learning with unknown delays, as an HTTP service, and its Python client."""
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .client import AsyncBandits, Bandits
 
 __version__ = "0.2.0.dev0"
+__all__ = ["AsyncBandits", "Bandits", "__version__"]
 
 COMMAND = "service" if __name__ == "service" else "delayed-bandits"
 """What error messages of the command begin with: in a checkout the package, else the command of the wheel."""
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> object:
+        """Import the client when it is asked for: the server doesn't need it, nor ``--version`` its httpx."""
+        if name not in {"AsyncBandits", "Bandits"}:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from . import client
+
+        return getattr(client, name)

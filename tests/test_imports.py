@@ -1,6 +1,7 @@
 """Imports run one way: every part of the service may import only the parts listed for it."""
 
 import ast
+import sys
 from collections.abc import Iterator
 from graphlib import TopologicalSorter
 from pathlib import Path
@@ -11,11 +12,12 @@ ROOT = Path(__file__).parent.parent
 FILES = sorted(path for package in ("service", "loadtest") for path in (ROOT / package).rglob("*.py"))
 
 LEAVES = {"settings", "secret_files", "errors", "cooperative", "telemetry"}
-"""What every folder may import; they import nothing else of the project."""
+"""What every folder of the server may import; they import nothing else of the project."""
 
 ARROWS = {
     "__main__": {"server"},
     "server": {"app", "store", "api_keys"},
+    "testing": {"client", "app", "store"},
     "app": {"api", "sessions", "store", "api_keys"},
     "api": {"sessions", "models", "engine", "learners", "api_keys"},
     "sessions": {"commit", "models", "serialization", "engine", "learners", "store.base"},
@@ -31,6 +33,7 @@ ARROWS = {
     "errors": set(),
     "cooperative": set(),
     "telemetry": {"secret_files"},
+    "client": set(),
 }
 """Folder (or file) of ``service/`` to the folders it may import beside itself and the leaves."""
 LOADTEST = {"engine", "learners"}
@@ -39,6 +42,8 @@ LOADTEST_ALSO = {
     "loadtest.bench.in_process_app": {"app", "store.memory", *LEAVES},
 }
 """What these two drive within their own process."""
+CLIENT = {"httpx"}
+"""What the client needs beside Python."""
 PURE = {
     *("__future__", "abc", "collections", "contextlib", "dataclasses", "enum", "fractions", "functools"),
     *("itertools", "math", "numpy", "operator", "pydantic", "typing"),
@@ -95,7 +100,7 @@ def allowed(name: str) -> set[str]:
     if name.startswith("loadtest"):
         return LOADTEST | LOADTEST_ALSO.get(name, set())
     folder = folder_of(name)
-    return {folder} | ARROWS[folder] | (set() if folder in LEAVES else LEAVES)
+    return {folder} | ARROWS[folder] | (set() if folder in LEAVES | {"client"} else LEAVES)
 
 
 def within(name: str, folders: set[str]) -> bool:
@@ -107,13 +112,20 @@ def within(name: str, folders: set[str]) -> bool:
 def test_a_module_imports_only_what_its_folder_may(path):
     imported = {
         name for name in ours(path) if name.startswith("service.")
-    }  # `service` itself has the version alone
+    }  # `service` itself has the version alone, and the client's names when they are asked for
 
     assert not {name for name in imported if not within(name, allowed(name_of(path)))}
 
 
 def test_every_folder_has_its_arrows():
     assert {folder_of(name) for name in MODULES} - {""} == set(ARROWS)
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "service/client").rglob("*.py")), ids=name_of)
+def test_the_client_needs_httpx_alone(path):
+    imported = {name.split(".")[0] for name in imports(path)} - {"service"}
+
+    assert imported - sys.stdlib_module_names <= CLIENT
 
 
 def test_the_load_test_is_not_imported_by_the_service():
@@ -123,7 +135,7 @@ def test_the_load_test_is_not_imported_by_the_service():
 
 
 def test_there_are_no_circles():
-    graph = {name_of(path): ours(path) for path in FILES}
+    graph = {name_of(path): ours(path) for path in FILES if path != ROOT / "service/__init__.py"}
 
     assert list(TopologicalSorter(graph).static_order())
 

@@ -1,0 +1,145 @@
+"""The attempts of one call: where they go, how long each may take, whether there is another, and when."""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import ssl
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+
+import httpx
+
+from .answers import Received, answer_of
+from .calls import Call, Json
+from .errors import ApiError, BanditsError, NoAnswerError
+
+URL_VARIABLE, KEY_VARIABLE = "DELAYED_BANDITS_URL", "DELAYED_BANDITS_API_KEY"
+FIRST_PAUSE, LONGEST_PAUSE = 0.05, 5.0
+"""Seconds between attempts: a random part of these, doubled each time."""
+REPEATED = frozenset({408, 429, 500, 502, 503, 504})
+"""Statuses after which the same request may succeed, here or at another worker."""
+LEAST = 0.001
+"""Seconds that a step of an attempt gets where none are left."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """Where calls go, and how long they may take.
+
+    Attributes
+    ----------
+    timeout : seconds for a call with all its attempts
+    max_retries : attempts after the first
+    """
+
+    url: str
+    headers: Mapping[str, str] = field(repr=False)
+    timeout: float
+    max_retries: int
+    verify: Any = True
+
+    def options(self) -> dict[str, Any]:
+        """Return the options of httpx's clients."""
+        limits = httpx.Limits(max_connections=None, max_keepalive_connections=100)
+        return {"base_url": self.url, "headers": self.headers, "verify": self.verify, "limits": limits}
+
+
+def target_of(url: str | None, api_key: str | None, timeout: float, max_retries: int, verify: Any) -> Target:
+    """Return the target that a user names, completed from the environment.
+
+    Raises
+    ------
+    ValueError
+        for a missing or wrong address, key, or number.
+    """
+    url = url or os.environ.get(URL_VARIABLE, "")
+    if not re.fullmatch(r"https?://[^\s/?#]+(/[^\s?#]*)?", url):
+        raise ValueError(f"url: give the service's address, such as http://localhost:8000, or set {URL_VARIABLE}")
+    if not timeout > 0 or max_retries < 0:
+        raise ValueError("timeout must be positive, and max_retries must not be negative")
+    key = os.environ.get(KEY_VARIABLE, "") if api_key is None else api_key
+    if not re.fullmatch(r"[!-~]*", key):
+        raise ValueError("api_key: printable ASCII without spaces")
+    headers = {"User-Agent": "delayed-bandits"} | ({"Authorization": f"Bearer {key}"} if key else {})
+    return Target(url, headers, timeout, max_retries, _tls() if verify is True else verify)
+
+
+@cache
+def _tls() -> ssl.SSLContext:
+    """Return httpx's own, made once: that takes 40 ms."""
+    return httpx.create_ssl_context()
+
+
+class TimeLeft(dict[str, float]):
+    """The seconds that the next step of an attempt may take: httpx asks for them before each step."""
+
+    def __init__(self, deadline: float) -> None:
+        super().__init__()
+        self.deadline = deadline
+
+    def get(self, _step: str, _default: Any = None) -> float:
+        """Return the seconds left."""
+        return max(LEAST, self.deadline - time.monotonic())
+
+    def is_over(self) -> bool:
+        """Whether none are left."""
+        return time.monotonic() >= self.deadline
+
+
+class Attempts:
+    """The attempts of one call: how long each may take, whether there is another, and when."""
+
+    def __init__(self, call: Call, target: Target) -> None:
+        self.call = call
+        self._deadline = time.monotonic() + (target.timeout if call.timeout is None else call.timeout)
+        self._retries = target.max_retries
+        self._made = 0
+
+    def request(self, http: httpx.Client | httpx.AsyncClient) -> tuple[httpx.Request, TimeLeft]:
+        """Build the next attempt: it gets half of the time that is left, the last one all of it."""
+        call, now = self.call, time.monotonic()
+        left = max(LEAST, self._deadline - now)
+        time_left = TimeLeft(now + (left if self._made >= self._retries else left / 2))
+        self._made += 1
+        headers = {} if call.key is None else {"Idempotency-Key": call.key}
+        if call.content is not None:
+            headers["Content-Type"] = "application/json"
+        extensions = {"timeout": time_left}
+        request = http.build_request(
+            *(call.method, call.path),
+            params=dict(call.query) or None,
+            content=call.content,
+            headers=headers,
+            extensions=extensions,
+        )
+        return request, time_left
+
+    def answer(self, response: httpx.Response, content: bytes) -> Json:
+        """Read an answer that has arrived; raise the error that it is, if it is one."""
+        if response.status_code == httpx.codes.NOT_FOUND and self.call.absent_ok and self._made > 1:
+            return None
+        return answer_of(Received(str(response.url), response.status_code, response.headers, content))
+
+    def pause(self, error: BanditsError) -> float:
+        """Return the seconds until the next attempt; raise the error where there is none."""
+        retry_after = error.retry_after if isinstance(error, ApiError) else 0.0
+        wait = max(retry_after, backoff(self._made - 1))
+        if self._made > self._retries or not is_passing(error) or time.monotonic() + wait >= self._deadline:
+            raise error
+        return wait
+
+
+def is_passing(error: BanditsError) -> bool:
+    """Whether the same request may succeed later."""
+    return isinstance(error, NoAnswerError) or (isinstance(error, ApiError) and error.status in REPEATED)
+
+
+def backoff(failures: int) -> float:
+    """Return a random number of seconds to wait after so many failures before this one."""
+    longest = min(LONGEST_PAUSE, FIRST_PAUSE * 2.0 ** min(failures, 20))
+    return longest * random.uniform(0.5, 1.0)  # noqa: S311 - spreads clients, keeps no secret

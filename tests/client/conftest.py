@@ -1,0 +1,70 @@
+"""Clients of a service in this process, and of answers that a test makes up."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import httpx
+import pytest
+
+from service.client import Bandits, ReportRules
+from service.testing import LocalBandits
+
+CLICKS: dict[str, Any] = {
+    "learner": {"kind": "centred_tsallis", "arms": ["shoes", "hat", "scarf"]},
+    "loss_range": [1, 0],
+    "seed": 7,
+}
+AT_ONCE = ReportRules(interval=0.0, close_timeout=5.0)
+ACTION = {"slot": 1, "arm": 0, "probability": 0.5, "label": "shoes"}
+SETTLED = {"applied": 1, "duplicates": 0, "slot": 1, "outstanding": 0}
+
+
+@pytest.fixture
+def bandits() -> Iterator[LocalBandits]:
+    with LocalBandits(reports=AT_ONCE) as bandits:
+        yield bandits
+
+
+def problem(status: int, code: str, headers: dict[str, str] | None = None, **fields: Any) -> httpx.Response:
+    """A refusal as the service makes it."""
+    body = {"status": status, "code": code, "detail": code} | fields
+    return httpx.Response(status, json=body, headers=headers)
+
+
+Step = httpx.Response | Exception | Callable[[httpx.Request], httpx.Response]
+
+
+class Script(httpx.BaseTransport, httpx.AsyncBaseTransport):
+    """Answers requests one after the other as told; the last step goes on for ever."""
+
+    def __init__(self, *steps: Step) -> None:
+        self.steps = list(steps)
+        self.requests: list[httpx.Request] = []
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        request.read()
+        self.requests.append(request)
+        step = self.steps.pop(0) if len(self.steps) > 1 else self.steps[0]
+        if isinstance(step, Exception):
+            raise step
+        return (
+            step(request)
+            if callable(step)
+            else httpx.Response(step.status_code, headers=step.headers, content=step.content)
+        )
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        return self.handle_request(request)
+
+    @property
+    def keys(self) -> list[str]:
+        """The Idempotency-Keys of the requests so far."""
+        return [request.headers["Idempotency-Key"] for request in self.requests]
+
+
+def scripted(*steps: Step, **options: Any) -> tuple[Bandits, Script]:
+    """A client whose requests are answered by the script."""
+    script = Script(*steps)
+    return Bandits("http://service", transport=script, **{"reports": AT_ONCE} | options), script

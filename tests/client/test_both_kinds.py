@@ -1,0 +1,47 @@
+"""The awaited client has the methods of the blocking one."""
+
+import inspect
+
+import pytest
+
+from service.client import AsyncBandits, AsyncSession, AsyncSessions, Bandits, Session, Sessions
+from service.testing import AsyncLocalBandits
+from tests.client.conftest import CLICKS
+
+NOT_AWAITED = {"report", "void", "session", "reports", "list", "arms", "segments", "decisions"}
+
+
+def methods(kind):
+    return {name: each for name, each in vars(kind).items() if not name.startswith("_")}
+
+
+@pytest.mark.parametrize(
+    ("blocking", "awaited"), [(Bandits, AsyncBandits), (Sessions, AsyncSessions), (Session, AsyncSession)]
+)
+def test_methods_take_and_say_the_same(blocking, awaited):
+    one, other = methods(blocking), methods(awaited)
+
+    assert one.keys() == other.keys()
+    for name in one.keys() - {"reports"}:
+        assert inspect.signature(one[name]).parameters == inspect.signature(other[name]).parameters, name
+        assert one[name].__doc__ == other[name].__doc__, name
+        assert inspect.iscoroutinefunction(other[name]) is (name not in NOT_AWAITED), name
+
+
+async def test_every_awaited_method_works():
+    async with AsyncLocalBandits() as bandits:
+        shop = await bandits.sessions.ensure("shop", **CLICKS)
+        action, *_ = [await shop.act(), *await shop.acts(9)]
+        assert shop.report(action, loss=1)
+        assert await bandits.flush(5)
+        assert bandits.reports.applied == 1
+        assert (await shop.feedback(action, loss=1)).duplicates == 1
+        assert (await shop.change_arms(add=["belt"])).arms[-1] == "belt"
+        await bandits.sessions.create("other", **CLICKS)
+        assert {view.session_id async for view in bandits.sessions.list(limit=1)} == {"shop", "other"}
+        assert (await bandits.sessions.get("shop")).slot == (await shop.view()).slot == 10
+        await shop.delete()
+        await bandits.sessions.delete("other")
+        assert [view async for view in bandits.sessions.list()] == []
+        with bandits.outage():
+            assert (await shop.act(fallback="hat")).is_fallback
