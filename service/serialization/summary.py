@@ -57,11 +57,15 @@ def joined(about: Mapping[str, Any], counted: Mapping[str, Any]) -> dict[str, An
 
 def encode_about(chosen: Mapping[str, Any], run: Run) -> bytes:
     """The bytes of what seldom changes, without what has many numbers or labels, one for each arm."""
-    shown = about(chosen, run)
+    return _JSON.encode(shortened(about(chosen, run))).encode()
+
+
+def shortened(view: dict[str, Any]) -> dict[str, Any]:
+    """The fields of a view as lists show them: without what has many numbers or labels, one for each arm."""
     for name in ("arms", "probabilities"):
-        if len(shown["learner"].get(name) or ()) > MAX_LISTED_LABELS:
-            del shown["learner"][name]
-    return _JSON.encode(shown).encode()
+        if len(view["learner"].get(name) or ()) > MAX_LISTED_LABELS:
+            del view["learner"][name]
+    return view
 
 
 def encode_summary(run: Run, version: str) -> bytes:

@@ -27,7 +27,6 @@ from ..serialization import state as codec
 from ..serialization import summary
 from ..store.base import NewSession, Snapshot, Store
 from ..telemetry.metrics import Metrics
-from . import prefix_listing
 from .limits import Limits, Rights
 from .operations import Show
 from .operations.eligible import check_defined
@@ -125,8 +124,8 @@ class Creator:
 
     async def _check_count(self, session_id: str, prefix: str, most: int) -> None:
         """Refuse one session too many; several workers that create at the same time may exceed the limit."""
-        present = await prefix_listing.ids_with_prefix(self._store, prefix)
-        if len(present) >= most and session_id not in present:
+        present = await self._store.count(prefix, most)
+        if present >= most and await self._store.load(session_id) is None:
             raise ForbiddenError(f"This API key may have {most} sessions")
 
 

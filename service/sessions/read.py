@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from ..commit.batch import settle_due
 from ..commit.loading import decoded, with_records
 from ..commit.session_cache import CachedSession, SessionCache
-from ..cooperative.answer_body import Body, answer_body
-from ..cooperative.fair_yield import FairYield
-from ..cooperative.json_stream import json_chunks
-from ..errors import InvalidRequestError, StateCorruptError, UnknownSessionError
+from ..cooperative.answer_body import Body
+from ..errors import UnknownSessionError
 from ..serialization.journal import Journal
 from ..store.base import Snapshot, Store
-from . import prefix_listing
-from .pages import MAX_PAGE
-from .views import session_view, summary
+from .views import session_view
 
 
 class Reader:
@@ -85,26 +79,3 @@ class Reader:
         if cached is not None and cached.version == snapshot.version and snapshot.state.endswith(cached.checksum):
             return cached
         return await decoded(snapshot, cached)
-
-    async def page(self, cursor: str | None, limit: int, prefix: str) -> Body:
-        """The JSON of a page of sessions: see ``Sessions.list``."""
-        try:
-            limit = min(limit, MAX_PAGE)
-            if prefix:
-                page = await prefix_listing.page_with_prefix(self._store, prefix, cursor, limit)
-            else:
-                page = await self._store.list(cursor, limit)
-        except ValueError as error:
-            raise InvalidRequestError.of("cursor", "is not one this service gave") from error
-        summaries, fair_yield = [], FairYield()
-        for one in page.session_ids:
-            if (snapshot := await self._store.load(one)) is not None:
-                summaries.append(await self._summary(one, snapshot))
-            await fair_yield()
-        return answer_body(json_chunks({"sessions": summaries, "next_cursor": page.next_cursor}))
-
-    async def _summary(self, session_id: str, snapshot: Snapshot) -> dict[str, Any]:
-        try:
-            return summary(session_id, snapshot, await self.cached(session_id, snapshot))
-        except StateCorruptError as error:
-            return {"session_id": session_id, "code": error.code}

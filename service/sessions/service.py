@@ -24,6 +24,7 @@ from .limits import ALL, Limits, Rights
 from .operations import ChangeArms, ReplaceArms
 from .pages.arms import ArmSort, arms_page
 from .pages.decisions import decisions_page
+from .pages.sessions import sessions_page
 from .read import Reader
 from .views import viewer
 
@@ -117,7 +118,7 @@ class Sessions:
             where the store can't be reached.
         """
         with _store_errors():
-            return await self._reader.page(cursor, limit, prefix)
+            return await sessions_page(self._store, self._reader, cursor, limit, prefix)
 
     async def arms(self, session_id: str, cursor: str | None, limit: int, sort: ArmSort) -> Body:
         """The JSON of a page of a session's live arms, with what is counted of each.

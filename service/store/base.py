@@ -126,11 +126,30 @@ class NotFound(NamedTuple):
 Outcome = Committed | Conflict | Known | NotFound
 
 
-class Page(NamedTuple):
-    """Ids of some sessions and where to go on, None at the end."""
+class Listed(NamedTuple):
+    """What lists show of a session. Texts that were damaged by hand are empty, times None."""
 
-    session_ids: Sequence[str]
+    session_id: str
+    version: str
+    created_at: float | None
+    """Unix seconds by the store's clock."""
+    expires_at: float | None
+    """Unix seconds; None for a session without idle expiry."""
+    about: bytes
+    """As the latest commit that brought one left it; empty where none did."""
+    summary: bytes
+
+
+class Page(NamedTuple):
+    """Some sessions and where to go on, None at the end."""
+
+    sessions: Sequence[Listed]
     next_cursor: str | None
+
+    @property
+    def session_ids(self) -> Sequence[str]:
+        """Their ids."""
+        return [session.session_id for session in self.sessions]
 
 
 class Counts(NamedTuple):
@@ -224,14 +243,22 @@ class Store(Protocol):
         Where a reply is lost nobody knows whether the session was deleted: the store is then unavailable.
         """
 
-    async def list(self, cursor: str | None, limit: int) -> Page:
-        """List the ids of at most ``limit`` sessions; a session that exists all along is listed at least once.
+    async def list(self, cursor: str | None, limit: int, prefix: str = "") -> Page:
+        """List at most ``limit`` sessions; a session that exists all along is listed at least once.
+
+        Parameters
+        ----------
+        prefix : what their ids begin with; lists by prefix are in the order of ids, and a session that a program
+            without an index of ids created is missing for some minutes at most
 
         Raises
         ------
         ValueError
             for a cursor this store never gave.
         """
+
+    async def count(self, prefix: str, most: int) -> int:
+        """Return how many sessions have ids with a prefix, or ``most`` where there are as many or more."""
 
     async def ping(self) -> None:
         """Return if the store can commit now."""

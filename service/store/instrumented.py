@@ -104,9 +104,13 @@ class InstrumentedStore:
         with self._timed("delete"):
             return await self._store.delete(session_id)
 
-    async def list(self, cursor: str | None, limit: int) -> Page:
+    async def list(self, cursor: str | None, limit: int, prefix: str = "") -> Page:
         with self._timed("list"):
-            return await self._store.list(cursor, limit)
+            return await self._store.list(cursor, limit, prefix)
+
+    async def count(self, prefix: str, most: int) -> int:
+        with self._timed("count"):
+            return await self._store.count(prefix, most)
 
     async def ping(self) -> None:
         with self._timed("ping"):

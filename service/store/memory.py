@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import heapq
-import re
 from collections.abc import Callable, Mapping, Sequence
 
 from .base import (
@@ -20,12 +19,12 @@ from .base import (
     Snapshot,
 )
 from .clock import StoreClock
+from .cursors import after_of, cursor_after
 from .memory_session import MemorySession
 from .options import StoreOptions
 from .redis.keys import ANSWER, EVENT
 
 MAX_WRITERS = 128
-_CURSOR = re.compile(r"after~[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
 
 class MemoryStore:
@@ -101,13 +100,16 @@ class MemoryStore:
         self._sessions.pop(session_id, None)
         return session is not None
 
-    async def list(self, cursor: str | None, limit: int) -> Page:
-        if cursor is not None and not _CURSOR.fullmatch(cursor):
-            raise ValueError("not a cursor of this list")
+    async def list(self, cursor: str | None, limit: int, prefix: str = "") -> Page:
+        after = after_of(cursor, prefix)
         self._drop_due()
-        after = cursor.removeprefix("after~") if cursor is not None else ""
-        ids = sorted(one for one in self._sessions if one > after)
-        return Page(ids[:limit], f"after~{ids[limit - 1]}" if len(ids) > limit else None)
+        ids = heapq.nsmallest(limit + 1, (one for one in self._sessions if one > after and one.startswith(prefix)))
+        listed = [self._sessions[one].listed(one) for one in ids[:limit]]
+        return Page(listed, cursor_after(ids[limit - 1]) if len(ids) > limit else None)
+
+    async def count(self, prefix: str, most: int) -> int:
+        self._drop_due()
+        return min(most, sum(1 for one in self._sessions if one.startswith(prefix)))
 
     async def ping(self) -> None:
         """Nothing can be wrong."""

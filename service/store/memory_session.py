@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from .base import Commit, LogEntry, Snapshot
+from .base import Commit, Listed, LogEntry, Snapshot
 
 
 @dataclass(slots=True)
@@ -33,6 +33,10 @@ class MemorySession:
     def snapshot(self) -> Snapshot:
         """The session as it is now."""
         return Snapshot(self.version, self.spec, self.state, self.created_at, self.expires_at)
+
+    def listed(self, session_id: str) -> Listed:
+        """What lists show of it."""
+        return Listed(session_id, self.version, self.created_at, self.expires_at, self.about, self.summary)
 
     def write_beside(self, commit: Commit, now: float) -> None:
         """Write what a commit brings beside the state: records, counts, what lists show, entries of the log."""

@@ -24,7 +24,7 @@ WORKER_RESTARTS = ("bandit_worker_restarts", "Workers that ended while they shou
 STORE_RESTARTS = ("bandit_store_restarts", "Embedded servers that ended, and were started again.")
 """Names and texts of what the parent process counts; workers only make the series."""
 CALLS = (
-    *("create", "load", "recall", "commit", "delete", "list", "ping"),
+    *("create", "load", "recall", "commit", "delete", "list", "count", "ping"),
     *("read_records", "read_counts", "read_log"),
 )
 _STATUSES = ("2xx", "3xx", "4xx", "5xx")

@@ -383,8 +383,8 @@ def test_an_empty_text_is_no_key():
 class DistantStore(MemoryStore):
     """A store whose listings take their time, as those of a server do."""
 
-    async def list(self, cursor, limit):
-        page = await super().list(cursor, limit)
+    async def list(self, cursor, limit, prefix=""):
+        page = await super().list(cursor, limit, prefix)
         await asyncio.sleep(0)
         return page
 

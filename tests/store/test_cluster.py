@@ -54,6 +54,13 @@ async def test_sessions_on_every_master_keep_the_contract(cluster: Cluster) -> N
     for foreign in ("0", "12", "0-1x", "99999999999999999999-0"):
         with pytest.raises(ValueError, match="cursor"):
             await store.list(foreign, 7)
+    by_prefix = [await store.list(None, 4, "s1"), await store.list("after~s12", 40, "s1")]
+    assert [list(page.session_ids) for page in by_prefix] == [
+        ["s1", "s10", "s11", "s12"],
+        [f"s1{n}" for n in range(3, 10)],
+    ]
+    assert await store.count("s1", 100) == 11
+    cluster.nodes[cluster.master_of("bandit:index")].client.delete("bandit:index")
     for name in names:
         assert await store.delete(name) is True
     assert [node.client.dbsize() for node in cluster.nodes[:3]] == [0, 0, 0]

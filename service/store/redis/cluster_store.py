@@ -2,42 +2,64 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import re
 from collections.abc import Sequence
 
-from . import scripts
+from ..base import Listed
+from . import messages, scripts
 from .connection.client import RedisClient
 from .connection.cluster_client import ClusterClient, SlotRange, slot_of
+from .keys import Keys
+from .listing import Listing, Run
 from .store import RedisStore
 
 
 class ClusterStore(RedisStore):
-    """Sessions on a Redis cluster; ``list`` scans one master after another.
+    """Sessions on a Redis cluster.
 
     Parameters
     ----------
     url : redis+cluster://, with one or more of the cluster's nodes
     """
 
-    _scan_position = re.compile(r"[0-9]{1,20}-[0-9]{1,4}")
-
     def _open(self, url: str) -> RedisClient:
         self._nodes = ClusterClient(url, self._options)
         return self._nodes
 
-    async def _scan(self, cursor: str, count: int) -> tuple[str, Sequence[str]]:
+    def _make_listing(self) -> Listing:
+        return ClusterListing(self._run, self._keys, self._nodes)
+
+
+class ClusterListing(Listing):
+    """Lists the sessions of a cluster: scans one master after another, and reads sessions one by one."""
+
+    scan_position = re.compile(r"[0-9]{1,20}-[0-9]{1,4}")
+    has_all_keys = False
+
+    def __init__(self, run: Run, keys: Keys, nodes: ClusterClient) -> None:
+        super().__init__(run, keys)
+        self._nodes = nodes
+
+    async def _scan(self, cursor: str, count: int, enough: int) -> tuple[str, Sequence[Listed]]:
         position, _, place = cursor.partition("-")
         at = int(place or 0)
         masters = await self._nodes.masters()
         if at >= len(masters):
             return "end", ()
-        args = (position, self._keys.session_pattern, count)
-        _, following, keys = await self._run(scripts.SCAN, (self._probe_on(masters[at]),), args)
-        ids = sorted(self._keys.session_id(key.decode("utf-8", "replace")) for key in keys)
-        if following != b"0":
-            return f"{following.decode()}-{at}", ids
-        return ("end" if at + 1 == len(masters) else f"0-{at + 1}"), ids
+        following, found = await self._scan_on(self._probe_on(masters[at]), position, count, enough)
+        if following != "0":
+            return f"{following}-{at}", found
+        return ("end" if at + 1 == len(masters) else f"0-{at + 1}"), found
+
+    async def _read(self, ids: Sequence[str]) -> Sequence[Listed]:
+        return [session for found in await asyncio.gather(*map(self._read_one, ids)) for session in found]
+
+    async def _read_one(self, session_id: str) -> Sequence[Listed]:
+        keys = (self._keys.session(session_id), self._keys.probe(session_id))
+        _, rows = await self._run(scripts.SESSIONS, keys)
+        return messages.listed(rows, self._keys)
 
     def _probe_on(self, master: SlotRange) -> str:
         """Return a probe key in a slot of this master."""

@@ -12,6 +12,7 @@ key                                type  holds
 ``<prefix>:{<session id>}:log``    strm  the session's log
 ``<prefix>:{<session id>}:seen:n`` hash  ids and answers of time bucket n: kind byte + digest -> answer
 ``<prefix>:{<session id>}:probe``  none  never exists; deleting it shows whether the server is a master
+``<prefix>:index``                 zset  ids of all sessions, for a while after a list by prefix
 ``<prefix>:due:n``                 zset  session ids of shard n, by the time their decisions fall due
 ``<prefix>:sweeper``               text  the worker that settles due decisions
 =================================  ====  ==============================================================
@@ -111,6 +112,16 @@ class Keys:
     def server_probe(self) -> str:
         """A key that never exists, for calls that concern no session."""
         return self.prefix + _PROBE
+
+    @property
+    def index(self) -> str:
+        """The key of the index of session ids."""
+        return f"{self.prefix}:index"
+
+    @property
+    def before_id(self) -> str:
+        """What stands before the id in the key of a session hash; a closing brace stands behind it."""
+        return f"{self.prefix}:{{"
 
     def due(self, shard: int) -> str:
         """Return the key of one shard of reminders."""

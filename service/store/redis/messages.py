@@ -6,9 +6,9 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from ..base import DIGEST_BYTES, Commit, Counts, Known, Log, LogEntry, Snapshot
+from ..base import DIGEST_BYTES, Commit, Counts, Known, Listed, Log, LogEntry, Snapshot
 from .connection.roundtrip import RedisArgument
-from .keys import ANSWER, EVENT
+from .keys import ANSWER, EVENT, Keys
 
 FIELD_BYTES = len(EVENT) + DIGEST_BYTES
 """Length of a field that stands for an event id: its kind byte and the digest."""
@@ -84,3 +84,23 @@ def read_log(reply: Sequence[Any]) -> Log:
     """Read what lists show of a session, and entries of its log."""
     about, entries = reply
     return Log(about or b"", [LogEntry(text(position), fields[-1]) for position, fields in entries])
+
+
+def listed(rows: Sequence[Sequence[bytes | None]], keys: Keys) -> list[Listed]:
+    """Read what lists show of sessions; those that are gone are left out."""
+    found = []
+    for key, version, created_at, expires_at, about, summary in rows:
+        if version is None:
+            continue
+        times = (_seconds(created_at, 1), _seconds(expires_at, 1000))
+        session_id = keys.session_id(text(key or b""))
+        found.append(Listed(session_id, text(version), *times, about or b"", summary or b""))
+    return found
+
+
+def _seconds(value: bytes | None, units: int) -> float | None:
+    """Unix seconds of a stored time, None where it is missing or damaged."""
+    try:
+        return None if value is None else float(value) / units
+    except ValueError:
+        return None

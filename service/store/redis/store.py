@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -28,22 +27,18 @@ from .connection.client import RedisClient
 from .connection.roundtrip import RedisArgument
 from .connection.server_client import ServerClient
 from .keys import ANSWER, Keys
+from .listing import Listing
 from .reminders import RedisReminders
 from .scripts import Script
 
 log = logging.getLogger(__name__)
 
-MAX_SCANS_PER_PAGE = 1000
-"""On a server full of other keys a page ends after so many scans, perhaps empty, with a cursor to go on."""
-MIN_SCAN = 10
-"""Smallest number of keys that one scan asks for."""
 PING_RETRY_SECONDS = 0.1
 """How long a ping is retried; enough to replace a lost connection."""
 MAX_KEY_CORRECTIONS = 5
 """Attempts to send the keys of all buckets of a session before the store counts as unavailable."""
 MAX_LISTED = 10_000
 """Sessions whose other buckets a worker remembers."""
-_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
 
 class RedisStore:
@@ -64,6 +59,7 @@ class RedisStore:
         self._clock = StoreClock(on_step_back=self._options.on_clock_step_back)
         self.now = self._clock.now
         self.reminders = RedisReminders(self._run, self._keys)
+        self._listing = self._make_listing()
         self._warned = False
         self._listed: dict[str, Sequence[int]] = {}
         """Session to the numbers of its buckets, where they were other than the time suggests."""
@@ -73,12 +69,16 @@ class RedisStore:
     def _open(self, url: str) -> RedisClient:
         return ServerClient(url, self._options)
 
+    def _make_listing(self) -> Listing:
+        return Listing(self._run, self._keys)
+
     async def create(self, session: NewSession) -> Snapshot | None:
         digest, answer = session.answer or (b"", b"")
         field = ANSWER + digest if session.answer else b""
         fields = (session.version, session.spec, session.state, session.about, session.summary)
         tail = (*fields, session.idle_ttl_ms or 0, field, answer)
         reply = await self._run_on_session_keys(scripts.CREATE, session.session_id, tail)
+        await self._listing.add([session.session_id])
         return None if reply[0] == b"OK" else messages.snapshot(reply[1])
 
     async def load(self, session_id: str) -> Snapshot | None:
@@ -119,20 +119,11 @@ class RedisStore:
         reply = await self._run_on_session_keys(scripts.DELETE, session_id, (), retry=False)
         return bool(reply[0] == b"OK")
 
-    async def list(self, cursor: str | None, limit: int) -> Page:
-        """List the ids of at most ``limit`` sessions.
+    async def list(self, cursor: str | None, limit: int, prefix: str = "") -> Page:
+        return await self._listing.page(cursor, limit, prefix)
 
-        A scan may return more ids than fit the page; the cursor carries the rest, since the same scan might not
-        return them again.
-        """
-        scan, ids = _parsed(cursor, self._scan_position)
-        scans = 0
-        while len(ids) < limit and scan != "end" and scans < MAX_SCANS_PER_PAGE:
-            scan, found = await self._scan(scan, max(limit - len(ids), MIN_SCAN))
-            ids = [*ids, *found]
-            scans += 1
-        rest = ids[limit:]
-        return Page(ids[:limit], None if scan == "end" and not rest else "~".join([scan, *rest]))
+    async def count(self, prefix: str, most: int) -> int:
+        return await self._listing.count(prefix, most)
 
     async def ping(self) -> None:
         """Return if the store can commit now; the first time also log the warnings."""
@@ -163,15 +154,6 @@ class RedisStore:
 
     async def close(self) -> None:
         await self._client.close()
-
-    _scan_position = re.compile(r"[0-9]{1,20}")
-    """Form of the scan's position within a cursor."""
-
-    async def _scan(self, cursor: str, count: int) -> tuple[str, Sequence[str]]:
-        args = (cursor, self._keys.session_pattern, count)
-        _, following, keys = await self._run(scripts.SCAN, (self._keys.server_probe,), args)
-        ids = sorted(self._keys.session_id(messages.text(key)) for key in keys)
-        return ("end" if following == b"0" else messages.text(following)), ids
 
     async def _run_on_session_keys(
         self, script: Script, session_id: str, tail: Sequence[RedisArgument], *, retry: bool = True
@@ -218,13 +200,3 @@ def _dangers(info: Mapping[str, object]) -> Iterator[str]:
         yield f"maxmemory-policy is {policy}: a full store drops sessions; use noeviction"
     if str(info.get("aof_enabled")) == "0":
         yield "appendonly is off: what was acknowledged may be lost when the store stops"
-
-
-def _parsed(cursor: str | None, position: re.Pattern[str]) -> tuple[str, Sequence[str]]:
-    if cursor is None:
-        return "0", []
-    scan, *ids = cursor.split("~")
-    known = ids if scan == "end" else position.fullmatch(scan) and scan != "0" and int(scan.split("-")[0]) < 2**64
-    if not known or not all(map(_ID.fullmatch, ids)):
-        raise ValueError("not a cursor of this list")
-    return scan, ids

@@ -7,6 +7,7 @@
 local CHUNK = 1000 -- never unpack more at once
 local FIELD = 17 -- bytes of a field that stands for an event id or a key: kind byte and digest
 local MAX_WRITERS = 128
+local BEGUN, COMPLETE = '\0begun', '\0complete' -- no ids of sessions; they mark the state of the index
 local MAX_BUCKETS_AHEAD = 8 -- two windows
 local WIDTH_0_1 = 21600000 -- ms; of buckets of version 0.1, with its default window
 
@@ -51,6 +52,18 @@ local function snapshot(key)
     fields[i] = fields[i] or false
   end
   return fields
+end
+
+-- What lists show of a session: its key, then version (nil where there is none), created_at, expires_at, about and
+-- summary.
+local function listed_fields(key)
+  local fields = read(key, 'version', 'created_at', 'expires_at', 'about', 'summary')
+  local found = { key }
+  for i = 1, 5 do
+    found[i + 1] = fields[i] or false
+  end
+  found[2] = found[2] or redis.call('EXISTS', key) == 1 and ''
+  return found
 end
 
 -- Buckets hold what a session remembers. Their keys are KEYS[5] up to the last but one, `numbers` has their numbers in

@@ -1,0 +1,53 @@
+"""Sessions, a page at a time, from what their commits write for lists: no state is read."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...cooperative.answer_body import Body, answer_body
+from ...cooperative.fair_yield import FairYield
+from ...cooperative.json_stream import json_chunks
+from ...errors import InvalidRequestError, StateCorruptError, UnknownSessionError
+from ...serialization import summary as listed_fields
+from ...store.base import Listed, Store
+from ..read import Reader
+from ..views import summary, time_text
+from . import MAX_PAGE
+
+
+async def sessions_page(store: Store, reader: Reader, cursor: str | None, limit: int, prefix: str) -> Body:
+    """The JSON of a page of sessions: see ``Sessions.list``."""
+    try:
+        page = await store.list(cursor, min(limit, MAX_PAGE), prefix)
+    except ValueError as error:
+        raise InvalidRequestError.of("cursor", "is not one this service gave") from error
+    summaries, fair_yield = [], FairYield()
+    for session in page.sessions:
+        shown = _summary(session) or await _summary_of_state(reader, session.session_id)
+        if shown is not None:
+            summaries.append(shown)
+        await fair_yield()
+    return answer_body(json_chunks({"sessions": summaries, "next_cursor": page.next_cursor}))
+
+
+def _summary(session: Listed) -> dict[str, Any] | None:
+    """What the last commit wrote for lists; None where an earlier program made it."""
+    fields = listed_fields.decode(session.about, session.summary, session.version)
+    if fields is None or session.created_at is None:
+        return None
+    times = {
+        "version": session.version,
+        "created_at": time_text(session.created_at),
+        "expires_at": None if session.expires_at is None else time_text(session.expires_at),
+    }
+    return {"session_id": session.session_id, **fields, **times}
+
+
+async def _summary_of_state(reader: Reader, session_id: str) -> dict[str, Any] | None:
+    """The same, of the whole state; None where the session has been deleted since."""
+    try:
+        return listed_fields.shortened(summary(session_id, *await reader.load(session_id)))
+    except UnknownSessionError:
+        return None
+    except StateCorruptError as error:
+        return {"session_id": session_id, "code": error.code}

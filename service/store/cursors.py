@@ -1,0 +1,26 @@
+"""Cursors of lists in the order of ids."""
+
+from __future__ import annotations
+
+import re
+
+_CURSOR = re.compile(r"after~[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+
+
+def after_of(cursor: str | None, prefix: str) -> str:
+    """Return the id after which a page begins, '' for the first page.
+
+    Raises
+    ------
+    ValueError
+        for a cursor of another list.
+    """
+    after = "" if cursor is None else cursor.removeprefix("after~")
+    if cursor is not None and not (_CURSOR.fullmatch(cursor) and after.startswith(prefix)):
+        raise ValueError("not a cursor of this list")
+    return after
+
+
+def cursor_after(session_id: str) -> str:
+    """Return the cursor of the page that begins after an id."""
+    return f"after~{session_id}"

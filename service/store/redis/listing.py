@@ -1,0 +1,160 @@
+"""Lists of the sessions in a Redis server."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from ..base import Listed, Page, StoreUnavailableError
+from ..cursors import after_of, cursor_after
+from . import messages, scripts
+from .connection.roundtrip import RedisArgument
+from .keys import Keys
+from .scripts import Script
+
+MAX_SCANS_PER_PAGE = 50
+"""On a server full of other keys a page ends after so many scans, perhaps empty, with a cursor to go on."""
+STEPS_PER_SCAN = 20
+"""Steps of one scan: it looks at this many times the keys that it is asked for."""
+MIN_SCAN = 10
+"""Smallest number of keys that one step looks at."""
+WALK = 500
+"""Keys that one step looks at when the index is made."""
+INDEX_MS = 600_000
+"""Milliseconds after which an index is forgotten."""
+MAX_BUILDS = 3
+"""Attempts to make an index before the store counts as unavailable."""
+_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+
+
+class Run(Protocol):
+    """Runs a script and returns its reply from the outcome on."""
+
+    async def __call__(
+        self, script: Script, keys: Sequence[str], args: Sequence[RedisArgument] = ()
+    ) -> Sequence[Any]: ...
+
+
+class Listing:
+    """Lists the sessions of one server.
+
+    A list of all sessions scans the keys. A list by prefix reads an index of ids, which is made when such a list is
+    first asked for, and then again every ten minutes: so it never outlives its use, nor sessions for long.
+    """
+
+    scan_position = re.compile(r"[0-9]{1,20}")
+    """Form of the scan's position within a cursor."""
+    has_all_keys = True
+    """Whether the server of the index has all sessions."""
+
+    def __init__(self, run: Run, keys: Keys) -> None:
+        self._run = run
+        self._keys = keys
+
+    async def add(self, ids: Sequence[str]) -> None:
+        """Add ids to the index, where there is one."""
+        await self._run(scripts.INDEX_ADD, (self._keys.index,), (len(ids), *ids))
+
+    async def page(self, cursor: str | None, limit: int, prefix: str) -> Page:
+        """List at most ``limit`` sessions: see ``Store.list``."""
+        return await (self._page_by_prefix(cursor, limit, prefix) if prefix else self._scanned(cursor, limit))
+
+    async def count(self, prefix: str, most: int) -> int:
+        """Count sessions by prefix: see ``Store.count``.
+
+        The index may still have ids of sessions that are gone: they are told apart only where it has too many.
+        """
+        indexed, _, _ = await self._index_page(_first(prefix), prefix, 0)
+        if indexed < most:
+            return indexed
+        found, cursor = 0, None
+        while found < most:
+            page = await self._page_by_prefix(cursor, min(most - found, 1000), prefix)
+            found, cursor = found + len(page.sessions), page.next_cursor
+            if cursor is None:
+                break
+        return found
+
+    async def _scanned(self, cursor: str | None, limit: int) -> Page:
+        """A page of all sessions.
+
+        A scan may return more sessions than fit the page; the cursor carries the ids of the rest, since the same
+        scan might not return them again.
+        """
+        scan, carried = _parsed(cursor, self.scan_position)
+        found = list(await self._read(carried[:limit])) if carried else []
+        rest, scans = list(carried[limit:]), 0
+        while len(found) < limit and scan != "end" and scans < MAX_SCANS_PER_PAGE:
+            wanted = limit - len(found)
+            scan, more = await self._scan(scan, max(wanted, MIN_SCAN), wanted)
+            found += more[:wanted]
+            rest += [session.session_id for session in more[wanted:]]
+            scans += 1
+        return Page(found, None if scan == "end" and not rest else "~".join([scan, *rest]))
+
+    async def _scan(self, cursor: str, count: int, enough: int) -> tuple[str, Sequence[Listed]]:
+        """Sessions in the next part of the keys, and where to go on."""
+        following, found = await self._scan_on(self._keys.server_probe, cursor, count, enough)
+        return ("end" if following == "0" else following), found
+
+    async def _scan_on(self, probe: str, cursor: str, count: int, enough: int) -> tuple[str, Sequence[Listed]]:
+        args = (cursor, self._keys.session_pattern, count, STEPS_PER_SCAN, enough)
+        _, following, rows = await self._run(scripts.SCAN, (probe,), args)
+        return messages.text(following), sorted(messages.listed(rows, self._keys))
+
+    async def _read(self, ids: Sequence[str]) -> Sequence[Listed]:
+        """What lists show of sessions, without those that are gone."""
+        keys = [self._keys.session(session_id) for session_id in ids]
+        _, rows = await self._run(scripts.SESSIONS, (*keys, self._keys.server_probe))
+        return messages.listed(rows, self._keys)
+
+    async def _page_by_prefix(self, cursor: str | None, limit: int, prefix: str) -> Page:
+        after = after_of(cursor, prefix)
+        found: list[Listed] = []
+        while True:
+            wanted = limit - len(found)
+            start = f"({after}" if after else _first(prefix)
+            _, ids, rows = await self._index_page(start, prefix, wanted + 1)
+            listed = messages.listed(rows, self._keys) if self.has_all_keys else await self._read(ids[:wanted])
+            found += [session for session in listed if session.session_id not in ids[wanted:]]
+            if len(ids) <= wanted or len(found) == limit:
+                return Page(found, cursor_after(ids[wanted - 1]) if len(ids) > wanted else None)
+            after = ids[wanted - 1]
+
+    async def _index_page(self, start: str, prefix: str, limit: int) -> tuple[int, Sequence[str], Sequence[Any]]:
+        """How many ids the index has from ``start`` on, some of them, and their sessions if the server has them."""
+        before_id = self._keys.before_id if self.has_all_keys else ""
+        args = (start, b"(" + prefix.encode() + b"\xff", limit, before_id)
+        for _ in range(MAX_BUILDS):
+            outcome, *found = await self._run(scripts.INDEX_PAGE, (self._keys.index,), args)
+            if outcome == b"OK":
+                count, ids, rows = found
+                return count, [messages.text(one) for one in ids], rows
+            await self._make_index()
+        raise StoreUnavailableError("the index of sessions is lost again and again")
+
+    async def _make_index(self) -> None:
+        """Put the ids of all sessions into an index; creators add those that are created meanwhile."""
+        await self._run(scripts.INDEX_BUILD, (self._keys.index,), ("begin", INDEX_MS))
+        scan = "0"
+        while scan != "end":
+            scan, sessions = await self._scan(scan, WALK, WALK)
+            if sessions:
+                await self.add([session.session_id for session in sessions])
+        await self._run(scripts.INDEX_BUILD, (self._keys.index,), ("complete", INDEX_MS))
+
+
+def _first(prefix: str) -> str:
+    """Where the ids with a prefix begin in the index; what marks its state comes before all ids."""
+    return f"[{prefix or '0'}"
+
+
+def _parsed(cursor: str | None, position: re.Pattern[str]) -> tuple[str, Sequence[str]]:
+    if cursor is None:
+        return "0", []
+    scan, *ids = cursor.split("~")
+    known = ids if scan == "end" else position.fullmatch(scan) and scan != "0" and int(scan.split("-")[0]) < 2**64
+    if not known or not all(map(_ID.fullmatch, ids)):
+        raise ValueError("not a cursor of this list")
+    return scan, ids
