@@ -12,10 +12,11 @@ from .maths.tsallis import column
 
 MEMORY = np.array([math.inf, math.inf, 4000.0, 1000.0, math.inf])
 """h of each expert: slots after which a loss counts for about a third."""
-DELAY_WEIGHT = np.array([0.0, 1.0, 0.0, 0.0, 0.0])
-"""g of each expert: by how much delays raise its scale."""
+DELAYED = 1
+"""The expert whose scale delays raise: its g is 1, that of the others 0."""
 SHARE = np.array([1.0, 1.0, 1.0, 1.0, 0.5])
 """c of each expert: its scale as a share of the first expert's."""
+_MEMORY, _SHARE = MEMORY.tolist(), SHARE.tolist()
 EXPERTS = SHARE.size
 MIXTURE_SHARE = 0.5
 """The mixture's scale as a share of the first expert's."""
@@ -45,8 +46,8 @@ class State(NamedTuple):
     """w, the mixture's distribution over the experts, shape (..., 5)."""
     shown: FixedArray
     """Weights of ``p`` in the distribution that readers see: ``weights``, until arms are removed."""
-    mixture_scale: float
-    """A0, strength of the mixture's regulariser."""
+    mixture_units: FixedArray
+    """A0/sqrt(w), A0 being the strength of the mixture's regulariser, shape (..., 5)."""
     t: int
     delay_sum: int
     """D, the sum over slots of the decisions outstanding at their opening."""
@@ -70,18 +71,21 @@ def scales_at(state: State, t: int) -> FloatArray:
     """Return each expert's scale for slot ``t``: c sqrt(min(max(t, n), h) (V + M)/(n + 1) + g D (A/n)^2)."""
     if not state.events:
         return np.zeros_like(state.scales)
-    spans = np.minimum(max(t, state.events), MEMORY)
+    slots, square = max(t, state.events), variance(state)
     deviation = state.deviation_sum / state.events
     delayed = state.delay_sum * (deviation * deviation)
-    scales: FloatArray = SHARE * np.sqrt(spans * column(variance(state)) + DELAY_WEIGHT * column(delayed))
-    return scales
+    if isinstance(square, float) and isinstance(delayed, float):
+        squares = [min(slots, memory) * square for memory in _MEMORY]
+        squares[DELAYED] += delayed
+        return np.array([share * math.sqrt(each) for share, each in zip(_SHARE, squares, strict=True)])
+    of_runs: FloatArray = np.minimum(slots, MEMORY) * column(square)
+    of_runs[..., DELAYED] += delayed
+    return SHARE * np.sqrt(of_runs)
 
 
-def mixture_scale(state: State) -> Any:
-    """Return A0 for the open slot."""
-    if not state.events:
-        return 0.0 * state.mean
-    return MIXTURE_SHARE * _sqrt(max(state.t, state.events) * variance(state))
+def mixture_scale(state: State, t: int) -> Any:
+    """Return A0 for slot ``t``."""
+    return MIXTURE_SHARE * _sqrt(max(t, state.events) * variance(state)) if state.events else 0.0 * state.mean
 
 
 def variance(state: State) -> Any:
@@ -89,73 +93,104 @@ def variance(state: State) -> Any:
     return (state.variance_sum + state.variance_max) / (state.events + 1)
 
 
-def stepped(state: State, arm: Any, deviation: Any, fall: float, count: int) -> State:
-    """Return the state with sums moved by a deviation of ``arm``, divided by the arm's share of the mixture's pool.
+def stepped(state: State, arm: Any, deviation: Any, fall: float, count: int) -> tuple[FloatArray, FloatArray]:
+    """Return the experts' sums and the mixture's, moved by a deviation of ``arm``.
 
-    Where that is 0 no outstanding decision can be of the arm, and the sums stay.
+    It is divided by the arm's share of the mixture's pool. Where that is 0 no outstanding decision can be of the
+    arm, and the sums stay.
 
     Parameters
     ----------
     fall : bound on the fall of a sum, in units of scale/sqrt(p)
     count : steps of this kind; -1 takes one back
     """
-    index = (np.arange(len(arm)), slice(None), arm) if isinstance(arm, np.ndarray) else (slice(None), arm)
+    if not isinstance(arm, np.ndarray):
+        return _stepped_one(state, arm, float(deviation), fall, count)
+    index = (np.arange(len(arm)), slice(None), arm)
     pools = state.pools[index]
-    pool = pools[..., -1]
-    possible = pool > 0
-    if not possible.all():
-        deviation, pool = np.where(possible, deviation, 0.0), np.where(possible, pool, 1.0)
-    ratio = column(deviation / pool)
+    possible, pool = pools[..., -1:] > 0, pools[..., -1:]
+    ratio = np.where(possible, column(deviation), 0.0) / np.where(possible, pool, 1.0)
+    moves = _clipped(ratio, state.scales / np.sqrt(state.p[index]), fall)
     sums = state.sums.copy()
-    sums[index] += count * _clipped(ratio, state.scales / np.sqrt(state.p[index]), fall)
-    bounds = column(state.mixture_scale) / np.sqrt(state.weights)
-    moves = count * _clipped(ratio * pools[..., :-1], bounds, fall)
-    return state._replace(sums=sums, mixture_sums=state.mixture_sums + moves)
+    sums[index] += count * moves
+    moves = _clipped(ratio * pools[..., :-1], state.mixture_units, fall)
+    return sums, state.mixture_sums + count * moves
 
 
-def _clipped(step: FloatArray, unit: FloatArray, fall: float) -> FloatArray:
-    return np.minimum(np.maximum(step, -fall * unit), LARGEST_RISE * unit)
+def _clipped(move: FloatArray, unit: FloatArray, fall: float) -> FloatArray:
+    return np.minimum(np.maximum(move, -fall * unit), LARGEST_RISE * unit)
 
 
-def learned(state: State, loss: Any, count: int) -> State:
-    """Return the state with ``count`` more losses in n, mean, V, A and M."""
-    if state.events_at_open:
-        deviation = loss - state.shift
-        square = deviation * deviation
-        state = state._replace(
-            variance_sum=state.variance_sum + count * square,
-            deviation_sum=state.deviation_sum + count * abs(deviation),
-            variance_max=larger(state.variance_max, square),
-        )
+def _stepped_one(
+    state: State, arm: int, deviation: float, fall: float, count: int
+) -> tuple[FloatArray, FloatArray]:
+    """``stepped`` for one run, in plain floats; the same operations bit for bit."""
+    *pools, pool = state.pools[:, arm].tolist()
+    if not pool > 0:
+        return state.sums, state.mixture_sums
+    ratio, moves, mixture_moves = deviation / pool, [], []
+    numbers = (state.scales.tolist(), state.p[:, arm].tolist(), state.mixture_units.tolist(), pools)
+    for scale, share, mixture_unit, own in zip(*numbers, strict=True):
+        unit = scale / math.sqrt(share)
+        moves.append(count * min(max(ratio, -fall * unit), LARGEST_RISE * unit))
+        move = min(max(ratio * own, -fall * mixture_unit), LARGEST_RISE * mixture_unit)
+        mixture_moves.append(count * move)
+    sums = state.sums.copy()
+    sums[:, arm] += moves
+    return sums, state.mixture_sums + mixture_moves
+
+
+def learned(state: State, loss: Any, deviation: Any, count: int, sums: tuple[FloatArray, FloatArray]) -> State:
+    """Return the state with ``count`` more losses in n, mean, V, A and M, and with these sums."""
     events = state.events + count
-    return state._replace(events=events, mean=state.mean + count * (loss - state.mean) / events)
+    mean = state.mean + count * (loss - state.mean) / events
+    if not state.events_at_open:
+        return state._replace(sums=sums[0], mixture_sums=sums[1], events=events, mean=mean)
+    square = deviation * deviation
+    return state._replace(
+        sums=sums[0],
+        mixture_sums=sums[1],
+        events=events,
+        mean=mean,
+        variance_sum=state.variance_sum + count * square,
+        deviation_sum=state.deviation_sum + count * abs(deviation),
+        variance_max=larger(state.variance_max, square),
+    )
 
 
-def corrected(state: State, loss: Any, default: float) -> State:
-    """Return the state with ``loss`` in place of ``default`` in mean, V and A; M only grows."""
+def corrected(state: State, loss: Any, default: float, sums: tuple[FloatArray, FloatArray]) -> State:
+    """Return the state with ``loss`` in place of ``default`` in mean, V and A, and these sums; M only grows."""
+    mean = state.mean + (loss - default) / max(state.events, 1)
+    if not state.events_at_open:
+        return state._replace(sums=sums[0], mixture_sums=sums[1], mean=mean)
+    deviation = loss - state.shift
+    spread, size = _without(state, default, deviation)
+    return state._replace(
+        sums=sums[0],
+        mixture_sums=sums[1],
+        mean=mean,
+        variance_sum=spread,
+        deviation_sum=size,
+        variance_max=larger(state.variance_max, deviation * deviation),
+    )
+
+
+def uncharged(state: State, default: float, sums: tuple[FloatArray, FloatArray]) -> State:
+    """Return the state with one ``default`` less in n, mean, V and A, and with these sums."""
+    state = state._replace(sums=sums[0], mixture_sums=sums[1], events=max(state.events - 1, 0))
     if state.events_at_open:
-        deviation = loss - state.shift
-        state = _without(state, default, deviation)
-        state = state._replace(variance_max=larger(state.variance_max, deviation * deviation))
-    return state._replace(mean=state.mean + (loss - default) / max(state.events, 1))
+        spread, size = _without(state, default, 0.0 * state.mean)
+        state = state._replace(variance_sum=spread, deviation_sum=size)
+    gap = (default - state.mean) / state.events if state.events else state.mean
+    return state._replace(mean=state.mean - gap)
 
 
-def uncharged(state: State, default: float) -> State:
-    """Return the state with one ``default`` less in n, mean, V and A."""
-    if state.events_at_open:
-        state = _without(state, default, 0.0 * state.mean)
-    events = state.events - 1
-    if events < 1:
-        return state._replace(events=0, mean=0.0 * state.mean)
-    return state._replace(events=events, mean=state.mean - (default - state.mean) / events)
-
-
-def _without(state: State, default: float, deviation: Any) -> State:
-    """Replace the default's deviation in V and A by another; they never fall below 0."""
+def _without(state: State, default: float, deviation: Any) -> tuple[Any, Any]:
+    """Return V and A with another deviation in place of the default's; they never fall below 0."""
     before = default - state.shift
     spread = state.variance_sum + (deviation * deviation - before * before)
     size = state.deviation_sum + (abs(deviation) - abs(before))
-    return state._replace(variance_sum=larger(spread, 0.0), deviation_sum=larger(size, 0.0))
+    return larger(spread, 0.0), larger(size, 0.0)
 
 
 def larger(one: Any, other: Any) -> Any:
