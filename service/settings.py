@@ -253,6 +253,7 @@ class Settings(BaseSettings):
     max_dim: Count = Field(1000, description="Largest number of dimensions of a session over points.")
     max_label_bytes: int = Field(128, ge=1, le=65_536, description="Longest arm label, in bytes of UTF-8.")
     max_body_bytes: Count = Field(2_000_000, description="Largest request body, in bytes.")
+    max_import_bytes: Count = Field(200_000_000, description="Largest exported session, in bytes.")
     body_timeout_seconds: Seconds = Field(
         10, description="Time limit for the headers of a request to arrive, and again for its body."
     )

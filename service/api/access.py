@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from operator import attrgetter
 from typing import TypeVar
 
 from starlette.routing import BaseRoute, Mount, Route
@@ -46,6 +47,8 @@ class Access:
     roles : of the keys that may call it
     keyless : whether it asks for no key at all
     opened_by : whether the settings make it ask for no key
+    max_body_bytes : largest body, by the settings
+    names_no_session : whether its path looks like that of a session and is not
     of_all_sessions : whether its answers contain data of all sessions, so that keys with a prefix may not call it
     """
 
@@ -54,6 +57,8 @@ class Access:
     keyless: bool = False
     opened_by: Callable[[Settings], bool] | None = None
     of_all_sessions: bool = False
+    max_body_bytes: Callable[[Settings], int] = attrgetter("max_body_bytes")
+    names_no_session: bool = False
 
     def is_open(self, settings: Settings) -> bool:
         """Whether requests need no key."""
@@ -71,9 +76,11 @@ def access(
     keyless: bool = False,
     opened_by: Callable[[Settings], bool] | None = None,
     of_all_sessions: bool = False,
+    max_body_bytes: Callable[[Settings], int] = attrgetter("max_body_bytes"),
+    names_no_session: bool = False,
 ) -> Callable[[_Handler], _Handler]:
     """Say of a handler, or of a mounted application, who may call it; see ``Access`` for the parameters."""
-    declared = Access(roles, logged, keyless, opened_by, of_all_sessions)
+    declared = Access(roles, logged, keyless, opened_by, of_all_sessions, max_body_bytes, names_no_session)
 
     def say(handler: _Handler) -> _Handler:
         vars(handler)[_ATTRIBUTE] = declared

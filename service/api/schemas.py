@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from ..learners.specs import Label, LabelText, check_printable
+from ..learners.specs import Finite, Label, LabelText, check_printable
 from ..models.eligible import Eligibility
 from ..models.events import Events
 from ..models.specification import SESSION_ID_PATTERN, Specification
@@ -196,6 +196,27 @@ class ArmPage(BaseModel):
 
     arms: list[ArmRow]
     next_cursor: str | None
+
+
+class Part(_Body):
+    """Part of some bytes."""
+
+    part: str = Field(description="In base64.")
+
+
+class ExportedSession(_Body):
+    """A whole session, as of one version."""
+
+    format: int = Field(ge=1, description="Number of the form of this document.")
+    session_id: str = Field(pattern=SESSION_ID_PATTERN)
+    version: str
+    created_at: Finite
+    specification: dict[str, Any] = Field(description="What the session was created with, its seed included.")
+    state: list[Part]
+    records: list[Part]
+    counts: list[Part]
+    event_ids: list[Part]
+    sha256: str = Field(description="Of the rest as JSON with sorted keys, without spaces, in ASCII.")
 
 
 class Decision(BaseModel):

@@ -3,30 +3,36 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import uuid
+from collections.abc import Mapping
 from contextlib import suppress
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ..commit.contention import Versions
 from ..commit.draft import Answer, unpack_answer
-from ..commit.loading import decoded
+from ..commit.loading import decoded, with_records
 from ..commit.queues import SessionQueues
 from ..cooperative.answer_body import Body, is_stored_answer, unpack
 from ..cooperative.offload import LABEL_BYTES, run_in_thread_if_large
+from ..engine.run import Run
 from ..errors import (
     ForbiddenError,
     IdempotencyConflictError,
+    InvalidRequestError,
     OlderSchemaError,
     OverloadedError,
     SessionExistsError,
+    StateCorruptError,
     UnknownSessionError,
 )
 from ..models.idempotency import Idempotency
-from ..models.specification import Specification, Stored
+from ..models.specification import SESSION_ID_PATTERN, Specification, Stored
 from ..serialization import state as codec
 from ..serialization import summary
-from ..store.base import NewSession, Snapshot, Store
+from ..store.base import NewSession, Snapshot, Store, WholeSession
 from ..telemetry.metrics import Metrics
+from . import transfer
 from .limits import Limits, Rights
 from .operations import Show
 from .operations.eligible import check_defined
@@ -86,6 +92,43 @@ class Creator:
         async with self._counting:
             await self._check_count(session_id, rights.prefix, rights.max_sessions)
             return await self._created(session_id, spec, key)
+
+    async def restore(self, document: Mapping[str, Any], rights: Rights) -> Body:
+        """Create a session from an exported one: see ``Sessions.restore``."""
+        session_id, whole = await transfer.read(document)
+        if not re.fullmatch(SESSION_ID_PATTERN, session_id) or not session_id.startswith(rights.prefix):
+            raise ForbiddenError(f"Session ids of this API key must begin with {rights.prefix}")
+        restored, run = await self._restorable(session_id, whole, rights)
+        async with self._counting:
+            if rights.max_sessions is not None:
+                await self._check_count(session_id, rights.prefix, rights.max_sessions)
+            if await self._store.restore(session_id, whole, restored) is not None:
+                raise SessionExistsError
+        if run.act_times is not None and (due_at := run.act_times.due_at()) is not None:
+            await self._store.reminders.remind(session_id, due_at)
+        self._metrics.sessions_created[run.params.learner.kind]()
+        return await self._reader.view(session_id)
+
+    async def _restorable(self, session_id: str, whole: WholeSession, rights: Rights) -> tuple[NewSession, Run]:
+        """The session to create, and its run, where everything in it can be read."""
+        try:
+            cached = await decoded(whole.snapshot)
+            if cached.needs_records:
+                cached = await with_records(cached, whole.records)
+        except StateCorruptError as error:
+            raise InvalidRequestError.of("state", "is not one that this version can read") from error
+        spec, run, version = cached.stored.specification, cached.run, str(self._versions.new())
+        await run_in_thread_if_large(_labels(spec), self._limits.check, spec, rights)
+        restored = NewSession(
+            session_id,
+            version,
+            whole.snapshot.spec,
+            whole.snapshot.state,
+            spec.idle_ttl_ms,
+            about=summary.encode_about(spec.chosen(), run),
+            summary=summary.encode_summary(run, version),
+        )
+        return restored, run
 
     async def _created(self, session_id: str, spec: Specification, key: Idempotency | None) -> Created:
         """Create; try again where an existing session is deleted before it is shown."""

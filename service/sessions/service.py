@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from typing import Any
 
 from ..commit.committer import Committer
 from ..commit.draft import Answer as Answer
@@ -19,6 +20,7 @@ from ..models.specification import SESSION_ID_PATTERN, Specification
 from ..settings import Settings
 from ..store.base import Store, StoreUnavailableError
 from ..telemetry.metrics import Labels, Metrics
+from . import transfer
 from .create import Created, Creator
 from .limits import ALL, Limits, Rights
 from .operations import ChangeArms, ReplaceArms
@@ -39,6 +41,7 @@ class Sessions:
 
     def __init__(self, store: Store, settings: Settings, metrics: Metrics | None = None) -> None:
         self._store = store
+        self._max_import_bytes = settings.max_import_bytes
         self._metrics = metrics or Metrics(Labels(learners=REGISTRY))
         self._limits = Limits(settings)
         cache = SessionCache(settings.cache_sessions)
@@ -162,6 +165,35 @@ class Sessions:
         _check_id(session_id)
         with _store_errors():
             return await decisions_page(self._store, session_id, cursor, limit)
+
+    async def export(self, session_id: str) -> Body:
+        """The JSON of a whole session, seed included: see ``transfer``.
+
+        Raises
+        ------
+        PayloadTooLargeError
+            where it would be longer than an import may be.
+        ServiceError
+            what ``view`` raises.
+        """
+        _check_id(session_id)
+        with _store_errors():
+            return await transfer.export(self._store, session_id, self._max_import_bytes)
+
+    async def restore(self, document: Mapping[str, Any], rights: Rights = ALL) -> Body:
+        """Create a session from the JSON that ``export`` gave, here or elsewhere; its view.
+
+        Raises
+        ------
+        InvalidRequestError
+            where the document is changed, incomplete, or written by a newer version.
+        SessionExistsError
+            where the id exists.
+        ServiceError
+            what ``create`` raises.
+        """
+        with _store_errors():
+            return await self._creator.restore(document, rights)
 
     async def delete(self, session_id: str) -> None:
         """Delete a session and all its data.

@@ -176,6 +176,17 @@ class Log(NamedTuple):
     entries: Sequence[LogEntry]
 
 
+class WholeSession(NamedTuple):
+    """A session as of one version, with all that moves with it."""
+
+    snapshot: Snapshot
+    records: Mapping[bytes, bytes]
+    counts: Mapping[bytes, bytes]
+    """Decimal texts by field."""
+    events: Sequence[tuple[float, Sequence[bytes]]]
+    """Digests of event ids, with the Unix seconds at which they are forgotten."""
+
+
 class Reminders(Protocol):
     """When sessions have decisions that fall due, for the one worker that settles them when nobody calls.
 
@@ -255,6 +266,21 @@ class Store(Protocol):
         ------
         ValueError
             for a cursor this store never gave.
+        """
+
+    async def export(self, session_id: str) -> WholeSession | None:
+        """Read a session whole, at one version, without its log and stored answers; None where there is none."""
+
+    async def restore(self, session_id: str, whole: WholeSession, new: NewSession) -> Snapshot | None:
+        """Create a session from one that was exported, here or elsewhere; its ``created_at`` stays.
+
+        Parameters
+        ----------
+        new : its version, idle time to live and what lists show of it; the rest is that of ``whole``
+
+        Returns
+        -------
+        None if it was created, by an earlier sending too; else the session that has this id.
         """
 
     async def count(self, prefix: str, most: int) -> int:

@@ -23,6 +23,7 @@ from .base import (
     Snapshot,
     Store,
     StoreUnavailableError,
+    WholeSession,
 )
 
 if TYPE_CHECKING:
@@ -107,6 +108,14 @@ class InstrumentedStore:
     async def list(self, cursor: str | None, limit: int, prefix: str = "") -> Page:
         with self._timed("list"):
             return await self._store.list(cursor, limit, prefix)
+
+    async def export(self, session_id: str) -> WholeSession | None:
+        with self._timed("export"):
+            return await self._store.export(session_id)
+
+    async def restore(self, session_id: str, whole: WholeSession, new: NewSession) -> Snapshot | None:
+        with self._timed("restore"):
+            return await self._store.restore(session_id, whole, new)
 
     async def count(self, prefix: str, most: int) -> int:
         with self._timed("count"):

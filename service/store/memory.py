@@ -17,6 +17,7 @@ from .base import (
     Outcome,
     Page,
     Snapshot,
+    WholeSession,
 )
 from .clock import StoreClock
 from .cursors import after_of, cursor_after
@@ -106,6 +107,19 @@ class MemoryStore:
         ids = heapq.nsmallest(limit + 1, (one for one in self._sessions if one > after and one.startswith(prefix)))
         listed = [self._sessions[one].listed(one) for one in ids[:limit]]
         return Page(listed, cursor_after(ids[limit - 1]) if len(ids) > limit else None)
+
+    async def export(self, session_id: str) -> WholeSession | None:
+        session = self._session(session_id)
+        return None if session is None else session.whole(self.now())
+
+    async def restore(self, session_id: str, whole: WholeSession, new: NewSession) -> Snapshot | None:
+        existing = self._session(session_id)
+        if existing is not None:
+            return None if existing.version == new.version else existing.snapshot()
+        created = MemorySession.restored(whole, new)
+        self._sessions[session_id] = created
+        self._extend_deadline(session_id, created, new.idle_ttl_ms)
+        return None
 
     async def count(self, prefix: str, most: int) -> int:
         self._drop_due()

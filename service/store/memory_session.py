@@ -7,7 +7,8 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from .base import Commit, Listed, LogEntry, Snapshot
+from .base import Commit, Listed, LogEntry, NewSession, Snapshot, WholeSession
+from .redis.keys import EVENT
 
 
 @dataclass(slots=True)
@@ -37,6 +38,28 @@ class MemorySession:
     def listed(self, session_id: str) -> Listed:
         """What lists show of it."""
         return Listed(session_id, self.version, self.created_at, self.expires_at, self.about, self.summary)
+
+    def whole(self, now: float) -> WholeSession:
+        """All that moves with it, at a time in Unix seconds."""
+        events: dict[float, list[bytes]] = {}
+        for name, (until, _) in self.seen.items():
+            if name.startswith(EVENT) and until > now:
+                events.setdefault(until, []).append(name[len(EVENT) :])
+        counts = {name: repr(count).encode() for name, count in self.counts.items()}
+        return WholeSession(self.snapshot(), self.records.copy(), counts, sorted(events.items()))
+
+    @classmethod
+    def restored(cls, whole: WholeSession, new: NewSession) -> MemorySession:
+        """A session that was exported, without a deadline."""
+        snapshot = whole.snapshot
+        session = cls(new.version, snapshot.spec, snapshot.state, snapshot.created_at, None)
+        session.records = dict(whole.records)
+        session.about, session.summary = new.about, new.summary
+        for name, text in whole.counts.items():
+            session.counts[name] = int(text) if text.lstrip(b"-").isdigit() else float(text)
+        for until, digests in sorted(whole.events):
+            session.seen.update({EVENT + digest: (until, b"") for digest in digests})
+        return session
 
     def write_beside(self, commit: Commit, now: float) -> None:
         """Write what a commit brings beside the state: records, counts, what lists show, entries of the log."""

@@ -100,6 +100,8 @@ def _check_prefix(prefix: str, path: str, access: Access | None) -> None:
     """Refuse paths of sessions outside the prefix, and routes with data of all sessions."""
     below = path.removeprefix(f"{sessions.prefix}/")
     session_id = below.partition("/")[0] if below != path else ""
+    if access is not None and access.names_no_session:
+        return
     if session_id and not session_id.startswith(prefix):
         raise UnknownSessionError
     if access is not None and access.of_all_sessions:

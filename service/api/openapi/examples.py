@@ -140,6 +140,19 @@ ACTS: dict[str, Example] = {
         value={"count": 2, "distinct": True, "exclude": ["pun"]},
     ),
 }
+EXPORTED = {
+    "counts": [],
+    "created_at": 1767268800.25,
+    "event_ids": [],
+    "format": 1,
+    "records": [],
+    "session_id": "jokes",
+    "specification": {"specification": {"learner": {"kind": "dexp3", "n_arms": 3}}, "seed": 7},
+    "state": [{"part": "AQ=="}],
+    "version": "9c1f0f0d5f6f4b1e-1",
+    "sha256": "0" * 64,
+}
+IMPORT: dict[str, Example] = {"exported": Example(summary="What an export gave", value=EXPORTED)}
 ACTION = {"slot": 1, "arm": 2, "probability": 0.3333333333333333}
 ACTIONS = {"actions": [ACTION, {"slot": 2, "arm": 0, "probability": 0.3333333333333333}]}
 EVENT: dict[str, Example] = {

@@ -17,6 +17,7 @@ from ...cooperative.json_stream import json_chunks
 from ...errors import InvalidRequestError
 from ...models.events import PRINTABLE_ASCII
 from ...models.idempotency import Idempotency, digest, digest_of
+from ...sessions.limits import ALL, Rights
 
 IDEMPOTENCY_KEY = "Idempotency-Key"
 MAX_KEY_LENGTH = 255
@@ -46,6 +47,12 @@ def is_gone_of(request: Request) -> Callable[[], bool] | None:
     """Return what says whether the client of a request has left; None where nobody knows."""
     is_gone: Callable[[], bool] | None = request.scope.get("extensions", {}).get(IS_GONE)
     return is_gone
+
+
+def rights_of(request: Request) -> Rights:
+    """Return what the holder of the request's API key may create."""
+    key = api_key_of(request)
+    return ALL if key is None else Rights(key.session_prefix, key.max_sessions, key.max_arms)
 
 
 async def idempotency_of(request: Request) -> Idempotency | None:

@@ -20,6 +20,7 @@ from ...errors import (
     UnsupportedMediaTypeError,
 )
 from ...settings import Settings
+from ..access import access_of
 from ..runtime import runtime_of
 from .dependencies import api_key_of
 
@@ -87,7 +88,7 @@ async def _read(request: Request, settings: Settings) -> bytes:
     declared = request.headers.get("content-length", "0")
     if declared == "0" and "transfer-encoding" not in request.headers:
         return b""
-    limit = settings.max_body_bytes
+    limit = access_of(request.scope["route"]).max_body_bytes(settings)
     if (api_key := api_key_of(request)) is not None and api_key.max_body_bytes is not None:
         limit = min(limit, api_key.max_body_bytes)
     if declared.isdecimal() and int(declared[:20]) > limit:

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from starlette.routing import BaseRoute
 
-from . import docs, health, pages, sessions, slots
+from . import docs, health, pages, sessions, slots, transfer
 
 ROUTES: Sequence[BaseRoute] = [
-    route for part in (slots, sessions, pages, health, docs) for route in part.router.routes
+    route for part in (slots, sessions, pages, transfer, health, docs) for route in part.router.routes
 ]
 """Flat: a router within the application costs each request as much again as finding its route."""

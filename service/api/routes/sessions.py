@@ -8,11 +8,10 @@ from typing import Annotated
 from fastapi import APIRouter, Body, Request, Response
 
 from ...sessions import operations
-from ...sessions.limits import ALL, Rights
 from ...sessions.service import ArmsRequest
 from ..access import ADMINS, READERS, VIEWERS, Logged, access
 from ..openapi.examples import CHANGE, CHANGED, CREATE, LIST, PROBLEMS, REPLACE, VIEW, describe_answers
-from ..parsing.dependencies import api_key_of, idempotency_of
+from ..parsing.dependencies import idempotency_of, rights_of
 from ..parsing.paging import Cursor, Limit
 from ..parsing.strict_route import StrictRoute
 from ..responses import body_response, json_response
@@ -38,7 +37,9 @@ async def create_session(
     Posting the same fields again answers with the existing session. Other fields with the same id are refused.
     """
     key = await idempotency_of(request)
-    created = await runtime_of(request).sessions.create(body.session_id, body.specification, key, _rights(request))
+    created = await runtime_of(request).sessions.create(
+        body.session_id, body.specification, key, rights_of(request)
+    )
     return json_response(created.answer, 201 if created.new else 200)
 
 
@@ -46,7 +47,7 @@ async def create_session(
 @access(READERS, logged=Logged.SAMPLE)
 async def list_sessions(request: Request, cursor: Cursor = None, limit: Limit = 100) -> Response:
     """List sessions, a page at a time, without their distributions."""
-    return body_response(await runtime_of(request).sessions.list(cursor, limit, _rights(request).prefix))
+    return body_response(await runtime_of(request).sessions.list(cursor, limit, rights_of(request).prefix))
 
 
 @router.get("/{session_id}", **describe_answers(SessionView, VIEW, {200: "The session as it is now"}))
@@ -93,7 +94,7 @@ async def replace_arms(
 async def _change_arms(request: Request, session_id: str, change: ArmsRequest) -> Response:
     key = await idempotency_of(request)
     sessions = runtime_of(request).sessions
-    return json_response(await sessions.change_arms(session_id, change, key, _rights(request)))
+    return json_response(await sessions.change_arms(session_id, change, key, rights_of(request)))
 
 
 @router.delete("/{session_id}", status_code=204, response_class=Response)
@@ -102,8 +103,3 @@ async def delete_session(request: Request, session_id: str) -> Response:
     """Delete a session and all its data."""
     await runtime_of(request).sessions.delete(session_id)
     return Response(status_code=204)
-
-
-def _rights(request: Request) -> Rights:
-    key = api_key_of(request)
-    return ALL if key is None else Rights(key.session_prefix, key.max_sessions, key.max_arms)

@@ -11,6 +11,7 @@ key                                type  holds
 ``<prefix>:{<session id>}:counts`` hash  counts beside the state, which commits increment
 ``<prefix>:{<session id>}:log``    strm  the session's log
 ``<prefix>:{<session id>}:seen:n`` hash  ids and answers of time bucket n: kind byte + digest -> answer
+``<prefix>:{<session id>}:copy:*`` any   copies of the above while a session is exported or restored
 ``<prefix>:{<session id>}:probe``  none  never exists; deleting it shows whether the server is a master
 ``<prefix>:index``                 zset  ids of all sessions, for a while after a list by prefix
 ``<prefix>:due:n``                 zset  session ids of shard n, by the time their decisions fall due
@@ -87,6 +88,19 @@ class Keys:
     def log(self, session_id: str) -> str:
         """Return the key of the session's log."""
         return self.session(session_id) + _LOG
+
+    def seen(self, session_id: str, number: int) -> str:
+        """Return the key of a time bucket."""
+        return f"{self.session(session_id)}:seen:{number}"
+
+    def copies(self, session_id: str, token: str) -> str:
+        """Return what the keys of copies begin with; the name of the part follows."""
+        return f"{self.session(session_id)}:copy:{token}:"
+
+    def whole(self, session_id: str) -> tuple[str, str, str, str]:
+        """Return the keys that have a session's name alone: all but time buckets."""
+        session = self.session(session_id)
+        return (session, session + _RECORDS, session + _COUNTS, session + _LOG)
 
     def at(self, session_id: str, seconds: float, also: Iterable[int] = ()) -> SessionKeys:
         """Return the keys of a session at a time.

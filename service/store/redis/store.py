@@ -19,6 +19,7 @@ from ..base import (
     Page,
     Snapshot,
     StoreUnavailableError,
+    WholeSession,
 )
 from ..clock import StoreClock
 from ..options import StoreOptions
@@ -30,6 +31,7 @@ from .keys import ANSWER, Keys
 from .listing import Listing
 from .reminders import RedisReminders
 from .scripts import Script
+from .transfer import Transfer
 
 log = logging.getLogger(__name__)
 
@@ -60,6 +62,7 @@ class RedisStore:
         self.now = self._clock.now
         self.reminders = RedisReminders(self._run, self._keys)
         self._listing = self._make_listing()
+        self._transfer = Transfer(self._run, self._run_on_session_keys, self._keys, self.now)
         self._warned = False
         self._listed: dict[str, Sequence[int]] = {}
         """Session to the numbers of its buckets, where they were other than the time suggests."""
@@ -121,6 +124,14 @@ class RedisStore:
 
     async def list(self, cursor: str | None, limit: int, prefix: str = "") -> Page:
         return await self._listing.page(cursor, limit, prefix)
+
+    async def export(self, session_id: str) -> WholeSession | None:
+        return await self._transfer.export(session_id)
+
+    async def restore(self, session_id: str, whole: WholeSession, new: NewSession) -> Snapshot | None:
+        reply = await self._transfer.restore(session_id, whole, new)
+        await self._listing.add([session_id])
+        return None if reply[0] == b"OK" else messages.snapshot(reply[1])
 
     async def count(self, prefix: str, most: int) -> int:
         return await self._listing.count(prefix, most)

@@ -1,0 +1,41 @@
+"""Moving sessions between stores: export and import."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Body, Request, Response
+
+from ..access import ADMINS, access
+from ..openapi.examples import EXPORTED, IMPORT, PROBLEMS, VIEW, describe_answers
+from ..parsing.dependencies import rights_of
+from ..parsing.strict_route import StrictRoute
+from ..responses import body_response
+from ..runtime import runtime_of
+from ..schemas import ExportedSession, SessionView
+
+router = APIRouter(prefix="/v1/sessions", tags=["sessions"], route_class=StrictRoute, responses=PROBLEMS)
+
+
+@router.get("/{session_id}/export", **describe_answers(ExportedSession, EXPORTED, {200: "The session, whole"}))
+@access(ADMINS)
+async def export_session(request: Request, session_id: str) -> Response:
+    """Read a session whole, at one version, for an import elsewhere. Its seed is in it: keep the document secret.
+
+    Its decision log and the answers stored under idempotency keys are not in it.
+    """
+    return body_response(await runtime_of(request).sessions.export(session_id))
+
+
+@router.post("/import", status_code=201, **describe_answers(SessionView, VIEW, {201: "Created"}))
+@access(ADMINS, max_body_bytes=lambda settings: settings.max_import_bytes, names_no_session=True)
+async def import_session(
+    request: Request,
+    body: Annotated[ExportedSession, Body(openapi_examples=IMPORT)],  # noqa: ARG001 - read as it came, see below
+) -> Response:
+    """Create a session from what an export gave, under its id, so that it goes on as it would have there.
+
+    A document that was changed, is not whole, or was written by a newer version is refused.
+    """
+    # The digest is that of the document itself, not of what validation made of it.
+    return body_response(await runtime_of(request).sessions.restore(request.state.body, rights_of(request)), 201)

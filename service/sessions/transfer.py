@@ -1,0 +1,164 @@
+"""A session as one JSON document, which goes on bit for bit in another store.
+
+Bytes are in base64, in parts, so that making and reading them keeps no request waiting for long: doubles are exact.
+The document ends in a SHA-256 of its canonical JSON without it: keys sorted, no spaces, ASCII.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import struct
+from base64 import b64decode, b64encode
+from binascii import Error
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from ..cooperative.answer_body import Body
+from ..cooperative.fair_yield import FairYield
+from ..cooperative.json_stream import json_chunks
+from ..cooperative.offload import run_in_thread_if_large
+from ..errors import InvalidRequestError, PayloadTooLargeError, UnknownSessionError
+from ..store.base import DIGEST_BYTES, Snapshot, Store, WholeSession
+
+FORMAT = 1
+"""Number of the newest form of the document that this program writes and reads."""
+PART_BYTES = 48_000
+"""Bytes in a part."""
+_CANONICAL = json.JSONEncoder(separators=(",", ":"), sort_keys=True, allow_nan=False)
+_PAIR = struct.Struct("<II")
+_EVENTS = struct.Struct("<dI")
+
+
+async def export(store: Store, session_id: str, most_bytes: int) -> Body:
+    """The document of a session: see ``Sessions.export``."""
+    whole = await store.export(session_id)
+    if whole is None:
+        raise UnknownSessionError
+    document, size = await run_in_thread_if_large(_size(whole), _document, session_id, whole)
+    if size > most_bytes:
+        raise PayloadTooLargeError(f"An exported session may have {most_bytes} bytes")
+    digest = await _digest(document)
+    return _with_digest(document, digest)
+
+
+def _size(whole: WholeSession) -> int:
+    """Bytes in a session, about."""
+    items = (*whole.records.items(), *whole.counts.items())
+    events = sum(len(digests) for _, digests in whole.events) * DIGEST_BYTES
+    return len(whole.snapshot.spec) + len(whole.snapshot.state) + events + sum(len(k) + len(v) for k, v in items)
+
+
+def _document(session_id: str, whole: WholeSession) -> tuple[dict[str, Any], int]:
+    """The document without its digest, and its bytes, about."""
+    blobs = {
+        "counts": _pack(whole.counts),
+        "event_ids": _pack_events(whole.events),
+        "records": _pack(whole.records),
+        "state": whole.snapshot.state,
+    }
+    document = {
+        "created_at": whole.snapshot.created_at,
+        "format": FORMAT,
+        "session_id": session_id,
+        "specification": json.loads(whole.snapshot.spec),
+        "version": whole.snapshot.version,
+        **{name: _parts(data) for name, data in blobs.items()},
+    }
+    return document, len(whole.snapshot.spec) + sum(len(data) * 4 // 3 for data in blobs.values())
+
+
+async def _digest(document: Mapping[str, Any]) -> str:
+    found, fair_yield = hashlib.sha256(), FairYield()
+    for text in json_chunks(document, _CANONICAL):
+        found.update(text.encode())
+        await fair_yield()
+    return found.hexdigest()
+
+
+def _with_digest(document: Mapping[str, Any], digest: str) -> Iterator[str]:
+    before = None
+    for text in json_chunks(document, _CANONICAL):
+        if before is not None:
+            yield before
+        before = text
+    yield f'{(before or "")[:-1]},"sha256":"{digest}"}}'
+
+
+async def read(document: Mapping[str, Any]) -> tuple[str, WholeSession]:
+    """Read the id and the session in a document.
+
+    Raises
+    ------
+    InvalidRequestError
+        for anything but a document of ``export``, whole and unchanged, by this or an earlier version.
+    """
+    fields = dict(document)
+    digest, form = fields.pop("sha256", None), fields.get("format")
+    if not isinstance(form, int) or form < 1:
+        raise InvalidRequestError.of("format", "this is no exported session")
+    if form > FORMAT:
+        raise InvalidRequestError.of("format", "the session was exported by a newer version of this service")
+    if digest != await _digest(fields):
+        raise InvalidRequestError.of("sha256", "the document was changed, or is not whole")
+    try:
+        spec = json.dumps(fields["specification"], separators=(",", ":")).encode()
+        snapshot = Snapshot(fields["version"], spec, await _joined(fields["state"]), fields["created_at"], None)
+        blobs = [await _joined(fields[name]) for name in ("records", "counts", "event_ids")]
+        size = sum(map(len, blobs))
+        records, counts, events = await run_in_thread_if_large(size, _unpacked, *blobs)
+        return fields["session_id"], WholeSession(snapshot, records, counts, events)
+    except (KeyError, TypeError, ValueError, Error, struct.error) as error:
+        raise InvalidRequestError.of("format", "this is no exported session") from error
+
+
+def _unpacked(records: bytes, counts: bytes, events: bytes) -> tuple[Any, Any, Any]:
+    return _unpack(records), _unpack(counts), _unpack_events(events)
+
+
+def _parts(data: bytes) -> list[dict[str, str]]:
+    view = memoryview(data)
+    return [{"part": b64encode(view[at : at + PART_BYTES]).decode()} for at in range(0, len(data), PART_BYTES)]
+
+
+async def _joined(parts: Sequence[Mapping[str, str]]) -> bytes:
+    data, fair_yield = bytearray(), FairYield()
+    for part in parts:
+        data += b64decode(part["part"], validate=True)
+        await fair_yield()
+    return bytes(data)
+
+
+def _pack(items: Mapping[bytes, bytes]) -> bytes:
+    return b"".join(
+        part for key, value in sorted(items.items()) for part in (_PAIR.pack(len(key), len(value)), key, value)
+    )
+
+
+def _unpack(data: bytes) -> dict[bytes, bytes]:
+    items, at = {}, 0
+    while at < len(data):
+        first, second = _PAIR.unpack_from(data, at)
+        at += _PAIR.size
+        items[data[at : at + first]] = data[at + first : at + first + second]
+        at += first + second
+    if at != len(data):
+        raise ValueError("cut short")
+    return items
+
+
+def _pack_events(events: Sequence[tuple[float, Sequence[bytes]]]) -> bytes:
+    return b"".join(_EVENTS.pack(until, len(digests)) + b"".join(digests) for until, digests in events)
+
+
+def _unpack_events(data: bytes) -> list[tuple[float, list[bytes]]]:
+    events, at = [], 0
+    while at < len(data):
+        until, count = _EVENTS.unpack_from(data, at)
+        at += _EVENTS.size
+        end = at + count * DIGEST_BYTES
+        events.append((until, [data[place : place + DIGEST_BYTES] for place in range(at, end, DIGEST_BYTES)]))
+        at = end
+    if at != len(data):
+        raise ValueError("cut short")
+    return events

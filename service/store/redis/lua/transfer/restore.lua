@@ -1,0 +1,47 @@
+-- Create a session from parts that were put into keys that expire.
+-- Begins with prelude.lua: reply, confirmed, snapshot, integer and now_ms come from there.
+--
+-- KEYS  1 session  2 slots  3 counts  4 log  5 part for slots  6 part for counts
+--       7.. part for a bucket and the bucket, for each  last probe
+-- ARGV  1 version  2 spec  3 state  4 created_at  5 about  6 summary  7 idle expiry, ms, or 0
+--       8 field `buckets`  9.. deadline (ms) of each bucket
+-- OK      created, also where an earlier sending of this call created it
+-- EXISTS  snapshot of the session that has this id; nothing was written
+--
+-- Race closed: two creators of one id; one gets OK and the other sees the winner's session.
+
+if redis.call('EXISTS', KEYS[1]) == 1 then
+  local session = snapshot(KEYS[1])
+  return session[1] == ARGV[1] and confirmed('OK') or confirmed('EXISTS', session)
+end
+
+redis.call('HSET', KEYS[1], 'version', ARGV[1], 'spec', ARGV[2], 'state', ARGV[3], 'created_at', ARGV[4],
+  'about', ARGV[5], 'summary', ARGV[6])
+redis.call('UNLINK', KEYS[2], KEYS[3], KEYS[4]) -- whatever a session deleted by hand may have left
+local deadline = ARGV[7] ~= '0' and now_ms + ARGV[7] or nil
+
+local function move(from, to)
+  if redis.call('EXISTS', from) == 1 then
+    redis.call('RENAME', from, to)
+    redis.call('PERSIST', to)
+    if deadline then
+      redis.call('PEXPIREAT', to, integer(deadline))
+    end
+  end
+end
+
+move(KEYS[5], KEYS[2])
+move(KEYS[6], KEYS[3])
+for i = 7, #KEYS - 1, 2 do
+  local latest = tonumber(ARGV[9 + (i - 7) / 2])
+  redis.call('RENAME', KEYS[i], KEYS[i + 1])
+  redis.call('PEXPIREAT', KEYS[i + 1], integer(deadline and math.min(deadline, latest) or latest))
+end
+if ARGV[8] ~= '' then
+  redis.call('HSET', KEYS[1], 'buckets', ARGV[8])
+end
+if deadline then
+  redis.call('HSET', KEYS[1], 'expires_at', integer(deadline))
+  redis.call('PEXPIREAT', KEYS[1], integer(deadline))
+end
+return reply('OK')

@@ -1,0 +1,129 @@
+"""Sessions read and written whole, with all that goes on with them, a part at a time."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from itertools import islice
+from typing import Any
+
+from ..base import NewSession, Snapshot, WholeSession
+from . import messages, scripts
+from .connection.roundtrip import RedisArgument
+from .keys import EVENT, Keys
+
+KEPT_MS = 600_000
+"""Milliseconds for which copies are kept that nobody deletes."""
+FIELDS_AT_ONCE = 500
+"""Fields read or written in one call."""
+BYTES_AT_ONCE = 1_000_000
+"""Bytes of fields after which a call is sent."""
+AHEAD = 6
+"""Widths of a bucket from its beginning to its deadline."""
+
+Run = Callable[..., Awaitable[Sequence[Any]]]
+
+
+class Transfer:
+    """Exports and restores sessions.
+
+    Parameters
+    ----------
+    run : runs a script on keys
+    run_on_session : runs a script on all keys of a session
+    now : Unix seconds by the store's clock
+    """
+
+    def __init__(self, run: Run, run_on_session: Run, keys: Keys, now: Callable[[], float]) -> None:
+        self._run = run
+        self._run_on_session = run_on_session
+        self._keys = keys
+        self._now = now
+
+    async def export(self, session_id: str) -> WholeSession | None:
+        """Read a session whole: see ``Store.export``."""
+        copies = self._keys.copies(session_id, secrets.token_hex(8))
+        reply = await self._run_on_session(scripts.COPY, session_id, (copies, KEPT_MS))
+        if reply[0] == b"NOT_FOUND":
+            return None
+        numbers = [messages.text(number) for number in reply[1][::2]]
+        deadlines = [int(deadline) / 1000 for deadline in reply[1][1::2]]
+        probe = self._keys.probe(session_id)
+        loaded = await self._run(scripts.LOAD, (f"{copies}session", probe))
+        snapshot: Snapshot = messages.snapshot(loaded[1])
+        records = await self._hash(f"{copies}slots", probe)
+        counts = await self._hash(f"{copies}counts", probe)
+        events = []
+        for number, deadline in sorted(zip(numbers, deadlines, strict=True)):
+            fields = await self._parts(f"{copies}seen:{number}", probe, EVENT)
+            if fields:
+                events.append((deadline, [field[1:] for field in dict.fromkeys(fields)]))
+        names = ("session", "slots", "counts", *(f"seen:{number}" for number in numbers))
+        await self._run(scripts.DROP, [f"{copies}{name}" for name in names])
+        return WholeSession(snapshot, records, counts, events)
+
+    async def _hash(self, key: str, probe: str) -> Mapping[bytes, bytes]:
+        items = await self._parts(key, probe, b"")
+        return dict(zip(items[::2], items[1::2], strict=True))
+
+    async def _parts(self, key: str, probe: str, kind: bytes) -> list[bytes]:
+        items: list[bytes] = []
+        cursor = b"0"
+        while True:
+            _, cursor, found = await self._run(scripts.PART, (key, probe), (cursor, FIELDS_AT_ONCE, kind))
+            items += found
+            if cursor == b"0":
+                return items
+
+    async def restore(self, session_id: str, whole: WholeSession, new: NewSession) -> Sequence[Any]:
+        """Create a session from one that was exported; the reply of the script."""
+        parts = self._keys.copies(session_id, secrets.token_hex(8))
+        await self._put(f"{parts}slots", whole.records.items())
+        await self._put(f"{parts}counts", whole.counts.items())
+        buckets = self._buckets(whole.events)
+        for number, digests in buckets.items():
+            await self._put(f"{parts}seen:{number}", ((EVENT + digest, b"") for digest in digests))
+        seen = [(f"{parts}seen:{n}", self._keys.seen(session_id, n)) for n in buckets]
+        deadlines = [(number + AHEAD) * self._keys.bucket_ms for number in buckets]
+        listed = " ".join(f"{number}={deadline}" for number, deadline in zip(buckets, deadlines, strict=True))
+        keys = (
+            *self._keys.whole(session_id),
+            f"{parts}slots",
+            f"{parts}counts",
+            *(key for pair in seen for key in pair),
+            self._keys.probe(session_id),
+        )
+        snapshot = whole.snapshot
+        created_at = f"{snapshot.created_at:.6f}"
+        fields = (new.version, snapshot.spec, snapshot.state, created_at, new.about, new.summary)
+        tail = (*fields, new.idle_ttl_ms or 0, listed, *deadlines)
+        return await self._run(scripts.RESTORE, keys, tail)
+
+    def _buckets(self, events: Iterable[tuple[float, Sequence[bytes]]]) -> dict[int, list[bytes]]:
+        """Digests by the number of the bucket that is forgotten when they are, at the latest the present one."""
+        now_ms, width = self._now() * 1000, self._keys.bucket_ms
+        present = int(now_ms // width)
+        buckets: dict[int, list[bytes]] = {}
+        for deadline, digests in events:
+            if deadline * 1000 > now_ms:
+                number = min(present, -int(-deadline * 1000 // width) - AHEAD)
+                buckets.setdefault(number, []).extend(digests)
+        return {number: digests for number, digests in buckets.items() if digests}
+
+    async def _put(self, key: str, items: Iterable[tuple[bytes, bytes]]) -> None:
+        rest = iter(items)
+        while some := list(islice(rest, FIELDS_AT_ONCE)):
+            while some:
+                part, some = _within(some)
+                fields: list[RedisArgument] = [each for item in part for each in item]
+                await self._run(scripts.PUT, (key,), (KEPT_MS, len(fields), *fields))
+
+
+def _within(items: list[tuple[bytes, bytes]]) -> tuple[list[tuple[bytes, bytes]], list[tuple[bytes, bytes]]]:
+    """The first items, up to ``BYTES_AT_ONCE``, and the rest."""
+    size = 0
+    for place, (field, value) in enumerate(items):
+        size += len(field) + len(value)
+        if size > BYTES_AT_ONCE and place:
+            return items[:place], items[place:]
+    return items, []

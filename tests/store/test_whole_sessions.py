@@ -1,0 +1,107 @@
+"""Sessions that are exported from one store and restored in another, on every store."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from service.store.base import Committed, Known, NewSession, Store
+from service.store.memory import MemoryStore
+from tests.support.sessions import commit, digest, new_session
+
+
+def restored(version: str = "r0", **fields: object) -> NewSession:
+    return NewSession("s", version, b"", b"", **fields)  # type: ignore[arg-type]
+
+
+async def filled(store: Store, records: int = 3) -> None:
+    """A session with state, records, counts, event ids and a stored answer."""
+    await store.create(new_session(spec=b"spec", answer=(digest("k"), b"answer")))
+    fields = {
+        "state": bytes(range(256)),
+        "events": [digest(n) for n in range(1200)],
+        "records": {b"%d" % n: os.urandom(40) for n in range(records)},
+        "counts": {b"a0": 3, b"s0": 0.1, b"a1": 2**53},
+        "entries": [b"entry"],
+        "max_entries": 9,
+    }
+    assert await store.commit(commit("v0", "v1", **fields)) == Committed()
+
+
+@pytest.mark.parametrize("records", [0, 3, 2500])
+async def test_a_session_is_restored_as_it_was_exported(store: Store, records: int) -> None:
+    """From each store to memory and back."""
+    await filled(store, records)
+    before = await store.load("s")
+    whole = await store.export("s")
+    assert whole is not None
+    assert whole.snapshot == before
+    other = MemoryStore()
+    assert await other.restore("s", whole, restored()) is None
+    again = await other.export("s")
+    assert again is not None
+    await store.delete("s")
+    assert await store.restore("s", again, restored("r1", about=b"about", summary=b"summary")) is None
+
+    after = await store.load("s")
+    assert after is not None
+    assert before is not None
+    assert after[:3] == ("r1", before.spec, before.state)
+    assert after.created_at == pytest.approx(before.created_at, abs=1e-6)
+    assert await store.read_records("s") == whole.records
+    assert len(whole.records) == records
+    found = await store.read_counts("s", [b"a0", b"s0", b"a1"])
+    assert found == ("r1", [3, 0.1, 2**53])
+    log = await store.read_log("s", None, 9)
+    assert log == (b"about", [])
+    assert await store.recall("s", digest("k")) is None
+    (listed,) = (await store.list(None, 9)).sessions
+    assert (listed.about, listed.summary) == (b"about", b"summary")
+
+
+async def test_event_ids_count_in_the_restored_session(store: Store) -> None:
+    await filled(store)
+    whole = await store.export("s")
+    assert whole is not None
+    await store.delete("s")
+    await store.restore("s", whole, restored())
+
+    outcome = await store.commit(commit("r0", "r1", events=[digest(7), digest("new"), digest(1199)]))
+
+    assert outcome == Known(frozenset([digest(7), digest(1199)]), {})
+    assert await store.commit(commit("r0", "r1", events=[digest("new")])) == Committed()
+
+
+async def test_an_id_that_exists_is_not_written_over(store: Store) -> None:
+    await filled(store)
+    whole = await store.export("s")
+    assert whole is not None
+
+    present = await store.restore("s", whole, restored())
+
+    assert present == await store.load("s")
+    assert await store.export("s") == whole
+    assert await store.export("nobody") is None
+
+
+async def test_a_restoration_sent_again_finds_itself(store: Store) -> None:
+    await filled(store)
+    whole = await store.export("s")
+    assert whole is not None
+    await store.delete("s")
+
+    assert [await store.restore("s", whole, restored()) for _ in range(2)] == [None, None]
+
+
+async def test_a_restored_session_has_the_deadline_of_its_idle_time(store: Store) -> None:
+    await filled(store)
+    whole = await store.export("s")
+    assert whole is not None
+    await store.delete("s")
+    await store.restore("s", whole, restored(idle_ttl_ms=60_000))
+
+    snapshot = await store.load("s")
+
+    assert snapshot is not None
+    assert snapshot.expires_at == pytest.approx(store.now() + 60, abs=5)
