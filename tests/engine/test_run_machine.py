@@ -18,12 +18,14 @@ from hypothesis.stateful import (
 
 from service.commit.session_cache import CachedSession
 from service.engine.actions import ArmAction
+from service.engine.arms import Change
 from service.engine.expiry import expire_oldest
 from service.engine.feedback import ArmFeedback
 from service.engine.params import Expiry, Params
 from service.engine.run import start_run
 from service.engine.slot_run import SlotRun
 from service.learners import REGISTRY
+from service.learners.base import IntArray
 from service.models.specification import Specification, Stored
 from service.serialization import records
 from service.serialization import state as codec
@@ -42,15 +44,25 @@ MORE: dict[str, dict[str, Any]] = {
 FIELDS = {kind: fields | MORE.get(kind, {}) for kind, fields in vectors.over_arms().items()}
 
 
+TAKES_ELIGIBLE = [
+    kind
+    for kind, fields in FIELDS.items()
+    if REGISTRY[kind].model_validate({"kind": kind, "n_arms": 2} | fields).build().takes_eligible  # type: ignore
+]
+ANY_LABEL = st.sampled_from(["a", "b", "c", "x", "y", "nobody"])
+
+
 class SessionMachine(RuleBasedStateMachine):
     """One session; ``acts``, ``settled``, ``expired`` and ``removed`` are counted here too, by arm."""
 
     kind = "dexp3"
 
-    @initialize(loss=st.sampled_from([None, 0.0, 1.0]), seed=st.integers(0, 2**32))
-    def start(self, loss: float | None, seed: int) -> None:
+    @initialize(
+        loss=st.sampled_from([None, 0.0, 1.0]), seed=st.integers(0, 2**32), floor=st.sampled_from([0.0, 0.3])
+    )
+    def start(self, loss: float | None, seed: int, floor: float) -> None:
         spec = REGISTRY[self.kind].model_validate({"kind": self.kind, "arms": NAMES} | FIELDS[self.kind])
-        self.params = Params(spec, seed, expiry=Expiry(WINDOW, loss))
+        self.params = Params(spec, seed, expiry=Expiry(WINDOW, loss), floor=floor if self.takes_eligible else 0.0)
         self.run = start_run(self.params)
         self.now = 1e6
         self.run.advance(self.now)
@@ -64,6 +76,11 @@ class SessionMachine(RuleBasedStateMachine):
         self.open: list[ArmAction] = []
         """Actions that may still get feedback."""
         self.labels = list(NAMES)
+        self.paused: set[str] = set()
+
+    @property
+    def takes_eligible(self) -> bool:
+        return self.kind in TAKES_ELIGIBLE
 
     def outstanding(self) -> list[int]:
         assert self.run.ledger.by_arm is not None
@@ -72,14 +89,62 @@ class SessionMachine(RuleBasedStateMachine):
     @rule(count=st.integers(1, 8))
     def act(self, count: int) -> None:
         for _ in range(count):
-            before = self.outstanding()
-            action = self.run.act()
-            assert isinstance(action, ArmAction)
-            assert self.run.arms.is_live(action.arm)
-            self.acts[action.arm] += 1
-            self.open.append(action)
-            before[action.arm] += 1
-            self.count(before, self.expired)
+            assert self.draw(None) in set(self.labels) - self.paused
+
+    def draw(self, eligible: IntArray | None) -> str:
+        """Act, and return the label that was drawn."""
+        before, floor = self.outstanding(), self.params.floor
+        action = self.run.act(eligible)
+        assert isinstance(action, ArmAction)
+        assert self.run.arms.is_live(action.arm)
+        assert action.eligible == (len(self.labels) - len(self.paused) if eligible is None else eligible.size)
+        assert floor / action.eligible <= action.probability <= 1 + 1e-9
+        self.acts[action.arm] += 1
+        self.open.append(action)
+        before[action.arm] += 1
+        self.count(before, self.expired)
+        assert self.run.arms.names is not None
+        return self.run.arms.names[action.arm]
+
+    @precondition(lambda self: self.takes_eligible)
+    @rule(
+        names=st.lists(ANY_LABEL, max_size=6), count=st.integers(1, 4), bars=st.booleans(), by_index=st.booleans()
+    )
+    def act_of_some(self, names: list[str], count: int, bars: bool, by_index: bool) -> None:
+        """Different arms, of those named or of the others."""
+        known = self.run.arms.labels or {}
+        listed = [known.get(name, 1000) for name in names] if by_index else names
+        positions, skipped = self.run.arms.find(listed)
+        may = [label for label in self.labels if label not in self.paused and (label in names) != bars]
+        assert skipped == len({*listed}) - len({*names} & ({*self.labels} - self.paused))
+        left = self.run.arms.without(positions) if bars else positions
+        drawn: list[str] = []
+        while len(drawn) < count and self.run.can_draw(left):
+            drawn.append(self.draw(left))
+            left = left[left != self.run.arms.positions[self.open[-1].arm]]
+        assert len(drawn) == len({*drawn} & {*may}) == min(count, len(may))
+
+    @precondition(lambda self: self.takes_eligible)
+    @rule(pause=st.lists(ANY_LABEL, max_size=3), resume=st.lists(ANY_LABEL, max_size=3))
+    def pause(self, pause: list[str], resume: list[str]) -> None:
+        after = (self.paused - set(resume)) | (set(pause) & set(self.labels))
+        if after < set(self.labels):
+            self.run.change_arms(Change([], []), self.run.arms.with_pauses(resume, pause))
+            self.paused = after
+
+    @rule(arms=st.lists(st.sampled_from(["a", "b", "c", "x", "y"]), min_size=1, max_size=4, unique=True))
+    def replace_arms(self, arms: list[str]) -> None:
+        """As ``PUT`` does: the new ones come before the others go."""
+        change = self.run.arms.change(arms, [label for label in self.labels if label not in arms])
+        if self.paused >= set(arms):
+            return
+        before = self.outstanding()
+        self.run.change_arms(change, adds_first=True)
+        self.count(before, self.removed)
+        staying = [label for label in self.labels if label in arms]
+        self.labels = staying + [label for label in arms if label not in staying]
+        self.paused &= set(arms)
+        assert [label for label in self.run.arms.shown_names or () if label is not None] == self.labels
 
     def count(self, before: list[int], what: Counter[int]) -> None:
         """What is missing from the outstanding decisions has become ``what``."""
@@ -117,15 +182,20 @@ class SessionMachine(RuleBasedStateMachine):
         remove = data.draw(st.lists(st.sampled_from(self.labels), unique=True, max_size=len(self.labels) - 1))
         before, arms = self.outstanding(), self.run.arms
         change = arms.change(add, [*remove, "nobody"])
+        staying = [label for label in self.labels if label not in remove]
+        if not (set(staying) | set(change.added)) - (self.paused & set(staying)):
+            return
         shown = self.run.probabilities
         if change.removed or change.added:
             self.run.change_arms(change)
         self.count(before, self.removed)
-        staying = [label for label in self.labels if label not in remove]
         self.labels = staying + [label for label in dict.fromkeys(add) if label not in staying]
+        self.paused &= set(staying)
         assert [label for label in self.run.arms.shown_names or () if label is not None] == self.labels
         kept = [arm for arm in arms.live if arm not in change.removed]
         after = self.run.probabilities
+        if self.paused:
+            return
         np.testing.assert_allclose(after[arms.size :], 1 / len(self.labels), rtol=1e-9)
         if not change.removed:
             np.testing.assert_allclose(after[kept] * shown[kept].sum(), shown[kept] * after[kept].sum(), rtol=1e-9)
@@ -166,7 +236,11 @@ class SessionMachine(RuleBasedStateMachine):
         assert p.size == arms.size == len(self.outstanding())
         assert abs(p.sum() - 1) < 1e-9
         assert (p >= 0).all()
-        assert not p[[arm for arm in range(arms.size) if not arms.is_live(arm)]].any()
+        names = arms.names or ()
+        assert {names[arm] for arm in arms.paused} == self.paused
+        may = [arm for arm in arms.live if names[arm] not in self.paused]
+        assert not np.delete(p, may).any()
+        assert (p[may] >= self.params.floor / len(may)).all()
 
 
 @pytest.mark.parametrize("kind", FIELDS)

@@ -6,12 +6,16 @@ A model that knows every decision by itself says what must be outstanding, by ar
 from __future__ import annotations
 
 import asyncio
+import copy
 import itertools
 import json
 import time
 from collections import Counter
+from collections.abc import Iterable
+from functools import partial
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import Phase
 from hypothesis import strategies as st
@@ -28,15 +32,17 @@ from service.commit.batch import settle_due
 from service.commit.operation import Operation
 from service.commit.session_cache import CachedSession
 from service.engine.run import Run
-from service.errors import StoreDownError
+from service.errors import InvalidRequestError, NoEligibleArmError, StoreDownError
 from service.learners import REGISTRY
+from service.models.eligible import Choice
 from service.models.events import ArmEvent
 from service.models.idempotency import Idempotency
 from service.models.specification import DecisionLogSpec, ExpirySpec, Specification
 from service.serialization.journal import ACTS, EXPIRED, FEEDBACKS, REMOVED, Journal
-from service.sessions.operations import Act, NextDue, SettleFeedback
+from service.sessions.operations import Act, ChangeArms, NextDue, ReplaceArms, SettleFeedback
+from service.sessions.service import ArmsRequest
 from service.store import open_store
-from tests.engine.test_run_machine import FIELDS
+from tests.engine.test_run_machine import ANY_LABEL, FIELDS, TAKES_ELIGIBLE
 from tests.support.crashing import Fault, Worker
 from tests.support.examples import some_quick
 from tests.support.machines import run_machine
@@ -49,6 +55,7 @@ NAMES = ["a", "b", "c"]
 NEEDS_SLOT = {"exp3", "bold"}
 FAULTS = st.sampled_from([None, None, "not sent", "reply lost"])
 WORKERS = st.integers(0, 1)
+NEW_LABEL = st.sampled_from(["a", "b", "x", "y"])
 GAPS = st.sampled_from([0.0, 0.0, 0.0, 0.3, 1.0, 20.0, WINDOW + 1])
 """Seconds since the call before."""
 _numbers = itertools.count()
@@ -63,6 +70,7 @@ class Model:
         self.ended = {what: Counter[int]() for what in ("feedbacks", "expired", "removed")}
         self.acts = Counter[int]()
         self.labels = dict(zip(NAMES, range(3), strict=True))
+        self.paused: set[str] = set()
         self.arms = 3
 
     def pass_time(self, now: float) -> None:
@@ -94,14 +102,24 @@ class Model:
         del self.open[arm][place]
         self.ended["feedbacks"][arm] += 1
 
-    def change(self, add: list[str], remove: list[str]) -> None:
-        for label in set(remove) & self.labels.keys():
+    def remove(self, labels: Iterable[str]) -> None:
+        for label in set(labels) & self.labels.keys():
             arm = self.labels.pop(label)
             self.ended["removed"][arm] += len(self.open.pop(arm, []))
-        for label in dict.fromkeys(add):
+            self.paused.discard(label)
+
+    def add(self, labels: Iterable[str]) -> None:
+        for label in dict.fromkeys(labels):
             if label not in self.labels:
                 self.labels[label] = self.arms
                 self.arms += 1
+
+    def pause(self, resume: Iterable[str], pause: Iterable[str]) -> None:
+        self.paused = (self.paused - set(resume)) | (set(pause) & self.labels.keys())
+
+    @property
+    def drawable(self) -> set[str]:
+        return self.labels.keys() - self.paused
 
 
 class SessionMachine(RuleBasedStateMachine):
@@ -129,7 +147,12 @@ class SessionMachine(RuleBasedStateMachine):
 
     def specification(self, learner: Any, seed: int, expiry: ExpirySpec) -> Specification:
         log = DecisionLogSpec(max_entries=10**6)
-        return Specification(learner=learner, seed=seed, expiry=expiry, decision_log=log)
+        floor = 0.2 if self.takes_eligible and seed % 2 else 0.0
+        return Specification(learner=learner, seed=seed, expiry=expiry, decision_log=log, floor=floor)
+
+    @property
+    def takes_eligible(self) -> bool:
+        return self.kind in TAKES_ELIGIBLE
 
     def teardown(self) -> None:
         if not hasattr(self, "workers"):
@@ -159,6 +182,7 @@ class SessionMachine(RuleBasedStateMachine):
         for action in actions:
             assert action["slot"] == self.model.acts.total() + 1
             assert self.model.labels[action["label"]] == action["arm"]
+            assert action["label"] in self.model.drawable
             self.model.act(action["arm"], action["slot"], self.time)
             self.given.append((action["arm"], action["slot"]))
 
@@ -166,6 +190,45 @@ class SessionMachine(RuleBasedStateMachine):
     def act(self, gap: float, at: int, count: int, fault: Fault | None, dies: bool) -> None:
         self.time += gap
         self.take(self.call(at, acts(count), fault, dies=dies)["actions"])
+
+    @precondition(lambda self: self.takes_eligible)
+    @rule(
+        gap=GAPS,
+        at=WORKERS,
+        count=st.integers(1, 4),
+        names=st.lists(ANY_LABEL, min_size=1, max_size=4),
+        field=st.sampled_from(["eligible", "exclude"]),
+        distinct=st.booleans(),
+        fault=FAULTS,
+        dies=st.booleans(),
+    )
+    def act_of_some(
+        self,
+        gap: float,
+        at: int,
+        count: int,
+        names: list[str],
+        field: str,
+        distinct: bool,
+        fault: Fault | None,
+        dies: bool,
+    ) -> None:
+        self.time += gap
+        named, drawable = set(names), self.model.drawable
+        may = drawable & named if field == "eligible" else drawable - named
+        operation = acts(count, choice=Choice(field, names), distinct=distinct)
+        if not may:
+            with pytest.raises(NoEligibleArmError):
+                self.call(at, operation)
+            self.model.pass_time(self.time)
+            return
+        answer = self.call(at, operation, fault, dies=dies)
+        drawn = [action["label"] for action in answer["actions"]]
+        self.take(answer["actions"])
+        assert {*drawn} <= may
+        assert len(drawn) == (min(count, len(may)) if distinct else count)
+        assert not distinct or len({*drawn}) == len(drawn)
+        assert answer.get("skipped", 0) == len(named - drawable)
 
     @rule(gap=GAPS, counts=st.tuples(st.integers(1, 4), st.integers(1, 4)))
     def act_on_both(self, gap: float, counts: tuple[int, int]) -> None:
@@ -210,17 +273,52 @@ class SessionMachine(RuleBasedStateMachine):
         self.time += gap
         self.call(at, NextDue(), fault, dies=dies)
 
-    @rule(gap=GAPS, at=WORKERS, data=st.data(), add=st.lists(st.sampled_from(["a", "b", "x", "y"]), max_size=3))
-    def change_arms(self, gap: float, at: int, data: st.DataObject, add: list[str]) -> None:
+    @rule(
+        gap=GAPS,
+        at=WORKERS,
+        data=st.data(),
+        add=st.lists(NEW_LABEL, max_size=3),
+        resume=st.lists(ANY_LABEL, max_size=2),
+        pause=st.lists(ANY_LABEL, max_size=2),
+    )
+    def change_arms(
+        self, gap: float, at: int, data: st.DataObject, add: list[str], resume: list[str], pause: list[str]
+    ) -> None:
         self.time += gap
         labels = sorted(self.model.labels)
         remove = data.draw(st.lists(st.sampled_from(labels), unique=True, max_size=len(labels) - 1))
-        changing = self.workers[at].sessions.change_arms(self.name, add, [*remove, "nobody"], None)
+        if not self.takes_eligible:
+            resume = pause = []
+        then = copy.deepcopy(self.model)
+        then.pass_time(self.time)
+        then.remove(remove)
+        then.add(add)
+        then.pause(resume, pause)
+        fields = {"add": add, "remove": [*remove, "nobody"], "resume": resume, "pause": pause}
+        self.change(at, then, partial(ChangeArms, **fields))
+
+    @rule(gap=GAPS, at=WORKERS, arms=st.lists(NEW_LABEL, min_size=1, max_size=3))
+    def replace_arms(self, gap: float, at: int, arms: list[str]) -> None:
+        self.time += gap
+        then = copy.deepcopy(self.model)
+        then.pass_time(self.time)
+        then.add(arms)
+        then.remove(then.labels.keys() - set(arms))
+        self.change(at, then, partial(ReplaceArms, arms=arms))
+
+    def change(self, at: int, then: Model, change: ArmsRequest) -> None:
+        """Change the arms; refused, and nothing changes, where none would be left to draw."""
+        changing = self.workers[at].sessions.change_arms(self.name, change, None)
+        if not then.drawable:
+            with pytest.raises(InvalidRequestError):
+                self.runner.run(changing)
+            self.model.pass_time(self.time)
+            return
         view = json.loads(self.runner.run(changing).body)
-        self.model.pass_time(self.time)
-        self.model.change(add, remove)
+        self.model = then
         shown = {label: arm for arm, label in enumerate(view["learner"]["arms"]) if label is not None}
         assert shown == self.model.labels
+        assert set(view["paused"]) == self.model.paused
 
     @rule(at=WORKERS)
     def reload(self, at: int) -> None:
@@ -250,7 +348,10 @@ class SessionMachine(RuleBasedStateMachine):
             parts = (ledger.feedbacks, ledger.expired, ledger.removed, ledger.outstanding)
             assert min(parts) >= 0
             assert ledger.slot == sum(parts) == self.model.acts.total()
-        assert abs(run.probabilities.sum() - 1) < 1e-9
+        p, drawable = run.probabilities, [self.model.labels[label] for label in self.model.drawable]
+        assert abs(p.sum() - 1) < 1e-9
+        assert not np.delete(p, drawable).any()
+        assert p[drawable].min() >= run.params.floor / len(drawable)
 
     def counts_and_log_agree(self) -> None:
         """What is kept beside the state counts the same decisions, each once."""
@@ -285,9 +386,9 @@ async def opened(url: str) -> Any:
     return open_store(url)
 
 
-def acts(count: int) -> Act:
+def acts(count: int, **fields: Any) -> Act:
     key = digest(f"key {next(_numbers)}")
-    return Act(count, 10**6, idempotency=Idempotency(key, digest("body")))
+    return Act(count, 10**6, idempotency=Idempotency(key, digest("body")), **fields)
 
 
 @pytest.mark.parametrize("kind", some_quick(FIELDS, {"dexp3", "exp3"}))
