@@ -35,7 +35,11 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 MAX_LISTED = 20
-"""Errors and indexes listed at most in one answer, so that it stays below 10 kB."""
+"""Errors listed at most in one answer."""
+MAX_INDEXES = 1000
+"""Indexes of events listed at most in one answer."""
+MAX_ANSWER = 10_000
+"""Bytes of the answer that lists them: errors that do not fit are left out."""
 MAX_MESSAGE = 200
 """Characters of one listed message."""
 
@@ -136,11 +140,27 @@ class SessionExistsError(ServiceError):
 
     status, code, title = 409, "session_exists", "A session with this id and another specification exists"
 
+    @classmethod
+    def of(cls, errors: Sequence[FieldError]) -> SessionExistsError:
+        """Make the error for a session that differs in one or more fields; its text names them."""
+        return cls(f"{cls.title}; it differs in {', '.join(error.field for error in errors)}", errors=errors)
+
 
 class SurplusFeedbackError(ServiceError):
     """Some events match no outstanding decision. No event of the request was applied."""
 
     status, code, title = 409, "surplus_feedback", "Some events answer no outstanding decision"
+    events: int = 0
+    """Events in the request."""
+    surplus: int = 0
+    """How many of them are surplus."""
+
+    @classmethod
+    def of(cls, text: str, events: int, indexes: Sequence[int]) -> SurplusFeedbackError:
+        """Make the error for a request with so many events, of which those at ``indexes`` are surplus."""
+        error = cls(text, indexes=indexes)
+        error.events, error.surplus = events, len(indexes)
+        return error
 
 
 class NoLabelsError(ServiceError):

@@ -74,7 +74,7 @@ class ArmWorld:
     @property
     def losses(self) -> FloatArray:
         """Losses as the learner sees them, with the arithmetic of ``LossRange.learned``, shape (slots, n_arms)."""
-        best, worst, normalize = self.loss_range
+        best, worst, normalize, _ = self.loss_range
         return (self.posted - best) / (worst - best) if normalize else self.posted
 
     def head(self, slots: int) -> ArmWorld:
@@ -87,7 +87,7 @@ class ArmWorld:
 
     def session_fields(self) -> dict[str, Any]:
         """Return the session's fields that the losses decide."""
-        best, worst, normalize = self.loss_range
+        best, worst, normalize, _ = self.loss_range
         return {"loss_range": [best, worst], "normalize_losses": normalize}
 
     def player(self) -> ArmPlayer:

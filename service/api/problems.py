@@ -15,6 +15,8 @@ from starlette.routing import Match
 from starlette.types import Receive, Scope, Send
 
 from ..errors import (
+    MAX_ANSWER,
+    MAX_INDEXES,
     MAX_LISTED,
     MAX_MESSAGE,
     ForbiddenError,
@@ -84,12 +86,14 @@ def problem_fields(error: ServiceError) -> dict[str, Any]:
         "detail": _clipped(error.detail, 2 * MAX_MESSAGE),
     }
     if error.indexes:
-        body["indexes"] = list(error.indexes[:MAX_LISTED])
+        body["indexes"] = list(error.indexes[:MAX_INDEXES])
     if error.errors:
         body["errors"] = [
             {"index": each.index, "field": _clipped(each.field), "message": _clipped(each.message)}
             for each in error.errors[:MAX_LISTED]
         ]
+        while len(body["errors"]) > 1 and len(json.dumps(body)) >= MAX_ANSWER:
+            body["errors"].pop()
     return body
 
 

@@ -135,9 +135,19 @@ class Settlement(BaseModel):
     applied: int
     duplicates: int
     removed: int | None = Field(None, description="Number of events of removed arms; left out if there are none.")
+    voided: int | None = Field(None, description="Number of decisions taken back; left out if there are none.")
     surplus: int | None = Field(None, description="Number of skipped events, with ``on_surplus=skip``.")
+    invalid: int | None = Field(None, description="Number of skipped events, with ``on_invalid=skip``.")
+    invalid_indexes: list[int] | None = Field(None, description="Their places in the batch, 1,000 at most.")
     slot: int
     outstanding: int
+
+
+class Hint(BaseModel):
+    """Why a session may not learn."""
+
+    code: Literal["no_feedback", "first_window", "equal_losses", "mostly_surplus", "growing_outstanding"]
+    message: str
 
 
 class SessionSummary(BaseModel):
@@ -145,7 +155,10 @@ class SessionSummary(BaseModel):
 
     session_id: str
     learner: dict[str, Any] = Field(description="Kind, rates, and all parameters with the values in force.")
-    loss_range: list[float]
+    loss_range: list[float] | None = Field(None, description="Best and worst loss.")
+    reward_range: list[float] | None = Field(
+        None, description="Worst and best reward, in a session of rewards; it has no ``loss_range``."
+    )
     normalize_losses: bool
     idle_ttl_seconds: float | None
     expiry: dict[str, Any] | None
@@ -156,7 +169,27 @@ class SessionSummary(BaseModel):
     outstanding: int = Field(description="Number of acts without feedback so far.")
     expired: int = Field(description="Number of acts that expired without feedback.")
     removed: int = Field(description="Number of acts that were outstanding when their arm was removed.")
+    voided: int = Field(
+        description="Number of acts taken back. slot = feedbacks + expired + removed + voided + outstanding."
+    )
     total_delay: int = Field(description="Sum of delays over closed slots.")
+    mean_loss: float | None = Field(
+        None,
+        description="Mean over applied events and decisions expired at their default, in the unit that is posted; "
+        "null before the first. Over points it is the mean of f(x).",
+    )
+    mean_reward: float | None = Field(None, description="The same in a session with ``reward_range``.")
+    counted_from_slot: int | None = Field(
+        None,
+        description="The slot from which on means, times and counts of arms are counted, in sessions of version "
+        "0.1; left out where it is the first.",
+    )
+    last_act_at: str | None = Field(description="null before the first act.")
+    last_event_at: str | None = Field(description="null before the first event that settled a decision.")
+    effective_arms: float | None = Field(
+        None, description="How many arms ``probabilities`` amount to: exp of their entropy. Not for points."
+    )
+    hints: list[Hint] = Field(description="Why the session may not learn.")
     version: str
     created_at: str
     expires_at: str | None
@@ -188,7 +221,10 @@ class ArmRow(BaseModel):
     outstanding: int
     feedbacks: int
     expired: int
-    mean_loss: float | None = Field(description="Over applied events and decisions expired at their default.")
+    mean_loss: float | None = Field(
+        None, description="Over applied events and decisions expired at their default; null before the first."
+    )
+    mean_reward: float | None = Field(None, description="The same in a session with ``reward_range``.")
 
 
 class ArmPage(BaseModel):
@@ -229,6 +265,7 @@ class Decision(BaseModel):
     eligible: int | None = Field(None, description="Number of arms that could be drawn.")
     label: str | None = None
     loss: float | None = None
+    reward: float | None = Field(None, description="In a session with ``reward_range``.")
     outcome: Literal["applied", "voided", "removed", "expired"] | None = None
     count: int | None = Field(None, description="Number of decisions that expired together.")
     event_id: str | None = None

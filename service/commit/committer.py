@@ -25,7 +25,7 @@ from .contention import Contention, Version, Versions, honour_grace, request_gra
 from .draft import Answer, Draft, KnownKeys, commit_of
 from .loading import SessionLoader
 from .operation import Operation
-from .session_cache import CachedSession, SessionCache
+from .session_cache import CachedSession, Effective, SessionCache
 
 MAX_GRACE_REQUESTS = 8
 """Tries to request grace, each lost to another's commit."""
@@ -75,6 +75,7 @@ class Committer:
 
     async def forget(self, session_id: str) -> None:
         """Keep nothing of a session that no longer exists."""
+        self._cache.watch.forget(session_id)
         self._cache.forget(session_id)
         self._reminded.pop(session_id, None)
         await self._store.reminders.forget(session_id)
@@ -87,6 +88,7 @@ class Committer:
             draft = await apply_batch(base.run, batch, known, self._store.now(), self._write_schema)
             if draft.run.act_times is not None:
                 await self._remind(session_id, draft.run)
+            draft.mostly_surplus = self._cache.watch.is_mostly_surplus(session_id)
             commit = await commit_of(draft, session_id, base, self.versions.new())
             outcome = await self._store.commit(commit)
             if isinstance(outcome, Committed):
@@ -107,12 +109,15 @@ class Committer:
         raise OverloadedError("Too many workers write this session at once")
 
     def _on_committed(self, base: CachedSession, commit: Commit, draft: Draft, outcome: Committed) -> None:
+        self._cache.watch.count(commit.session_id, draft.counts, draft.results)
         self._metrics.count(draft.counts, base.run.ledger, draft.run.ledger, draft.delays)
         if outcome.snapshot is not None:
             # An earlier sending did it, and others have committed since.
             self._cache.forget(commit.session_id)
         elif commit.version is not None:
-            self._cache.put(commit.session_id, base.committed_as(commit.version, commit.state, draft.run))
+            self._cache.put(
+                commit.session_id, base.committed_as(commit.version, commit.state, draft.run, draft.effective)
+            )
 
     async def _on_conflict(
         self, session_id: str, base: CachedSession, winner: Snapshot, seconds: float
@@ -128,6 +133,7 @@ class Committer:
             if requesting is None:
                 break
             version, state = str(requesting), CachedSession.encode(base.run, self._write_schema)
+            effective = Effective.of(base.run, base.effective)
             about = summary.encode_about(base.stored.specification.chosen(), base.run)
             same = Commit(
                 session_id,
@@ -136,7 +142,9 @@ class Committer:
                 version,
                 state,
                 base.checksum,
-                summary=summary.encode_summary(base.run, version),
+                summary=summary.encode_summary(
+                    base.run, version, effective=effective.value, mostly_surplus=base.mostly_surplus
+                ),
                 about=about,
             )
             outcome = await self._store.commit(same)

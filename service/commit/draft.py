@@ -17,7 +17,7 @@ from ..serialization.journal import Journal
 from ..serialization.state import SCHEMA
 from ..store.base import DIGEST_BYTES, Commit
 from .contention import Version
-from .session_cache import CachedSession
+from .session_cache import CachedSession, Effective
 
 VERSION = "\0"
 """Stands in an answer for the version its commit makes; no label or other text of an answer has this character."""
@@ -73,6 +73,10 @@ class Draft:
     """Number of events by what became of them."""
     delays: list[float] = field(default_factory=list)
     """Seconds from act to event, where known."""
+    effective: Effective | None = None
+    """What lists show of the distribution."""
+    mostly_surplus: bool = False
+    """Whether most of the session's latest events were surplus."""
 
     def check_schema(self, field: str, schema: int = 2) -> None:
         """Refuse what states of the schema that may be written can't hold.
@@ -136,6 +140,7 @@ async def commit_of(draft: Draft, session_id: str, base: CachedSession, version:
         draft.show_version(str(version) if writes else base.version)
     await draft.fair_yield()
     state = await _state_of(draft.run, base.run, draft.write_schema) if writes else b""
+    draft.effective = Effective.of(draft.run, base.effective) if writes else None
     answers = {}
     for key, (body, packed) in draft.answers.items():
         answers[key] = body + await compress_if_large(packed)
@@ -153,12 +158,17 @@ async def commit_of(draft: Draft, session_id: str, base: CachedSession, version:
         lookups=list(draft.asked_keys - draft.known.answers.keys()),
         answers=answers,
         records=records.encode(draft.run) if writes else {},
-        summary=summary.encode_summary(draft.run, str(version)) if writes else b"",
+        summary=_summary(draft, version) if writes else b"",
         about=await _about(base, draft.run) if writes else None,
         counts=draft.journal.counts(spec.losses, spec.default_loss),
-        entries=[] if spec.decision_log is None else draft.journal.entries(spec.default_loss),
+        entries=[] if spec.decision_log is None else draft.journal.entries(spec.default_loss, spec.word),
         max_entries=0 if spec.decision_log is None else spec.decision_log.max_entries,
     )
+
+
+def _summary(draft: Draft, version: Version) -> bytes:
+    effective = None if draft.effective is None else draft.effective.value
+    return summary.encode_summary(draft.run, str(version), effective=effective, mostly_surplus=draft.mostly_surplus)
 
 
 async def _about(base: CachedSession, run: Run) -> bytes | None:

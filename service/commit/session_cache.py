@@ -16,12 +16,32 @@ from ..models.specification import Stored
 from ..serialization import consistency
 from ..serialization import records as records_codec
 from ..serialization import state as codec
+from ..serialization.summary import effective_arms_of
 from ..store.base import Snapshot
+from .surplus_watch import SurplusWatch
 
 MAX_BYTES = 128 * 2**20
 """Memory that all sessions kept may take, about."""
+EFFECTIVE_SECONDS = 9.0
+"""Lists may show an ``effective_arms`` this old, plus the time between commits."""
 OBJECT_BYTES = 200
 """Memory that an arm's label, or what an open slot left, takes wherever it stands, about."""
+
+
+class Effective(NamedTuple):
+    """How many arms the distribution amounts to, as lists show it."""
+
+    value: float | None
+    """None over points."""
+    at: float
+    """When it was computed, in Unix seconds."""
+
+    @classmethod
+    def of(cls, run: Run, before: Effective | None) -> Effective:
+        """Take the value before for some seconds: computing it costs much where there are many arms."""
+        if before is not None and run.ledger.time - before.at < EFFECTIVE_SECONDS:
+            return before
+        return cls(effective_arms_of(run), run.ledger.time)
 
 
 class CachedSession(NamedTuple):
@@ -38,6 +58,10 @@ class CachedSession(NamedTuple):
     """Whether the store has what lists show of it, except what every commit writes."""
     needs_records: bool = False
     """Whether the records beside the state, open slots or times of acts, are still to be read."""
+    effective: Effective | None = None
+    """What the last commit of this worker showed of the distribution."""
+    mostly_surplus: bool = False
+    """Whether most of the latest events were surplus, as this worker saw them."""
 
     @classmethod
     def of(cls, snapshot: Snapshot, previous: CachedSession | None = None) -> CachedSession:
@@ -96,7 +120,9 @@ class CachedSession(NamedTuple):
         """The bytes of a run's state, in this schema of states where it can hold it."""
         return codec.encode(run.ledger, run.state, run.arms if isinstance(run, ArmRun) else None, schema)
 
-    def committed_as(self, version: str, state: bytes, run: Run) -> CachedSession:
+    def committed_as(
+        self, version: str, state: bytes, run: Run, effective: Effective | None = None
+    ) -> CachedSession:
         """The session as this worker has just committed it.
 
         Parameters
@@ -108,7 +134,8 @@ class CachedSession(NamedTuple):
         if state[0] == 1:
             run.ledger.restart_means()
         checksum = state[-codec.CHECKSUM_BYTES :]
-        return CachedSession(version, self.stored, run, checksum, _memory(run, state), is_listed=True)
+        size = _memory(run, state)
+        return CachedSession(version, self.stored, run, checksum, size, is_listed=True, effective=effective)
 
 
 def _memory(run: Run, state: bytes = b"") -> int:
@@ -124,6 +151,7 @@ class SessionCache:
     """The least recently used sessions are dropped when there are too many, or too many bytes."""
 
     def __init__(self, max_sessions: int, max_bytes: int = MAX_BYTES) -> None:
+        self.watch = SurplusWatch()
         self._max_sessions = max_sessions
         self._max_bytes = max_bytes
         self._bytes = 0

@@ -13,9 +13,13 @@ class ArmFeedback(NamedTuple):
     arm: int
     loss: float
     slot: int | None = None
+    is_void: bool = False
+    """Whether the decision was never shown: there is no loss, and ``loss`` means nothing."""
 
 
 class PointFeedback(NamedTuple):
     """One bundle of losses, shape (dim+1,), or one gradient, shape (dim,)."""
 
     values: FloatArray
+    is_void: bool = False
+    """Whether the decision was never shown: there are no values."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from ..learners.maths.gradients import LARGEST_VALUE
 
@@ -17,10 +17,16 @@ class LossRange(NamedTuple):
     best: float = 0.0
     worst: float = 1.0
     normalize: bool = True
+    word: Literal["loss", "reward"] = "loss"
+    """What clients post: rewards have their worst first in ``reward_range``, and are learned alike."""
 
     def share(self, loss: float) -> float:
         """Return where a loss of the range lies in it: 0 for the best, 1 for the worst."""
         return (loss - self.best) / (self.worst - self.best)
+
+    def posted(self, learned: float) -> float:
+        """Return what clients post for a loss on the learner's scale."""
+        return self.at_share(learned) if self.normalize else learned
 
     def at_share(self, share: float) -> float:
         """Return the loss that lies at a share of the range: what ``share`` was given."""
@@ -36,7 +42,7 @@ class LossRange(NamedTuple):
         """
         low, high = min(self.best, self.worst), max(self.best, self.worst)
         if not low <= loss <= high:
-            raise ValueError(f"loss must lie in [{low!r}, {high!r}]")
+            raise ValueError(f"{self.word} must lie in [{low!r}, {high!r}]")
         if not self.normalize:
             if loss < 0:
                 raise ValueError("loss must be >= 0 where losses are not normalised")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import (
     BaseModel,
@@ -15,7 +15,7 @@ from pydantic import (
     WrapValidator,
 )
 
-from ..errors import MAX_LISTED
+from ..errors import MAX_INDEXES
 from ..learners.specs import MAX_COUNT, Finite, LabelText
 from .idempotency import digest
 
@@ -44,42 +44,68 @@ class _Event(BaseModel):
         return None if self.event_id is None else digest(self.event_id)
 
 
-class ArmEvent(_Event):
-    """The loss of one arm, in the unit of the session's ``loss_range``."""
+VOID = "null: the decision was never shown, and nothing is learned of it."
+
+
+class OneArmEvent(_Event):
+    """What became of a decision for one arm."""
 
     arm: Annotated[int | None, Field(ge=0, le=MAX_COUNT, description="Index of the arm, from 0.")] = None
     label: Annotated[LabelText | None, Field(description="Label of the arm, instead of ``arm``.")] = None
-    loss: Finite
     slot: Annotated[
         int | None,
         Field(ge=1, le=MAX_COUNT, description="Slot of the decision; required by learners that need it."),
     ] = None
 
+    word: ClassVar[Literal["loss", "reward"]]
+    """The name of the field with the number."""
+
+    @property
+    def value(self) -> float | None:
+        """The loss or reward as it was posted; None for a decision that was never shown."""
+        value: float | None = getattr(self, self.word)
+        return value
+
+
+class ArmEvent(OneArmEvent):
+    """The loss of one arm, in the unit of the session's ``loss_range``."""
+
+    word: ClassVar = "loss"
+    loss: Annotated[Finite | None, Field(description=VOID)]
+
+
+class RewardEvent(OneArmEvent):
+    """The reward of one arm, in a session that was created with ``reward_range``."""
+
+    word: ClassVar = "reward"
+    reward: Annotated[Finite | None, Field(description=VOID)]
+
 
 class LossesEvent(_Event):
     """f(x) and f at the query points, in their order: dim + 1 losses of one slot."""
 
-    losses: Annotated[list[Finite], Field(min_length=1, fail_fast=True)]
+    losses: Annotated[list[Finite] | None, Field(min_length=1, fail_fast=True, description=VOID)]
 
 
 class GradientEvent(_Event):
     """The gradient at the played point."""
 
-    gradient: Annotated[list[Finite], Field(min_length=1, fail_fast=True)]
+    gradient: Annotated[list[Finite] | None, Field(min_length=1, fail_fast=True, description=VOID)]
 
 
-_TAGS = {"arm": "ArmEvent", "losses": "LossesEvent", "gradient": "GradientEvent"}
+_TAGS = {"arm": "ArmEvent", "reward": "RewardEvent", "losses": "LossesEvent", "gradient": "GradientEvent"}
 EVENT_TAGS = frozenset(_TAGS.values())
 """What pydantic puts between an event's place and its field."""
 
 
 def _shape(value: Any) -> str:
     fields = value if isinstance(value, dict) else type(value).model_fields if isinstance(value, _Event) else ()
-    return next((_TAGS[name] for name in ("losses", "gradient") if name in fields), _TAGS["arm"])
+    return next((_TAGS[name] for name in ("losses", "gradient", "reward") if name in fields), _TAGS["arm"])
 
 
 Event = Annotated[
     Annotated[ArmEvent, Tag("ArmEvent")]
+    | Annotated[RewardEvent, Tag("RewardEvent")]
     | Annotated[LossesEvent, Tag("LossesEvent")]
     | Annotated[GradientEvent, Tag("GradientEvent")],
     Discriminator(_shape),
@@ -96,7 +122,7 @@ def _validate_events(events: Any, validate: ValidatorFunctionWrapHandler) -> Any
             valid += validate(events[end - VALIDATED_AT_ONCE : end])
         except ValidationError as error:
             errors += error.error_count()
-        if errors >= MAX_LISTED:
+        if errors >= MAX_INDEXES:
             return validate(events[:end])
     return validate(events) if errors else valid
 

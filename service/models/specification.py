@@ -22,6 +22,7 @@ else:
     LearnerSpec = Annotated[Union[tuple(REGISTRY.values())], Field(discriminator="kind")]  # noqa: UP007
 
 SESSION_ID_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$"
+Word = Literal["loss", "reward"]
 TEN_YEARS = 315_360_000
 MAX_LOG_ENTRIES = 10_000_000
 LARGE_SPEC_BYTES = 2048
@@ -53,6 +54,10 @@ class ExpirySpec(BaseModel):
             description="Loss of an expired decision, in the unit of ``loss_range``; null: nothing is learned.",
         ),
     ] = None
+    default_reward: Annotated[
+        float | None,
+        Field(allow_inf_nan=False, description="The same in a session with ``reward_range``, in its unit."),
+    ] = None
     provisional: Annotated[
         bool | None,
         Field(
@@ -61,9 +66,14 @@ class ExpirySpec(BaseModel):
         ),
     ] = None
 
-    def shown(self) -> dict[str, Any]:
-        """Return the fields as views show them, without what only other learners have."""
-        return self.model_dump(exclude={"provisional"} if self.provisional is None else None)
+    def default(self, word: Word) -> float | None:
+        """Return the default that is given by this word."""
+        return self.default_loss if word == "loss" else self.default_reward
+
+    def shown(self, word: Word) -> dict[str, Any]:
+        """Return the fields as views show them, without the other word, and what only other learners have."""
+        hidden = {"default_reward" if word == "loss" else "default_loss"}
+        return self.model_dump(exclude=hidden | ({"provisional"} if self.provisional is None else set()))
 
 
 class DecisionLogSpec(BaseModel):
@@ -96,6 +106,14 @@ class Specification(BaseModel):
             "points accept any finite losses and ignore it.",
         ),
     ] = [0.0, 1.0]
+    reward_range: Annotated[
+        list[Finite] | None,
+        Field(
+            min_length=2,
+            max_length=2,
+            description="Worst and best reward of an arm, instead of ``loss_range``: events then carry ``reward``.",
+        ),
+    ] = None
     normalize_losses: Annotated[
         bool,
         Field(description="Learn from (loss - best)/(worst - best) of an arm; false: from the loss as it is."),
@@ -142,29 +160,48 @@ class Specification(BaseModel):
 
     @model_validator(mode="after")
     def _range_has_two_ends(self) -> Specification:
-        best, worst = self.loss_range
+        best, worst, name = self.losses.best, self.losses.worst, f"{self.word}_range"
         if best == worst:
-            raise ValueError("loss_range needs two different numbers")
+            raise ValueError(f"{name} needs two different numbers")
         if not abs(worst - best) < float("inf"):
-            raise ValueError("loss_range is too wide")
+            raise ValueError(f"{name} is too wide")
         return self
 
     @model_validator(mode="after")
-    def _default_loss_is_one(self) -> Specification:
-        if self.expiry is not None and self.expiry.default_loss is not None:
-            if not isinstance(self.learner, ArmsSpec):
-                raise ValueError("expiry.default_loss must be null for learners over points")
-            try:
-                self.losses.learned(self.expiry.default_loss)
-            except ValueError as error:
-                raise ValueError(f"expiry.default_loss: {error}") from error
+    def _rewards_are_normalised_and_of_arms(self) -> Specification:
+        if self.reward_range is None:
+            return self
+        if not isinstance(self.learner, ArmsSpec):
+            raise ValueError("reward_range is for learners over arms")
+        if "loss_range" in self.model_fields_set and self.loss_range != [0.0, 1.0]:
+            raise ValueError("give either loss_range or reward_range")
+        if not self.normalize_losses:
+            raise ValueError("reward_range needs normalize_losses")
+        return self
+
+    @model_validator(mode="after")
+    def _default_is_one(self) -> Specification:
+        if self.expiry is None:
+            return self
+        other: Word = "reward" if self.word == "loss" else "loss"
+        if self.expiry.default(other) is not None:
+            name, range_name = f"expiry.default_{other}", f"{self.word}_range"
+            raise ValueError(f"{name}: a session with {range_name} takes default_{self.word}")
+        if self.default_loss is None:
+            return self
+        if not isinstance(self.learner, ArmsSpec):
+            raise ValueError("expiry.default_loss must be null for learners over points")
+        try:
+            self.losses.learned(self.default_loss)
+        except ValueError as error:
+            raise ValueError(f"expiry.default_{self.word}: {error}") from error
         return self
 
     @model_validator(mode="after")
     def _provisional_default_has_its_learner(self) -> Specification:
         if self.expiry is None or not self.expiry.provisional or self.may_be_provisional:
             return self
-        if self.expiry.default_loss is None:
+        if self.default_loss is None:
             raise ValueError("expiry.provisional: a default_loss that is null cannot be provisional")
         raise ValueError(f"expiry.provisional: not with {self.learner.kind}; only multiscale_tsallis takes it")
 
@@ -182,26 +219,31 @@ class Specification(BaseModel):
         return self.model_copy(update={"expiry": expiry})
 
     @property
+    def word(self) -> Word:
+        """Whether clients post losses or rewards."""
+        return "loss" if self.reward_range is None else "reward"
+
+    @property
     def losses(self) -> LossRange:
-        """How losses are read."""
-        best, worst = self.loss_range
-        return LossRange(best, worst, self.normalize_losses)
+        """How losses, or rewards, are read."""
+        best, worst = self.loss_range if self.reward_range is None else reversed(self.reward_range)
+        return LossRange(best, worst, self.normalize_losses, self.word)
 
     def chosen(self) -> dict[str, Any]:
         """Return the fields beside learner and seed by name, as views show them."""
         return {
-            "loss_range": self.loss_range,
+            f"{self.word}_range": self.loss_range if self.reward_range is None else self.reward_range,
             "normalize_losses": self.normalize_losses,
             "idle_ttl_seconds": self.idle_ttl_seconds,
-            "expiry": None if self.expiry is None else self.expiry.shown(),
+            "expiry": None if self.expiry is None else self.expiry.shown(self.word),
             "floor": self.floor,
             **({} if self.decision_log is None else {"decision_log": self.decision_log.model_dump()}),
         }
 
     @property
     def default_loss(self) -> float | None:
-        """The loss of expired decisions as it was posted; None where they teach nothing, or never expire."""
-        return None if self.expiry is None else self.expiry.default_loss
+        """The loss or reward of expired decisions as posted; None where they teach nothing, or never expire."""
+        return None if self.expiry is None else self.expiry.default(self.word)
 
     @property
     def idle_ttl_ms(self) -> int | None:
@@ -227,7 +269,7 @@ class Specification(BaseModel):
         """Return what a run is started with."""
         expiry = None
         if self.expiry is not None:
-            loss = self.expiry.default_loss
+            loss = self.default_loss
             learned = None if loss is None else self.losses.learned(loss)
             is_provisional = self.may_be_provisional and bool(self.expiry.provisional)
             expiry = Expiry(self.expiry.after_seconds, learned, is_provisional)
@@ -254,8 +296,19 @@ class Stored(NamedTuple):
 
     def matches(self, posted: Specification) -> bool:
         """Return whether posting these fields again means this session; an omitted seed matches any."""
-        same_fields = _fields(self.specification) == _fields(posted.decided())
-        return same_fields and posted.seed in (None, self.seed)
+        return not self.differing(posted)
+
+    def differing(self, posted: Specification) -> dict[str, str]:
+        """Return what differs from a specification posted again, by field; an omitted seed matches any."""
+        posted = posted.decided()
+        own, others, word = _fields(self.specification), _fields(posted), self.specification.word
+        found = {name: "is another in the session" for name, value in own.items() if value != others[name]}
+        if word != posted.word:
+            found = {name: text for name, text in found.items() if name not in ("loss_range", "reward_range")}
+            found[f"{posted.word}_range"] = f"the session was created with {word}_range"
+        if posted.seed not in (None, self.seed):
+            found["seed"] = "is another in the session"
+        return found
 
     def start(self) -> Run:
         """Start the run before its first slot."""

@@ -95,9 +95,14 @@ class Journal(list[Happening]):
                     _add(counts, REMOVED, arm, count)
         return counts
 
-    def entries(self, default_loss: float | None) -> list[bytes]:
-        """The entries of the decision log, as JSON without their times."""
-        return [_JSON.encode(_entry(each, default_loss)).encode() for each in self]
+    def entries(self, default_loss: float | None, word: str = "loss") -> list[bytes]:
+        """The entries of the decision log, as JSON without their times.
+
+        Parameters
+        ----------
+        word : what clients post, ``loss`` or ``reward``
+        """
+        return [_JSON.encode(_entry(each, default_loss, word)).encode() for each in self]
 
 
 def _add(counts: Counts, what: bytes, arm: int, amount: float) -> None:
@@ -117,7 +122,7 @@ def _count_ended(counts: Counts, each: Ended, losses: LossRange, default: float 
         _add(counts, LOSSES, each.arm, each.decisions * share)
 
 
-def _entry(each: Happening, default: float | None) -> dict[str, Any]:
+def _entry(each: Happening, default: float | None, word: str) -> dict[str, Any]:
     if isinstance(each, Acted):
         return {"kind": "act", **_given(each._asdict())}
     if isinstance(each, SessionChanged):
@@ -125,7 +130,7 @@ def _entry(each: Happening, default: float | None) -> dict[str, Any]:
     if isinstance(each, ArmsChanged):
         names = ("added", "removed", "paused", "resumed")
         return {"kind": "arms", **{name: list(getattr(each, name)) for name in names}}
-    entry: dict[str, Any] = {"kind": "event", "arm": each.arm, "loss": default if each.defaulted else each.loss}
+    entry: dict[str, Any] = {"kind": "event", "arm": each.arm, word: default if each.defaulted else each.loss}
     entry["outcome"] = each.outcome
     if each.outcome == "expired":
         entry["count"] = each.decisions

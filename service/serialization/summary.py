@@ -8,13 +8,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import Any
 
 from ..engine.arm_run import ArmRun
+from ..engine.hints import effective_arms, hints
 from ..engine.run import Run
 
 MAX_LISTED_LABELS = 100
 """Sessions with more labels are listed without them; their views have them all."""
+
+MEAN_DIGITS = 12
+"""Digits of a mean: those behind are of rounding."""
 
 _JSON = json.JSONEncoder(separators=(",", ":"))
 
@@ -34,9 +39,20 @@ def about(chosen: Mapping[str, Any], run: Run) -> dict[str, Any]:
     return {"learner": learner, **chosen}
 
 
-def counted(run: Run) -> dict[str, Any]:
-    """What every commit may change of a session's view; ``rates`` belong to the learner."""
-    ledger = run.ledger
+def time_text(unix_seconds: float) -> str:
+    """A time as views show it: RFC 3339 in UTC, to the millisecond."""
+    return datetime.fromtimestamp(unix_seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def counted(run: Run, *, mostly_surplus: bool = False) -> dict[str, Any]:
+    """What every commit may change of a session's view; ``rates`` belong to the learner.
+
+    Parameters
+    ----------
+    mostly_surplus : whether most of the latest events answered no outstanding decision
+    """
+    ledger, losses = run.ledger, run.params.losses
+    mean = None if not ledger.losses else losses.posted(ledger.mean_loss) if _over_arms(run) else ledger.mean_loss
     return {
         "rates": run.learner.rates(run.state),
         "slot": ledger.slot,
@@ -44,8 +60,23 @@ def counted(run: Run) -> dict[str, Any]:
         "outstanding": ledger.outstanding,
         "expired": ledger.expired,
         "removed": ledger.removed,
+        "voided": ledger.voided,
         "total_delay": ledger.total_delay,
+        f"mean_{losses.word}": None if mean is None else float(f"{mean:.{MEAN_DIGITS}g}"),
+        "last_act_at": time_text(ledger.last_act_at) if ledger.last_act_at else None,
+        "last_event_at": time_text(ledger.last_event_at) if ledger.last_event_at else None,
+        "hints": hints(run, mostly_surplus=mostly_surplus),
+        **({"counted_from_slot": ledger.counted_from_slot} if ledger.counted_from_slot else {}),
     }
+
+
+def effective_arms_of(run: Run) -> float | None:
+    """How many arms the distribution shown to readers amounts to; None over points."""
+    return effective_arms(run.probabilities) if isinstance(run, ArmRun) else None
+
+
+def _over_arms(run: Run) -> bool:
+    return isinstance(run, ArmRun)
 
 
 def joined(about: Mapping[str, Any], counted: Mapping[str, Any]) -> dict[str, Any]:
@@ -68,9 +99,19 @@ def shortened(view: dict[str, Any]) -> dict[str, Any]:
     return view
 
 
-def encode_summary(run: Run, version: str) -> bytes:
-    """The bytes of what a commit changes, as of the version that it makes."""
-    return _JSON.encode({"version": version, **counted(run)}).encode()
+def encode_summary(
+    run: Run, version: str, *, effective: float | None = None, mostly_surplus: bool = False
+) -> bytes:
+    """The bytes of what a commit changes, as of the version that it makes.
+
+    Parameters
+    ----------
+    effective : ``effective_arms`` of a moment ago, None over points
+    """
+    shown = counted(run, mostly_surplus=mostly_surplus)
+    if effective is not None:
+        shown["effective_arms"] = effective
+    return _JSON.encode({"version": version, **shown}).encode()
 
 
 def decode(about: bytes, summary: bytes, version: str) -> dict[str, Any] | None:

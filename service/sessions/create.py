@@ -17,6 +17,7 @@ from ..cooperative.answer_body import Body, is_stored_answer, unpack
 from ..cooperative.offload import LABEL_BYTES, run_in_thread_if_large
 from ..engine.run import Run
 from ..errors import (
+    FieldError,
     ForbiddenError,
     IdempotencyConflictError,
     InvalidRequestError,
@@ -150,8 +151,8 @@ class Creator:
         if key is not None and (stored_answer := await self._store.recall(session_id, key.key)) is not None:
             return await _created_before(session_id, existing, key, stored_answer)
         cached = await self._reader.cached(session_id, existing)
-        if not cached.stored.matches(spec):
-            raise SessionExistsError
+        if differing := cached.stored.differing(spec):
+            raise SessionExistsError.of([FieldError(name, text) for name, text in differing.items()])
         if key is None:
             return Created(Answer(await self._reader.view(session_id)), new=False)
         show = Show(viewer(session_id, existing, cached), idempotency=key)
@@ -190,7 +191,7 @@ def _new_session(
         idle_ttl_ms=spec.idle_ttl_ms,
         answer=None if key is None else (key.key, key.body + version.encode()),
         about=summary.encode_about(spec.chosen(), run),
-        summary=summary.encode_summary(run, version),
+        summary=summary.encode_summary(run, version, effective=summary.effective_arms_of(run)),
     )
 
 

@@ -77,5 +77,7 @@ class Reader:
         """
         cached = self._cache.get(session_id)
         if cached is not None and cached.version == snapshot.version and snapshot.state.endswith(cached.checksum):
-            return cached
-        return await decoded(snapshot, cached)
+            found = cached
+        else:
+            found = await decoded(snapshot, cached)
+        return found._replace(mostly_surplus=self._cache.watch.is_mostly_surplus(session_id))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import UTC, datetime
 from typing import Any
 
 from ..commit.draft import VERSION
@@ -11,8 +10,10 @@ from ..commit.session_cache import CachedSession
 from ..cooperative.answer_body import Body, answer_body
 from ..cooperative.json_stream import json_chunks
 from ..engine.arm_run import ArmRun
+from ..engine.hints import effective_arms
 from ..engine.run import Run
 from ..serialization import summary as listed
+from ..serialization.summary import time_text as time_text
 from ..store.base import Snapshot
 
 
@@ -29,7 +30,8 @@ def session_view(session_id: str, snapshot: Snapshot, cached: CachedSession) -> 
     if isinstance(run, ArmRun):
         names = run.arms.names or ()
         view["paused"] = [names[arm] for arm in sorted(run.arms.paused)]
-        view["probabilities"] = run.probabilities
+        view["probabilities"] = p = run.probabilities
+        view["effective_arms"] = effective_arms(p)
     else:
         view["x"] = run.learner.x(run.state)
     return answer_body(json_chunks(view))
@@ -41,7 +43,7 @@ def summary(session_id: str, snapshot: Snapshot, cached: CachedSession) -> dict[
     chosen = cached.stored.specification.chosen()
     return {
         "session_id": session_id,
-        **listed.joined(listed.about(chosen, run), listed.counted(run)),
+        **listed.joined(listed.about(chosen, run), listed.counted(run, mostly_surplus=cached.mostly_surplus)),
         "version": snapshot.version,
         "created_at": time_text(snapshot.created_at),
         "expires_at": None if snapshot.expires_at is None else time_text(snapshot.expires_at),
@@ -60,8 +62,3 @@ def viewer(session_id: str, snapshot: Snapshot, cached: CachedSession) -> Callab
         return session_view(session_id, then, cached._replace(run=run))
 
     return view
-
-
-def time_text(unix_seconds: float) -> str:
-    """A time as views show it: RFC 3339 in UTC, to the millisecond."""
-    return datetime.fromtimestamp(unix_seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

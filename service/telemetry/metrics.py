@@ -18,7 +18,7 @@ from .fast_counters import Increment, Observe, fast_inc, fast_observe
 
 OTHER = "other"
 """Method and route of requests that match no route."""
-OUTCOMES = ("applied", "duplicate", "removed", "surplus", "refused", "expired")
+OUTCOMES = ("applied", "duplicate", "removed", "voided", "surplus", "invalid", "refused", "expired")
 COMMITS = ("committed", "known", "conflict", "not_found")
 WORKER_RESTARTS = ("bandit_worker_restarts", "Workers that ended while they should serve, and were replaced.")
 STORE_RESTARTS = ("bandit_store_restarts", "Embedded servers that ended, and were started again.")

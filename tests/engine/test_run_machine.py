@@ -1,4 +1,4 @@
-"""Random acts, events, expiries, changes of arms and reloads: every act ends as one of four things, per arm."""
+"""Random acts, events, voids, expiries, changes of arms and reloads: what becomes of every act, by arm."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ ANY_LABEL = st.sampled_from(["a", "b", "c", "x", "y", "nobody"])
 
 
 class SessionMachine(RuleBasedStateMachine):
-    """One session; ``acts``, ``settled``, ``expired`` and ``removed`` are counted here too, by arm."""
+    """One session; acts, and what became of them, are counted here too, by arm."""
 
     kind = "dexp3"
 
@@ -67,12 +67,8 @@ class SessionMachine(RuleBasedStateMachine):
         self.now = 1e6
         self.run.advance(self.now)
         self.kept: dict[bytes, bytes] = {}
-        self.acts, self.settled, self.expired, self.removed = (
-            Counter[int](),
-            Counter[int](),
-            Counter[int](),
-            Counter[int](),
-        )
+        self.acts, self.settled, self.voided = Counter[int](), Counter[int](), Counter[int]()
+        self.expired, self.removed = Counter[int](), Counter[int]()
         self.open: list[ArmAction] = []
         """Actions that may still get feedback."""
         self.labels = list(NAMES)
@@ -153,8 +149,8 @@ class SessionMachine(RuleBasedStateMachine):
             what[arm] += then - now
 
     @precondition(lambda self: self.open)
-    @rule(data=st.data(), loss=st.floats(0, 1))
-    def feed(self, data: st.DataObject, loss: float) -> None:
+    @rule(data=st.data(), loss=st.floats(0, 1), is_void=st.booleans())
+    def feed(self, data: st.DataObject, loss: float, is_void: bool) -> None:
         given = self.open.pop(data.draw(st.integers(0, len(self.open) - 1)))
         event = ArmFeedback(given.arm, loss, given.slot)
         if isinstance(self.run, SlotRun):
@@ -164,8 +160,14 @@ class SessionMachine(RuleBasedStateMachine):
         if self.run.surplus([event]):
             assert isinstance(self.run, SlotRun) or self.outstanding()[given.arm] == 0
             return
-        self.run.settle(event)
-        self.settled[given.arm] += 1
+        if is_void:
+            shown = self.run.probabilities
+            self.run.void(event)
+            assert self.run.probabilities.tolist() == shown.tolist()
+            self.voided[given.arm] += 1
+        else:
+            self.run.settle(event)
+            self.settled[given.arm] += 1
 
     @rule(seconds=st.floats(0, 2 * WINDOW))
     def wait(self, seconds: float) -> None:
@@ -220,14 +222,16 @@ class SessionMachine(RuleBasedStateMachine):
         assert self.run.probabilities.tolist() == run.probabilities.tolist()
 
     @invariant()
-    def every_act_is_one_of_four_things(self) -> None:
+    def every_act_is_one_of_five_things(self) -> None:
         ledger, left = self.run.ledger, self.outstanding()
         for arm, count in enumerate(left):
             assert count >= 0
-            assert self.acts[arm] == self.settled[arm] + self.expired[arm] + self.removed[arm] + count
-        totals = (ledger.feedbacks, ledger.expired, ledger.removed, ledger.outstanding)
+            ended = self.settled[arm] + self.expired[arm] + self.removed[arm] + self.voided[arm]
+            assert self.acts[arm] == ended + count
+        totals = (ledger.feedbacks, ledger.expired, ledger.removed, ledger.voided, ledger.outstanding)
         assert min(totals) >= 0
-        assert totals == (self.settled.total(), self.expired.total(), self.removed.total(), sum(left))
+        counted = (self.settled, self.expired, self.removed, self.voided)
+        assert totals == (*(each.total() for each in counted), sum(left))
         assert ledger.slot == sum(totals)
 
     @invariant()
@@ -244,5 +248,5 @@ class SessionMachine(RuleBasedStateMachine):
 
 
 @pytest.mark.parametrize("kind", FIELDS)
-def test_every_act_is_settled_expired_removed_or_outstanding(kind: str) -> None:
+def test_every_act_is_settled_expired_removed_voided_or_outstanding(kind: str) -> None:
     run_machine(SessionMachine, {"kind": kind}, max_examples=40)

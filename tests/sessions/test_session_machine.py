@@ -38,7 +38,7 @@ from service.models.eligible import Choice
 from service.models.events import ArmEvent
 from service.models.idempotency import Idempotency
 from service.models.specification import DecisionLogSpec, ExpirySpec, Specification
-from service.serialization.journal import ACTS, EXPIRED, FEEDBACKS, REMOVED, Journal
+from service.serialization.journal import ACTS, EXPIRED, FEEDBACKS, REMOVED, VOIDED, Journal
 from service.sessions.operations import Act, ChangeArms, NextDue, ReplaceArms, SettleFeedback
 from service.sessions.service import ArmsRequest
 from service.store import open_store
@@ -67,7 +67,7 @@ class Model:
     def __init__(self, *, by_slot: bool) -> None:
         self.by_slot = by_slot
         self.open: dict[int, list[tuple[int, int]]] = {}
-        self.ended = {what: Counter[int]() for what in ("feedbacks", "expired", "removed")}
+        self.ended = {what: Counter[int]() for what in ("feedbacks", "expired", "removed", "voided")}
         self.acts = Counter[int]()
         self.labels = dict(zip(NAMES, range(3), strict=True))
         self.paused: set[str] = set()
@@ -84,11 +84,11 @@ class Model:
         self.acts[arm] += 1
         self.open.setdefault(arm, []).append((slot, int(now)))
 
-    def outcome(self, arm: int, slot: int) -> str:
+    def outcome(self, arm: int, slot: int, *, is_void: bool) -> str:
         """What becomes of an event with a new id."""
         if arm not in self.labels.values():
             return "removed"
-        return "surplus" if self.place(arm, slot) is None else "applied"
+        return "surplus" if self.place(arm, slot) is None else "voided" if is_void else "applied"
 
     def place(self, arm: int, slot: int) -> int | None:
         """Which of the arm's decisions the event settles."""
@@ -96,11 +96,11 @@ class Model:
         places = [place for place, act in enumerate(acts) if act[0] == slot or not self.by_slot]
         return places[0] if places else None
 
-    def settle(self, arm: int, slot: int) -> None:
+    def settle(self, arm: int, slot: int, what: str) -> None:
         place = self.place(arm, slot)
         assert place is not None
         del self.open[arm][place]
-        self.ended["feedbacks"][arm] += 1
+        self.ended[what][arm] += 1
 
     def remove(self, labels: Iterable[str]) -> None:
         for label in set(labels) & self.labels.keys():
@@ -243,21 +243,26 @@ class SessionMachine(RuleBasedStateMachine):
         self.take(sorted(itertools.chain(*found), key=lambda action: action["slot"]))
 
     @precondition(lambda self: self.given)
-    @rule(gap=GAPS, at=WORKERS, data=st.data(), loss=st.floats(0, 1), fault=FAULTS, dies=st.booleans())
-    def click(self, gap: float, at: int, data: st.DataObject, loss: float, fault: Fault | None, dies: bool) -> None:
+    @rule(gap=GAPS, at=WORKERS, data=st.data(), loss=st.none() | st.floats(0, 1), fault=FAULTS, dies=st.booleans())
+    def click(
+        self, gap: float, at: int, data: st.DataObject, loss: float | None, fault: Fault | None, dies: bool
+    ) -> None:
         self.time += gap
         arm, slot = self.given.pop(data.draw(st.integers(0, len(self.given) - 1)))
         event = ArmEvent(arm=arm, loss=loss, slot=slot, event_id=f"e{next(_numbers)}")
         self.model.pass_time(self.time)
-        expected = self.model.outcome(arm, slot)
-        answer = self.call(at, SettleFeedback([event], None), fault, dies=dies)
-        counts = {name: answer.get(name, 0) for name in ("applied", "duplicates", "removed", "surplus")}
+        expected = self.model.outcome(arm, slot, is_void=loss is None)
+        # The second event fits no session of these arms.
+        events = [event, ArmEvent(arm=10**6, loss=loss, event_id=f"e{next(_numbers)}")]
+        answer = self.call(at, SettleFeedback(events, None, skips_invalid=True), fault, dies=dies)
+        assert answer["invalid_indexes"] == [1]
+        counts = {name: answer.get(name, 0) for name in ("applied", "duplicates", "removed", "voided", "surplus")}
         took_unseen = fault == "reply lost" and expected != "surplus" and counts["duplicates"] == 1
         assert counts == dict.fromkeys(counts, 0) | {"duplicates" if took_unseen else expected: 1}
         if expected != "surplus":
             self.sent.append(event)
-        if expected == "applied":
-            self.model.settle(arm, slot)
+        if expected in ("applied", "voided"):
+            self.model.settle(arm, slot, "feedbacks" if expected == "applied" else "voided")
 
     @precondition(lambda self: self.sent)
     @rule(gap=GAPS, at=WORKERS, data=st.data(), fault=FAULTS)
@@ -345,7 +350,7 @@ class SessionMachine(RuleBasedStateMachine):
         for what, ended in self.model.ended.items():
             assert getattr(run.ledger, what) == ended.total()
         for ledger in (stored.ledger, run.ledger):
-            parts = (ledger.feedbacks, ledger.expired, ledger.removed, ledger.outstanding)
+            parts = (ledger.feedbacks, ledger.expired, ledger.removed, ledger.voided, ledger.outstanding)
             assert min(parts) >= 0
             assert ledger.slot == sum(parts) == self.model.acts.total()
         p, drawable = run.probabilities, [self.model.labels[label] for label in self.model.drawable]
@@ -356,7 +361,7 @@ class SessionMachine(RuleBasedStateMachine):
     def counts_and_log_agree(self) -> None:
         """What is kept beside the state counts the same decisions, each once."""
         ledger = self.runner.run(self.stored()).ledger
-        kinds = {ACTS: "slot", FEEDBACKS: "feedbacks", EXPIRED: "expired", REMOVED: "removed"}
+        kinds = {ACTS: "slot", FEEDBACKS: "feedbacks", EXPIRED: "expired", REMOVED: "removed", VOIDED: "voided"}
         store = self.workers[0].store
         for kind, name in kinds.items():
             fields = [kind + b"%d" % arm for arm in range(self.model.arms)]
@@ -371,7 +376,8 @@ class SessionMachine(RuleBasedStateMachine):
         for entry in entries:
             if entry["kind"] == "event":
                 ended[entry["outcome"]] += entry.get("count", 1)
-        assert (ended["applied"], ended["expired"]) == (ledger.feedbacks, ledger.expired)
+        seen = (ended["applied"], ended["expired"], ended["voided"])
+        assert seen == (ledger.feedbacks, ledger.expired, ledger.voided)
         ids = [entry["event_id"] for entry in entries if entry.get("event_id")]
         assert len(ids) == len(set(ids))
 

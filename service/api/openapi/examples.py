@@ -66,6 +66,15 @@ CREATE: dict[str, Example] = {
             "seed": 7,
         },
     ),
+    "rewards": Example(
+        summary="Clicks as rewards; a decision without a click counts as none after a day",
+        value={
+            "session_id": "teasers",
+            "learner": {"kind": "centred_tsallis", "arms": ["pun", "riddle"]},
+            "reward_range": [0, 1],
+            "expiry": {"after_seconds": 86400, "default_reward": 0},
+        },
+    ),
     "points": Example(
         summary="Points of the unit ball",
         value={
@@ -99,7 +108,13 @@ VIEW = {
     "outstanding": 0,
     "expired": 0,
     "removed": 0,
+    "voided": 0,
     "total_delay": 0,
+    "mean_loss": None,
+    "last_act_at": None,
+    "last_event_at": None,
+    "effective_arms": 3.0,
+    "hints": [],
     "version": "9c1f0f0d5f6f4b1e-1",
     "created_at": "2026-01-01T12:00:00.000Z",
     "expires_at": None,
@@ -122,6 +137,10 @@ CHANGED = VIEW | {
     "feedbacks": 2,
     "outstanding": 2,
     "removed": 1,
+    "mean_loss": -2.5,
+    "last_act_at": "2026-01-01T12:03:10.000Z",
+    "last_event_at": "2026-01-01T12:03:12.000Z",
+    "effective_arms": 2.9623,
     "version": "9c1f0f0d5f6f4b1e-9",
     "probabilities": [0.4, 0.0, 0.26666666666666666, 0.3333333333333333],
 }
@@ -157,6 +176,13 @@ ACTION = {"slot": 1, "arm": 2, "probability": 0.3333333333333333}
 ACTIONS = {"actions": [ACTION, {"slot": 2, "arm": 0, "probability": 0.3333333333333333}]}
 EVENT: dict[str, Example] = {
     "rating": Example(summary="A rating of arm 2", value={"arm": 2, "loss": 7.25, "event_id": "rating-1"}),
+    "reward": Example(
+        summary="A reward of arm 2, in a session with reward_range",
+        value={"arm": 2, "reward": 1, "event_id": "click-1"},
+    ),
+    "void": Example(
+        summary="Arm 2 was not shown after all", value={"arm": 2, "loss": None, "event_id": "hidden-1"}
+    ),
     "losses": Example(summary="Losses at a point and its two query points", value={"losses": [0.5, 0.51, 0.49]}),
 }
 EVENTS: dict[str, Example] = {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from fastapi import APIRouter, Body, Query, Request, Response
 
@@ -28,6 +28,15 @@ OnSurplus = Annotated[
     Query(
         description="What to do with events that match no outstanding decision: refuse the whole request (409), or "
         "skip these events. The default is skip in sessions with expiry, and refuse in others."
+    ),
+]
+
+
+OnInvalid = Annotated[
+    Literal["refuse", "skip"],
+    Query(
+        description="What to do with events that do not fit the session (arm, label, slot, range, length): refuse "
+        "the whole request (422), or skip these events. Events that are not of the schema are always refused."
     ),
 ]
 
@@ -99,9 +108,12 @@ async def feedbacks(
     session_id: str,
     body: Annotated[Feedbacks, Body(openapi_examples=EVENTS)],
     on_surplus: OnSurplus = None,
+    on_invalid: OnInvalid = "refuse",
 ) -> Response:
     """Report a batch of events: all are applied, or none."""
-    operation = SettleFeedback(body.events, on_surplus, idempotency=await idempotency_of(request))
+    skips = on_invalid == "skip"
+    key = await idempotency_of(request)
+    operation = SettleFeedback(body.events, on_surplus, skips_invalid=skips, idempotency=key)
     return await _feed(request, session_id, operation)
 
 

@@ -13,7 +13,7 @@ from ...engine.point_run import PointRun
 from ...engine.slot_run import SlotRun
 from ...errors import InvalidRequestError
 from ...learners.base import Information
-from ...models.events import ArmEvent, Event, GradientEvent, LossesEvent
+from ...models.events import Event, GradientEvent, LossesEvent, OneArmEvent
 
 Parser = Callable[[Event, Any], Any]
 """Makes feedback for a run of an event; the kinds of both depend on the learner's information.
@@ -22,20 +22,31 @@ It raises ``InvalidRequestError`` where the event does not fit.
 """
 
 
+_OTHER_WORD = {
+    "loss": "this session takes rewards: post reward, or create a session with loss_range",
+    "reward": "this session takes losses: post loss, or create a session with reward_range",
+}
+
+
 def _arm_feedback(event: Event, run: ArmRun) -> ArmFeedback:
-    if not isinstance(event, ArmEvent):
-        raise InvalidRequestError.of("loss", "this session's learner takes one loss of one arm")
+    losses = run.params.losses
+    if not isinstance(event, OneArmEvent):
+        raise InvalidRequestError.of(losses.word, f"this session's learner takes one {losses.word} of one arm")
+    if event.word != losses.word:
+        raise InvalidRequestError.of(event.word, _OTHER_WORD[event.word])
     arm = _arm(event, run)
+    if event.value is None:
+        return ArmFeedback(arm, 0.0, event.slot, is_void=True)
     try:
-        loss = run.params.losses.learned(event.loss)
+        loss = losses.learned(event.value)
     except ValueError as error:
-        raise InvalidRequestError.of("loss", str(error)) from error
+        raise InvalidRequestError.of(event.word, str(error)) from error
     return ArmFeedback(arm, loss, event.slot)
 
 
 def _slot_feedback(event: Event, run: SlotRun) -> ArmFeedback:
     feedback = _arm_feedback(event, run)
-    if isinstance(event, ArmEvent) and event.slot is None:
+    if isinstance(event, OneArmEvent) and event.slot is None:
         raise InvalidRequestError.of("slot", "this learner needs the slot that was acted; dexp3 does not")
     try:
         run.check_slot(feedback)
@@ -44,7 +55,7 @@ def _slot_feedback(event: Event, run: SlotRun) -> ArmFeedback:
     return feedback
 
 
-def _arm(event: ArmEvent, run: ArmRun) -> int:
+def _arm(event: OneArmEvent, run: ArmRun) -> int:
     labels, n_arms = run.arms.labels, run.arms.size
     if event.label is not None:
         if event.arm is not None:
@@ -55,7 +66,8 @@ def _arm(event: ArmEvent, run: ArmRun) -> int:
             raise InvalidRequestError.of("label", "the session has no arm with this label")
         return arm
     if event.arm is None or event.arm >= n_arms:
-        raise InvalidRequestError.of("arm", f"must be the index of an arm, 0 to {n_arms - 1}")
+        otherwise = "" if labels is None else ", or use label"
+        raise InvalidRequestError.of("arm", f"must be the index of an arm, 0 to {n_arms - 1}{otherwise}")
     return event.arm
 
 
@@ -73,7 +85,9 @@ def _gradient_feedback(event: Event, run: PointRun) -> PointFeedback:
     return _values("gradient", event.gradient, dim)
 
 
-def _values(name: str, values: Sequence[float], length: int) -> PointFeedback:
+def _values(name: str, values: Sequence[float] | None, length: int) -> PointFeedback:
+    if values is None:
+        return PointFeedback(np.empty(0), is_void=True)
     if len(values) != length:
         raise InvalidRequestError.of(name, f"must have {length} numbers, has {len(values)}")
     return PointFeedback(np.asarray(values, dtype=np.float64))

@@ -12,8 +12,8 @@ from ...commit.operation import Applied, Operation
 from ...engine.arm_run import ArmRun
 from ...engine.run import Run
 from ...engine.slot_run import SlotRun
-from ...errors import MAX_LISTED, InvalidRequestError, SurplusFeedbackError
-from ...models.events import ArmEvent, Event
+from ...errors import MAX_INDEXES, FieldError, InvalidRequestError, SurplusFeedbackError
+from ...models.events import Event, OneArmEvent
 from ...models.specification import Surplus
 from ...serialization.journal import Ended
 from .event_parsing import PARSERS
@@ -31,26 +31,40 @@ class SettleFeedback(Operation):
     """None: skip in sessions with expiry, refuse in others."""
     single: bool = False
     """Errors name no index: the request is one event."""
+    skips_invalid: bool = False
+    """Whether events that do not fit the session are skipped; else the request is refused."""
 
     @property
     def weight(self) -> int:
         return len(self.events)
 
     async def check(self, draft: Draft) -> Sequence[Any]:
-        """Read every event as the session's run takes it, or refuse the request with the indexes."""
+        """Read every event as the session's run takes it; None for those skipped as they do not fit.
+
+        Raises
+        ------
+        InvalidRequestError
+            with the indexes of events that do not fit, unless they are skipped.
+        OlderSchemaError
+            for a void, where states of the schema that has room for it may not be written.
+        """
         run = draft.run
         parse = PARSERS[run.learner.information]
-        errors, feedback = [], []
+        errors: list[FieldError] = []
+        feedback: list[Any] = []
         for index, event in enumerate(self.events):
             try:
                 feedback.append(parse(event, run))
             except InvalidRequestError as error:
+                feedback.append(None)
                 errors += [replace(each, index=None if self.single else index) for each in error.errors]
-                if len(errors) >= MAX_LISTED:
+                if len(errors) >= MAX_INDEXES and not self.skips_invalid:
                     break
             await draft.fair_yield()
-        if errors:
+        if errors and not self.skips_invalid:
             raise InvalidRequestError.of_all(errors)
+        if any(each is not None and each.is_void for each in feedback):
+            draft.check_schema("loss")
         return feedback
 
     async def apply(self, draft: Draft, feedback: Sequence[Any]) -> Applied:
@@ -59,15 +73,17 @@ class SettleFeedback(Operation):
         judged = await self._judged(draft, feedback)
         skips = self.on_surplus == "skip" or (self.on_surplus is None and run.params.expiry is not None)
         if judged.surplus and not skips:
-            raise SurplusFeedbackError(_surplus_text(run, judged), indexes=judged.surplus)
+            raise SurplusFeedbackError.of(_surplus_text(run, judged), len(self.events), judged.surplus)
         delays = await _settle(draft, [feedback[index] for index in judged.applied])
         draft.journal += self._ended(judged, feedback)
-        counts = {"applied": len(judged.applied), "duplicates": judged.duplicates}
-        if judged.removed:
-            counts["removed"] = len(judged.removed)
+        counts = judged.counts()
         if skips:
             counts["surplus"] = len(judged.surplus)
-        settlement = counts | {"slot": run.ledger.slot, "outstanding": run.ledger.outstanding}
+        settlement: dict[str, Any] = {**counts}
+        if self.skips_invalid:
+            counts["invalid"] = settlement["invalid"] = len(judged.invalid)
+            settlement["invalid_indexes"] = judged.invalid[:MAX_INDEXES]
+        settlement |= {"slot": run.ledger.slot, "outstanding": run.ledger.outstanding}
         return Applied(
             json.dumps(settlement, separators=(",", ":")).encode(),
             event_ids=list(judged.event_ids),
@@ -81,16 +97,19 @@ class SettleFeedback(Operation):
         removed = set(judged.removed)
         for index in sorted([*judged.applied, *judged.removed]):
             event = self.events[index]
-            if isinstance(event, ArmEvent):
-                outcome = "removed" if index in removed else "applied"
-                yield Ended(feedback[index].arm, outcome, event.loss, event.event_id, event.slot)
+            if isinstance(event, OneArmEvent):
+                outcome = "removed" if index in removed else "voided" if feedback[index].is_void else "applied"
+                yield Ended(feedback[index].arm, outcome, event.value, event.event_id, event.slot)
 
     async def _judged(self, draft: Draft, feedback: Sequence[Any]) -> _Judged:
-        """Find out what becomes of each event; its id counts unless the event is surplus."""
+        """Find out what becomes of each event; its id counts unless the event is surplus or does not fit."""
         run, judged = draft.run, _Judged()
         settles_a_decision = run.surplus_checker()
         for index, (event, each) in enumerate(zip(self.events, feedback, strict=True)):
             await draft.fair_yield()
+            if each is None:
+                judged.invalid.append(index)
+                continue
             event_id = event.digest
             if event_id is not None and (draft.is_duplicate(event_id) or event_id in judged.event_ids):
                 judged.duplicates += 1
@@ -99,6 +118,7 @@ class SettleFeedback(Operation):
                 judged.removed.append(index)
             elif settles_a_decision(each):
                 judged.applied.append(index)
+                judged.voided += each.is_void
             else:
                 judged.surplus.append(index)
                 continue
@@ -112,7 +132,9 @@ class _Judged:
     """What becomes of a batch's events."""
 
     applied: list[int] = field(default_factory=list)
-    """Indexes."""
+    """Indexes, also of voids."""
+    invalid: list[int] = field(default_factory=list)
+    """Indexes of events that do not fit the session."""
     removed: list[int] = field(default_factory=list)
     """Indexes of events of removed arms."""
     surplus: list[int] = field(default_factory=list)
@@ -120,6 +142,13 @@ class _Judged:
     event_ids: dict[bytes, None] = field(default_factory=dict)
     """Digests of the ids that count from now on, in order."""
     duplicates: int = 0
+    voided: int = 0
+
+    def counts(self) -> dict[str, int]:
+        """Return what settlements and metrics count, but surplus and invalid events."""
+        counts = {"applied": len(self.applied) - self.voided, "duplicates": self.duplicates}
+        rare = {"removed": len(self.removed), "voided": self.voided}
+        return counts | {outcome: count for outcome, count in rare.items() if count}
 
 
 async def _settle(draft: Draft, feedback: Sequence[Any]) -> Sequence[float]:
@@ -127,9 +156,12 @@ async def _settle(draft: Draft, feedback: Sequence[Any]) -> Sequence[float]:
     run = draft.run
     delays: list[float] = []
     for each in feedback:
-        if len(delays) < MAX_DELAYS and (delay := run.delay(each)) is not None:
-            delays.append(delay)
-        run.settle(each)
+        if each.is_void:
+            run.void(each)
+        else:
+            if len(delays) < MAX_DELAYS and (delay := run.delay(each)) is not None:
+                delays.append(delay)
+            run.settle(each)
         await draft.fair_yield()
     return delays
 

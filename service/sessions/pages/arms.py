@@ -94,5 +94,5 @@ def _row(run: ArmRun, probability: float, counts: ArmCounts, arm: int) -> dict[s
         "outstanding": int(run.ledger.by_arm[arm]),
         "feedbacks": counts.whole(FEEDBACKS, arm),
         "expired": counts.whole(EXPIRED, arm),
-        "mean_loss": counts.mean(arm),
+        f"mean_{run.params.losses.word}": counts.mean(arm),
     }

@@ -1,0 +1,62 @@
+"""Hints why a session may not learn, from its counts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from ..learners.base import FloatArray
+from .ledger import Ledger
+from .run import Run
+
+SILENT_SLOTS = 100
+"""Slots without anything settled after which feedback seems to be missing."""
+ALIKE_LOSSES = 100
+"""Losses after which it says something that all were alike."""
+MANY_OUTSTANDING = 1000
+"""Outstanding decisions from which on it says something that they are most of all."""
+
+
+class Hint(NamedTuple):
+    """Why a session may not learn; ``code`` stays the same, ``message`` is for people."""
+
+    code: str
+    message: str
+
+
+def hints(run: Run, *, mostly_surplus: bool = False) -> list[dict[str, str]]:
+    """Return the hints for a session, as views show them.
+
+    Parameters
+    ----------
+    mostly_surplus : whether most of the latest events answered no outstanding decision
+    """
+    found = list(_hints(run.ledger, run.params.losses.word, expires=run.params.expiry is not None))
+    if mostly_surplus:
+        text = "Most of the last 1,000 events answered no outstanding decision: they come twice, or too late."
+        found.append(Hint("mostly_surplus", text))
+    return [hint._asdict() for hint in found]
+
+
+def _hints(ledger: Ledger, word: str, *, expires: bool) -> Iterator[Hint]:
+    is_silent = ledger.slot == ledger.outstanding
+    if ledger.slot >= SILENT_SLOTS and is_silent and not expires:
+        yield Hint("no_feedback", f"{ledger.slot} decisions and no feedback: nothing can be learned.")
+    if expires and ledger.outstanding and not (ledger.feedbacks or ledger.voided or ledger.expired):
+        yield Hint("first_window", "The first window has not ended and no event has come: nothing is learned yet.")
+    if ledger.losses >= ALIKE_LOSSES and ledger.equal_losses:
+        what = "rewards" if word == "reward" else "losses"
+        yield Hint("equal_losses", f"All {ledger.losses} {what} were alike: no arm looks better than another.")
+    many = ledger.outstanding > MANY_OUTSTANDING and 2 * ledger.outstanding > ledger.slot
+    if many and not expires:
+        text = f"{ledger.outstanding} of {ledger.slot} decisions wait for feedback: give the session an expiry, or"
+        yield Hint("growing_outstanding", f"{text} report also that nothing happened.")
+
+
+def effective_arms(p: FloatArray) -> float:
+    """Return how many arms a distribution amounts to: exp of its entropy."""
+    positive = p[p > 0]
+    # The digits behind are of rounding.
+    return float(f"{np.exp(-np.dot(positive, np.log(positive))):.12g}")

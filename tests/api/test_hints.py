@@ -1,0 +1,122 @@
+"""A view says why its session may not learn."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from service.store.memory import MemoryStore
+
+EXPIRY = {"after_seconds": 64, "default_loss": 0}
+
+
+@pytest.fixture
+async def client(make_client, clock):
+    return await make_client(MemoryStore(clock=clock))
+
+
+async def opened(client, acts, **fields):
+    learner = {"kind": "centred_tsallis", "n_arms": 1}
+    body = {"session_id": "s", "learner": learner, "loss_range": [1, 0]} | fields
+    assert (await client.post("/v1/sessions", json=body)).status_code == 201
+    for start in range(0, acts, 1000):
+        await client.post("/v1/sessions/s/acts", json={"count": min(1000, acts - start)})
+
+
+async def send(client, losses, query=""):
+    events = [{"arm": 0, "loss": loss} for loss in losses]
+    return await client.post(f"/v1/sessions/s/feedbacks{query}", json={"events": events})
+
+
+async def codes(client):
+    hints = (await client.get("/v1/sessions/s")).json()["hints"]
+    assert all(hint["message"] for hint in hints)
+    listed = (await client.get("/v1/sessions")).json()["sessions"][0]["hints"]
+    assert hints == listed
+    return [hint["code"] for hint in hints]
+
+
+async def test_a_hundred_slots_without_feedback(client):
+    await opened(client, 99)
+    assert await codes(client) == []
+    await client.post("/v1/sessions/s/act")
+    assert await codes(client) == ["no_feedback"]
+    await send(client, [1])
+    assert await codes(client) == []
+
+
+async def test_the_first_window(client, clock):
+    await opened(client, 0, expiry=EXPIRY)
+    assert await codes(client) == []
+    await client.post("/v1/sessions/s/acts", json={"count": 200})
+    assert await codes(client) == ["first_window"]
+    clock.now += 66
+    view = (await client.get("/v1/sessions/s")).json()
+    assert [hint["code"] for hint in view["hints"]] == ["equal_losses"]
+
+
+async def test_an_event_ends_the_hint_of_the_first_window(client):
+    await opened(client, 2, expiry=EXPIRY)
+    await send(client, [1])
+    assert await codes(client) == []
+
+
+async def test_a_hundred_equal_losses(client):
+    await opened(client, 101)
+    await send(client, [0.1] * 99)
+    assert await codes(client) == []
+    await send(client, [0.1])
+    assert await codes(client) == ["equal_losses"]
+    assert (await client.get("/v1/sessions/s")).json()["mean_loss"] == 0.1
+    await send(client, [0.2])
+    assert await codes(client) == []
+
+
+@pytest.mark.parametrize("query", ["", "?on_surplus=skip"])
+async def test_most_of_a_thousand_events_are_surplus(client, query):
+    await opened(client, 499)
+    await send(client, [0, 1] * 249)
+    await send(client, [1] * 501, query)
+    assert await codes(client) == []
+    await send(client, [1] * 1, query)
+    assert ("mostly_surplus" in await codes(client)) == bool(query)
+
+
+async def test_a_thousand_outstanding_decisions(client):
+    await opened(client, 1001)
+    await send(client, [0, 1])
+    assert await codes(client) == []
+    await client.post("/v1/sessions/s/acts", json={"count": 2})
+    assert await codes(client) == ["growing_outstanding"]
+    await send(client, [0, 1] * 500)
+    await client.post("/v1/sessions/s/acts", json={"count": 999})
+    assert await codes(client) == []
+
+
+async def test_the_view_says_when_the_last_act_and_event_were(client, clock):
+    await opened(client, 0)
+    before = (await client.get("/v1/sessions/s")).json()
+    await client.post("/v1/sessions/s/act")
+    clock.now += 1
+    await send(client, [1])
+    after = (await client.get("/v1/sessions/s")).json()
+
+    assert (before["last_act_at"], before["last_event_at"], before["mean_loss"]) == (None, None, None)
+    assert (after["last_act_at"], after["last_event_at"]) == (
+        "1970-01-12T13:46:40.000Z",
+        "1970-01-12T13:46:41.000Z",
+    )
+    assert "counted_from_slot" not in after
+
+
+async def test_effective_arms_are_the_exponential_of_the_entropy(client):
+    await opened(client, 0, learner={"kind": "dexp3", "n_arms": 4})
+    assert (await client.get("/v1/sessions/s")).json()["effective_arms"] == pytest.approx(4)
+    arm = (await client.post("/v1/sessions/s/act")).json()["arm"]
+    await client.post("/v1/sessions/s/feedback", json={"arm": arm, "loss": 0})
+
+    view = (await client.get("/v1/sessions/s")).json()
+
+    entropy = -sum(p * math.log(p) for p in view["probabilities"])
+    assert view["effective_arms"] == pytest.approx(math.exp(entropy))
