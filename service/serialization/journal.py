@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from ..engine.loss_range import LossRange
@@ -87,7 +88,8 @@ class Journal(list[Happening]):
         counts: Counts = {}
         for each in self:
             if isinstance(each, Acted):
-                _add(counts, ACTS, each.arm, 1)
+                field = _acts(each.arm)
+                counts[field] = counts.get(field, 0) + 1
             elif isinstance(each, Ended):
                 _count_ended(counts, each, losses, default_loss)
             elif isinstance(each, ArmsChanged):
@@ -103,6 +105,11 @@ class Journal(list[Happening]):
         word : what clients post, ``loss`` or ``reward``
         """
         return [_JSON.encode(_entry(each, default_loss, word)).encode() for each in self]
+
+
+@lru_cache(maxsize=4096)
+def _acts(arm: int) -> bytes:
+    return ACTS + b"%d" % arm
 
 
 def _add(counts: Counts, what: bytes, arm: int, amount: float) -> None:

@@ -144,3 +144,14 @@ async def test_sessions_have_counts_and_logs_of_their_own(store: Store) -> None:
     assert await counts(store, b"a0") == [0]
     assert await entries(store) == []
     assert await entries(store, "s2") == [b"x"]
+
+
+async def test_any_number_of_counts_is_added_at_once(store: Store) -> None:
+    await store.create(new_session())
+    for n in range(2):
+        counts = {b"a%d" % arm: arm for arm in range(2500)} | {b"s%d" % arm: arm / 3 for arm in range(1500)}
+        await store.commit(commit(f"v{n}", f"v{n + 1}", counts=counts))
+
+    found = await store.read_counts("s", [b"a2499", b"s1499", b"s0", b"a1000"])
+
+    assert found == Counts("v2", [2 * 2499, 1499 / 3 + 1499 / 3, 0, 2000])

@@ -9,7 +9,7 @@
 --       9 joined fields (kind byte and digest) to look up, event ids to remember first  10 bytes of 9 to remember
 --       11 new summary  12 '1' to replace about, or ''  13 about  14 entries that the log keeps, about
 --       15 items of answers (field, value, ...)  16 items of records (key, value, ...)  17 records to drop
---       18 items of whole counts (field, increment, ...)  19 items of real counts  20 entries of the log
+--       18 whole counts (field, increment, ..., separated by spaces)  19 real counts  20 entries of the log
 --       21.. these items, in this order
 -- NOT_FOUND  there is no session
 -- OK         written, or confirmed; with a snapshot where an earlier sending of this commit wrote it and others
@@ -79,20 +79,38 @@ if not from and select(2, string.gsub(writers, '\n', '\n')) > MAX_WRITERS then
 end
 
 local answers, records, dropped = tonumber(ARGV[15]), tonumber(ARGV[16]), tonumber(ARGV[17])
-local whole, real, entries = tonumber(ARGV[18]), tonumber(ARGV[19]), tonumber(ARGV[20])
-local at_whole = 21 + answers + records + dropped
-local at_real = at_whole + whole
-local at_entries = at_real + real
+local entries = tonumber(ARGV[20])
+local at_entries = 21 + answers + records + dropped
 
--- A count that somebody changed by hand, to what is no number, stays; whatever else refuses it ends the script.
-local function add(command, first, count)
-  for at = first, first + count - 1, 2 do
-    local found = redis.pcall(command, COUNTS, ARGV[at], ARGV[at + 1])
-    if type(found) == 'table' and found.err and not string.find(found.err, '^ERR hash value is not') then
-      return found
+-- Counts after this commit, as items of HSET: two commands for all of them, where HINCRBY would be one for each. A count
+-- that somebody changed by hand, to what is no number, stays.
+local counts = {}
+local function add(fields, increments, form)
+  local values, items = redis.call('HMGET', COUNTS, unpack(fields)), {}
+  for i = 1, #fields do
+    local before = tonumber(values[i] or 0)
+    if before then
+      items[#items + 1] = fields[i]
+      items[#items + 1] = string.format(form, before + increments[i])
     end
   end
+  counts[#counts + 1] = #items > 0 and items or nil
 end
+local function add_all(joined, form)
+  local fields, increments = {}, {}
+  for field, increment in string.gmatch(joined, '(%S+) (%S+)') do
+    fields[#fields + 1], increments[#increments + 1] = field, increment
+    if #fields == CHUNK then
+      add(fields, increments, form)
+      fields, increments = {}, {}
+    end
+  end
+  if #fields > 0 then
+    add(fields, increments, form)
+  end
+end
+add_all(ARGV[18], '%.0f')
+add_all(ARGV[19], '%.17g')
 
 -- What this commit remembers goes to the present bucket. Buckets that version 0.1 made are listed too.
 local extends, remembers = ARGV[8] ~= '0', ARGV[10] ~= '0' or answers > 0
@@ -112,14 +130,13 @@ for number, latest in pairs(deadlines) do
   buckets[#buckets + 1] = number .. '=' .. integer(latest)
 end
 
--- A server out of memory may refuse a script's first write, and no later one. Each of XADD, HINCRBY, HINCRBYFLOAT and
--- HSET is a command that it refuses: so all is written, or nothing. Those which an access list may lack come first.
+-- A server out of memory may refuse a script's first write, and no later one. XADD and HSET are commands that it
+-- refuses: so all is written, or nothing. XADD comes first, as an access list may lack it.
 for at = at_entries, at_entries + entries - 1 do
   redis.call('XADD', LOG, 'MAXLEN', '~', ARGV[14], '*', 'e', ARGV[at])
 end
-local refused = add('HINCRBY', at_whole, whole) or add('HINCRBYFLOAT', at_real, real)
-if refused then
-  return refused
+for i = 1, #counts do
+  redis.call('HSET', COUNTS, unpack(counts[i]))
 end
 redis.call('HSET', SESSION, 'version', version, 'state', state, 'writers', writers, 'summary', ARGV[11])
 if remembers or extends then
@@ -149,8 +166,8 @@ end
 put_events(string.sub(ARGV[9], 1, tonumber(ARGV[10])))
 put(keys[present], 21, answers)
 put(SLOTS, 21 + answers, records)
-for at = 21 + answers + records, at_whole - 1, CHUNK do
-  redis.call('HDEL', SLOTS, unpack(ARGV, at, math.min(at + CHUNK, at_whole) - 1))
+for at = 21 + answers + records, at_entries - 1, CHUNK do
+  redis.call('HDEL', SLOTS, unpack(ARGV, at, math.min(at + CHUNK, at_entries) - 1))
 end
 
 local deadline = extends and now_ms + ARGV[8] or tonumber(stored[4] or nil)
