@@ -29,7 +29,6 @@ FROM base AS loadtest
 ENV MPLCONFIGDIR=/tmp
 COPY --from=build-loadtest /opt/bandit /opt/bandit
 RUN mkdir --mode 1777 /runs
-VOLUME /runs
 USER 10001:10001
 ENTRYPOINT ["python", "-m", "loadtest"]
 
@@ -40,7 +39,6 @@ ENV BANDIT_HOST=0.0.0.0 \
     BANDIT_DATA_DIR=/data
 COPY --from=build /opt/bandit /opt/bandit
 RUN mkdir --mode 1777 /data
-VOLUME /data
 USER 10001:10001
 EXPOSE 8000
 STOPSIGNAL SIGTERM

@@ -8,6 +8,7 @@ from loadtest.commands.bench import bench
 from loadtest.commands.burst import burst
 from loadtest.commands.chaos import chaos
 from loadtest.commands.day import day
+from loadtest.commands.during import during
 from loadtest.commands.expiry import expiry
 from loadtest.commands.paper import paper
 from loadtest.commands.replay import replay
@@ -20,6 +21,7 @@ app.command()(paper)
 app.command()(expiry)
 app.command()(burst)
 app.command()(chaos)
+app.command()(during)
 app.command()(bench)
 app.command()(turns)
 

@@ -156,7 +156,7 @@ def test_a_service_that_is_away_is_a_reason_to_send_again(tmp_path, path):
 
 
 def test_a_service_that_does_not_answer_is_a_reason_to_send_again(tmp_path):
-    hasty = CONFIG.replace("proxy_read_timeout 60s;", "proxy_read_timeout 100ms;")
+    hasty = CONFIG.replace("proxy_read_timeout 2s;", "proxy_read_timeout 100ms;")
     port = free_port()
     with socket.create_server(("127.0.0.1", port)), before(f"127.0.0.1:{port}", tmp_path, hasty) as client:
         answer = client.post("/bandit/v1/sessions/s/act")

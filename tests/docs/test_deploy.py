@@ -1,11 +1,17 @@
 """What the container files promise; building and running them needs an engine and is no unit test."""
 
+import json
+import os
 import re
+import subprocess
 import tomllib
 
 import pytest
+import yaml
 from packaging.requirements import Requirement
 
+from service.server.supervisor import _KILL_MARGIN
+from service.settings import Settings
 from tests.support.compose import COMPOSE, ROOT
 
 DOCKERFILE = (ROOT / "Dockerfile").read_text()
@@ -57,6 +63,70 @@ def test_redis_keeps_every_acknowledged_write():
     assert "--maxmemory-policy noeviction" in command
     assert SERVICES["redis"]["volumes"] == ["redis-data:/data"]
     assert "redis-data" in COMPOSE["volumes"]
+
+
+def size(text: str) -> int:
+    """Bytes of a default such as ``${REDIS_MEMORY:-1280m}``."""
+    number, unit = re.search(r":-(\d+)([mg])b?\}", text).groups()
+    return int(number) << {"m": 20, "g": 30}[unit]
+
+
+def test_redis_refuses_writes_before_its_container_is_full():
+    redis = SERVICES["redis"]
+    (largest,) = re.findall(r"--maxmemory (\S+)", redis["command"])
+
+    assert size(redis["mem_limit"]) >= 2 * size(largest) + (256 << 20)
+    assert size(SERVICES["service"]["mem_limit"]) >= 1 << 30
+
+
+def test_every_variable_of_env_reaches_the_service():
+    service = SERVICES["service"]
+    fixed = {name for name, value in service["environment"].items() if "${" not in str(value)}
+
+    assert service["env_file"] == [{"path": ".env", "required": False}]
+    assert fixed == {"BANDIT_HOST", "BANDIT_PORT"}
+    assert {name.removeprefix("BANDIT_").lower() for name in service["environment"]} <= set(Settings.model_fields)
+
+
+def test_a_stop_has_the_time_it_needs():
+    drain = float(SERVICES["service"]["environment"]["BANDIT_DRAIN_SECONDS"].rpartition(":-")[2].rstrip("}"))
+    needed = drain + float(Settings.model_fields["grace_seconds"].default) + _KILL_MARGIN
+
+    assert needed < int(SERVICES["service"]["stop_grace_period"].rstrip("s"))
+
+
+def test_no_container_leaves_an_anonymous_volume():
+    assert "VOLUME" not in DOCKERFILE
+
+
+def test_secrets_are_files_of_the_containers_that_need_them():
+    secrets = yaml.safe_load((ROOT / "deploy/compose/secrets.yml").read_text())
+    services = secrets["services"]
+    environment = services["service"]["environment"]
+
+    assert {name.removeprefix("BANDIT_").lower() for name in environment} <= set(Settings.model_fields)
+    assert set(services["service"]["secrets"]) | set(services["redis"]["secrets"]) == set(secrets["secrets"])
+    shipped = re.sub(r" --user .*", "", SERVICES["redis"]["command"])
+    assert services["redis"]["command"].startswith(shipped)
+
+
+def test_made_secrets_have_the_users_of_compose_with_a_password(tmp_path):
+    folder = tmp_path / "secrets"
+    made = subprocess.run(
+        ["sh", ROOT / "deploy/compose/make-secrets.sh"],
+        env={"PATH": os.environ["PATH"], "SECRETS": str(folder)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    password = (folder / "store_password").read_text().strip()
+    users = (folder / "redis.acl").read_text().splitlines()
+
+    assert [line.split()[1] for line in users] == ["default", "health", "bandit"]
+    assert users[2].startswith(f"user bandit on >{password} resetkeys ~bandit:* ")
+    assert " ".join(SERVICES["redis"]["command"].split()).endswith(users[2].partition("resetchannels ")[2])
+    (key,) = json.loads((folder / "api_keys.json").read_text())
+    assert key["key"] in made.stdout
 
 
 def test_redis_is_reached_only_from_the_inner_network():

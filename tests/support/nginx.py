@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,6 +15,8 @@ from tests.support.programs import program
 from tests.support.real_redis import free_port
 from tests.support.waiting import SECONDS, wait_until
 
+AS_ROOT = " user root;" if os.geteuid() == 0 else ""
+"""Else root's nginx would read and write as a user who may not enter a test's folder."""
 CONFIG = (ROOT / "docs/nginx.conf").read_text()
 
 
@@ -25,7 +28,7 @@ def before(service: str, folder: Path, config: str = CONFIG) -> Iterator[httpx.C
     text = config.replace("service:8000", service)
     text = text.replace("listen 8080;", f"listen 127.0.0.1:{port};").replace("/tmp/nginx", f"{folder}/nginx")
     (folder / "nginx.conf").write_text(text)
-    flags = ["-p", str(folder), "-c", str(folder / "nginx.conf"), "-g", "daemon off;"]
+    flags = ["-p", str(folder), "-c", str(folder / "nginx.conf"), "-g", f"daemon off;{AS_ROOT}"]
     with (folder / "log").open("wb") as log, subprocess.Popen([program("nginx"), *flags], stderr=log) as nginx:
         try:
             with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=SECONDS) as client:

@@ -44,6 +44,8 @@ def check_command(words: list[str]) -> None:
             _check_loadtest(arguments)
         case ["python", "-m", module, *_]:
             assert importlib.util.find_spec(module), module
+        case ["python" | "sh", path, *_] if path.startswith("deploy/"):
+            assert (ROOT / path).is_file(), path
         case ["python", "-c", code]:
             compile(code, "<page>", "exec")
         case [pip, "install", *what] if Path(pip).name == "pip":
