@@ -17,7 +17,7 @@ from service.engine.feedback import ArmFeedback, PointFeedback
 from service.engine.loss_range import LossRange
 from service.engine.params import Expiry, Params
 from service.engine.run import start_run
-from service.learners.base import ArmLearner, FloatArray, Information
+from service.learners.base import ArmLearner, FloatArray, Information, Spec
 
 
 class InProcessDriver:
@@ -36,7 +36,7 @@ class InProcessDriver:
         best, worst = plan.session.get("loss_range", (0.0, 1.0))
         self._range = LossRange(best, worst, plan.session.get("normalize_losses", True))
         self._clock = clock
-        self._expiry = _expiry(plan.session.get("expiry"), self._range)
+        self._expiry = _expiry(plan.session.get("expiry"), plan.spec, self._range)
         self._run = start_run(Params(plan.spec, plan.seed, self._range, self._expiry))
 
     def act(self) -> Action:
@@ -79,9 +79,11 @@ class InProcessDriver:
         return ArmFeedback(event.arm, self._range.learned(event.posted), slot)
 
 
-def _expiry(fields: dict[str, Any] | None, losses: LossRange) -> Expiry | None:
+def _expiry(fields: dict[str, Any] | None, spec: Spec, losses: LossRange) -> Expiry | None:
     """A session's expiry as its run has it."""
     if fields is None:
         return None
-    default = fields["default_loss"]
-    return Expiry(fields["after_seconds"], None if default is None else losses.learned(default))
+    if (default := fields["default_loss"]) is None:
+        return Expiry(fields["after_seconds"], None)
+    is_provisional = spec.takes_provisional and fields.get("provisional") is not False
+    return Expiry(fields["after_seconds"], losses.learned(default), is_provisional)

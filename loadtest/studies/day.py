@@ -29,7 +29,7 @@ ITEMS = {
 NAMES, RATES = tuple(ITEMS), np.array(list(ITEMS.values()))
 BEST = int(RATES.argmax())
 VISITORS = 2400
-KIND = "centred_tsallis"
+KIND = "multiscale_tsallis"
 HOURS, HOUR = 24, 3600.0
 BUSIEST_HOUR = 17
 CLICKS = ClickStream(window=1800.0, delay_median=120.0, delay_sigma=1.0)

@@ -24,7 +24,7 @@ def test_at_the_end_of_the_day_more_visitors_click_than_under_uniform_play() -> 
     gain = clicked - uniform
 
     assert gain.mean() > 5 * gain.std() / np.sqrt(len(gain))
-    assert (shown == BEST).mean() > 0.9
+    assert (shown == BEST).mean() > 0.8
 
 
 @pytest.mark.slow
