@@ -9,10 +9,10 @@ import pytest
 
 from tests.support.pages import PAGES, ROOT, name_of
 
-FOLDERS = ("service", "loadtest", "tests", "docs", ".ci")
+FOLDERS = ("service", "loadtest", "tests", "docs", "deploy", ".ci")
 NAME = re.compile(
     r"""`( (?:[\w.<>-]+/)* [\w.<>-]+ \. (?:py|lua|md|toml|lock|ya?ml|conf)   # a file, with or without its folders
-         | (?:service|loadtest|tests|docs|\.ci) / [\w./<>-]*                 # a file or a folder, from the root
+         | (?:service|loadtest|tests|docs|deploy|\.ci) / [\w./<>-]*          # a file or a folder, from the root
          )`""",
     re.X,
 )
