@@ -42,6 +42,10 @@ def run() -> int:
     if missing := [name for name in SERVER_PACKAGES if find_spec(name) is None]:
         sys.stderr.write(_NEEDS_EXTRA.format(COMMAND, ", ".join(missing)))
         return NOT_INSTALLED
+    if arguments[:1] == ["evaluate"]:
+        from .evaluation.command import main as evaluate
+
+        return evaluate(arguments[1:], COMMAND)
     from .server.cli import main
 
     return main(arguments)

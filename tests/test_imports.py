@@ -15,7 +15,7 @@ LEAVES = {"settings", "secret_files", "errors", "cooperative", "telemetry"}
 """What every folder of the server may import; they import nothing else of the project."""
 
 ARROWS = {
-    "__main__": {"server"},
+    "__main__": {"server", "evaluation"},
     "server": {"app", "store", "api_keys"},
     "testing": {"client", "app", "store"},
     "app": {"api", "sessions", "store", "api_keys"},
@@ -27,6 +27,7 @@ ARROWS = {
     "engine": {"learners"},
     "learners": set(),
     "store": set(),
+    "evaluation": set(),
     "api_keys": set(),
     "settings": {"secret_files"},
     "secret_files": set(),

@@ -1,0 +1,141 @@
+"""The command ``evaluate`` on files of every format."""
+
+from __future__ import annotations
+
+import csv
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from service.evaluation.command import main
+
+FIELDS = ("kind", "slot", "arm", "label", "probability", "eligible", "reward", "loss", "outcome", "at")
+
+
+def log(word: str = "reward", acts: int = 600) -> list[dict[str, object]]:
+    rng, entries = np.random.default_rng(1), []
+    for slot in range(1, acts + 1):
+        arm = int(rng.integers(2))
+        act = {"kind": "act", "slot": slot, "arm": arm, "label": "ab"[arm], "probability": 0.5, "eligible": 2}
+        value = float(rng.random() < (0.2, 0.6)[arm])
+        entries += [act, {"kind": "event", "arm": arm, word: value, "outcome": "applied"}]
+    return entries
+
+
+@pytest.fixture
+def jsonl(tmp_path: Path) -> Path:
+    path = tmp_path / "log.jsonl"
+    path.write_text("".join(json.dumps(entry) + "\n" for entry in log()))
+    return path
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str, str]:
+    code = main([str(each) for each in arguments], "prog")
+    out, err = capsys.readouterr()
+    return code, out, err
+
+
+def test_a_report_has_means_and_policies(jsonl: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = run(capsys, jsonl)
+
+    assert code == 0
+    assert out.startswith("600 acts with a reward\n")
+    assert "uniform" in out
+    assert len([line for line in out.splitlines() if line.startswith("  ")]) == 5
+
+
+def test_json_says_the_same_of_all_formats(jsonl: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pages = tmp_path / "pages.jsonl"
+    pages.write_text(json.dumps({"decisions": log(), "next_cursor": None}) + "\n\n")
+    table = tmp_path / "log.csv"
+    with table.open("w", newline="") as file:
+        rows = csv.DictWriter(file, FIELDS)
+        rows.writeheader()
+        rows.writerows(log())
+
+    found = [json.loads(run(capsys, path, "--json")[1]) for path in (jsonl, pages, table)]
+
+    assert found[0] == found[1] == found[2]
+    assert found[0]["acts"] == 600
+    assert [arm["name"] for arm in found[0]["arms"]] == ["a", "b"]
+    low, high = (found[0]["policies"][2]["snips"][end] for end in ("low", "high"))
+    assert low < 0.6 < high
+
+
+def test_parquet_is_read_and_written_where_it_is_installed(
+    jsonl: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pa = pytest.importorskip("pyarrow")
+    pytest.importorskip("pyarrow.parquet").write_table(pa.Table.from_pylist(log()), tmp_path / "log.parquet")
+
+    assert run(capsys, tmp_path / "log.parquet", "--json")[1] == run(capsys, jsonl, "--json")[1]
+    assert run(capsys, jsonl, "--columns", tmp_path / "out.parquet")[0] == 0
+
+
+def test_columns_are_those_of_off_policy_libraries(
+    jsonl: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("out.csv", "out.npz"):
+        assert run(capsys, jsonl, "--columns", tmp_path / name)[0] == 0
+    with np.load(tmp_path / "out.npz") as columns:
+        assert sorted(columns) == ["action", "position", "pscore", "reward"]
+        assert set(columns["reward"]) == {0.0, 1.0}
+        assert set(columns["pscore"]) == {0.5}
+        assert not columns["position"].any()
+        first = [columns[name][0] for name in ("action", "reward", "pscore", "position")]
+    rows = (tmp_path / "out.csv").read_text().splitlines()
+    assert rows[0] == "action,reward,pscore,position"
+    assert [float(cell) for cell in rows[1].split(",")] == first
+
+
+def test_a_log_of_losses_needs_its_range_for_columns(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "log.jsonl"
+    path.write_text("".join(json.dumps(entry) + "\n" for entry in log("loss")))
+
+    code, _, err = run(capsys, path, "--columns", tmp_path / "out.csv")
+    assert (code, "--loss-range" in err) == (1, True)
+    assert run(capsys, path, "--columns", tmp_path / "out.csv", "--loss-range", 1, 0)[0] == 0
+    assert "1,1.0,0.5,0" in (tmp_path / "out.csv").read_text().splitlines()
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "reason"),
+    [
+        ("log.txt", "", "name the format"),
+        ("log.jsonl", "{", "line 1"),
+        ("log.jsonl", "[1]", "line 1"),
+        ("log.jsonl", '{"kind": "act"}', "not an entry"),
+        ("log.csv", "kind,slot\nact,x\n", "line 2"),
+        ("log.csv", "slot\n1\n", "line 2"),
+        ("absent.jsonl", None, "No such file"),
+    ],
+)
+def test_what_cannot_be_read_is_said_in_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, text: str | None, reason: str
+) -> None:
+    if text is not None:
+        (tmp_path / name).write_text(text)
+
+    code, out, err = run(capsys, tmp_path / name)
+
+    assert (code, out) == (1, "")
+    assert reason in err
+    assert err.count("\n") == 1
+
+
+def test_an_empty_log_is_no_data(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "log.jsonl").write_text("")
+
+    assert run(capsys, tmp_path / "log.jsonl")[1].startswith("0 acts")
+
+
+@pytest.mark.slow
+def test_it_is_a_word_of_the_command(jsonl: Path) -> None:
+    command = [sys.executable, "-m", "service", "evaluate", str(jsonl), "--json"]
+    found = subprocess.run(command, capture_output=True, text=True, check=True)
+
+    assert json.loads(found.stdout)["acts"] == 600
