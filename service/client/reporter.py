@@ -7,6 +7,7 @@ import logging
 import os
 import threading
 import time
+import uuid
 import weakref
 from dataclasses import replace
 
@@ -71,7 +72,7 @@ class Reporter:
 
     def _add(self, session_id: str, event: Event) -> None:
         lane = self._lanes.get(session_id) or Lane(session_id, self._rules)
-        due = lane.put(event, time.monotonic())
+        due = lane.put({"event_id": uuid.uuid4().hex, **event}, time.monotonic())
         self._lanes[session_id] = lane
         self._counts.waiting += 1
         if self._thread is None:
@@ -155,8 +156,8 @@ class Reporter:
             self._end(lane, batch.events[: count // 2], batch.events[count // 2 :])
             return
         wrong = wrong or set(range(count))
-        self._end(lane, [event for index, event in enumerate(batch.events) if index not in wrong])
         self._drop(lane.session_id, [batch.events[index] for index in sorted(wrong)], error)
+        self._end(lane, [event for index, event in enumerate(batch.events) if index not in wrong])
 
     def _end(self, lane: Lane, *rest: list[Event]) -> None:
         with self._changed:

@@ -111,6 +111,47 @@ def test_ensure_creates_once_and_takes_what_is_there(bandits):
         bandits.sessions.ensure("shop", **CLICKS | {"learner": {"kind": "dexp3", "n_arms": 3}})
 
 
+def test_ensure_brings_arms_in_line(bandits):
+    bandits.sessions.ensure("shop", **CLICKS)
+    changed = CLICKS | {"learner": CLICKS["learner"] | {"arms": ["scarf", "belt"]}}
+    for _ in range(2):
+        assert bandits.sessions.ensure("shop", **changed).view().arms == ["scarf", "belt"]
+    assert sorted(bandits.sessions.ensure("shop", **CLICKS).view().arms) == ["hat", "scarf", "shoes"]
+    with pytest.raises(SessionExistsError):
+        bandits.sessions.ensure("shop", **changed | {"loss_range": [0, 1]})
+
+
+def test_ensure_knows_defaults_that_are_not_named(bandits):
+    bandits.sessions.ensure("shop", **CLICKS | {"learner": CLICKS["learner"] | {"tracking": True}})
+
+    with pytest.raises(SessionExistsError):
+        bandits.sessions.ensure("shop", **CLICKS | {"learner": CLICKS["learner"] | {"tracking": False}})
+
+
+def test_arms_are_exchanged_paused_and_resumed(shop):
+    assert shop.set_arms(["shoes", "belt"]).arms == ["shoes", "belt"]
+    assert shop.change_arms(pause=["belt"])["paused"] == ["belt"]
+    assert {shop.act().label for _ in range(10)} == {"shoes"}
+    assert shop.change_arms(resume=["belt"])["paused"] == []
+
+
+def test_several_actions_may_be_distinct(shop):
+    shown = shop.acts(5, distinct=True)
+
+    assert {each.label for each in shown} == {"shoes", "hat", "scarf"}
+    assert len(shown) == 3
+
+
+def test_arms_and_decisions_are_gone_through_page_by_page(bandits):
+    shop = bandits.sessions.create("shop", **CLICKS | {"decision_log": {"max_entries": 1000}})
+    for action in shop.acts(3):
+        shop.feedback(action, loss=1)
+
+    assert [each["label"] for each in shop.arms(limit=2)] == ["shoes", "hat", "scarf"]
+    assert sum(each["acts"] for each in shop.arms(sort="-acts")) == 3
+    assert [each["kind"] for each in shop.decisions(limit=2)].count("act") == 3
+
+
 def test_refusals_say_which_event_was_wrong(shop):
     shop.acts(2)
 

@@ -3,6 +3,7 @@
 ``sh`` blocks that call the service run against a real one, block after block in one shell, and the block after each
 holds what it prints. Of other ``sh`` blocks the commands and options are checked. ``json`` blocks are parsed, and
 ``promql`` blocks by promtool where it is installed. ``text`` is output; ``mermaid`` diagrams are looked at by hand.
+``python`` blocks run in ``test_python_blocks.py``.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from tests.support.programs import program
 from tests.support.running import RunningService
 from tests.support.shell import check_command, commands
 
-LANGUAGES = {"json", "mermaid", "promql", "sh", "text"}
+LANGUAGES = {"json", "mermaid", "promql", "python", "sh", "text"}
 CALL = re.compile(r"\b(curl|post) ")
 TOURS = [page for page in PAGES if any(CALL.search(block.text) for block in blocks_of(page))]
 VOLATILE = {"version", "created_at", "last_act_at", "last_event_at"}

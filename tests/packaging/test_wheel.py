@@ -139,6 +139,51 @@ def test_without_the_extra_it_says_which_one_to_install(bare, elsewhere):
     assert "fastapi" in ended.stderr
 
 
+USER = """
+from typing import assert_type
+
+from delayed_bandits import AsyncBandits, Bandits
+from delayed_bandits.client import Action, ReportCounts, SessionView
+
+def visit() -> str | int:
+    with Bandits("http://localhost", api_key="k", timeout=2.0, max_retries=2) as bandits:
+        shop = bandits.sessions.ensure("shop", learner={"kind": "fixed", "arms": ["a"]}, loss_range=[1, 0])
+        action = shop.act(eligible=["a"], fallback="a")
+        assert_type(action, Action)
+        assert_type(shop.report(action, reward=1), bool)
+        assert_type(shop.view(), SessionView)
+        assert_type(bandits.reports, ReportCounts)
+        assert_type([view.slot for view in bandits.sessions.list()], list[int])
+        shop.act(eligable=["a"])  # type: ignore[call-arg]
+        shop.report(action, los=1)  # type: ignore[call-arg]
+        return action.choice
+
+async def awaited() -> None:
+    async with AsyncBandits("http://localhost") as bandits:
+        assert_type(await bandits.session("shop").act(fallback="a"), Action)
+        assert_type([view.slot async for view in bandits.sessions.list()], list[int])
+"""
+
+
+@pytest.mark.slow
+def test_programs_that_use_the_client_have_their_types_checked(scripts, elsewhere):
+    pytest.importorskip("mypy")
+    (elsewhere / "user.py").write_text(USER)
+    command = [sys.executable, "-m", "mypy", "--strict", "--python-executable", scripts / "python", "user.py"]
+    checked = run(*command, "--cache-dir", elsewhere / "cache", cwd=elsewhere)
+
+    assert (checked.returncode, checked.stdout) == (0, "Success: no issues found in 1 source file\n")
+
+
+@pytest.mark.slow
+def test_the_client_imports_nothing_of_the_server(scripts, elsewhere):
+    code = "import sys; from delayed_bandits import AsyncBandits, Bandits; print(*sys.modules)"
+    ended = run(scripts / "python", "-c", code, cwd=elsewhere)
+
+    assert ended.returncode == 0, ended.stderr
+    assert not {name.split(".")[0] for name in ended.stdout.split()} & set(SERVER_PACKAGES)
+
+
 @pytest.mark.slow
 def test_help_and_bad_flags_are_as_in_a_checkout(scripts, elsewhere):
     told = run(scripts / "delayed-bandits", "serve", "--help", cwd=elsewhere)
