@@ -292,3 +292,17 @@ def test_the_api_key_is_not_printed():
     target = attempts.target_of("http://service", "secret", 1.0, 1, verify=True)
 
     assert "secret" not in repr(target)
+
+
+def test_ensure_changes_the_options_that_are_named():
+    view = {"session_id": "s", "learner": {"kind": "fixed", "arms": ["a"]}, "version": "v", "floor": 0.0}
+    view |= dict.fromkeys(("slot", "feedbacks", "outstanding", "expired", "removed"), 0)
+    view["expiry"] = {"after_seconds": 60.0, "default_loss": 0.0, "provisional": True}
+    exists = problem(409, "session_exists", errors=[{"index": None, "field": "expiry", "message": ""}])
+    bandits, script = scripted(exists, httpx.Response(200, json=view))
+    expiry = {"after_seconds": 90, "default_loss": 0}
+    bandits.sessions.ensure("s", learner=view["learner"], expiry=expiry, floor=0)
+
+    assert [request.method for request in script.requests] == ["POST", "GET", "PATCH"]
+    assert script.requests[-1].url.path == "/v1/sessions/s"
+    assert json.loads(script.requests[-1].content) == {"expiry": expiry}

@@ -121,9 +121,12 @@ def test_ensure_brings_arms_in_line(bandits):
         bandits.sessions.ensure("shop", **changed | {"loss_range": [0, 1]})
 
 
-def test_ensure_knows_defaults_that_are_not_named(bandits):
+def test_ensure_leaves_what_is_not_named(bandits):
     bandits.sessions.ensure("shop", **CLICKS | {"learner": CLICKS["learner"] | {"tracking": True}})
 
+    assert bandits.sessions.ensure("shop", **CLICKS).view().learner["tracking"] is True
+    with pytest.raises(SessionExistsError):
+        bandits.sessions.ensure("shop", **CLICKS | {"seed": 8})
     with pytest.raises(SessionExistsError):
         bandits.sessions.ensure("shop", **CLICKS | {"learner": CLICKS["learner"] | {"tracking": False}})
 
@@ -140,6 +143,39 @@ def test_several_actions_may_be_distinct(shop):
 
     assert {each.label for each in shown} == {"shoes", "hat", "scarf"}
     assert len(shown) == 3
+
+
+def test_rewards_are_reported_by_their_name(bandits):
+    shop = bandits.sessions.create(learner=CLICKS["learner"], reward_range=[0, 1])
+    first, second, third = shop.acts(3)
+    assert shop.feedback(first, reward=1).applied == 1
+    assert shop.report(second, reward=0)
+    assert shop.void(third)
+    assert bandits.flush(5)
+    view = shop.view()
+
+    assert view.outcome_field == "reward"
+    assert (view.feedbacks, view["voided"], view.outstanding) == (2, 1, 0)
+    assert (bandits.reports.applied, bandits.reports.voided) == (1, 1)
+
+
+def test_a_decision_over_points_is_voided_too(bandits):
+    tuner = bandits.sessions.create(
+        learner={"kind": "dbgd", "dim": 1, "feasible_set": {"kind": "ball", "radius": 1.0}}
+    )
+    assert tuner.void(tuner.act())
+    bandits.flush(5)
+
+    assert tuner.view()["voided"] == 1
+
+
+def test_events_that_do_not_fit_may_be_skipped(shop):
+    shown = shop.act()
+    settled = shop.feedbacks(
+        [{"label": "belt", "loss": 1}, {"label": shown.label, "loss": 1}], on_invalid="skip", on_surplus="skip"
+    )
+
+    assert (settled.applied, settled.invalid, settled.invalid_indexes) == (1, 1, (0,))
 
 
 def test_arms_and_decisions_are_gone_through_page_by_page(bandits):

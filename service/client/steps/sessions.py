@@ -70,7 +70,8 @@ def ensure(session_id: str, options: Mapping[str, Any]) -> Steps[SessionView]:
         found = yield from create(session_id, options)
     except SessionExistsError as error:
         found = yield from view(session_id)
-        if any(not _changes_later(str(each.get("field"))) for each in error.errors) or _differ(found, options):
+        fixed = options.keys() - {"learner", *CHANGEABLE}
+        if fixed & {each.get("field") for each in error.errors} or _differ(found, options):
             raise
     wanted = options["learner"].get("arms")
     if wanted is not None and set(wanted) != set(found.arms):
@@ -79,10 +80,6 @@ def ensure(session_id: str, options: Mapping[str, Any]) -> Steps[SessionView]:
     if changes := {name: value for name, value in changes.items() if not _same(value, found.fields.get(name))}:
         found = yield from update(session_id, changes)
     return found
-
-
-def _changes_later(field: str) -> bool:
-    return field.split(".")[0] in CHANGEABLE or field in {"learner.arms", "learner.n_arms", "arms"}
 
 
 def _differ(found: SessionView, options: Mapping[str, Any]) -> bool:
