@@ -30,6 +30,7 @@ from .sessions.service import Sessions
 from .settings import Settings
 from .store import open_store
 from .store.base import Store
+from .store.embedded.server import data_folder
 from .store.instrumented import InstrumentedStore
 from .store.options import StoreOptions
 from .telemetry.metrics import Metrics
@@ -112,12 +113,13 @@ def create_app(
     metrics = Metrics(labels(), metrics_folder)
     opened = store or open_store(settings.store_url.get_secret_value(), options=store_options(settings, metrics))
     ids = request_ids()
+    readiness = Readiness(InstrumentedStore(opened, metrics))
     runtime = Runtime(
         settings=settings,
         api_keys=KeyRing(settings),
         metrics=metrics,
-        sessions=Sessions(InstrumentedStore(opened, metrics, spans), settings, metrics),
-        readiness=Readiness(InstrumentedStore(opened, metrics)),
+        sessions=Sessions(InstrumentedStore(opened, metrics, spans, readiness.on_failure), settings, metrics),
+        readiness=readiness,
         request_ids=ids,
         connection_errors=ConnectionErrorResponder(metrics, settings, ids),
         check_origin=check_origin(settings),
@@ -128,18 +130,20 @@ def create_app(
 
 @asynccontextmanager
 async def _lifespan(runtime: Runtime, store: Store, spans: Spans | None, _: FastAPI) -> AsyncIterator[None]:
-    sweeper = Sweeper(store.reminders, runtime.sessions, runtime.metrics.sweeper_backlog.set)
+    metrics, readiness = runtime.metrics, runtime.readiness
+    sweeper = Sweeper(store.reminders, runtime.sessions, metrics.sweeper_backlog.set, readiness.on_failure)
     sweeping = asyncio.create_task(sweeper.run())
     process_watch = _process_watch(runtime)
     watching = asyncio.create_task(process_watch.run())
-    key_watch = asyncio.create_task(runtime.api_keys.watch())
+    endless = [asyncio.create_task(watch()) for watch in (runtime.api_keys.watch, readiness.watch)]
     try:
         yield
         sweeper.stop()
         process_watch.stop()
         await _finish(sweeping, watching, asyncio.create_task(runtime.sessions.drained()))
     finally:
-        key_watch.cancel()
+        for task in endless:
+            task.cancel()
         await store.close()
         if spans is not None:
             await spans.close(LAST_SECONDS)
@@ -169,5 +173,6 @@ def store_options(settings: Settings, metrics: Metrics) -> StoreOptions:
         min_replicas=settings.min_replicas,
         reply_seconds=settings.store_timeout_seconds,
         retry_seconds=settings.store_budget_seconds,
+        data_folder=data_folder(settings.store_url.get_secret_value(), settings.data_dir),
         on_clock_step_back=metrics.clock_steps_back,
     )

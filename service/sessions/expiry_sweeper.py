@@ -39,13 +39,19 @@ class Sweeper:
     Parameters
     ----------
     tell : gets the number of sessions that are due and not settled yet, whenever it has changed
+    on_failure : gets "sweep" and the reason each time the store has failed a sweep
     """
 
     def __init__(
-        self, reminders: Reminders, sessions: Sessions, tell: Callable[[float], None] = lambda _: None
+        self,
+        reminders: Reminders,
+        sessions: Sessions,
+        tell: Callable[[float], None] = lambda _: None,
+        on_failure: Callable[[str, str], None] | None = None,
     ) -> None:
         self._reminders = reminders
         self._sessions = sessions
+        self._on_failure = on_failure
         self._worker = secrets.token_hex(8)
         self._tell_backlog = tell
         self._stopping = asyncio.Event()
@@ -56,7 +62,8 @@ class Sweeper:
             try:
                 await self.sweep()
             except StoreUnavailableError as error:
-                log.debug("no sweep: %s", error)
+                if self._on_failure is not None:
+                    self._on_failure("sweep", str(error))
             except Exception:
                 log.exception("sweep failed")
             with suppress(TimeoutError):

