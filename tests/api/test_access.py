@@ -48,6 +48,7 @@ MATRIX = {
     ("GET", "/readyz"): (OPEN, Logged.CHANGES),
     ("HEAD", "/readyz"): (OPEN, Logged.CHANGES),
     ("GET", "/metrics"): (READ, Logged.SAMPLE),
+    ("GET", "/"): (READ, Logged.ALL),
     ("GET", "/docs"): (READ, Logged.ALL),
     ("GET", "/openapi.json"): (READ, Logged.ALL),
     ("HEAD", "/openapi.json"): (READ, Logged.ALL),

@@ -161,7 +161,7 @@ async def test_the_line_names_the_trace_that_the_client_is_in(make_client, lines
 
 @pytest.mark.parametrize(("method", "logged"), [("GET", "GET"), ("DELETE", "DELETE"), ("BREW", "other")])
 async def test_a_request_without_a_route_is_logged_with_its_method(client, lines, method, logged):
-    await client.request(method, "/")
+    await client.request(method, "/nowhere")
     (line,) = lines()
 
     assert (line["method"], line["route"], line["status"]) == (logged, "other", 404)

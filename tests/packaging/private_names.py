@@ -118,6 +118,7 @@ DOCUMENTED_NAMES = {
     "prometheus_client.exposition:generate_latest",
     "starlette.convertors:Convertor",
     "starlette.routing:Mount",
+    "starlette.staticfiles:StaticFiles.get_response",
     "starlette.routing:Route",
     *(f"fastapi.routing:APIRoute.{name}" for name in ("endpoint", "get_route_handler", "methods", "path")),
     *(f"starlette.responses:Response.{name}" for name in ("body", "headers", "status_code")),

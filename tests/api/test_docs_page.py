@@ -1,0 +1,38 @@
+"""The page of the documentation, as a browser is told to treat it."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+
+import pytest
+
+
+async def test_the_root_leads_to_the_page(client):
+    answer = await client.get("/")
+
+    assert (answer.status_code, answer.headers["location"]) == (307, "docs")
+    assert (await client.get("/", follow_redirects=True)).headers["content-type"].startswith("text/html")
+
+
+@pytest.mark.parametrize("path", ["/", "/docs", "/openapi.json", "/docs-assets/swagger-ui.css"])
+async def test_browsers_guess_no_types(client, path):
+    answer = await client.get(path)
+
+    assert answer.headers["x-content-type-options"] == "nosniff"
+    assert answer.headers["referrer-policy"] == "no-referrer"
+
+
+async def test_only_the_scripts_of_the_page_run(client):
+    page = await client.get("/docs")
+    policy = dict(part.strip().split(" ", 1) for part in page.headers["content-security-policy"].split(";"))
+    (script,) = re.findall(r"<script>(.*?)</script>", page.text, re.S)
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+
+    assert "SwaggerUIBundle" in script
+    assert policy["script-src"] == f"'self' 'sha256-{digest}'"
+    assert policy["default-src"] == policy["frame-ancestors"] == policy["base-uri"] == "'none'"
+    assert set(re.findall(r'(?:src|href)="([^"]+)"', page.text)) == {
+        f"docs-assets/{name}" for name in ("swagger-ui-bundle.js", "swagger-ui.css", "favicon-32x32.png")
+    }
