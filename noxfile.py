@@ -64,7 +64,15 @@ def test_lowest(session: nox.Session) -> None:
 
 
 TOUCHING_OTHER_PACKAGES = (
-    *("tests/api", "tests/packaging", "tests/server", "tests/store", "tests/telemetry", "tests/test_settings.py"),
+    *(
+        "tests/api",
+        "tests/client",
+        "tests/packaging",
+        "tests/server",
+        "tests/store",
+        "tests/telemetry",
+        "tests/test_settings.py",
+    ),
 )
 
 

@@ -37,9 +37,15 @@ async def test_every_awaited_method_works():
         assert bandits.reports.applied == 1
         assert (await shop.feedback(action, loss=1)).duplicates == 1
         assert (await shop.change_arms(add=["belt"])).arms[-1] == "belt"
-        await bandits.sessions.create("other", **CLICKS)
+        assert (await shop.set_arms(["shoes", "hat"])).arms == ["shoes", "hat"]
+        assert [arm["label"] async for arm in shop.arms(sort="index")] == ["shoes", "hat"]
+        assert shop.void(await shop.act())
+        assert await bandits.flush(5)
+        assert bandits.reports.voided == 1
+        await bandits.sessions.create("other", **CLICKS | {"decision_log": {"max_entries": 10}})
+        assert [entry async for entry in bandits.session("other").decisions()] == []
         assert {view.session_id async for view in bandits.sessions.list(limit=1)} == {"shop", "other"}
-        assert (await bandits.sessions.get("shop")).slot == (await shop.view()).slot == 10
+        assert (await bandits.sessions.get("shop")).slot == (await shop.view()).slot == 11
         await shop.delete()
         await bandits.sessions.delete("other")
         assert [view async for view in bandits.sessions.list()] == []
