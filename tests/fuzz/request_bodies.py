@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from service.api.openapi.examples import CHANGE, CREATE, EVENT, EVENTS
+from service.api.openapi.examples import ACT, ACTS, CHANGE, CREATE, EVENT, EVENTS, REPLACE
 from service.api.parsing.dependencies import _SORTED
 from service.api.parsing.json_body import PartLimits, _is_json, parse
 from service.api.parsing.validation_errors import from_pydantic_errors
@@ -70,7 +70,7 @@ def _tell(error: ServiceError) -> None:
 
 def seeds() -> list[bytes]:
     """Inputs to start from: the examples of the OpenAPI document."""
-    groups = (CREATE, EVENT, EVENTS, {"acts": {"value": {"count": 2}}}, CHANGE, {"nothing": {"value": {}}})
+    groups = (CREATE, EVENT, EVENTS, ACTS, CHANGE, ACT, REPLACE)
     values = [(number, dict(example)["value"]) for number, group in enumerate(groups) for example in group.values()]
     values += [
         (0, {"learner": vectors.traces(kind)[0]["spec"], "expiry": {"after_seconds": 1}})

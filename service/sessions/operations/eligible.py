@@ -34,7 +34,7 @@ def check_defined(field: str, learner: Learner[Any]) -> None:
         naming the field.
     """
     if not takes_eligible(learner):
-        raise InvalidRequestError.of(field, "this session's learner does not define it")
+        raise InvalidRequestError.of(field, "this session's learner does not define eligible arms")
 
 
 def find(run: Run, choice: Choice | None) -> Found:
