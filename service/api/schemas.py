@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 from ..learners.specs import Finite, Label, LabelText, check_printable
 from ..models.eligible import Eligibility
 from ..models.events import Events
-from ..models.specification import SESSION_ID_PATTERN, Specification
+from ..models.specification import SESSION_ID_PATTERN, ExpirySpec, Floor, IdleTtl, Specification
 
 
 class _Body(BaseModel):
@@ -51,6 +51,18 @@ class Feedbacks(_Body):
     """Events in the order in which they are applied: all or none."""
 
     events: Events
+
+
+class ChangeSession(_Body):
+    """Fields to replace, each whole; null clears one, and what is left out stays as it is."""
+
+    expiry: ExpirySpec | None = Field(
+        None,
+        description="Open decisions have the new window from their act on; if there was no window, from now "
+        "on. Of a provisional default only ``after_seconds`` may change.",
+    )
+    idle_ttl_seconds: IdleTtl | None = None
+    floor: Floor | None = None
 
 
 class ChangeArms(_Body):

@@ -18,6 +18,7 @@ from ..serialization.journal import Ended, Journal
 from ..serialization.state import SCHEMA
 from .draft import Answer, Draft, KnownKeys
 from .operation import Operation
+from .session_cache import CachedSession
 
 EXPIRY_SECONDS = 0.05
 """Seconds of expiry in one commit, pauses included; what is due beyond it is settled by further commits first."""
@@ -52,7 +53,7 @@ async def settle_due(run: Run, journal: Journal, seconds: float = math.inf) -> b
 
 
 async def apply_batch(
-    base: Run, batch: Sequence[Operation], known: KnownKeys, now: float, write_schema: int = SCHEMA
+    base: CachedSession, batch: Sequence[Operation], known: KnownKeys, now: float, write_schema: int = SCHEMA
 ) -> Draft:
     """Apply a batch to a copy of a run, or settle some of what is due where that is much.
 
@@ -62,7 +63,7 @@ async def apply_batch(
     now : Unix seconds
     write_schema : the newest schema that a state may be written in
     """
-    draft = Draft(base.copy(), known, write_schema)
+    draft = Draft(base.run.copy(), known, base.stored, write_schema)
     draft.run.advance(now)
     if draft.run.due:
         draft.changed = True
@@ -70,7 +71,7 @@ async def apply_batch(
         if not draft.due_settled:
             return draft
     for operation in batch:
-        before, noted = draft.run.copy(), len(draft.journal)
+        before, stored, noted = draft.run.copy(), draft.stored, len(draft.journal)
         try:
             draft.results.append(await _apply(operation, draft))
         except ServiceError as error:
@@ -78,7 +79,7 @@ async def apply_batch(
             draft.results.append(error)
         except Exception:
             log.exception("request failed")
-            draft.run = before
+            draft.run, draft.stored = before, stored
             draft.journal.rewind(noted)
             draft.results.append(InternalError())
         await draft.fair_yield()

@@ -85,7 +85,7 @@ class Committer:
         known, failed = KnownKeys(), 0
         while failed < MAX_ATTEMPTS:
             started = time.perf_counter()
-            draft = await apply_batch(base.run, batch, known, self._store.now(), self._write_schema)
+            draft = await apply_batch(base, batch, known, self._store.now(), self._write_schema)
             if draft.run.act_times is not None:
                 await self._remind(session_id, draft.run)
             draft.mostly_surplus = self._cache.watch.is_mostly_surplus(session_id)
@@ -116,7 +116,8 @@ class Committer:
             self._cache.forget(commit.session_id)
         elif commit.version is not None:
             self._cache.put(
-                commit.session_id, base.committed_as(commit.version, commit.state, draft.run, draft.effective)
+                commit.session_id,
+                base.committed_as(commit.version, commit.state, draft.run, draft.effective, draft.stored),
             )
 
     async def _on_conflict(

@@ -12,6 +12,7 @@ from ..engine.arm_run import ArmRun
 from ..engine.run import Run
 from ..errors import IdempotencyConflictError, OlderSchemaError
 from ..models.idempotency import Idempotency
+from ..models.specification import Stored
 from ..serialization import records, summary
 from ..serialization.journal import Journal
 from ..serialization.state import SCHEMA
@@ -47,6 +48,8 @@ class Draft:
 
     run: Run
     known: KnownKeys
+    stored: Stored
+    """The session's specification."""
     write_schema: int = SCHEMA
     """The newest schema that a state may be written in."""
     fair_yield: FairYield = field(default_factory=FairYield)
@@ -73,6 +76,8 @@ class Draft:
     """Number of events by what became of them."""
     delays: list[float] = field(default_factory=list)
     """Seconds from act to event, where known."""
+    dropped: dict[bytes, None] = field(default_factory=dict)
+    """Keys of records to drop unless they are written."""
     effective: Effective | None = None
     """What lists show of the distribution."""
     mostly_surplus: bool = False
@@ -135,6 +140,7 @@ async def commit_of(draft: Draft, session_id: str, base: CachedSession, version:
     Where nothing changed it writes nothing, and only confirms that ``base`` is still the session's version.
     """
     spec = base.stored.specification
+    is_respecified, after = draft.stored is not base.stored, draft.stored.specification
     writes = draft.changed or bool(draft.answers) or (spec.decision_log is not None and bool(draft.journal))
     if draft.shows_version:
         draft.show_version(str(version) if writes else base.version)
@@ -152,14 +158,16 @@ async def commit_of(draft: Draft, session_id: str, base: CachedSession, version:
         version=str(version) if writes else None,
         state=state,
         checksum=base.checksum,
-        idle_ttl_ms=base.stored.specification.idle_ttl_ms if draft.extends_deadline else None,
+        idle_ttl_ms=after.idle_ttl_ms if draft.extends_deadline else None,
+        permanent=after.idle_ttl_ms is None and spec.idle_ttl_ms is not None,
+        spec=draft.stored.encode() if is_respecified else None,
         events=list(draft.event_ids),
         event_lookups=list(draft.asked_events - draft.known.duplicates - draft.event_ids.keys()),
         lookups=list(draft.asked_keys - draft.known.answers.keys()),
         answers=answers,
-        records=records.encode(draft.run) if writes else {},
+        records={**draft.dropped, **records.encode(draft.run)} if writes else {},
         summary=_summary(draft, version) if writes else b"",
-        about=await _about(base, draft.run) if writes else None,
+        about=await _about(base, draft) if writes else None,
         counts=draft.journal.counts(spec.losses, spec.default_loss),
         entries=[] if spec.decision_log is None else draft.journal.entries(spec.default_loss, spec.word),
         max_entries=0 if spec.decision_log is None else spec.decision_log.max_entries,
@@ -171,12 +179,13 @@ def _summary(draft: Draft, version: Version) -> bytes:
     return summary.encode_summary(draft.run, str(version), effective=effective, mostly_surplus=draft.mostly_surplus)
 
 
-async def _about(base: CachedSession, run: Run) -> bytes | None:
+async def _about(base: CachedSession, draft: Draft) -> bytes | None:
     """What lists show and seldom changes, where the store may not have it yet."""
-    if base.is_listed and _has_same_arms(run, base.run):
+    run = draft.run
+    if base.is_listed and draft.stored is base.stored and _has_same_arms(run, base.run):
         return None
     labels = len(run.arms.names or ()) if isinstance(run, ArmRun) else 0
-    chosen = base.stored.specification.chosen()
+    chosen = draft.stored.specification.chosen()
     return await run_in_thread_if_large(LABEL_BYTES * labels, summary.encode_about, chosen, run)
 
 

@@ -121,7 +121,12 @@ class CachedSession(NamedTuple):
         return codec.encode(run.ledger, run.state, run.arms if isinstance(run, ArmRun) else None, schema)
 
     def committed_as(
-        self, version: str, state: bytes, run: Run, effective: Effective | None = None
+        self,
+        version: str,
+        state: bytes,
+        run: Run,
+        effective: Effective | None = None,
+        stored: Stored | None = None,
     ) -> CachedSession:
         """The session as this worker has just committed it.
 
@@ -129,13 +134,15 @@ class CachedSession(NamedTuple):
         ----------
         state : the bytes of the run's state
         run : taken over: nobody else may use it, or earlier copies of it, any more
+        stored : the specification, where the commit replaced it
         """
         run = run.written(records_codec.rows_of(run))
         if state[0] == 1:
             run.ledger.restart_means()
         checksum = state[-codec.CHECKSUM_BYTES :]
         size = _memory(run, state)
-        return CachedSession(version, self.stored, run, checksum, size, is_listed=True, effective=effective)
+        stored = stored or self.stored
+        return CachedSession(version, stored, run, checksum, size, is_listed=True, effective=effective)
 
 
 def _memory(run: Run, state: bytes = b"") -> int:

@@ -91,6 +91,21 @@ class DecisionLogSpec(BaseModel):
     ]
 
 
+IdleTtl = Annotated[
+    float,
+    Field(ge=0.001, le=TEN_YEARS, description="The session is deleted after this time without act or feedback."),
+]
+Floor = Annotated[
+    float,
+    Field(
+        ge=0,
+        lt=1,
+        description="Share of the draws that is uniform over the arms that may be drawn. Above 0 for learners "
+        "over arms that define it alone.",
+    ),
+]
+
+
 class Specification(BaseModel):
     """A session's learner and how its losses are read."""
 
@@ -126,27 +141,14 @@ class Specification(BaseModel):
             description="Seed of the draws. Keep it secret; without one the service draws 128 random bits.",
         ),
     ] = None
-    idle_ttl_seconds: Annotated[
-        float | None,
-        Field(
-            ge=0.001, le=TEN_YEARS, description="The session is deleted after this time without act or feedback."
-        ),
-    ] = None
+    idle_ttl_seconds: IdleTtl | None = None
 
     expiry: Annotated[
         ExpirySpec | None,
         Field(description="Settles decisions without feedback after a time; null: they stay outstanding."),
     ] = None
 
-    floor: Annotated[
-        float,
-        Field(
-            ge=0,
-            lt=1,
-            description="Share of the draws that is uniform over the arms that may be drawn. Above 0 for learners "
-            "over arms that define it alone.",
-        ),
-    ] = 0.0
+    floor: Floor = 0.0
 
     decision_log: Annotated[
         DecisionLogSpec | None, Field(description="Keeps a log of decisions and events; null: none is kept.")

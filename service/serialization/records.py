@@ -50,6 +50,12 @@ def encode(run: Run) -> dict[bytes, bytes | None]:
     return records
 
 
+def dropped_act_times(run: Run) -> dict[bytes, None]:
+    """Return the keys of all that the store may hold of a run's acts by bucket of time, to drop them."""
+    times = run.act_times
+    return {} if times is None else {BUCKET + b"%d" % bucket: None for bucket in times.acts.keys() | times.changed}
+
+
 def rows_of(run: Run) -> Rows:
     """Return the rows of a run's state, () where it has none."""
     name = codec.rows_field(run.learner.state_type)

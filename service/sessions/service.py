@@ -13,17 +13,18 @@ from ..commit.operation import Operation
 from ..commit.queues import SessionQueues
 from ..commit.session_cache import CachedSession, SessionCache
 from ..cooperative.answer_body import Body
+from ..engine.run import Run
 from ..errors import StateCorruptError, StoreDownError, UnknownSessionError
 from ..learners import REGISTRY
 from ..models.idempotency import Idempotency
-from ..models.specification import SESSION_ID_PATTERN, Specification
+from ..models.specification import SESSION_ID_PATTERN, Specification, Stored
 from ..settings import Settings
 from ..store.base import Store, StoreUnavailableError
 from ..telemetry.metrics import Labels, Metrics
 from . import transfer
 from .create import Created, Creator
 from .limits import ALL, Limits, Rights
-from .operations import ChangeArms, ReplaceArms
+from .operations import ChangeArms, ChangeSession, ReplaceArms
 from .pages.arms import ArmSort, arms_page
 from .pages.decisions import decisions_page
 from .pages.sessions import sessions_page
@@ -255,6 +256,29 @@ class Sessions:
         limits = self._limits.arms_of(cached.run.params.learner, rights)
         operation = change(limits, viewer(session_id, snapshot, cached), idempotency=key)
         return await self._queues.submit(session_id, operation)
+
+    async def change(self, session_id: str, fields: Mapping[str, Any], key: Idempotency | None) -> Answer:
+        """Change a session's window, idle time or floor; its view as of that commit.
+
+        Parameters
+        ----------
+        fields : ``expiry``, ``idle_ttl_seconds`` and ``floor``, those to change
+
+        Raises
+        ------
+        InvalidRequestError
+            where the session can't have these fields.
+        ServiceError
+            what ``submit`` raises.
+        """
+        _check_id(session_id)
+        with _store_errors():
+            snapshot, cached = await self._reader.load(session_id)
+
+        def view(stored: Stored, run: Run, extends_deadline: bool) -> Body:
+            return viewer(session_id, snapshot, cached._replace(stored=stored))(run, extends_deadline)
+
+        return await self._queues.submit(session_id, ChangeSession(fields, view, idempotency=key))
 
     @property
     def waiting(self) -> int:

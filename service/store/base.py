@@ -78,6 +78,10 @@ class Commit:
     """The last bytes of the expected state; if the stored state has others, it was changed by hand."""
     idle_ttl_ms: int | None = None
     """Milliseconds from the commit to the new idle deadline; None leaves the deadline as it is."""
+    permanent: bool = False
+    """Whether the session loses its idle deadline."""
+    spec: bytes | None = None
+    """Replaces the specification; None leaves it."""
     events: Sequence[bytes] = ()
     """Digests of event ids to look up and, on OK, to remember."""
     event_lookups: Sequence[bytes] = ()

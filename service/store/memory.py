@@ -173,6 +173,8 @@ class MemoryStore:
         self._remember(session, {EVENT + digest: b"" for digest in commit.events})
         self._remember(session, {ANSWER + digest: answer for digest, answer in commit.answers.items()})
         session.write_beside(commit, self.now())
+        if commit.permanent:
+            session.expires_at = None
         self._extend_deadline(commit.session_id, session, commit.idle_ttl_ms)
 
     def _remember(self, session: MemorySession, fields: Mapping[bytes, bytes]) -> None:

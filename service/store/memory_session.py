@@ -73,6 +73,8 @@ class MemorySession:
         self.summary = commit.summary
         if commit.about is not None:
             self.about = commit.about
+        if commit.spec is not None:
+            self.spec = commit.spec
         self._append(commit.entries, commit.max_entries, int(now * 1000))
 
     def _append(self, entries: Sequence[bytes], most: int, now_ms: int) -> None:

@@ -33,6 +33,7 @@ MATRIX = {
     ("GET", "/v1/sessions"): (READ, Logged.SAMPLE),
     ("GET", SESSION): (ANY_KEY, Logged.SAMPLE),
     ("DELETE", SESSION): (ADMIN_ONLY, Logged.ALL),
+    ("PATCH", SESSION): (ADMIN_ONLY, Logged.ALL),
     ("GET", f"{SESSION}/arms"): (ANY_KEY, Logged.SAMPLE),
     ("PATCH", f"{SESSION}/arms"): (ADMIN_ONLY, Logged.ALL),
     ("PUT", f"{SESSION}/arms"): (ADMIN_ONLY, Logged.ALL),

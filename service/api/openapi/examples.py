@@ -131,6 +131,14 @@ CHANGE: dict[str, Example] = {
 REPLACE: dict[str, Example] = {
     "catalogue": Example(summary="The jokes of today", value={"arms": ["pun", "limerick", "knock-knock"]})
 }
+CHANGE_SESSION: dict[str, Example] = {
+    "window": Example(
+        summary="Wait an hour for a rating, and learn nothing where none comes",
+        value={"expiry": {"after_seconds": 3600, "default_loss": None}},
+    ),
+    "permanent": Example(summary="Keep the session for ever", value={"idle_ttl_seconds": None}),
+}
+SESSION_CHANGED = VIEW | {"expiry": {"after_seconds": 3600.0, "default_loss": None}}
 CHANGED = VIEW | {
     "learner": VIEW["learner"] | {"arms": ["pun", None, "limerick", "knock-knock"]},  # type: ignore[operator]
     "slot": 5,

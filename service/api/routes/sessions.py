@@ -10,13 +10,24 @@ from fastapi import APIRouter, Body, Request, Response
 from ...sessions import operations
 from ...sessions.service import ArmsRequest
 from ..access import ADMINS, READERS, VIEWERS, Logged, access
-from ..openapi.examples import CHANGE, CHANGED, CREATE, LIST, PROBLEMS, REPLACE, VIEW, describe_answers
+from ..openapi.examples import (
+    CHANGE,
+    CHANGE_SESSION,
+    CHANGED,
+    CREATE,
+    LIST,
+    PROBLEMS,
+    REPLACE,
+    SESSION_CHANGED,
+    VIEW,
+    describe_answers,
+)
 from ..parsing.dependencies import idempotency_of, rights_of
 from ..parsing.paging import Cursor, Limit
 from ..parsing.strict_route import StrictRoute
 from ..responses import body_response, json_response
 from ..runtime import runtime_of
-from ..schemas import ChangeArms, CreateSession, ReplaceArms, SessionList, SessionView
+from ..schemas import ChangeArms, ChangeSession, CreateSession, ReplaceArms, SessionList, SessionView
 
 router = APIRouter(prefix="/v1/sessions", tags=["sessions"], route_class=StrictRoute, responses=PROBLEMS)
 
@@ -55,6 +66,20 @@ async def list_sessions(request: Request, cursor: Cursor = None, limit: Limit = 
 async def view_session(request: Request, session_id: str) -> Response:
     """View a session. This changes nothing, and does not extend its idle deadline."""
     return body_response(await runtime_of(request).sessions.view(session_id))
+
+
+@router.patch(
+    "/{session_id}",
+    **describe_answers(SessionView, SESSION_CHANGED, {200: "The session with these fields"}, keyed=True),
+)
+@access(ADMINS)
+async def change_session(
+    request: Request, session_id: str, body: Annotated[ChangeSession, Body(openapi_examples=CHANGE_SESSION)]
+) -> Response:
+    """Change a session's window, its idle time, or its floor."""
+    fields = {name: getattr(body, name) for name in body.model_fields_set}
+    key = await idempotency_of(request)
+    return json_response(await runtime_of(request).sessions.change(session_id, fields, key))
 
 
 @router.patch(

@@ -2,8 +2,9 @@
 
 from .act import Act
 from .change_arms import ChangeArms, ReplaceArms
+from .change_session import ChangeSession
 from .feedback import SettleFeedback
 from .next_due import NextDue
 from .show import Show
 
-__all__ = ["Act", "ChangeArms", "NextDue", "ReplaceArms", "SettleFeedback", "Show"]
+__all__ = ["Act", "ChangeArms", "ChangeSession", "NextDue", "ReplaceArms", "SettleFeedback", "Show"]

@@ -50,15 +50,21 @@ def commit_args(commit: Commit) -> Sequence[RedisArgument]:
         commit.version or "",
         commit.state,
         commit.checksum,
-        commit.idle_ttl_ms or 0,
+        -1 if commit.permanent else commit.idle_ttl_ms or 0,
     )
     # One argument for all counts: encoding an argument takes longer than taking it apart.
     whole = b" ".join([b"%b %d" % (name, n) for name, n in commit.counts.items() if isinstance(n, int)])
     real = b" ".join([b"%b %a" % (name, x) for name, x in commit.counts.items() if isinstance(x, float)])
     sizes = (len(answers), len(records), len(dropped), whole, real, len(commit.entries))
-    about = (commit.summary, "" if commit.about is None else "1", commit.about or b"", commit.max_entries)
-    items = (*answers, *records, *dropped, *commit.entries)
+    about = (commit.summary, _replaced(commit), commit.about or b"", commit.max_entries)
+    spec = () if commit.spec is None else (commit.spec,)
+    items = (*answers, *records, *dropped, *commit.entries, *spec)
     return (*head, events + lookups, len(events), *about, *sizes, *items)
+
+
+def _replaced(commit: Commit) -> str:
+    """Letters of what a commit replaces that others leave."""
+    return ("" if commit.about is None else "a") + ("" if commit.spec is None else "s")
 
 
 def read_known(reply: Sequence[bytes]) -> Known:

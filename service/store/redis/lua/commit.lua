@@ -5,12 +5,13 @@
 -- KEYS  1 session  2 slots  3 counts  4 log  5.. seen buckets  last probe
 -- ARGV  1 numbers of the buckets  2 width of a bucket, ms
 --       3 writer  4 expected version  5 new version, or '' to confirm the expected one and write nothing
---       6 new state  7 checksum: the expected state's last bytes, or ''  8 idle expiry from now, ms, or 0 to leave it
+--       6 new state  7 checksum: the expected state's last bytes, or ''  8 idle expiry from now, ms, 0 to leave it,
+--       or -1 for none
 --       9 joined fields (kind byte and digest) to look up, event ids to remember first  10 bytes of 9 to remember
---       11 new summary  12 '1' to replace about, or ''  13 about  14 entries that the log keeps, about
+--       11 new summary  12 'a' to replace about, 's' the specification  13 about  14 entries that the log keeps, about
 --       15 items of answers (field, value, ...)  16 items of records (key, value, ...)  17 records to drop
 --       18 whole counts (field, increment, ..., separated by spaces)  19 real counts  20 entries of the log
---       21.. these items, in this order
+--       21.. these items, in this order, and after them the specification that is replaced
 -- NOT_FOUND  there is no session
 -- OK         written, or confirmed; with a snapshot where an earlier sending of this commit wrote it and others
 --            have committed since
@@ -113,6 +114,7 @@ add_all(ARGV[18], '%.0f')
 add_all(ARGV[19], '%.17g')
 
 -- What this commit remembers goes to the present bucket. Buckets that version 0.1 made are listed too.
+local permanent = ARGV[8] == '-1'
 local extends, remembers = ARGV[8] ~= '0', ARGV[10] ~= '0' or answers > 0
 if remembers then
   deadlines[present] = math.max(deadlines[present] or 0, deadline_of(present, width))
@@ -142,8 +144,11 @@ redis.call('HSET', SESSION, 'version', version, 'state', state, 'writers', write
 if remembers or extends then
   redis.call('HSET', SESSION, 'buckets', table.concat(buckets, ' '))
 end
-if ARGV[12] ~= '' then
+if string.find(ARGV[12], 'a', 1, true) then
   redis.call('HSET', SESSION, 'about', ARGV[13])
+end
+if string.find(ARGV[12], 's', 1, true) then
+  redis.call('HSET', SESSION, 'spec', ARGV[at_entries + entries])
 end
 
 local function put(key, first, count)
@@ -170,8 +175,15 @@ for at = 21 + answers + records, at_entries - 1, CHUNK do
   redis.call('HDEL', SLOTS, unpack(ARGV, at, math.min(at + CHUNK, at_entries) - 1))
 end
 
-local deadline = extends and now_ms + ARGV[8] or tonumber(stored[4] or nil)
-if extends then
+local deadline = tonumber(stored[4] or nil)
+if permanent then
+  deadline = nil
+  redis.call('HDEL', SESSION, 'expires_at')
+  for _, key in ipairs({ SESSION, SLOTS, COUNTS, LOG }) do
+    redis.call('PERSIST', key)
+  end
+elseif extends then
+  deadline = now_ms + ARGV[8]
   redis.call('HSET', SESSION, 'expires_at', integer(deadline))
   redis.call('PEXPIREAT', SESSION, integer(deadline))
 end
