@@ -72,6 +72,30 @@ def test_a_sentinels_master_that_dies_under_load_loses_nothing_acknowledged(
     assert leaks(watched.replica.client) == []
 
 
+@pytest.mark.parametrize("replicas", [1, 2])
+def test_a_planned_failover_under_load_loses_nothing_acknowledged(
+    stack: ExitStack, tmp_path: Path, replicas: int
+) -> None:
+    """The old master lives on; with two replicas the other one still acknowledges what it accepts."""
+    watched = Watched(tmp_path, stack, replicas)
+    with load(tmp_path, watched.url, "s", *SAFE) as ledgers:
+        watched.sentinel.client.execute_command("SENTINEL FAILOVER main")
+        wait_until(lambda: any(each.client.role()[0] == b"master" for each in watched.replicas))
+        wait_until(lambda: watched.master.client.role()[0] == b"slave", PATIENCE)
+        more(ledgers)
+
+
+def test_a_replica_promoted_by_hand_under_load_loses_nothing_acknowledged_until_the_old_master_goes(
+    stack: ExitStack, tmp_path: Path
+) -> None:
+    """Sentinels set a replica that somebody promoted back to their master; nobody else is asked."""
+    watched = Watched(tmp_path, stack, 2)
+    with load(tmp_path, watched.url, "s", *SAFE) as ledgers:
+        watched.replica.client.replicaof("NO", "ONE")
+        wait_until(lambda: watched.replica.client.role()[0] == b"slave", PATIENCE)
+        more(ledgers)
+
+
 def test_a_clusters_master_that_dies_under_load_loses_nothing_acknowledged(
     stack: ExitStack, tmp_path: Path
 ) -> None:
@@ -83,6 +107,18 @@ def test_a_clusters_master_that_dies_under_load_loses_nothing_acknowledged(
 
     assert cluster.nodes[3].client.dbsize() > 0
     assert [leaks(cluster.nodes[n].client) for n in (1, 2, 3)] == [[], [], []]
+
+
+@pytest.mark.parametrize("how", [("FORCE",), ("TAKEOVER",), ()], ids=["force", "takeover", "agreed"])
+def test_a_clusters_ordered_failover_under_load_loses_nothing_acknowledged(
+    stack: ExitStack, tmp_path: Path, how: tuple[str, ...]
+) -> None:
+    cluster = Cluster(tmp_path, stack)
+    with load(tmp_path, cluster.url, named(lambda name: cluster.master_of(name) == 0), *SAFE) as ledgers:
+        cluster.nodes[3].client.execute_command("CLUSTER FAILOVER", *how)
+        wait_until(lambda: cluster.nodes[3].client.role()[0] == b"master", PATIENCE)
+        wait_until(lambda: cluster.nodes[0].client.role()[0] == b"slave", PATIENCE)
+        more(ledgers)
 
 
 def test_slots_that_move_under_load_lose_nothing_and_double_nothing(stack: ExitStack, tmp_path: Path) -> None:

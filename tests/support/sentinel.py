@@ -12,18 +12,22 @@ TIMES = ("down-after-milliseconds main 500", "failover-timeout main 2000")
 
 
 class Watched:
-    """The three servers."""
+    """The servers; a second replica where ``replicas`` is 2."""
 
-    def __init__(self, folder: Path, stack: ExitStack) -> None:
+    def __init__(self, folder: Path, stack: ExitStack, replicas: int = 1) -> None:
         self.master = self._server(stack, folder / "master", "--repl-diskless-sync-delay", "0")
-        self.replica = self._server(stack, folder / "replica", "--replicaof", f"127.0.0.1 {self.master.port}")
-        wait_until(lambda: self.replica.client.info("replication")["master_link_status"] == "up")
+        follow = ("--replicaof", f"127.0.0.1 {self.master.port}", "--repl-diskless-sync-delay", "0")
+        self.replicas = [self._server(stack, folder / f"replica-{n}", *follow) for n in range(replicas)]
+        self.replica = self.replicas[0]
+        wait_until(
+            lambda: all(each.client.info("replication")["master_link_status"] == "up" for each in self.replicas)
+        )
         settings = (f"monitor main 127.0.0.1 {self.master.port} 1", *TIMES)
         self.sentinel = RedisServer(folder / "sentinel", "--sentinel")
         self.sentinel.configure("".join(f"sentinel {line}\n" for line in settings))
         stack.callback(self.sentinel.close)
         self.sentinel.start()
-        wait_until(lambda: self.sentinel.client.sentinel_masters()["main"]["num-slaves"] == 1)
+        wait_until(lambda: self.sentinel.client.sentinel_masters()["main"]["num-slaves"] == replicas)
 
     @staticmethod
     def _server(stack: ExitStack, folder: Path, *arguments: str) -> RedisServer:

@@ -17,6 +17,7 @@ from ...base import StoreFullError, StoreUnavailableError
 from ...options import StoreOptions
 from ..scripts import Script
 from .failures import failure_of
+from .replicas import ReplicaWatch
 from .roundtrip import Attempt, RedisArgument
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.02, 0.25
@@ -34,6 +35,7 @@ class RedisClient(ABC):
         self._options = options
         self._free = asyncio.Semaphore(options.max_connections)
         self._down_since: float | None = None
+        self._watches: dict[tuple[str, int], ReplicaWatch] = {}
 
     @abstractmethod
     async def _send(self, commands: Sequence[Sequence[RedisArgument]], attempt: Attempt) -> Any:
@@ -89,7 +91,7 @@ class RedisClient(ABC):
         started, pause = time.monotonic(), FIRST_PAUSE
         retry_seconds = self._options.retry_seconds if retry_seconds is None else retry_seconds
         while True:
-            attempt = Attempt(self._options.min_replicas if replica_seconds else 0, replica_seconds)
+            attempt = Attempt(self._options.min_replicas if replica_seconds else 0, replica_seconds, self._watches)
             try:
                 async with self._connection_slot():
                     reply = await send(attempt)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import NamedTuple
 
 from redis import exceptions
@@ -66,16 +67,20 @@ _BY_TEXT = {
 """By part of the text: errors without a class in redis-py, or that some servers wrap into a script's error."""
 
 
+_REFUSED_COMMAND = re.compile(r"permissions to run the '([A-Za-z|-]{1,40})' command")
+"""The command that an access list lacks."""
 _ECHO = ", with args beginning with"
 """After these words servers quote the arguments of an unknown command; those of AUTH are the password."""
 
 
 def failure_of(error: exceptions.RedisError) -> StoreFailure:
     """Return the meaning of an error of redis-py: a short reason without secrets, and whether it is transient."""
+    text = str(error).partition(_ECHO)[0]
+    if refused := _REFUSED_COMMAND.search(text):
+        return StoreFailure(f"{NO_PERMISSION.reason}: {refused[1]}")
     for kind, known in _BY_CLASS:
         if isinstance(error, kind):
             return known
-    text = str(error).partition(_ECHO)[0]
     for part, known in _BY_TEXT.items():
         if part in text:
             return known

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from redis.asyncio.connection import AbstractConnection, ConnectionPool
@@ -15,6 +16,8 @@ from redis.exceptions import (
 )
 
 from .failures import ReplicasBehindError
+from .replicas import ReplicaWatch
+from .sentinel import MasterPool
 
 RedisArgument = str | bytes | int
 CLOSED_HANDLE = "the handler is closed"
@@ -30,9 +33,16 @@ class Attempt:
     ----------
     replicas : number of replicas that must have what the reply is based on before it is returned
     replica_seconds : timeout for these replicas
+    watches : by address, the replicas of the servers that were called
     """
 
-    def __init__(self, replicas: int = 0, replica_seconds: float = 0.0) -> None:
+    def __init__(
+        self,
+        replicas: int = 0,
+        replica_seconds: float = 0.0,
+        watches: dict[tuple[str, int], ReplicaWatch] | None = None,
+    ) -> None:
+        self.watches = {} if watches is None else watches
         self.sent = False
         """Whether the server may have received the call."""
         self.replicas = replicas
@@ -75,7 +85,7 @@ async def _round_trip(
     try:
         reply = await _reply(connection, commands, asking)
         if attempt.replicas and reply[2] not in UNDECIDED:
-            await _replicated(connection, attempt)
+            await _replicated(pool, connection, attempt)
         return reply
     except ReplicasBehindError:
         raise
@@ -100,15 +110,28 @@ async def _reply(connection: AbstractConnection, commands: Sequence[Sequence[Red
     return await _reply_to(connection, last, asking)
 
 
-async def _replicated(connection: AbstractConnection, attempt: Attempt) -> None:
+async def _replicated(pool: ConnectionPool, connection: AbstractConnection, attempt: Attempt) -> None:
     """Wait until enough replicas have what the reply is based on.
 
     Redis 7.0 waits for everything that the primary had written when it ran this connection's last command. Valkey
     waits only for this connection's last write, so scripts write even if they change nothing (see lua/prelude.lua).
     """
-    wait = ("WAIT", attempt.replicas, max(1, int(attempt.replica_seconds * 1000)))
-    if await _reply_to(connection, wait, asking=False) < attempt.replicas:
+    replicas = max(attempt.replicas, await _watch(pool, connection, attempt).needed(connection))
+    wait = ("WAIT", replicas, max(1, int(attempt.replica_seconds * 1000)))
+    if await _reply_to(connection, wait, asking=False) < replicas:
         raise ReplicasBehindError
+
+
+def _watch(pool: ConnectionPool, connection: AbstractConnection, attempt: Attempt) -> ReplicaWatch:
+    address = (str(getattr(connection, "host", "")), int(getattr(connection, "port", 0)))
+    if address not in attempt.watches:
+        confirm = partial(pool.names, address) if isinstance(pool, MasterPool) else _always
+        attempt.watches[address] = ReplicaWatch(confirm)
+    return attempt.watches[address]
+
+
+async def _always() -> bool:
+    return True
 
 
 async def _reply_to(connection: AbstractConnection, command: Sequence[RedisArgument], asking: bool) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Sequence
 from contextlib import suppress
@@ -41,6 +42,13 @@ class MasterPool(SentinelConnectionPool):
             await self.release(connection)
             raise
         return connection
+
+    async def names(self, address: tuple[str, int]) -> bool:
+        """Return whether more than half of the sentinels in the URL answer that this is the master."""
+        sentinels = self.sentinel_manager.sentinels
+        asked = (each.sentinel_get_master_addr_by_name(self.service_name) for each in sentinels)
+        answers = await asyncio.gather(*asked, return_exceptions=True)
+        return 2 * sum(map(address.__eq__, answers)) > len(sentinels)
 
     async def aclose(self) -> None:
         await super().aclose()
