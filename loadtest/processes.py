@@ -72,7 +72,7 @@ class RunningProcess:
         *,
         with_children: bool = False,
     ) -> None:
-        self._command = command
+        self.command_line = command
         self._environment = environment
         self._with_children = with_children
         self._process: subprocess.Popen[bytes] | None = None
@@ -82,7 +82,7 @@ class RunningProcess:
         """Start the process, without waiting until it serves."""
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(  # noqa: S603 - programs of this project
-                self._command, stdout=log, stderr=log, env=self._environment, process_group=self._group
+                self.command_line, stdout=log, stderr=log, env=self._environment, process_group=self._group
             )
 
     @property
@@ -125,11 +125,11 @@ class RunningProcess:
 class RedisProcess(RunningProcess):
     """A Redis whose replies wait for its append-only file to reach the disk."""
 
-    def __init__(self, data: Path, logs: Path) -> None:
+    def __init__(self, data: Path, logs: Path, *flags: str) -> None:
         self.port = free_port()
         at = ("--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(data))
         kept = ("--save", "", "--appendonly", "yes", "--appendfsync", "always")
-        super().__init__([find_server(), *at, *kept], logs / "redis.log")
+        super().__init__([find_server(), *at, *kept, *flags], logs / "redis.log")
 
     def answers(self) -> bool:
         """Whether it serves; LoadTestError where it has ended."""
@@ -145,6 +145,16 @@ class RedisProcess(RunningProcess):
                 return link.recv(4096).partition(b"\r\n")[0]
         except OSError:
             return b""
+
+    def information(self, section: str) -> dict[str, str]:
+        """The lines of a section of INFO by name, none where it does not answer."""
+        try:
+            with socket.create_connection(("127.0.0.1", self.port), timeout=1) as link:
+                link.sendall(f"INFO {section}\r\n".encode())
+                text = link.recv(1 << 16).decode()
+        except OSError:
+            return {}
+        return dict(line.split(":", 1) for line in text.splitlines() if ":" in line)
 
 
 class ServiceProcess(RunningProcess):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -65,19 +65,21 @@ class Chaos:
 
     Parameters
     ----------
-    stage : what the faults happen to
+    stage : what the faults happen to, a ``Stage`` or ``GroupStage``
     time_factor : multiplies all time limits
     """
 
-    def __init__(self, stage: Stage, time_factor: float) -> None:
+    def __init__(self, stage: Any, time_factor: float) -> None:
         self._stage = stage
         self._time_factor = time_factor
         self._ledgers: list[tuple[str, Ledger]] = []
         self.tallies: dict[str, Tally] = {}
 
-    def short_rounds(self, rounds: int, advance: Callable[[], object]) -> None:
+    def short_rounds(
+        self, rounds: int, advance: Callable[[], object], faults: Mapping[str, Callable[[Any], None]] = FAULTS
+    ) -> None:
         """Play so many rounds, the kinds of fault in turn."""
-        for kind, fault in islice(cycle(FAULTS.items()), rounds):
+        for kind, fault in islice(cycle(faults.items()), rounds):
             self._round(kind, partial(self._strike, fault))
             advance()
 
@@ -116,7 +118,7 @@ class Chaos:
         wait_until(self._stage.service.ready, "the service is ready after the fault")
         time.sleep(max(0.0, ends - time.monotonic()))
 
-    def _strike(self, fault: Callable[[Stage], None], _: Tally) -> None:
+    def _strike(self, fault: Callable[[Any], None], _: Tally) -> None:
         fault(self._stage)
 
     def _freeze(self, seconds: float, tally: Tally) -> None:

@@ -12,10 +12,13 @@ from typing import Any
 
 import httpx
 import pytest
+from typer.testing import CliRunner
 
 from loadtest.chaos.audit import Ledger, audit
 from loadtest.chaos.faults import FAULTS, Freeze
+from loadtest.chaos.group import FAILOVERS
 from loadtest.client import Client
+from loadtest.commands import app
 from tests.support.http import http_client
 from tests.support.programs import server_binary
 from tests.support.running import RunningService
@@ -113,3 +116,23 @@ def test_one_round_of_each_fault_and_a_freeze_run_clean(tmp_path: Path) -> None:
     for found in summary["faults"].values():
         assert found["rounds"] == 1
         assert found["events"] > 0
+
+
+@pytest.mark.slow
+@pytest.mark.alone
+@pytest.mark.skipif(sys.platform != "linux", reason="chaos finds workers in /proc")
+def test_a_planned_failover_and_a_frozen_replica_run_clean(tmp_path: Path) -> None:
+    kinds = ("planned failover", "replica frozen")
+    chosen = [word for kind in kinds for word in ("--fault", kind)]
+    summary = chaos(tmp_path, "--failovers", "2", *chosen)
+
+    assert summary["ok"]
+    assert set(summary["faults"]) == set(kinds) < set(FAILOVERS)
+    assert all(found["events"] > 0 for found in summary["faults"].values())
+
+
+def test_an_unknown_fault_is_refused_with_the_known_ones(tmp_path: Path) -> None:
+    result = CliRunner().invoke(app, ["chaos", "--fault", "flood", "--out", str(tmp_path / "out")])
+
+    assert result.exit_code == 2
+    assert "planned failover" in result.output
