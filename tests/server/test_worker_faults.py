@@ -92,7 +92,8 @@ def test_a_supervisor_that_slept_kills_nobody(service):
     os.kill(service.process.pid, signal.SIGSTOP)
     for worker in workers:
         os.kill(worker, signal.SIGSTOP)
-    time.sleep(4)  # Longer than the timeout: it is the time that passes unseen which is tried here.
+    until = time.monotonic() + 4  # Longer than the timeout, and nobody sees it pass.
+    wait_until(lambda: time.monotonic() > until)
     for process in (service.process.pid, *workers):
         os.kill(process, signal.SIGCONT)
 

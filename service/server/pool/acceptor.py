@@ -13,6 +13,7 @@ import errno
 import logging
 import socket
 from collections.abc import Callable
+from functools import partial
 
 from .board import Board
 from .listening import listen
@@ -117,14 +118,14 @@ class Acceptor:
             self._loop.connect_accepted_socket(lambda: self._make_protocol(connection), connection)
         )
         self._opening.add(opening)
-        opening.add_done_callback(self._opened)
+        opening.add_done_callback(partial(self._opened, connection))
         self._board.count(self._worker, self._held())
         return True
 
-    def _opened(self, opening: asyncio.Task[object]) -> None:
+    def _opened(self, connection: socket.socket, opening: asyncio.Task[object]) -> None:
         self._opening.discard(opening)
         if not opening.cancelled() and (error := opening.exception()) is not None:
-            # The client has left meanwhile.
+            connection.close()
             log.info("a connection ended before it began: %s", error)
 
     def _on_error(self, error: OSError) -> None:
