@@ -95,6 +95,13 @@ def test_of_views_a_sample_is_logged():
     assert {logged for _, logged in views} == {Logged.SAMPLE}
 
 
+def test_what_is_read_may_be_read_by_readers():
+    """But not an export, which has a session's seed."""
+    closed = [path for method, path, route in calls() if method == "GET" and "reader" not in access_of(route).roles]
+
+    assert [path for path in closed if not path.endswith("/export")] == []
+
+
 @pytest.mark.parametrize(
     "route",
     [Route("/a", silent), APIRoute("/a", silent), Mount("/a", Response())],

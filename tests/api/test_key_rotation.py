@@ -7,6 +7,7 @@ import json
 import os
 import signal
 
+import httpx
 import pytest
 
 from service import api_keys
@@ -132,16 +133,19 @@ def test_every_worker_takes_the_new_keys(tmp_path, file, how):
         for pid in service.workers(3):
             os.kill(pid, signal.SIGKILL)
         wait_until(lambda: statuses(service, NEW) == {200})
-        assert statuses(service, OLD) == {401}
-        assert service.stop() == 0
+        wait_until(lambda: statuses(service, OLD) == {401})
+        assert service.stop() == 0, service.text()
     assert OLD not in service.text()
     assert NEW not in service.text()
 
 
 def statuses(service, key):
-    """Of so many fresh connections that each worker has some."""
+    """Of so many fresh connections that each worker has some; none where a connection fails."""
     found = set()
     for _ in range(24):
         with http_client(service.url) as client:
-            found.add(client.get("/v1/sessions", headers={"X-API-Key": key}).status_code)
+            try:
+                found.add(client.get("/v1/sessions", headers={"X-API-Key": key}).status_code)
+            except httpx.TransportError:
+                return set()
     return found
