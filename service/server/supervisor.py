@@ -128,8 +128,9 @@ class Supervisor:
             self._stopping.set()
 
     def _read_keys_again(self) -> None:
-        for worker in self._workers.values():
-            _send(worker, signal.SIGHUP)
+        """Tell the workers that serve; the signal would end one that starts, which reads the file anyway."""
+        for number in self._board.serving():
+            _send(self._workers[number], signal.SIGHUP)
 
     async def _end_workers(self, keepers: list[asyncio.Task[None]]) -> None:
         for worker in self._workers.values():
