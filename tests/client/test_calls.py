@@ -121,6 +121,18 @@ def test_ensure_brings_arms_in_line(bandits):
         bandits.sessions.ensure("shop", **changed | {"loss_range": [0, 1]})
 
 
+def test_ensure_brings_options_in_line(bandits):
+    fields = {"learner": CLICKS["learner"], "reward_range": [0, 1]}
+    shop = bandits.sessions.ensure("shop", **fields)
+    for seconds in (60, 90):
+        expiry = {"after_seconds": seconds, "default_reward": 0}
+        view = bandits.sessions.ensure("shop", **fields, expiry=expiry, floor=0.1).view()
+        assert (view["expiry"], view["floor"]) == (expiry, 0.1)
+        assert bandits.sessions.ensure("shop", **fields).view().version == view.version
+    assert bandits.sessions.ensure("shop", **fields, expiry=None).view()["expiry"] is None
+    assert shop.update(idle_ttl_seconds=100)["idle_ttl_seconds"] == 100
+
+
 def test_ensure_leaves_what_is_not_named(bandits):
     bandits.sessions.ensure("shop", **CLICKS | {"learner": CLICKS["learner"] | {"tracking": True}})
 
