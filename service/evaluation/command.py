@@ -30,7 +30,7 @@ def main(arguments: Sequence[str], program: str) -> int:
     -------
     The exit code of the process.
     """
-    options = _parser(program).parse_args(arguments)
+    options = parser(program).parse_args(arguments)
     try:
         outcomes = match(read_entries(options.file, options.format))
         if options.columns is not None:
@@ -47,23 +47,24 @@ def main(arguments: Sequence[str], program: str) -> int:
     return 0
 
 
-def _parser(program: str) -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+def parser(program: str) -> argparse.ArgumentParser:
+    """Return the parser of the command line."""
+    made = argparse.ArgumentParser(
         f"{program} evaluate",
         description="What a decision log says: the mean of each arm, and what uniform play and each arm alone "
         "would have given, by inverse propensity, with intervals.",
     )
-    parser.add_argument("file", type=Path, help="the log: entries as GET .../decisions answers them")
-    parser.add_argument("--format", choices=FORMATS, help="by default that of the file's name")
-    parser.add_argument("--confidence", type=_share, default=0.95, help="of the intervals (0.95)")
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.add_argument(
+    made.add_argument("file", type=Path, help="the log: entries as GET .../decisions answers them")
+    made.add_argument("--format", choices=FORMATS, help="by default that of the file's name")
+    made.add_argument("--confidence", type=_share, default=0.95, help="of the intervals (0.95)")
+    made.add_argument("--json", action="store_true", help="print JSON")
+    made.add_argument(
         "--columns", type=Path, metavar="OUT", help="write action, reward, pscore, position (.csv, .npz, .parquet)"
     )
-    parser.add_argument(
+    made.add_argument(
         "--loss-range", type=float, nargs=2, metavar=("BEST", "WORST"), help="for --columns of a log of losses"
     )
-    return parser
+    return made
 
 
 def _share(text: str) -> float:

@@ -25,7 +25,7 @@ from tests.support.shell import check_command, commands
 LANGUAGES = {"json", "mermaid", "promql", "python", "sh", "text"}
 CALL = re.compile(r"\b(curl|post) ")
 TOURS = [page for page in PAGES if any(CALL.search(block.text) for block in blocks_of(page))]
-VOLATILE = {"version", "created_at", "last_act_at", "last_event_at"}
+VOLATILE = {"version", "created_at", "last_act_at", "last_event_at", "at"}
 END = "--- end of block ---"
 
 

@@ -70,7 +70,8 @@ def test_parquet_is_read_and_written_where_it_is_installed(
     jsonl: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pa = pytest.importorskip("pyarrow")
-    pytest.importorskip("pyarrow.parquet").write_table(pa.Table.from_pylist(log()), tmp_path / "log.parquet")
+    rows = [{name: entry.get(name) for name in FIELDS} for entry in log()]
+    pytest.importorskip("pyarrow.parquet").write_table(pa.Table.from_pylist(rows), tmp_path / "log.parquet")
 
     assert run(capsys, tmp_path / "log.parquet", "--json")[1] == run(capsys, jsonl, "--json")[1]
     assert run(capsys, jsonl, "--columns", tmp_path / "out.parquet")[0] == 0

@@ -12,6 +12,7 @@ from pathlib import Path
 import typer
 
 from loadtest.commands import app
+from service.evaluation.command import parser
 from service.settings import read_settings
 from tests.support.compose import COMPOSE, ROOT
 
@@ -38,6 +39,8 @@ def _without_variables(words: list[str]) -> list[str]:
 def check_command(words: list[str]) -> None:
     """Check that a command is one that exists, with options that exist."""
     match words:
+        case ["python", "-m", "service", "evaluate", *arguments]:
+            parser("python -m service").parse_args(arguments)
         case ["python", "-m", "service", *flags]:
             read_settings(flags)
         case ["python", "-m", "loadtest", *arguments]:
