@@ -167,3 +167,16 @@ async def test_many_arms_are_sorted_by_what_is_counted_of_them(client, create):
 
     assert [row["arm"] for row in page["arms"]] == sorted(range(2500), key=lambda arm: (-acts[arm], arm))[:3]
     assert json.dumps(page)
+
+
+async def test_rewards_are_means_of_rewards_and_voids_count_in_neither(client, create):
+    path = await create(learner={"kind": "dexp3", "n_arms": 1}, reward_range=[-1, 3])
+    await client.post(f"{path}/acts", json={"count": 4})
+    events = [{"arm": 0, "reward": reward} for reward in (3, None, 0)]
+    await client.post(f"{path}/feedbacks", json={"events": events})
+
+    (row,) = (await arms(client, path))["arms"]
+
+    assert (row["acts"], row["outstanding"], row["feedbacks"], row["expired"]) == (4, 1, 2, 0)
+    assert row["mean_reward"] == pytest.approx(1.5)
+    assert "mean_loss" not in row

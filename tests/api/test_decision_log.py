@@ -164,3 +164,23 @@ async def test_posting_another_log_is_another_session(client):
     body = {"session_id": "s", "learner": {"kind": "centred_tsallis", "arms": ["a", "b"]}}
 
     assert (await client.post("/v1/sessions", json=body)).status_code == 409
+
+
+async def test_voids_and_rewards_are_logged_in_their_words(client):
+    await start(client, reward_range=[0, 1])
+    for action in (await client.post(f"{PATH}/acts", json={"count": 2})).json()["actions"]:
+        reward = None if action["slot"] == 1 else 1
+        await client.post(f"{PATH}/feedback", json={"arm": action["arm"], "reward": reward})
+
+    void, reward = timeless((await log(client))["decisions"])[2:]
+
+    assert (void["outcome"], void["reward"]) == ("voided", None)
+    assert (reward["outcome"], reward["reward"]) == ("applied", 1.0)
+    assert "loss" not in reward
+
+
+async def test_a_change_of_the_session_is_logged(client):
+    await start(client)
+    await client.patch(PATH, json={"floor": 0.1})
+
+    assert timeless((await log(client))["decisions"]) == [{"kind": "session", "changed": ["floor"]}]

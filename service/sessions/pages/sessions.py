@@ -7,6 +7,7 @@ from typing import Any
 from ...cooperative.answer_body import Body, answer_body
 from ...cooperative.fair_yield import FairYield
 from ...cooperative.json_stream import json_chunks
+from ...engine.slot_run import SlotRun
 from ...errors import InvalidRequestError, StateCorruptError, UnknownSessionError
 from ...serialization import summary as listed_fields
 from ...store.base import Listed, Store
@@ -46,7 +47,11 @@ def _summary(session: Listed) -> dict[str, Any] | None:
 async def _summary_of_state(reader: Reader, session_id: str) -> dict[str, Any] | None:
     """The same, of the whole state; None where the session has been deleted since."""
     try:
-        return listed_fields.shortened(summary(session_id, *await reader.load(session_id)))
+        snapshot, cached = await reader.load(session_id)
+        shown = listed_fields.shortened(summary(session_id, snapshot, cached))
+        # What a distribution by slots is made of stands beside the state, and is not read for a list.
+        effective = None if isinstance(cached.run, SlotRun) else listed_fields.effective_arms_of(cached.run)
+        return shown if effective is None else {**shown, "effective_arms": effective}
     except UnknownSessionError:
         return None
     except StateCorruptError as error:
