@@ -5,8 +5,12 @@ from __future__ import annotations
 import pytest
 from redis import exceptions
 from redis._parsers.base import BaseParser
+from redis.asyncio.sentinel import MasterNotFoundError
 
-from service.store.redis.connection.failures import failure_of
+from service.store.base import StoreUnavailableError
+from service.store.options import StoreOptions
+from service.store.redis.connection.failures import NO_MASTER, NO_SENTINEL, failure_of
+from service.store.redis.store import RedisStore
 
 WRAPPED = "Error running script (call to f_1234): @user_script:9: @user_script: 9: "
 
@@ -51,3 +55,22 @@ def test_a_lost_connection_may_pass(error: exceptions.RedisError) -> None:
 
 def test_a_long_refusal_is_cut() -> None:
     assert len(failure_of(exceptions.ResponseError("x" * 10_000)).reason) < 300
+
+
+def test_sentinels_out_of_reach_are_told_from_those_that_know_no_master() -> None:
+    assert failure_of(MasterNotFoundError("No master found for 'main'")) == NO_MASTER
+    assert failure_of(MasterNotFoundError("No master found for 'main' : <a> - ConnectionError()")) == NO_SENTINEL
+
+
+async def test_sentinels_out_of_reach_are_named_in_the_failure_of_a_call() -> None:
+    store = RedisStore("redis+sentinel://127.0.0.1:1,127.0.0.1:2/main", StoreOptions(retry_seconds=0))
+
+    with pytest.raises(StoreUnavailableError, match="sentinels are out of reach"):
+        await store.load("s")
+    await store.close()
+
+
+def test_a_refused_command_is_named() -> None:
+    text = "NOPERM User small has no permissions to run the 'cluster|slots' command"
+
+    assert failure_of(BaseParser.parse_error(text)).reason.endswith("(NOPERM): cluster|slots")

@@ -25,6 +25,7 @@ MOVING = StoreFailure("the store is moving this session (TRYAGAIN)", is_transien
 CLUSTER_DOWN = StoreFailure("the cluster is down (CLUSTERDOWN)", is_transient=True)
 MASTER_DOWN = StoreFailure("the replica has lost its master (MASTERDOWN)", is_transient=True)
 NO_MASTER = StoreFailure("the sentinels know no master now", is_transient=True)
+NO_SENTINEL = StoreFailure("sentinels are out of reach, and no other knows the master", is_transient=True)
 TIMEOUT = StoreFailure("the store did not answer in time", is_transient=True)
 TOO_MANY_CLIENTS = StoreFailure("the store has too many clients", is_transient=True)
 MOVED = StoreFailure("the server is one of a cluster and keeps this session elsewhere (MOVED)")
@@ -78,6 +79,8 @@ def failure_of(error: exceptions.RedisError) -> StoreFailure:
     text = str(error).partition(_ECHO)[0]
     if refused := _REFUSED_COMMAND.search(text):
         return StoreFailure(f"{NO_PERMISSION.reason}: {refused[1]}")
+    if isinstance(error, MasterNotFoundError) and " : " in text:  # what follows are errors of sentinels
+        return NO_SENTINEL
     for kind, known in _BY_CLASS:
         if isinstance(error, kind):
             return known
