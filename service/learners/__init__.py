@@ -6,6 +6,7 @@ A new learner is one file, one line here and one vector file: see docs/adding-a-
 from __future__ import annotations
 
 from .base import Spec
+from .batched_exp3 import BatchedExp3Spec
 from .bold import BoldSpec
 from .centred_tsallis import CentredTsallisSpec
 from .clw import ClwSpec
@@ -19,6 +20,7 @@ from .mbco import MbcoSpec
 from .multiscale_tsallis import MultiscaleTsallisSpec
 from .ogd import OgdSpec
 from .solid import SolidSpec
+from .tsallis_delayed import TsallisDelayedSpec
 
 REGISTRY: dict[str, type[Spec]] = {
     "dexp3": Dexp3Spec,
@@ -29,6 +31,8 @@ REGISTRY: dict[str, type[Spec]] = {
     "exp3_current": Exp3CurrentSpec,
     "bold": BoldSpec,
     "clw": ClwSpec,
+    "batched_exp3": BatchedExp3Spec,
+    "tsallis_delayed": TsallisDelayedSpec,
     "ogd": OgdSpec,
     "solid": SolidSpec,
     "mbco": MbcoSpec,

@@ -1,15 +1,23 @@
-"""CLW (Cesa-Bianchi et al. 2018): the composite-loss wrapper around EXP3; it ignores which arm a loss is of."""
+"""CLW (Cesa-Bianchi et al. 2018): the composite-loss wrapper around EXP3; it ignores which arm a loss is of.
+
+With ``"base": "tsallis"`` it is wrapped around 1/2-Tsallis follow-the-regularised-leader, as Cesa-Bianchi, Cesari,
+Colomboni, Gentile and Mansour (2022, "Nonstochastic Bandits with Composite Anonymous Feedback") do for regret
+O(sqrt((d + 1) K T)): p minimises <x, L> - (2/eta) sum sqrt(x), and eta = sqrt(2/N) for N updates.
+"""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 from pydantic import Field, model_validator
 
 from .base import ArmLearner, FixedArray, FloatArray, Information, IntArray, Slot, at, draw
+from .maths import exponential_weights, tsallis_weights
 from .maths.block_schedules import MAX_RANDOM_DELAY, Clock, Kind, Schedule
-from .maths.exponential_weights import exp3_rate, joined, lowered, probabilities, without
+from .maths.exponential_weights import exp3_rate, lowered
 from .rates import RateMode
 from .specs import ArmsSpec, MaxDelay, OneRateSpec
 
@@ -19,6 +27,27 @@ ScheduleKind = Annotated[
     Literal["blocks", "random"],
     Field(description="Update every 2 max_delay slots, or at random times about as often."),
 ]
+
+
+BaseKind = Annotated[
+    Literal["exp3", "tsallis"],
+    Field(
+        description="What learns from the sums: EXP3, the default, or Tsallis entropy (Cesa-Bianchi et al. 2022)."
+    ),
+]
+
+
+class Base(NamedTuple):
+    """How weights, kept as logarithms for EXP3, make a distribution, and what becomes of them when arms change."""
+
+    probabilities: Callable[[FloatArray], FloatArray]
+    without: Callable[[FloatArray, IntArray], FloatArray]
+    joined: Callable[[FloatArray, int], FloatArray]
+
+
+EXP3 = Base(exponential_weights.probabilities, exponential_weights.without, exponential_weights.joined)
+TSALLIS = Base(tsallis_weights.probabilities, tsallis_weights.without, tsallis_weights.joined)
+BASES = {"exp3": EXP3, "tsallis": TSALLIS}
 
 
 def check_window(schedule: str, max_delay: int) -> None:
@@ -39,6 +68,7 @@ class ClwSpec(ArmsSpec, OneRateSpec):
     kind: Literal["clw"] = "clw"
     max_delay: MaxDelay
     schedule: ScheduleKind = "blocks"
+    base: BaseKind | None = None
 
     @model_validator(mode="after")
     def _window_is_kept(self) -> ClwSpec:
@@ -50,17 +80,23 @@ class ClwSpec(ArmsSpec, OneRateSpec):
         return Schedule(Kind(self.schedule), self.max_delay, values=1)
 
     def theorem_rate(self, horizon: int, scale: float) -> float:
-        return exp3_rate(self.arm_count, self.build_schedule().updates(horizon), scale)
+        updates = self.build_schedule().updates(horizon)
+        if self.base == "tsallis":
+            return scale * math.sqrt(2 / updates)
+        return exp3_rate(self.arm_count, updates, scale)
 
     def build(self) -> Clw:
-        return Clw(self.arm_count, self.rate(), self.mode, self.build_schedule())
+        return Clw(self.arm_count, self.rate(), self.mode, self.build_schedule(), BASES[self.base or "exp3"])
+
+    def resolved(self) -> dict[str, Any]:
+        return super().resolved() | {"base": self.base or "exp3"}
 
 
 class State(NamedTuple):
-    """EXP3's weights, the arm in force, and the fields of the schedule's ``Clock``."""
+    """The base learner's weights, the arm in force, and the fields of the schedule's ``Clock``."""
 
     log_weights: FloatArray
-    """Shape (..., n_arms)."""
+    """Shape (..., n_arms); where the base is Tsallis these are minus eta times the sums of losses."""
     p: FloatArray
     """The distribution of the weights, shape (..., n_arms)."""
     arm: int
@@ -79,7 +115,7 @@ class State(NamedTuple):
 
 
 class Clw(ArmLearner[State]):
-    """One arm is played until the schedule's next update, where EXP3 learns from the scaled sum of recent losses.
+    """One arm is played until the next update, where the base learns from the scaled sum of recent losses.
 
     Parameters
     ----------
@@ -87,14 +123,18 @@ class Clw(ArmLearner[State]):
     learning_rate : eta
     mode : where the rate comes from, for the view
     schedule : when to update
+    base : the learner that learns from the sums
     """
 
     information: ClassVar = Information.ARM
     state_type: ClassVar = State
     second_stream: ClassVar = True
 
-    def __init__(self, n_arms: int, learning_rate: float, mode: RateMode, schedule: Schedule) -> None:
+    def __init__(
+        self, n_arms: int, learning_rate: float, mode: RateMode, schedule: Schedule, base: Base = EXP3
+    ) -> None:
         self.n_arms = n_arms
+        self._base = base
         self.learning_rate = learning_rate
         self.mode = mode
         self._schedule = schedule
@@ -110,7 +150,7 @@ class Clw(ArmLearner[State]):
         updating = state.updating & (state.arm >= 0)
         if np.any(updating):
             log_weights = np.where(np.asarray(updating)[..., None], self._updated(state), log_weights)
-            p = probabilities(log_weights)
+            p = self._base.probabilities(log_weights)
         return State(log_weights, p, state.arm, redraw, *self._schedule.open(state.clock, slot))
 
     def _updated(self, state: State) -> FloatArray:
@@ -132,14 +172,14 @@ class Clw(ArmLearner[State]):
     def remove_arms(self, state: State, positions: IntArray) -> State:
         """Where the arm in force is removed, the losses of its block are dropped and the next slot draws."""
         arm = np.where(np.isin(state.arm, positions), NO_ARM, state.arm - np.searchsorted(positions, state.arm))
-        log_weights = without(state.log_weights, positions)
+        log_weights = self._base.without(state.log_weights, positions)
         sums = np.where((arm == NO_ARM)[..., None, None], 0.0, state.sums)
         held: Any = arm if arm.ndim else int(arm)
-        return state._replace(log_weights=log_weights, p=probabilities(log_weights), arm=held, sums=sums)
+        return state._replace(log_weights=log_weights, p=self._base.probabilities(log_weights), arm=held, sums=sums)
 
     def add_arms(self, state: State, count: int) -> State:
-        log_weights = joined(state.log_weights, count)
-        return state._replace(log_weights=log_weights, p=probabilities(log_weights))
+        log_weights = self._base.joined(state.log_weights, count)
+        return state._replace(log_weights=log_weights, p=self._base.probabilities(log_weights))
 
     def distribution(self, state: State) -> FloatArray:
         return state.p

@@ -17,8 +17,7 @@ import numpy as np
 from .base import FloatArray, Information, IntArray, ProvisionalLearner, Slot
 from .maths.distributions import add_arms, remove_arms, spread, with_floor
 from .maths.tsallis import column
-from .maths.tsallis_few import distribution_over_few
-from .maths.tsallis_rows import solve_rows
+from .maths.tsallis_rows import distribution_over_few, solve_rows
 from .multiscale_state import (
     EXPERTS,
     MEMORY,

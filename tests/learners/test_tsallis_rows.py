@@ -8,8 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from service.learners.maths.tsallis import solve
-from service.learners.maths.tsallis_few import distribution_over_few
-from service.learners.maths.tsallis_rows import solve_rows
+from service.learners.maths.tsallis_rows import distribution_over_few, solve_rows
 from tests.support.examples import examples
 
 

@@ -1,0 +1,117 @@
+"""Follow-the-regularised-leader for delayed losses that name their slot (Zimmert and Seldin 2020).
+
+"An Optimal Algorithm for Adversarial Bandits with Arbitrary Delays", AISTATS 2020: p_t minimises
+<x, L> - 2 sqrt(t) sum sqrt(x) + sqrt(D_t/ln K) sum x (ln x - 1), L being the sums of the losses that arrived, each
+divided by p_s of its own slot s, and D_t the sum over slots up to t of the decisions then outstanding. This is the
+paper's simple tuning, with D_t counted as it grows; regret O(sqrt(K T) + sqrt(D ln K)) for losses in [0, 1].
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, ClassVar, Literal, NamedTuple
+
+import numpy as np
+
+from .base import FloatArray, IntArray, Record, Slot, SlotLearner, at
+from .exp3 import DEFAULT_MAX_OPEN_SLOTS, MaxOpenSlots
+from .hybrid_entropy import depth, solve_hybrid
+from .maths.distributions import add_arms, remove_arms
+from .maths.exponential_weights import SMALLEST_DIVISOR
+from .maths.tsallis import column
+from .rates import RateMode
+from .specs import ArmsSpec
+
+LARGEST_SUM = 1e100
+"""Sums stop growing here, far above where an arm is ever drawn."""
+
+
+class TsallisDelayedSpec(ArmsSpec):
+    """Delayed Tsallis: arm and slot known; nothing to tune. Its bound is the best there is for such feedback."""
+
+    arms_setting: ClassVar = "max_arms_centred"
+
+    kind: Literal["tsallis_delayed"] = "tsallis_delayed"
+    max_open_slots: MaxOpenSlots = DEFAULT_MAX_OPEN_SLOTS
+
+    def build(self) -> TsallisDelayed:
+        return TsallisDelayed(self.arm_count, self.max_open_slots)
+
+
+class State(NamedTuple):
+    """Vectors have shape (..., n_arms)."""
+
+    sums: FloatArray
+    """L, the sums of importance-weighted losses, less the least when a slot opens."""
+    p: FloatArray
+    """p_t of the open slot."""
+    t: int
+    delay_sum: int
+    """D_t, the sum over slots of the decisions outstanding at their opening."""
+
+
+class TsallisDelayed(SlotLearner[State]):
+    """A loss of slot s is divided by p_s(arm), which the slot's record keeps.
+
+    Parameters
+    ----------
+    n_arms : K at the start
+    max_open_slots : records kept
+    """
+
+    state_type: ClassVar = State
+
+    def __init__(self, n_arms: int, max_open_slots: int) -> None:
+        self.n_arms = n_arms
+        self.max_open_slots = max_open_slots
+
+    def start(self) -> State:
+        return State(np.zeros(self.n_arms), np.full(self.n_arms, 1 / self.n_arms), 0, 0)
+
+    def open(self, state: State, slot: Slot) -> State:
+        state = state._replace(t=state.t + 1, delay_sum=state.delay_sum + slot.outstanding)
+        sums = np.minimum(state.sums - column(state.sums.min(axis=-1)), LARGEST_SUM)
+        return state._replace(sums=sums, p=solve_hybrid(sums, *_strengths(state)))
+
+    def record(self, state: State, arm: Any) -> Record:
+        """Return p_s(arm)."""
+        return (state.p[at(arm)],)
+
+    def settle(self, state: State, arm: Any, loss: Any, count: int = 1, record: Record = ()) -> State:
+        (divisor,) = record
+        sums = state.sums.copy()
+        sums[at(arm)] += count * loss / np.maximum(divisor, SMALLEST_DIVISOR)
+        return state._replace(sums=np.minimum(sums, LARGEST_SUM))
+
+    def remove_arms(self, state: State, positions: IntArray) -> State:
+        return _resting(state, remove_arms(state.p, positions), remove_arms(_standing(state), positions))
+
+    def add_arms(self, state: State, count: int) -> State:
+        return _resting(state, add_arms(state.p, count), add_arms(_standing(state), count))
+
+    def distribution(self, state: State) -> FloatArray:
+        return state.p
+
+    def probabilities(self, state: State, eligible: IntArray | None = None, floor: float = 0.0) -> FloatArray:  # noqa: ARG002 - it takes neither
+        return state.p
+
+    def rates(self, state: State) -> dict[str, Any]:  # noqa: ARG002 - there are none to resolve
+        return {"rates": RateMode.ANYTIME}
+
+
+def _strengths(state: State, n_arms: int | None = None) -> tuple[float, float]:
+    """Return A = sqrt(t) and B = sqrt(D_t/ln K) for the arms there are, or for ``n_arms``."""
+    size = max(2, n_arms or state.p.shape[-1])
+    return math.sqrt(max(state.t, 1)), math.sqrt(state.delay_sum / math.log(size))
+
+
+def _standing(state: State) -> FloatArray:
+    """Return the distribution that the sums give now."""
+    return solve_hybrid(state.sums - column(state.sums.min(axis=-1)), *_strengths(state))
+
+
+def _resting(state: State, p: FloatArray, x: FloatArray) -> State:
+    """Return the state with sums that give x."""
+    depths = depth(np.maximum(x, SMALLEST_DIVISOR), *_strengths(state, x.shape[-1]))
+    sums = np.minimum(depths - depths.min(axis=-1, keepdims=True), LARGEST_SUM)
+    return state._replace(sums=sums, p=p)
