@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field
 
-from ..learners.specs import Finite, Label, LabelText, check_printable
+from ..learners.specs import Finite, Label, LabelText, Whole
 from ..models.eligible import Eligibility
 from ..models.events import Events
 from ..models.specification import SESSION_ID_PATTERN, ExpirySpec, Floor, IdleTtl, Specification
@@ -37,7 +37,7 @@ class Act(Eligibility):
 class Acts(Eligibility):
     """How many slots to open in a row, and the arms that may be drawn in each."""
 
-    count: Annotated[int, Field(ge=1)]
+    count: Annotated[Whole, Field(ge=1)]
     distinct: Annotated[
         bool,
         Field(
@@ -89,12 +89,6 @@ class ChangeArms(_Body):
         Field(fail_fast=True, description="Labels of paused arms to draw again. Unknown labels change nothing."),
     ] = []
 
-    @field_validator("add")
-    @classmethod
-    def _printable(cls, labels: list[str]) -> list[str]:
-        check_printable(labels)
-        return labels
-
 
 class ReplaceArms(_Body):
     """The arms that there shall be."""
@@ -107,12 +101,6 @@ class ReplaceArms(_Body):
             description="Labels. Missing arms are added, then arms with other labels are removed.",
         ),
     ]
-
-    @field_validator("arms")
-    @classmethod
-    def _printable(cls, labels: list[str]) -> list[str]:
-        check_printable(labels)
-        return labels
 
 
 SKIPPED = Field(

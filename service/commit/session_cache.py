@@ -76,6 +76,8 @@ class CachedSession(NamedTuple):
         StateCorruptError
             where the stored bytes are not what this version writes.
         """
+        if not snapshot.version:
+            raise StateCorruptError
         try:
             stored = specification.decode(snapshot.spec)
             consistency.check_length(snapshot.state, stored.specification.learner)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from ..learners.base import Spec
+from ..learners.warm_start import InitialArm
 from .loss_range import LossRange
 
 
@@ -27,3 +29,5 @@ class Params(NamedTuple):
     expiry: Expiry | None = None
     floor: float = 0.0
     """Share of the draws that is uniform over the eligible arms."""
+    initial: Sequence[InitialArm] = ()
+    """What the learner begins with, on its scale of losses."""

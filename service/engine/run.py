@@ -37,6 +37,8 @@ def start_run(params: Params) -> Run:
         return PointRun(params, learner, draws, second, Ledger(), state, times, ())
     if not isinstance(learner, ArmLearner):
         raise TypeError(f"{learner!r} is neither over arms nor over points")
+    if params.initial:
+        state = learner.warmed(state, params.initial)
     ledger, arms = ArmLedger.of(learner.n_arms), Arms.of(learner.n_arms, getattr(params.learner, "arms", None))
     if isinstance(learner, SlotLearner):
         return SlotRun(params, learner, draws, second, ledger, state, times, (), arms, OpenSlots())

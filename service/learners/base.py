@@ -8,12 +8,15 @@ written (..., n): the leading axes are there where many runs are stepped at once
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from enum import StrEnum
 from typing import Annotated, Any, ClassVar, Generic, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
+
+from .warm_start import InitialArm
 
 FloatArray = NDArray[np.float64]
 FixedArray = Annotated[FloatArray, "fixed"]
@@ -67,6 +70,8 @@ class Spec(BaseModel):
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
 
     kind: str
+    takes_initial: ClassVar[bool] = False
+    """Whether its learner can begin with means of arms."""
     takes_provisional: ClassVar[bool] = False
     """Whether the learner is a ``ProvisionalLearner``."""
 
@@ -112,6 +117,10 @@ class ArmLearner(Learner[S]):
     """Arms at the start; afterwards the length of the state's arrays."""
     takes_eligible: ClassVar[bool] = False
     """Whether a slot may name its eligible arms and have a floor."""
+
+    def warmed(self, state: S, initial: Sequence[InitialArm]) -> S:
+        """Return the state before the first slot of a learner that begins with means of arms, one or more."""
+        raise NotImplementedError
 
     def can_draw(self, state: S, eligible: IntArray | None, floor: float) -> bool:  # noqa: ARG002 - as ``fixed`` does
         """Return whether some arm has a positive probability in a slot with these eligible arms, one or more."""

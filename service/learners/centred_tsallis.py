@@ -9,6 +9,7 @@ for this rule.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
@@ -19,6 +20,7 @@ from .maths.distributions import add_arms, remove_arms, spread, with_floor
 from .maths.tsallis import column, solve
 from .rates import RateMode
 from .specs import ArmsSpec
+from .warm_start import InitialArm, WarmStart
 
 POOL_CAP = 1000
 """Most slots that the mean over outstanding decisions counts."""
@@ -35,6 +37,7 @@ class CentredTsallisSpec(ArmsSpec):
     """
 
     arms_setting: ClassVar = "max_arms_centred"
+    takes_initial: ClassVar = True
 
     kind: Literal["centred_tsallis"] = "centred_tsallis"
     tracking: Annotated[bool, Field(description="Explore more, for a best arm that changes.")] = False
@@ -93,6 +96,17 @@ class CentredTsallis(ArmLearner[State]):
     def start(self) -> State:
         uniform = np.full(self.n_arms, 1 / self.n_arms)
         return State(np.zeros(self.n_arms), 0, 0, 0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0, uniform, uniform)
+
+    def warmed(self, state: State, initial: Sequence[InitialArm]) -> State:
+        start = WarmStart.of(initial, self.n_arms)
+        return state._replace(
+            sums=start.sums(math.inf),
+            t=start.events,
+            events=start.events,
+            mean=start.mean,
+            variance_sum=start.variance_sum,
+            variance_max=start.variance_max,
+        )
 
     def open(self, state: State, slot: Slot) -> State:
         t = state.t + 1

@@ -11,7 +11,7 @@ from pydantic import Field, model_validator
 from .base import ArmLearner, FloatArray, Information, IntArray, Slot, at
 from .maths.distributions import add_arms, remove_arms
 from .rates import RateFields, RateMode
-from .specs import MAX_COUNT, ArmsSpec, Horizon, LearningRate, MaxDelay, Rate, RateScale, TotalDelay
+from .specs import MAX_COUNT, ArmsSpec, Horizon, LearningRate, MaxDelay, Rate, RateScale, TotalDelay, Whole
 
 ANYTIME_SCALE = 2.0
 """c of the anytime rates."""
@@ -70,7 +70,7 @@ class Dexp3Spec(ArmsSpec):
     learning_rate: LearningRate | None = None
     loss_clip: Annotated[Rate, Field(description="delta_1, the bound on an estimated loss.")] | None = None
     probability_floor: Annotated[Rate, Field(le=1, description="delta_2")] | None = None
-    max_outstanding: Annotated[int, Field(ge=1, le=MAX_COUNT)] | None = None
+    max_outstanding: Annotated[Whole, Field(ge=1, le=MAX_COUNT)] | None = None
 
     @property
     def mode(self) -> RateMode:

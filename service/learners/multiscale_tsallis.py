@@ -10,6 +10,7 @@ proved for this rule.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -31,6 +32,7 @@ from .multiscale_state import (
 )
 from .rates import RateMode
 from .specs import ArmsSpec
+from .warm_start import InitialArm, WarmStart
 
 KEEP = 1 - 1 / MEMORY
 """Share of its sums that an expert keeps when a slot opens."""
@@ -50,6 +52,7 @@ class MultiscaleTsallisSpec(ArmsSpec):
     """
 
     arms_setting: ClassVar = "max_arms_centred"
+    takes_initial: ClassVar = True
     takes_provisional: ClassVar = True
 
     kind: Literal["multiscale_tsallis"] = "multiscale_tsallis"
@@ -78,6 +81,18 @@ class MultiscaleTsallis(ProvisionalLearner[State]):
         sums, zeros = np.zeros((EXPERTS, self.n_arms)), np.zeros(EXPERTS)
         numbers = (0, 0, 0.0, 0, 0, 0.0, 0.0, 0.0, 0.0)
         return State(sums, pools[1:].copy(), pools, zeros, zeros, zeros, even, even, zeros, *numbers)
+
+    def warmed(self, state: State, initial: Sequence[InitialArm]) -> State:
+        start = WarmStart.of(initial, self.n_arms)
+        return state._replace(
+            sums=start.sums(MEMORY.reshape(-1, 1)),
+            t=start.events,
+            events=start.events,
+            mean=start.mean,
+            variance_sum=start.variance_sum,
+            variance_max=start.variance_max,
+            deviation_sum=start.deviation_sum,
+        )
 
     def open(self, state: State, slot: Slot) -> State:
         state = state._replace(

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from .base import Spec
 from .maths.feasible_sets import Ball, Box, FeasibleSet, Simplex, shrunk_scale
-from .specs import MAX_COUNT
+from .specs import MAX_COUNT, Whole
 
 LARGEST_COORDINATE = 1e12
 SMALLEST_RELATIVE_INRADIUS = 2e-9
@@ -145,7 +145,7 @@ FEASIBLE_SETS = frozenset(spec.model_fields["kind"].default for spec in (BallSpe
 class PointsSpec(Spec):
     """A learner over the points of a convex set."""
 
-    dim: Annotated[int, Field(ge=1, le=MAX_COUNT, description="Number of coordinates of a point.")]
+    dim: Annotated[Whole, Field(ge=1, le=MAX_COUNT, description="Number of coordinates of a point.")]
     feasible_set: Annotated[FeasibleSetSpec, Field(description="Where points and query points must lie.")]
 
     @model_validator(mode="after")

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from .base import Spec
 from .rates import RateFields, RateMode
@@ -13,34 +12,47 @@ from .rates import RateFields, RateMode
 MAX_COUNT = 2**53 - 1
 """Largest count that every JSON reader keeps digit for digit."""
 
+
+def _whole(value: Any) -> Any:
+    """Take 3.0 for 3, as a JSON schema's integer does; a number that a float may have rounded stays one."""
+    return int(value) if type(value) is float and value.is_integer() and abs(value) <= MAX_COUNT else value
+
+
+Whole = Annotated[int, BeforeValidator(_whole)]
+"""An integer, also where it is written with a fraction of zero, as pandas, R and JavaScript do."""
 Rate = Annotated[float, Field(ge=1e-12, le=1e12, allow_inf_nan=False)]
 """A step or a bound, within limits so that it neither vanishes by rounding nor overflows."""
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 """Any number but infinities and NaN."""
-Horizon = Annotated[int, Field(ge=1, le=MAX_COUNT, description="Slots to be played, T.")]
-MaxDelay = Annotated[int, Field(ge=0, le=MAX_COUNT, description="Largest delay in slots, d-bar.")]
-TotalDelay = Annotated[int, Field(ge=0, le=MAX_COUNT, description="Sum of all delays in slots, D.")]
+Horizon = Annotated[Whole, Field(ge=1, le=MAX_COUNT, description="Slots to be played, T.")]
+MaxDelay = Annotated[Whole, Field(ge=0, le=MAX_COUNT, description="Largest delay in slots, d-bar.")]
+TotalDelay = Annotated[Whole, Field(ge=0, le=MAX_COUNT, description="Sum of all delays in slots, D.")]
 RateScale = Annotated[Rate, Field(description="c, a factor of the theorem's rates (default 1).")]
 LearningRate = Annotated[Rate, Field(description="eta")]
 Perturbation = Annotated[Rate, Field(description="delta, the distance of the query points.")]
+MAX_NAMED = 40
+"""Characters of a label that a message names."""
 MAX_LABEL = 65_536
 """Characters of any text that may be the label of an arm; a setting limits the bytes of labels."""
 LabelText = Annotated[str, Field(max_length=MAX_LABEL)]
 """Text compared with labels. The bound also makes pydantic refuse what is no Unicode (half a surrogate pair)."""
-Label = Annotated[str, Field(min_length=1, max_length=MAX_LABEL)]
+NOT_IN_LABELS = frozenset(
+    map(chr, [*range(32), *range(127, 160), 0x2028, 0x2029, 0x202D, 0x202E, *range(0xD800, 0xE000)])
+)
+"""Control characters, line separators, bidirectional overrides and halves of surrogate pairs."""
+
+
+def _check_label(label: Any) -> Any:
+    if isinstance(label, str) and not NOT_IN_LABELS.isdisjoint(label):
+        named = f"{label[:MAX_NAMED]!a} has"
+        raise ValueError(
+            f"the label {named} a control character, line separator, override of direction or surrogate"
+        )
+    return label
+
+
+Label = Annotated[str, BeforeValidator(_check_label), Field(min_length=1, max_length=MAX_LABEL)]
 """A label that an arm is given."""
-
-
-def check_printable(labels: Iterable[str]) -> None:
-    """Refuse labels that are not printable.
-
-    Raises
-    ------
-    ValueError
-        for control characters, unassigned ones, and white space other than a space.
-    """
-    if not all(label.isprintable() for label in labels):
-        raise ValueError("labels must be printable")
 
 
 class ArmsSpec(Spec):
@@ -49,7 +61,7 @@ class ArmsSpec(Spec):
     arms_setting: ClassVar[Literal["max_arms", "max_arms_centred"]] = "max_arms"
     """The setting that limits the arms of this learner's sessions."""
 
-    n_arms: Annotated[int, Field(ge=1, le=MAX_COUNT)] | None = None
+    n_arms: Annotated[Whole, Field(ge=1, le=MAX_COUNT)] | None = None
     arms: Annotated[list[Label], Field(fail_fast=True, min_length=1, description="Labels of the arms.")] | None = (
         None
     )
@@ -58,10 +70,8 @@ class ArmsSpec(Spec):
     def _one_way_to_name_arms(self) -> ArmsSpec:
         if (self.n_arms is None) == (self.arms is None):
             raise ValueError("give either n_arms or arms")
-        if self.arms is not None:
-            if len(set(self.arms)) != len(self.arms):
-                raise ValueError("arms must have different labels")
-            check_printable(self.arms)
+        if self.arms is not None and len(set(self.arms)) != len(self.arms):
+            raise ValueError("arms must have different labels")
         return self
 
     @property

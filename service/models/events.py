@@ -16,7 +16,7 @@ from pydantic import (
 )
 
 from ..errors import MAX_INDEXES
-from ..learners.specs import MAX_COUNT, Finite, LabelText
+from ..learners.specs import MAX_COUNT, Finite, LabelText, Whole
 from .idempotency import digest
 
 PRINTABLE_ASCII = r"^[\x20-\x7e]+$"
@@ -50,10 +50,10 @@ VOID = "null: the decision was never shown, and nothing is learned of it."
 class OneArmEvent(_Event):
     """What became of a decision for one arm."""
 
-    arm: Annotated[int | None, Field(ge=0, le=MAX_COUNT, description="Index of the arm, from 0.")] = None
+    arm: Annotated[Whole | None, Field(ge=0, le=MAX_COUNT, description="Index of the arm, from 0.")] = None
     label: Annotated[LabelText | None, Field(description="Label of the arm, instead of ``arm``.")] = None
     slot: Annotated[
-        int | None,
+        Whole | None,
         Field(ge=1, le=MAX_COUNT, description="Slot of the decision; required by learners that need it."),
     ] = None
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import secrets
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Union
 
@@ -14,7 +15,8 @@ from ..engine.params import Expiry, Params
 from ..engine.run import Run, start_run
 from ..learners import REGISTRY
 from ..learners.base import Spec
-from ..learners.specs import ArmsSpec, Finite
+from ..learners.specs import MAX_COUNT, ArmsSpec, Finite, LabelText, Whole
+from ..learners.warm_start import InitialArm
 
 if TYPE_CHECKING:
     LearnerSpec = Spec
@@ -24,6 +26,7 @@ else:
 SESSION_ID_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$"
 Word = Literal["loss", "reward"]
 TEN_YEARS = 315_360_000
+MAX_INITIAL_ACTS = 10**9
 MAX_LOG_ENTRIES = 10_000_000
 LARGE_SPEC_BYTES = 2048
 """Encoded specifications from this size on are large in memory: labels take ten times their bytes."""
@@ -76,13 +79,25 @@ class ExpirySpec(BaseModel):
         return self.model_dump(exclude=hidden | ({"provisional"} if self.provisional is None else set()))
 
 
+class InitialArmSpec(BaseModel):
+    """What is known of an arm before the first slot."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+
+    arm: Annotated[Whole | None, Field(ge=0, le=MAX_COUNT)] = None
+    label: LabelText | None = None
+    acts: Annotated[Whole, Field(ge=1, le=MAX_INITIAL_ACTS, description="Acts that the mean is over.")]
+    mean_loss: Annotated[float | None, Field(allow_inf_nan=False)] = None
+    mean_reward: Annotated[float | None, Field(allow_inf_nan=False, description="With ``reward_range``.")] = None
+
+
 class DecisionLogSpec(BaseModel):
     """A log of every decision and event, kept with the session."""
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
 
     max_entries: Annotated[
-        int,
+        Whole,
         Field(
             ge=1,
             le=MAX_LOG_ENTRIES,
@@ -134,7 +149,7 @@ class Specification(BaseModel):
         Field(description="Learn from (loss - best)/(worst - best) of an arm; false: from the loss as it is."),
     ] = True
     seed: Annotated[
-        int | None,
+        Whole | None,
         Field(
             ge=0,
             lt=2**63,
@@ -149,6 +164,59 @@ class Specification(BaseModel):
     ] = None
 
     floor: Floor = 0.0
+
+    initial: Annotated[
+        list[InitialArmSpec] | None,
+        Field(
+            min_length=1,
+            fail_fast=True,
+            description="Means of arms to begin with, for the Tsallis learners. No count of the view has them.",
+        ),
+    ] = None
+
+    @model_validator(mode="after")
+    def _initial_means_fit(self) -> Specification:
+        if self.initial is None:
+            return self
+        if not self.learner.takes_initial:
+            raise ValueError(f"initial: not with {self.learner.kind}; only the Tsallis learners take it")
+        if not self.normalize_losses:
+            raise ValueError("initial needs normalize_losses")
+        arms = self._initial_arms()
+        if len({arm.position for arm in arms}) != len(arms):
+            raise ValueError("initial: each arm once")
+        if sum(arm.acts for arm in arms) > MAX_INITIAL_ACTS:
+            raise ValueError(f"initial: at most {MAX_INITIAL_ACTS} acts in all")
+        return self
+
+    def _initial_arms(self) -> Sequence[InitialArm]:
+        """Read what the learner begins with.
+
+        Raises
+        ------
+        ValueError
+            naming the entry of ``initial`` that does not fit.
+        """
+        labels = {label: place for place, label in enumerate(getattr(self.learner, "arms", None) or ())}
+        found = []
+        for number, entry in enumerate(self.initial or ()):
+            try:
+                found.append(self._initial_arm(entry, labels))
+            except ValueError as error:
+                raise ValueError(f"initial.{number}: {error}") from error
+        return found
+
+    def _initial_arm(self, entry: InitialArmSpec, labels: Mapping[str, int]) -> InitialArm:
+        if (entry.arm is None) == (entry.label is None):
+            raise ValueError("give either arm or label")
+        place = entry.arm if entry.label is None else labels.get(entry.label)
+        if place is None or not isinstance(self.learner, ArmsSpec) or place >= self.learner.arm_count:
+            raise ValueError("there is no such arm")
+        means = {"loss": entry.mean_loss, "reward": entry.mean_reward}
+        mean = means.pop(self.word)
+        if mean is None or any(other is not None for other in means.values()):
+            raise ValueError(f"give mean_{self.word}, as the session has {self.word}_range")
+        return InitialArm(place, entry.acts, self.losses.learned(mean))
 
     decision_log: Annotated[
         DecisionLogSpec | None, Field(description="Keeps a log of decisions and events; null: none is kept.")
@@ -275,7 +343,7 @@ class Specification(BaseModel):
             learned = None if loss is None else self.losses.learned(loss)
             is_provisional = self.may_be_provisional and bool(self.expiry.provisional)
             expiry = Expiry(self.expiry.after_seconds, learned, is_provisional)
-        return Params(self.learner, seed, self.losses, expiry, self.floor)
+        return Params(self.learner, seed, self.losses, expiry, self.floor, self._initial_arms())
 
 
 class Stored(NamedTuple):

@@ -31,6 +31,10 @@ SESSION = "/v1/sessions/{session_id}"
 MATRIX = {
     ("POST", "/v1/sessions"): (ADMIN_ONLY, Logged.ALL),
     ("GET", "/v1/sessions"): (READ, Logged.SAMPLE),
+    ("HEAD", "/v1/sessions"): (READ, Logged.SAMPLE),
+    ("HEAD", SESSION): (ANY_KEY, Logged.SAMPLE),
+    ("HEAD", f"{SESSION}/arms"): (ANY_KEY, Logged.SAMPLE),
+    ("HEAD", f"{SESSION}/decisions"): (ANY_KEY, Logged.SAMPLE),
     ("GET", SESSION): (ANY_KEY, Logged.SAMPLE),
     ("DELETE", SESSION): (ADMIN_ONLY, Logged.ALL),
     ("PATCH", SESSION): (ADMIN_ONLY, Logged.ALL),

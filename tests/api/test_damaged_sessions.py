@@ -121,3 +121,11 @@ async def test_the_answer_kept_under_a_key_is_not_made_from_a_damaged_session(cl
     answer = await client.post("/v1/sessions", json=session, headers=key)
 
     assert (answer.status_code, answer.json()["code"]) == (500, "state_corrupt")
+
+
+async def test_a_session_without_its_version_is_damaged(client, redis_server):
+    await make(client, {"kind": "dexp3", "n_arms": 2})
+    redis_server.client.hdel("bandit:{s}", "version")
+
+    for answer in (await client.get(PATH), await client.post(f"{PATH}/act")):
+        assert (answer.status_code, answer.json()["code"]) == (500, "state_corrupt")

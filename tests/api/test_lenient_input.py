@@ -1,0 +1,65 @@
+"""What people's programs write: integers with a fraction of zero, and labels in any language."""
+
+from __future__ import annotations
+
+import pytest
+
+GOOD = [
+    "a\u00a0b",
+    "\u3000",
+    "\u0645\u06cc\u200c\u062e",
+    "\U0001f468\u200d\U0001f469",
+    "so\u00adft",
+    "\U0001f1e9\U0001f1ea",
+    "\U0001fadf",
+    "\u200f",
+]
+BAD = ["a\tb", "\x7f", "\x85", "\u2028", "\u2029", "\u202d", "x\u202ey", "\ud800"]
+
+
+async def test_integral_floats_are_integers(client):
+    learner = {"kind": "dexp3", "n_arms": 3.0, "max_outstanding": 100.0}
+    body = {"session_id": "s", "learner": learner, "seed": 7.0}
+    assert (await client.post("/v1/sessions", json=body)).status_code == 201
+    actions = (await client.post("/v1/sessions/s/acts", json={"count": 2.0})).json()["actions"]
+
+    settled = await client.post(
+        "/v1/sessions/s/feedback", json={"arm": float(actions[0]["arm"]), "loss": 1, "slot": 1.0}
+    )
+
+    assert settled.json()["applied"] == 1
+    assert (await client.get("/v1/sessions/s")).json()["learner"]["n_arms"] == 3
+    for count in (0.5, True, "2", 1e300):
+        assert (await client.post("/v1/sessions/s/acts", json={"count": count})).status_code == 422
+
+
+async def test_labels_of_any_language_are_taken(client):
+    body = {"session_id": "s", "learner": {"kind": "dexp3", "arms": GOOD}}
+    assert (await client.post("/v1/sessions", json=body)).status_code == 201
+    action = (await client.post("/v1/sessions/s/act")).json()
+
+    settled = await client.post("/v1/sessions/s/feedback", json={"label": action["label"], "loss": 1})
+
+    assert settled.json()["applied"] == 1
+
+
+@pytest.mark.parametrize("label", BAD, ids=ascii)
+async def test_a_label_that_would_deceive_is_named_with_its_index(client, label):
+    body = b'{"learner": {"kind": "dexp3", "arms": ["a", "b", %s]}}' % ascii_json(label)
+    response = await client.post("/v1/sessions", content=body, headers={"Content-Type": "application/json"})
+
+    assert response.status_code == 422
+    assert response.json()["errors"][0]["field"] == "learner.arms.2"
+    assert ascii(label)[1:-1] in response.json()["errors"][0]["message"]
+
+
+def ascii_json(label):
+    return b'"' + "".join(f"\\u{ord(each):04x}" for each in label).encode() + b'"'
+
+
+async def test_head_wherever_get_is(client):
+    body = {"session_id": "s", "learner": {"kind": "dexp3", "n_arms": 1}, "decision_log": {"max_entries": 9.0}}
+    await client.post("/v1/sessions", json=body)
+    for path in ("", "/s", "/s/arms", "/s/decisions"):
+        assert (await client.head(f"/v1/sessions{path}")).status_code == 200
+    assert (await client.head("/v1/sessions/nobody")).status_code == 404
