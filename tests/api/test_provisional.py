@@ -159,3 +159,19 @@ def test_a_decision_taken_back_was_never_charged(clock):
     assert run.state.events == charged.events - 1 == 20
     assert run.state.mean < charged.mean
     assert (run.ledger.voided, run.ledger.outstanding) == (1, 19)
+
+
+async def test_a_void_takes_the_charge_back(client, clock):
+    await create(client)
+    run = twin(clock)
+    for _ in range(12):
+        arm = (await client.post(f"{PATH}/act")).json()["arm"]
+        run.act()
+        event = ArmFeedback(arm, 0.0)
+        run.settle(event) if arm == 1 else run.void(event)
+        answer = await client.post(f"{PATH}/feedback", json={"arm": arm, "loss": 1 if arm == 1 else None})
+        assert answer.json()["applied" if arm == 1 else "voided"] == 1
+    body = (await client.post(f"{PATH}/act")).json()
+
+    assert (body["arm"], body["probability"]) == run.act()[1:3]
+    assert (await client.get(PATH)).json()["outstanding"] == 1
