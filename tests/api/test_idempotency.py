@@ -109,3 +109,15 @@ async def test_a_long_answer_is_kept_short_and_comes_again_whole(
     assert again.content == first.content
     (kept,) = redis_server.client.keys("bandit:{s}:seen:*")
     assert redis_server.client.memory_usage(kept) < len(first.content) / 4
+
+
+async def test_a_visitors_key_makes_the_choice_stick(client, create):
+    path = await create(learner={"kind": "dexp3", "n_arms": 50})
+
+    async def chosen(visitor):
+        return (await client.post(f"{path}/act", headers={"Idempotency-Key": f"visitor-{visitor}"})).json()
+
+    first, other = await chosen(1), await chosen(2)
+
+    assert (await chosen(1), await chosen(2)) == (first, other)
+    assert (await client.get(path)).json()["slot"] == 2
