@@ -11,6 +11,7 @@ from fastapi.responses import HTMLResponse
 from pydantic import BaseModel
 
 from service.api import problems
+from service.api.access import CLIENTS, access
 from service.api.parsing.strict_route import StrictRoute
 from service.settings import Settings
 from service.telemetry.metrics import Labels, Metrics
@@ -206,6 +207,7 @@ def test_all_reasons_are_told():
         StrictRoute("/a", sync_handler, dependencies=[Depends(check)])
 
 
+@access(CLIENTS)
 async def every_source(
     request: Request,
     item: str,
