@@ -73,7 +73,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     ),
     "The master is asked for again while the pool has connections to one that was replaced.": (
         *(f"{_SENTINELS}.{name}" for name in ("aclose", "get_connection", "get_master_address", "release")),
-        *(f"{_SENTINELS}.{name}" for name in ("master_address", "sentinel_manager")),
+        *(f"{_SENTINELS}.{name}" for name in ("master_address", "sentinel_manager", "service_name")),
         "redis.asyncio.connection:Connection.connect",
         "redis.asyncio.connection:Connection.host",
         "redis.asyncio.connection:Connection.port",
