@@ -279,7 +279,11 @@ async def test_unknown_routes_and_methods_have_the_same_shape(client, method, pa
 
 @pytest.mark.parametrize(
     ("call", "methods"),
-    [("/v1/sessions", "GET, POST"), ("/v1/sessions/a", "DELETE, GET"), ("/v1/sessions/a/act", "POST")],
+    [
+        ("/v1/sessions", "GET, HEAD, POST"),
+        ("/v1/sessions/a", "DELETE, GET, HEAD, PATCH"),
+        ("/v1/sessions/a/act", "POST"),
+    ],
 )
 async def test_a_refused_method_is_told_all_that_are_offered(client, call, methods):
     answer = await client.put(call)

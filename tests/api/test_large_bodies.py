@@ -29,6 +29,7 @@ def most_memory(service):
     return int(line.split()[1]) * 1024
 
 
+@pytest.mark.slow
 def test_a_large_length_is_refused_before_its_body_comes(service):
     with connected(service) as connection:
         connection.sendall(HEAD + f"Content-Length: {LARGE}\r\n\r\n".encode())

@@ -70,7 +70,7 @@ def lines() -> Iterator[Lines]:
     sys.settrace(before)
 
 
-IN_SECONDS = {"many_acts", "many_labels_added", "one_large_point", "view_of_many_arms"}
+IN_SECONDS = {"many_acts"}
 """The others take longer, being counted line by line."""
 
 
@@ -80,6 +80,7 @@ async def test_others_have_their_turn(lines: Lines, pauses: Pauses, name: str) -
     assert pauses.count > PIECES
 
 
+@pytest.mark.slow
 async def test_the_first_request_for_the_document_finds_it_made(lines: Lines) -> None:
     async with in_process_app() as service:
         before = lines.count

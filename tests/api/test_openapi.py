@@ -1,5 +1,7 @@
 """The OpenAPI document says what the service does."""
 
+import pytest
+
 from service.learners import REGISTRY
 
 
@@ -86,6 +88,7 @@ async def test_health_can_be_asked_by_head_whose_answers_have_no_body(client):
     assert len(set(ids)) == len(ids)
 
 
+@pytest.mark.slow
 async def test_a_prefix_that_a_proxy_takes_off_is_told(make_client):
     for prefix, servers in ((None, None), ("", None), ("/bandit", [{"url": "/bandit"}])):
         client = await make_client(root_path=prefix)

@@ -105,6 +105,7 @@ def test_a_million_slots_with_lost_repeated_and_late_feedback(n_arms: int, runs:
     sound(state, n_arms)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n_arms", [1, 2, 10_000])
 def test_one_long_run_stays_sound(n_arms: int) -> None:
     learner = CentredTsallis(n_arms)

@@ -85,7 +85,6 @@ def test_the_limit_leaves_files_for_the_store(monkeypatch, files, allowed):
 
 
 @pytest.mark.processes
-@pytest.mark.quick
 def test_half_open_heads_hold_up_no_health_check(tmp_path):
     """300 of them, at 200 open files."""
     limited = ("sh", "-c", 'ulimit -n 200; exec "$@"', "sh", *CHECKOUT)

@@ -12,7 +12,6 @@ from tests.support.waiting import wait_until
 pytestmark = pytest.mark.processes
 
 
-@pytest.mark.quick
 def test_a_draining_service_is_not_ready_at_once_and_serves_until_it_stops(tmp_path):
     with RunningService(tmp_path, "--workers", "2", "--drain-seconds", "3") as service, service.client() as client:
         session = create(client)

@@ -44,7 +44,6 @@ def slowest_answer(service):
     return slowest
 
 
-@pytest.mark.quick
 @pytest.mark.parametrize("place", [0, 1])
 def test_a_stopped_worker_keeps_no_connection_waiting_and_is_replaced(service, place):
     stopped = service.workers(2)[place]
@@ -113,7 +112,6 @@ def refused(service):
         return True
 
 
-@pytest.mark.quick
 def test_connections_are_refused_while_no_worker_can_answer(tmp_path):
     (tmp_path / "sitecustomize.py").write_text(
         "import os, sys\n"

@@ -75,6 +75,7 @@ async def test_another_prefix_needs_its_keys(own_redis_server: RedisServer) -> N
     await use(f"redis://small:secret@127.0.0.1:{own_redis_server.port}/0", prefix="shop")
 
 
+@pytest.mark.slow
 async def test_a_cluster_needs_its_map(server_program: str, tmp_path: Path) -> None:
     server = RedisServer(tmp_path, "--cluster-enabled", "yes", "--cluster-port", str(free_port())).start()
     try:
@@ -90,6 +91,7 @@ async def test_a_cluster_needs_its_map(server_program: str, tmp_path: Path) -> N
         server.close()
 
 
+@pytest.mark.slow
 async def test_sentinels_need_lists_of_their_own(server_program: str, tmp_path: Path) -> None:
     with ExitStack() as stack:
         watched = Watched(tmp_path, stack)

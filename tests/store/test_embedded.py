@@ -225,6 +225,7 @@ def test_a_program_that_ends_at_once_is_quoted(tmp_path: Path) -> None:
         embedded.start()
 
 
+@pytest.mark.slow
 def test_a_program_that_never_answers_is_given_up_and_ended(tmp_path: Path) -> None:
     embedded = EmbeddedServer(
         tmp_path / "data", binary=script(tmp_path, f"echo $$ > {tmp_path}/pid; while :; do :; done")

@@ -77,6 +77,7 @@ async def test_a_deleted_session_leaves_no_key(store: RedisStore, redis_server: 
     assert redis_server.client.dbsize() == 0
 
 
+@pytest.mark.slow
 async def test_five_hundred_sessions_that_expire_under_commits_leave_no_key(redis_server: RedisServer) -> None:
     async def commit_until_gone(name: str) -> None:
         await store.create(new_session(name, idle_ttl_ms=300, answer=(digest("k"), b"answer")))

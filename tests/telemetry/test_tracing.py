@@ -268,7 +268,6 @@ def test_a_variable_without_sense_does_not_keep_the_service_from_running(tmp_pat
     assert "no traces: a variable of OpenTelemetry (OTEL_...) is invalid" in service.messages()
 
 
-@pytest.mark.slow
 def test_headers_of_the_collector_may_stand_in_a_file(tmp_path, caplog):
     (tmp_path / "headers").write_text("authorization=Bearer%20hunter22\n")
     environment = {
@@ -282,6 +281,7 @@ def test_headers_of_the_collector_may_stand_in_a_file(tmp_path, caplog):
     assert "no traces: OTEL_EXPORTER_OTLP_TRACES_HEADERS_FILE can't be read: No such file" in caplog.text
 
 
+@pytest.mark.slow
 def test_without_the_variables_nothing_of_it_is_imported():
     program = """
 import sys, service.server.worker

@@ -16,6 +16,7 @@ from loadtest.commands import app
 from loadtest.errors import ServiceError
 
 
+@pytest.mark.slow
 def test_a_request_is_measured_as_often_as_asked(tmp_path: Path) -> None:
     arguments = ["turns", "--request", "many_acts", "--repetitions", "2", "--out", str(tmp_path)]
     interval = sys.getswitchinterval()
