@@ -9,7 +9,8 @@ from pydantic import BaseModel, ConfigDict, Field
 from ..learners.specs import Finite, Label, LabelText, Whole
 from ..models.eligible import Eligibility
 from ..models.events import Events
-from ..models.specification import SESSION_ID_PATTERN, ExpirySpec, Floor, IdleTtl, Specification
+from ..models.options import ExpirySpec, Floor, IdleTtl
+from ..models.specification import SESSION_ID_PATTERN, Specification
 
 
 class _Body(BaseModel):

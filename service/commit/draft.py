@@ -12,7 +12,7 @@ from ..engine.arm_run import ArmRun
 from ..engine.run import Run
 from ..errors import IdempotencyConflictError, OlderSchemaError
 from ..models.idempotency import Idempotency
-from ..models.specification import Stored
+from ..models.stored import Stored
 from ..serialization import records, summary
 from ..serialization.journal import Journal
 from ..serialization.state import SCHEMA

@@ -11,8 +11,8 @@ from ..engine.arm_run import ArmRun
 from ..engine.run import Run
 from ..engine.slot_run import SlotRun
 from ..errors import StateCorruptError
-from ..models import specification
-from ..models.specification import Stored
+from ..models import stored as stored_specification
+from ..models.stored import Stored
 from ..serialization import consistency
 from ..serialization import records as records_codec
 from ..serialization import state as codec
@@ -79,7 +79,7 @@ class CachedSession(NamedTuple):
         if not snapshot.version:
             raise StateCorruptError
         try:
-            stored = specification.decode(snapshot.spec)
+            stored = stored_specification.decode(snapshot.spec)
             consistency.check_length(snapshot.state, stored.specification.learner)
             run = previous.run if previous is not None and previous.stored == stored else stored.start()
             ledger, arms, state, schema = codec.decode(

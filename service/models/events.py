@@ -29,6 +29,8 @@ EventId = Annotated[
         description="An event with this id counts once within the dedupe window.",
     ),
 ]
+Surplus = Literal["refuse", "skip"]
+"""What to do with events that match no outstanding decision."""
 VALIDATED_AT_ONCE = 100
 """Events validated between two looks at the number of errors."""
 

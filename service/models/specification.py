@@ -1,22 +1,19 @@
-"""What a session is created with, as clients post it and as the store keeps it."""
+"""What a session is created with, as clients post it."""
 
 from __future__ import annotations
 
-import json
-import secrets
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Union
+from typing import TYPE_CHECKING, Annotated, Any, Union
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from ..engine.loss_range import LossRange
 from ..engine.params import Expiry, Params
-from ..engine.run import Run, start_run
 from ..learners import REGISTRY
 from ..learners.base import Spec
-from ..learners.specs import MAX_COUNT, ArmsSpec, Finite, LabelText, Whole
+from ..learners.specs import ArmsSpec, Finite, Whole
 from ..learners.warm_start import InitialArm
+from .options import MAX_INITIAL_ACTS, DecisionLogSpec, ExpirySpec, Floor, IdleTtl, InitialArmSpec, Word
 
 if TYPE_CHECKING:
     LearnerSpec = Spec
@@ -24,101 +21,9 @@ else:
     LearnerSpec = Annotated[Union[tuple(REGISTRY.values())], Field(discriminator="kind")]  # noqa: UP007
 
 SESSION_ID_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$"
-Word = Literal["loss", "reward"]
-TEN_YEARS = 315_360_000
-MAX_INITIAL_ACTS = 10**9
-MAX_LOG_ENTRIES = 10_000_000
-LARGE_SPEC_BYTES = 2048
-"""Encoded specifications from this size on are large in memory: labels take ten times their bytes."""
 FIELDS_OF_0_1 = {"learner", "loss_range", "normalize_losses", "seed", "idle_ttl_seconds", "expiry"}
 KINDS_OF_0_1 = {"dexp3", "dbgd", "centred_tsallis", "exp3", "exp3_current", "bold", "clw", "ogd", "solid"}
 KINDS_OF_0_1 |= {"mbco", "clw_mbco"}
-SEED_BITS = 128
-"""Random bits of a seed that the client did not choose."""
-
-
-class ExpirySpec(BaseModel):
-    """When a decision without feedback expires, and the loss that it is settled at."""
-
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
-
-    after_seconds: Annotated[
-        float,
-        Field(
-            ge=0.1,
-            le=TEN_YEARS,
-            description="Time from act to expiry. A decision may expire later, by up to 1/64 of this time.",
-        ),
-    ]
-    default_loss: Annotated[
-        float | None,
-        Field(
-            allow_inf_nan=False,
-            description="Loss of an expired decision, in the unit of ``loss_range``; null: nothing is learned.",
-        ),
-    ] = None
-    default_reward: Annotated[
-        float | None,
-        Field(allow_inf_nan=False, description="The same in a session with ``reward_range``, in its unit."),
-    ] = None
-    provisional: Annotated[
-        bool | None,
-        Field(
-            description="Whether every act counts as the default loss at once, and an event within the time "
-            "corrects it: for ``multiscale_tsallis`` with a default loss, and true there unless it is posted.",
-        ),
-    ] = None
-
-    def default(self, word: Word) -> float | None:
-        """Return the default that is given by this word."""
-        return self.default_loss if word == "loss" else self.default_reward
-
-    def shown(self, word: Word) -> dict[str, Any]:
-        """Return the fields as views show them, without the other word, and what only other learners have."""
-        hidden = {"default_reward" if word == "loss" else "default_loss"}
-        return self.model_dump(exclude=hidden | ({"provisional"} if self.provisional is None else set()))
-
-
-class InitialArmSpec(BaseModel):
-    """What is known of an arm before the first slot."""
-
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
-
-    arm: Annotated[Whole | None, Field(ge=0, le=MAX_COUNT)] = None
-    label: LabelText | None = None
-    acts: Annotated[Whole, Field(ge=1, le=MAX_INITIAL_ACTS, description="Acts that the mean is over.")]
-    mean_loss: Annotated[float | None, Field(allow_inf_nan=False)] = None
-    mean_reward: Annotated[float | None, Field(allow_inf_nan=False, description="With ``reward_range``.")] = None
-
-
-class DecisionLogSpec(BaseModel):
-    """A log of every decision and event, kept with the session."""
-
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
-
-    max_entries: Annotated[
-        Whole,
-        Field(
-            ge=1,
-            le=MAX_LOG_ENTRIES,
-            description="About how many entries are kept: at most a hundred more; the oldest are dropped.",
-        ),
-    ]
-
-
-IdleTtl = Annotated[
-    float,
-    Field(ge=0.001, le=TEN_YEARS, description="The session is deleted after this time without act or feedback."),
-]
-Floor = Annotated[
-    float,
-    Field(
-        ge=0,
-        lt=1,
-        description="Share of the draws that is uniform over the arms that may be drawn. Above 0 for learners "
-        "over arms that define it alone.",
-    ),
-]
 
 
 class Specification(BaseModel):
@@ -344,81 +249,3 @@ class Specification(BaseModel):
             is_provisional = self.may_be_provisional and bool(self.expiry.provisional)
             expiry = Expiry(self.expiry.after_seconds, learned, is_provisional)
         return Params(self.learner, seed, self.losses, expiry, self.floor, self._initial_arms())
-
-
-class Stored(NamedTuple):
-    """A specification with the seed in use."""
-
-    specification: Specification
-    seed: int
-
-    @classmethod
-    def of(cls, specification: Specification) -> Stored:
-        """Choose a random seed where the client gave none, and decide whether a default is provisional."""
-        given = specification.seed
-        return cls(specification.decided(), secrets.randbits(SEED_BITS) if given is None else given)
-
-    def encode(self) -> bytes:
-        """Return the bytes that the store keeps."""
-        known = FIELDS_OF_0_1 - {"seed"} | self.specification.new_fields
-        fields = self.specification.model_dump(mode="json", include=known, exclude_none=True)
-        return json.dumps({"specification": fields, "seed": self.seed}, separators=(",", ":")).encode()
-
-    def matches(self, posted: Specification) -> bool:
-        """Return whether posting these fields again means this session; an omitted seed matches any."""
-        return not self.differing(posted)
-
-    def differing(self, posted: Specification) -> dict[str, str]:
-        """Return what differs from a specification posted again, by field; an omitted seed matches any."""
-        posted = posted.decided()
-        own, others, word = _fields(self.specification), _fields(posted), self.specification.word
-        found = {name: "is another in the session" for name, value in own.items() if value != others[name]}
-        if word != posted.word:
-            found = {name: text for name, text in found.items() if name not in ("loss_range", "reward_range")}
-            found[f"{posted.word}_range"] = f"the session was created with {word}_range"
-        if posted.seed not in (None, self.seed):
-            found["seed"] = "is another in the session"
-        return found
-
-    def start(self) -> Run:
-        """Start the run before its first slot."""
-        return start_run(self.specification.params(self.seed))
-
-
-class _StoredFields(BaseModel):
-    """What ``Stored.encode`` writes."""
-
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
-
-    specification: Specification
-    seed: Annotated[int, Field(ge=0, lt=2**SEED_BITS)]
-
-
-def decode(spec: bytes) -> Stored:
-    """Read what ``Stored.encode`` wrote; recent results are cached, fewer of the large ones.
-
-    Raises
-    ------
-    ValueError
-        for anything else.
-    """
-    return _small(spec) if len(spec) < LARGE_SPEC_BYTES else _large(spec)
-
-
-def _decode(spec: bytes) -> Stored:
-    try:
-        kept = _StoredFields.model_validate(json.loads(spec))
-    except (ValueError, RecursionError) as error:
-        raise ValueError("not a session's specification") from error
-    return Stored(kept.specification, kept.seed)
-
-
-_small, _large = lru_cache(1024)(_decode), lru_cache(4)(_decode)
-
-
-def _fields(specification: Specification) -> dict[str, Any]:
-    """Return all that a client may post but the seed, with defaults filled in."""
-    return specification.model_dump(exclude={"seed", "learner"}) | {"learner": specification.learner.resolved()}
-
-
-Surplus = Literal["refuse", "skip"]

@@ -28,7 +28,8 @@ from ..errors import (
     UnknownSessionError,
 )
 from ..models.idempotency import Idempotency
-from ..models.specification import SESSION_ID_PATTERN, Specification, Stored
+from ..models.specification import SESSION_ID_PATTERN, Specification
+from ..models.stored import Stored
 from ..serialization import state as codec
 from ..serialization import summary
 from ..store.base import NewSession, Snapshot, Store, WholeSession

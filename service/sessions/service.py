@@ -17,7 +17,8 @@ from ..engine.run import Run
 from ..errors import StateCorruptError, StoreDownError, UnknownSessionError
 from ..learners import REGISTRY
 from ..models.idempotency import Idempotency
-from ..models.specification import SESSION_ID_PATTERN, Specification, Stored
+from ..models.specification import SESSION_ID_PATTERN, Specification
+from ..models.stored import Stored
 from ..settings import Settings
 from ..store.base import Store, StoreUnavailableError
 from ..telemetry.metrics import Labels, Metrics

@@ -12,7 +12,8 @@ from service.commit.queues import SessionQueues
 from service.commit.session_cache import SessionCache
 from service.errors import InternalError, OverloadedError, StoreDownError, UnknownSessionError
 from service.learners.dexp3 import Dexp3Spec
-from service.models.specification import Specification, Stored
+from service.models.specification import Specification
+from service.models.stored import Stored
 from service.serialization import state as codec
 from service.sessions.operations import Act
 from service.store.base import Conflict, NewSession, StoreUnavailableError

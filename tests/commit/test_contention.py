@@ -15,7 +15,8 @@ from service.commit.queues import SessionQueues
 from service.commit.session_cache import SessionCache
 from service.learners.dexp3 import Dexp3Spec
 from service.models.events import ArmEvent
-from service.models.specification import Specification, Stored
+from service.models.specification import Specification
+from service.models.stored import Stored
 from service.serialization import state as codec
 from service.sessions.operations import Act, SettleFeedback
 from service.store.base import Committed, NewSession

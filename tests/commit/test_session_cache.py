@@ -9,8 +9,10 @@ import pytest
 
 from service.commit.session_cache import CachedSession, SessionCache
 from service.learners import REGISTRY
-from service.models import specification
-from service.models.specification import ExpirySpec, Specification, Stored
+from service.models import stored
+from service.models.options import ExpirySpec
+from service.models.specification import Specification
+from service.models.stored import Stored
 from service.serialization import records
 from service.store.base import Snapshot
 
@@ -71,9 +73,9 @@ def test_large_specifications_are_not_kept_for_long():
         spec = {"kind": "dexp3", "arms": [f"label {number} {label}" for label in range(1_000)]}
         return Stored.of(Specification(learner=REGISTRY["dexp3"].model_validate(spec))).encode()
 
-    first = weakref.ref(specification.decode(encoded(0)).specification)
+    first = weakref.ref(stored.decode(encoded(0)).specification)
     for number in range(1, 10):
-        specification.decode(encoded(number))
+        stored.decode(encoded(number))
     gc.collect()
 
     assert first() is None

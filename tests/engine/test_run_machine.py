@@ -26,7 +26,8 @@ from service.engine.run import start_run
 from service.engine.slot_run import SlotRun
 from service.learners import REGISTRY
 from service.learners.base import IntArray
-from service.models.specification import Specification, Stored
+from service.models.specification import Specification
+from service.models.stored import Stored
 from service.serialization import records
 from service.serialization import state as codec
 from tests.support import vectors

@@ -17,7 +17,7 @@ from service.api.schemas import Act, Acts, ChangeArms, CreateSession, Feedbacks,
 from service.cooperative.json_stream import json_chunks
 from service.errors import ServiceError
 from service.models.events import Event
-from service.models.specification import Stored, decode
+from service.models.stored import Stored, decode
 from service.sessions import limits
 from service.sessions.limits import ALL
 from service.settings import Settings

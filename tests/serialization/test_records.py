@@ -7,7 +7,8 @@ import pytest
 from service.commit.session_cache import CachedSession
 from service.engine.feedback import ArmFeedback
 from service.learners import REGISTRY
-from service.models.specification import Specification, Stored
+from service.models.specification import Specification
+from service.models.stored import Stored
 from service.serialization import records
 from service.serialization import state as codec
 from service.serialization.state import CodecError

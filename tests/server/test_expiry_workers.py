@@ -15,7 +15,9 @@ from service.commit.session_cache import CachedSession
 from service.engine.feedback import ArmFeedback
 from service.learners import REGISTRY
 from service.models.events import ArmEvent
-from service.models.specification import ExpirySpec, Specification, Stored
+from service.models.options import ExpirySpec
+from service.models.specification import Specification
+from service.models.stored import Stored
 from service.serialization import state as codec
 from service.sessions.operations import Act, SettleFeedback
 from service.store import open_store

@@ -9,7 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from service.engine.feedback import ArmFeedback
-from service.models.specification import Specification, Stored
+from service.models.specification import Specification
+from service.models.stored import Stored
 from tests.support.running import RunningService
 
 FIELDS = {

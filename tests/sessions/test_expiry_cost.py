@@ -15,7 +15,8 @@ from service.engine.feedback import ArmFeedback
 from service.engine.params import Expiry, Params
 from service.engine.run import Run, start_run
 from service.learners import REGISTRY
-from service.models.specification import ExpirySpec, Specification
+from service.models.options import ExpirySpec
+from service.models.specification import Specification
 from service.serialization import records
 from service.serialization import state as codec
 from service.sessions.operations import Act

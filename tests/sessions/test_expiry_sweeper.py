@@ -9,7 +9,8 @@ import pytest
 
 from service.errors import StoreDownError
 from service.learners.dexp3 import Dexp3Spec
-from service.models.specification import ExpirySpec, Specification
+from service.models.options import ExpirySpec
+from service.models.specification import Specification
 from service.serialization import state as codec
 from service.sessions.expiry_sweeper import LEASE_SECONDS, Sweeper
 from service.sessions.operations import Act

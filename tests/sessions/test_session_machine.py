@@ -37,7 +37,8 @@ from service.learners import REGISTRY
 from service.models.eligible import Choice
 from service.models.events import ArmEvent
 from service.models.idempotency import Idempotency
-from service.models.specification import DecisionLogSpec, ExpirySpec, Specification
+from service.models.options import DecisionLogSpec, ExpirySpec
+from service.models.specification import Specification
 from service.serialization.journal import ACTS, EXPIRED, FEEDBACKS, REMOVED, VOIDED, Journal
 from service.sessions.operations import Act, ChangeArms, NextDue, ReplaceArms, SettleFeedback
 from service.sessions.service import ArmsRequest

@@ -19,7 +19,8 @@ from service.engine.feedback import ArmFeedback, PointFeedback
 from service.engine.run import Run
 from service.learners import REGISTRY
 from service.learners.base import Information
-from service.models.specification import Specification, Stored
+from service.models.specification import Specification
+from service.models.stored import Stored
 from service.serialization import records
 from service.serialization import state as codec
 from service.sessions.views import session_view

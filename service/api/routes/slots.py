@@ -7,8 +7,7 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Body, Query, Request, Response
 
 from ...errors import InvalidRequestError, SurplusFeedbackError
-from ...models.events import Event
-from ...models.specification import Surplus
+from ...models.events import Event, Surplus
 from ...sessions.operations import Act, SettleFeedback
 from .. import schemas
 from ..access import CLIENTS, Logged, access

@@ -14,7 +14,9 @@ from ...cooperative.answer_body import Body, joined
 from ...engine.run import Run
 from ...engine.session_changes import with_window_and_floor
 from ...errors import InvalidRequestError
-from ...models.specification import ExpirySpec, Specification, Stored
+from ...models.options import ExpirySpec
+from ...models.specification import Specification
+from ...models.stored import Stored
 from ...serialization import records
 from ...serialization.journal import SessionChanged
 

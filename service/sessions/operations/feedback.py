@@ -13,8 +13,7 @@ from ...engine.arm_run import ArmRun
 from ...engine.run import Run
 from ...engine.slot_run import SlotRun
 from ...errors import MAX_INDEXES, FieldError, InvalidRequestError, SurplusFeedbackError
-from ...models.events import Event, OneArmEvent
-from ...models.specification import Surplus
+from ...models.events import Event, OneArmEvent, Surplus
 from ...serialization.journal import Ended
 from .event_parsing import PARSERS
 

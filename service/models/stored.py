@@ -1,0 +1,93 @@
+"""A session's specification as the store keeps it, with the seed in use."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from functools import lru_cache
+from typing import Annotated, Any, NamedTuple
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from ..engine.run import Run, start_run
+from .specification import FIELDS_OF_0_1, Specification
+
+LARGE_SPEC_BYTES = 2048
+"""Encoded specifications from this size on are large in memory: labels take ten times their bytes."""
+SEED_BITS = 128
+"""Random bits of a seed that the client did not choose."""
+
+
+class Stored(NamedTuple):
+    """A specification with the seed in use."""
+
+    specification: Specification
+    seed: int
+
+    @classmethod
+    def of(cls, specification: Specification) -> Stored:
+        """Choose a random seed where the client gave none, and decide whether a default is provisional."""
+        given = specification.seed
+        return cls(specification.decided(), secrets.randbits(SEED_BITS) if given is None else given)
+
+    def encode(self) -> bytes:
+        """Return the bytes that the store keeps."""
+        known = FIELDS_OF_0_1 - {"seed"} | self.specification.new_fields
+        fields = self.specification.model_dump(mode="json", include=known, exclude_none=True)
+        return json.dumps({"specification": fields, "seed": self.seed}, separators=(",", ":")).encode()
+
+    def matches(self, posted: Specification) -> bool:
+        """Return whether posting these fields again means this session; an omitted seed matches any."""
+        return not self.differing(posted)
+
+    def differing(self, posted: Specification) -> dict[str, str]:
+        """Return what differs from a specification posted again, by field; an omitted seed matches any."""
+        posted = posted.decided()
+        own, others, word = _fields(self.specification), _fields(posted), self.specification.word
+        found = {name: "is another in the session" for name, value in own.items() if value != others[name]}
+        if word != posted.word:
+            found = {name: text for name, text in found.items() if name not in ("loss_range", "reward_range")}
+            found[f"{posted.word}_range"] = f"the session was created with {word}_range"
+        if posted.seed not in (None, self.seed):
+            found["seed"] = "is another in the session"
+        return found
+
+    def start(self) -> Run:
+        """Start the run before its first slot."""
+        return start_run(self.specification.params(self.seed))
+
+
+class _StoredFields(BaseModel):
+    """What ``Stored.encode`` writes."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+
+    specification: Specification
+    seed: Annotated[int, Field(ge=0, lt=2**SEED_BITS)]
+
+
+def decode(spec: bytes) -> Stored:
+    """Read what ``Stored.encode`` wrote; recent results are cached, fewer of the large ones.
+
+    Raises
+    ------
+    ValueError
+        for anything else.
+    """
+    return _small(spec) if len(spec) < LARGE_SPEC_BYTES else _large(spec)
+
+
+def _decode(spec: bytes) -> Stored:
+    try:
+        kept = _StoredFields.model_validate(json.loads(spec))
+    except (ValueError, RecursionError) as error:
+        raise ValueError("not a session's specification") from error
+    return Stored(kept.specification, kept.seed)
+
+
+_small, _large = lru_cache(1024)(_decode), lru_cache(4)(_decode)
+
+
+def _fields(specification: Specification) -> dict[str, Any]:
+    """Return all that a client may post but the seed, with defaults filled in."""
+    return specification.model_dump(exclude={"seed", "learner"}) | {"learner": specification.learner.resolved()}
