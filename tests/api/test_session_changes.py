@@ -165,6 +165,23 @@ async def test_what_does_not_fit_is_refused_and_changes_nothing(client, fields, 
     assert (await client.get(PATH)).json() == before
 
 
+@pytest.mark.parametrize(
+    "learner",
+    [
+        {"kind": "dexp3", "n_arms": 2},
+        {"kind": "dbgd", "dim": 2, "feasible_set": {"kind": "ball", "radius": 1}},
+    ],
+    ids=["arms", "points"],
+)
+async def test_learners_that_do_not_define_a_floor_get_none(client, learner):
+    await created(client, learner=learner)
+
+    refused = await patch(client, status=422, floor=0.1)
+
+    assert [error["field"] for error in refused["errors"]] == ["floor"]
+    assert (await patch(client, floor=0))["floor"] == (await patch(client, floor=None))["floor"] == 0
+
+
 async def test_a_session_that_is_not_there(client):
     assert (await patch(client, 404, floor=0.5))["code"] == "unknown_session"
 

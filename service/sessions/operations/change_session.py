@@ -19,6 +19,7 @@ from ...models.specification import Specification
 from ...models.stored import Stored
 from ...serialization import records
 from ...serialization.journal import SessionChanged
+from .eligible import check_defined
 
 
 @dataclass(slots=True)
@@ -33,6 +34,8 @@ class ChangeSession(Operation):
     async def check(self, draft: Draft) -> Stored:
         """Return the session's specification after the change, if it is one."""
         specification = _changed(draft.stored.specification, self.fields)
+        if specification.floor:
+            check_defined("floor", draft.run.learner)
         if (field := specification.beyond_0_1) is not None:
             draft.check_schema(field)
         return Stored(specification, draft.stored.seed)
