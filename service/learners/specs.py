@@ -13,12 +13,12 @@ MAX_COUNT = 2**53 - 1
 """Largest count that every JSON reader keeps digit for digit."""
 
 
-def _whole(value: Any) -> Any:
+def whole(value: Any) -> Any:
     """Take 3.0 for 3, as a JSON schema's integer does; a number that a float may have rounded stays one."""
     return int(value) if type(value) is float and value.is_integer() and abs(value) <= MAX_COUNT else value
 
 
-Whole = Annotated[int, BeforeValidator(_whole)]
+Whole = Annotated[int, BeforeValidator(whole)]
 """An integer, also where it is written with a fraction of zero, as pandas, R and JavaScript do."""
 Rate = Annotated[float, Field(ge=1e-12, le=1e12, allow_inf_nan=False)]
 """A step or a bound, within limits so that it neither vanishes by rounding nor overflows."""

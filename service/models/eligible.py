@@ -7,6 +7,8 @@ from typing import Annotated, Any, NamedTuple
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, WithJsonSchema, model_validator
 
+from ..learners.specs import whole
+
 MAX_NAMES = 10_000
 """Arms that one act may name."""
 
@@ -25,6 +27,9 @@ class Choice(NamedTuple):
 def _of_one_kind(names: list[Any]) -> list[Any]:
     """Check all names at once: for pydantic to check each of 10,000 would keep other requests waiting."""
     kinds = set(map(type, names))
+    if float in kinds:
+        names = [whole(name) for name in names]
+        kinds = set(map(type, names))
     if kinds == {int}:
         if min(names) < 0:
             raise ValueError("an index is 0 or more")

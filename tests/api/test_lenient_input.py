@@ -33,6 +33,19 @@ async def test_integral_floats_are_integers(client):
         assert (await client.post("/v1/sessions/s/acts", json={"count": count})).status_code == 422
 
 
+async def test_integral_floats_are_indexes_of_eligible_arms(client):
+    body = {"session_id": "s", "learner": {"kind": "centred_tsallis", "n_arms": 3}}
+    assert (await client.post("/v1/sessions", json=body)).status_code == 201
+
+    one = await client.post("/v1/sessions/s/act", json={"eligible": [2.0, 2, 7.0]})
+    other = await client.post("/v1/sessions/s/act", json={"exclude": [0.0, 1.0]})
+
+    assert one.json() == {"slot": 1, "arm": 2, "probability": 1.0, "skipped": 1}
+    assert other.json() == {"slot": 2, "arm": 2, "probability": 1.0}
+    for names in ([0.5], [-1.0], [1e300], [0.0, "a"], [True]):
+        assert (await client.post("/v1/sessions/s/act", json={"eligible": names})).status_code == 422
+
+
 async def test_labels_of_any_language_are_taken(client):
     body = {"session_id": "s", "learner": {"kind": "dexp3", "arms": GOOD}}
     assert (await client.post("/v1/sessions", json=body)).status_code == 201
