@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
+from functools import cache
 from typing import Any
 
 import httpx
@@ -17,13 +18,19 @@ Client = httpx.AsyncClient
 MakeClient = Callable[..., Awaitable[Client]]
 
 
+@cache
+def default_settings() -> Settings:
+    """Settings are frozen, and take 10 ms to make."""
+    return Settings()
+
+
 @pytest.fixture
 async def make_client() -> AsyncIterator[MakeClient]:
     """Start the application on a store (a fresh one in memory without one) and open a client."""
     async with AsyncExitStack() as stack:
 
         async def make(store: Any = None, **settings: Any) -> Client:
-            app = create_app(Settings(**settings), store or MemoryStore())
+            app = create_app(Settings(**settings) if settings else default_settings(), store or MemoryStore())
             await stack.enter_async_context(app.router.lifespan_context(app))
             transport = httpx.ASGITransport(app, raise_app_exceptions=False)
             return await stack.enter_async_context(Client(transport=transport, base_url="http://service"))
