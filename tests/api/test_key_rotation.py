@@ -119,7 +119,7 @@ def test_keys_given_as_text_are_not_read_again():
 def test_every_worker_takes_the_new_keys(tmp_path, file, how):
     flags = ("--workers", "3", "--api-keys-file", str(file))
     with RunningService(tmp_path, *flags) as service:
-        wait_until(lambda: service.text().count(" serves") == 3)
+        service.wait_serving(3)
         assert statuses(service, OLD) == {200}
         kept = file.stat()
         file.write_text(keys(NEW))
@@ -132,7 +132,7 @@ def test_every_worker_takes_the_new_keys(tmp_path, file, how):
         service.process.send_signal(signal.SIGHUP)
         for pid in service.workers(3):
             os.kill(pid, signal.SIGKILL)
-        wait_until(lambda: service.text().count(" serves") == 6)
+        service.wait_serving(6)
         wait_until(lambda: statuses(service, NEW) == {200})
         assert statuses(service, OLD) == {401}
         assert service.stop() == 0, service.text()

@@ -20,14 +20,16 @@ async def test_a_thousand_paths_and_sessions_make_no_series(make_client):
         samples = [sample for family in metrics.registry.collect() for sample in family.samples]
         return {(sample.name, *sorted(sample.labels.items())) for sample in samples}
 
+    await request("GET", "/nowhere")
+    await request("POST", "/v1/sessions/s/act")
     before = names()
     for number in range(500):
         await request("GET", f"/{number:x}/{'y' * (number % 50)}")
         await request("POST", f"/v1/sessions/s{number}/act")
 
     assert names() == before
-    assert metrics.registry.get_sample_value("bandit_problems_total", {"code": "unknown_session"}) == 500
-    assert metrics.registry.get_sample_value("bandit_problems_total", {"code": "not_found"}) == 500
+    assert metrics.registry.get_sample_value("bandit_problems_total", {"code": "unknown_session"}) == 501
+    assert metrics.registry.get_sample_value("bandit_problems_total", {"code": "not_found"}) == 501
 
 
 async def test_decisions_of_a_deleted_session_are_outstanding_no_more(make_client):

@@ -189,6 +189,7 @@ def test_a_dead_worker_is_replaced(run):
     service = run("--workers", "2")
     with service.client() as client:
         session = create(client)
+        service.wait_serving(2)
         before = service.workers(2)
         os.kill(before[0], signal.SIGKILL)
         wait_until(lambda: len(set(service.children("service.server.worker")) - {before[0]}) == 2)

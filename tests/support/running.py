@@ -99,6 +99,10 @@ class RunningService:
         """Process ids of the workers, once there are so many."""
         return wait_until(lambda: len(found := self.children(".server.worker")) == count and found)
 
+    def wait_serving(self, count: int) -> None:
+        """Return once so many workers, counted since the start, have begun to serve."""
+        wait_until(lambda: self.text().count(" serves") >= count)
+
     def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
         """The exit code after a signal."""
         self.process.send_signal(number)
