@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from ..learners.specs import Finite, Label, LabelText, Whole
+from ..learners.specs import Label, LabelText, Whole
 from ..models.eligible import Eligibility
 from ..models.events import Events
 from ..models.options import ExpirySpec, Floor, IdleTtl
@@ -235,6 +235,10 @@ class ArmPage(BaseModel):
     next_cursor: str | None
 
 
+LAST_SECOND = 253_402_300_799
+"""The last of the year 9999, in Unix seconds: views write years with four digits."""
+
+
 class Part(_Body):
     """Part of some bytes."""
 
@@ -247,7 +251,7 @@ class ExportedSession(_Body):
     format: int = Field(ge=1, description="Number of the form of this document.")
     session_id: str = Field(pattern=SESSION_ID_PATTERN)
     version: str
-    created_at: Finite
+    created_at: float = Field(ge=0, le=LAST_SECOND, description="Unix seconds.")
     specification: dict[str, Any] = Field(description="What the session was created with, its seed included.")
     state: list[Part]
     records: list[Part]

@@ -126,6 +126,7 @@ CHANGES = {
     "cut in its records": lambda document: sealed(document | {"records": [{"part": "AAAA"}]}),
     "cut in its event ids": lambda document: sealed(document | {"event_ids": [{"part": "AAAA"}]}),
     "of an unknown learner": lambda document: sealed(document | {"specification": {}}),
+    "of no time": lambda document: sealed(document | {"created_at": 1e300}),
     "of a foreign id": lambda document: sealed(document | {"session_id": "a/b"}),
 }
 
