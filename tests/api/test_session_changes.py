@@ -84,6 +84,21 @@ async def test_open_acts_get_the_new_window_from_their_act_on(client, clock, sec
     assert await counts(client) == (0, 3)
 
 
+@pytest.mark.parametrize("kind", ["centred_tsallis", "exp3"])
+async def test_what_a_new_window_makes_due_is_settled_in_the_answer(client, clock, kind):
+    learner = {"kind": kind, "n_arms": 2} | ({"learning_rate": 0.1} if kind == "exp3" else {})
+    await created(client, learner=learner, expiry=WINDOW)
+    await client.post(f"{PATH}/acts", json={"count": 3})
+    clock.now += 32
+
+    changed = await patch(client, expiry={"after_seconds": 16, "default_loss": 1})
+
+    assert (changed["outstanding"], changed["expired"], changed["mean_loss"]) == (0, 3, 1)
+    assert (await client.get(PATH)).json() == changed
+    await client.post(f"{PATH}/act")
+    assert await counts(client) == (1, 3)
+
+
 @pytest.mark.parametrize("kind", ["centred_tsallis", "exp3", "ogd"])
 async def test_acts_opened_without_a_window_count_from_the_change(client, clock, kind):
     learner = {"kind": "ogd", "dim": 1, "feasible_set": {"kind": "ball", "radius": 1.0}}

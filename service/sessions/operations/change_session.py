@@ -8,6 +8,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from ...commit.batch import settle_due
 from ...commit.draft import Draft
 from ...commit.operation import Applied, Operation
 from ...cooperative.answer_body import Body, joined
@@ -18,7 +19,7 @@ from ...models.options import ExpirySpec
 from ...models.specification import Specification
 from ...models.stored import Stored
 from ...serialization import records
-from ...serialization.journal import SessionChanged
+from ...serialization.journal import Journal, SessionChanged
 from .eligible import check_defined
 
 
@@ -49,8 +50,18 @@ class ChangeSession(Operation):
             draft.run = run = with_window_and_floor(run, params.expiry, params.floor)
             draft.stored = after
             draft.journal.append(SessionChanged(changed))
-        body = await joined(self.view(after, run, bool(changed or self.idempotency)), draft.fair_yield)
+        shown = await _settled(run)
+        body = await joined(self.view(after, shown, bool(changed or self.idempotency)), draft.fair_yield)
         return Applied(body, changed=bool(changed), shows_version=True)
+
+
+async def _settled(run: Run) -> Run:
+    """Return the run as views show it: what a new window has made due is settled by the next commit."""
+    if not run.due:
+        return run
+    shown = run.copy()
+    await settle_due(shown, Journal())
+    return shown
 
 
 def _changed(before: Specification, fields: Mapping[str, Any]) -> Specification:
