@@ -68,6 +68,8 @@ class Limits:
         most = self.max_arms(type(learner), rights)
         if learner.arm_count > most:
             raise InvalidRequestError.of("learner.n_arms", f"must not exceed {most}")
+        if (ever := self._settings.max_arms_ever) is not None and learner.arm_count > ever:
+            raise InvalidRequestError.of("learner.n_arms", f"must not exceed BANDIT_MAX_ARMS_EVER, which is {ever}")
         check_labels("learner.arms", learner.arms or (), self._settings.max_label_bytes)
         if learner.arm_count > learner.most_arms:
             raise InvalidRequestError.of(

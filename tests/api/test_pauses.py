@@ -209,6 +209,17 @@ async def test_limits_are_judged_on_the_result(make_client):
     assert [arm for arm in fewer["learner"]["arms"] if arm] == ["s", "t"]
 
 
+async def test_a_session_begins_within_the_arms_it_may_ever_have(make_client):
+    client = await make_client(max_arms_ever=2)
+    learner = {"kind": "centred_tsallis", "arms": ["a", "b", "c"]}
+
+    answer = await client.post("/v1/sessions", json={"learner": learner})
+
+    assert (answer.status_code, answer.json()["errors"][0]["field"]) == (422, "learner.n_arms")
+    assert "BANDIT_MAX_ARMS_EVER" in answer.json()["detail"]
+    assert (await client.post("/v1/sessions", json={"learner": learner | {"arms": ["a", "b"]}})).status_code == 201
+
+
 async def test_a_key_replaces_once(client):
     await session(client)
     key = {"Idempotency-Key": "k"}
