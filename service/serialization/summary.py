@@ -44,6 +44,11 @@ def time_text(unix_seconds: float) -> str:
     return datetime.fromtimestamp(unix_seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
+def shown_mean(mean: float) -> float:
+    """A mean as views and lists show it: without the last digits, which depend on the order of additions."""
+    return float(f"{mean:.{MEAN_DIGITS}g}")
+
+
 def counted(run: Run, *, mostly_surplus: bool = False) -> dict[str, Any]:
     """What every commit may change of a session's view; ``rates`` belong to the learner.
 
@@ -62,7 +67,7 @@ def counted(run: Run, *, mostly_surplus: bool = False) -> dict[str, Any]:
         "removed": ledger.removed,
         "voided": ledger.voided,
         "total_delay": ledger.total_delay,
-        f"mean_{losses.word}": None if mean is None else float(f"{mean:.{MEAN_DIGITS}g}"),
+        f"mean_{losses.word}": None if mean is None else shown_mean(mean),
         "last_act_at": time_text(ledger.last_act_at) if ledger.last_act_at else None,
         "last_event_at": time_text(ledger.last_event_at) if ledger.last_event_at else None,
         "hints": hints(run, mostly_surplus=mostly_surplus),

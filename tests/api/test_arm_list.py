@@ -55,6 +55,19 @@ async def test_every_arm_has_its_counts_and_its_mean(client, create):
         }
 
 
+async def test_arms_whose_losses_were_alike_tie_however_many_there_were(client, create):
+    path = await create(learner={"kind": "centred_tsallis", "arms": LABELS}, loss_range=[10, -10])
+    for count, label in enumerate(LABELS[:3], start=5):
+        await client.post(f"{path}/acts", json={"count": count, "eligible": [label]})
+        events = [{"label": label, "loss": -7.3}] * count
+        assert (await client.post(f"{path}/feedbacks", json={"events": events})).status_code == 200
+
+    for sort in ("mean", "-mean"):
+        rows = (await arms(client, path, sort=sort))["arms"]
+        assert [row["label"] for row in rows] == LABELS
+        assert [row["mean_loss"] for row in rows] == [-7.3, -7.3, -7.3, None]
+
+
 async def test_an_unused_session_lists_its_arms_without_means_or_labels(client, create):
     page = await arms(client, await create())
 

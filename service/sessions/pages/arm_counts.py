@@ -8,6 +8,7 @@ from ...cooperative.fair_yield import FairYield
 from ...engine.loss_range import LossRange
 from ...errors import UnknownSessionError
 from ...serialization.journal import ACTS, DEFAULTED, EXPIRED, FEEDBACKS, LOSSES
+from ...serialization.summary import shown_mean
 from ...store.base import Store
 
 OF_MEAN = (FEEDBACKS, DEFAULTED, LOSSES)
@@ -64,7 +65,7 @@ class ArmCounts:
     def mean(self, arm: int) -> float | None:
         """The mean loss of an arm over applied events and decisions learned at the default; None without any."""
         count = self._value(FEEDBACKS, arm) + self._value(DEFAULTED, arm)
-        return self._losses.at_share(self._value(LOSSES, arm) / count) if count > 0 else None
+        return shown_mean(self._losses.at_share(self._value(LOSSES, arm) / count)) if count > 0 else None
 
     def _value(self, kind: bytes, arm: int) -> float:
         field = kind + b"%d" % arm
