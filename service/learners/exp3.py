@@ -9,13 +9,13 @@ from pydantic import Field
 from .base import Record, SlotLearner, at
 from .maths.exponential_weights import exp3_rate
 from .rates import RateMode
-from .specs import MAX_COUNT, ArmsSpec, OneRateSpec
+from .specs import MAX_COUNT, ArmsSpec, OneRateSpec, Whole
 from .weights_learner import State, WeightsLearner
 
 DEFAULT_MAX_OPEN_SLOTS = 10_000
 
 MaxOpenSlots = Annotated[
-    int,
+    Whole,
     Field(
         ge=1,
         le=MAX_COUNT,

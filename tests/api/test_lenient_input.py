@@ -33,6 +33,25 @@ async def test_integral_floats_are_integers(client):
         assert (await client.post("/v1/sessions/s/acts", json={"count": count})).status_code == 422
 
 
+@pytest.mark.parametrize(
+    "learner",
+    [
+        {"kind": "exp3", "n_arms": 2.0, "learning_rate": 0.1, "max_open_slots": 10.0},
+        {"kind": "bold", "n_arms": 2.0, "learning_rate": 1.0, "max_open_slots": 10.0},
+        {"kind": "tsallis_delayed", "n_arms": 2.0, "max_open_slots": 10.0},
+        {"kind": "clw", "n_arms": 2.0, "horizon": 100.0, "max_delay": 3.0},
+        {"kind": "dbgd", "dim": 2.0, "feasible_set": {"kind": "ball", "radius": 1}},
+    ],
+    ids=lambda learner: learner["kind"],
+)
+async def test_integral_floats_are_integers_in_every_learner(client, learner):
+    answer = await client.post("/v1/sessions", json={"learner": learner})
+
+    assert answer.status_code == 201, answer.text
+    view = answer.json()["learner"]
+    assert all(isinstance(view[name], int) for name in ("n_arms", "dim", "max_open_slots") if name in learner)
+
+
 async def test_integral_floats_are_indexes_of_eligible_arms(client):
     body = {"session_id": "s", "learner": {"kind": "centred_tsallis", "n_arms": 3}}
     assert (await client.post("/v1/sessions", json=body)).status_code == 201
