@@ -45,7 +45,7 @@ def _hints(ledger: Ledger, word: str, *, expires: bool) -> Iterator[Hint]:
     if ledger.slot >= SILENT_SLOTS and is_silent and not expires:
         yield Hint("no_feedback", f"{ledger.slot} decisions and no feedback: nothing can be learned.")
     if expires and ledger.outstanding and not (ledger.feedbacks or ledger.voided or ledger.expired):
-        yield Hint("first_window", "The first window has not ended and no event has come: nothing is learned yet.")
+        yield Hint("first_window", "The first window has not ended and no event has come: no loss is known yet.")
     if ledger.losses >= ALIKE_LOSSES and ledger.equal_losses:
         what = "rewards" if word == "reward" else "losses"
         yield Hint("equal_losses", f"All {ledger.losses} {what} were alike: no arm looks better than another.")
