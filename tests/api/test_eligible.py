@@ -129,7 +129,7 @@ async def test_fixed_arms_at_0_alone_are_nothing_left(client):
         ({"eligible": ["a", 1]}, "eligible"),
         ({"exclude": [1, "a"]}, "exclude"),
         ({"eligible": [-1]}, "eligible"),
-        ({"eligible": [1.0]}, "eligible"),
+        ({"eligible": [1.5]}, "eligible"),
         ({"exclude": [True]}, "exclude"),
         ({"exclude": [None]}, "exclude"),
         ({"eligible": "a"}, "eligible"),

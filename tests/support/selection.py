@@ -5,6 +5,7 @@ The quick ones by default, all of them with ``pytest --all``, all but the quick 
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,9 @@ from hypothesis import settings
 from tests.support.examples import FULL, QUICK
 from tests.support.programs import program
 
+PARAMETERS = 8
+WHOLE = ("tests/docs/", "tests/packaging/", "tests/test_")
+"""What these check of each file takes no time."""
 HEADER = "quick tests and one of each real kind; `pytest --all` runs all"
 
 
@@ -44,7 +48,8 @@ def names_files(config: pytest.Config) -> bool:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if not (is_quick(config) or config.option.rest):
         return
-    chosen = [item for item in items if belongs_to_quick(item) != config.option.rest]
+    quick = set(sample(item for item in items if belongs_to_quick(item)))
+    chosen = [item for item in items if (item in quick) != config.option.rest]
     config.hook.pytest_deselected(items=[item for item in items if item not in set(chosen)])
     items[:] = chosen
 
@@ -53,6 +58,17 @@ def belongs_to_quick(item: pytest.Item) -> bool:
     """Whether a test needs nothing but Python and the wheel's server, and is fast or one of its kind."""
     markers = {marker.name for marker in item.iter_markers()}
     return "servers" not in markers and ("quick" in markers or not markers & {"processes", "slow", "alone"})
+
+
+def sample(items: Iterable[pytest.Item]) -> Iterator[pytest.Item]:
+    """Leave out parameters of tests that have many: quick ones take at most ``PARAMETERS``, spread evenly."""
+    by_function: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        by_function.setdefault(item.nodeid.split("[")[0], []).append(item)
+    for name, found in by_function.items():
+        most = len(found) if name.startswith(WHOLE) else PARAMETERS
+        step = max(len(found) / most, 1)
+        yield from (found[int(number * step)] for number in range(min(most, len(found))))
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -15,6 +15,7 @@ from loadtest.studies.day_report import lines_of, plot_day
 SEEDS = range(5)
 
 
+@pytest.mark.slow
 def test_at_the_end_of_the_day_more_visitors_click_than_under_uniform_play() -> None:
     """The last three hours of five days: the gain is more than five standard errors."""
     evenings = [simulate(seed).between(21, 24) for seed in SEEDS]
