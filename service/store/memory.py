@@ -160,9 +160,10 @@ class MemoryStore:
     def _extend_deadline(self, session_id: str, session: MemorySession, idle_ttl_ms: int | None) -> None:
         if idle_ttl_ms is None:
             return
-        if session.expires_at is None:
-            heapq.heappush(self._deadlines, (self.now() + idle_ttl_ms / 1000, session_id))
-        session.expires_at = self.now() + idle_ttl_ms / 1000
+        deadline = self.now() + idle_ttl_ms / 1000
+        if session.expires_at is None or deadline < session.expires_at:
+            heapq.heappush(self._deadlines, (deadline, session_id))
+        session.expires_at = deadline
 
     def _write(self, session: MemorySession, commit: Commit, version: str) -> None:
         session.version, session.state = version, commit.state

@@ -224,6 +224,16 @@ async def test_a_patch_makes_no_session_provisional(client):
     assert view["expiry"]["provisional"] is False
 
 
+async def test_a_shorter_idle_time_ends_the_session_earlier(client, clock):
+    await created(client, idle_ttl_seconds=1000)
+    await patch(client, idle_ttl_seconds=10)
+
+    clock.now += 9
+    assert (await client.get(PATH)).status_code == 200
+    clock.now += 2
+    assert (await client.get(PATH)).status_code == 404
+
+
 async def test_in_redis_a_session_becomes_permanent_and_mortal_again(make_client, redis_server):
     client = await make_client(open_store(redis_server.url))
     await created(client, expiry=WINDOW, idle_ttl_seconds=100)
