@@ -151,6 +151,10 @@ async def commit_of(draft: Draft, session_id: str, base: CachedSession, version:
     for key, (body, packed) in draft.answers.items():
         answers[key] = body + await compress_if_large(packed)
     await draft.fair_yield()
+    counts = await draft.journal.counts(spec.losses, spec.default_loss, draft.fair_yield)
+    entries = []
+    if spec.decision_log is not None:
+        entries = await draft.journal.entries(spec.default_loss, spec.word, draft.fair_yield)
     return Commit(
         session_id=session_id,
         writer=version.writer,
@@ -168,8 +172,8 @@ async def commit_of(draft: Draft, session_id: str, base: CachedSession, version:
         records={**draft.dropped, **records.encode(draft.run)} if writes else {},
         summary=_summary(draft, version) if writes else b"",
         about=await _about(base, draft) if writes else None,
-        counts=draft.journal.counts(spec.losses, spec.default_loss),
-        entries=[] if spec.decision_log is None else draft.journal.entries(spec.default_loss, spec.word),
+        counts=counts,
+        entries=entries,
         max_entries=0 if spec.decision_log is None else spec.decision_log.max_entries,
     )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -78,15 +78,19 @@ class Journal(list[Happening]):
         """Forget what has been noted beyond the first ``length``."""
         del self[length:]
 
-    def counts(self, losses: LossRange, default_loss: float | None) -> Counts:
+    async def counts(
+        self, losses: LossRange, default_loss: float | None, fair_yield: Callable[[], Awaitable[None]]
+    ) -> Counts:
         """What is to be added to the counts of arms, by field.
 
         Parameters
         ----------
         losses, default_loss : of the session as it was before the batch
+        fair_yield : is awaited between entries
         """
         counts: Counts = {}
         for each in self:
+            await fair_yield()
             if isinstance(each, Acted):
                 field = _acts(each.arm)
                 counts[field] = counts.get(field, 0) + 1
@@ -97,14 +101,21 @@ class Journal(list[Happening]):
                     _add(counts, REMOVED, arm, count)
         return counts
 
-    def entries(self, default_loss: float | None, word: str = "loss") -> list[bytes]:
+    async def entries(
+        self, default_loss: float | None, word: str, fair_yield: Callable[[], Awaitable[None]]
+    ) -> list[bytes]:
         """The entries of the decision log, as JSON without their times.
 
         Parameters
         ----------
         word : what clients post, ``loss`` or ``reward``
+        fair_yield : is awaited between entries
         """
-        return [_JSON.encode(_entry(each, default_loss, word)).encode() for each in self]
+        entries = []
+        for each in self:
+            entries.append(_JSON.encode(_entry(each, default_loss, word)).encode())
+            await fair_yield()
+        return entries
 
 
 @lru_cache(maxsize=4096)

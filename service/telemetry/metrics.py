@@ -6,8 +6,7 @@ Every series exists from the start and no label has its value from a request, so
 from __future__ import annotations
 
 import platform
-from collections.abc import Iterable, Mapping, Sequence
-from functools import cache
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Literal, NamedTuple, Protocol
 
@@ -128,7 +127,7 @@ class Metrics:
         return fast_observe(Histogram(name, text, registry=self.registry, buckets=tuple(buckets)))
 
     def _add_http(self, labels: Labels) -> None:
-        self._routes = {*labels.routes, (OTHER, OTHER)}
+        routes = [*dict.fromkeys(labels.routes), (OTHER, OTHER)]
         requests = Counter(
             "bandit_http_requests",
             "Requests answered, by route template and class of status.",
@@ -142,15 +141,13 @@ class Metrics:
             registry=self.registry,
             buckets=_REQUEST_SECONDS,
         )
-
-        # Made when a route is first called: without some hundred series a worker starts sooner.
-        @cache
-        def of_route(method: str, route: str) -> tuple[Observe, Sequence[Increment]]:
-            counts = [fast_inc(requests.labels(method, route, status)) for status in _STATUSES]
-            return fast_observe(seconds.labels(method, route)), counts
-
-        self._of_route = of_route
-        of_route(OTHER, OTHER)
+        self._requests = {
+            route: (
+                fast_observe(seconds.labels(*route)),
+                [fast_inc(requests.labels(*route, status)) for status in _STATUSES],
+            )
+            for route in routes
+        }
         self.problems = self._counters("bandit_problems", "Errors answered, by their code.", "code", labels.codes)
 
     def _add_sessions(self, labels: Labels) -> None:
@@ -236,9 +233,9 @@ class Metrics:
         The labels method and route under which it was counted, ``OTHER`` for both if they match no route.
         """
         key = (method, route)
-        if key not in self._routes:
+        if key not in self._requests:
             key = (OTHER, OTHER)
-        observe, counts = self._of_route(*key)
+        observe, counts = self._requests[key]
         observe(seconds)
         counts[min(max(status // 100, 2), 5) - 2]()
         return key

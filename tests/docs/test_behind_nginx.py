@@ -82,9 +82,14 @@ def test_an_encoded_slash_is_no_part_of_a_path_with_or_without_the_prefix(balanc
     assert balanced.get(f"/v1/sessions/{session}").json()["slot"] == 0
 
 
-@pytest.mark.parametrize("path", ["/bandit", "/bandit/", "/bandit?a=1", "/bandits", "/.problems/503"])
+@pytest.mark.parametrize("path", ["/bandits", "/.problems/503"])
 def test_what_is_no_resource_is_so_with_and_without_the_prefix(balanced, path):
     check_problem(balanced.get(path), NotFoundError)
+
+
+@pytest.mark.parametrize("path", ["/", "/bandit", "/bandit/", "/bandit?a=1"])
+def test_the_root_leads_to_the_page_with_and_without_the_prefix(balanced, path):
+    assert balanced.get(path).is_redirect
 
 
 def test_the_query_goes_along_with_the_prefix(balanced):

@@ -83,7 +83,7 @@ class RunningService:
     def client(self) -> Iterator[httpx.Client]:
         """A client, once the store can commit."""
         with http_client(self.url) as client:
-            wait_until(lambda: client.get("/readyz").status_code == 200)
+            wait_until(lambda: _is_ready(client))
             yield client
 
     def wait_ready(self) -> None:
@@ -107,6 +107,14 @@ class RunningService:
         """The exit code after a signal."""
         self.process.send_signal(number)
         return self.process.wait(SECONDS)
+
+
+def _is_ready(client: httpx.Client) -> bool:
+    """Whether the service is ready; it refuses connections while no worker serves."""
+    try:
+        return client.get("/readyz").status_code == 200
+    except httpx.ConnectError:
+        return False
 
 
 def alive(pid: int) -> bool:

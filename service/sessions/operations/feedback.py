@@ -74,7 +74,9 @@ class SettleFeedback(Operation):
         if judged.surplus and not skips:
             raise SurplusFeedbackError.of(_surplus_text(run, judged), len(self.events), judged.surplus)
         delays = await _settle(draft, [feedback[index] for index in judged.applied])
-        draft.journal += self._ended(judged, feedback)
+        for ended in self._ended(judged, feedback):
+            draft.journal.append(ended)
+            await draft.fair_yield()
         counts = judged.counts()
         if skips:
             counts["surplus"] = len(judged.surplus)

@@ -9,6 +9,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from ...cooperative.answer_body import Body, answer_body
+from ...cooperative.fair_yield import FairYield
 from ...cooperative.json_stream import json_chunks
 from ...engine.arm_run import ArmRun
 from ...engine.run import Run
@@ -35,7 +36,8 @@ async def arms_page(
         journal = Journal()
         snapshot, cached = await reader.settled(session_id, journal)
         run, spec = _over_arms(cached.run), cached.stored.specification
-        counts = ArmCounts(store, session_id, spec.losses, journal.counts(spec.losses, spec.default_loss))
+        added = await journal.counts(spec.losses, spec.default_loss, FairYield())
+        counts = ArmCounts(store, session_id, spec.losses, added)
         probabilities = np.asarray(run.probabilities)
         order = await _ordered(run, probabilities, counts, sort)
         arms = order[start : start + limit]
