@@ -135,17 +135,17 @@ def _clipped(text: str, size: int = MAX_MESSAGE) -> str:
 
 
 def _methods(request: Request) -> str:
-    """List the methods of all routes with the path of the first that fits; the router names those of one only."""
+    """List the methods of all routes with the plainest path that fits; the router names those of one only."""
     scope = {name: request.scope[name] for name in ("type", "path", "root_path", "headers")}
     fitting = [
         route for route in request.app.routes if route.matches(scope | {"method": "GET"})[0] is not Match.NONE
     ]
-    path = getattr(fitting[0], "path", None) if fitting else None
+    path = min((getattr(route, "path", "") for route in fitting), key=lambda path: path.count("{"), default="")
     asked = (
         (method, route.matches(scope | {"method": method})[0])
         for method in _METHODS
         for route in fitting
-        if getattr(route, "path", None) == path
+        if getattr(route, "path", "") == path
     )
     return ", ".join(dict.fromkeys(method for method, match in asked if match is Match.FULL))
 
