@@ -64,7 +64,7 @@ class Day(NamedTuple):
         )
 
 
-def simulate(seed: int, visitors: int = VISITORS) -> Day:
+def simulate(seed: int, visitors: int = VISITORS, kind: str = KIND) -> Day:
     """Play one day in process: show items, report clicks when they happen, let the others expire.
 
     A click is reported with its item alone, not with the decision it belongs to. All numbers follow from ``seed``.
@@ -79,7 +79,7 @@ def simulate(seed: int, visitors: int = VISITORS) -> Day:
     world = steady_clicks(visitors, RATES.tolist(), clicks_seed)
     stream = CLICKS._replace(interval=HOURS * HOUR / visitors, delay_seed=delay_seed)
     clock = SimulatedTime()
-    driver = InProcessDriver(plan_clicks(world, stream, KIND, RateChoice.AUTO, seed, {}), clock.now)
+    driver = InProcessDriver(plan_clicks(world, stream, kind, RateChoice.AUTO, seed, {}), clock.now)
     record = ClickReplay(world, stream, driver, clock, arrivals).run()
     if problems := record.problems():
         raise LoadTestError("; ".join(problems))

@@ -11,8 +11,8 @@ import numpy as np
 
 CHUNK_SCALARS = 1000
 """Numbers or strings in a chunk."""
-CHUNK_OBJECTS, SMALL_OBJECT = 50, 20
-"""Most small objects or lists in a chunk, and most elements of a small one."""
+CHUNK_OBJECTS, SMALL_OBJECT = 50, 40
+"""Most small objects or lists in a chunk, and most elements of a small one: more than a session has in a list."""
 
 COMPACT = json.JSONEncoder(separators=(",", ":"), allow_nan=False)
 

@@ -44,9 +44,10 @@ NOT_IN_LABELS = frozenset(
 
 def _check_label(label: Any) -> Any:
     if isinstance(label, str) and not NOT_IN_LABELS.isdisjoint(label):
-        named = f"{label[:MAX_NAMED]!a} has"
+        # Halves of surrogate pairs are no Unicode: a message has the replacement character for them.
+        named = label[:MAX_NAMED].encode("utf-16", "surrogatepass").decode("utf-16", "replace")
         raise ValueError(
-            f"the label {named} a control character, line separator, override of direction or surrogate"
+            f"the label {named!a} has a control character, line separator, override of direction or surrogate"
         )
     return label
 

