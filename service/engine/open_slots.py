@@ -85,10 +85,14 @@ class OpenSlots:
         """Copy the open slots, so that the copy may change alone."""
         return replace(self, changes=self.changes.copy())
 
+    def separate(self) -> OpenSlots:
+        """Copy all slots, so that the copy stays as it is when the others are written."""
+        return replace(self, stored=self.stored.copy(), changes=self.changes.copy())
+
     def written(self) -> OpenSlots:
         """Return the same slots as they are once the store holds the changes.
 
-        Earlier copies share the stored slots and must not be used any more.
+        Earlier copies, except separate ones, share the stored slots and must not be used any more.
         """
         for slot, change in self.changes.items():
             if change is None:

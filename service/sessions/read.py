@@ -6,6 +6,7 @@ from ..commit.batch import settle_due
 from ..commit.loading import decoded, with_records
 from ..commit.session_cache import CachedSession, SessionCache
 from ..cooperative.answer_body import Body
+from ..engine.slot_run import SlotRun
 from ..errors import UnknownSessionError
 from ..serialization.journal import Journal
 from ..store.base import Snapshot, Store
@@ -40,6 +41,9 @@ class Reader:
             return snapshot, cached
         run = cached.run.copy()
         run.advance(self._store.now())
+        if run.due and isinstance(run, SlotRun):
+            # Settling pauses, and a commit may be written meanwhile.
+            run.open_slots = run.open_slots.separate()
         await settle_due(run, journal)
         return snapshot, cached._replace(run=run)
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 
 import pytest
 
+from service.cooperative.fair_yield import BackgroundYield
 from service.engine.expiry import expire_oldest
 from service.engine.params import Expiry, Params
 from service.engine.run import start_run
@@ -196,3 +198,23 @@ async def test_a_burst_is_worked_off_once_by_whoever_comes(make_client, clock):
     seen = (await clients[0].get(path)).json()
 
     assert (seen["slot"], seen["expired"], seen["outstanding"]) == (30_002, 30_000, 2)
+
+
+async def test_a_view_that_settles_is_not_disturbed_by_commits(client, clock, monkeypatch):
+    path = await session(client, kind="exp3", **ARMS["exp3"])
+    monkeypatch.setattr(BackgroundYield, "slice_seconds", 0.0)
+
+    async def view_after(passes):
+        for _ in range(passes):
+            await asyncio.sleep(0)
+        return await client.get(path)
+
+    for _ in range(5):
+        await client.post(f"{path}/acts", json={"count": 20})
+        clock.now += 2 * WINDOW
+
+        views = (view_after(passes) for passes in range(0, 80, 4))
+        acted, *seen = await asyncio.gather(client.post(f"{path}/act"), *views)
+
+        assert [response.status_code for response in (acted, *seen)] == [200] * 21
+        assert {response.json()["outstanding"] for response in seen} <= {0, 1}
