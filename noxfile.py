@@ -56,6 +56,13 @@ def _run_rest(session: nox.Session) -> None:
         session.run("pytest", "--rest", *tests, *session.posargs, env={"REQUIRE_PROGRAMS": "1"})
 
 
+@nox.session(name="test-recipes")
+def test_recipes(session: nox.Session) -> None:
+    """Run what takes minutes, one after the other; a program that is missing is a failure."""
+    session.install(".[test]")
+    session.run("pytest", "-m", "recipes", "-n", "0", *session.posargs, env={"REQUIRE_PROGRAMS": "1"})
+
+
 @nox.session(name="test-lowest", venv_backend="uv")
 def test_lowest(session: nox.Session) -> None:
     """Run what touches other packages on the lowest version of each that is allowed (needs uv)."""

@@ -66,7 +66,7 @@ def on_redis(folder: Path) -> Iterator[tuple[str, Path]]:
 
 
 @pytest.mark.processes
-@pytest.mark.parametrize("store", [embedded, pytest.param(on_redis, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("store", [embedded, pytest.param(on_redis, marks=pytest.mark.recipes)])
 def test_what_was_acknowledged_before_a_backup_is_in_it(tmp_path, store):
     with store(tmp_path / "first") as (url, files), clients_of(url) as clients:
         before = load(clients, "before", enough)

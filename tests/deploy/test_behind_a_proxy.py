@@ -24,8 +24,7 @@ from tests.support.running import create
 from tests.support.waiting import wait_until
 
 pytestmark = [
-    pytest.mark.processes,
-    pytest.mark.slow,
+    pytest.mark.recipes,
     pytest.mark.servers("nginx", "redis-server"),
     pytest.mark.skipif(sys.platform != "linux", reason="a rolling upgrade of Linux processes"),
     pytest.mark.timeout(400),

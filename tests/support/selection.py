@@ -1,6 +1,7 @@
 """Which tests run, and on how many processes.
 
-The quick ones by default, all of them with ``pytest --all``, all but the quick ones with ``pytest --rest``.
+The quick ones by default, all of them with ``pytest --all``, all but the quick ones with ``pytest --rest``. Recipes
+run only where they are named, by file or by ``-m recipes``.
 """
 
 from __future__ import annotations
@@ -46,11 +47,16 @@ def names_files(config: pytest.Config) -> bool:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if not (is_quick(config) or config.option.rest):
+    chosen = items
+    if not (names_files(config) or "recipes" in config.option.markexpr):
+        chosen = [item for item in items if item.get_closest_marker("recipes") is None]
+    if is_quick(config) or config.option.rest:
+        quick = set(sample(item for item in chosen if belongs_to_quick(item)))
+        chosen = [item for item in chosen if (item in quick) != config.option.rest]
+    if len(chosen) == len(items):
         return
-    quick = set(sample(item for item in items if belongs_to_quick(item)))
-    chosen = [item for item in items if (item in quick) != config.option.rest]
-    config.hook.pytest_deselected(items=[item for item in items if item not in set(chosen)])
+    kept = set(chosen)
+    config.hook.pytest_deselected(items=[item for item in items if item not in kept])
     items[:] = chosen
 
 
