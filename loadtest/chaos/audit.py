@@ -1,67 +1,22 @@
-"""Compare what was acknowledged with the counts of the session: everything once, nothing lost."""
+"""Compare what was acknowledged with the session, its arms and its log: everything once, nothing lost."""
 
 from __future__ import annotations
 
-import threading
+import math
 from collections import Counter
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from collections.abc import Iterator
+from typing import Any
 
+from loadtest.chaos.ledger import Ledger
 from loadtest.client import Client
 from loadtest.errors import ServiceError
 
 CHUNK = 1000
-"""Events that one call of the audit posts again."""
+"""Events that one call of the audit posts again, and entries of a page."""
 LISTED = 5
 """Problems that a report shows of one kind of fault."""
-
-
-class AcknowledgedAct(NamedTuple):
-    """An act as the service acknowledged it."""
-
-    key: str
-    slots: tuple[int, ...]
-    answer: Any
-
-
-@dataclass
-class Ledger:
-    """Everything that the service acknowledged to the clients of one session; they share one ledger."""
-
-    session_id: str
-    acts: list[AcknowledgedAct] = field(default_factory=list)
-    events: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """Acknowledged events by id."""
-    failures: list[str] = field(default_factory=list)
-    """Calls that were never acknowledged, or refused."""
-    _lock: threading.Lock = field(default_factory=threading.Lock)
-
-    @property
-    def path(self) -> str:
-        """The session's address."""
-        return f"/v1/sessions/{self.session_id}"
-
-    @property
-    def slots(self) -> int:
-        """Distinct slots that were acknowledged."""
-        return len({slot for act in self.acts for slot in act.slots})
-
-    def acted(self, key: str, answer: Any) -> None:
-        """Note an act."""
-        with self._lock:
-            self.acts.append(AcknowledgedAct(key, tuple(action["slot"] for action in answer["actions"]), answer))
-
-    def settled(self, events: list[dict[str, Any]], answer: Any) -> None:
-        """Note events that count by the answer."""
-        with self._lock:
-            self.events.update((event["event_id"], event) for event in events)
-            if answer["applied"] + answer["duplicates"] != len(events):
-                self.failures.append(f"{len(events)} events sent, the answer was {answer}")
-
-    def failed(self, error: ServiceError) -> None:
-        """Note a call that was given up."""
-        with self._lock:
-            self.failures.append(str(error))
+CLOSE = 1e-9
+"""Relative difference of means that are sums in another order."""
 
 
 def audit(client: Client, ledger: Ledger) -> list[str]:
@@ -74,6 +29,8 @@ def audit(client: Client, ledger: Ledger) -> list[str]:
         found += _wrong_counts(client, ledger)
         found += _wrong_replays(client, ledger)
         found += _wrong_counts(client, ledger)
+        found += _wrong_arms(client, ledger)
+        found += _wrong_log(client, ledger) if ledger.has_log else []
     except ServiceError as error:
         found.append(str(error))
     return [f"session {ledger.session_id}: {problem}" for problem in found]
@@ -81,12 +38,13 @@ def audit(client: Client, ledger: Ledger) -> list[str]:
 
 def _wrong_counts(client: Client, ledger: Ledger) -> list[str]:
     view = client.call("view", "GET", ledger.path)
-    expected = {"slot": ledger.slots, "feedbacks": len(ledger.events)}
-    expected["outstanding"] = expected["slot"] - expected["feedbacks"]
+    expected = {"slot": ledger.slots, "feedbacks": len(ledger.events) - ledger.voided}
+    expected |= {"voided": ledger.voided, "expired": 0, "removed": 0}
+    expected["outstanding"] = expected["slot"] - len(ledger.events)
     wrong = [
         f"{name} is {view[name]}, acknowledged {count}" for name, count in expected.items() if view[name] != count
     ]
-    given = Counter(slot for act in ledger.acts for slot in act.slots)
+    given = Counter(action["slot"] for action in ledger.actions)
     twice = [slot for slot, times in given.items() if times > 1]
     if twice:
         wrong.append(f"slots given twice: {twice[:LISTED]}")
@@ -97,10 +55,10 @@ def _wrong_counts(client: Client, ledger: Ledger) -> list[str]:
 
 def _wrong_replays(client: Client, ledger: Ledger) -> list[str]:
     wrong = []
-    for key, slots, answer in ledger.acts:
-        again = client.call("acts", "POST", f"{ledger.path}/acts", {"count": len(slots)}, key)
-        if again != answer:
-            wrong.append(f"act {key} was {answer} and is {again}")
+    for key, body, actions in ledger.acts:
+        again = client.call("acts", "POST", f"{ledger.path}/acts", body, key)["actions"]
+        if list(again) != list(actions):
+            wrong.append(f"act {key} was {actions} and is {again}")
     events = list(ledger.events.values())
     for at in range(0, len(events), CHUNK):
         chunk = events[at : at + CHUNK]
@@ -108,3 +66,60 @@ def _wrong_replays(client: Client, ledger: Ledger) -> list[str]:
         if (settled["applied"], settled["duplicates"]) != (0, len(chunk)):
             wrong.append(f"{len(chunk)} events sent again: {settled}")
     return wrong[:LISTED]
+
+
+def _wrong_arms(client: Client, ledger: Ledger) -> list[str]:
+    """Compare the counts and the mean of each arm with the acknowledged acts and events of it."""
+    expected, wrong = ledger.by_arm(), []
+    for arm in _pages(client, f"{ledger.path}/arms", "arms"):
+        counts = expected.pop(arm["arm"], Counter())
+        outstanding = counts["acts"] - counts["feedbacks"] - counts["voided"]
+        right = {"acts": counts["acts"], "feedbacks": counts["feedbacks"], "outstanding": outstanding, "expired": 0}
+        shown = {name: arm[name] for name in right}
+        if shown != right:
+            wrong.append(f"arm {arm['arm']} has {shown}, acknowledged {right}")
+        if not _is_mean(arm[f"mean_{ledger.word}"], ledger, arm["arm"]):
+            wrong.append(f"the mean of arm {arm['arm']} is {arm[f'mean_{ledger.word}']}")
+    if expected:
+        wrong.append(f"arms not listed: {sorted(expected)[:LISTED]}")
+    return wrong[:LISTED]
+
+
+def _is_mean(shown: float | None, ledger: Ledger, arm: int) -> bool:
+    values = [each[ledger.word] for each in ledger.events.values() if each["arm"] == arm]
+    values = [value for value in values if value is not None]
+    if not values or shown is None:
+        return not values and shown is None
+    return math.isclose(shown, math.fsum(values) / len(values), rel_tol=CLOSE, abs_tol=CLOSE)
+
+
+def _wrong_log(client: Client, ledger: Ledger) -> list[str]:
+    """Compare the log: each slot once and in order, with its arm and probability, and each event id once."""
+    acts: list[Any] = []
+    events: list[Any] = []
+    for entry in _pages(client, f"{ledger.path}/decisions", "decisions"):
+        (acts if entry["kind"] == "act" else events).append(entry)
+    wrong = []
+    if [entry["slot"] for entry in acts] != list(range(1, ledger.slots + 1)):
+        wrong.append(f"the log has {len(acts)} acts, not one of each of {ledger.slots} slots in order")
+    decided = {action["slot"]: (action["arm"], action["probability"]) for action in ledger.actions}
+    other = [entry for entry in acts if decided.get(entry["slot"]) != (entry["arm"], entry["probability"])]
+    wrong += [f"the log has {entry}" for entry in other[:LISTED]]
+    logged = sorted((entry.get("event_id", ""), entry["arm"], entry["outcome"]) for entry in events)
+    outcomes = {True: "voided", False: "applied"}
+    told = sorted((name, event["arm"], outcomes[ledger.is_void(event)]) for name, event in ledger.events.items())
+    if logged != told:
+        differing = (Counter(logged) - Counter(told)) + (Counter(told) - Counter(logged))
+        wrong.append(f"{len(events)} events in the log, {len(told)} acknowledged: {list(differing)[:LISTED]}")
+    return wrong
+
+
+def _pages(client: Client, path: str, items: str) -> Iterator[Any]:
+    """Go through the items of all pages."""
+    cursor = ""
+    while True:
+        page = client.call(items, "GET", f"{path}?limit={CHUNK}{cursor}")
+        yield from page[items]
+        if page["next_cursor"] is None:
+            return
+        cursor = f"&cursor={page['next_cursor']}"

@@ -75,6 +75,14 @@ def flush_scripts(stage: Stage) -> None:
     _repeat(lambda: stage.redis.command("SCRIPT FLUSH"))
 
 
+def fill_memory(stage: Stage) -> None:
+    """Let Redis refuse commits for want of memory for a while."""
+    used = stage.redis.information("memory")["used_memory"]
+    stage.redis.command(f"CONFIG SET maxmemory {used}")
+    time.sleep(stage.chance.uniform(0.05, LONGEST_FREEZE))
+    stage.redis.command("CONFIG SET maxmemory 0")
+
+
 def cut_requests(stage: Stage) -> None:
     """Cut connections to Redis before a request arrives there, or in its middle."""
     _cut(stage, "request")
@@ -109,6 +117,7 @@ FAULTS: dict[str, Callable[[Stage], None]] = {
     "store frozen": freeze_store,
     "worker frozen": freeze_worker,
     "scripts forgotten": flush_scripts,
+    "memory full": fill_memory,
     "request cut": cut_requests,
     "reply cut": cut_replies,
 }

@@ -24,9 +24,10 @@ FROZEN_SECONDS = 1.0
 SETTLED_SECONDS = 120.0
 """Time limit for the group to have one master and two replicas again."""
 _SENTINEL = """port {port}
-bind 127.0.0.1
+bind {host}
+protected-mode no
 dir {folder}
-sentinel monitor main 127.0.0.1 {master} 1
+sentinel monitor main {master} {quorum}
 sentinel down-after-milliseconds main 2000
 sentinel failover-timeout main 4000
 """
@@ -34,10 +35,15 @@ SAFE = ("--min-replicas", "1", "--store-timeout-seconds", "1")
 
 
 class Group(NamedTuple):
-    """The servers, and the sentinel's port by a process that speaks its protocol."""
+    """The servers, and the sentinels, who speak the same protocol."""
 
-    servers: Sequence[RedisProcess]
-    sentinel: RedisProcess
+    servers: list[RedisProcess]
+    sentinels: list[RedisProcess]
+
+    @property
+    def url(self) -> str:
+        """What the service is told of it."""
+        return f"redis+sentinel://{','.join(f'{each.host}:{each.port}' for each in self.sentinels)}/main"
 
     def masters(self) -> list[RedisProcess]:
         """Return the servers that take themselves for masters."""
@@ -60,9 +66,9 @@ class GroupStage(NamedTuple):
 def planned_failover(stage: GroupStage) -> None:
     """Order a failover from the sentinel, and wait until the old master follows."""
     (old,) = stage.group.masters()
-    stage.group.sentinel.command("SENTINEL FAILOVER main")
+    stage.group.sentinels[0].command("SENTINEL FAILOVER main")
     wait_until(lambda: old not in stage.group.masters(), "the old master follows", SETTLED_SECONDS)
-    _settle(stage)
+    settle(stage.group)
 
 
 def promotion(stage: GroupStage) -> None:
@@ -70,7 +76,16 @@ def promotion(stage: GroupStage) -> None:
     masters = stage.group.masters()
     replica = stage.chance.choice([each for each in stage.group.servers if each not in masters])
     replica.command("REPLICAOF NO ONE")
-    _settle(stage)
+    settle(stage.group)
+
+
+def kill_master(stage: GroupStage) -> None:
+    """SIGKILL the master, and start it again when another one is."""
+    (old,) = stage.group.masters()
+    old.end()
+    wait_until(stage.group.masters, "a replica is the master", SETTLED_SECONDS)
+    old.start()
+    settle(stage.group)
 
 
 def freeze_replica(stage: GroupStage) -> None:
@@ -80,44 +95,76 @@ def freeze_replica(stage: GroupStage) -> None:
     replica.send(signal.SIGSTOP)
     time.sleep(stage.chance.uniform(0.05, FROZEN_SECONDS))
     replica.send(signal.SIGCONT)
-    _settle(stage)
+    settle(stage.group)
 
 
-def _settle(stage: GroupStage) -> None:
-    wait_until(stage.group.is_settled, "the group has a master and its replicas", SETTLED_SECONDS)
+def settle(group: Group) -> None:
+    """Wait until there is one master, and all others follow it."""
+    wait_until(group.is_settled, "the group has a master and its replicas", SETTLED_SECONDS)
 
 
 FAILOVERS: dict[str, Callable[[GroupStage], None]] = {
     "planned failover": planned_failover,
     "replica promoted": promotion,
     "replica frozen": freeze_replica,
+    "master killed": kill_master,
 }
 
 
 @contextmanager
 def staged_group(data: Path, logs: Path, seed: int, *flags: str) -> Iterator[GroupStage]:
-    """Start the servers, the sentinel and the service; end them in any case."""
+    """Start the servers, a sentinel and the service; end them in any case."""
     with ExitStack() as stack:
-        servers: list[RedisProcess] = []
-        for n in range(REPLICAS + 1):
-            folder = data / str(n)
-            folder.mkdir()
-            follow = ("--replicaof", f"127.0.0.1 {servers[0].port}") if servers else ()
-            servers.append(RedisProcess(folder, logs, "--repl-diskless-sync-delay", "0", *follow))
-            _start(stack, servers[-1])
-        group = Group(servers, _sentinel(data, logs, servers[0].port))
-        _start(stack, group.sentinel)
-        wait_until(group.is_settled, "the replicas are attached")
-        store = f"redis+sentinel://127.0.0.1:{group.sentinel.port}/main"
-        with running_service(logs, "--workers", "2", "--store-url", store, *SAFE, *flags) as service:
+        group = start_group(stack, data, logs, (Place(),) * (REPLICAS + 1), (Place(),))
+        with running_service(logs, "--workers", "2", "--store-url", group.url, *SAFE, *flags) as service:
             yield GroupStage(group, service, random.Random(seed))  # noqa: S311 - a repeatable plan
 
 
-def _sentinel(data: Path, logs: Path, master: int) -> RedisProcess:
-    sentinel = RedisProcess(data, logs)
-    path = data / "sentinel.conf"
-    path.write_text(_SENTINEL.format(port=sentinel.port, folder=data, master=master))
-    sentinel.command_line = [find_server(), str(path), "--sentinel"]
+class Place(NamedTuple):
+    """Where a server runs: its address, and the words that start a program there."""
+
+    host: str = "127.0.0.1"
+    launcher: Sequence[str] = ()
+
+
+def start_group(
+    stack: ExitStack, data: Path, logs: Path, servers: Sequence[Place], sentinels: Sequence[Place]
+) -> Group:
+    """Start a master with its replicas, and sentinels that watch it; ``stack`` ends them."""
+    group = Group([], [])
+    for place in servers:
+        first = group.servers[0] if group.servers else None
+        follow = ("--replicaof", f"{first.host} {first.port}") if first else ()
+        folder = _folder(data, f"server-{len(group.servers)}")
+        flags = ("--repl-diskless-sync-delay", "0", "--protected-mode", "no", *follow)
+        group.servers.append(RedisProcess(folder, logs, *flags, host=place.host, launcher=place.launcher))
+        _start(stack, group.servers[-1])
+    for place in sentinels:
+        folder = _folder(data, f"sentinel-{len(group.sentinels)}")
+        group.sentinels.append(_sentinel(folder, logs, place, group.servers[0], len(sentinels) // 2 + 1))
+        _start(stack, group.sentinels[-1])
+    wait_until(group.is_settled, "the replicas are attached")
+    return group
+
+
+def _folder(data: Path, name: str) -> Path:
+    (data / name).mkdir()
+    return data / name
+
+
+def _sentinel(folder: Path, logs: Path, place: Place, master: RedisProcess, quorum: int) -> RedisProcess:
+    sentinel = RedisProcess(folder, logs, host=place.host, launcher=place.launcher)
+    path = folder / "sentinel.conf"
+    path.write_text(
+        _SENTINEL.format(
+            host=place.host,
+            port=sentinel.port,
+            folder=folder,
+            master=f"{master.host} {master.port}",
+            quorum=quorum,
+        )
+    )
+    sentinel.command_line = [*place.launcher, find_server(), str(path), "--sentinel"]
     return sentinel
 
 

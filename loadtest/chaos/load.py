@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import itertools
 import random
-import ssl
 import threading
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import httpx
 
-from loadtest.chaos.audit import Ledger
+from loadtest.chaos.callers import NO_AUTHORITIES, Caller, PlainCaller, users_caller
+from loadtest.chaos.ledger import Action, Event, Ledger
 from loadtest.client import Client
 from loadtest.errors import LoadTestError, ServiceError
 
@@ -24,13 +24,19 @@ ANSWER_SECONDS = 3.0
 """A client that waited so long for an answer sends the request again beside the first."""
 LONGEST_PAUSE = 0.1
 """Clients are less patient than ``Retry-After`` asks, to do more harm."""
-NO_AUTHORITIES = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-"""Spares each client 20 ms of reading certificates, in which the calls that are timed stand still."""
+ARMS = 10
+LOG_ENTRIES = 1_000_000
+"""More than any round makes: the log must hold all of them."""
+TEN_DAYS = 864_000
+"""A window that no clock of a round reaches."""
 LEARNERS: dict[str, dict[str, Any]] = {
-    "centred_tsallis": {"n_arms": 10},
-    "exp3": {"n_arms": 10, "learning_rate": 0.01},
+    "multiscale_tsallis": {"reward_range": [0, 1], "expiry": {"after_seconds": TEN_DAYS, "default_reward": 0}},
+    "centred_tsallis": {"floor": 0.05},
+    "exp3": {"learner": {"learning_rate": 0.01}},
 }
-"""A learner with its whole state in each commit, and one with records of slots beside it."""
+"""Options of sessions: rewards with provisional defaults, a state in one value, and records of slots beside it."""
+VOIDS = 0.1
+"""Share of the events that say that the decision was never shown."""
 
 
 @contextmanager
@@ -48,11 +54,17 @@ def connection(url: str, retry_seconds: float = 60.0, timeout: float = ANSWER_SE
 
 
 def open_sessions(client: Client, name: str) -> Sequence[Ledger]:
-    """Create a session for each kind of learner."""
-    for kind, fields in LEARNERS.items():
-        body = {"session_id": f"{name}-{kind}", "learner": {"kind": kind} | fields, "seed": 1}
-        client.call("create", "POST", "/v1/sessions", body)
-    return [Ledger(f"{name}-{kind}") for kind in LEARNERS]
+    """Create a session for each kind of learner, each with a decision log."""
+    return [_open(client, f"{name}-{kind}", kind, **options) for kind, options in LEARNERS.items()]
+
+
+def _open(
+    client: Client, session_id: str, kind: str, learner: Mapping[str, Any] | None = None, **options: Any
+) -> Ledger:
+    spec = {"kind": kind, "n_arms": ARMS} | dict(learner or {})
+    body = {"session_id": session_id, "learner": spec, "seed": 1, "decision_log": {"max_entries": LOG_ENTRIES}}
+    client.call("create", "POST", "/v1/sessions", body | options)
+    return Ledger(session_id, "reward" if "reward_range" in options else "loss", has_log=True)
 
 
 class Load:
@@ -82,32 +94,55 @@ class Load:
 
     def _run(self, client: Client, number: int, ledger: Ledger) -> None:
         try:
-            _play(client, number, ledger, self._stopping)
+            with _caller(client, number) as caller:
+                _play(caller, number, ledger, self._stopping)
         except ServiceError as error:
             ledger.failed(error)
         except (LoadTestError, LookupError, TypeError) as error:
             self._errors.append(error)
 
 
-def _play(client: Client, number: int, ledger: Ledger, stopping: threading.Event) -> None:
+@contextmanager
+def _caller(client: Client, number: int) -> Iterator[Caller]:
+    """Let the first client of each session send requests as they are, the second call as users do, and so on."""
+    if number // len(LEARNERS) % 2 == 0:
+        yield PlainCaller(client)
+    else:
+        with users_caller(client) as caller:
+            yield caller
+
+
+def _play(caller: Caller, number: int, ledger: Ledger, stopping: threading.Event) -> None:
     """Of three decisions two are reported, late and out of order; some events stand twice in their call."""
     chance = random.Random(number)  # noqa: S311 - repeatable load
-    outstanding: deque[dict[str, Any]] = deque()
+    outstanding: deque[Event] = deque()
     for turn in itertools.count():
         if stopping.is_set():
             return
-        key = f"client-{number}-act-{turn}"
-        answer = client.call("acts", "POST", f"{ledger.path}/acts", {"count": chance.randint(1, 3)}, key)
-        ledger.acted(key, answer)
-        outstanding += (_event(number, action, chance) for action in answer["actions"] if chance.random() < 2 / 3)
+        key, body = f"client-{number}-act-{turn}", _asked(chance)
+        actions = caller.acts(ledger.session_id, body, key)
+        ledger.acted(key, body, actions)
+        outstanding += (
+            _event(number, action, ledger.word, chance) for action in actions if chance.random() < 2 / 3
+        )
         if len(outstanding) > chance.randint(0, 6):
             chance.shuffle(outstanding)
             events = [outstanding.popleft() for _ in range(chance.randint(1, len(outstanding)))]
             events += events[: chance.randint(0, 1)]
-            settled = client.call("feedbacks", "POST", f"{ledger.path}/feedbacks", {"events": events})
-            ledger.settled(events, settled)
+            ledger.settled(events, caller.feedbacks(ledger.session_id, events, later=chance.random() < 1 / 2))
 
 
-def _event(number: int, action: dict[str, Any], chance: random.Random) -> dict[str, Any]:
+def _asked(chance: random.Random) -> dict[str, Any]:
+    """Ask for one to three arms; some calls for different ones, some for some of the arms."""
+    body: dict[str, Any] = {"count": chance.randint(1, 3)}
+    if chance.random() < 1 / 4:
+        body["distinct"] = True
+    if chance.random() < 1 / 3:
+        body[chance.choice(("eligible", "exclude"))] = sorted(chance.sample(range(ARMS), ARMS // 2))
+    return body
+
+
+def _event(number: int, action: Action, word: str, chance: random.Random) -> Event:
     slot, arm = action["slot"], action["arm"]
-    return {"event_id": f"client-{number}-{slot}", "arm": arm, "slot": slot, "loss": round(chance.random(), 3)}
+    value = None if chance.random() < VOIDS else round(chance.random(), 3)
+    return {"event_id": f"client-{number}-{slot}", "arm": arm, "slot": slot, word: value}

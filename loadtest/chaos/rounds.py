@@ -13,15 +13,16 @@ from itertools import cycle, islice
 from pathlib import Path
 from typing import Any
 
-from loadtest.chaos.audit import Ledger, audit
+from loadtest.chaos.audit import audit
 from loadtest.chaos.faults import FAULTS, Freeze, Stage, freeze_long
+from loadtest.chaos.ledger import Ledger
 from loadtest.chaos.load import CLIENTS, Load, connection, open_sessions
 from loadtest.chaos.proxy import CuttingProxy
 from loadtest.client import Client
 from loadtest.processes import running_redis, running_service, wait_until
 
 ROUND_SECONDS = 1.0
-RETRY_SECONDS = 60.0
+RETRY_SECONDS = 120.0
 """A call that is not acknowledged so long after the faults are over is lost."""
 LONG_FREEZE = "store frozen for long"
 IMPATIENT = ("--store-timeout-seconds", "0.5", "--store-budget-seconds", "0.5")

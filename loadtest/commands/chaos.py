@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from functools import partial
+from itertools import cycle, islice
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.table import Table
 
 from loadtest.chaos.audit import LISTED
-from loadtest.chaos.faults import FAULTS
-from loadtest.chaos.group import FAILOVERS, staged_group
-from loadtest.chaos.rounds import IMPATIENT, Chaos, Tally, staged
-from loadtest.commands.output import console, print_error, print_written, progress_bar, write_summary
+from loadtest.chaos.rounds import Chaos, Tally, staged
+from loadtest.chaos.stages import NAMES, ONE_STORE, REPLICAS, Kind, chosen
+from loadtest.commands.output import console, print_error, print_note, print_written, progress_bar, write_summary
 from loadtest.commands.own_processes import own_processes
 
 
@@ -40,58 +41,57 @@ def chaos(
 ) -> None:
     """Start a service, break it under load, and exit 1 unless all that was acknowledged counts exactly once."""
     started = time.monotonic()
-    single, group = _chosen(FAULTS, fault), _chosen(FAILOVERS, fault)
-    rounds, failovers = rounds if single else 0, failovers if group else 0
-    if not single and not group:
-        raise typer.BadParameter(f"there are {', '.join([*FAULTS, *FAILOVERS])}", param_hint="--fault")
+    if unknown := set(fault or ()) - set(NAMES):
+        raise typer.BadParameter(f"no {sorted(unknown)[0]}; there are {', '.join(NAMES)}", param_hint="--fault")
     tallies: dict[str, Tally] = {}
-    with own_processes(out), progress_bar("chaos", rounds + failovers + long_freezes) as advance:
-        if rounds:
-            tallies |= _phase(
-                out, seed, time_factor, lambda it: it.short_rounds(rounds, advance, single), *IMPATIENT
-            )
-        if failovers:
-            tallies |= _phase(
-                out, seed, time_factor, lambda it: it.short_rounds(failovers, advance, group), stage_of=staged_group
-            )
-        if long_freezes:
-            tallies |= _phase(
-                out, seed, time_factor, lambda it: it.long_freezes(long_freezes, freeze_seconds, advance)
-            )
-    _report(tallies, out, seed, time.monotonic() - started)
+    with own_processes(out):
+        plan = _shared_out(chosen(ONE_STORE, fault), rounds) + _shared_out(chosen(REPLICAS, fault), failovers)
+        skipped = {name: reason for kind, _ in plan if (reason := kind.lacks()) for name in kind.faults}
+        plan = [(kind, count) for kind, count in plan if not kind.faults.keys() & skipped.keys()]
+        with progress_bar("chaos", sum(count for _, count in plan) + long_freezes) as advance:
+            for kind, count in plan:
+                play = partial(Chaos.short_rounds, rounds=count, advance=advance, faults=kind.faults)
+                tallies |= _phase(kind, out, seed, time_factor, play)
+            if long_freezes:
+                freeze = partial(Chaos.long_freezes, rounds=long_freezes, seconds=freeze_seconds, advance=advance)
+                tallies |= _phase(Kind({}, staged), out, seed, time_factor, freeze)
+    _report(tallies, skipped, out, seed, time.monotonic() - started)
     if any(tally.problems for tally in tallies.values()):
         raise typer.Exit(1)
 
 
-def _chosen(faults: Mapping[str, Callable[[Any], None]], names: Sequence[str] | None) -> dict[str, Any]:
-    return {name: fault for name, fault in faults.items() if not names or name in names}
+def _shared_out(kinds: Sequence[Kind], rounds: int) -> list[tuple[Kind, int]]:
+    """Return how many of the rounds each stage plays, where all faults of all stages take turns."""
+    turns = Counter(islice(cycle(name for kind in kinds for name in kind.faults), rounds if kinds else 0))
+    counts = [(kind, sum(turns[name] for name in kind.faults)) for kind in kinds]
+    return [(kind, count) for kind, count in counts if count]
 
 
 def _phase(
-    out: Path,
-    seed: int,
-    time_factor: float,
-    play: Callable[[Chaos], None],
-    *flags: str,
-    stage_of: Callable[..., AbstractContextManager[Any]] = staged,
+    kind: Kind, out: Path, seed: int, time_factor: float, play: Callable[[Chaos], None]
 ) -> Mapping[str, Tally]:
-    """Play on a fresh Redis and service; their logs stay in ``out``, their sessions are deleted."""
-    with tempfile.TemporaryDirectory(prefix="chaos-") as data, stage_of(Path(data), out, seed, *flags) as stage:
+    """Play on fresh servers and a fresh service; their logs stay in ``out``, their sessions are deleted."""
+    with (
+        tempfile.TemporaryDirectory(prefix="chaos-") as data,
+        kind.stage_of(Path(data), out, seed, *kind.flags) as stage,
+    ):
         faults = Chaos(stage, time_factor)
         play(faults)
         faults.audit_again()
         return faults.tallies
 
 
-def _report(tallies: Mapping[str, Tally], out: Path, seed: int, seconds: float) -> None:
+def _report(tallies: Mapping[str, Tally], skipped: Mapping[str, str], out: Path, seed: int, seconds: float) -> None:
     ok = not any(tally.problems for tally in tallies.values())
     faults = {kind: tally.summary() for kind, tally in tallies.items()}
-    summary = {"ok": ok, "seed": seed, "seconds": round(seconds, 1), "faults": faults}
+    summary = {"ok": ok, "seed": seed, "seconds": round(seconds, 1), "faults": faults, "skipped": skipped}
     write_summary(out, summary)
     console.print(_table(tallies))
     for tally in tallies.values():
         for problem in tally.problems[:LISTED]:
             print_error(problem)
+    for name, reason in skipped.items():
+        print_note(f"skipped: {name}: {reason}")
     print_written(out)
 
 

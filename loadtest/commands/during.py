@@ -12,7 +12,8 @@ from typing import Annotated
 
 import typer
 
-from loadtest.chaos.audit import Ledger, audit
+from loadtest.chaos.audit import audit
+from loadtest.chaos.ledger import Ledger
 from loadtest.chaos.load import CLIENTS, Load, connection, open_sessions
 from loadtest.client import Client
 from loadtest.commands.output import console, errors_reported, print_error, print_written, write_summary

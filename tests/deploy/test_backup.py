@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from loadtest.chaos.audit import Ledger, audit
+from loadtest.chaos.audit import audit
+from loadtest.chaos.ledger import Ledger
 from loadtest.chaos.load import Load, connection, open_sessions
 from loadtest.client import Client
 from loadtest.processes import running_redis

@@ -14,9 +14,10 @@ import httpx
 import pytest
 from typer.testing import CliRunner
 
-from loadtest.chaos.audit import Ledger, audit
+from loadtest.chaos.audit import audit
 from loadtest.chaos.faults import FAULTS, Freeze
 from loadtest.chaos.group import FAILOVERS
+from loadtest.chaos.ledger import Ledger
 from loadtest.client import Client
 from loadtest.commands import app
 from tests.support.http import http_client
@@ -37,13 +38,14 @@ def client(url: str) -> Iterator[Client]:
 
 @pytest.fixture
 def ledger(client: Client) -> Ledger:
-    """Three acts in two calls, two of them reported."""
+    """Four acts in three calls, two of them reported, and one void."""
     name = uuid.uuid4().hex
-    client.call("create", "POST", "/v1/sessions", {"session_id": name, "learner": {"kind": "dexp3", "n_arms": 3}})
-    made = Ledger(name)
-    for key, count in (("a", 1), ("b", 2)):
-        made.acted(key, act(client, made, key, count))
-    events = [event(made, 0, "x"), event(made, 1, "y"), event(made, 0, "x")]
+    body = {"session_id": name, "learner": {"kind": "dexp3", "n_arms": 3}, "decision_log": {"max_entries": 100}}
+    client.call("create", "POST", "/v1/sessions", body)
+    made = Ledger(name, has_log=True)
+    for key, count in (("a", 1), ("b", 2), ("c", 1)):
+        made.acted(key, {"count": count}, act(client, made, key, count)["actions"])
+    events = [event(made, 0, "x"), event(made, 1, "y"), event(made, 0, "x"), event(made, 3, "v") | {"loss": None}]
     made.settled(events, client.call("feedbacks", "POST", f"{made.path}/feedbacks", {"events": events}))
     return made
 
@@ -53,30 +55,44 @@ def act(client: Client, ledger: Ledger, key: str, count: int = 1) -> Any:
 
 
 def event(ledger: Ledger, index: int, event_id: str) -> dict[str, Any]:
-    arms = [action["arm"] for acknowledged in ledger.acts for action in acknowledged.answer["actions"]]
-    return {"event_id": event_id, "arm": arms[index], "loss": 0.5}
+    return {"event_id": event_id, "arm": ledger.actions[index]["arm"], "loss": 0.5}
 
 
 def report(client: Client, ledger: Ledger, index: int, event_id: str) -> Any:
     return client.call("feedback", "POST", f"{ledger.path}/feedback", event(ledger, index, event_id))
 
 
-def test_a_session_that_is_as_it_was_told_passes(client: Client, ledger: Ledger) -> None:
+def test_a_session_that_is_as_it_was_acknowledged_passes(client: Client, ledger: Ledger) -> None:
     assert audit(client, ledger) == []
 
 
+def changed(ledger: Ledger, **fields: Any) -> None:
+    """Let the first act be another one."""
+    first, *rest = ledger.acts
+    ledger.acts[:] = [first._replace(actions=[{**first.actions[0], **fields}]), *rest]
+
+
 WRONG: dict[str, Callable[[Client, Ledger], object]] = {
-    "slot is 4, acknowledged 3": lambda client, ledger: act(client, ledger, "applied twice"),
+    "slot is 5, acknowledged 4": lambda client, ledger: act(client, ledger, "applied twice"),
     "feedbacks is 3, acknowledged 2": lambda client, ledger: report(client, ledger, 2, "z"),
-    "slot is 3, acknowledged 4": lambda _, ledger: ledger.acted("lost", {"actions": [{"slot": 4}]}),
-    "feedbacks is 2, acknowledged 3": lambda _, ledger: ledger.events.update(z=event(ledger, 2, "z")),
-    "slots given twice: [1]": lambda _, ledger: ledger.acted("again", ledger.acts[0].answer),
-    "the acknowledged slots have gaps": lambda _, ledger: ledger.acted("far", {"actions": [{"slot": 9}]}),
-    "1 events sent, the answer was": lambda _, ledger: ledger.settled(
-        [event(ledger, 0, "x")], {"applied": 0, "duplicates": 0}
+    "voided is 1, acknowledged 0": lambda _, ledger: ledger.events.update(v=event(ledger, 3, "v")),
+    "slot is 4, acknowledged 5": lambda _, ledger: ledger.acted(
+        "lost", {}, [{"slot": 5, "arm": 0, "probability": 1}]
     ),
-    "act a was": lambda _, ledger: ledger.acts.__setitem__(0, ledger.acts[0]._replace(answer={"actions": []})),
-    "unknown_session": lambda client, ledger: httpx.delete(f"{client._http.base_url}{ledger.path}"),
+    "feedbacks is 2, acknowledged 3": lambda _, ledger: ledger.events.update(z=event(ledger, 2, "z")),
+    "slots given twice: [1]": lambda _, ledger: ledger.acted("again", {"count": 1}, ledger.acts[0].actions),
+    "the acknowledged slots have gaps": lambda _, ledger: changed(ledger, slot=9),
+    "2 events sent, the answer was": lambda _, ledger: ledger.settled(
+        [event(ledger, 0, "x"), event(ledger, 0, "x")], {"applied": 0, "duplicates": 1, "voided": 0}
+    ),
+    "act a was": lambda _, ledger: changed(ledger, probability=0.9),
+    "the mean of arm": lambda _, ledger: ledger.events.update(x=event(ledger, 0, "x") | {"loss": 0.6}),
+    "acknowledged {'acts'": lambda _, ledger: changed(ledger, arm=(ledger.actions[0]["arm"] + 1) % 3),
+    "arms not listed: [7]": lambda _, ledger: changed(ledger, arm=7),
+    "the log has 5 acts": lambda client, ledger: act(client, ledger, "applied twice"),
+    "the log has {'kind': 'act', 'slot': 1": lambda _, ledger: changed(ledger, probability=0.9),
+    "4 events in the log, 3 acknowledged": lambda client, ledger: report(client, ledger, 2, "z"),
+    "unknown_session": lambda client, ledger: httpx.delete(f"{client.url}{ledger.path}"),
 }
 
 
