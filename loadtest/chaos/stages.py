@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from itertools import cycle, islice
 from typing import Any, NamedTuple
 
 from loadtest.chaos.clock import CLOCKS, lacks_faketime, staged_clock
@@ -47,3 +49,10 @@ def chosen(kinds: Sequence[Kind], names: Sequence[str] | None) -> list[Kind]:
         for kind in kinds
     )
     return [kind for kind in picked if kind.faults]
+
+
+def shared_out(kinds: Sequence[Kind], rounds: int) -> list[tuple[Kind, int]]:
+    """Return how many of the rounds each stage plays, where all faults of all stages take turns."""
+    turns = Counter(islice(cycle(name for kind in kinds for name in kind.faults), rounds if kinds else 0))
+    counts = [(kind, sum(turns[name] for name in kind.faults)) for kind in kinds]
+    return [(kind, count) for kind, count in counts if count]

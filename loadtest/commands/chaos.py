@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
-from itertools import cycle, islice
 from pathlib import Path
 from typing import Annotated
 
@@ -16,7 +14,7 @@ from rich.table import Table
 
 from loadtest.chaos.audit import LISTED
 from loadtest.chaos.rounds import Chaos, Tally, staged
-from loadtest.chaos.stages import NAMES, ONE_STORE, REPLICAS, Kind, chosen
+from loadtest.chaos.stages import NAMES, ONE_STORE, REPLICAS, Kind, chosen, shared_out
 from loadtest.commands.output import console, print_error, print_note, print_written, progress_bar, write_summary
 from loadtest.commands.own_processes import own_processes
 
@@ -45,7 +43,7 @@ def chaos(
         raise typer.BadParameter(f"no {sorted(unknown)[0]}; there are {', '.join(NAMES)}", param_hint="--fault")
     tallies: dict[str, Tally] = {}
     with own_processes(out):
-        plan = _shared_out(chosen(ONE_STORE, fault), rounds) + _shared_out(chosen(REPLICAS, fault), failovers)
+        plan = shared_out(chosen(ONE_STORE, fault), rounds) + shared_out(chosen(REPLICAS, fault), failovers)
         skipped = {name: reason for kind, _ in plan if (reason := kind.lacks()) for name in kind.faults}
         plan = [(kind, count) for kind, count in plan if not kind.faults.keys() & skipped.keys()]
         with progress_bar("chaos", sum(count for _, count in plan) + long_freezes) as advance:
@@ -58,13 +56,6 @@ def chaos(
     _report(tallies, skipped, out, seed, time.monotonic() - started)
     if any(tally.problems for tally in tallies.values()):
         raise typer.Exit(1)
-
-
-def _shared_out(kinds: Sequence[Kind], rounds: int) -> list[tuple[Kind, int]]:
-    """Return how many of the rounds each stage plays, where all faults of all stages take turns."""
-    turns = Counter(islice(cycle(name for kind in kinds for name in kind.faults), rounds if kinds else 0))
-    counts = [(kind, sum(turns[name] for name in kind.faults)) for kind in kinds]
-    return [(kind, count) for kind, count in counts if count]
 
 
 def _phase(

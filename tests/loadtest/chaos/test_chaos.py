@@ -6,7 +6,7 @@ import json
 import subprocess
 import sys
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +15,13 @@ import pytest
 from typer.testing import CliRunner
 
 from loadtest.chaos.audit import audit
+from loadtest.chaos.clock import CLOCKS
+from loadtest.chaos.disk import DISKS
 from loadtest.chaos.faults import FAULTS, Freeze
 from loadtest.chaos.group import FAILOVERS
 from loadtest.chaos.ledger import Ledger
+from loadtest.chaos.network import PARTITIONS
+from loadtest.chaos.stages import ONE_STORE, shared_out
 from loadtest.client import Client
 from loadtest.commands import app
 from tests.support.http import http_client
@@ -110,41 +114,56 @@ def test_bounds_of_a_freeze_are_held() -> None:
     assert len(Freeze(2.5, float("inf"), 6.0).problems(time_factor=2.0)) == 1
 
 
-def chaos(folder: Path, *flags: str) -> dict[str, Any]:
+def chaos(folder: Path, kinds: Iterable[str], *flags: str) -> dict[str, Any]:
+    """Play these kinds of fault; skip the test where none of them can be."""
     server_binary()
-    command = [sys.executable, "-m", "loadtest", "chaos", "--out", str(folder), *flags]
+    named = [word for kind in kinds for word in ("--fault", kind)]
+    command = [sys.executable, "-m", "loadtest", "chaos", "--out", str(folder), *named, *flags]
     done = subprocess.run(command, capture_output=True, text=True, timeout=110)
     assert done.returncode == 0, done.stdout + done.stderr
     found: dict[str, Any] = json.loads((folder / "summary.json").read_text())
+    assert found["ok"]
+    if not found["faults"]:
+        pytest.skip(str(found["skipped"]))
     return found
+
+
+on_linux = pytest.mark.skipif(sys.platform != "linux", reason="chaos finds workers in /proc")
 
 
 @pytest.mark.slow
 @pytest.mark.alone
-@pytest.mark.skipif(sys.platform != "linux", reason="chaos finds workers in /proc")
+@on_linux
 def test_one_round_of_each_fault_and_a_freeze_run_clean(tmp_path: Path) -> None:
-    summary = chaos(
-        tmp_path, "--rounds", str(len(FAULTS)), "--long-freezes", "1", "--freeze-seconds", "4", "--time-factor", "4"
-    )
+    rounds = ("--rounds", str(len(FAULTS)))
+    summary = chaos(tmp_path, FAULTS, *rounds, "--long-freezes", "1", "--freeze-seconds", "4", "--time-factor", "4")
 
-    assert summary["ok"]
     assert set(summary["faults"]) == {*FAULTS, "store frozen for long"}
     for found in summary["faults"].values():
         assert found["rounds"] == 1
         assert found["events"] > 0
 
 
+@pytest.mark.recipes
 @pytest.mark.slow
 @pytest.mark.alone
-@pytest.mark.skipif(sys.platform != "linux", reason="chaos finds workers in /proc")
-def test_a_planned_failover_and_a_frozen_replica_run_clean(tmp_path: Path) -> None:
-    kinds = ("planned failover", "replica frozen")
-    chosen = [word for kind in kinds for word in ("--fault", kind)]
-    summary = chaos(tmp_path, "--failovers", "2", *chosen)
+@on_linux
+@pytest.mark.parametrize("kinds", [CLOCKS, DISKS, FAILOVERS, PARTITIONS], ids=lambda kinds: next(iter(kinds)))
+def test_one_round_of_each_other_fault_runs_clean(tmp_path: Path, kinds: Iterable[str]) -> None:
+    count = str(len(list(kinds)))
+    summary = chaos(tmp_path, kinds, "--rounds", count, "--failovers", count)
 
-    assert summary["ok"]
-    assert set(summary["faults"]) == set(kinds) < set(FAILOVERS)
+    assert set(summary["faults"]) == set(kinds)
     assert all(found["events"] > 0 for found in summary["faults"].values())
+
+
+@pytest.mark.slow
+@pytest.mark.alone
+@on_linux
+def test_a_planned_failover_runs_clean(tmp_path: Path) -> None:
+    summary = chaos(tmp_path, ["planned failover"], "--failovers", "1")
+
+    assert summary["faults"]["planned failover"]["events"] > 0
 
 
 def test_an_unknown_fault_is_refused_with_the_known_ones(tmp_path: Path) -> None:
@@ -152,3 +171,25 @@ def test_an_unknown_fault_is_refused_with_the_known_ones(tmp_path: Path) -> None
 
     assert result.exit_code == 2
     assert "planned failover" in result.output
+
+
+@on_linux
+def test_a_kind_that_the_machine_does_not_allow_is_skipped_with_the_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+
+    flags = ["--rounds", "1", "--failovers", "1", "--fault", "disk full", "--fault", "master cut off"]
+    result = CliRunner().invoke(app, ["chaos", *flags, "--out", str(tmp_path / "out")])
+
+    assert result.exit_code == 0
+    assert "skipped: master cut off: needs the program ip" in result.output
+    assert "skipped: disk full: needs the program mount" in result.output
+
+
+def test_faults_of_all_stages_take_turns() -> None:
+    every = len(FAULTS) + len(CLOCKS) + len(DISKS)
+
+    assert [count for _, count in shared_out(ONE_STORE, every + 2)] == [len(FAULTS) + 2, len(CLOCKS), len(DISKS)]
+    assert [count for _, count in shared_out(ONE_STORE, 2)] == [2]
+    assert shared_out([], 2) == []
