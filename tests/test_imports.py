@@ -37,7 +37,7 @@ ARROWS = {
     "client": set(),
 }
 """Folder (or file) of ``service/`` to the folders it may import beside itself and the leaves."""
-LOADTEST = {"engine", "learners"}
+LOADTEST = {"engine", "learners", "client"}
 LOADTEST_ALSO = {
     "loadtest.bench.event_loop_turns": {"server.worker"},
     "loadtest.bench.in_process_app": {"app", "store.memory", *LEAVES},

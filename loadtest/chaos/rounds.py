@@ -6,6 +6,7 @@ import random
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -92,22 +93,32 @@ class Chaos:
 
     def audit_again(self) -> None:
         """Look at all sessions once more, after everything that happened to the store since."""
-        with connection(self._stage.service.url, RETRY_SECONDS) as auditor:
-            for kind, ledger in self._ledgers:
-                ledger.failures.clear()
-                self.tallies[kind].problems += [f"{problem}, at the end" for problem in audit(auditor, ledger)]
+        for _, ledger in self._ledgers:
+            ledger.failures.clear()
+        found = self._audit([ledger for _, ledger in self._ledgers])
+        for (kind, _), problems in zip(self._ledgers, found, strict=True):
+            self.tallies[kind].problems += [f"{problem}, at the end" for problem in problems]
+
+    def _audit(self, ledgers: Sequence[Ledger]) -> list[list[str]]:
+        """Return the problems of each session; several are audited at the same time."""
+
+        def problems(ledger: Ledger) -> list[str]:
+            with connection(self._stage.service.url, RETRY_SECONDS) as auditor:
+                return audit(auditor, ledger)
+
+        with ThreadPoolExecutor(CLIENTS) as pool:
+            return list(pool.map(problems, ledgers))
 
     def _round(self, kind: str, happen: Callable[[Tally], None], longest: float = 0.0) -> None:
         wait_until(self._stage.service.ready, "the service is ready for a round")
         tally = self.tallies.setdefault(kind, Tally())
         url = self._stage.service.url
         with ExitStack() as stack:
-            auditor = stack.enter_context(connection(url, RETRY_SECONDS))
             clients = [stack.enter_context(connection(url, RETRY_SECONDS + longest)) for _ in range(CLIENTS)]
-            ledgers = open_sessions(auditor, f"round-{len(self._ledgers)}")
+            ledgers = open_sessions(clients[0], f"round-{len(self._ledgers)}")
             with Load(clients, ledgers).running():
                 self._meanwhile(partial(happen, tally))
-            problems = [problem for ledger in ledgers for problem in audit(auditor, ledger)]
+            problems = [problem for found in self._audit(ledgers) for problem in found]
         tally.add(ledgers, clients, problems)
         self._ledgers += [(kind, ledger) for ledger in ledgers]
 
