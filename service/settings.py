@@ -24,7 +24,7 @@ _PROGRAM = "python -m service" if __package__ == "service" else "delayed-bandits
 _DESCRIPTION = (
     "Serve bandit online learning over HTTP: applications ask which choice to show, and report losses when they "
     "become known. Each flag can also be set as an environment variable, such as BANDIT_STORE_URL for --store-url; "
-    "flags win."
+    "flags win. Other commands: demo, doctor, sessions, export, import, evaluate, version; each has --help."
 )
 _VALUES = {
     "StoreUrl": "URL",

@@ -15,7 +15,8 @@ LEAVES = {"settings", "secret_files", "errors", "cooperative", "telemetry"}
 """What every folder of the server may import; they import nothing else of the project."""
 
 ARROWS = {
-    "__main__": {"server", "evaluation"},
+    "__main__": {"server", "evaluation", "commands"},
+    "commands": {"client", "store", "api_keys", "server.listeners"},
     "server": {"app", "store", "api_keys"},
     "testing": {"client", "app", "store"},
     "app": {"api", "sessions", "store", "api_keys"},

@@ -12,6 +12,8 @@ from pathlib import Path
 import typer
 
 from loadtest.commands import app
+from service.__main__ import WORDS
+from service.commands.run import parse
 from service.evaluation.command import parser
 from service.settings import read_settings
 from tests.support.compose import COMPOSE, ROOT
@@ -39,10 +41,10 @@ def _without_variables(words: list[str]) -> list[str]:
 def check_command(words: list[str]) -> None:
     """Check that a command is one that exists, with options that exist."""
     match words:
-        case ["python", "-m", "service", "evaluate", *arguments]:
-            parser("python -m service").parse_args(arguments)
-        case ["python", "-m", "service", *flags]:
-            read_settings(flags)
+        case ["delayed-bandits", *rest]:
+            _check_service(rest)
+        case ["python", "-m", "service", *rest]:
+            _check_service(rest)
         case ["python", "-m", "loadtest", *arguments]:
             _check_loadtest(arguments)
         case ["python", "-m", module, *_]:
@@ -59,6 +61,16 @@ def check_command(words: list[str]) -> None:
             assert words[-1] == "delayed-bandits"
         case _:
             assert words[0] in OTHER_PROGRAMS, words
+
+
+def _check_service(words: list[str]) -> None:
+    match words:
+        case ["evaluate", *arguments]:
+            parser("delayed-bandits").parse_args(arguments)
+        case [word, *arguments] if word in WORDS:
+            read_settings(parse(word, arguments, "delayed-bandits").settings)
+        case ["serve", *flags] | flags:
+            read_settings(flags)
 
 
 def _check_loadtest(arguments: list[str]) -> None:

@@ -18,7 +18,7 @@ from ...options import StoreOptions
 from ..scripts import Script
 from .failures import failure_of
 from .replicas import ReplicaWatch
-from .roundtrip import Attempt, RedisArgument
+from .roundtrip import Attempt, RedisArgument, info_of
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.02, 0.25
 """Seconds; the upper limit of the random pause before a retry, which doubles from the first to the longest."""
@@ -42,8 +42,12 @@ class RedisClient(ABC):
         """Send the first command, or the next one if the server does not know the script, and return the reply."""
 
     @abstractmethod
+    async def ask_each(self, *command: RedisArgument) -> Sequence[Any]:
+        """Return the reply to a command of each server that accepts commits."""
+
     async def servers(self) -> Sequence[Mapping[str, object]]:
         """Return the lines of INFO, by name, of each server that accepts commits."""
+        return [info_of(reply) for reply in await self.ask_each("INFO")]
 
     @abstractmethod
     async def close(self) -> None:

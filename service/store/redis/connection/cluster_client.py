@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -14,7 +14,7 @@ from redis.exceptions import AskError, ClusterDownError, MovedError, RedisError
 
 from ...options import StoreOptions
 from .client import RedisClient
-from .roundtrip import Attempt, RedisArgument, info_of, round_trip
+from .roundtrip import Attempt, RedisArgument, round_trip
 from .url import read_url
 
 MAX_REDIRECTIONS = 5
@@ -55,10 +55,9 @@ class ClusterClient(RedisClient):
         places = dict.fromkeys(each.master for each in ranges)
         return [max((one for one in ranges if one.master == master), key=_width) for master in places]
 
-    async def servers(self) -> Sequence[Mapping[str, object]]:
-        commands = (("INFO",),)
+    async def ask_each(self, *command: RedisArgument) -> Sequence[Any]:
         masters = [one.master for one in await self.masters()]
-        return [info_of(await self._send_with_retries(partial(self._on, master, commands))) for master in masters]
+        return [await self._send_with_retries(partial(self._on, master, (command,))) for master in masters]
 
     async def close(self) -> None:
         for pool in self._pools.values():

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
 from ...options import StoreOptions
 from .client import RedisClient
-from .roundtrip import Attempt, RedisArgument, info_of, round_trip
+from .roundtrip import Attempt, RedisArgument, round_trip
 from .url import connection_pool
 
 
@@ -19,8 +19,8 @@ class ServerClient(RedisClient):
         super().__init__(options)
         self._pool = connection_pool(url, options)
 
-    async def servers(self) -> Sequence[Mapping[str, object]]:
-        return [info_of(await self._send_with_retries(partial(self._send, (("INFO",),))))]
+    async def ask_each(self, *command: RedisArgument) -> Sequence[Any]:
+        return [await self._send_with_retries(partial(self._send, (command,)))]
 
     async def close(self) -> None:
         await self._pool.aclose()

@@ -1,0 +1,100 @@
+"""Which word runs what, and what its errors look like: one line, and an exit code."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Protocol
+
+from ..client import ApiError, AuthenticationError, BanditsError, NoAnswerError, PermissionDeniedError
+from .screen import CommandError, Screen
+
+FAILED, WRONG_USE, INTERRUPTED = 1, 2, 130
+"""Exit codes beside 0; ``doctor`` has its own."""
+WORDS = {
+    "demo": ".demo.command",
+    "doctor": ".doctor.command",
+    "sessions": ".sessions",
+    "export": ".transfer.export_command",
+    "import": ".transfer.import_command",
+    "version": ".version",
+}
+"""Word of the command line to the module that runs it."""
+
+
+class Command(Protocol):
+    """What the module of a word has."""
+
+    DESCRIPTION: str
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        """Add the flags of the word."""
+
+    def run(self, options: argparse.Namespace, screen: Screen) -> int:
+        """Run the word, and return the exit code."""
+
+
+def command_of(word: str) -> Command:
+    """Return the module of a word."""
+    module: Command = import_module(WORDS[word], __package__)
+    return module
+
+
+def parser(word: str, program: str) -> argparse.ArgumentParser:
+    """Return the parser of what stands behind a word."""
+    command = command_of(word)
+    made = argparse.ArgumentParser(f"{program} {word}", description=command.DESCRIPTION, allow_abbrev=False)
+    made.add_argument("--json", action="store_true", help="print JSON")
+    command.add_arguments(made)
+    return made
+
+
+def parse(word: str, arguments: Sequence[str], program: str) -> argparse.Namespace:
+    """Read what stands behind a word; flags of ``serve`` are in ``settings``, where the word takes them."""
+    made = parser(word, program)
+    options, rest = made.parse_known_args(arguments)
+    if rest and not hasattr(options, "settings"):
+        made.error(f"unrecognized arguments: {' '.join(rest)}")
+    options.settings = rest
+    return options
+
+
+def main(word: str, arguments: Sequence[str], program: str) -> int:
+    """Run a word of the command line.
+
+    Parameters
+    ----------
+    word : one of ``WORDS``
+    arguments : what stands behind it
+    program : what stands before it, in messages
+
+    Returns
+    -------
+    The exit code of the process.
+    """
+    options = parse(word, arguments, program)
+    try:
+        return command_of(word).run(options, Screen(options.json))
+    except (CommandError, BanditsError, ValueError, OSError) as error:
+        sys.stderr.write(f"{program} {word}: {_line(error)}\n")
+        if isinstance(error, CommandError):
+            return error.code
+        return WRONG_USE if isinstance(error, ValueError) else FAILED
+    except KeyboardInterrupt:
+        return INTERRUPTED
+
+
+def _line(error: Exception) -> str:
+    if isinstance(error, NoAnswerError):
+        text = f"{error}; start a service with `delayed-bandits serve`, or name its address with --url"
+    elif isinstance(error, AuthenticationError):
+        text = f"{error}; set DELAYED_BANDITS_API_KEY"
+    elif isinstance(error, PermissionDeniedError):
+        text = f"{error}; use an API key with the role admin"
+    elif isinstance(error, ApiError) and error.errors:
+        text = "; ".join([str(error), *(f"{each.get('field')}: {each.get('message')}" for each in error.errors)])
+    else:
+        text = str(error)
+    return " ".join(text.split())

@@ -1,0 +1,89 @@
+"""What commands print: tables on a terminal, lines with tabs into a pipe, JSON where it is asked for."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+from rich.text import Text
+
+NONE = "-"
+"""What stands for a value that there is not."""
+
+
+class CommandError(Exception):
+    """A command can't go on; its text is one line that says what to do.
+
+    Parameters
+    ----------
+    code : exit code
+    """
+
+    def __init__(self, text: str, code: int = 1) -> None:
+        super().__init__(text)
+        self.code = code
+
+
+class Screen:
+    """Standard output of a command; progress goes to standard error.
+
+    Parameters
+    ----------
+    as_json : print JSON in place of tables and sentences
+    """
+
+    def __init__(self, as_json: bool = False) -> None:
+        self.as_json = as_json
+        self.console = Console(markup=False, highlight=False, emoji=False)
+        self._errors = Console(stderr=True, markup=False, highlight=False, emoji=False)
+
+    def json(self, value: Any) -> None:
+        """Print a value as one line of JSON."""
+        sys.stdout.write(json.dumps(value, ensure_ascii=False) + "\n")
+
+    def say(self, text: str) -> None:
+        """Print a sentence, unless JSON is asked for."""
+        if not self.as_json:
+            self.console.print(text, soft_wrap=True)
+
+    def table(self, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+        """Print rows; numbers stand at the right."""
+        shown = [[_shown(cell) for cell in row] for row in rows]
+        if not self.console.is_terminal:
+            sys.stdout.writelines("\t".join(cells) + "\n" for cells in [list(columns), *shown])
+            return
+        table = Table(box=SIMPLE_HEAD, pad_edge=False)
+        for number, column in enumerate(columns):
+            numeric = all(row[number][:1].isdigit() or row[number] == NONE for row in shown)
+            table.add_column(column, justify="right" if numeric and shown else "left", overflow="fold")
+        for row in shown:
+            table.add_row(*map(Text, row))
+        self.console.print(table)
+
+    def progress(self, total: int | None, what: str) -> Progress:
+        """Return a bar for a ``with`` block that counts ``what``; nothing is seen of it without a terminal."""
+        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+        bar = Progress(*columns, console=self._errors, transient=True, disable=not self._errors.is_terminal)
+        bar.add_task(what, total=total)
+        return bar
+
+
+def advance(bar: Progress) -> None:
+    """Count one more on a bar of ``Screen.progress``."""
+    bar.advance(bar.task_ids[0])
+
+
+def _shown(cell: object) -> str:
+    if cell is None:
+        return NONE
+    if isinstance(cell, float):
+        return f"{cell:.4g}"
+    if isinstance(cell, int) and not isinstance(cell, bool):
+        return f"{cell:,}"
+    return "".join(character if character.isprintable() else " " for character in str(cell)) or NONE

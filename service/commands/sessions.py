@@ -1,0 +1,195 @@
+"""``sessions``: list, show, create, pause, resume and delete sessions of a service."""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from ..client import Bandits, SessionView
+from .screen import CommandError, Screen, advance
+from .service_flags import add_service_flags, client_of
+
+DESCRIPTION = "List, show, create, pause, resume and delete the sessions of a service."
+PAGE = 1000
+"""Sessions asked for in one call."""
+TOP = 10
+"""Arms that ``show`` prints."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the second words, each with its flags."""
+    words = parser.add_subparsers(dest="word", required=True, metavar="WORD")
+    listed = _word(words, "list", _list, "all sessions", with_id=False)
+    listed.add_argument("--prefix", default="", help="only those whose id begins with this")
+    _word(words, "show", _show, "one session: its counts, what hinders its learning, and its most likely arms")
+    _add_create(_word(words, "create", _create, "create a session; it may be there already with the same fields"))
+    for name, run in (("pause", _pause), ("resume", _resume)):
+        changed = _word(words, name, run, f"{name} arms of a session")
+        changed.add_argument("arms", nargs="+", metavar="ARM", help="labels")
+    log = _word(words, "decisions", _decisions, "the decision log as JSON lines, such as `evaluate` reads")
+    log.add_argument("--limit", type=int, help="at most so many entries")
+    deleted = _word(words, "delete", _delete, "delete a session and all it has learned")
+    deleted.add_argument("--yes", action="store_true", help="don't ask")
+
+
+def _word(
+    words: Any, name: str, run: Callable[..., int], text: str, with_id: bool = True
+) -> argparse.ArgumentParser:
+    made: argparse.ArgumentParser = words.add_parser(name, help=text, description=text, allow_abbrev=False)
+    made.set_defaults(run=run)
+    made.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help="print JSON")
+    if with_id:
+        made.add_argument("session_id", metavar="SESSION", help="id of the session")
+    add_service_flags(made)
+    return made
+
+
+def _add_create(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--arms", type=lambda text: text.split(","), help="labels, separated by commas")
+    parser.add_argument("--window", type=float, metavar="SECONDS", help="a decision without a click counts as 0")
+    parser.add_argument("--learner", default="multiscale_tsallis", help="kind of learner (multiscale_tsallis)")
+    parser.add_argument("--spec", type=Path, metavar="FILE", help="JSON of POST /v1/sessions, in place of flags")
+
+
+def run(options: argparse.Namespace, screen: Screen) -> int:
+    """Run the second word."""
+    with client_of(options) as bandits:
+        code: int = options.run(options, screen, bandits)
+        return code
+
+
+def _list(options: argparse.Namespace, screen: Screen, bandits: Bandits) -> int:
+    found = list(_counted(bandits, screen, options.prefix))
+    if screen.as_json:
+        screen.json({"sessions": [dict(view.fields) for view in found]})
+        return 0
+    columns = ("session", "learner", "arms", "in use", "slots", "open", "last event", "hints")
+    screen.table(columns, map(_summary, found))
+    return 0
+
+
+def _counted(bandits: Bandits, screen: Screen, prefix: str) -> Iterator[SessionView]:
+    with screen.progress(None, "sessions") as bar:
+        for view in bandits.sessions.list(limit=PAGE):
+            advance(bar)
+            if view.session_id.startswith(prefix):
+                yield view
+
+
+def _summary(view: SessionView) -> tuple[object, ...]:
+    fields, learner = view.fields, view.learner
+    return (
+        *(view.session_id, learner["kind"], learner.get("n_arms") or learner.get("dim")),
+        *(_rounded(fields.get("effective_arms")), view.slot, view.outstanding),
+        *(_minute(fields.get("last_event_at")), _hints(fields)),
+    )
+
+
+def _rounded(number: float | None) -> float | None:
+    return None if number is None else round(number, 1)
+
+
+def _minute(at: str | None) -> str | None:
+    return None if at is None else at[:16].replace("T", " ")
+
+
+def _hints(fields: Mapping[str, Any]) -> str:
+    return ", ".join(hint["code"] for hint in fields.get("hints", ()))
+
+
+def _show(options: argparse.Namespace, screen: Screen, bandits: Bandits) -> int:
+    session = bandits.session(options.session_id)
+    view = session.view()
+    if screen.as_json:
+        screen.json(dict(view.fields))
+        return 0
+    screen.table(("field", "value"), [(name, _cell(value)) for name, value in view.fields.items() if _short(value)])
+    for hint in view.fields.get("hints", ()):
+        screen.say(f"{hint['code']}: {hint['message']}")
+    if view.probabilities is not None:
+        word = f"mean_{view.outcome_field}"
+        arms = itertools.islice(session.arms(sort="-probability", limit=TOP), TOP)
+        columns = ("arm", "probability", "acts", "outstanding", "feedbacks", word)
+        screen.table(
+            columns, [(each.get("label", each["arm"]), *(each[name] for name in columns[1:])) for each in arms]
+        )
+    return 0
+
+
+def _short(value: object) -> bool:
+    return value is not None and len(_cell(value)) <= 400
+
+
+def _cell(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _create(options: argparse.Namespace, screen: Screen, bandits: Bandits) -> int:
+    session = bandits.sessions.create(options.session_id, **_specification(options))
+    view = session.view()
+    if screen.as_json:
+        screen.json(dict(view.fields))
+    else:
+        screen.say(
+            f"session {view.session_id}: {view.learner['kind']}, {len(view.arms) or 'unnamed'} arms or points"
+        )
+    return 0
+
+
+def _specification(options: argparse.Namespace) -> dict[str, Any]:
+    if options.spec is not None:
+        found = json.loads(options.spec.read_text())
+        if not isinstance(found, dict):
+            raise CommandError(f"{options.spec} is no JSON object")
+        found.pop("session_id", None)
+        return found
+    if options.arms is None:
+        raise CommandError("name the arms with --arms a,b,c, or everything with --spec FILE")
+    made: dict[str, Any] = {"learner": {"kind": options.learner, "arms": options.arms}, "reward_range": [0, 1]}
+    if options.window is not None:
+        made["expiry"] = {"after_seconds": options.window, "default_reward": 0}
+    return made
+
+
+def _pause(options: argparse.Namespace, screen: Screen, bandits: Bandits) -> int:
+    return _changed(bandits.session(options.session_id).change_arms(pause=options.arms), screen)
+
+
+def _resume(options: argparse.Namespace, screen: Screen, bandits: Bandits) -> int:
+    return _changed(bandits.session(options.session_id).change_arms(resume=options.arms), screen)
+
+
+def _changed(view: SessionView, screen: Screen) -> int:
+    if screen.as_json:
+        screen.json(dict(view.fields))
+    else:
+        paused = view.fields.get("paused", [])
+        screen.say(f"session {view.session_id}: {len(view.arms)} arms, paused: {', '.join(paused) or 'none'}")
+    return 0
+
+
+def _decisions(options: argparse.Namespace, screen: Screen, bandits: Bandits) -> int:
+    entries = bandits.session(options.session_id).decisions(limit=PAGE)
+    for entry in itertools.islice(entries, options.limit):
+        screen.json(entry)
+    return 0
+
+
+def _delete(options: argparse.Namespace, screen: Screen, bandits: Bandits) -> int:
+    if not options.yes:
+        if not sys.stdin.isatty():
+            raise CommandError("say --yes where nobody can be asked")
+        if input(f"Delete {options.session_id} and all it has learned? [y/N] ").strip().lower() != "y":
+            return 1
+    view = bandits.sessions.get(options.session_id)
+    bandits.sessions.delete(options.session_id)
+    if screen.as_json:
+        screen.json({"deleted": view.session_id})
+    else:
+        screen.say(f"deleted {view.session_id}, which had {view.slot:,} slots")
+    return 0

@@ -1,0 +1,1 @@
+"""``export`` and ``import``: whole sessions to files and from them, so that they move to another store."""

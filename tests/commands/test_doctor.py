@@ -1,0 +1,182 @@
+"""``doctor``: what it says of servers, folders, settings and a running service, and its exit code."""
+
+from __future__ import annotations
+
+import json
+import os
+
+import pytest
+
+from service.commands.doctor import server_checks, service_checks, settings_checks
+from service.commands.doctor.finding import Level
+from service.settings import Settings, StoreUrl
+from service.store.redis.connection.examination import Examination, Server
+from tests.support.compose import COMPOSE
+from tests.support.running import RunningService
+
+NOW = 1.8e9
+WELL = {
+    "redis_version": "7.2.4",
+    "aof_enabled": "1",
+    "used_memory": "1000",
+    "maxmemory": "100000",
+    "maxmemory_policy": "noeviction",
+    "connected_slaves": "1",
+    "server_time_usec": str(int(NOW * 1e6)),
+}
+
+
+@pytest.fixture(autouse=True)
+def _no_settings_from_outside(monkeypatch):
+    for name in [*os.environ]:
+        if name.startswith(("BANDIT_", "DELAYED_BANDITS_")):
+            monkeypatch.delenv(name)
+
+
+def judge(info=(), fsync="always", missing=(), **settings):
+    settings = Settings(**{"store_url": StoreUrl("redis://r"), "min_replicas": 1} | settings)
+    found = Examination([Server(WELL | dict(info), fsync)], missing)
+    return {each.subject: each for each in server_checks.check(found, settings, NOW)}
+
+
+def test_a_server_as_it_should_be_is_well():
+    assert {each.level for each in judge().values()} == {Level.OK}
+
+
+@pytest.mark.parametrize(
+    ("change", "subject", "level", "says"),
+    [
+        ({"info": {"redis_version": "6.0.9"}}, "server", Level.ERROR, "6.2 or newer"),
+        ({"info": {"valkey_version": "9.0.0", "redis_version": "7.2.4"}}, "server", Level.OK, "valkey 9.0.0"),
+        ({"info": {"aof_enabled": "0"}}, "append-only file", Level.ERROR, "appendonly yes"),
+        ({"info": {"aof_last_write_status": "err"}, "fsync": None}, "append-only file", Level.WARNING, "may not"),
+        ({"fsync": "everysec"}, "append-only file", Level.WARNING, "set appendfsync to always"),
+        ({"fsync": "no"}, "append-only file", Level.ERROR, "to always"),
+        ({"info": {"maxmemory_policy": "allkeys-lru"}}, "eviction", Level.ERROR, "noeviction"),
+        ({"info": {"maxmemory": "0"}}, "memory", Level.OK, "without a limit"),
+        ({"info": {"used_memory": "90000"}}, "memory", Level.WARNING, "90%"),
+        ({"min_replicas": 2}, "replicas", Level.ERROR, "every commit is refused"),
+        ({"min_replicas": 0}, "replicas", Level.WARNING, "BANDIT_MIN_REPLICAS to 1"),
+        ({"info": {"role": "slave"}}, "replicas", Level.ERROR, "master"),
+        ({"info": {"server_time_usec": str(int(NOW * 1e6) + 5_000_000)}}, "clock", Level.WARNING, "+5.0 s"),
+        ({"missing": ("HSET", "XADD")}, "rights", Level.ERROR, "+hset +xadd"),
+        ({"missing": None}, "rights", Level.OK, "before Redis 7"),
+    ],
+)
+def test_what_should_change_is_said(change, subject, level, says):
+    found = judge(**change)[subject]
+
+    assert found.level is level
+    assert says in f"{found.found}; {found.do}"
+
+
+@pytest.mark.parametrize(
+    ("settings", "environment", "says"),
+    [
+        ({}, {"BANDIT_PROT": "1"}, "BANDIT_PROT is no setting"),
+        ({"host": "0.0.0.0"}, {}, "may do everything"),
+        ({"workers": 256}, {}, "256 on"),
+        ({"write_schema": 1}, {}, "BANDIT_WRITE_SCHEMA"),
+        ({"drain_seconds": 500}, {}, "BANDIT_DRAIN_SECONDS"),
+        ({"api_keys": '[{"name": "r", "key": "k234567890123456", "role": "reader"}]'}, {}, "role admin"),
+    ],
+)
+def test_settings_that_do_not_fit_are_named(settings, environment, says):
+    (found,) = settings_checks.check(Settings(**settings), environment)
+
+    assert found.level is Level.WARNING
+    assert says in found.found
+
+
+def test_files_of_secrets_that_others_can_read_are_named(tmp_path):
+    path = tmp_path / "url"
+    path.write_text("redis://x")
+    environment = {"BANDIT_STORE_URL_FILE": str(path)}
+    levels = []
+    for mode in (0o644, 0o600):
+        path.chmod(mode)
+        levels.append([*settings_checks.check(Settings(), environment)][-1].level)
+    path.unlink()
+    levels.append([*settings_checks.check(Settings(), environment)][-1].level)
+
+    assert levels == [Level.WARNING, Level.OK, Level.ERROR]
+
+
+def found_by(command, *flags):
+    code, out, err = command("doctor", "--json", *flags)
+    assert err == ""
+    document = json.loads(out)
+    assert document["exit_code"] == code
+    return code, {each["subject"]: each for each in document["findings"]}
+
+
+def test_a_store_in_memory_loses_its_sessions(command):
+    code, found = found_by(command, "--store-url", "memory://")
+
+    assert code == 2
+    assert "lost" in found["store"]["found"]
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        ("--store-url", "redis://127.0.0.1:9/0"),
+        ("--store-url", "redis://:secret@x@y/0"),
+        ("--store-url", "memory://", "--workers", "2"),
+        ("--data-dir", f"{__file__}/data"),
+    ],
+)
+def test_a_store_that_can_not_be_used_is_an_error(command, flags):
+    code, out, _ = command("doctor", *flags)
+
+    assert code == 2
+    assert "ERROR" in out
+    assert "secret" not in out
+
+
+def test_flags_that_make_no_sense_are_one_line(command):
+    code, out, err = command("doctor", "--workers", "x")
+
+    assert (code, out, len(err.splitlines())) == (2, "", 1)
+
+
+@pytest.mark.processes
+def test_a_folder_and_a_service_are_looked_at_before_and_while_it_runs(command, tmp_path):
+    code, before = found_by(command, "--data-dir", tmp_path / "data")
+    assert code == 0
+    assert "not made yet" in before["store"]["found"]
+    assert not (tmp_path / "data").exists()
+
+    with RunningService(tmp_path) as service:
+        service.wait_ready()
+        code, found = found_by(command, "--data-dir", tmp_path / "data", "--url", service.url)
+    assert {each["subject"] for each in found.values() if each["level"] != "ok"} == set()
+    assert code == 0
+    assert "before each answer" in found["append-only file"]["found"]
+    assert {"rights", "clock", "service", "readiness", "API key", "version"} <= found.keys()
+
+    code, after = found_by(command, "--data-dir", tmp_path / "data", "--appendfsync", "everysec")
+    assert code == 1
+    assert "not running" in after["store"]["found"]
+
+
+def test_a_service_that_is_away_is_an_error():
+    (found,) = service_checks.check("http://127.0.0.1:9")
+
+    assert found.level is Level.ERROR
+
+
+def test_the_shipped_rights_are_enough_and_missing_ones_are_named(command, own_redis_server):
+    line = COMPOSE["services"]["redis"]["command"].partition("--user bandit")[2]
+    rights = [word for word in line.split() if word.startswith("+") and word[1].isalpha()]
+    create = ("ACL", "SETUSER", "small", "reset", "on", ">secret", "~bandit:*", "resetchannels", "-@all")
+    url = f"redis://small:secret@127.0.0.1:{own_redis_server.port}/0"
+
+    own_redis_server.client.execute_command(*create, *rights)
+    code, found = found_by(command, "--store-url", url)
+    assert (code, found["rights"]["level"]) == (1, "ok")
+    assert "may not read appendfsync" in found["append-only file"]["found"]
+
+    own_redis_server.client.execute_command(*create, *(right for right in rights if right != "+xadd"))
+    code, found = found_by(command, "--store-url", url)
+    assert (code, found["rights"]["do"]) == (2, "ACL SETUSER ... +xadd")

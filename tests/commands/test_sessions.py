@@ -1,0 +1,151 @@
+"""``sessions``, ``export`` and ``import`` against a real service."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import pytest
+
+from service.client import Bandits
+from service.commands.screen import Screen
+
+ON_A_SERVICE = pytest.mark.processes
+ARMS = "hat,shoes,scarf"
+
+
+@pytest.fixture(autouse=True)
+def _no_sessions(request):
+    yield
+    if "service" not in request.fixturenames:
+        return
+    service = request.getfixturevalue("service")
+    with Bandits(service.url) as bandits:
+        for view in bandits.sessions.list():
+            bandits.sessions.delete(view.session_id)
+
+
+@pytest.mark.quick
+@ON_A_SERVICE
+def test_a_session_is_created_shown_paused_and_deleted(called):
+    made = called("sessions", "create", "shop", "--arms", ARMS, "--window", 1800)
+    assert made["learner"]["kind"] == "multiscale_tsallis"
+    assert made["expiry"] == {"after_seconds": 1800, "default_reward": 0, "provisional": True}
+
+    assert called("sessions", "pause", "shop", "hat")["paused"] == ["hat"]
+    assert called("sessions", "resume", "shop", "hat")["paused"] == []
+    assert called("sessions", "show", "shop")["session_id"] == "shop"
+    assert [each["session_id"] for each in called("sessions", "list")["sessions"]] == ["shop"]
+    assert called("sessions", "list", "--prefix", "x") == {"sessions": []}
+    assert called("sessions", "delete", "shop", "--yes") == {"deleted": "shop"}
+    assert called("sessions", "list") == {"sessions": []}
+
+
+@ON_A_SERVICE
+def test_into_a_pipe_go_lines_with_tabs(command, service, called):
+    called("sessions", "create", "shop", "--arms", ARMS)
+    code, out, _ = command("sessions", "list", "--url", service.url)
+
+    assert code == 0
+    assert [line.split("\t")[0] for line in out.splitlines()] == ["session", "shop"]
+    code, out, _ = command("sessions", "show", "shop", "--url", service.url)
+    assert "hat\t0.3333\t0\t0\t0\t-" in out.splitlines()
+
+
+@ON_A_SERVICE
+def test_any_session_can_be_created_from_a_file(called, tmp_path):
+    spec = {"learner": {"kind": "dbgd", "dim": 2, "feasible_set": {"kind": "ball", "radius": 1.0}}}
+    (tmp_path / "tuner.json").write_text(json.dumps(spec))
+
+    assert called("sessions", "create", "tuner", "--spec", tmp_path / "tuner.json")["learner"]["dim"] == 2
+
+
+@ON_A_SERVICE
+def test_the_log_is_printed_as_lines_that_evaluate_reads(command, service, called, tmp_path):
+    spec = {"learner": {"kind": "fixed", "arms": ["a", "b"]}, "decision_log": {"max_entries": 100}}
+    (tmp_path / "spec.json").write_text(json.dumps(spec))
+    called("sessions", "create", "logged", "--spec", tmp_path / "spec.json")
+    with Bandits(service.url) as bandits:
+        bandits.session("logged").acts(3)
+    code, out, _ = command("sessions", "decisions", "logged", "--limit", 2, "--url", service.url)
+
+    assert code == 0
+    assert [json.loads(line)["slot"] for line in out.splitlines()] == [1, 2]
+
+
+@ON_A_SERVICE
+def test_sessions_go_to_files_and_come_back_as_they_were(called, command, service, tmp_path):
+    for name in ("one", "two"):
+        called("sessions", "create", name, "--arms", ARMS)
+    with Bandits(service.url) as bandits:
+        bandits.session("one").feedback(bandits.session("one").act(), reward=1)
+    before = called("sessions", "show", "one")
+    exported = called("export", "--all", "--to", tmp_path / "moved")
+    assert [each["session_id"] for each in exported["exported"]] == ["one", "two"]
+
+    called("sessions", "delete", "one", "--yes")
+    code, _, err = command("import", tmp_path / "moved/two.session.json", "--url", service.url)
+    assert (code, len(err.splitlines())) == (1, 1)
+    assert "session_exists" in err
+    assert called("import", tmp_path / "moved", "--skip-present") == {"imported": ["one"], "skipped": ["two"]}
+    after = called("sessions", "show", "one")
+    assert {**after, "version": ""} == {**before, "version": ""}
+
+
+@ON_A_SERVICE
+def test_a_session_that_is_not_there_leaves_no_file(command, service, tmp_path):
+    code, _, err = command("export", "nobody", "--to", tmp_path, "--url", service.url)
+
+    assert (code, list(tmp_path.iterdir())) == (1, [])
+    assert err == "prog export: 404 unknown_session: There is no session with this id\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "says"),
+    [
+        (["sessions", "list", "--url", "http://127.0.0.1:9"], 1, "start a service with `delayed-bandits serve`"),
+        (["export", "--all", "--url", "http://127.0.0.1:9"], 1, "start a service"),
+        (["export"], 1, "name sessions, or all of them with --all"),
+        (["sessions", "list", "--url", "nowhere"], 2, "give the service's address"),
+        (["sessions", "create", "shop"], 1, "name the arms with --arms"),
+        (["sessions", "delete", "shop"], 1, "say --yes"),
+        (["import", "/nowhere"], 1, "No such file"),
+    ],
+)
+def test_an_error_is_one_line_that_says_what_to_do(command, words, code, says, monkeypatch):
+    monkeypatch.setattr(sys.stdin, "isatty", lambda: False, raising=False)
+    ended, out, err = command(*words)
+
+    assert (ended, out, len(err.splitlines())) == (code, "", 1)
+    assert err.startswith(f"prog {words[0]}: ")
+    assert says in err
+
+
+@ON_A_SERVICE
+def test_fields_that_are_wrong_are_named(command, service):
+    code, _, err = command("sessions", "create", "shop", "--arms", "a,a", "--url", service.url)
+
+    assert code == 1
+    assert "arms" in err
+    assert len(err.splitlines()) == 1
+
+
+def test_unknown_flags_are_wrong_use(command):
+    with pytest.raises(SystemExit) as ended:
+        command("sessions", "list", "--nix")
+    assert ended.value.code == 2
+
+
+def test_on_a_terminal_there_are_tables_without_control_characters(capsys, monkeypatch):
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "80")
+    Screen().table(("arm", "acts"), [("[red]\x1b[2Ja", 12_000), ("b", None)])
+    out = capsys.readouterr().out
+
+    assert "[red] [2Ja" in out
+    assert "12,000" in out
+
+
+def test_versions_are_told(command):
+    assert "python" in json.loads(command("version", "--json")[1])
+    assert command("version")[1].startswith("delayed-bandits ")
