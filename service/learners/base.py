@@ -74,6 +74,8 @@ class Spec(BaseModel):
     """Whether its learner can begin with means of arms."""
     takes_provisional: ClassVar[bool] = False
     """Whether the learner is a ``ProvisionalLearner``."""
+    takes_segments: ClassVar[bool] = False
+    """Whether the learner can be the global part of segments; it is a ``PooledLearner`` then."""
 
     def build(self) -> Learner[Any]:
         """Make the learner with these parameters."""
@@ -184,7 +186,18 @@ class ArmLearner(Learner[S]):
         """Return the state with ``count`` more arms behind the others, each with probability 1/n of n in all."""
 
 
-class ProvisionalLearner(ArmLearner[S]):
+class PooledLearner(ArmLearner[S]):
+    """A learner over arms that divides a loss by the mean probability of its arm over outstanding decisions.
+
+    ``divisor`` takes the place of its own mean, where a caller knows a better one; at 0 no sum moves.
+    """
+
+    @abstractmethod
+    def settle(self, state: S, arm: Any, loss: Any, count: int = 1, divisor: float | None = None) -> S:
+        """Learn from a loss and return the new state: see ``ArmLearner.settle``."""
+
+
+class ProvisionalLearner(PooledLearner[S]):
     """A learner over arms that can learn a default loss when the arm is drawn, and correct it by the loss itself.
 
     In such a session ``charge`` takes the place of expiry at the default loss, ``correct`` that of ``settle``.
@@ -195,7 +208,7 @@ class ProvisionalLearner(ArmLearner[S]):
         return self.settle(state, arm, default)
 
     @abstractmethod
-    def correct(self, state: S, arm: Any, loss: Any, default: float) -> S:
+    def correct(self, state: S, arm: Any, loss: Any, default: float, divisor: float | None = None) -> S:
         """Return the state after a decision's ``loss`` has replaced the ``default`` that it was charged with.
 
         Parameters
@@ -205,7 +218,7 @@ class ProvisionalLearner(ArmLearner[S]):
         """
 
     @abstractmethod
-    def uncharge(self, state: S, arm: Any, default: float) -> S:
+    def uncharge(self, state: S, arm: Any, default: float, divisor: float | None = None) -> S:
         """Return the state after a decision charged with ``default`` was taken back: it was never shown."""
 
 

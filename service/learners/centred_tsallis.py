@@ -15,7 +15,7 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 import numpy as np
 from pydantic import Field
 
-from .base import ArmLearner, FloatArray, Information, IntArray, Slot, at
+from .base import FloatArray, Information, IntArray, PooledLearner, Slot, at
 from .maths.distributions import add_arms, remove_arms, spread, with_floor
 from .maths.tsallis import column, solve
 from .rates import RateMode
@@ -38,6 +38,7 @@ class CentredTsallisSpec(ArmsSpec):
 
     arms_setting: ClassVar = "max_arms_centred"
     takes_initial: ClassVar = True
+    takes_segments: ClassVar = True
 
     kind: Literal["centred_tsallis"] = "centred_tsallis"
     tracking: Annotated[bool, Field(description="Explore more, for a best arm that changes.")] = False
@@ -76,7 +77,7 @@ class State(NamedTuple):
     """The distribution that the open slot's arm is drawn from, where it is not p."""
 
 
-class CentredTsallis(ArmLearner[State]):
+class CentredTsallis(PooledLearner[State]):
     """The distribution is solved for when a slot opens; events only move the sums.
 
     Parameters
@@ -159,11 +160,11 @@ class CentredTsallis(ArmLearner[State]):
         x = np.where(column(np.greater(state.scale, 0)), x, 1.0)
         return spread(x / x.sum(axis=-1, keepdims=True), eligible, n_arms)
 
-    def settle(self, state: State, arm: Any, loss: Any, count: int = 1) -> State:
+    def settle(self, state: State, arm: Any, loss: Any, count: int = 1, divisor: float | None = None) -> State:
         index = at(arm)
         deviation = loss - state.shift
         sums = state.sums.copy()
-        sums[index] += count * _step(state, index, deviation)
+        sums[index] += count * _step(state, index, deviation, divisor)
         events = state.events + count
         state = state._replace(
             sums=sums,
@@ -212,10 +213,10 @@ def _pooled(state: State, drawn: FloatArray) -> State:
     return state._replace(pool=pool, outstanding=min(weight + 1, POOL_CAP), drawn=kept)
 
 
-def _step(state: State, index: Any, deviation: Any) -> Any:
+def _step(state: State, index: Any, deviation: Any, given: float | None) -> Any:
     """Return what one event adds to the sum of its arm; 0 where no outstanding decision can be of that arm."""
     bound = state.scale / np.sqrt(state.p[index])
-    divisor = state.pool[index]
+    divisor = state.pool[index] if given is None else np.float64(given)
     possible = divisor > 0
     if not possible.all():
         deviation, divisor = np.where(possible, deviation, 0.0), np.where(possible, divisor, 1.0)

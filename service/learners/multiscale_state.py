@@ -93,7 +93,9 @@ def variance(state: State) -> Any:
     return (state.variance_sum + state.variance_max) / (state.events + 1)
 
 
-def stepped(state: State, arm: Any, deviation: Any, fall: float, count: int) -> tuple[FloatArray, FloatArray]:
+def stepped(
+    state: State, arm: Any, deviation: Any, fall: float, count: int, divisor: float | None = None
+) -> tuple[FloatArray, FloatArray]:
     """Return the experts' sums and the mixture's, moved by a deviation of ``arm``.
 
     It is divided by the arm's share of the mixture's pool. Where that is 0 no outstanding decision can be of the
@@ -103,9 +105,10 @@ def stepped(state: State, arm: Any, deviation: Any, fall: float, count: int) -> 
     ----------
     fall : bound on the fall of a sum, in units of scale/sqrt(p)
     count : steps of this kind; -1 takes one back
+    divisor : in place of the arm's share of the mixture's pool, for one run
     """
     if not isinstance(arm, np.ndarray):
-        return _stepped_one(state, arm, float(deviation), fall, count)
+        return _stepped_one(state, arm, float(deviation), fall, count, divisor)
     index = (np.arange(len(arm)), slice(None), arm)
     pools = state.pools[index]
     possible, pool = pools[..., -1:] > 0, pools[..., -1:]
@@ -122,10 +125,11 @@ def _clipped(move: FloatArray, unit: FloatArray, fall: float) -> FloatArray:
 
 
 def _stepped_one(
-    state: State, arm: int, deviation: float, fall: float, count: int
+    state: State, arm: int, deviation: float, fall: float, count: int, divisor: float | None
 ) -> tuple[FloatArray, FloatArray]:
     """``stepped`` for one run, in plain floats; the same operations bit for bit."""
     *pools, pool = state.pools[:, arm].tolist()
+    pool = pool if divisor is None else divisor
     if not pool > 0:
         return state.sums, state.mixture_sums
     ratio, moves, mixture_moves = deviation / pool, [], []

@@ -54,6 +54,7 @@ class MultiscaleTsallisSpec(ArmsSpec):
     arms_setting: ClassVar = "max_arms_centred"
     takes_initial: ClassVar = True
     takes_provisional: ClassVar = True
+    takes_segments: ClassVar = True
 
     kind: Literal["multiscale_tsallis"] = "multiscale_tsallis"
 
@@ -106,15 +107,18 @@ class MultiscaleTsallis(ProvisionalLearner[State]):
         drawn = with_floor(_mixture(state.weights, over), slot.floor, slot.eligible)
         return state._replace(pools=_pooled(state.pools, over, drawn, slot), drawn=drawn)
 
-    def settle(self, state: State, arm: Any, loss: Any, count: int = 1) -> State:
+    def settle(self, state: State, arm: Any, loss: Any, count: int = 1, divisor: float | None = None) -> State:
         deviation = loss - state.shift
-        return learned(state, loss, deviation, count, stepped(state, arm, deviation, LARGEST_FALL, count))
+        sums = stepped(state, arm, deviation, LARGEST_FALL, count, divisor)
+        return learned(state, loss, deviation, count, sums)
 
-    def correct(self, state: State, arm: Any, loss: Any, default: float) -> State:
-        return corrected(state, loss, default, stepped(state, arm, loss - default, LARGEST_CORRECTION, 1))
+    def correct(self, state: State, arm: Any, loss: Any, default: float, divisor: float | None = None) -> State:
+        sums = stepped(state, arm, loss - default, LARGEST_CORRECTION, 1, divisor)
+        return corrected(state, loss, default, sums)
 
-    def uncharge(self, state: State, arm: Any, default: float) -> State:
-        return uncharged(state, default, stepped(state, arm, default - state.shift, LARGEST_FALL, -1))
+    def uncharge(self, state: State, arm: Any, default: float, divisor: float | None = None) -> State:
+        sums = stepped(state, arm, default - state.shift, LARGEST_FALL, -1, divisor)
+        return uncharged(state, default, sums)
 
     def remove_arms(self, state: State, positions: IntArray) -> State:
         """Return the state without these arms; what they were charged stays in the mean of losses."""

@@ -1,0 +1,236 @@
+"""Segments: who asks and who answers is known, still without ids of decisions.
+
+A segment mixes three experts: the global part, a learner of all feedback alike; and its own sums, held to the
+global part as long as a thousand, or a hundred, slots of its own would say the same. How much segments have in
+common belongs to a site and not to a segment: one mixture learns it from all of them. No bound is proved.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Generic, NamedTuple, TypeVar
+
+import numpy as np
+
+from .base import FixedArray, FloatArray, IntArray, PooledLearner, ProvisionalLearner, Slot
+from .maths.distributions import spread, with_floor
+from .maths.tsallis_rows import distribution_over_few, solve_rows
+from .segment_state import (
+    EXPERTS,
+    MEAN_PRIOR,
+    MEMORIES,
+    POOL_CAP,
+    Segment,
+    Shared,
+    corrected,
+    learned,
+    stepped,
+    uncharged,
+    variance,
+)
+
+COSTS = np.array([0.0, 1.0, 2.0])
+"""C: what the mixture asks of an expert before it trusts it, in units of its scale."""
+FLOOR_SHARE = 0.25
+"""The floor at the start, as a share of uniform play; it falls as 1/sqrt(t)."""
+LARGEST_FALL, LARGEST_CORRECTION = 0.25, 1.0
+"""Bounds on the fall of a sum by one event and by one correction, in units of scale/sqrt(p)."""
+P = TypeVar("P", bound=tuple[Any, ...])
+
+
+class Moment(NamedTuple, Generic[P]):
+    """The state of the global part, what segments share, and one segment: None where it is not kept."""
+
+    part: P
+    shared: Shared
+    segment: Segment | None
+
+
+class Segments(Generic[P]):
+    """The rule of segments around a global part.
+
+    Parameters
+    ----------
+    part : the global part; a ``ProvisionalLearner`` where defaults are provisional
+    """
+
+    def __init__(self, part: PooledLearner[P]) -> None:
+        self.part = part
+
+    def open(self, part: P, shared: Shared, segment: Segment, slot: Slot) -> tuple[Moment[P], FloatArray]:
+        """Open a slot of a segment.
+
+        Returns
+        -------
+        The moment, and the distribution to draw from, shape (n_arms,).
+        """
+        part = self.part.open(part, slot._replace(floor=0.0))
+        shared = _mixed(shared)
+        segment = _shifted(segment, shared)
+        full = self._experts(part, shared, segment, None)
+        drawn = full if _is_all(slot.eligible, full) else self._experts(part, shared, segment, slot.eligible)
+        p = with_floor(_mixture(shared.weights, drawn), slot.floor, slot.eligible)
+        weight = segment.outstanding
+        pool = segment.pool * (weight / (weight + 1)) + p / (weight + 1) if weight else p
+        segment = segment._replace(pool=pool, drawn=drawn, full=full, outstanding=min(weight + 1, POOL_CAP))
+        return Moment(part, shared, segment), p
+
+    def settle(self, moment: Moment[P], arm: int, loss: float) -> Moment[P]:
+        """Learn from a loss of ``arm``, by position, that an outstanding decision of the segment may have had."""
+        return self._learned(moment, arm, loss, ends=1)
+
+    def charge(self, moment: Moment[P], arm: int, default: float) -> Moment[P]:
+        """Learn the default loss of the arm just drawn; its decision stays outstanding."""
+        return self._learned(moment, arm, default, ends=0)
+
+    def _learned(self, moment: Moment[P], arm: int, loss: float, ends: int) -> Moment[P]:
+        part, shared, segment = moment
+        part = self.part.settle(part, arm, loss, 1, self._divisor(moment, arm))
+        sums = shared.mixture_sums
+        if segment is not None:
+            events = segment.events + 1
+            sums, own = stepped(shared, segment, arm, loss - segment.shift, LARGEST_FALL, 1)
+            segment = segment._replace(
+                sums=own,
+                outstanding=max(segment.outstanding - ends, 0),
+                events=events,
+                mean=segment.mean + (loss - segment.mean) / events,
+            )
+        return Moment(part, learned(shared, loss, sums), segment)
+
+    def correct(self, moment: Moment[P], arm: int, loss: float, default: float) -> Moment[P]:
+        """Put a decision's loss in place of the default that it was charged with."""
+        part, shared, segment = moment
+        part = self._provisional.correct(part, arm, loss, default, self._divisor(moment, arm))
+        sums = shared.mixture_sums
+        if segment is not None:
+            sums, own = stepped(shared, segment, arm, loss - default, LARGEST_CORRECTION, 1)
+            mean = segment.mean + (loss - default) / max(segment.events, 1)
+            segment = given_up(segment, 1)._replace(sums=own, mean=mean)
+        return Moment(part, corrected(shared, loss, default, sums), segment)
+
+    def uncharge(self, moment: Moment[P], arm: int, default: float) -> Moment[P]:
+        """Take back a decision that was charged with the default: it was never shown."""
+        part, shared, segment = moment
+        part = self._provisional.uncharge(part, arm, default, self._divisor(moment, arm))
+        sums = shared.mixture_sums
+        if segment is not None:
+            sums, own = stepped(shared, segment, arm, default - segment.shift, LARGEST_FALL, -1)
+            events = max(segment.events - 1, 0)
+            mean = segment.mean - (default - segment.mean) / events if events else 0.0
+            segment = given_up(segment, 1)._replace(sums=own, events=events, mean=mean)
+        return Moment(part, uncharged(shared, default, sums), segment)
+
+    def void(self, moment: Moment[P], arm: int) -> Moment[P]:
+        """Take back a decision of which nothing was learned."""
+        part, shared, segment = moment
+        segment = None if segment is None else given_up(segment, 1)
+        return Moment(self.part.void(part, arm), shared, segment)
+
+    def probabilities(
+        self, moment: Moment[P], segment: Segment, eligible: IntArray | None = None, floor: float = 0.0
+    ) -> FloatArray:
+        """Return the distribution of a segment that readers see: see ``ArmLearner.probabilities``."""
+        experts = segment.full
+        if not _is_all(eligible, experts):
+            experts = self._experts(moment.part, moment.shared, segment, eligible)
+        return with_floor(_mixture(moment.shared.weights, experts), floor, eligible)
+
+    @property
+    def _provisional(self) -> ProvisionalLearner[P]:
+        if not isinstance(self.part, ProvisionalLearner):
+            raise TypeError(f"{self.part!r} takes no provisional default")
+        return self.part
+
+    def _divisor(self, moment: Moment[P], arm: int) -> float:
+        """Return what a loss is divided by: the arm's share of the pool, or of the global part's distribution."""
+        segment = moment.segment
+        shares = self.part.probabilities(moment.part) if segment is None else segment.pool
+        return float(shares[arm])
+
+    def _experts(self, part: P, shared: Shared, segment: Segment, eligible: IntArray | None) -> FloatArray:
+        """Return the experts' distributions over the arms at ``eligible``, shape (3, n_arms); None: over all.
+
+        Over some arms they are solved for at the same sums and scales, with the same least probability of an arm.
+        """
+        p = np.asarray(self.part.probabilities(part))
+        n_arms, places = p.size, slice(None) if eligible is None else eligible
+        own = _own(shared, segment, p, places)
+        if own is None:
+            n_eligible = n_arms if eligible is None else eligible.size
+            own = np.full((EXPERTS - 1, n_eligible), 1 / n_eligible)
+        experts = np.empty((EXPERTS, n_arms))
+        experts[0] = p if eligible is None else self.part.probabilities(part, eligible)
+        experts[1:] = own if eligible is None else spread(own, eligible, n_arms)
+        return experts
+
+
+def _is_all(eligible: IntArray | None, experts: FloatArray) -> bool:
+    return eligible is None or eligible.size == experts.shape[-1]
+
+
+def _own(shared: Shared, segment: Segment, p: FloatArray, places: Any) -> FloatArray | None:
+    """Return the distributions of its own sums at ``places``, shape (2, places); None before losses differ.
+
+    Parameters
+    ----------
+    p : the global part's distribution over all arms, shape (n_arms,)
+    """
+    v, t = variance(shared), max(shared.t, 1)
+    if not v > 0:
+        return None
+    played, held = max(segment.slots, segment.events), [min(memory, t) for memory in MEMORIES]
+    strengths = [played + each for each in held]
+    scales = np.array([math.sqrt(each * v) for each in strengths])
+    prior = math.sqrt(max(t, shared.events) * v) / np.sqrt(p[places])
+    sums = np.array([[each / t] for each in held]) * prior
+    sums += segment.sums[places]
+    sums -= np.minimum.reduce(sums, axis=-1)[:, None]
+    _, x = solve_rows(sums, scales, _guess(sums, scales, segment.full[1:, places]))
+    np.maximum(x, [[FLOOR_SHARE / math.sqrt(each) / p.size] for each in strengths], out=x)
+    x /= np.add.reduce(x, axis=-1)[:, None]
+    return x
+
+
+def _guess(sums: FloatArray, scales: FloatArray, before: FloatArray) -> FloatArray:
+    """Return multipliers to start from: near where they are if the distributions before have changed little."""
+    weight = before * np.sqrt(before)
+    total = np.add.reduce(weight, axis=-1)
+    weight *= sums
+    guess: FloatArray = (np.add.reduce(weight, axis=-1) - scales * np.add.reduce(before, axis=-1)) / total
+    return guess
+
+
+def _shifted(segment: Segment, shared: Shared) -> Segment:
+    """Return the segment in its next slot, with the shift and the scale that hold until the one after it."""
+    slots, events = segment.slots + 1, segment.events
+    shift = (events * segment.mean + MEAN_PRIOR * shared.mean) / (events + MEAN_PRIOR)
+    strength = max(slots, events) + min(MEMORIES[0], shared.t)
+    return segment._replace(slots=slots, shift=shift, scale=math.sqrt(strength * variance(shared)))
+
+
+def _mixed(shared: Shared) -> Shared:
+    """Return the same in the next slot, with its distribution over the experts."""
+    t, events = shared.t + 1, shared.events
+    scale = math.sqrt(max(t, events) * variance(shared))
+    sums, weights = shared.mixture_sums - shared.mixture_sums.min(), np.full(EXPERTS, 1 / EXPERTS)
+    if scale > 0:
+        asked = sums + scale * COSTS
+        asked -= asked.min()
+        few = distribution_over_few(asked, scale, shared.weights, FLOOR_SHARE / math.sqrt(t) / EXPERTS)
+        sums, weights = sums + (few.sums - asked), few.p
+    return shared._replace(
+        mixture_sums=sums, weights=weights, t=t, events_at_open=events, scale=scale, shift=shared.mean
+    )
+
+
+def _mixture(weights: FixedArray, experts: FloatArray) -> FloatArray:
+    """Return the mixture, exactly that of the experts where they agree, shape (n_arms,)."""
+    _, one, other = weights.tolist()
+    mixture: FloatArray = experts[0] + (one * (experts[1] - experts[0]) + other * (experts[2] - experts[0]))
+    return mixture
+
+
+def given_up(segment: Segment, count: int) -> Segment:
+    """Return a segment after ``count`` of its decisions expired."""
+    return segment._replace(outstanding=max(segment.outstanding - count, 0))
