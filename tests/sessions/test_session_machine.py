@@ -53,7 +53,7 @@ BUCKETS = 64
 WINDOW = float(BUCKETS)
 """A bucket is a second."""
 NAMES = ["a", "b", "c"]
-NEEDS_SLOT = {"exp3", "bold"}
+NEEDS_SLOT = {kind for kind in FIELDS if "max_open_slots" in REGISTRY[kind].model_fields}
 FAULTS = st.sampled_from([None, None, "not sent", "reply lost"])
 WORKERS = st.integers(0, 1)
 NEW_LABEL = st.sampled_from(["a", "b", "x", "y"])

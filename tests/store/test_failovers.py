@@ -73,7 +73,7 @@ def test_a_sentinels_master_that_dies_under_load_loses_nothing_acknowledged(
     assert leaks(watched.replica.client) == []
 
 
-@pytest.mark.parametrize("replicas", [1, 2])
+@pytest.mark.parametrize("replicas", [1, pytest.param(2, marks=pytest.mark.recipes)])
 def test_a_planned_failover_under_load_loses_nothing_acknowledged(
     stack: ExitStack, tmp_path: Path, replicas: int
 ) -> None:
@@ -86,6 +86,7 @@ def test_a_planned_failover_under_load_loses_nothing_acknowledged(
         more(ledgers)
 
 
+@pytest.mark.recipes
 def test_a_replica_promoted_by_hand_under_load_loses_nothing_acknowledged_until_the_old_master_goes(
     stack: ExitStack, tmp_path: Path
 ) -> None:
@@ -97,6 +98,7 @@ def test_a_replica_promoted_by_hand_under_load_loses_nothing_acknowledged_until_
         more(ledgers)
 
 
+@pytest.mark.recipes
 def test_a_clusters_master_that_dies_under_load_loses_nothing_acknowledged(
     stack: ExitStack, tmp_path: Path
 ) -> None:
@@ -110,6 +112,7 @@ def test_a_clusters_master_that_dies_under_load_loses_nothing_acknowledged(
     assert [leaks(cluster.nodes[n].client) for n in (1, 2, 3)] == [[], [], []]
 
 
+@pytest.mark.recipes
 @pytest.mark.parametrize("how", [("FORCE",), ("TAKEOVER",), ()], ids=["force", "takeover", "agreed"])
 def test_a_clusters_ordered_failover_under_load_loses_nothing_acknowledged(
     stack: ExitStack, tmp_path: Path, how: tuple[str, ...]
@@ -122,6 +125,7 @@ def test_a_clusters_ordered_failover_under_load_loses_nothing_acknowledged(
         more(ledgers)
 
 
+@pytest.mark.recipes
 def test_slots_that_move_under_load_lose_nothing_and_double_nothing(stack: ExitStack, tmp_path: Path) -> None:
     """The session's slot goes to each of the others in turn, key by key, with calls at every stage of it."""
     cluster = Cluster(tmp_path, stack)

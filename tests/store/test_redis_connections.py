@@ -289,7 +289,7 @@ def test_uvloops_own_error_of_a_lost_connection_is_one(
         await send(connection, *words, **options)
 
     async def scenario() -> None:
-        store = RedisStore(redis_server.url)
+        store = RedisStore(redis_server.url, StoreOptions(retry_seconds=30.0))
         await store.create(new_session())
         assert await store.commit(commit("v0", "v1")) == Committed()
         await store.close()

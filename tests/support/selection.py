@@ -1,7 +1,7 @@
 """Which tests run, and on how many processes.
 
-The quick ones by default, all of them with ``pytest --all``, all but the quick ones with ``pytest --rest``. Recipes
-run only where they are named, by file or by ``-m recipes``.
+The quick ones by default, all of them with ``pytest --all``. With ``pytest --rest`` all but the quick ones, and two
+parameters of each that takes seconds. Recipes run only where they are named, by file or by ``-m recipes``.
 """
 
 from __future__ import annotations
@@ -16,6 +16,10 @@ from tests.support.examples import FULL, QUICK
 from tests.support.programs import program
 
 PARAMETERS = 8
+"""Of each test, in a quick run."""
+SLOW_PARAMETERS = 2
+"""Of each test that takes seconds, with ``--rest``."""
+SLOW = frozenset({"processes", "slow", "alone"})
 WHOLE = ("tests/docs/", "tests/packaging/", "tests/test_")
 """What these check of each file takes no time."""
 HEADER = "quick tests and one of each real kind; `pytest --all` runs all"
@@ -23,7 +27,9 @@ HEADER = "quick tests and one of each real kind; `pytest --all` runs all"
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--all", action="store_true", help="run all tests, also those that are not quick")
-    parser.addoption("--rest", action="store_true", help="run the tests that are not quick")
+    parser.addoption(
+        "--rest", action="store_true", help="run the tests that are not quick, the slow ones with two parameters"
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -51,8 +57,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if not (names_files(config) or "recipes" in config.option.markexpr):
         chosen = [item for item in items if item.get_closest_marker("recipes") is None]
     if is_quick(config) or config.option.rest:
-        quick = set(sample(item for item in chosen if belongs_to_quick(item)))
-        chosen = [item for item in chosen if (item in quick) != config.option.rest]
+        quick = set(sample(filter(belongs_to_quick, chosen), PARAMETERS))
+        slow = [item for item in chosen if item not in quick and markers_of(item) & SLOW]
+        left_out = quick | set(slow).difference(sample(slow, SLOW_PARAMETERS))
+        chosen = [item for item in chosen if (item not in left_out if config.option.rest else item in quick)]
     if len(chosen) == len(items):
         return
     kept = set(chosen)
@@ -60,19 +68,24 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items[:] = chosen
 
 
+def markers_of(item: pytest.Item) -> set[str]:
+    """Names of the markers of a test."""
+    return {marker.name for marker in item.iter_markers()}
+
+
 def belongs_to_quick(item: pytest.Item) -> bool:
     """Whether a test needs nothing but Python and the wheel's server, and is fast or one of its kind."""
-    markers = {marker.name for marker in item.iter_markers()}
-    return "servers" not in markers and ("quick" in markers or not markers & {"processes", "slow", "alone"})
+    markers = markers_of(item)
+    return "servers" not in markers and ("quick" in markers or not markers & SLOW)
 
 
-def sample(items: Iterable[pytest.Item]) -> Iterator[pytest.Item]:
-    """Leave out parameters of tests that have many: quick ones take at most ``PARAMETERS``, spread evenly."""
+def sample(items: Iterable[pytest.Item], parameters: int) -> Iterator[pytest.Item]:
+    """Leave out parameters of tests that have more than ``parameters``; those kept are spread evenly."""
     by_function: dict[str, list[pytest.Item]] = {}
     for item in items:
         by_function.setdefault(item.nodeid.split("[")[0], []).append(item)
     for name, found in by_function.items():
-        most = len(found) if name.startswith(WHOLE) else PARAMETERS
+        most = len(found) if name.startswith(WHOLE) else parameters
         step = max(len(found) / most, 1)
         yield from (found[int(number * step)] for number in range(min(most, len(found))))
 
