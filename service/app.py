@@ -16,6 +16,7 @@ from . import __version__
 from .api import problems
 from .api.access import access_of
 from .api.connection_errors import ConnectionErrorResponder, request_ids
+from .api.hot_routes import HotRoutes
 from .api.local_requests import check_origin
 from .api.metric_labels import labels
 from .api.middleware.authentication import ApiKeyMiddleware
@@ -77,6 +78,7 @@ class Application(FastAPI):
 
     def _surround(self, app: ASGIApp, spans: Spans | None) -> ASGIApp:
         declared = [(route, access_of(route)) for route in self.routes]
+        app = HotRoutes(app, self, self._runtime)
         if needs_keys(self._runtime.settings):
             app = ApiKeyMiddleware(app, declared, self._runtime)
         app = RequestLogMiddleware(app, declared, self._runtime, spans)

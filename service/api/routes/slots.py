@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Body, Query, Request, Response
@@ -9,13 +10,15 @@ from fastapi import APIRouter, Body, Query, Request, Response
 from ...errors import InvalidRequestError, SurplusFeedbackError
 from ...models.events import Event, Surplus
 from ...sessions.operations import Act, SettleFeedback
+from ...sessions.service import Answer
+from ...settings import Settings
 from .. import schemas
 from ..access import CLIENTS, Logged, access
 from ..openapi.examples import ACT, ACTION, ACTIONS, ACTS, EVENT, EVENTS, PROBLEMS, SETTLEMENT, describe_answers
 from ..parsing.dependencies import idempotency_of, is_gone_of
 from ..parsing.strict_route import StrictRoute
 from ..responses import json_response
-from ..runtime import runtime_of
+from ..runtime import Runtime, runtime_of
 from ..schemas import Action, Actions, Acts, Feedbacks, Settlement
 
 router = APIRouter(prefix="/v1/sessions/{session_id}", tags=["slots"], route_class=StrictRoute, responses=PROBLEMS)
@@ -48,15 +51,8 @@ async def act(
     body: Annotated[schemas.Act, Body(openapi_examples=ACT)] = ANY_ARM,
 ) -> Response:
     """Open the next slot and draw an arm, one that may be drawn, or play a point."""
-    operation = Act(
-        1,
-        runtime_of(request).settings.max_act_cells,
-        single=True,
-        choice=body.choice,
-        is_gone=is_gone_of(request),
-        idempotency=await idempotency_of(request),
-    )
-    return json_response(await runtime_of(request).sessions.submit(session_id, operation))
+    operation = act_of(runtime_of(request).settings, body, is_gone_of(request))
+    return await _answer(request, session_id, operation)
 
 
 @router.post("/acts", **describe_answers(Actions, ACTIONS, {200: "The actions of new slots"}, keyed=True))
@@ -70,17 +66,8 @@ async def acts(
 
     With ``distinct`` each arm is drawn once at most, as several different arms for one page.
     """
-    if body.count > runtime_of(request).settings.max_acts:
-        raise InvalidRequestError.of("count", f"must not exceed {runtime_of(request).settings.max_acts}")
-    operation = Act(
-        body.count,
-        runtime_of(request).settings.max_act_cells,
-        choice=body.choice,
-        distinct=body.distinct,
-        is_gone=is_gone_of(request),
-        idempotency=await idempotency_of(request),
-    )
-    return json_response(await runtime_of(request).sessions.submit(session_id, operation))
+    operation = acts_of(runtime_of(request).settings, body, is_gone_of(request))
+    return await _answer(request, session_id, operation)
 
 
 @router.post(
@@ -94,8 +81,7 @@ async def feedback(
     on_surplus: OnSurplus = None,
 ) -> Response:
     """Report the loss of one decision."""
-    operation = SettleFeedback([body], on_surplus, single=True, idempotency=await idempotency_of(request))
-    return await _feed(request, session_id, operation)
+    return await _answer(request, session_id, SettleFeedback([body], on_surplus, single=True))
 
 
 @router.post(
@@ -110,15 +96,41 @@ async def feedbacks(
     on_invalid: OnInvalid = "refuse",
 ) -> Response:
     """Report a batch of events: all are applied, or none."""
-    skips = on_invalid == "skip"
-    key = await idempotency_of(request)
-    operation = SettleFeedback(body.events, on_surplus, skips_invalid=skips, idempotency=key)
-    return await _feed(request, session_id, operation)
+    operation = SettleFeedback(body.events, on_surplus, skips_invalid=on_invalid == "skip")
+    return await _answer(request, session_id, operation)
 
 
-async def _feed(request: Request, session_id: str, operation: SettleFeedback) -> Response:
+async def _answer(request: Request, session_id: str, operation: Act | SettleFeedback) -> Response:
+    operation.idempotency = await idempotency_of(request)
+    return json_response(await submit(runtime_of(request), session_id, operation))
+
+
+# What ``hot_routes`` does with what it has read, as the routes above do.
+
+
+def act_of(settings: Settings, body: schemas.Act, is_gone: Callable[[], bool] | None) -> Act:
+    """Make the operation of a call of act."""
+    return Act(1, settings.max_act_cells, single=True, choice=body.choice, is_gone=is_gone)
+
+
+def acts_of(settings: Settings, body: Acts, is_gone: Callable[[], bool] | None) -> Act:
+    """Make the operation of a call of acts.
+
+    Raises
+    ------
+    InvalidRequestError
+        for more acts than the settings allow.
+    """
+    if body.count > settings.max_acts:
+        raise InvalidRequestError.of("count", f"must not exceed {settings.max_acts}")
+    return Act(body.count, settings.max_act_cells, choice=body.choice, distinct=body.distinct, is_gone=is_gone)
+
+
+async def submit(runtime: Runtime, session_id: str, operation: Act | SettleFeedback) -> Answer:
+    """Apply an operation to a session; events of a request that is refused are counted."""
     try:
-        return json_response(await runtime_of(request).sessions.submit(session_id, operation))
+        return await runtime.sessions.submit(session_id, operation)
     except (InvalidRequestError, SurplusFeedbackError):
-        runtime_of(request).metrics.events["refused"](operation.weight)
+        if isinstance(operation, SettleFeedback):
+            runtime.metrics.events["refused"](operation.weight)
         raise

@@ -1,0 +1,240 @@
+"""The four calls that services make all day, answered before FastAPI's middleware and Starlette's router.
+
+Of the time of an act, FastAPI and Starlette take more around the handler than the session takes in it: two stacks
+of middleware, a match of one route after the other, an object for the request and one for the response. ``act``,
+``acts``, ``feedback`` and ``feedbacks`` skip them where the request is plain: a body below 16 kB of JSON, whose
+length is known, and no header or parameter that asks for more. Everything else, wrong requests among them, goes on
+to the routes in ``routes/slots.py``, with what has been read of the body. A plain request gets the answer that they
+would give, byte for byte: ``tests/api/test_hot_routes.py`` sends one corpus of requests through both.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from functools import partial
+from typing import Any, NamedTuple, cast
+
+from fastapi import FastAPI, Request
+from pydantic import TypeAdapter, ValidationError
+from starlette.routing import BaseRoute
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from .. import api_keys
+from ..cooperative.offload import LARGE_INPUT_BYTES
+from ..errors import RequestTimeoutError, ServiceError
+from ..models.events import Event
+from ..sessions.operations import Act, SettleFeedback
+from ..sessions.service import Answer
+from ..settings import Settings
+from . import schemas
+from .parsing.dependencies import IS_GONE
+from .parsing.json_body import EMPTY, JSON, PartLimits, parse
+from .parsing.list_limits import check_lengths
+from .parsing.plain_bodies import plain_event, plain_events
+from .responses import json_response
+from .routes import slots
+from .runtime import Runtime
+
+PREFIX = "/v1/sessions/"
+_JSON = JSON.encode()
+_ELSEWHERE = frozenset({b"transfer-encoding", b"content-encoding", b"idempotency-key", b"expect"})
+"""Headers that only the routes read."""
+_NO_QUERY: Mapping[bytes, Any] = {b"": None}
+_ON_SURPLUS: Mapping[bytes, Any] = {b"": None, b"on_surplus=skip": "skip", b"on_surplus=refuse": "refuse"}
+
+
+class _Call(NamedTuple):
+    """One of the calls, as plain requests make it."""
+
+    route: BaseRoute
+    read: Callable[[bytes], Any]
+    """Reads a body; None where that is left to the route."""
+    operation: Callable[[Any, Any, Callable[[], bool] | None], Act | SettleFeedback]
+    """Makes the operation: of what was read, what the query says, and what says whether the client has left."""
+    queries: Mapping[bytes, Any]
+    """Query strings of plain requests, and what they say."""
+
+
+class HotRoutes:
+    """Answers plain requests of the four calls, and hands all others on.
+
+    Parameters
+    ----------
+    app : what the others go to
+    described : the application with the routes, and with the answers to errors
+    """
+
+    def __init__(self, app: ASGIApp, described: FastAPI, runtime: Runtime) -> None:
+        self._app = app
+        self._runtime = runtime
+        self._on_error: Mapping[Any, Callable[..., Any]] = described.exception_handlers
+        self._calls = _calls(described.routes, runtime.settings)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve a request."""
+        call, session_id = self._find(scope)
+        size = None if call is None else self._size(scope)
+        if call is None or size is None:
+            await self._app(scope, receive, send)
+            return
+        messages: list[Message] = []
+        scope["route"], scope["path_params"] = call.route, {"session_id": session_id}
+        try:
+            messages = await self._received(receive) if size else []
+            body = b"".join([each.get("body", b"") for each in messages])
+            # A body that was cut off is shorter than it was said to be.
+            read = call.read(body) if len(body) == size else None
+            answer = None if read is None else await self._submit(call, session_id, scope, read)
+        except ServiceError as error:
+            await self._answer_error(ServiceError, error, scope, receive, send)
+        except Exception as error:
+            await self._answer_error(Exception, error, scope, receive, send)
+            raise
+        else:
+            if answer is None:
+                del scope["route"], scope["path_params"]
+                await self._app(scope, _again(messages, receive), send)
+            else:
+                await _send(answer, scope, receive, send)
+
+    def _find(self, scope: Scope) -> tuple[_Call | None, str]:
+        """Find the call and the id of its session by method, path and query."""
+        if scope["type"] == "http" and scope["method"] == "POST" and not scope.get("root_path"):
+            path: str = scope["path"]
+            session_id, _, name = path[len(PREFIX) :].partition("/")
+            call = self._calls.get(name)
+            if call and session_id and path.startswith(PREFIX) and scope["query_string"] in call.queries:
+                return call, session_id
+        return None, ""
+
+    def _size(self, scope: Scope) -> int | None:
+        """Return how many bytes the body of a plain request has, by its headers; None for all other requests."""
+        size, types = b"0", []
+        for name, value in scope["headers"]:
+            if name == b"content-length":
+                size = value
+            elif name == b"content-type":
+                types.append(value)
+            elif name in _ELSEWHERE:
+                return None
+        if size == b"0":
+            return 0
+        if types != [_JSON] or not size.isdigit() or len(size) > len(str(LARGE_INPUT_BYTES)):
+            return None
+        limit = self._runtime.settings.max_body_bytes
+        if (key := scope.get(api_keys.IN_SCOPE)) is not None and key.max_body_bytes is not None:
+            limit = min(limit, key.max_body_bytes)
+        return found if (found := int(size)) < min(limit, LARGE_INPUT_BYTES) else None
+
+    async def _received(self, receive: Receive) -> list[Message]:
+        """Receive a whole body; mostly it is there already, and needs no timer, which costs 5 us.
+
+        Raises
+        ------
+        RequestTimeoutError
+        """
+        messages = list(_at_once(receive))
+        if messages and not messages[-1].get("more_body"):
+            return messages
+        try:
+            async with asyncio.timeout(self._runtime.settings.body_timeout_seconds):
+                while not messages or messages[-1].get("more_body"):
+                    messages.append(await receive())
+        except TimeoutError as error:
+            raise RequestTimeoutError from error
+        return messages
+
+    async def _submit(self, call: _Call, session_id: str, scope: Scope, read: Any) -> Answer:
+        is_gone = scope.get("extensions", {}).get(IS_GONE)
+        operation = call.operation(read, call.queries[scope["query_string"]], is_gone)
+        return await slots.submit(self._runtime, session_id, operation)
+
+    async def _answer_error(
+        self, kind: type[Exception], error: Exception, scope: Scope, receive: Receive, send: Send
+    ) -> None:
+        response = await self._on_error[kind](Request(scope), error)
+        await response(scope, receive, send)
+
+
+def _at_once(receive: Receive) -> Iterable[Message]:
+    """Yield the message that is there to be received; nothing where it would have to be waited for."""
+    waiting = cast("Coroutine[Any, Any, Message]", receive())
+    try:
+        waiting.send(None)
+    except StopIteration as there:
+        yield there.value
+    else:
+        waiting.close()
+
+
+def _again(messages: Sequence[Message], receive: Receive) -> Receive:
+    """Let the messages be received once more, and then what comes after them."""
+    left = iter(messages)
+
+    async def again() -> Message:
+        return next(left, None) or await receive()
+
+    return again
+
+
+async def _send(answer: Answer, scope: Scope, receive: Receive, send: Send) -> None:
+    body = answer.body
+    if not isinstance(body, bytes):
+        await json_response(answer)(scope, receive, send)
+        return
+    headers = [(b"content-length", b"%d" % len(body)), (b"content-type", _JSON)]
+    await send({"type": "http.response.start", "status": 200, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
+
+
+def _calls(routes: Sequence[BaseRoute], settings: Settings) -> Mapping[str, _Call]:
+    """Make the calls by the last part of their paths."""
+    found = {getattr(route, "endpoint", None): route for route in routes}
+    kinds: Sequence[Any] = (schemas.Act, schemas.Acts, Event, schemas.Feedbacks)
+    limits = PartLimits.of(settings)
+    act, acts, event, events = (partial(_read, TypeAdapter(kind), settings, limits) for kind in kinds)
+
+    def read_act(body: bytes) -> Any:
+        return slots.ANY_ARM if body in (b"", EMPTY) else act(body)
+
+    def read_event(body: bytes) -> Any:
+        if (plain := plain_event(body)) is not None:
+            return plain
+        return None if (read := event(body)) is None else [read]
+
+    def read_events(body: bytes) -> Any:
+        if (plain := plain_events(body, settings.max_events)) is not None:
+            return plain
+        return None if (read := events(body)) is None else read.events
+
+    return {
+        "act": _Call(
+            found[slots.act], read_act, lambda body, _, gone: slots.act_of(settings, body, gone), _NO_QUERY
+        ),
+        "acts": _Call(
+            found[slots.acts], acts, lambda body, _, gone: slots.acts_of(settings, body, gone), _NO_QUERY
+        ),
+        "feedback": _Call(
+            found[slots.feedback],
+            read_event,
+            lambda events, on_surplus, _: SettleFeedback(events, on_surplus, single=True),
+            _ON_SURPLUS,
+        ),
+        "feedbacks": _Call(
+            found[slots.feedbacks],
+            read_events,
+            lambda events, on_surplus, _: SettleFeedback(events, on_surplus),
+            _ON_SURPLUS,
+        ),
+    }
+
+
+def _read(adapter: TypeAdapter[Any], settings: Settings, limits: PartLimits, body: bytes) -> Any:
+    """Read a body as its route does; None where the route finds something wrong."""
+    try:
+        value = parse(body, limits)
+        check_lengths(value, settings)
+        return adapter.validate_python(value)
+    except (ServiceError, ValidationError):
+        return None

@@ -1,0 +1,277 @@
+"""Plain calls are answered before FastAPI, and every call as FastAPI's routes answer it, byte for byte."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterator
+from contextlib import AsyncExitStack
+
+import pytest
+from fastapi import FastAPI
+
+from service.api.parsing.plain_bodies import plain_event, plain_events
+from service.app import create_app
+from service.models.events import ArmEvent, RewardEvent
+from service.settings import Settings
+from service.store.memory import MemoryStore
+
+JSON = [(b"content-type", b"application/json")]
+LEARNERS = {
+    "hot": {"learner": {"kind": "dexp3", "n_arms": 3}},
+    "rated": {"learner": {"kind": "dexp3", "n_arms": 3}, "reward_range": [0, 1]},
+    "named": {"learner": {"kind": "centred_tsallis", "arms": ["a", "b:c", "é"]}},
+    "waits": {"learner": {"kind": "dexp3", "n_arms": 2}, "expiry": {"after_seconds": 3600, "default_loss": 1}},
+    "logged": {"learner": {"kind": "dexp3", "n_arms": 3}, "decision_log": {"max_entries": 100}},
+    "slots": {"learner": {"kind": "exp3", "n_arms": 3, "learning_rate": 0.1}},
+    "points": {"learner": {"kind": "dbgd", "dim": 2, "feasible_set": {"kind": "ball", "radius": 1}}},
+}
+NUMBERS = (
+    *("0", "1", "-0", "-1", "2", "0.5", "3.0", "1.0", "1e0", "1E-1", "5e-324", "1e-400", "1e400", "01", "1.", "+1"),
+    *("0.1000000000000000055511151231257827", "0.30000000000000004", "9007199254740993", "1" + "0" * 22),
+    *("0." + "0" * 450 + "1", "1" * 500, "NaN", "Infinity", "true", "null", '"1"', "[1]", '{"a":1}', ""),
+)
+
+
+class Asked:
+    """An application, asked over ASGI: its answers as bytes."""
+
+    def __init__(self, app: FastAPI) -> None:
+        self._app = app
+
+    async def ask(self, path, body=b"", headers=JSON, method="POST", pieces=None, known_length=True):
+        parts = list(pieces or [body])
+        messages = [
+            {"type": "http.request", "body": part, "more_body": n < len(parts)} for n, part in enumerate(parts, 1)
+        ]
+        left, sent = iter(messages), []
+
+        async def receive():
+            return next(left, {"type": "http.disconnect"})
+
+        async def send(message):
+            sent.append(message)
+
+        path, _, query = path.partition("?")
+        length = [(b"content-length", b"%d" % sum(map(len, parts)))] if known_length else []
+        scope = {"type": "http", "http_version": "1.1", "method": method, "path": path, "root_path": ""}
+        scope |= {"raw_path": path.encode(), "query_string": query.encode()}
+        scope |= {"headers": [*length, *headers, (b"x-request-id", b"asked")], "client": ("127.0.0.1", 1)}
+        await self._app(scope, receive, send)
+        head = sent[0]
+        return head["status"], head["headers"], b"".join(message.get("body", b"") for message in sent[1:])
+
+
+@pytest.fixture
+async def both(monkeypatch):
+    """The service, the same without its hot routes, and the paths that FastAPI got of the first."""
+    by_fastapi: list[str] = []
+    of_fastapi = FastAPI.__call__
+
+    async def noted(self, scope, receive, send):
+        if scope["type"] == "http":
+            by_fastapi.append(scope["path"])
+        await of_fastapi(self, scope, receive, send)
+
+    settings = Settings(max_acts=50, max_events=20, max_body_bytes=20_000)
+    async with AsyncExitStack() as stack:
+        with monkeypatch.context() as patched:
+            patched.setattr(FastAPI, "__call__", noted)
+            hot = create_app(settings, MemoryStore())
+        with monkeypatch.context() as patched:
+            patched.setattr("service.app.HotRoutes", lambda app, *_: app)
+            plain = create_app(settings, MemoryStore())
+        for app in (hot, plain):
+            await stack.enter_async_context(app.router.lifespan_context(app))
+        asked = Asked(hot), Asked(plain)
+        for name, fields in LEARNERS.items():
+            body = json.dumps({"session_id": name, "seed": 5, **fields}).encode()
+            for app in asked:
+                assert (await app.ask("/v1/sessions", body))[0] == 201
+        by_fastapi.clear()
+        yield *asked, by_fastapi
+
+
+def event_bodies() -> Iterator[bytes]:
+    for number in NUMBERS:
+        yield f'{{"arm": 0, "loss": {number}}}'.encode()
+        yield f'{{"loss":0.5,"arm":{number}}}'.encode()
+    yield from (
+        b'{"arm":1,"reward":1}',
+        b'{"arm":0,"loss":0,"loss":1}',
+        b'{"arm":0,"arm":1,"loss":1,"event_id":"a:\\u003ab"}',
+        b'{"arm":0,"arm":1,"loss":1}',
+        b'{"arm":0,"loss":1,"event_id":"one"}',
+        b'{"arm":0,"loss":1,"event_id":"one"}',
+        b'{"arm":0,"loss":1,"event_id":"a:b"}',
+        b'{"arm":0,"loss":1,"event_id":""}',
+        b'{"arm":0,"loss":1,"event_id":null}',
+        b'{"arm":0,"loss":1,"event_id":"tab\\t"}',
+        '{"arm":0,"loss":1,"event_id":"é"}'.encode(),
+        b'{"arm":0,"loss":1,"event_id":"' + b"x" * 129 + b'"}',
+        b'{"arm":0,"loss":1,"slot":1}',
+        b'{"arm":0,"loss":1,"other":1}',
+        b'{"label":"b:c","loss":1}',
+        '{"label":"é","loss":1}'.encode(),
+        b'{"arm":0}',
+        b'{"losses":[0.5,0.5,0.25]}',
+        b'{"arm":99,"loss":1}',
+        b' {"arm": 0 ,\n"loss" : 1 } ',
+        b'{"arm":0,"loss":1}x',
+        b'\xef\xbb\xbf{"arm":0,"loss":1}',
+        b'{"arm":0,"loss":1,"event_id":"\xff"}',
+        *(b"{}", b"[]", b"null", b"", b"{", b"[" * 5000),
+    )
+
+
+def corpus(session: str) -> Iterator[tuple[str, bytes]]:
+    path = f"/v1/sessions/{session}"
+    yield f"{path}/acts", b'{"count":40}'
+    for body in (
+        b"",
+        b"{}",
+        b'{"eligible":[0,1]}',
+        b'{"exclude":["a"]}',
+        b'{"count":1}',
+        b"[]",
+        b'{"eligible":[]}',
+    ):
+        yield f"{path}/act", body
+    for body in (
+        b'{"count":2}',
+        b'{"count":2.0}',
+        b'{"count":51}',
+        b'{"count":0}',
+        b'{"count":2,"distinct":true}',
+    ):
+        yield f"{path}/acts", body
+    for body in event_bodies():
+        yield f"{path}/feedback", body
+        yield f"{path}/feedbacks?on_surplus=skip", b'{"events":[' + body + b"]}"
+    plain = b'{"arm":0,"loss":0.25},{"arm":1,"loss":1,"event_id":"%d"}'
+    yield f"{path}/feedbacks", b'{"events":[' + plain % 1 + b"]}"
+    yield f"{path}/feedbacks", b'{"events":[' + plain % 1 + b',{"arm":2,"loss":0.125}]}'
+    yield f"{path}/feedbacks", b'{"events":[' + b",".join([plain % 2] * 11) + b"]}"
+    yield f"{path}/feedbacks", b'{"events":[],"events":[{"arm":0,"loss":1}]}'
+    for query in ("on_surplus=refuse", "on_surplus=no", "on_surplus=skip&on_surplus=skip", "other=1"):
+        yield f"{path}/feedback?{query}", b'{"arm":0,"loss":0.5}'
+        yield f"{path}/act?{query}", b""
+    yield f"{path}/feedbacks?on_invalid=skip", b'{"events":[{"arm":77,"loss":1}]}'
+    yield from ((f"/v1/sessions/{name}/act", b"") for name in ("none", "-", "a b", "hot\n", "%2e"))
+    yield "/v1/sessions//act", b""
+    yield "/v1/sessions/hot/act/", b""
+    yield "/v1/sessions/none/feedback", b'{"arm":0,"loss":0.5}'
+
+
+@pytest.mark.parametrize(
+    "session", ["hot", *(pytest.param(name, marks=pytest.mark.slow) for name in LEARNERS if name != "hot")]
+)
+async def test_every_request_gets_the_answer_of_the_route(both, session):
+    hot, plain, by_fastapi = both
+    asked = list(corpus(session))
+    for path, body in asked:
+        assert await hot.ask(path, body) == await plain.ask(path, body), (path, body)
+    views = [json.loads((await app.ask(f"/v1/sessions/{session}", method="GET"))[2]) for app in (hot, plain)]
+    for view in views:
+        for name in ("version", "created_at", "expires_at", "last_act_at", "last_event_at"):
+            del view[name]
+    assert views[0] == views[1]
+    logs = [
+        json.loads((await app.ask(f"/v1/sessions/{session}/decisions", method="GET"))[2]) for app in (hot, plain)
+    ]
+    entries = [[{**entry, "at": None} for entry in log.get("decisions", ())] for log in logs]
+    assert entries[0] == entries[1]
+    assert 0 < len(by_fastapi) < len(asked)
+
+
+@pytest.mark.parametrize(
+    ("headers", "pieces"),
+    [
+        ([], None),
+        ([*JSON, *JSON], None),
+        ([(b"content-type", b"text/plain")], None),
+        ([(b"content-type", b"application/json; charset=utf-8")], None),
+        ([*JSON, (b"content-encoding", b"gzip")], None),
+        ([*JSON, (b"idempotency-key", b"once")], None),
+        ([*JSON, (b"idempotency-key", b"")], None),
+        ([*JSON, (b"expect", b"100-continue")], None),
+        (JSON, [b'{"arm":0', b',"loss"', b":1}"]),
+        (JSON, [b'{"arm":0,"loss":1', b"" * 3, b"x}"]),
+        (JSON, [b'{"arm":0,"loss":' + b" " * 17_000 + b"1}"]),
+        (JSON, [b'{"arm":0,"loss":' + b" " * 21_000 + b"1}"]),
+    ],
+)
+async def test_headers_and_pieces_of_a_body(both, headers, pieces):
+    hot, plain, _ = both
+    for app in (hot, plain):
+        await app.ask("/v1/sessions/hot/acts", b'{"count":40}')
+    for known in (True, False):
+        more = [] if known else [(b"transfer-encoding", b"chunked")]
+        answers = [
+            await app.ask(
+                "/v1/sessions/hot/feedback",
+                b'{"arm":0,"loss":1}',
+                [*headers, *more],
+                pieces=pieces,
+                known_length=known,
+            )
+            for app in (hot, plain)
+        ]
+        assert answers[0] == answers[1]
+
+
+async def test_a_body_cut_off_is_the_same_error(both):
+    hot, plain, _ = both
+    cut = {"headers": [*JSON, (b"content-length", b"18")], "known_length": False, "pieces": [b'{"arm":0,"loss"']}
+    answers = [await app.ask("/v1/sessions/hot/feedback", **cut) for app in (hot, plain)]
+
+    assert answers[0] == answers[1]
+    assert answers[0][0] == 422
+
+
+async def test_plain_calls_never_reach_fastapi(both):
+    hot, _, by_fastapi = both
+    for path, body in [
+        ("act", b""),
+        ("acts", b'{"count":40}'),
+        ("feedback?on_surplus=skip", b'{"arm":0,"loss":0.5,"event_id":"x"}'),
+        ("feedbacks", b'{"events":[{"arm":0,"loss":1},{"arm":0,"loss":0}]}'),
+    ]:
+        assert (await hot.ask(f"/v1/sessions/hot/{path}", body))[0] == 200
+
+    assert not by_fastapi
+
+
+async def test_a_fault_is_answered_and_logged_as_by_the_route(both, monkeypatch):
+    hot, plain, _ = both
+
+    async def fail(*_):
+        raise ZeroDivisionError
+
+    monkeypatch.setattr("service.api.routes.slots.submit", fail)
+    answers = [await app.ask("/v1/sessions/hot/act") for app in (hot, plain)]
+
+    assert answers[0] == answers[1]
+    assert answers[0][0] == 500
+
+
+def test_numbers_are_read_to_the_bit():
+    """The JSON parser of pydantic reads numbers as Python's does."""
+    chance = random.Random(3)
+    written = [repr(chance.random() * 10 ** chance.randint(-300, 300)) for _ in range(2000)]
+    written += [f"{chance.random():.{chance.randint(1, 60)}f}" for _ in range(2000)]
+    written += [f"{chance.getrandbits(64)}e{chance.randint(-340, 280)}" for _ in range(2000)]
+    for text in written:
+        read = plain_event(f'{{"arm":1,"loss":{text}}}'.encode())
+        assert read is not None
+        assert (read.arms, read.values) == ([1], [float(text)])
+
+
+def test_the_events_of_columns_are_those_of_the_models():
+    read = plain_events(b'{"events":[{"arm":1,"reward":1},{"arm":0,"reward":0.5,"event_id":"a:b"}]}', 10)
+
+    assert read is not None
+    assert list(read) == [RewardEvent(arm=1, reward=1.0), RewardEvent(arm=0, reward=0.5, event_id="a:b")]
+    one = plain_event(b'{"arm":1,"loss":1}')
+    assert one is not None
+    assert (len(one), one[0]) == (1, ArmEvent(arm=1, loss=1.0))
