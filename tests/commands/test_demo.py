@@ -1,0 +1,107 @@
+"""``demo``: its shop on a service in this process, whose time passes in steps, and the whole command once."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from service.commands.demo import command, picture
+from service.commands.demo.own_service import running_service
+from service.commands.demo.shop import LEARNER, Shop
+from service.commands.screen import CommandError, Screen
+from service.testing import LocalBandits
+from tests.support.compose import ROOT
+from tests.support.real_redis import free_port
+
+COMMAND = [sys.executable, "-m", "service", "demo", "--no-browser", "--visitors", "20"]
+
+
+def play(bandits, seconds, show, visitors=200):
+    shop, now = Shop(bandits, seed=1), [0.0]
+
+    def sleep(pause):
+        now[0] += pause
+        bandits.advance(pause)
+
+    command.play(shop, visitors, seconds, lambda at: show(shop, at), clock=lambda: now[0], sleep=sleep)
+    return shop
+
+
+@pytest.mark.slow
+def test_within_half_a_minute_it_learns_and_then_follows_another_best_item():
+    shares = {}
+
+    def show(shop, at):
+        shares[int(at)] = shop.learner.share_of_best()
+
+    with LocalBandits() as bandits:
+        shop = play(bandits, 60, show)
+        found = command.document(shop, "")
+        view = shop.learner.session.view()
+
+    assert shares[25] > 0.8
+    assert shop.best(0) != shop.best(31)
+    assert shares[40] < 0.5 < shares[59]
+    assert found["click_rate"]["learner"] > 2 * found["click_rate"]["control"]
+    assert view.slot == shop.learner.total.visitors
+    assert view.feedbacks > 0
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_it_shows_the_shop_on_a_terminal_and_without_one(capsys, monkeypatch, terminal):
+    if terminal:
+        monkeypatch.setenv("FORCE_COLOR", "1")
+    screen = Screen()
+    with LocalBandits() as bandits:
+        shop = Shop(bandits, seed=1)
+        with command.display(shop, screen, "http://here") as show:
+            for at in (0.0, 2.0, 6.0):
+                shop.step(at, 20)
+                show(at)
+    out = capsys.readouterr().out
+
+    assert ("http://here" in out) is terminal
+    assert "learner" in out
+    assert "control" in out
+    assert "60 visitors" in picture.summary(shop)
+
+
+def test_items_that_are_sold_out_are_not_shown():
+    with LocalBandits() as bandits:
+        shop = Shop(bandits, seed=1)
+        shop.step(0.0, 100)
+        acts = {arm["label"]: arm["acts"] for arm in bandits.session(LEARNER).arms()}
+
+    assert shop.best(0.0) not in shop.sold_out(0.0)
+    assert {acts[item] for item in shop.sold_out(0.0)} == {0}
+
+
+@pytest.mark.processes
+def test_the_command_starts_its_own_service_and_says_what_came_of_it():
+    ended = subprocess.run([*COMMAND, "--seconds", "2", "--json"], capture_output=True, text=True, cwd=ROOT)
+
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert json.loads(ended.stdout)["visitors"] > 0
+
+
+@pytest.mark.processes
+def test_an_interrupt_ends_it_with_a_summary():
+    with subprocess.Popen(COMMAND, stdout=subprocess.PIPE, text=True, cwd=ROOT, start_new_session=True) as demo:
+        lines = iter(demo.stdout.readline, "")
+        assert next(line for line in lines if "learner " in line)
+        demo.send_signal(signal.SIGINT)
+        rest = demo.stdout.read()
+
+    assert demo.returncode == 0
+    assert "visitors: " in rest
+
+
+@pytest.mark.processes
+def test_a_service_that_does_not_start_is_said():
+    port = free_port()
+    with running_service(port), pytest.raises(CommandError, match="did not start"), running_service(port):
+        pass
