@@ -12,6 +12,7 @@ from loadtest.commands.during import during
 from loadtest.commands.expiry import expiry
 from loadtest.commands.paper import paper
 from loadtest.commands.replay import replay
+from loadtest.commands.study import study
 from loadtest.commands.turns import turns
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
@@ -19,6 +20,7 @@ app.command()(day)
 app.command()(replay)
 app.command()(paper)
 app.command()(expiry)
+app.command()(study)
 app.command()(burst)
 app.command()(chaos)
 app.command()(during)

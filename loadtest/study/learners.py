@@ -1,0 +1,134 @@
+"""The learners of the study, and which worlds each can play."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from loadtest.study.catalogue import CHANGES, CLICKS, FULL, STALLS, WEARY
+from loadtest.study.players.player import Player
+from loadtest.study.players.service_learners import ServicePlayer
+from loadtest.study.players.simple import AnytimeDexp3, Thompson, Uniform
+from loadtest.study.players.tsallis import CentredTsallis, MultiscaleTsallis
+from loadtest.study.worlds import Drawn, World
+from service.learners import REGISTRY
+
+NO_CLICK = 1.0
+"""The loss of a missing click."""
+BASELINES_UP_TO = 100
+"""Arms up to which the learners that are there for comparison play."""
+
+
+class Entry(NamedTuple):
+    """A learner of the study."""
+
+    key: str
+    name: str
+    build: Callable[[Drawn], Player]
+    plays: Callable[[str, World], bool]
+    """Whether it plays a world of a group."""
+    alone: bool = False
+    """Whether its worlds are played one by one: then all runs count the same events."""
+
+
+def _default(world: World) -> float | None:
+    return NO_CLICK if world.clicks else None
+
+
+def _shape(drawn: Drawn) -> tuple[int, int]:
+    return drawn.runs, drawn.world.arms
+
+
+def _uniform(drawn: Drawn) -> Player:
+    return Uniform(*_shape(drawn))
+
+
+def _multiscale(drawn: Drawn) -> Player:
+    return MultiscaleTsallis(*_shape(drawn), _default(drawn.world), provisional=drawn.world.clicks)
+
+
+def _waiting(drawn: Drawn) -> Player:
+    return MultiscaleTsallis(*_shape(drawn), _default(drawn.world))
+
+
+def _sixth(drawn: Drawn) -> Player:
+    return MultiscaleTsallis(*_shape(drawn), _default(drawn.world), provisional=drawn.world.clicks, sixth=True)
+
+
+def _centred(drawn: Drawn) -> Player:
+    return CentredTsallis(*_shape(drawn), _default(drawn.world))
+
+
+def _dexp3(drawn: Drawn) -> Player:
+    return AnytimeDexp3(*_shape(drawn), _default(drawn.world))
+
+
+def _thompson(drawn: Drawn) -> Player:
+    return Thompson(*_shape(drawn), _default(drawn.world), seed=drawn.seeds[0])
+
+
+def _thompson_provisional(drawn: Drawn) -> Player:
+    return Thompson(*_shape(drawn), _default(drawn.world), provisional=True, seed=drawn.seeds[0])
+
+
+def _service(kind: str) -> Callable[[Drawn], Player]:
+    def build(drawn: Drawn) -> Player:
+        fields: dict[str, Any] = {"kind": kind, "n_arms": drawn.world.arms}
+        late = drawn.delays[..., 0].clip(max=drawn.world.slots)
+        theorem = {
+            "horizon": drawn.world.slots,
+            "max_delay": int(late.max()),
+            "total_delay": int(late.sum()),
+        }
+        spec = REGISTRY[kind]
+        fields |= {name: value for name, value in theorem.items() if name in spec.model_fields}
+        return ServicePlayer(spec.model_validate(fields), drawn.runs)
+
+    return build
+
+
+def _everywhere(_group: str, _world: World) -> bool:
+    return True
+
+
+def _on_clicks(group: str, world: World) -> bool:
+    return group != STALLS and world.clicks
+
+
+def _over_all_arms(group: str, world: World) -> bool:
+    return group != STALLS and not world.barred and world.places == 1
+
+
+def _for_comparison(group: str, world: World) -> bool:
+    """Where each decision is answered once, and no arm comes or goes."""
+    plain = not (world.clicks or world.lost or world.doubled or world.weary or world.changes or world.visitors)
+    return plain and group in {FULL, CHANGES} and world.arms <= BASELINES_UP_TO
+
+
+def _where_few(group: str, world: World) -> bool:
+    return not world.few and group in {CLICKS, STALLS, FULL, CHANGES} and not world.visitors
+
+
+def _weary_only(group: str, _world: World) -> bool:
+    return group == WEARY
+
+
+MULTISCALE, SIXTH = "multiscale_tsallis", "sixth"
+ENTRIES = (
+    Entry("uniform", "uniform play", _uniform, _weary_only),
+    Entry(MULTISCALE, "multiscale Tsallis", _multiscale, _everywhere),
+    Entry("multiscale_waiting", "multiscale Tsallis, waiting", _waiting, _on_clicks),
+    Entry("centred_tsallis", "centred Tsallis", _centred, _everywhere),
+    Entry("dexp3", "DEXP3, anytime", _dexp3, _over_all_arms),
+    Entry("thompson", "Thompson", _thompson, _everywhere),
+    Entry("thompson_provisional", "Thompson, provisional", _thompson_provisional, _on_clicks),
+    Entry(SIXTH, "multiscale Tsallis with a sixth expert", _sixth, _where_few),
+    Entry("dexp3_theorem", "DEXP3, theorem", _service("dexp3"), _for_comparison, alone=True),
+    Entry("exp3", "EXP3", _service("exp3"), _for_comparison, alone=True),
+    Entry("exp3_current", "naive EXP3", _service("exp3_current"), _for_comparison, alone=True),
+    Entry("bold", "BOLD", _service("bold"), _for_comparison, alone=True),
+    Entry("clw", "CLW", _service("clw"), _for_comparison, alone=True),
+    Entry("batched_exp3", "batched EXP3", _service("batched_exp3"), _for_comparison, alone=True),
+    Entry("tsallis_delayed", "delayed Tsallis", _service("tsallis_delayed"), _for_comparison, alone=True),
+)
+"""In the order of the tables."""

@@ -1,0 +1,138 @@
+"""The four figures of the page of results, as SVG and PNG."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from loadtest.figures import STYLE
+from loadtest.study.catalogue import CHANGES, CLICKS, FULL, STALLS
+from loadtest.study.learners import MULTISCALE, SIXTH
+from loadtest.study.results import World
+from loadtest.study.tables import MAIN, NAMES, of_group
+
+PRINT_DPI = 300
+WIDTH = 7.0
+ROW_HEIGHT = 0.24
+"""Inches."""
+GROWTH_WORLDS = ("10 arms, gap .2, delay 50", "10 arms, .6 and .4, moved every 2,000")
+COLOURS = {
+    MULTISCALE: "#d55e00",
+    "multiscale_waiting": "#e69f00",
+    "centred_tsallis": "#009e73",
+    "dexp3": "#0072b2",
+    "thompson": "#4d4d4d",
+    "thompson_provisional": "#999999",
+    SIXTH: "#cc79a7",
+}
+MARKERS = dict(zip(COLOURS, "oDsv^<P", strict=True))
+CLICK_LEARNERS = (MULTISCALE, "multiscale_waiting", "centred_tsallis", "thompson", "thompson_provisional")
+
+
+def worlds_of(figure: str, worlds: Sequence[World]) -> list[World]:
+    """Return the worlds that a figure shows."""
+    if figure == "study_losses":
+        return [world for world in of_group(worlds, FULL, CHANGES) if " W " not in world.name]
+    if figure == "study_clicks":
+        return [
+            world for world in of_group(worlds, CLICKS, CHANGES) if " W " in world.name or "clicks" in world.name
+        ]
+    if figure == "study_growth":
+        return [world for world in worlds if world.name in GROWTH_WORLDS]
+    return of_group(worlds, STALLS)
+
+
+def draw_all(worlds: Sequence[World], folder: Path) -> list[str]:
+    """Draw the figures that have worlds, and return their names."""
+    drawers: dict[str, Callable[[Any, list[World]], None]] = {
+        "study_losses": lambda axes, shown: _dots(axes[0], shown, MAIN),
+        "study_clicks": lambda axes, shown: _dots(axes[0], shown, CLICK_LEARNERS),
+        "study_growth": _growth,
+        "study_stalls": _stalls,
+    }
+    drawn = []
+    for name, draw in drawers.items():
+        shown = worlds_of(name, worlds)
+        if shown:
+            dots = name in {"study_losses", "study_clicks"}
+            panels, height = (1, 1.2 + ROW_HEIGHT * len(shown)) if dots else (len(shown), 3.0)
+            with _figure(folder / name, panels, height) as axes:
+                draw(axes, shown)
+            drawn.append(name)
+    return drawn
+
+
+@contextmanager
+def _figure(path: Path, panels: int, height: float) -> Iterator[list[Any]]:
+    """Yield axes beside each other; the figure is written as .svg and .png when the block ends."""
+    import matplotlib as mpl  # slow to load, and not every command draws
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    with mpl.rc_context(STYLE):
+        drawing = Figure(figsize=(WIDTH, height), layout="constrained")
+        FigureCanvasAgg(drawing)
+        yield drawing.subplots(1, panels, squeeze=False)[0].tolist()
+        drawing.savefig(path.with_suffix(".svg"), metadata={"Date": None})
+        drawing.savefig(path.with_suffix(".png"), dpi=PRINT_DPI)
+
+
+def _dots(axes: Any, worlds: Sequence[World], learners: Sequence[str]) -> None:
+    """Draw a row for each world, with a mark for each learner and bars of two standard errors."""
+    for place, learner in enumerate(learners):
+        rows = [(row, figure) for row, world in enumerate(worlds) if (figure := world.figure(learner))]
+        offset = 0.12 * (place - (len(learners) - 1) / 2)
+        axes.errorbar(
+            [figure.mean for _, figure in rows],
+            [row + offset for row, _ in rows],
+            xerr=[2 * figure.stderr for _, figure in rows],
+            fmt=MARKERS[learner],
+            color=COLOURS[learner],
+            markersize=4,
+            linewidth=0.8,
+            label=NAMES[learner],
+        )
+    axes.axvline(100, color="0.7", linestyle="-.", linewidth=0.8, label="uniform play")
+    axes.set_yticks(range(len(worlds)), [world.name for world in worlds], fontsize=7)
+    axes.set_xlim(left=min(0, axes.get_xlim()[0]))
+    axes.invert_yaxis()
+    axes.set_xlabel("regret, % of uniform play's (bars: two standard errors)")
+    axes.figure.legend(loc="outside upper center", ncols=3, fontsize=7)
+
+
+def _growth(panels: Sequence[Any], worlds: Sequence[World]) -> None:
+    """Draw regret against slots on logarithmic axes, with a guide of slope 1/2."""
+    for axes, world in zip(panels, worlds, strict=True):
+        for learner in (*MAIN,):
+            if learner in world.cells:
+                cell = world.cells[learner]
+                axes.plot(cell["curve_slots"], cell["curve"], color=COLOURS[learner], label=NAMES[learner])
+        cell = world.cells[MULTISCALE]
+        slots = np.array(cell["curve_slots"])
+        axes.plot(slots, cell["curve_uniform"], color="0.7", linestyle="-.", label="uniform play")
+        guide = cell["curve_uniform"][0] * np.sqrt(slots / slots[0])
+        axes.plot(slots, guide, color="0.3", linestyle=":", label="slope 1/2")
+        axes.set(xscale="log", yscale="log", xlabel="slots $t$", ylabel=r"regret $\mathrm{Reg}_t$")
+        axes.set_title(world.name, fontsize=8)
+    panels[0].legend(fontsize=7)
+
+
+def _stalls(panels: Sequence[Any], worlds: Sequence[World]) -> None:
+    """Draw, for each world, the share of runs whose regret is at least so much of uniform play's."""
+    for axes, world in zip(panels, worlds, strict=True):
+        for learner in (MULTISCALE, SIXTH, "centred_tsallis", "thompson"):
+            if learner in world.cells:
+                ratios = np.sort(100 * world.regret(learner) / world.uniform())
+                shares = 100 * (1 - np.arange(len(ratios)) / len(ratios))
+                axes.step(ratios, shares, where="post", color=COLOURS[learner], label=NAMES[learner])
+        axes.axvline(90, color="0.7", linestyle=":", linewidth=0.8)
+        axes.set_title(world.name.replace(", ", ",\n", 1), fontsize=7)
+        axes.set_xlabel("regret, % of uniform", fontsize=7)
+        axes.set_xlim(0, 150)
+        axes.set_ylim(0, 100)
+    panels[0].set_ylabel("runs with at least so much, %", fontsize=8)
+    panels[-1].legend(fontsize=6)

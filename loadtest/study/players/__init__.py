@@ -1,0 +1,1 @@
+"""Learners of the study, each in many runs at once."""
