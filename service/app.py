@@ -135,6 +135,8 @@ async def _lifespan(runtime: Runtime, store: Store, spans: Spans | None, _: Fast
     metrics, readiness = runtime.metrics, runtime.readiness
     sweeper = Sweeper(store.reminders, runtime.sessions, metrics.sweeper_backlog.set, readiness.on_failure)
     sweeping = asyncio.create_task(sweeper.run())
+    sampler = runtime.sessions.sampler
+    sampling = [asyncio.create_task(sampler.run(readiness.on_failure))] if runtime.settings.history else []
     process_watch = _process_watch(runtime)
     watching = asyncio.create_task(process_watch.run())
     endless = [asyncio.create_task(watch()) for watch in (runtime.api_keys.watch, readiness.watch)]
@@ -142,7 +144,8 @@ async def _lifespan(runtime: Runtime, store: Store, spans: Spans | None, _: Fast
         yield
         sweeper.stop()
         process_watch.stop()
-        await _finish(sweeping, watching, asyncio.create_task(runtime.sessions.drained()))
+        sampler.stop()
+        await _finish(*sampling, sweeping, watching, asyncio.create_task(runtime.sessions.drained()))
     finally:
         for task in endless:
             task.cancel()

@@ -233,6 +233,9 @@ class Settings(BaseSettings):
         "no replica of it is left: what 0.1 can't read is then refused (409 `older_schema`).",
     )
     cache_sessions: Count = Field(1024, description="Number of sessions that a worker caches in memory.")
+    history: bool = Field(
+        True, description="Whether samples of each session are kept, which `GET /v1/sessions/{id}/history` shows."
+    )
     max_queue: Count = Field(1000, description="Largest number of requests of one session that wait in a worker.")
     max_waiting: Count = Field(
         10_000, description="Largest number of requests of all sessions that wait in a worker."

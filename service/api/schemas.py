@@ -288,3 +288,36 @@ class DecisionPage(BaseModel):
 
     decisions: list[Decision]
     next_cursor: str | None
+
+
+class ArmShare(BaseModel):
+    """An arm and its probability at a moment."""
+
+    arm: int
+    probability: float
+
+
+class HistorySample(BaseModel):
+    """A session at a moment."""
+
+    at: str = Field(description="Time by the store's clock.")
+    slot: int
+    feedbacks: int
+    outstanding: int
+    expired: int
+    removed: int
+    voided: int
+    total_delay: int
+    counted: int = Field(description="How many losses the mean is over: applied events and defaults, so far.")
+    mean_loss: float | None = Field(None, description="Null before the first.")
+    mean_reward: float | None = Field(None, description="The same in a session with ``reward_range``.")
+    effective_arms: float | None = Field(None, description="Left out over points.")
+    arms: list[ArmShare] | None = Field(None, description="The ten most probable arms; left out over points.")
+    x: list[float] | None = Field(None, description="Over points, the first ten coordinates of the point.")
+
+
+class History(BaseModel):
+    """How a session developed."""
+
+    period_seconds: float = Field(description="Time between the latest samples; older ones are further apart.")
+    samples: list[HistorySample]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import replace
+from itertools import islice
 from typing import NamedTuple
 
 from ..engine.arm_run import ArmRun
@@ -22,6 +23,8 @@ from .surplus_watch import SurplusWatch
 
 MAX_BYTES = 128 * 2**20
 """Memory that all sessions kept may take, about."""
+MAX_CHANGED = 10_000
+"""Changed sessions that are remembered."""
 EFFECTIVE_SECONDS = 9.0
 """Lists may show an ``effective_arms`` this old, plus the time between commits."""
 OBJECT_BYTES = 200
@@ -62,6 +65,8 @@ class CachedSession(NamedTuple):
     """What the last commit of this worker showed of the distribution."""
     mostly_surplus: bool = False
     """Whether most of the latest events were surplus, as this worker saw them."""
+    created_at: float = 0.0
+    """Unix seconds; tells sessions apart that had one id after another."""
 
     @classmethod
     def of(cls, snapshot: Snapshot, previous: CachedSession | None = None) -> CachedSession:
@@ -95,7 +100,10 @@ class CachedSession(NamedTuple):
         run = run.moved(ledger, state)
         needs_records = isinstance(run, SlotRun) or run.params.expiry is not None
         checksum, size = snapshot.state[-codec.CHECKSUM_BYTES :], _memory(run, snapshot.state)
-        return cls(snapshot.version, stored, run, checksum, size, is_listed, needs_records)
+        return cls(
+            *(snapshot.version, stored, run, checksum, size, is_listed, needs_records),
+            created_at=snapshot.created_at,
+        )
 
     def with_records(self, records: Mapping[bytes, bytes]) -> CachedSession:
         """The same version with the records beside the state: open slots, times of acts and rows.
@@ -144,7 +152,10 @@ class CachedSession(NamedTuple):
         checksum = state[-codec.CHECKSUM_BYTES :]
         size = _memory(run, state)
         stored = stored or self.stored
-        return CachedSession(version, stored, run, checksum, size, is_listed=True, effective=effective)
+        at = self.created_at
+        return CachedSession(
+            version, stored, run, checksum, size, is_listed=True, effective=effective, created_at=at
+        )
 
 
 def _memory(run: Run, state: bytes = b"") -> int:
@@ -165,6 +176,8 @@ class SessionCache:
         self._max_bytes = max_bytes
         self._bytes = 0
         self._sessions: OrderedDict[str, CachedSession] = OrderedDict()
+        self._changed: dict[str, None] = {}
+        """Sessions put in since ``take_changed``, in order."""
 
     def get(self, session_id: str) -> CachedSession | None:
         """The session as this worker last saw it; others may have committed since."""
@@ -177,11 +190,25 @@ class SessionCache:
         """Keep a session's newest version."""
         before = self._sessions.pop(session_id, None)
         self._sessions[session_id] = cached
+        self._changed[session_id] = None
+        if len(self._changed) > MAX_CHANGED:
+            del self._changed[next(iter(self._changed))]
         self._bytes += cached.size - (before.size if before is not None else 0)
         while len(self._sessions) > self._max_sessions or (
             self._bytes > self._max_bytes and len(self._sessions) > 1
         ):
             self.forget(next(iter(self._sessions)))
+
+    def take_changed(self, most: int) -> list[str]:
+        """Return ids of sessions put in since they were last returned: ``most`` at most, the first ones first."""
+        taken = list(islice(self._changed, most))
+        for session_id in taken:
+            del self._changed[session_id]
+        return taken
+
+    def peek(self, session_id: str) -> CachedSession | None:
+        """Return what ``get`` does, without counting that as a use."""
+        return self._sessions.get(session_id)
 
     def forget(self, session_id: str) -> None:
         """Drop a session."""

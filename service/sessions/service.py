@@ -24,10 +24,12 @@ from ..store.base import Store, StoreUnavailableError
 from ..telemetry.metrics import Labels, Metrics
 from . import transfer
 from .create import Created, Creator
+from .history.sampler import Sampler
 from .limits import ALL, Limits, Rights
 from .operations import ChangeArms, ChangeSession, ReplaceArms
 from .pages.arms import ArmSort, arms_page
 from .pages.decisions import decisions_page
+from .pages.history import history_page
 from .pages.sessions import sessions_page
 from .read import Reader
 from .views import viewer
@@ -48,6 +50,7 @@ class Sessions:
         self._limits = Limits(settings)
         cache = SessionCache(settings.cache_sessions)
         self._reader = Reader(store, cache)
+        self.sampler = Sampler(store, cache, self._reader)
         self._committer = Committer(store, cache, self._metrics, settings.write_schema)
         self._queues = SessionQueues(
             self._committer, max_queue=settings.max_queue, max_waiting=settings.max_waiting
@@ -167,6 +170,18 @@ class Sessions:
         _check_id(session_id)
         with _store_errors():
             return await decisions_page(self._store, session_id, cursor, limit)
+
+    async def history(self, session_id: str) -> Body:
+        """The JSON of a session's history: samples of its counts and of its learner, oldest first.
+
+        Raises
+        ------
+        ServiceError
+            what ``view`` raises.
+        """
+        _check_id(session_id)
+        with _store_errors():
+            return await history_page(self._store, self._reader, session_id)
 
     async def export(self, session_id: str) -> Body:
         """The JSON of a whole session, seed included: see ``transfer``.

@@ -14,7 +14,7 @@ A writer (one worker incarnation) has one commit in flight per session at a time
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
@@ -218,12 +218,41 @@ class Reminders(Protocol):
         """Try to become, or stay, the worker that sweeps for the next ``seconds``; False if another one is."""
 
 
+class History(Protocol):
+    """Samples of sessions over time, each at a place: best effort, and never part of a commit.
+
+    They belong to their session: they are deleted and expire with it, and are in no export.
+    """
+
+    async def record(self, session_id: str, created_at: float, place: int, sample: bytes) -> int | None:
+        """Keep a sample, in place of one that is there.
+
+        Parameters
+        ----------
+        created_at : of the session that the sample is of, as its snapshots have it
+
+        Returns
+        -------
+        How many samples the session has now, about; None where it does not exist any more.
+        """
+
+    async def read(self, session_id: str) -> Mapping[int, bytes] | None:
+        """Read all samples of a session, by place; None where there is no session."""
+
+    async def thin(self, session_id: str, dropped: Iterable[int], left: int) -> None:
+        """Drop the samples at these places, after which ``left`` stay."""
+
+
 class Store(Protocol):
     """A store of sessions. Every method raises ``StoreUnavailableError`` where the store can't be used."""
 
     @property
     def reminders(self) -> Reminders:
         """When sessions have decisions that fall due."""
+
+    @property
+    def history(self) -> History:
+        """Samples of sessions over time."""
 
     async def create(self, session: NewSession) -> Snapshot | None:
         """Create a session.

@@ -13,6 +13,7 @@ from .base import (
     Committed,
     Conflict,
     Counts,
+    History,
     Known,
     Log,
     NewSession,
@@ -78,6 +79,10 @@ class InstrumentedStore:
     @property
     def reminders(self) -> Reminders:
         return self._store.reminders
+
+    @property
+    def history(self) -> History:
+        return self._store.history
 
     async def create(self, session: NewSession) -> Snapshot | None:
         with self._timed("create"):

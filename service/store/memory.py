@@ -21,7 +21,7 @@ from .base import (
 )
 from .clock import StoreClock
 from .cursors import after_of, cursor_after
-from .memory_session import MemorySession
+from .memory_session import MemoryHistory, MemorySession
 from .options import StoreOptions
 from .redis.keys import ANSWER, EVENT
 
@@ -43,6 +43,7 @@ class MemoryStore:
         self._latest = float("-inf")
         self.reminders = MemoryReminders(self.now)
         self._sessions: dict[str, MemorySession] = {}
+        self.history = MemoryHistory(self._session)
         self._deadlines: list[tuple[float, str]] = []
 
     async def create(self, session: NewSession) -> Snapshot | None:

@@ -38,6 +38,8 @@ MATRIX = {
     ("GET", SESSION): (ANY_KEY, Logged.SAMPLE),
     ("DELETE", SESSION): (ADMIN_ONLY, Logged.ALL),
     ("PATCH", SESSION): (ADMIN_ONLY, Logged.ALL),
+    ("HEAD", f"{SESSION}/history"): (ANY_KEY, Logged.SAMPLE),
+    ("GET", f"{SESSION}/history"): (ANY_KEY, Logged.SAMPLE),
     ("GET", f"{SESSION}/arms"): (ANY_KEY, Logged.SAMPLE),
     ("PATCH", f"{SESSION}/arms"): (ADMIN_ONLY, Logged.ALL),
     ("PUT", f"{SESSION}/arms"): (ADMIN_ONLY, Logged.ALL),

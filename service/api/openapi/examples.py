@@ -231,6 +231,25 @@ DECISIONS = {
     ],
     "next_cursor": None,
 }
+HISTORY = {
+    "period_seconds": 5.0,
+    "samples": [
+        {
+            "at": "2026-01-01T12:00:05.000Z",
+            "slot": 120,
+            "feedbacks": 100,
+            "outstanding": 20,
+            "expired": 0,
+            "removed": 0,
+            "voided": 0,
+            "total_delay": 2100,
+            "counted": 100,
+            "mean_loss": -1.5,
+            "effective_arms": 2.4,
+            "arms": [{"arm": 2, "probability": 0.52}, {"arm": 0, "probability": 0.3}],
+        }
+    ],
+}
 
 
 def describe_answers(

@@ -1,4 +1,4 @@
-"""What is kept beside a session's state: its arms with their counts, and its decision log."""
+"""What is kept beside a session's state: its arms with their counts, its decision log, and its history."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from fastapi import APIRouter, Query, Request, Response
 
 from ...sessions.pages.arms import ArmSort
 from ..access import VIEWERS, Logged, access
-from ..openapi.examples import ARMS, DECISIONS, PROBLEMS, describe_answers
+from ..openapi.examples import ARMS, DECISIONS, HISTORY, PROBLEMS, describe_answers
 from ..parsing.paging import Cursor, Limit
 from ..parsing.strict_route import StrictRoute
 from ..responses import body_response
 from ..runtime import runtime_of
-from ..schemas import ArmPage, DecisionPage
+from ..schemas import ArmPage, DecisionPage, History
 
 router = APIRouter(
     prefix="/v1/sessions/{session_id}", tags=["sessions"], route_class=StrictRoute, responses=PROBLEMS
@@ -38,3 +38,11 @@ async def list_arms(
 async def list_decisions(request: Request, session_id: str, cursor: Cursor = None, limit: Limit = 100) -> Response:
     """Read the decision log of a session that was created with ``decision_log``, oldest entries first."""
     return body_response(await runtime_of(request).sessions.decisions(session_id, cursor, limit))
+
+
+@router.head("/history", response_class=Response, include_in_schema=False)
+@router.get("/history", **describe_answers(History, HISTORY, {200: "The session over time"}))
+@access(VIEWERS, logged=Logged.SAMPLE)
+async def show_history(request: Request, session_id: str) -> Response:
+    """Read how a session developed: samples of it, oldest first; the older they are, the fewer."""
+    return body_response(await runtime_of(request).sessions.history(session_id))

@@ -6,7 +6,8 @@ key                                type  holds
 ``<prefix>:{<session id>}``        hash  ``version``, ``spec``, ``state``, ``created_at``, ``expires_at``,
                                          ``writers`` (id of the last commit of each writer), ``buckets``
                                          (number and deadline of each ``seen`` hash), ``summary`` and
-                                         ``about`` (what lists show)
+                                         ``about`` (what lists show), ``samples`` (how many) and
+                                         ``~<n>`` (a sample of its history)
 ``<prefix>:{<session id>}:slots``  hash  records beside the state: open slots, acts by time, rows
 ``<prefix>:{<session id>}:counts`` hash  counts beside the state, which commits increment
 ``<prefix>:{<session id>}:log``    strm  the session's log
@@ -39,6 +40,8 @@ BUCKET_MS_0_1 = 21_600_000
 _RECORDS, _COUNTS, _LOG, _PROBE = ":slots", ":counts", ":log", ":probe"
 EVENT, ANSWER = b"e", b"k"
 """Kind bytes of entries in a bucket: event ids, and answers under idempotency keys."""
+SAMPLE = b"~"
+"""Kind byte of the fields of a session that hold its history; a number follows."""
 
 
 class SessionKeys(NamedTuple):

@@ -25,6 +25,7 @@ from ..base import (
 from ..clock import StoreClock
 from ..options import StoreOptions
 from . import messages, scripts
+from .beside.history import RedisHistory
 from .connection.client import RedisClient
 from .connection.roundtrip import RedisArgument
 from .connection.server_client import ServerClient
@@ -63,6 +64,7 @@ class RedisStore:
         self._clock = StoreClock(on_step_back=self._options.on_clock_step_back)
         self.now = self._clock.now
         self.reminders = RedisReminders(self._run, self._keys)
+        self.history = RedisHistory(self._run, self._keys)
         self._listing = self._make_listing()
         self._transfer = Transfer(self._run, self._run_on_session_keys, self._keys, self.now)
         self._room = Room(self._options.data_folder)

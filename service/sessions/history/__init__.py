@@ -1,0 +1,1 @@
+"""How sessions developed: samples taken beside the commits, thinned with age."""

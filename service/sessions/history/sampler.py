@@ -1,0 +1,92 @@
+"""Takes samples of the sessions that this worker has changed, beside the commits.
+
+Every worker samples its own sessions. A session that several workers change has one sample at each place, whoever
+writes it last. Samples are best effort: what a worker has not written when it ends is lost.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from contextlib import suppress
+
+from ...commit.session_cache import SessionCache
+from ...cooperative.fair_yield import FairYield
+from ...errors import StateCorruptError, UnknownSessionError
+from ...serialization.journal import Journal
+from ...serialization.sample import Sample
+from ...store.base import Store, StoreUnavailableError
+from ..read import Reader
+from .thinning import MAX_SAMPLES, PERIOD_SECONDS, dropped, place_of
+
+AT_ONCE = 250
+"""Sessions sampled in one period; others wait for the next, in order."""
+MAX_STORED = MAX_SAMPLES + 64
+"""Samples from which on a history is thinned."""
+
+log = logging.getLogger(__name__)
+
+
+class Sampler:
+    """The sampler of one worker.
+
+    Parameters
+    ----------
+    cache : knows which sessions the worker has changed
+    reader : reads those that are not in the cache any more
+    """
+
+    def __init__(self, store: Store, cache: SessionCache, reader: Reader) -> None:
+        self._store = store
+        self._cache = cache
+        self._reader = reader
+        self._stopping = asyncio.Event()
+
+    async def run(self, on_failure: Callable[[str, str], None]) -> None:
+        """Take samples every ``PERIOD_SECONDS`` until stopped.
+
+        Parameters
+        ----------
+        on_failure : gets "history" and the reason each time the store has failed
+        """
+        while not self._stopping.is_set():
+            with suppress(TimeoutError):
+                async with asyncio.timeout(PERIOD_SECONDS):
+                    await self._stopping.wait()
+            try:
+                await self.sample()
+            except StoreUnavailableError as error:
+                on_failure("history", str(error))
+            except Exception:
+                log.exception("sampling failed")
+
+    def stop(self) -> None:
+        """Take the last samples and end."""
+        self._stopping.set()
+
+    async def sample(self) -> None:
+        """Take a sample of the sessions that have changed since the last time, at most ``AT_ONCE``.
+
+        Raises
+        ------
+        StoreUnavailableError
+        """
+        fair_yield = FairYield()
+        for session_id in self._cache.take_changed(AT_ONCE):
+            with suppress(UnknownSessionError, StateCorruptError):
+                await self._sample(session_id)
+            await fair_yield()
+
+    async def _sample(self, session_id: str) -> None:
+        cached = self._cache.peek(session_id)
+        if cached is None:
+            _, cached = await self._reader.settled(session_id, Journal())
+        now, history = self._store.now(), self._store.history
+        sample = Sample.of(cached.run, now).encode()
+        stored = await history.record(session_id, cached.created_at, place_of(now), sample)
+        if stored is not None and stored > MAX_STORED:
+            places = (await history.read(session_id) or {}).keys()
+            old = dropped(places, place_of(now))
+            if old:
+                await history.thin(session_id, old, len(places) - len(old))

@@ -1,0 +1,1 @@
+"""What is kept beside the states of sessions in a Redis server; imports keys, scripts and connections."""
