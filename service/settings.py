@@ -233,6 +233,7 @@ class Settings(BaseSettings):
         "no replica of it is left: what 0.1 can't read is then refused (409 `older_schema`).",
     )
     cache_sessions: Count = Field(1024, description="Number of sessions that a worker caches in memory.")
+    dashboard: bool = Field(True, description="Whether browsers get the dashboard at `/`; else the documentation.")
     history: bool = Field(
         True, description="Whether samples of each session are kept, which `GET /v1/sessions/{id}/history` shows."
     )

@@ -321,3 +321,11 @@ class History(BaseModel):
 
     period_seconds: float = Field(description="Time between the latest samples; older ones are further apart.")
     samples: list[HistorySample]
+
+
+class KeyView(BaseModel):
+    """What an API key may do."""
+
+    name: str | None = Field(None, description="Null where the service has no API keys.")
+    role: Literal["reader", "client", "admin"] = "admin"
+    session_prefix: str = Field("", description="What the ids of its sessions begin with.")

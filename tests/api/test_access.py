@@ -55,7 +55,9 @@ MATRIX = {
     ("GET", "/readyz"): (OPEN, Logged.CHANGES),
     ("HEAD", "/readyz"): (OPEN, Logged.CHANGES),
     ("GET", "/metrics"): (READ, Logged.SAMPLE),
-    ("GET", "/"): (READ, Logged.ALL),
+    ("GET", "/v1/key"): (ANY_KEY, Logged.SAMPLE),
+    ("GET", "/"): (OPEN, Logged.ALL),
+    ("GET", "/dashboard-assets"): (OPEN, Logged.ALL),
     ("GET", "/docs"): (READ, Logged.ALL),
     ("GET", "/openapi.json"): (READ, Logged.ALL),
     ("HEAD", "/openapi.json"): (READ, Logged.ALL),
@@ -150,7 +152,8 @@ async def test_what_a_new_route_says_is_what_holds(make_client, monkeypatch, rol
 )
 async def test_the_matrix_is_what_requests_meet(make_client, method, path):
     client = await make_client(api_keys=SecretText(json.dumps(KEYS)))
-    target = path.replace("{session_id}", "s").replace("docs-assets", "docs-assets/swagger-ui.css")
+    files = {"/docs-assets": "swagger-ui.css", "/dashboard-assets": "icon.svg"}
+    target = f"{path.replace('{session_id}', 's')}/{files.get(path, '')}".removesuffix("/") or "/"
     refused = []
     for key in (None, READER, CLIENT, ADMIN):
         answer = await client.request(method, target, headers={"X-API-Key": key} if key else {})

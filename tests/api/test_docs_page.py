@@ -9,14 +9,7 @@ import re
 import pytest
 
 
-async def test_the_root_leads_to_the_page(client):
-    answer = await client.get("/")
-
-    assert (answer.status_code, answer.headers["location"]) == (307, "docs")
-    assert (await client.get("/", follow_redirects=True)).headers["content-type"].startswith("text/html")
-
-
-@pytest.mark.parametrize("path", ["/", "/docs", "/openapi.json", "/docs-assets/swagger-ui.css"])
+@pytest.mark.parametrize("path", ["/docs", "/openapi.json", "/docs-assets/swagger-ui.css"])
 async def test_browsers_guess_no_types(client, path):
     answer = await client.get(path)
 

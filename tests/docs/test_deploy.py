@@ -16,7 +16,8 @@ from tests.support.compose import COMPOSE, ROOT
 
 DOCKERFILE = (ROOT / "Dockerfile").read_text()
 SERVICES = COMPOSE["services"]
-LOCKS = {"requirements.lock": ["embedded", "otel"], "requirements-loadtest.lock": ["embedded", "otel", "loadtest"]}
+IMAGE = ["dashboard", "embedded", "otel"]
+LOCKS = {"requirements.lock": IMAGE, "requirements-loadtest.lock": [*IMAGE, "loadtest"]}
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
 

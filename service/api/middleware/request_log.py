@@ -23,7 +23,7 @@ from ...telemetry.metrics import OTHER
 from ..access import Logged, RouteAccess
 from ..connection_errors import REQUEST_ID, reason_of
 from ..problems import ERROR_IN_SCOPE, ID_IN_SCOPE, problem
-from ..routes.docs import ASSETS
+from ..routes import dashboard, docs
 from ..runtime import Runtime
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 _TRACE = re.compile(rb"[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}(-.*)?", re.DOTALL)
 """A ``traceparent``: https://www.w3.org/TR/trace-context. Later versions may add parts."""
 _SANE_ID = re.compile(rb"[!-~](?:[ -~]{0,126}[!-~])?")
+_MOUNTED = frozenset({docs.ASSETS, dashboard.ASSETS})
 STOPPING = "The service is stopping; what this request asked may have been done or not: send it again"
 
 
@@ -143,7 +144,8 @@ def _template(scope: Scope) -> str:
     route: Any = scope.get("route")
     if route is not None:
         return str(route.path)
-    return f"/{ASSETS}" if scope.get("root_path") else str(scope["path"])
+    mounted = str(scope.get("root_path") or "").rpartition("/")[2]
+    return f"/{mounted}" if mounted in _MOUNTED else str(scope["path"])
 
 
 def _trace_id(headers: Iterable[tuple[bytes, bytes]]) -> str | None:

@@ -231,6 +231,7 @@ DECISIONS = {
     ],
     "next_cursor": None,
 }
+KEY = {"name": "board", "role": "reader", "session_prefix": ""}
 HISTORY = {
     "period_seconds": 5.0,
     "samples": [

@@ -6,9 +6,11 @@ from collections.abc import Sequence
 
 from starlette.routing import BaseRoute
 
-from . import docs, health, pages, sessions, slots, transfer
+from . import dashboard, docs, health, keys, pages, sessions, slots, transfer
 
 ROUTES: Sequence[BaseRoute] = [
-    route for part in (slots, sessions, pages, transfer, health, docs) for route in part.router.routes
+    route
+    for part in (slots, sessions, pages, transfer, health, keys, docs, dashboard)
+    for route in part.router.routes
 ]
 """Flat: a router within the application costs each request as much again as finding its route."""

@@ -12,7 +12,7 @@ from hashlib import sha256
 
 from fastapi import APIRouter, Request, Response
 from fastapi.openapi.docs import get_swagger_ui_html
-from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse
+from fastapi.responses import HTMLResponse, JSONResponse
 from starlette.staticfiles import StaticFiles
 from starlette.types import Scope
 
@@ -29,13 +29,6 @@ router = APIRouter(include_in_schema=False)
 
 def _opened(settings: Settings) -> bool:
     return settings.open_docs
-
-
-@router.get("/")
-@access(READERS, opened_by=_opened)
-async def root() -> RedirectResponse:
-    """Send people who opened the address of the service to its page."""
-    return RedirectResponse("docs", headers=_HEADERS)
 
 
 @router.get("/docs")

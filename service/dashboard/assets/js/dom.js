@@ -1,0 +1,58 @@
+// Elements, and numbers and times as text.
+
+export function h(name, attributes = {}, ...children) {
+  // An element; attributes that begin with "on" are listeners, `true` is an attribute without value.
+  const element = document.createElement(name);
+  for (const [attribute, value] of Object.entries(attributes)) {
+    if (attribute.startsWith("on")) element.addEventListener(attribute.slice(2), value);
+    else if (value === true) element.setAttribute(attribute, "");
+    else if (value !== false && value !== null && value !== undefined) element.setAttribute(attribute, value);
+  }
+  element.append(...children.flat().filter((child) => child !== null && child !== undefined));
+  return element;
+}
+
+export function setText(element, text) {
+  if (element.textContent !== text) element.textContent = text;
+}
+
+const whole = new Intl.NumberFormat("en");
+
+export function number(value) {
+  if (value === null || value === undefined || Number.isNaN(value)) return "–";
+  if (Number.isInteger(value)) return whole.format(value);
+  const size = Math.abs(value);
+  if (size >= 1000) return whole.format(Math.round(value));
+  return size >= 1e-4 ? String(Number(value.toPrecision(4))) : value.toExponential(2);
+}
+
+export function percent(share) {
+  if (share === null || share === undefined) return "–";
+  if (share > 0 && share < 0.001) return "< 0.1 %";
+  return `${(100 * share).toFixed(1)} %`;
+}
+
+export function age(time) {
+  // How long ago a time of the service was.
+  if (!time) return "never";
+  const seconds = Math.max(0, (Date.now() - Date.parse(time)) / 1000);
+  if (seconds < 5) return "now";
+  for (const [unit, length] of [["d", 86_400], ["h", 3600], ["min", 60]]) {
+    if (seconds >= 2 * length) return `${Math.floor(seconds / length)} ${unit} ago`;
+  }
+  return `${Math.floor(seconds)} s ago`;
+}
+
+export const clock = (milliseconds) =>
+  new Date(milliseconds).toLocaleString(undefined, { dateStyle: "short", timeStyle: "medium" });
+
+export const HINTS = {
+  no_feedback: "Report each loss with POST …/feedback and the arm that was shown, or give the session an expiry, so that decisions nobody reacts to count as the worst.",
+  first_window: "Wait until the first window has ended. If reactions should have come already, look whether they are reported.",
+  equal_losses: "Report what differs between arms: also what was not clicked, as a loss, or with an expiry and a default.",
+  mostly_surplus: "Report each event once, with an event_id, and as losses of the decisions that this session made.",
+  growing_outstanding: "Give the session an expiry (PATCH /v1/sessions/{id}), or also report when nothing happened.",
+};
+
+export const badges = (hints) =>
+  (hints || []).map((hint) => h("span", { class: "badge", title: hint.message }, hint.code.replaceAll("_", " ")));

@@ -1,0 +1,231 @@
+// The page of one session.
+
+import { get, sessionPath } from "./api.js";
+import { changeArms, deleteDialog } from "./actions.js";
+import { callsSection } from "./calls.js";
+import { Chart, COLOURS, REST, clock, local } from "./charts.js";
+import { age, badges, h, HINTS, number, percent, setText } from "./dom.js";
+import { asSample, delays, meanOf, means, outcomes, shares, times, within } from "./series.js";
+import { LiveTable } from "./table.js";
+
+const RANGES = [["All", 0], ["Last day", 86_400], ["Last hour", 3600], ["Last 10 minutes", 600]];
+const OUTCOMES = [["feedbacks", "applied"], ["expired", "expired"], ["removed", "removed"], ["voided", "voided"]];
+const HISTORY_EVERY = 5000;
+const MOST_LIVE = 600;
+
+export class SessionPage {
+  seconds = 2;
+
+  constructor(context, id) {
+    Object.assign(this, { context, id, title: id, history: [], live: [], asked: 0, sort: { key: "probability", down: true } });
+    this.heading = h("h1", {}, id);
+    this.badges = h("span");
+    this.facts = h("p", { class: "note" });
+    this.tiles = h("dl", { class: "tiles" });
+    this.hints = h("ul", { class: "hints", "aria-label": "Hints" });
+    const remove = h("button", { type: "button", class: "bad", onclick: () => deleteDialog(id) }, "Delete");
+    remove.hidden = context.role !== "admin";
+    this.range = h("select", { onchange: () => this.draw() }, RANGES.map(([name, seconds]) => h("option", { value: seconds }, name)));
+    this.charts = h("div", { class: "charts" });
+    this.rest = h("div");
+    this.element = h("div", {}, h("p", { class: "crumb" }, h("a", { href: "#/" }, "All sessions")),
+      h("div", { class: "row top" }, h("div", {}, this.heading, this.badges), remove),
+      this.facts, this.tiles, this.hints,
+      h("div", { class: "row top end" }, h("h2", {}, "Over time"), h("label", {}, "Time shown", this.range)), this.charts, this.rest);
+  }
+
+  async update() {
+    const view = await get(sessionPath(this.id));
+    if (!this.view || this.view.created_at !== view.created_at) this.#build(view);
+    this.view = view;
+    if (performance.now() - this.asked > HISTORY_EVERY || !this.asked) {
+      const { samples } = await get(sessionPath(this.id, "/history"));
+      this.asked = performance.now();
+      this.history = samples;
+      const last = samples.length ? Date.parse(samples.at(-1).at) : 0;
+      this.live = this.live.filter((sample) => Date.parse(sample.at) > last).slice(-MOST_LIVE);
+    }
+    // The newest counts are drawn at once, also where no history is kept.
+    this.live.push(asSample(view));
+    this.draw();
+    await this.#showArms();
+  }
+
+  #build(view) {
+    this.live = [];
+    this.word = view.reward_range ? "reward" : "loss";
+    for (const chart of this.drawn || []) chart.close();
+    this.points = Boolean(view.x);
+    const over = this.points ? "Coordinates of the point" : "Share of each arm";
+    const note = this.points ? "The coordinates of the point that is played." : "The probability of each arm: the ten largest, and all others together.";
+    this.shareChart = new Chart(over, { whole: true, note, columns: [] });
+    const band = this.points ? "Of the events between two points of the line." : "Of the events between two points of the line, with a band of 95 %.";
+    this.meanChart = new Chart(`Mean ${this.word}`, { note: band, columns: ["Time", `Mean ${this.word}`, "From", "To", "Events"] });
+    this.outstandingChart = new Chart("Outstanding decisions", { note: "Decisions that wait for feedback.", columns: ["Time", "Outstanding"] });
+    this.outcomeChart = new Chart("Events by outcome", { note: "Per minute.", columns: ["Time", ...OUTCOMES.map(([, name]) => name)] });
+    this.delayChart = new Chart("Mean delay", { note: "In acts: how many came between an act and its feedback, on average.", columns: ["Time", "Delay in acts"] });
+    this.drawn = [this.shareChart, this.meanChart, this.outstandingChart, this.outcomeChart, this.delayChart];
+    if (this.points && view.x.length > 1) {
+      this.pathChart = new Chart("Path of the point", { note: "Its first two coordinates.", columns: ["Time", "x₁", "x₂"] });
+      this.drawn.push(this.pathChart);
+    }
+    this.charts.replaceChildren(...this.drawn.map((chart) => chart.element));
+    this.arms = this.points ? null : this.#armsTable(view);
+    const settings = h("details", {}, h("summary", {}, "Settings of the session"), (this.settings = h("pre", { tabindex: "0", role: "region", "aria-label": "Settings of the session" })));
+    const arms = this.arms ? [h("h2", {}, "Arms"), h("div", { class: "row end" }, this.armSearch), this.armError, this.armNote, this.arms.element] : [];
+    this.rest.replaceChildren(...arms, callsSection(view, this.context.needsKey), h("h2", {}, "Settings"), settings);
+  }
+
+  draw() {
+    const { view, word } = this;
+    if (!view) return;
+    this.#drawHead(view);
+    const begin = { at: view.created_at, slot: 0, feedbacks: 0, outstanding: 0, expired: 0, removed: 0, voided: 0, total_delay: 0, counted: 0, mean_loss: null };
+    const known = [...this.history, ...this.live];
+    // Counts of a session that was imported, or is of an earlier version, do not begin at 0.
+    const all = this.history.length && this.history[0].slot > 1000 ? known : [begin, ...known];
+    const samples = within(all, Number(this.range.value));
+    const at = times(samples).map(local);
+    const shown = samples.filter((sample) => sample.x || sample.arms?.length);
+    if (this.points) this.#drawPoints(shown);
+    else this.#drawShares(shown);
+    const mean = means(samples, view[`${word}_range`] && view.normalize_losses !== false && !this.points ? view[`${word}_range`] : null);
+    this.#drawMean(mean);
+    const outstanding = samples.map((sample) => sample.outstanding);
+    this.outstandingChart.show([{ x: at, y: outstanding, name: "Outstanding", mode: "lines", fill: "tozeroy", line: { color: COLOURS[0] } }],
+      samples.map((sample) => [clock(Date.parse(sample.at)), sample.outstanding]), `${number(view.outstanding)} now, at most ${number(Math.max(...outstanding))}.`, { yaxis: { rangemode: "tozero" } });
+    const delay = delays(samples);
+    this.delayChart.show([{ x: delay.map((each) => local(each.at)), y: delay.map((each) => each.delay), name: "Delay", line: { color: COLOURS[4] } }],
+      delay.map((each) => [clock(each.at), each.delay]), `${number(delay.at(-1)?.delay)} acts lately.`, { yaxis: { rangemode: "tozero" } });
+    this.#drawOutcomes(outcomes(samples));
+  }
+
+  #drawHead(view) {
+    const { learner } = view;
+    this.badges.replaceChildren(...badges(view.hints));
+    setText(this.facts, `${learner.kind}${learner.n_arms ? ` over ${number(learner.n_arms)} arms` : ` in ${learner.dim} dimensions`}, rates ${learner.rates}, created ${age(view.created_at)}${view.expires_at ? `, deleted if idle until ${clock(Date.parse(view.expires_at))}` : ""}`);
+    const tiles = [
+      ["Acts", number(view.slot)], ["Feedback applied", number(view.feedbacks)], ["Outstanding", number(view.outstanding)],
+      [`Mean ${this.word}`, number(meanOf(view))],
+      ...(this.points ? [] : [["Effective arms", `${number(view.effective_arms && Number(view.effective_arms.toPrecision(3)))} of ${number(learner.n_arms)}`]]),
+      ["Expired", number(view.expired)], ["Last act", age(view.last_act_at)], ["Last event", age(view.last_event_at)],
+    ];
+    if (this.tiles.children.length !== tiles.length) this.tiles.replaceChildren(...tiles.map(([name]) => h("div", {}, h("dt", {}, name), h("dd"))));
+    tiles.forEach(([, text], place) => setText(this.tiles.children[place].lastChild, text));
+    const hints = view.hints.map((hint) => `${hint.message}\n${HINTS[hint.code] || ""}`);
+    if (this.shownHints !== hints.join("\n")) {
+      this.shownHints = hints.join("\n");
+      this.hints.replaceChildren(...view.hints.map((hint) => h("li", {}, h("strong", {}, hint.message), HINTS[hint.code] || "")));
+    }
+    this.hints.hidden = !view.hints.length;
+    const { learner: full, ...others } = view;
+    const { arms, ...about } = full;
+    const chosen = Object.fromEntries(Object.entries(others).filter(([name]) => /range|normalize|expiry|floor|initial|segments|decision_log|created_at|expires_at|version/.test(name)));
+    setText(this.settings, JSON.stringify({ learner: about, ...chosen }, null, 2));
+  }
+
+  #name(arm) {
+    const names = this.view.learner.arms;
+    return this.names?.get(arm) ?? (names && names.length === this.view.probabilities.length ? names[arm] : `arm ${arm}`);
+  }
+
+  #drawShares(samples) {
+    const found = shares(samples);
+    const at = samples.map((sample) => Date.parse(sample.at));
+    const trace = (name, y, color) => ({ x: at.map(local), y, name, stackgroup: "all", mode: "lines", line: { width: 0.5, color }, fillcolor: color, hovertemplate: "%{y:.1%}" });
+    const traces = found.arms.map((each, place) => trace(this.#name(each.arm), each.shares, COLOURS[place]));
+    const hasRest = found.rest.some((share) => share > 0);
+    if (hasRest) traces.push(trace("all others", found.rest, REST));
+    const rows = at.map((time, place) => [clock(time), ...traces.map((each) => percent(each.y[place]))]);
+    const best = found.arms[0];
+    const summary = best ? `Largest now: ${this.#name(best.arm)} with ${percent(best.shares.at(-1))}.` : "";
+    this.shareChart.show(traces, rows, summary, { yaxis: { tickformat: ".0%", range: [0, 1] } }, ["Time", ...traces.map((each) => each.name)]);
+  }
+
+  #drawPoints(samples) {
+    const at = times(samples);
+    const count = Math.max(0, ...samples.map((sample) => sample.x.length));
+    const traces = Array.from({ length: count }, (_, axis) => ({ x: at.map(local), y: samples.map((sample) => sample.x[axis]), name: `x${axis + 1}`, mode: "lines", line: { color: COLOURS[axis % 10] } }));
+    const rows = samples.map((sample, place) => [clock(at[place]), ...sample.x]);
+    this.shareChart.show(traces, rows, `Now at ${this.view.x.slice(0, 10).map(number).join(", ")}.`, {}, ["Time", ...traces.map((each) => each.name)]);
+    if (!this.pathChart) return;
+    const [x, y] = [0, 1].map((axis) => samples.map((sample) => sample.x[axis]));
+    const path = { x, y, mode: "lines+markers", name: "path", line: { color: COLOURS[0] }, marker: { size: 4 } };
+    const now = { x: x.slice(-1), y: y.slice(-1), mode: "markers", name: "now", marker: { size: 11, color: COLOURS[1] } };
+    this.pathChart.show([path, now], samples.map((sample, place) => [clock(at[place]), sample.x[0], sample.x[1]]), `From ${number(x[0])}, ${number(y[0])} to ${number(x.at(-1))}, ${number(y.at(-1))}.`,
+      { hovermode: "closest", xaxis: { type: "linear", title: { text: "x1" } }, yaxis: { title: { text: "x2" } } });
+  }
+
+  #drawMean(mean) {
+    const at = mean.map((each) => local(each.at));
+    const band = (y, more) => ({ x: at, y, mode: "lines", line: { width: 0 }, hoverinfo: "skip", showlegend: false, name: "95 %", ...more });
+    const line = { x: at, y: mean.map((each) => each.mean), name: `Mean ${this.word}`, mode: "lines+markers", marker: { size: 4 }, line: { color: COLOURS[0] } };
+    const bands = mean.some((each) => each.low !== null)
+      ? [band(mean.map((each) => each.low)), band(mean.map((each) => each.high), { fill: "tonexty", fillcolor: "rgba(59,125,216,.22)" })] : [];
+    const rows = mean.map((each) => [clock(each.at), each.mean, each.low, each.high, each.n]);
+    this.meanChart.show([...bands, line], rows, `${number(mean.at(-1)?.mean)} lately.`, { showlegend: false });
+  }
+
+  #drawOutcomes(found) {
+    const middle = found.map((each) => local((each.from + each.to) / 2));
+    const width = found.map((each) => each.to - each.from);
+    const traces = OUTCOMES.filter(([field]) => field === "feedbacks" || found.some((each) => each[field])).map(([field, name], place) =>
+      ({ type: "bar", x: middle, y: found.map((each) => each[field]), width, name, marker: { color: COLOURS[place] } }));
+    const rows = found.map((each) => [clock(each.to), ...OUTCOMES.map(([field]) => each[field])]);
+    this.outcomeChart.show(traces, rows, `${number(found.at(-1)?.feedbacks)} applied per minute lately.`, { barmode: "stack", bargap: 0 });
+  }
+
+  #armsTable(view) {
+    const mayChange = this.context.role === "admin" && view.learner.arms;
+    const name = (row) => row.label ?? String(row.arm);
+    const change = (field, row) => async () => {
+      this.armError.textContent = "";
+      try {
+        await changeArms(this.id, { [field]: [row.label] });
+        await this.#showArms();
+      } catch (problem) {
+        this.armError.textContent = problem.message;
+      }
+    };
+    const columns = [
+      { key: "index", title: "Arm", head: true, wide: true, value: (row) => row.arm, cell: name },
+      { key: "probability", title: "Share", numeric: true, value: (row) => row.probability, cell: (row) => percent(row.probability) },
+      { key: "acts", title: "Acts", numeric: true, value: (row) => row.acts, cell: (row) => number(row.acts) },
+      { key: "outstanding", title: "Outstanding", numeric: true, value: (row) => row.outstanding, cell: (row) => number(row.outstanding) },
+      { key: "feedbacks", title: "Feedback", numeric: true, value: (row) => row.feedbacks, cell: (row) => number(row.feedbacks) },
+      { key: "expired", title: "Expired", numeric: true, value: (row) => row.expired, cell: (row) => number(row.expired) },
+      { key: "mean", title: `Mean ${this.word}`, numeric: true, value: meanOf, cell: (row) => number(meanOf(row)) },
+    ];
+    if (mayChange) columns.push({ key: "do", title: "Change", cell: (row) => {
+      const field = row.paused ? "resume" : "pause";
+      return [h("button", { type: "button", class: "small", "aria-label": `${field} ${name(row)}`, onclick: change(field, row) }, row.paused ? "Resume" : "Pause")];
+    } });
+    columns.splice(1, 0, { key: "state", title: "State", value: (row) => (row.paused ? 1 : 0), cell: (row) => (row.paused ? "paused" : "live") });
+    this.armError = h("p", { class: "error", role: "alert" });
+    this.armNote = h("p", { class: "note" });
+    const search = h("input", { type: "search", autocomplete: "off", spellcheck: "false", oninput: () => {
+      const text = search.value.trim().toLowerCase();
+      table.filter = (row) => name(row).toLowerCase().includes(text);
+      table.page = 0;
+      table.draw();
+    } });
+    this.armSearch = h("label", {}, "Search in arms", search);
+    const table = new LiveTable({ caption: "Arms", columns, rowKey: (row) => row.arm, sort: this.sort, pageSize: 25,
+      onSort: (sort) => { this.sort = sort; this.#showArms().catch(() => {}); }, empty: "No arm fits." });
+    return table;
+  }
+
+  async #showArms() {
+    if (!this.arms) return;
+    // The service sorts: of many arms those that come first are read, a thousand at most.
+    const known = ["index", "probability", "acts", "mean"].includes(this.sort.key) ? this.sort : { key: "probability", down: true };
+    const { arms, next_cursor: next } = await get(sessionPath(this.id, `/arms?limit=1000&sort=${known.down ? "-" : ""}${known.key}`));
+    this.names = new Map(arms.filter((row) => row.label).map((row) => [row.arm, row.label]));
+    setText(this.armNote, next === null ? "" : `The first ${number(arms.length)} of ${number(this.view.learner.n_arms)} arms, by ${known.key}.`);
+    this.arms.show(arms);
+  }
+
+  close() {
+    for (const chart of this.drawn || []) chart.close();
+  }
+}
