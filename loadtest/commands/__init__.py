@@ -11,6 +11,7 @@ from loadtest.commands.day import day
 from loadtest.commands.during import during
 from loadtest.commands.expiry import expiry
 from loadtest.commands.paper import paper
+from loadtest.commands.places import places
 from loadtest.commands.replay import replay
 from loadtest.commands.study import study
 from loadtest.commands.turns import turns
@@ -21,6 +22,7 @@ app.command()(replay)
 app.command()(paper)
 app.command()(expiry)
 app.command()(study)
+app.command()(places)
 app.command()(burst)
 app.command()(chaos)
 app.command()(during)

@@ -11,6 +11,7 @@ from loadtest.commands.output import console, errors_reported, print_note, print
 from loadtest.replay.jester import PAGE
 from loadtest.study.catalogue import check_names, worlds
 from loadtest.study.cells import Size, batches, cells_of, load, run
+from loadtest.study.learners import installed
 from loadtest.study.page import write
 
 QUICK = Size(2, 3, 400)
@@ -39,7 +40,10 @@ def study(
         check_names(groups)
         if data is None:
             print_note(f"skipped the ratings: no --data; they are at {PAGE}")
-        cells = [cell for cell in cells_of(groups, size) if only in cell.world.name]
+        entries, missing_libraries = installed()
+        for entry in missing_libraries:
+            print_note(f"skipped {entry.name}: {entry.needs} is not installed (extra peers)")
+        cells = [cell for cell in cells_of(groups, size, entries) if only in cell.world.name]
         out.mkdir(parents=True, exist_ok=True)
         path = out / "results.json"
         known = load(path)

@@ -12,6 +12,7 @@ from loadtest.study.streams import beta, between, day_and_night, drifting, gap, 
 from loadtest.study.worlds import World
 
 FULL, CLICKS, CHANGES, WEARY, STALLS = "full", "clicks", "changes", "weary", "stalls"
+LIBRARIES = "libraries"
 JOKES = 100
 
 
@@ -23,6 +24,7 @@ def worlds(jester: Path | None) -> dict[str, list[World]]:
     jester : the file of ratings; None leaves its two worlds out
     """
     groups = {FULL: _full(), CLICKS: _clicks(), CHANGES: _changes(), WEARY: _weary(), STALLS: _stalls()}
+    groups[LIBRARIES] = _beside_libraries()
     if jester is not None:
         ratings = read_jester([jester]).filled(0)
         groups[FULL].append(
@@ -209,6 +211,17 @@ def _stalls() -> list[World]:
         World("2 arms, .06 and .05, paper's delays", 2, 8000, gap(0.06, 0.05), ("paper", 0)),
         low,
         replace(low, name="10 items, 2 % and 1 %, W 1,000, mean W/10", delay=("spread", 100), window=1000),
+    ]
+
+
+def _beside_libraries() -> list[World]:
+    """Return short worlds: some of the libraries need a millisecond for each event."""
+    clicks = World("10 items, 20 % and 10 %, W 500, T 3,000", 10, 3000, gap(0.2, 0.1), ("spread", 50), window=500)
+    moved = switching(gap(0.6, 0.3), 1000)
+    return [
+        replace(clicks, few=True),
+        World("10 arms, gap .2, delay 50, T 3,000", 10, 3000, gap(0.6, 0.4), ("constant", 50), few=True),
+        World("10 arms, .6 and .3, moved every 1,000, T 3,000", 10, 3000, moved, ("constant", 50), few=True),
     ]
 
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from loadtest.study.catalogue import STALLS, shortened
+from loadtest.study.catalogue import LIBRARIES, STALLS, shortened
 from loadtest.study.game import Game, Played
 from loadtest.study.learners import ENTRIES, SIXTH, Entry
 from loadtest.study.worlds import Drawn, World, kind_of
@@ -65,7 +65,7 @@ def cells_of(groups: Mapping[str, Sequence[World]], size: Size, entries: Sequenc
 
     def turn(cell: Cell) -> tuple[bool, bool, bool, int]:
         place = order[cell.entry.key]
-        return cell.world.few, cell.group == STALLS, place >= late, place
+        return place > late and cell.group != LIBRARIES, cell.world.few, cell.group == STALLS, place
 
     return sorted(found, key=turn)
 

@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from importlib.util import find_spec
 from typing import Any, NamedTuple
 
-from loadtest.study.catalogue import CHANGES, CLICKS, FULL, STALLS, WEARY
+from loadtest.study.catalogue import CHANGES, CLICKS, FULL, LIBRARIES, STALLS, WEARY
+from loadtest.study.players.peers import (
+    MabWiser,
+    PeerPlayer,
+    Policy,
+    Vowpal,
+    river_greedy,
+    river_thompson,
+    river_ucb,
+)
 from loadtest.study.players.player import Player
 from loadtest.study.players.service_learners import ServicePlayer
 from loadtest.study.players.simple import AnytimeDexp3, Thompson, Uniform
@@ -29,6 +39,8 @@ class Entry(NamedTuple):
     """Whether it plays a world of a group."""
     alone: bool = False
     """Whether its worlds are played one by one: then all runs count the same events."""
+    needs: str = ""
+    """The module of a library that must be installed."""
 
 
 def _default(world: World) -> float | None:
@@ -71,6 +83,14 @@ def _thompson_provisional(drawn: Drawn) -> Player:
     return Thompson(*_shape(drawn), _default(drawn.world), provisional=True, seed=drawn.seeds[0])
 
 
+def _peer(make: Callable[[int, int], Policy]) -> Callable[[Drawn], Player]:
+    def build(drawn: Drawn) -> Player:
+        seeds = drawn.seeds * len(drawn.worlds)
+        return PeerPlayer(make, drawn.world.arms, seeds, _default(drawn.world))
+
+    return build
+
+
 def _service(kind: str) -> Callable[[Drawn], Player]:
     def build(drawn: Drawn) -> Player:
         fields: dict[str, Any] = {"kind": kind, "n_arms": drawn.world.arms}
@@ -92,11 +112,11 @@ def _everywhere(_group: str, _world: World) -> bool:
 
 
 def _on_clicks(group: str, world: World) -> bool:
-    return group != STALLS and world.clicks
+    return group not in {STALLS, LIBRARIES} and world.clicks
 
 
 def _over_all_arms(group: str, world: World) -> bool:
-    return group != STALLS and not world.barred and world.places == 1
+    return group not in {STALLS, LIBRARIES} and not world.barred and world.places == 1
 
 
 def _for_comparison(group: str, world: World) -> bool:
@@ -107,6 +127,10 @@ def _for_comparison(group: str, world: World) -> bool:
 
 def _where_few(group: str, world: World) -> bool:
     return not world.few and group in {CLICKS, STALLS, FULL, CHANGES} and not world.visitors
+
+
+def _beside_ours(group: str, _world: World) -> bool:
+    return group == LIBRARIES
 
 
 def _weary_only(group: str, _world: World) -> bool:
@@ -130,5 +154,16 @@ ENTRIES = (
     Entry("clw", "CLW", _service("clw"), _for_comparison, alone=True),
     Entry("batched_exp3", "batched EXP3", _service("batched_exp3"), _for_comparison, alone=True),
     Entry("tsallis_delayed", "delayed Tsallis", _service("tsallis_delayed"), _for_comparison, alone=True),
+    Entry("river_thompson", "river, Thompson", _peer(river_thompson), _beside_ours, needs="river"),
+    Entry("river_ucb", "river, UCB1", _peer(river_ucb), _beside_ours, needs="river"),
+    Entry("river_greedy", "river, epsilon-greedy", _peer(river_greedy), _beside_ours, needs="river"),
+    Entry("vowpal", "Vowpal Wabbit", _peer(Vowpal), _beside_ours, needs="vowpalwabbit"),
+    Entry("mabwiser", "MABWiser, Thompson", _peer(MabWiser), _beside_ours, needs="mabwiser"),
 )
 """In the order of the tables."""
+
+
+def installed(entries: Sequence[Entry] = ENTRIES) -> tuple[list[Entry], list[Entry]]:
+    """Return the learners that can play, and those whose library is not installed."""
+    can = [entry for entry in entries if not entry.needs or find_spec(entry.needs)]
+    return can, [entry for entry in entries if entry not in can]

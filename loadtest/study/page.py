@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -9,11 +10,13 @@ from typing import Any
 import numpy as np
 
 from loadtest.study.catalogue import WEARY, worlds
+from loadtest.study.cells import save
 from loadtest.study.learners import MULTISCALE
-from loadtest.study.pictures import draw_all, worlds_of
+from loadtest.study.pictures import GROWTH_WORLDS, draw_all, worlds_of
 from loadtest.study.results import STALLED, SURE, World, by_world, percent
 from loadtest.study.tables import tables
 
+LINE = 118
 FIGURES = {
     "study_losses": "All losses are reported, or the world changes: regret in per cent of uniform play's",
     "study_clicks": "Clicks alone: regret in per cent of uniform play's",
@@ -25,6 +28,7 @@ HEADINGS = {
     "clicks": "Only clicks are reported",
     "changes": "The world changes",
     "weary": "Items that wear out",
+    "libraries": "Beside libraries",
     "compared": "Our other learners",
     "stalls": "Stalled runs",
     "sixth": "A sixth expert, measured and not adopted",
@@ -40,6 +44,10 @@ column of its own. Clicks after their window are sent too.""",
 Regret is against the best arm of each moment. Where W is given only clicks are reported.""",
     "weary": """\
 Clicks (or rewards) in per cent of uniform play's: more is better. What was shown much is clicked less.""",
+    "libraries": """\
+What a user could install instead (extra `peers`), with their defaults (epsilon .1), told the arm of every loss
+when it comes, and of missing clicks at the window's end. Some need a millisecond for an event: short horizons and
+few seeds.""",
     "compared": """\
 Each at the rates of its theorem, with the horizon and delays of the world. EXP3, BOLD and delayed Tsallis are
 told the slot of each loss.""",
@@ -50,12 +58,13 @@ It plays an arm with a probability of exp(-N kl(r, best r)), N being the arm's d
 (KL-Maillard sampling). Regret and stalled runs are means over worlds; the cost is that of the many-runs form.""",
 }
 METHOD = """\
-The tables show regret in per cent of uniform play's in the same worlds, mean ± standard error over the seeds (0,
-1, 2, ...; each draws its rates and the order of its arms), and in brackets the share of stalled runs. Regret is
-in expected losses against the best arm of each moment, for Jester's visitors against the one best joke. T is the
-horizon in slots. {worlds} worlds, {clicks} of them of clicks alone; runs of a world: {seeds}. No bound is proved
-for `multiscale_tsallis` and `centred_tsallis`. The paper's own experiments are in [results-paper.md](results-
-paper.md), learning from some of the answers in [results-expiry.md](results-expiry.md)."""
+The tables show regret in per cent of uniform play's in the same worlds, mean ± standard error over the seeds
+(0, 1, 2, ...; each draws its rates and the order of its arms), and in brackets the share of stalled runs.
+Regret is in expected losses against the best arm of each moment, for Jester's visitors against the one best
+joke. T is the horizon in slots. {worlds} worlds, {clicks} of them of clicks alone; runs of a world: {seeds}. No
+bound is proved for `multiscale_tsallis` and `centred_tsallis`. The paper's own experiments are in
+[results-paper.md](results-paper.md), learning from some of the answers in
+[results-expiry.md](results-expiry.md)."""
 COMMAND = """\
 This command plays the study and writes this page, its tables and its figures. What its folder of results holds is
 not played again, so it can be stopped and started:
@@ -105,18 +114,28 @@ def losses(found: Sequence[World]) -> str:
         ("thompson", "Thompson sampling"),
         ("thompson_provisional", "Thompson sampling with the provisional default"),
     )
-    texts = [_lost_to(ours, rival, name) for rival, name in rivals]
-    return begin + ":\n\n" + "\n".join(f"- {text}" for text in texts) + "\n\n" + _stalls(ours)
+    texts = [_lost_to(ours, rival, name) for rival, name in rivals if _compared(ours, rival)]
+    lines = "\n".join(wrapped(f"- {text}", "  ") for text in texts)
+    return f"{wrapped(begin)}:\n\n{lines}\n\n{wrapped(_stalls(ours))}"
+
+
+def wrapped(text: str, indent: str = "") -> str:
+    """Return a paragraph in lines that an editor can show."""
+    return textwrap.fill(text, LINE, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
 
 
 def _lost_to(ours: Sequence[World], rival: str, name: str) -> str:
-    both = [world for world in ours if world.excess(MULTISCALE, rival) is not None]
+    both = _compared(ours, rival)
     lost = [world for world in both if world.worse(MULTISCALE, rival)]
     won = [world for world in both if world.worse(rival, MULTISCALE)] if rival != "uniform" else []
     text = f"than {name} in {len(lost)} of {len(both)} worlds"
     if lost:
         text += " (" + "; ".join(f"{world.name}: {_against(world, rival)}" for world in lost) + ")"
     return text + (f"; better in {len(won)}" if rival != "uniform" else "")
+
+
+def _compared(ours: Sequence[World], rival: str) -> list[World]:
+    return [world for world in ours if world.excess(MULTISCALE, rival) is not None]
 
 
 def _against(world: World, rival: str) -> str:
@@ -136,7 +155,7 @@ def _stalls(ours: Sequence[World]) -> str:
 def _method(found: Sequence[World]) -> str:
     seeds = ", ".join(map(str, sorted({world.seeds for world in found})))
     clicks = sum(" W " in world.name or "clicks" in world.name for world in found)
-    return METHOD.format(worlds=len(found), clicks=clicks, seeds=seeds)
+    return wrapped(METHOD.format(worlds=len(found), clicks=clicks, seeds=seeds))
 
 
 def _not_played(found: Sequence[World]) -> str:
@@ -152,7 +171,9 @@ def _not_played(found: Sequence[World]) -> str:
         notes.append("these were not played: " + "; ".join(missing))
     if not notes:
         return COMMAND
-    return f"{COMMAND}\n\n**Not the whole study.** For want of time {', and '.join(notes)}. The command plays all."
+    return f"{COMMAND}\n\n" + wrapped(
+        f"**Not the whole study.** For want of time {', and '.join(notes)}. The command plays all."
+    )
 
 
 def _figures_after(name: str) -> list[str]:
@@ -176,8 +197,17 @@ def seeds_text(found: Sequence[World]) -> str:
 
 
 def write(results: Mapping[str, Mapping[str, Any]], path: Path) -> None:
-    """Write the page, and its figures into the folder ``results`` beside it."""
+    """Write the page, and into the folder ``results`` beside it its figures and the results it is made from."""
     folder = path.parent / "results"
     folder.mkdir(parents=True, exist_ok=True)
-    draw_all(_in_order(by_world(results)), folder)
-    path.write_text(page(results), encoding="utf-8")
+    kept = {key: _without_curves(cell) for key, cell in results.items()}
+    save(folder / "study.json", kept)
+    draw_all(_in_order(by_world(kept)), folder)
+    path.write_text(page(kept), encoding="utf-8")
+
+
+def _without_curves(cell: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a cell without the curves that no figure shows."""
+    if cell["world"] in GROWTH_WORLDS:
+        return cell
+    return {name: value for name, value in cell.items() if not name.startswith("curve")}

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from loadtest.study.catalogue import CHANGES, CLICKS, FULL, STALLS, WEARY
+from loadtest.study.catalogue import CHANGES, CLICKS, FULL, LIBRARIES, STALLS, WEARY
 from loadtest.study.learners import ENTRIES, MULTISCALE, SIXTH
 from loadtest.study.results import World
 
@@ -15,6 +15,7 @@ NOT_PLAYED = "-"
 MAIN = (MULTISCALE, "centred_tsallis", "dexp3", "thompson")
 ON_CLICKS = (MULTISCALE, "multiscale_waiting", "centred_tsallis", "dexp3", "thompson", "thompson_provisional")
 OTHERS = ("dexp3_theorem", "exp3", "exp3_current", "bold", "clw", "batched_exp3", "tsallis_delayed")
+LIBRARY_LEARNERS = tuple(entry.key for entry in ENTRIES if entry.needs)
 LABELS = {MULTISCALE: "multiscale Tsallis", "multiscale_waiting": "the same, waiting"}
 
 
@@ -51,6 +52,7 @@ def tables(worlds: Sequence[World]) -> dict[str, str]:
         "changes": (of_group(worlds, CHANGES), ON_CLICKS),
         "weary": (of_group(worlds, WEARY), ON_CLICKS),
         "stalls": (of_group(worlds, STALLS), (*MAIN, SIXTH)),
+        "libraries": (of_group(worlds, LIBRARIES), (*MAIN, *LIBRARY_LEARNERS)),
         "compared": (compared, (MULTISCALE, *OTHERS)),
     }
     made = {name: table(rows, learners) for name, (rows, learners) in asked.items()}

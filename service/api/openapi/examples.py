@@ -53,7 +53,7 @@ CREATE: dict[str, Example] = {
         summary="One joke in twenty is told at random, whatever has been learned",
         value={
             "session_id": "jokes-with-floor",
-            "learner": {"kind": "centred_tsallis", "arms": ["pun", "riddle", "limerick"]},
+            "learner": {"kind": "multiscale_tsallis", "arms": ["pun", "riddle", "limerick"]},
             "floor": 0.05,
         },
     ),
@@ -70,7 +70,7 @@ CREATE: dict[str, Example] = {
         summary="Clicks as rewards; a decision without a click counts as none after a day",
         value={
             "session_id": "teasers",
-            "learner": {"kind": "centred_tsallis", "arms": ["pun", "riddle"]},
+            "learner": {"kind": "multiscale_tsallis", "arms": ["pun", "riddle"]},
             "reward_range": [0, 1],
             "expiry": {"after_seconds": 86400, "default_reward": 0},
         },
