@@ -15,7 +15,7 @@ from hypothesis import settings
 from tests.support.examples import FULL, QUICK
 from tests.support.programs import program
 
-PARAMETERS = 8
+PARAMETERS = 4
 """Of each test, in a quick run."""
 SLOW_PARAMETERS = 2
 """Of each test that takes seconds, with ``--rest``."""
