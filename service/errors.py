@@ -9,6 +9,7 @@ ServiceError
 ├── SurplusFeedbackError       409 surplus_feedback
 ├── NoLabelsError              409 no_labels
 ├── NoDecisionLogError         409 no_decision_log
+├── UnknownSegmentError        404 unknown_segment
 ├── NoEligibleArmError         409 no_eligible_arm
 ├── OlderSchemaError           409 older_schema
 ├── IdempotencyConflictError   422 idempotency_conflict
@@ -173,6 +174,12 @@ class NoDecisionLogError(ServiceError):
     """The session was created without a decision log."""
 
     status, code, title = 409, "no_decision_log", "The session keeps no decision log"
+
+
+class UnknownSegmentError(ServiceError):
+    """The session does not keep this segment: it was never played, or others were played since."""
+
+    status, code, title = 404, "unknown_segment", "The session does not keep this segment"
 
 
 class NoEligibleArmError(ServiceError):

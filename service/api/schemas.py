@@ -10,6 +10,7 @@ from ..learners.specs import Label, LabelText, Whole
 from ..models.eligible import Eligibility
 from ..models.events import Events
 from ..models.options import ExpirySpec, Floor, IdleTtl
+from ..models.segment import Segment
 from ..models.specification import SESSION_ID_PATTERN, Specification
 
 
@@ -32,13 +33,16 @@ class CreateSession(Specification):
 
 
 class Act(Eligibility):
-    """The arms that may be drawn; the body may be left out."""
+    """Who asks, and the arms that may be drawn; the body may be left out."""
+
+    segment: Segment | None = None
 
 
 class Acts(Eligibility):
-    """How many slots to open in a row, and the arms that may be drawn in each."""
+    """How many slots to open in a row, who asks, and the arms that may be drawn in each."""
 
     count: Annotated[Whole, Field(ge=1)]
+    segment: Segment | None = None
     distinct: Annotated[
         bool,
         Field(
@@ -165,6 +169,9 @@ class SessionSummary(BaseModel):
     expiry: dict[str, Any] | None
     floor: float = Field(description="Share of the draws that is uniform over the arms that may be drawn.")
     decision_log: dict[str, Any] | None = Field(None, description="Left out where the session keeps no log.")
+    segments: int | None = Field(
+        None, description="Number of segments that are kept; left out where the session has none."
+    )
     slot: int = Field(description="Number of acts.")
     feedbacks: int = Field(description="Number of applied events.")
     outstanding: int = Field(description="Number of acts without feedback so far.")
@@ -199,6 +206,12 @@ class SessionSummary(BaseModel):
 class SessionView(SessionSummary):
     """A session; ``probabilities`` for learners over arms, ``x`` for learners over points."""
 
+    segment: str | None = Field(
+        None,
+        description="The segment that was asked for: ``slots``, ``feedbacks``, the mean, ``probabilities``, "
+        "``effective_arms`` and ``last_act_at`` are its own then.",
+    )
+    slots: int | None = Field(None, description="Number of acts of the segment that was asked for.")
     paused: list[str] | None = Field(None, description="Labels of paused arms; left out over points.")
     probabilities: list[float] | None = None
     x: list[float] | None = None
@@ -218,10 +231,10 @@ class ArmRow(BaseModel):
     label: str | None = None
     paused: bool
     probability: float
-    acts: int
-    outstanding: int
-    feedbacks: int
-    expired: int
+    acts: int | None = Field(None, description="These counts are of all segments: left out where one is asked for.")
+    outstanding: int | None = None
+    feedbacks: int | None = None
+    expired: int | None = None
     mean_loss: float | None = Field(
         None, description="Over applied events and decisions expired at their default; null before the first."
     )
@@ -232,6 +245,28 @@ class ArmPage(BaseModel):
     """A page of live arms."""
 
     arms: list[ArmRow]
+    next_cursor: str | None
+
+
+class SegmentRow(BaseModel):
+    """A segment and what is counted of it."""
+
+    segment: str
+    slots: int
+    feedbacks: int = Field(description="Number of applied events.")
+    mean_loss: float | None = Field(
+        None,
+        description="Over its applied events and decisions expired at their default; null before the first.",
+    )
+    mean_reward: float | None = Field(None, description="The same in a session with ``reward_range``.")
+    effective_arms: float
+    last_act_at: str
+
+
+class SegmentPage(BaseModel):
+    """A page of the segments that are kept."""
+
+    segments: list[SegmentRow]
     next_cursor: str | None
 
 
@@ -257,6 +292,7 @@ class ExportedSession(_Body):
     records: list[Part]
     counts: list[Part]
     event_ids: list[Part]
+    segments: list[Part] = Field([], description="Left out where the session has none.")
     sha256: str = Field(description="Of the rest as JSON with sorted keys, without spaces, in ASCII.")
 
 

@@ -15,6 +15,7 @@ import time
 from collections.abc import Sequence
 
 from ..engine.run import Run
+from ..engine.segment_run import SegmentRun
 from ..errors import InternalError, OverloadedError, ServiceError, StoreDownError, UnknownSessionError
 from ..serialization import summary
 from ..serialization.state import SCHEMA
@@ -85,6 +86,8 @@ class Committer:
         known, failed = KnownKeys(), 0
         while failed < MAX_ATTEMPTS:
             started = time.perf_counter()
+            if isinstance(base.run, SegmentRun):
+                base = await self._loader.with_segments(session_id, base, batch)
             draft = await apply_batch(base, batch, known, self._store.now(), self._write_schema)
             if draft.run.act_times is not None:
                 await self._remind(session_id, draft.run)

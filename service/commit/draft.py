@@ -10,10 +10,11 @@ from ..cooperative.fair_yield import FairYield
 from ..cooperative.offload import LABEL_BYTES, run_in_thread_if_large
 from ..engine.arm_run import ArmRun
 from ..engine.run import Run
+from ..engine.segment_run import SegmentRun
 from ..errors import IdempotencyConflictError, OlderSchemaError
 from ..models.idempotency import Idempotency
 from ..models.stored import Stored
-from ..serialization import records, summary
+from ..serialization import records, segment_records, summary
 from ..serialization.journal import Journal
 from ..serialization.state import SCHEMA
 from ..store.base import DIGEST_BYTES, Commit
@@ -151,6 +152,9 @@ async def commit_of(draft: Draft, session_id: str, base: CachedSession, version:
     for key, (body, packed) in draft.answers.items():
         answers[key] = body + await compress_if_large(packed)
     await draft.fair_yield()
+    segments = {}
+    if writes and isinstance(draft.run, SegmentRun):
+        segments = await _segments_of(draft, draft.run)
     counts = await draft.journal.counts(spec.losses, spec.default_loss, draft.fair_yield)
     entries = []
     if spec.decision_log is not None:
@@ -172,10 +176,20 @@ async def commit_of(draft: Draft, session_id: str, base: CachedSession, version:
         records={**draft.dropped, **records.encode(draft.run)} if writes else {},
         summary=_summary(draft, version) if writes else b"",
         about=await _about(base, draft) if writes else None,
+        segments=segments,
         counts=counts,
         entries=entries,
         max_entries=0 if spec.decision_log is None else spec.decision_log.max_entries,
     )
+
+
+async def _segments_of(draft: Draft, run: SegmentRun) -> dict[bytes, tuple[int, bytes] | None]:
+    """The segments that a draft changes, as the store keeps them."""
+    found = {}
+    for name in run.segments.changes:
+        found[segment_records.name_of(name)] = segment_records.encode(run, name)
+        await draft.fair_yield()
+    return found
 
 
 def _summary(draft: Draft, version: Version) -> bytes:

@@ -1,13 +1,25 @@
-"""Sessions read from the store and decoded."""
+"""Sessions read from the store and decoded, and the segments that a batch needs."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
+from ..cooperative.fair_yield import FairYield
 from ..cooperative.offload import run_in_thread_if_large
-from ..errors import StateCorruptError, UnknownSessionError
-from ..store.base import Snapshot, Store
+from ..engine.kept_segment import KeptSegment
+from ..engine.run import Run
+from ..engine.segment_run import SegmentRun
+from ..errors import OverloadedError, StateCorruptError, UnknownSessionError
+from ..serialization import segment_records
+from ..serialization.segment_records import name_of
+from ..serialization.state import CodecError
+from ..store.base import ReadSegments, Snapshot, Store
+from .operation import Operation
 from .session_cache import CachedSession, SessionCache
+
+MAX_READS = 32
+"""Reads of segments, each of another version than the session's at hand, before a batch is refused as overload."""
 
 
 async def decoded(snapshot: Snapshot, previous: CachedSession | None = None) -> CachedSession:
@@ -39,6 +51,27 @@ class SessionLoader:
             raise UnknownSessionError
         return await self.decode(session_id, snapshot)
 
+    async def with_segments(
+        self, session_id: str, base: CachedSession, batch: Sequence[Operation]
+    ) -> CachedSession:
+        """Read the segments that a batch touches, and those it may drop: a session at the version they are of.
+
+        Raises
+        ------
+        UnknownSessionError, StateCorruptError, StoreUnavailableError
+        """
+        for _ in range(MAX_READS):
+            if (needed := segments_needed(base.run, batch)) is None:
+                return base
+            names, oldest = needed
+            found = await self._store.read_segments(session_id, [name_of(name) for name in names], oldest)
+            if found is None:
+                raise UnknownSessionError
+            if found.version == base.version:
+                return await with_segments(base, names, found)
+            base = await self.load(session_id)
+        raise OverloadedError("Too many workers write this session at once")
+
     async def decode(
         self, session_id: str, snapshot: Snapshot, previous: CachedSession | None = None
     ) -> CachedSession:
@@ -67,3 +100,67 @@ class SessionLoader:
                 return await self.load(session_id)
         self._cache.put(session_id, cached)
         return cached
+
+
+def segments_needed(run: Run, batch: Sequence[Operation]) -> tuple[Sequence[str], int] | None:
+    """Return names of the segments to read, and how many of those played least recently may be dropped.
+
+    None where all that the batch needs is at hand.
+    """
+    if not isinstance(run, SegmentRun):
+        return None
+    segments = run.segments
+    segments.trim()
+    touched = dict.fromkeys(name for operation in batch for name in operation.segments)
+    played = dict.fromkeys(name for operation in batch for name in operation.plays)
+    missing = [name for name in touched if not segments.is_known(name)]
+    begun = sum(1 for name in played if not segments.is_known(name) or segments.get(name) is None)
+    # A segment that the batch plays is not the least recent one any more, and may be dropped and begun again.
+    oldest = begun + len(played) if begun and run.shared.kept + begun > run.params.max_segments else 0
+    if not missing and len(segments.oldest) >= min(oldest, run.shared.kept):
+        return None
+    return missing, oldest
+
+
+async def with_segments(base: CachedSession, names: Sequence[str], found: ReadSegments) -> CachedSession:
+    """Return a session with segments that were read at its version.
+
+    Raises
+    ------
+    StateCorruptError
+        where a record is not what this version writes.
+    """
+    run, fair_yield = base.run, FairYield()
+    if not isinstance(run, SegmentRun):
+        raise TypeError(f"{run!r} has no segments")
+    read: dict[str, KeptSegment | None] = {}
+    try:
+        for name, record in zip(names, found.records, strict=True):
+            key = name_of(name)
+            read[name] = None if record is None else segment_records.decode(key, record, run.arms)
+            await fair_yield()
+        oldest = [(slot, name.decode()) for slot, name in found.oldest]
+    except (CodecError, ValueError) as error:
+        raise StateCorruptError from error
+    return base._replace(run=replace(run, segments=run.segments.read(read, oldest)))
+
+
+async def check_segments(cached: CachedSession, found: Mapping[bytes, tuple[int, bytes]]) -> None:
+    """Refuse segments that do not belong to a session.
+
+    Raises
+    ------
+    StateCorruptError
+        where their number or a record is not the session's.
+    """
+    run, fair_yield = cached.run, FairYield()
+    if len(found) != (run.shared.kept if isinstance(run, SegmentRun) else 0):
+        raise StateCorruptError
+    try:
+        for name, (slot, record) in found.items():
+            name.decode()
+            if isinstance(run, SegmentRun) and segment_records.decode(name, record, run.arms).last_slot != slot:
+                raise StateCorruptError
+            await fair_yield()
+    except (CodecError, ValueError) as error:
+        raise StateCorruptError from error

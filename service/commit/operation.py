@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
@@ -48,6 +48,16 @@ class Operation(ABC):
     def weight(self) -> int:
         """Acts or events in the request: what it adds to the size of its batch."""
         return 1
+
+    @property
+    def segments(self) -> Iterable[str]:
+        """Names of the segments that it touches, if the session has segments; those it plays can be begun by it."""
+        return ()
+
+    @property
+    def plays(self) -> Iterable[str]:
+        """Names of the segments that it plays, each once for each act."""
+        return ()
 
     async def check(self, draft: Draft) -> Any:  # noqa: ARG002 - most requests fit every session
         """Find out whether the request fits the session; a stored answer is looked up only after that.

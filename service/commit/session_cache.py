@@ -10,8 +10,10 @@ from typing import NamedTuple
 
 from ..engine.arm_run import ArmRun
 from ..engine.run import Run
+from ..engine.segment_run import SegmentRun
 from ..engine.slot_run import SlotRun
 from ..errors import StateCorruptError
+from ..learners.segment_state import Shared
 from ..models import stored as stored_specification
 from ..models.stored import Stored
 from ..serialization import consistency
@@ -87,17 +89,24 @@ class CachedSession(NamedTuple):
             stored = stored_specification.decode(snapshot.spec)
             consistency.check_length(snapshot.state, stored.specification.learner)
             run = previous.run if previous is not None and previous.stored == stored else stored.start()
-            ledger, arms, state, schema = codec.decode(
-                snapshot.state, run.learner.state_type, by_arm=isinstance(run, ArmRun)
+            ledger, arms, state, schema, shared = codec.decode(
+                snapshot.state,
+                run.learner.state_type,
+                by_arm=isinstance(run, ArmRun),
+                shared_type=Shared if isinstance(run, SegmentRun) else None,
             )
             if isinstance(run, ArmRun):
                 names = getattr(run.params.learner, "arms", None)
                 run = run.with_arms(codec.decode_arms(arms, run.arms, names, schema))
             consistency.check_state(run, ledger, state)
+            if isinstance(run, SegmentRun):
+                consistency.check_shared(run, shared)
         except (codec.CodecError, ValueError) as error:
             raise StateCorruptError from error
         is_listed = previous is not None and previous.is_listed and run is previous.run
         run = run.moved(ledger, state)
+        if isinstance(run, SegmentRun):
+            run = replace(run, shared=shared)
         needs_records = isinstance(run, SlotRun) or run.params.expiry is not None
         checksum, size = snapshot.state[-codec.CHECKSUM_BYTES :], _memory(run, snapshot.state)
         return cls(
@@ -128,7 +137,9 @@ class CachedSession(NamedTuple):
     @staticmethod
     def encode(run: Run, schema: int = codec.SCHEMA) -> bytes:
         """The bytes of a run's state, in this schema of states where it can hold it."""
-        return codec.encode(run.ledger, run.state, run.arms if isinstance(run, ArmRun) else None, schema)
+        arms = run.arms if isinstance(run, ArmRun) else None
+        shared = run.shared if isinstance(run, SegmentRun) else None
+        return codec.encode(run.ledger, run.state, arms, schema, shared)
 
     def committed_as(
         self,
@@ -164,7 +175,8 @@ def _memory(run: Run, state: bytes = b"") -> int:
     slots = run.open_slots.stored if isinstance(run, SlotRun) else ()
     acts = () if run.act_times is None else run.act_times.acts.values()
     arrays: int = sum(array.nbytes for array in (*acts, *run.stored_rows))
-    return 2 * len(state) + arrays + OBJECT_BYTES * (len(labels) + len(slots))
+    segments = run.segments.nbytes if isinstance(run, SegmentRun) else 0
+    return 2 * len(state) + arrays + segments + OBJECT_BYTES * (len(labels) + len(slots))
 
 
 class SessionCache:

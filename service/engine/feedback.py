@@ -15,6 +15,8 @@ class ArmFeedback(NamedTuple):
     slot: int | None = None
     is_void: bool = False
     """Whether the decision was never shown: there is no loss, and ``loss`` means nothing."""
+    segment: str = ""
+    """Of the decision, in sessions with segments."""
 
 
 class PointFeedback(NamedTuple):

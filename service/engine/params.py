@@ -31,3 +31,5 @@ class Params(NamedTuple):
     """Share of the draws that is uniform over the eligible arms."""
     initial: Sequence[InitialArm] = ()
     """What the learner begins with, on its scale of losses."""
+    max_segments: int = 0
+    """Segments that are kept at most; 0: acts and events name none."""

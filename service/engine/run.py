@@ -6,20 +6,24 @@ numbers.
 
 from __future__ import annotations
 
-from ..learners.base import ArmLearner, PointLearner, ProvisionalLearner, SlotLearner
+from ..learners.base import ArmLearner, PointLearner, PooledLearner, ProvisionalLearner, SlotLearner
+from ..learners.segment_state import start_shared
+from ..learners.segments import Segments
 from .act_times import ActTimes
 from .arm_run import ArmRun
 from .arms import Arms
 from .draws import Draws
+from .kept_segments import KeptSegments
 from .ledger import ArmLedger, Ledger
 from .open_slots import OpenSlots
 from .params import Params
 from .point_run import PointRun
 from .provisional_run import ProvisionalRun
+from .segment_run import SegmentRun
 from .slot_run import SlotRun
 
 Run = ArmRun | PointRun
-"""A run of either kind; a ``SlotRun`` and a ``ProvisionalRun`` are each an ``ArmRun``."""
+"""A run of either kind; a ``SlotRun``, a ``ProvisionalRun`` and a ``SegmentRun`` are each an ``ArmRun``."""
 
 
 def start_run(params: Params) -> Run:
@@ -28,7 +32,7 @@ def start_run(params: Params) -> Run:
     Raises
     ------
     TypeError
-        for a learner neither over arms nor over points, or a provisional default that the learner can't take.
+        for a learner neither over arms nor over points, or a provisional default or segments that it can't take.
     """
     learner = params.learner.build()
     second = Draws(params.seed, stream=1) if learner.second_stream else None
@@ -42,6 +46,11 @@ def start_run(params: Params) -> Run:
     ledger, arms = ArmLedger.of(learner.n_arms), Arms.of(learner.n_arms, getattr(params.learner, "arms", None))
     if isinstance(learner, SlotLearner):
         return SlotRun(params, learner, draws, second, ledger, state, times, (), arms, OpenSlots())
+    if params.max_segments:
+        if not isinstance(learner, PooledLearner):
+            raise TypeError(f"{learner!r} takes no segments")
+        beside = (Segments(learner), start_shared(), KeptSegments(is_whole=True))
+        return SegmentRun(params, learner, draws, second, ledger, state, times, (), arms, *beside)
     if params.expiry is None or not params.expiry.provisional:
         return ArmRun(params, learner, draws, second, ledger, state, times, (), arms)
     if not isinstance(learner, ProvisionalLearner):

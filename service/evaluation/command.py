@@ -32,7 +32,7 @@ def main(arguments: Sequence[str], program: str) -> int:
     """
     options = parser(program).parse_args(arguments)
     try:
-        outcomes = match(read_entries(options.file, options.format))
+        outcomes = match(read_entries(options.file, options.format), options.segment)
         if options.columns is not None:
             write_columns(outcomes, options.columns, options.loss_range and tuple(options.loss_range))
     except (LogFileError, ValueError, OSError) as error:
@@ -57,6 +57,7 @@ def parser(program: str) -> argparse.ArgumentParser:
     made.add_argument("file", type=Path, help="the log: entries as GET .../decisions answers them")
     made.add_argument("--format", choices=FORMATS, help="by default that of the file's name")
     made.add_argument("--confidence", type=_share, default=0.95, help="of the intervals (0.95)")
+    made.add_argument("--segment", metavar="TEXT", help="acts of one segment only; '' for those that named none")
     made.add_argument("--json", action="store_true", help="print JSON")
     made.add_argument(
         "--columns", type=Path, metavar="OUT", help="write action, reward, pscore, position (.csv, .npz, .parquet)"

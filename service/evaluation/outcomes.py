@@ -37,27 +37,33 @@ class _Act:
     arm: int
     probability: float
     eligible: int
+    segment: str | None = None
     value: float | None = None
     ended: str = OPEN
 
 
 @dataclass(slots=True)
 class _Matching:
-    """Acts and events are matched as the service settles them: the oldest open act of the arm, or the slot's."""
+    """Acts and events are matched as the service settles them: the oldest open act of the arm, or the slot's.
+
+    Of acts of the arm those of the event's segment come first.
+    """
 
     acts: list[_Act] = field(default_factory=list)
     by_slot: dict[int, _Act] = field(default_factory=dict)
     open: dict[int, deque[_Act]] = field(default_factory=dict)
+    by_segment: dict[tuple[int, str | None], deque[_Act]] = field(default_factory=dict)
     labels: dict[int, str] = field(default_factory=dict)
     word: str = "loss"
     lone_events: int = 0
     """Events whose acts are not in the log any more."""
 
     def act(self, entry: Mapping[str, Any]) -> None:
-        act = _Act(entry["arm"], entry["probability"], entry["eligible"])
+        act = _Act(entry["arm"], entry["probability"], entry["eligible"], entry.get("segment"))
         self.acts.append(act)
         self.by_slot[entry["slot"]] = act
         self.open.setdefault(act.arm, deque()).append(act)
+        self.by_segment.setdefault((act.arm, act.segment), deque()).append(act)
         if "label" in entry:
             self.labels[act.arm] = entry["label"]
 
@@ -69,22 +75,24 @@ class _Matching:
             self.word = "reward"
         value = entry.get(self.word)
         for _ in range(entry.get("count", 1)):
-            act = self._settled(entry["arm"], entry.get("slot"))
+            act = self._settled(entry, of_any_segment=outcome == "expired")
             if act is None:
                 self.lone_events += 1
                 continue
             act.ended = outcome
             act.value = None if outcome == "voided" or value is None else float(value)
 
-    def _settled(self, arm: int, slot: int | None) -> _Act | None:
+    def _settled(self, entry: Mapping[str, Any], *, of_any_segment: bool) -> _Act | None:
+        arm, slot = entry["arm"], entry.get("slot")
         named = self.by_slot.get(slot) if slot is not None else None
         if named is not None and named.arm == arm and named.ended == OPEN:
             return named
-        opened = self.open.get(arm, deque())
-        while opened:
-            # Acts that their slot named stay in the queue until their turn.
-            if (act := opened.popleft()).ended == OPEN:
-                return act
+        own = self.by_segment.get((arm, entry.get("segment")), deque())
+        for opened in (deque() if of_any_segment else own, self.open.get(arm, deque())):
+            while opened:
+                # Acts that were found in another way stay in the queue until their turn.
+                if (act := opened.popleft()).ended == OPEN:
+                    return act
         return None
 
     def arms(self, entry: Mapping[str, Any]) -> None:
@@ -96,11 +104,15 @@ class _Matching:
                         act.ended = "removed with their arm"
 
 
-def match(entries: Iterable[Mapping[str, Any]]) -> Outcomes:
+def match(entries: Iterable[Mapping[str, Any]], segment: str | None = None) -> Outcomes:
     """Find the outcome of each act.
 
     Where non-clicks are learned at the end of a window, acts after the oldest one that is still open are left out:
     among them only clicks would have their outcome yet.
+
+    Parameters
+    ----------
+    segment : keeps the acts of this segment alone; "" those that named none
 
     Raises
     ------
@@ -116,15 +128,17 @@ def match(entries: Iterable[Mapping[str, Any]]) -> Outcomes:
         except (KeyError, TypeError) as error:
             raise ValueError(f"not an entry of a decision log: {error}") from error
         waits |= entry.get("outcome") == "expired" and entry.get(found.word) is not None
-    return _outcomes(found, waits=waits)
+    return _outcomes(found, segment, waits=waits)
 
 
-def _outcomes(found: _Matching, *, waits: bool) -> Outcomes:
+def _outcomes(found: _Matching, segment: str | None, *, waits: bool) -> Outcomes:
     acts, left_out = found.acts, dict[str, int]()
     first_open = next((place for place, act in enumerate(acts) if act.ended == OPEN), len(acts))
     if waits and first_open < len(acts):
         left_out["in the last window"] = len(acts) - first_open
         acts = acts[:first_open]
+    if segment is not None:
+        acts = [act for act in acts if (act.segment or "") == segment]
     for act in acts:
         if act.value is None:
             why = "expired without a default" if act.ended == "expired" else act.ended

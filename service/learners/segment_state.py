@@ -42,6 +42,8 @@ class Shared(NamedTuple):
     """A, the strength of the mixture's regulariser; 0 until two losses differ."""
     shift: float
     """b0, the mean of losses before the open slot."""
+    kept: int
+    """How many segments are kept."""
 
 
 class Segment(NamedTuple):
@@ -69,7 +71,7 @@ class Segment(NamedTuple):
 
 def start_shared() -> Shared:
     """Return what segments share before the first slot."""
-    return Shared(np.zeros(EXPERTS), np.full(EXPERTS, 1 / EXPERTS), 0, 0, 0, 0.0, 0.0, 0.0, 0.0, 0.0)
+    return Shared(np.zeros(EXPERTS), np.full(EXPERTS, 1 / EXPERTS), 0, 0, 0, 0.0, 0.0, 0.0, 0.0, 0.0, 0)
 
 
 def start_segment(n_arms: int) -> Segment:

@@ -18,6 +18,7 @@ from pydantic import (
 from ..errors import MAX_INDEXES
 from ..learners.specs import MAX_COUNT, Finite, LabelText, Whole
 from .idempotency import digest
+from .segment import Segment
 
 PRINTABLE_ASCII = r"^[\x20-\x7e]+$"
 EventId = Annotated[
@@ -58,6 +59,8 @@ class OneArmEvent(_Event):
         Whole | None,
         Field(ge=1, le=MAX_COUNT, description="Slot of the decision; required by learners that need it."),
     ] = None
+
+    segment: Segment | None = None
 
     word: ClassVar[Literal["loss", "reward"]]
     """The name of the field with the number."""

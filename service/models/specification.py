@@ -14,6 +14,7 @@ from ..learners.base import Spec
 from ..learners.specs import ArmsSpec, Finite, Whole
 from ..learners.warm_start import InitialArm
 from .options import MAX_INITIAL_ACTS, DecisionLogSpec, ExpirySpec, Floor, IdleTtl, InitialArmSpec, Word
+from .segment import SegmentsSpec
 
 if TYPE_CHECKING:
     LearnerSpec = Spec
@@ -126,6 +127,26 @@ class Specification(BaseModel):
     decision_log: Annotated[
         DecisionLogSpec | None, Field(description="Keeps a log of decisions and events; null: none is kept.")
     ] = None
+
+    segments: Annotated[
+        SegmentsSpec | None,
+        Field(description="Acts and events name segments, for ``multiscale_tsallis`` and ``centred_tsallis``."),
+    ] = None
+
+    @model_validator(mode="after")
+    def _segments_fit(self) -> Specification:
+        if self.segments is None:
+            return self
+        if not self.learner.takes_segments:
+            raise ValueError(
+                f"segments: not with {self.learner.kind}; only multiscale_tsallis and centred_tsallis take them"
+            )
+        waits = self.expiry is not None and self.expiry.provisional is False
+        if self.default_loss is not None and (waits or not self.may_be_provisional):
+            raise ValueError(
+                f"expiry.default_{self.word}: with segments it must be null, or provisional with multiscale_tsallis"
+            )
+        return self
 
     @model_validator(mode="after")
     def _log_is_of_arms(self) -> Specification:
@@ -248,4 +269,5 @@ class Specification(BaseModel):
             learned = None if loss is None else self.losses.learned(loss)
             is_provisional = self.may_be_provisional and bool(self.expiry.provisional)
             expiry = Expiry(self.expiry.after_seconds, learned, is_provisional)
-        return Params(self.learner, seed, self.losses, expiry, self.floor, self._initial_arms())
+        most = 0 if self.segments is None else self.segments.max
+        return Params(self.learner, seed, self.losses, expiry, self.floor, self._initial_arms(), most)

@@ -13,7 +13,9 @@ import numpy as np
 from ..engine.arm_run import ArmRun
 from ..engine.ledger import ArmLedger, Ledger
 from ..engine.run import Run
+from ..engine.segment_run import SegmentRun
 from ..learners.base import Spec
+from ..learners.segment_state import Shared
 from ..learners.specs import ArmsSpec
 from .records import Records
 from .state import CodecError, fixed_fields
@@ -61,6 +63,20 @@ def check_state(run: Run, ledger: Ledger, state: Any) -> None:
             expected = known.shape if live is None or name in fixed else (*known.shape[:-1], *live)
             if part.shape != expected:
                 raise CodecError("the state has not this session's sizes")
+
+
+def check_shared(run: SegmentRun, shared: Shared) -> None:
+    """Refuse what segments share where it has other sizes, or counts more segments than may be kept.
+
+    Raises
+    ------
+    CodecError
+    """
+    arrays = zip((shared.mixture_sums, shared.weights), (run.shared.mixture_sums, run.shared.weights), strict=True)
+    if any(found.shape != known.shape for found, known in arrays) or not shared.weights.min() > 0:
+        raise CodecError("the state is not that of segments")
+    if not 0 <= shared.kept <= run.params.max_segments:
+        raise CodecError("the session has not so many segments")
 
 
 def check_records(run: Run, records: Records) -> None:

@@ -46,7 +46,7 @@ def encode(run: Run) -> dict[bytes, bytes | None]:
     for number, row in enumerate(rows_of(run)):
         if number >= len(run.stored_rows) or row is not run.stored_rows[number]:
             key = ROW + b"%d" % number
-            records[key] = _record(key, row.astype("<f8").tobytes())
+            records[key] = record_of(key, row.astype("<f8").tobytes())
     return records
 
 
@@ -100,7 +100,8 @@ def _decode_rows(records: Mapping[bytes, bytes], run: Run) -> Rows | None:
         raise CodecError("a row of the state is missing") from error
 
 
-def _record(key: bytes, body: bytes) -> bytes:
+def record_of(key: bytes, body: bytes) -> bytes:
+    """Return a record with its checksum."""
     return body + checksum(key + b":" + body)
 
 
@@ -113,7 +114,7 @@ def _encode_act_times(times: ActTimes) -> dict[bytes, bytes | None]:
             records[key] = None
         else:
             arms = np.flatnonzero(acts)
-            records[key] = _record(key, np.concatenate([[acts.size], arms, acts[arms]]).astype("<i8").tobytes())
+            records[key] = record_of(key, np.concatenate([[acts.size], arms, acts[arms]]).astype("<i8").tobytes())
     return records
 
 
@@ -135,7 +136,7 @@ def _encode_slots(slots: OpenSlots) -> dict[bytes, bytes | None]:
 
 
 def _slot_bytes(slot: int, kept: OpenSlot) -> bytes:
-    return _record(b"%d" % slot, struct.pack(f"<q{len(kept.record)}d", kept.arm, *kept.record))
+    return record_of(b"%d" % slot, struct.pack(f"<q{len(kept.record)}d", kept.arm, *kept.record))
 
 
 def _decode_slots(records: Mapping[bytes, bytes]) -> OpenSlots:

@@ -1,10 +1,11 @@
 """Bytes of a session's state: exact, checked, and marked with a schema number.
 
 Layout, little-endian: schema (1 byte), the ledger's numbers (``_COUNTS``, ``_HEADS``), for learners over arms the
-outstanding decisions by arm and the arms, the fields of the learner's state in order, CRC-32 of all before it
-(4 bytes). An array is its number of axes (1 byte), its lengths (uint32 each) and its numbers. The arms are their
-length in bytes (uint32; 0 where arms never changed), the live arms as an array, from schema 2 on the paused ones as
-another, and the labels of the arms that came after the start as JSON.
+outstanding decisions by arm and the arms, the fields of the learner's state in order, in sessions with segments
+those of what segments share, CRC-32 of all before it (4 bytes). An array is its number of axes (1 byte), its
+lengths (uint32 each) and its numbers. The arms are their length in bytes (uint32; 0 where arms never changed), the
+live arms as an array, from schema 2 on the paused ones as another, and the labels of the arms that came after the
+start as JSON.
 
 Schema 1 is version 0.1's. It holds neither voided decisions, paused arms, means nor times of the last act and
 event: see ``needed_schema``, and ``Ledger.restart_means`` for what its readers count.
@@ -69,6 +70,8 @@ class Decoded(NamedTuple):
     arms: bytes
     state: Any
     schema: int
+    shared: Any = None
+    """What segments share, in sessions with segments."""
 
 
 def needed_schema(ledger: Ledger, arms: Arms | None = None) -> int:
@@ -76,32 +79,35 @@ def needed_schema(ledger: Ledger, arms: Arms | None = None) -> int:
     return 2 if ledger.voided or (arms is not None and arms.paused) else 1
 
 
-def encode(ledger: Ledger, state: Any, arms: Arms | None = None, schema: int = SCHEMA) -> bytes:
+def encode(ledger: Ledger, state: Any, arms: Arms | None = None, schema: int = SCHEMA, shared: Any = None) -> bytes:
     """Return the bytes of a session's state.
 
     Parameters
     ----------
     arms : None where arms never changed
     schema : the schema to write, or an older one than ``needed_schema``, which then is written
+    shared : NamedTuple of what segments share, in sessions with segments
     """
     schema = max(schema, needed_schema(ledger, arms))
     parts = [_HEADS[schema].pack(schema, *(getattr(ledger, name) for name in _COUNTS[schema]))]
     if isinstance(ledger, ArmLedger):
         arms_bytes = b"" if arms is None else _arms_bytes(arms, schema)
         parts += [*_array_parts(ledger.by_arm), _LENGTH.pack(len(arms_bytes)), arms_bytes]
-    for kind, value in zip(_fields(state.__class__), state, strict=False):
-        parts += _parts(kind, value)
+    for part in (state, *(() if shared is None else (shared,))):
+        for kind, value in zip(_fields(part.__class__), part, strict=False):
+            parts += _parts(kind, value)
     body = b"".join(parts)
     return body + checksum(body)
 
 
-def decode(data: bytes, state_type: type, *, by_arm: bool) -> Decoded:
+def decode(data: bytes, state_type: type, *, by_arm: bool, shared_type: type | None = None) -> Decoded:
     """Read what ``encode`` wrote.
 
     Parameters
     ----------
     state_type : NamedTuple class of the learner's state
     by_arm : whether the learner is over arms
+    shared_type : NamedTuple class of what segments share, in sessions with segments
 
     Raises
     ------
@@ -120,12 +126,14 @@ def decode(data: bytes, state_type: type, *, by_arm: bool) -> Decoded:
         outstanding = reader.array(np.dtype("<i8")) if by_arm else None
         arms = reader.block() if by_arm else b""
         values = [reader.value(kind) for kind in _fields(state_type)]
-    if reader.left or not (all(map(_is_finite, values)) and all(map(math.isfinite, counts.values()))):
+        of_all = [reader.value(kind) for kind in (() if shared_type is None else _fields(shared_type))]
+    if reader.left or not (all(map(_is_finite, [*values, *of_all])) and all(map(math.isfinite, counts.values()))):
         raise CodecError("not a state of this learner")
     ledger = Ledger(**counts) if outstanding is None else ArmLedger(**counts, by_arm=outstanding)
     if schema == 1:
         ledger.restart_means()
-    return Decoded(ledger, arms, state_type(*values), schema)
+    shared = None if shared_type is None else shared_type(*of_all)
+    return Decoded(ledger, arms, state_type(*values), schema, shared)
 
 
 def decode_arms(data: bytes, known: Arms, first_names: Sequence[str] | None, schema: int = SCHEMA) -> Arms:

@@ -14,6 +14,7 @@ from typing import Any
 from ..engine.arm_run import ArmRun
 from ..engine.hints import effective_arms, hints
 from ..engine.run import Run
+from ..engine.segment_run import SegmentRun
 
 MAX_LISTED_LABELS = 100
 """Sessions with more labels are listed without them; their views have them all."""
@@ -71,6 +72,7 @@ def counted(run: Run, *, mostly_surplus: bool = False) -> dict[str, Any]:
         "last_act_at": time_text(ledger.last_act_at) if ledger.last_act_at else None,
         "last_event_at": time_text(ledger.last_event_at) if ledger.last_event_at else None,
         "hints": hints(run, mostly_surplus=mostly_surplus),
+        **({"segments": run.shared.kept} if isinstance(run, SegmentRun) else {}),
         **({"counted_from_slot": ledger.counted_from_slot} if ledger.counted_from_slot else {}),
     }
 

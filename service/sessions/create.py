@@ -11,8 +11,9 @@ from typing import Any, NamedTuple
 
 from ..commit.contention import Versions
 from ..commit.draft import Answer, unpack_answer
-from ..commit.loading import decoded, with_records
+from ..commit.loading import check_segments, decoded, with_records
 from ..commit.queues import SessionQueues
+from ..commit.session_cache import CachedSession
 from ..cooperative.answer_body import Body, is_stored_answer, unpack
 from ..cooperative.offload import LABEL_BYTES, run_in_thread_if_large
 from ..engine.run import Run
@@ -117,6 +118,7 @@ class Creator:
             cached = await decoded(whole.snapshot)
             if cached.needs_records:
                 cached = await with_records(cached, whole.records)
+            await check_segments(cached, whole.segments)
         except StateCorruptError as error:
             raise InvalidRequestError.of("state", "is not one that this version can read") from error
         spec, run, version = cached.stored.specification, cached.run, str(self._versions.new())
@@ -188,7 +190,7 @@ def _new_session(
         session_id=session_id,
         version=version,
         spec=stored.encode(),
-        state=codec.encode(run.ledger, run.state, schema=schema),
+        state=CachedSession.encode(run, schema),
         idle_ttl_ms=spec.idle_ttl_ms,
         answer=None if key is None else (key.key, key.body + version.encode()),
         about=summary.encode_about(spec.chosen(), run),

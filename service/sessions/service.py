@@ -30,6 +30,7 @@ from .operations import ChangeArms, ChangeSession, ReplaceArms
 from .pages.arms import ArmSort, arms_page
 from .pages.decisions import decisions_page
 from .pages.history import history_page
+from .pages.segments import SegmentSort, segment_view, segments_page
 from .pages.sessions import sessions_page
 from .read import Reader
 from .views import viewer
@@ -93,11 +94,17 @@ class Sessions:
         with _store_errors():
             return await self._creator.create(session_id, spec, key, rights)
 
-    async def view(self, session_id: str) -> Body:
+    async def view(self, session_id: str, segment: str | None = None) -> Body:
         """The JSON of a session as it is now, with due decisions settled; nothing is committed.
+
+        Parameters
+        ----------
+        segment : shows what is of this segment alone in place of the same of the session
 
         Raises
         ------
+        UnknownSegmentError, InvalidRequestError
+            where the session does not keep this segment, or has none.
         UnknownSessionError
             where there is no such session.
         StateCorruptError
@@ -107,7 +114,28 @@ class Sessions:
         """
         _check_id(session_id)
         with _store_errors():
+            if segment is not None:
+                return await segment_view(self._store, self._reader, session_id, segment)
             return await self._reader.view(session_id)
+
+    async def segments(self, session_id: str, cursor: str | None, limit: int, sort: SegmentSort) -> Body:
+        """The JSON of a page of the segments that a session keeps.
+
+        Parameters
+        ----------
+        cursor : ``next_cursor`` of the page before in the same order; None for the first
+        limit : segments on the page, at most
+
+        Raises
+        ------
+        InvalidRequestError
+            for a session without segments, an order for which they are too many, or a cursor of another list.
+        ServiceError
+            what ``view`` raises.
+        """
+        _check_id(session_id)
+        with _store_errors():
+            return await segments_page(self._store, self._reader, session_id, cursor, limit, sort)
 
     async def list(self, cursor: str | None, limit: int, prefix: str = "") -> Body:
         """The JSON of a page of sessions: all of a view but probabilities and points.
@@ -128,7 +156,9 @@ class Sessions:
         with _store_errors():
             return await sessions_page(self._store, self._reader, cursor, limit, prefix)
 
-    async def arms(self, session_id: str, cursor: str | None, limit: int, sort: ArmSort) -> Body:
+    async def arms(
+        self, session_id: str, cursor: str | None, limit: int, sort: ArmSort, segment: str | None = None
+    ) -> Body:
         """The JSON of a page of a session's live arms, with what is counted of each.
 
         Due decisions are settled first, as in a view. Counts of a session that an earlier program created begin at
@@ -138,6 +168,7 @@ class Sessions:
         ----------
         cursor : ``next_cursor`` of the page before in the same order; None for the first
         limit : arms on the page, at most
+        segment : shows the probabilities of this segment alone
 
         Raises
         ------
@@ -148,7 +179,7 @@ class Sessions:
         """
         _check_id(session_id)
         with _store_errors():
-            return await arms_page(self._store, self._reader, session_id, cursor, limit, sort)
+            return await arms_page(self._store, self._reader, session_id, cursor, limit, sort, segment)
 
     async def decisions(self, session_id: str, cursor: str | None, limit: int) -> Body:
         """The JSON of a page of a session's decision log, oldest first.

@@ -28,6 +28,7 @@ PART_BYTES = 48_000
 _CANONICAL = json.JSONEncoder(separators=(",", ":"), sort_keys=True, allow_nan=False)
 _PAIR = struct.Struct("<II")
 _EVENTS = struct.Struct("<dI")
+_SLOT = struct.Struct("<q")
 
 
 async def export(store: Store, session_id: str, most_bytes: int) -> Body:
@@ -44,7 +45,7 @@ async def export(store: Store, session_id: str, most_bytes: int) -> Body:
 
 def _size(whole: WholeSession) -> int:
     """Bytes in a session, about."""
-    items = (*whole.records.items(), *whole.counts.items())
+    items = (*whole.records.items(), *whole.counts.items(), *((k, v) for k, (_, v) in whole.segments.items()))
     events = sum(len(digests) for _, digests in whole.events) * DIGEST_BYTES
     return len(whole.snapshot.spec) + len(whole.snapshot.state) + events + sum(len(k) + len(v) for k, v in items)
 
@@ -55,6 +56,7 @@ def _document(session_id: str, whole: WholeSession) -> tuple[dict[str, Any], int
         "counts": _pack(whole.counts),
         "event_ids": _pack_events(whole.events),
         "records": _pack(whole.records),
+        "segments": _pack({name: _SLOT.pack(slot) + record for name, (slot, record) in whole.segments.items()}),
         "state": whole.snapshot.state,
     }
     document = {
@@ -63,7 +65,7 @@ def _document(session_id: str, whole: WholeSession) -> tuple[dict[str, Any], int
         "session_id": session_id,
         "specification": json.loads(whole.snapshot.spec),
         "version": whole.snapshot.version,
-        **{name: _parts(data) for name, data in blobs.items()},
+        **{name: _parts(data) for name, data in blobs.items() if data or name != "segments"},
     }
     return document, len(whole.snapshot.spec) + sum(len(data) * 4 // 3 for data in blobs.values())
 
@@ -104,16 +106,18 @@ async def read(document: Mapping[str, Any]) -> tuple[str, WholeSession]:
     try:
         spec = json.dumps(fields["specification"], separators=(",", ":")).encode()
         snapshot = Snapshot(fields["version"], spec, await _joined(fields["state"]), fields["created_at"], None)
-        blobs = [await _joined(fields[name]) for name in ("records", "counts", "event_ids")]
+        names = ("records", "counts", "event_ids", "segments")
+        blobs = [await _joined(fields.get(name, ()) if name == "segments" else fields[name]) for name in names]
         size = sum(map(len, blobs))
-        records, counts, events = await run_in_thread_if_large(size, _unpacked, *blobs)
-        return fields["session_id"], WholeSession(snapshot, records, counts, events)
+        found = await run_in_thread_if_large(size, _unpacked, *blobs)
+        return fields["session_id"], WholeSession(snapshot, *found)
     except (KeyError, TypeError, ValueError, Error, struct.error) as error:
         raise InvalidRequestError.of("format", "this is no exported session") from error
 
 
-def _unpacked(records: bytes, counts: bytes, events: bytes) -> tuple[Any, Any, Any]:
-    return _unpack(records), _unpack(counts), _unpack_events(events)
+def _unpacked(records: bytes, counts: bytes, events: bytes, segments: bytes) -> tuple[Any, Any, Any, Any]:
+    kept = {name: (_SLOT.unpack_from(data)[0], data[_SLOT.size :]) for name, data in _unpack(segments).items()}
+    return _unpack(records), _unpack(counts), _unpack_events(events), kept
 
 
 def _parts(data: bytes) -> list[dict[str, str]]:

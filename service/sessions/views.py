@@ -25,6 +25,11 @@ def session_view(session_id: str, snapshot: Snapshot, cached: CachedSession) -> 
     snapshot : gives version and times
     cached : gives the rest; its run may be ahead of the snapshot
     """
+    return answer_body(json_chunks(fields_of(session_id, snapshot, cached)))
+
+
+def fields_of(session_id: str, snapshot: Snapshot, cached: CachedSession) -> dict[str, Any]:
+    """The fields of a session's view."""
     run = cached.run
     view = summary(session_id, snapshot, cached)
     if isinstance(run, ArmRun):
@@ -34,7 +39,7 @@ def session_view(session_id: str, snapshot: Snapshot, cached: CachedSession) -> 
         view["effective_arms"] = effective_arms(p)
     else:
         view["x"] = run.learner.x(run.state)
-    return answer_body(json_chunks(view))
+    return view
 
 
 def summary(session_id: str, snapshot: Snapshot, cached: CachedSession) -> dict[str, Any]:

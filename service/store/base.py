@@ -92,6 +92,8 @@ class Commit:
     """Digest of an idempotency key to the answer to store on OK."""
     records: Mapping[bytes, bytes | None] = field(default_factory=dict)
     """Records beside the state that have changed, by key; None deletes a record."""
+    segments: Mapping[bytes, tuple[int, bytes] | None] = field(default_factory=dict)
+    """Segments that have changed: name to the slot in which it was played last and its record; None deletes it."""
     counts: Mapping[bytes, int | float] = field(default_factory=dict)
     """What to add to counts beside the state, by field; a field that is absent is 0. A field stays int or float."""
     summary: bytes = b""
@@ -168,6 +170,16 @@ class Counts(NamedTuple):
     """In the order of the fields asked for."""
 
 
+class ReadSegments(NamedTuple):
+    """Some segments of a session, as of a version."""
+
+    version: str
+    records: Sequence[bytes | None]
+    """In the order of the names asked for; None for a segment that there is not."""
+    oldest: Sequence[tuple[int, bytes]]
+    """Last slot and name of the segments played least recently, ascending."""
+
+
 class LogEntry(NamedTuple):
     """An entry of a session's log."""
 
@@ -193,6 +205,8 @@ class WholeSession(NamedTuple):
     """Decimal texts by field."""
     events: Sequence[tuple[float, Sequence[bytes]]]
     """Digests of event ids, with the Unix seconds at which they are forgotten."""
+    segments: Mapping[bytes, tuple[int, bytes]] = {}
+    """Last slot and record of each segment, by name."""
 
 
 class Reminders(Protocol):
@@ -276,6 +290,22 @@ class Store(Protocol):
 
     async def read_counts(self, session_id: str, fields: Sequence[bytes]) -> Counts | None:
         """Read counts beside a session's state; None where there is no session."""
+
+    async def read_segments(self, session_id: str, names: Sequence[bytes], oldest: int = 0) -> ReadSegments | None:
+        """Read segments by name, and which ``oldest`` were played least recently; None without such a session."""
+
+    async def segment_names(
+        self, session_id: str, after: bytes | None, limit: int, *, backwards: bool = False
+    ) -> Sequence[bytes]:
+        """Return the first ``limit`` names of segments behind ``after``, in the order of their bytes.
+
+        A segment that is kept all along is not left out.
+
+        Parameters
+        ----------
+        after : a name; None to begin with the first
+        backwards : whether the order is turned round
+        """
 
     async def read_log(self, session_id: str, after: str | None, limit: int) -> Log | None:
         """Read at most ``limit`` entries of a session's log; None where there is no session.

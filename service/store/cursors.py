@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import heapq
 import re
+from collections.abc import Iterable, Sequence
 
 _CURSOR = re.compile(r"after~[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
@@ -24,3 +26,10 @@ def after_of(cursor: str | None, prefix: str) -> str:
 def cursor_after(session_id: str) -> str:
     """Return the cursor of the page that begins after an id."""
     return f"after~{session_id}"
+
+
+def names_behind(names: Iterable[bytes], after: bytes | None, limit: int, *, backwards: bool) -> Sequence[bytes]:
+    """Return the first ``limit`` of some names behind ``after``, in their order or backwards."""
+    if backwards:
+        return heapq.nlargest(limit, (name for name in names if after is None or name < after))
+    return heapq.nsmallest(limit, (name for name in names if after is None or name > after))

@@ -20,6 +20,7 @@ from .base import (
     NotFound,
     Outcome,
     Page,
+    ReadSegments,
     Reminders,
     Snapshot,
     Store,
@@ -111,6 +112,16 @@ class InstrumentedStore:
     async def read_counts(self, session_id: str, fields: Sequence[bytes]) -> Counts | None:
         with self._timed("read_counts"):
             return await self._store.read_counts(session_id, fields)
+
+    async def read_segments(self, session_id: str, names: Sequence[bytes], oldest: int = 0) -> ReadSegments | None:
+        with self._timed("read_segments"):
+            return await self._store.read_segments(session_id, names, oldest)
+
+    async def segment_names(
+        self, session_id: str, after: bytes | None, limit: int, *, backwards: bool = False
+    ) -> Sequence[bytes]:
+        with self._timed("segment_names"):
+            return await self._store.segment_names(session_id, after, limit, backwards=backwards)
 
     async def read_log(self, session_id: str, after: str | None, limit: int) -> Log | None:
         with self._timed("read_log"):

@@ -16,11 +16,12 @@ from .base import (
     NotFound,
     Outcome,
     Page,
+    ReadSegments,
     Snapshot,
     WholeSession,
 )
 from .clock import StoreClock
-from .cursors import after_of, cursor_after
+from .cursors import after_of, cursor_after, names_behind
 from .memory_session import MemoryHistory, MemorySession
 from .options import StoreOptions
 from .redis.keys import ANSWER, EVENT
@@ -91,6 +92,21 @@ class MemoryStore:
         if (session := self._session(session_id)) is None:
             return None
         return Counts(session.version, [session.counts.get(field, 0) for field in fields])
+
+    async def read_segments(self, session_id: str, names: Sequence[bytes], oldest: int = 0) -> ReadSegments | None:
+        if (session := self._session(session_id)) is None:
+            return None
+        kept = session.segments
+        played = ((slot, name) for name, (slot, _) in kept.items())
+        records = [kept[name][1] if name in kept else None for name in names]
+        return ReadSegments(session.version, records, heapq.nsmallest(oldest, played) if oldest else ())
+
+    async def segment_names(
+        self, session_id: str, after: bytes | None, limit: int, *, backwards: bool = False
+    ) -> Sequence[bytes]:
+        session = self._session(session_id)
+        names = () if session is None else session.segments
+        return names_behind(names, after, limit, backwards=backwards)
 
     async def read_log(self, session_id: str, after: str | None, limit: int) -> Log | None:
         if (session := self._session(session_id)) is None:

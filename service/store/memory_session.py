@@ -25,6 +25,8 @@ class MemorySession:
     seen: dict[bytes, tuple[float, bytes]] = field(default_factory=dict)
     """Kind byte and digest to the Unix seconds it is forgotten at, soonest first, and the answer."""
     records: dict[bytes, bytes] = field(default_factory=dict)
+    segments: dict[bytes, tuple[int, bytes]] = field(default_factory=dict)
+    """Name to the slot in which a segment was played last, and its record."""
     about: bytes = b""
     summary: bytes = b""
     counts: defaultdict[bytes, float] = field(default_factory=lambda: defaultdict(int))
@@ -48,14 +50,16 @@ class MemorySession:
             if name.startswith(EVENT) and until > now:
                 events.setdefault(until, []).append(name[len(EVENT) :])
         counts = {name: repr(count).encode() for name, count in self.counts.items()}
-        return WholeSession(self.snapshot(), self.records.copy(), counts, sorted(events.items()))
+        return WholeSession(
+            self.snapshot(), self.records.copy(), counts, sorted(events.items()), self.segments.copy()
+        )
 
     @classmethod
     def restored(cls, whole: WholeSession, new: NewSession) -> MemorySession:
         """A session that was exported, without a deadline."""
         snapshot = whole.snapshot
         session = cls(new.version, snapshot.spec, snapshot.state, snapshot.created_at, None)
-        session.records = dict(whole.records)
+        session.records, session.segments = dict(whole.records), dict(whole.segments)
         session.about, session.summary = new.about, new.summary
         for name, text in whole.counts.items():
             session.counts[name] = int(text) if text.lstrip(b"-").isdigit() else float(text)
@@ -70,6 +74,11 @@ class MemorySession:
                 self.records.pop(key, None)
             else:
                 self.records[key] = record
+        for name, segment in commit.segments.items():
+            if segment is None:
+                self.segments.pop(name, None)
+            else:
+                self.segments[name] = segment
         for name, amount in commit.counts.items():
             self.counts[name] += amount
         self.summary = commit.summary

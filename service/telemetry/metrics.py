@@ -25,7 +25,7 @@ STORE_RESTARTS = ("bandit_store_restarts", "Embedded servers that ended, and wer
 """Names and texts of what the parent process counts; workers only make the series."""
 CALLS = (
     *("create", "load", "recall", "commit", "delete", "list", "count", "ping"),
-    *("read_records", "read_counts", "read_log", "export", "restore"),
+    *("read_records", "read_counts", "read_log", "read_segments", "segment_names", "export", "restore"),
 )
 _STATUSES = ("2xx", "3xx", "4xx", "5xx")
 _REQUEST_SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10)

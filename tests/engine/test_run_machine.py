@@ -213,7 +213,7 @@ class SessionMachine(RuleBasedStateMachine):
                 self.kept[key] = record
         data = codec.encode(run.ledger, run.state, run.arms)
         fresh = start_run(self.params)
-        ledger, arms, state, _ = codec.decode(data, run.learner.state_type, by_arm=True)
+        ledger, arms, state, *_ = codec.decode(data, run.learner.state_type, by_arm=True)
         fresh = fresh.with_arms(codec.decode_arms(arms, fresh.arms, NAMES)).moved(ledger, state)
         stored = Stored(Specification(learner=self.params.learner), self.params.seed)
         self.run = (

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from service.evaluation.command import main
+from service.evaluation.outcomes import match
 
 FIELDS = ("kind", "slot", "arm", "label", "probability", "eligible", "reward", "loss", "outcome", "at")
 
@@ -140,3 +141,29 @@ def test_it_is_a_word_of_the_command(jsonl: Path) -> None:
     found = subprocess.run(command, capture_output=True, text=True, check=True)
 
     assert json.loads(found.stdout)["acts"] == 600
+
+
+def test_acts_and_events_are_matched_within_their_segment():
+    """Of three open acts of one arm the second is answered, then the oldest expires; each segment has its own."""
+    acts = [
+        {"kind": "act", "slot": n, "arm": 0, "probability": 1.0, "eligible": 1, **where}
+        for n, where in enumerate(({"segment": "a"}, {"segment": "b"}, {}), 1)
+    ]
+    ended = [
+        {"kind": "event", "arm": 0, "reward": 1.0, "outcome": "applied", "segment": "b"},
+        {"kind": "event", "arm": 0, "reward": 0.0, "outcome": "expired", "count": 1},
+        {"kind": "event", "arm": 0, "reward": 0.5, "outcome": "applied"},
+    ]
+    entries = [*acts, *ended]
+
+    found = {segment: match(entries, segment).values.tolist() for segment in ("a", "b", "", "c")}
+
+    assert found == {"a": [0.0], "b": [1.0], "": [0.5], "c": []}
+    assert match(entries).values.tolist() == [0.0, 1.0, 0.5]
+
+
+def test_one_segment_is_asked_for(capsys: pytest.CaptureFixture[str], jsonl: Path) -> None:
+    _, out, _ = run(capsys, jsonl, "--json", "--segment", "")
+    code, other, _ = run(capsys, jsonl, "--json", "--segment", "a")
+
+    assert (json.loads(out)["acts"], json.loads(other)["acts"], code) == (600, 0, 0)

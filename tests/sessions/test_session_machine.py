@@ -38,7 +38,9 @@ from service.models.eligible import Choice
 from service.models.events import ArmEvent
 from service.models.idempotency import Idempotency
 from service.models.options import DecisionLogSpec, ExpirySpec
+from service.models.segment import SegmentsSpec
 from service.models.specification import Specification
+from service.serialization import segment_records
 from service.serialization.journal import ACTS, EXPIRED, FEEDBACKS, REMOVED, VOIDED, Journal
 from service.sessions.operations import Act, ChangeArms, NextDue, ReplaceArms, SettleFeedback
 from service.sessions.service import ArmsRequest
@@ -389,6 +391,42 @@ class SessionMachine(RuleBasedStateMachine):
         return CachedSession.of(snapshot).with_records(await store.read_records(self.name)).run
 
 
+class SegmentMachine(SessionMachine):
+    """The same with more segments than are kept; what comes back may name another segment than its act."""
+
+    most = 3
+
+    def specification(self, learner: Any, seed: int, expiry: ExpirySpec) -> Specification:
+        if self.kind == "centred_tsallis":
+            expiry = ExpirySpec(after_seconds=WINDOW)
+        plain = SessionMachine.specification(self, learner, seed, expiry)
+        return Specification(**dict(plain) | {"segments": SegmentsSpec(max=self.most)})
+
+    def call(self, at: int, operation: Operation, fault: Fault | None = None, *, dies: bool = False) -> Any:
+        segment = (None, "a", "b", "c", "d")[next(_numbers) * 7 % 5]
+        if isinstance(operation, Act):
+            operation.segment = segment
+        elif isinstance(operation, SettleFeedback):
+            operation.events = [event.model_copy(update={"segment": segment}) for event in operation.events]
+        return SessionMachine.call(self, at, operation, fault, dies=dies)
+
+    @invariant()
+    def the_store_holds_as_many_segments_as_the_state_says(self) -> None:
+        if not hasattr(self, "workers"):
+            return
+        run, store = self.runner.run(self.stored()), self.workers[0].store
+        names = self.runner.run(store.segment_names(self.name, None, 100))
+        found = self.runner.run(store.read_segments(self.name, names, 100))
+        assert len(names) == run.shared.kept <= self.most
+        assert sorted(name for _, name in found.oldest) == list(names)
+        for name, record in zip(names, found.records, strict=True):
+            kept = segment_records.decode(name, record, run.arms)
+            assert (kept.last_slot, name) in found.oldest
+            fitted = run.fitted(kept)
+            assert fitted.outstanding >= 0
+            assert abs(run.probabilities_of(fitted).sum() - 1) < 1e-9
+
+
 async def opened(url: str) -> Any:
     return open_store(url)
 
@@ -406,3 +444,10 @@ def test_no_crash_loses_a_decision_or_settles_one_twice(
     monkeypatch.setattr(batch, "EXPIRY_SECONDS", 0.0)
     attributes = {"kind": kind, "url": redis_server.url}
     run_machine(SessionMachine, attributes, max_examples=15, phases=(Phase.generate,), report_multiple_bugs=False)
+
+
+@pytest.mark.parametrize("kind", ["multiscale_tsallis", pytest.param("centred_tsallis", marks=pytest.mark.slow)])
+def test_no_crash_loses_or_doubles_a_segment(kind: str, redis_server: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batch, "EXPIRY_SECONDS", 0.0)
+    attributes = {"kind": kind, "url": redis_server.url}
+    run_machine(SegmentMachine, attributes, max_examples=5, phases=(Phase.generate,), report_multiple_bugs=False)

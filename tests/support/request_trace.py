@@ -26,7 +26,9 @@ import service
 from service.cooperative.fair_yield import FairYield
 from service.server.pool.board import Board
 from service.server.worker import serve
+from service.sessions import expiry_sweeper
 from service.settings import Settings
+from service.telemetry import process_watch
 
 FOLDER = Path(service.__file__).parent
 TRIES = 7
@@ -102,6 +104,8 @@ def main() -> None:
     threading.Thread(target=client, args=(tracer, listener.getsockname()[1], found), daemon=True).start()
     out = os.dup(sys.stdout.fileno())
     signal.signal(signal.SIGTERM, signal.SIG_IGN)  # What ends the server is raised again behind it.
+    # What runs beside requests waits, even where a request takes longer than its period.
+    process_watch.LAG_SECONDS = process_watch.READY_SECONDS = expiry_sweeper.PERIOD_SECONDS = 3600.0
     FairYield.slice_seconds = 3600.0  # Under the tracer a busy machine would add what long work passes.
     sys.setprofile(tracer)
     serve(Settings(store_url=sys.argv[1]), listener, Board.create(1), 0)

@@ -159,6 +159,7 @@ ACT: dict[str, Example] = {
     "eligible": Example(summary="One of two jokes", value={"eligible": ["pun", "limerick"]}),
     "exclude": Example(summary="Any joke but the one just told", value={"exclude": ["pun"]}),
     "by_index": Example(summary="Arms by their indexes, where the session named none", value={"eligible": [0, 2]}),
+    "segment": Example(summary="For a phone in Germany, in a session with segments", value={"segment": "de/phone"}),
 }
 ACTS: dict[str, Example] = {
     "row": Example(summary="Two slots in a row; an arm may come twice", value={"count": 2}),
@@ -188,6 +189,9 @@ EVENT: dict[str, Example] = {
         summary="A reward of arm 2, in a session with reward_range",
         value={"arm": 2, "reward": 1, "event_id": "click-1"},
     ),
+    "segment": Example(
+        summary="A rating from a phone in Germany", value={"arm": 2, "loss": 7.25, "segment": "de/phone"}
+    ),
     "void": Example(
         summary="Arm 2 was not shown after all", value={"arm": 2, "loss": None, "event_id": "hidden-1"}
     ),
@@ -216,6 +220,19 @@ ARMS = {
         }
     ],
     "next_cursor": "-acts~1",
+}
+SEGMENTS = {
+    "segments": [
+        {
+            "segment": "de/phone",
+            "slots": 40,
+            "feedbacks": 37,
+            "mean_loss": -2.5,
+            "effective_arms": 1.9,
+            "last_act_at": "2026-01-01T12:00:00.000Z",
+        }
+    ],
+    "next_cursor": "segment~ZGUvcGhvbmU=",
 }
 DECISIONS = {
     "decisions": [

@@ -8,6 +8,7 @@ from typing import Annotated
 from fastapi import Query
 from pydantic import BeforeValidator
 
+from ...models.segment import MAX_SEGMENT_BYTES
 from ...sessions.pages import MAX_PAGE
 
 MAX_CURSOR = 12_000
@@ -21,6 +22,10 @@ def _digits(text: object) -> object:
 
 
 Cursor = Annotated[str | None, Query(description="``next_cursor`` of the page before.", max_length=MAX_CURSOR)]
+OfSegment = Annotated[
+    str | None,
+    Query(description="A segment; the empty one is of acts that named none.", max_length=MAX_SEGMENT_BYTES),
+]
 Limit = Annotated[
     int, BeforeValidator(_digits), Query(ge=1, le=MAX_PAGE, description="Largest number of rows on a page.")
 ]

@@ -7,18 +7,22 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request, Response
 
 from ...sessions.pages.arms import ArmSort
+from ...sessions.pages.segments import SegmentSort
 from ..access import VIEWERS, Logged, access
-from ..openapi.examples import ARMS, DECISIONS, HISTORY, PROBLEMS, describe_answers
-from ..parsing.paging import Cursor, Limit
+from ..openapi.examples import ARMS, DECISIONS, HISTORY, PROBLEMS, SEGMENTS, describe_answers
+from ..parsing.paging import Cursor, Limit, OfSegment
 from ..parsing.strict_route import StrictRoute
 from ..responses import body_response
 from ..runtime import runtime_of
-from ..schemas import ArmPage, DecisionPage, History
+from ..schemas import ArmPage, DecisionPage, History, SegmentPage
 
 router = APIRouter(
     prefix="/v1/sessions/{session_id}", tags=["sessions"], route_class=StrictRoute, responses=PROBLEMS
 )
 
+SortSegments = Annotated[
+    SegmentSort, Query(description="Order of the segments; with ``-`` the order is turned round.")
+]
 Sort = Annotated[ArmSort, Query(description="Order of the arms; with ``-`` the largest come first.")]
 
 
@@ -26,10 +30,31 @@ Sort = Annotated[ArmSort, Query(description="Order of the arms; with ``-`` the l
 @router.get("/arms", **describe_answers(ArmPage, ARMS, {200: "A page of arms"}))
 @access(VIEWERS, logged=Logged.SAMPLE)
 async def list_arms(
-    request: Request, session_id: str, cursor: Cursor = None, limit: Limit = 100, sort: Sort = "index"
+    request: Request,
+    session_id: str,
+    cursor: Cursor = None,
+    limit: Limit = 100,
+    sort: Sort = "index",
+    segment: OfSegment = None,
 ) -> Response:
-    """List the arms of a session with what is counted of each, a page at a time; removed arms are left out."""
-    return body_response(await runtime_of(request).sessions.arms(session_id, cursor, limit, sort))
+    """List the arms of a session with what is counted of each, a page at a time; removed arms are left out.
+
+    With ``segment`` they are listed with their probabilities in that segment alone.
+    """
+    return body_response(await runtime_of(request).sessions.arms(session_id, cursor, limit, sort, segment))
+
+
+@router.head("/segments", response_class=Response, include_in_schema=False)
+@router.get("/segments", **describe_answers(SegmentPage, SEGMENTS, {200: "A page of segments"}))
+@access(VIEWERS, logged=Logged.SAMPLE)
+async def list_segments(
+    request: Request, session_id: str, cursor: Cursor = None, limit: Limit = 100, sort: SortSegments = "segment"
+) -> Response:
+    """List the segments that a session keeps, a page at a time.
+
+    Of more than 1,000 segments the list sorts by ``segment`` only.
+    """
+    return body_response(await runtime_of(request).sessions.segments(session_id, cursor, limit, sort))
 
 
 @router.head("/decisions", response_class=Response, include_in_schema=False)

@@ -23,7 +23,7 @@ from ..openapi.examples import (
     describe_answers,
 )
 from ..parsing.dependencies import idempotency_of, rights_of
-from ..parsing.paging import Cursor, Limit
+from ..parsing.paging import Cursor, Limit, OfSegment
 from ..parsing.strict_route import StrictRoute
 from ..responses import body_response, json_response
 from ..runtime import runtime_of
@@ -65,9 +65,12 @@ async def list_sessions(request: Request, cursor: Cursor = None, limit: Limit = 
 @router.head("/{session_id}", response_class=Response, include_in_schema=False)
 @router.get("/{session_id}", **describe_answers(SessionView, VIEW, {200: "The session as it is now"}))
 @access(VIEWERS, logged=Logged.SAMPLE)
-async def view_session(request: Request, session_id: str) -> Response:
-    """View a session. This changes nothing, and does not extend its idle deadline."""
-    return body_response(await runtime_of(request).sessions.view(session_id))
+async def view_session(request: Request, session_id: str, segment: OfSegment = None) -> Response:
+    """View a session. This changes nothing, and does not extend its idle deadline.
+
+    With ``segment``, what is of this segment alone stands in place of the same of the session.
+    """
+    return body_response(await runtime_of(request).sessions.view(session_id, segment))
 
 
 @router.patch(

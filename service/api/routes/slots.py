@@ -110,7 +110,7 @@ async def _answer(request: Request, session_id: str, operation: Act | SettleFeed
 
 def act_of(settings: Settings, body: schemas.Act, is_gone: Callable[[], bool] | None) -> Act:
     """Make the operation of a call of act."""
-    return Act(1, settings.max_act_cells, single=True, choice=body.choice, is_gone=is_gone)
+    return Act(1, settings.max_act_cells, single=True, choice=body.choice, segment=body.segment, is_gone=is_gone)
 
 
 def acts_of(settings: Settings, body: Acts, is_gone: Callable[[], bool] | None) -> Act:
@@ -123,7 +123,14 @@ def acts_of(settings: Settings, body: Acts, is_gone: Callable[[], bool] | None) 
     """
     if body.count > settings.max_acts:
         raise InvalidRequestError.of("count", f"must not exceed {settings.max_acts}")
-    return Act(body.count, settings.max_act_cells, choice=body.choice, distinct=body.distinct, is_gone=is_gone)
+    return Act(
+        body.count,
+        settings.max_act_cells,
+        choice=body.choice,
+        distinct=body.distinct,
+        segment=body.segment,
+        is_gone=is_gone,
+    )
 
 
 async def submit(runtime: Runtime, session_id: str, operation: Act | SettleFeedback) -> Answer:

@@ -13,7 +13,7 @@ from ..errors import SessionExistsError
 SESSIONS = "/v1/sessions"
 CHANGEABLE = ("expiry", "idle_ttl_seconds", "floor")
 """Fields of a session that may change after its creation, beside its arms."""
-_COMPARED = ("loss_range", "reward_range", "normalize_losses", "segments", "decision_log")
+_COMPARED = ("loss_range", "reward_range", "normalize_losses", "decision_log")
 
 
 class SessionOptions(TypedDict, total=False):

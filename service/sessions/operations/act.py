@@ -14,13 +14,14 @@ from ...engine.actions import ArmAction
 from ...engine.arm_run import ArmRun
 from ...engine.point_run import PointRun
 from ...engine.run import Run
+from ...engine.segment_run import SegmentRun
 from ...engine.slot_run import SlotRun
 from ...errors import InvalidRequestError, NoEligibleArmError
 from ...learners.base import IntArray
 from ...models.eligible import Choice
 from ...serialization.journal import Acted, Ended, Journal
 from .action_json import actions_json, arm_json, point_json
-from .eligible import Found, check_defined, find
+from .eligible import Found, check_defined, check_segments, find
 
 
 @dataclass(slots=True)
@@ -35,13 +36,25 @@ class Act(Operation):
     """The arms that may be drawn; None: all that are not paused."""
     distinct: bool = False
     """Whether each arm is drawn once at most; fewer arms are fewer actions."""
+    segment: str | None = None
+    """Who asks, in sessions with segments."""
 
     @property
     def weight(self) -> int:
         return self.count
 
+    @property
+    def segments(self) -> Sequence[str]:
+        return (self.segment or "",)
+
+    @property
+    def plays(self) -> Sequence[str]:
+        return self.segments
+
     async def check(self, draft: Draft) -> Found:
         """Find the arms that may be drawn, or refuse the request."""
+        if self.segment is not None:
+            check_segments(draft.run)
         cells = _cells(draft.run)
         if self.count > 1 and self.count * cells > self.max_cells:
             raise InvalidRequestError.of(
@@ -79,7 +92,7 @@ class Act(Operation):
         if self.distinct and eligible is None:
             eligible = run.arms.without(np.empty(0, dtype=np.int64))
         for _ in range(self.count):
-            action = _act(run, eligible, draft.journal)
+            action = self._act(run, eligible, draft.journal)
             actions.append(arm_json(action, run.arms.names, found.skipped if self.single else 0))
             await draft.fair_yield()
             if self.distinct and eligible is not None:
@@ -88,15 +101,16 @@ class Act(Operation):
                     break
         return actions
 
-
-def _act(run: ArmRun, eligible: IntArray | None, journal: Journal) -> ArmAction:
-    """Open the next slot, and note it."""
-    if isinstance(run, SlotRun) and (dropped := run.next_dropped()) is not None:
-        journal.append(Ended(dropped, "expired"))
-    action, names = run.act(eligible), run.arms.names
-    name = None if names is None else names[action.arm]
-    journal.append(Acted(action.slot, action.arm, action.probability, action.eligible, name))
-    return action
+    def _act(self, run: ArmRun, eligible: IntArray | None, journal: Journal) -> ArmAction:
+        """Open the next slot, and note it."""
+        if isinstance(run, SlotRun) and (dropped := run.next_dropped()) is not None:
+            journal.append(Ended(dropped, "expired"))
+        segment = self.segment or ""
+        action = run.act(eligible, segment) if isinstance(run, SegmentRun) else run.act(eligible)
+        name = None if run.arms.names is None else run.arms.names[action.arm]
+        noted = (action.slot, action.arm, action.probability, action.eligible, name)
+        journal.append(Acted(*noted, self.segment))
+        return action
 
 
 def _cells(run: Run) -> int:

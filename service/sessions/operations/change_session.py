@@ -84,6 +84,8 @@ def _changed(before: Specification, fields: Mapping[str, Any]) -> Specification:
     if changed.expiry is None or "expiry" not in given:
         return changed
     was = before.expiry is not None and bool(before.expiry.provisional)
+    if changed.segments is not None and changed.default_loss is not None and not was:
+        raise InvalidRequestError.of(f"expiry.default_{changed.word}", "must be null in this session with segments")
     expiry = changed.expiry.model_copy(update={"provisional": was if changed.may_be_provisional else None})
     return changed.model_copy(update={"expiry": expiry})
 

@@ -1,4 +1,4 @@
-"""The arms that an act may draw, found among those of its session."""
+"""What requests name of a session: the arms that an act may draw, and segments."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from ...engine.arm_run import ArmRun
 from ...engine.run import Run
+from ...engine.segment_run import SegmentRun
 from ...errors import InvalidRequestError
 from ...learners.base import ArmLearner, IntArray, Learner
 from ...models.eligible import Choice
@@ -54,3 +55,16 @@ def find(run: Run, choice: Choice | None) -> Found:
         raise InvalidRequestError.of(choice.field, "this session's arms have no labels; name their indexes")
     positions, skipped = run.arms.find(choice.names)
     return Found(positions if choice.field == "eligible" else run.arms.without(positions), skipped)
+
+
+def check_segments(run: Run) -> SegmentRun:
+    """Refuse to name a segment in a session without.
+
+    Raises
+    ------
+    InvalidRequestError
+        naming the field.
+    """
+    if not isinstance(run, SegmentRun):
+        raise InvalidRequestError.of("segment", "this session has no segments: create one with `segments`")
+    return run

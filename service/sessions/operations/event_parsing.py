@@ -14,6 +14,7 @@ from ...engine.slot_run import SlotRun
 from ...errors import InvalidRequestError
 from ...learners.base import Information
 from ...models.events import Event, GradientEvent, LossesEvent, OneArmEvent
+from .eligible import check_segments
 
 Parser = Callable[[Event, Any], Any]
 """Makes feedback for a run of an event; the kinds of both depend on the learner's information.
@@ -34,14 +35,16 @@ def _arm_feedback(event: Event, run: ArmRun) -> ArmFeedback:
         raise InvalidRequestError.of(losses.word, f"this session's learner takes one {losses.word} of one arm")
     if event.word != losses.word:
         raise InvalidRequestError.of(event.word, _OTHER_WORD[event.word])
-    arm = _arm(event, run)
+    if event.segment is not None:
+        check_segments(run)
+    arm, segment = _arm(event, run), event.segment or ""
     if event.value is None:
-        return ArmFeedback(arm, 0.0, event.slot, is_void=True)
+        return ArmFeedback(arm, 0.0, event.slot, is_void=True, segment=segment)
     try:
         loss = losses.learned(event.value)
     except ValueError as error:
         raise InvalidRequestError.of(event.word, str(error)) from error
-    return ArmFeedback(arm, loss, event.slot)
+    return ArmFeedback(arm, loss, event.slot, segment=segment)
 
 
 def _slot_feedback(event: Event, run: SlotRun) -> ArmFeedback:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -36,6 +36,10 @@ class SettleFeedback(Operation):
     @property
     def weight(self) -> int:
         return len(self.events)
+
+    @property
+    def segments(self) -> Iterable[str]:
+        return dict.fromkeys(getattr(event, "segment", None) or "" for event in self.events)
 
     async def check(self, draft: Draft) -> Sequence[Any]:
         """Read every event as the session's run takes it; None for those skipped as they do not fit.
@@ -100,7 +104,8 @@ class SettleFeedback(Operation):
             event = self.events[index]
             if isinstance(event, OneArmEvent):
                 outcome = "removed" if index in removed else "voided" if feedback[index].is_void else "applied"
-                yield Ended(feedback[index].arm, outcome, event.value, event.event_id, event.slot)
+                noted = (feedback[index].arm, outcome, event.value, event.event_id, event.slot)
+                yield Ended(*noted, segment=event.segment)
 
     async def _judged(self, draft: Draft, feedback: Sequence[Any]) -> _Judged:
         """Find out what becomes of each event; its id counts unless the event is surplus or does not fit."""

@@ -13,12 +13,13 @@ from ...cooperative.fair_yield import FairYield
 from ...cooperative.json_stream import json_chunks
 from ...engine.arm_run import ArmRun
 from ...engine.run import Run
-from ...errors import InvalidRequestError
+from ...errors import InvalidRequestError, UnknownSegmentError
 from ...learners.base import FloatArray
 from ...serialization.journal import ACTS, EXPIRED, FEEDBACKS, Journal
 from ...store.base import Store
 from ..read import Reader
 from .arm_counts import OF_MEAN, SHOWN, ArmCounts
+from .segments import find
 
 ArmSort = Literal["index", "-index", "probability", "-probability", "acts", "-acts", "mean", "-mean"]
 _SORTS: tuple[str, ...] = get_args(ArmSort)
@@ -28,10 +29,18 @@ MAX_TRIES = 3
 
 
 async def arms_page(
-    store: Store, reader: Reader, session_id: str, cursor: str | None, limit: int, sort: ArmSort
+    store: Store,
+    reader: Reader,
+    session_id: str,
+    cursor: str | None,
+    limit: int,
+    sort: ArmSort,
+    segment: str | None = None,
 ) -> Body:
     """The JSON of a page of live arms: see ``Sessions.arms``."""
     start = _start(cursor, sort)
+    if segment is not None:
+        return await _of_segment(store, reader, session_id, start, limit, sort, segment)
     for _ in range(MAX_TRIES):
         journal = Journal()
         snapshot, cached = await reader.settled(session_id, journal)
@@ -46,6 +55,24 @@ async def arms_page(
             break
     following = f"{sort}~{start + limit}" if start + limit < len(order) else None
     rows = [_row(run, float(probabilities[arm]), counts, arm) for arm in arms]
+    return answer_body(json_chunks({"arms": rows, "next_cursor": following}))
+
+
+async def _of_segment(
+    store: Store, reader: Reader, session_id: str, start: int, limit: int, sort: ArmSort, segment: str
+) -> Body:
+    """The same of one segment: its probabilities alone."""
+    if sort.removeprefix("-") not in ("index", "probability"):
+        raise InvalidRequestError.of("sort", "of a segment arms are sorted by index or probability")
+    found = await find(store, reader, session_id, [segment])
+    if segment not in found.segments:
+        raise UnknownSegmentError
+    run, probabilities = found.run, found.run.probabilities_of(found.segments[segment])
+    live = list(run.arms.live)
+    keys = probabilities[live] if "probability" in sort else np.array(live, dtype=np.float64)
+    order = _arranged(live, keys, sort)
+    following = f"{sort}~{start + limit}" if start + limit < len(order) else None
+    rows = [_named(run, arm) | {"probability": float(probabilities[arm])} for arm in order[start : start + limit]]
     return answer_body(json_chunks({"arms": rows, "next_cursor": following}))
 
 
@@ -80,17 +107,24 @@ async def _ordered(run: ArmRun, probabilities: FloatArray, counts: ArmCounts, so
         keys = np.array([counts.mean(arm) for arm in live], dtype=np.float64)
     else:
         keys = np.array(live, dtype=np.float64)
-    # A missing mean is NaN, which sorts last either way.
+    return _arranged(live, keys, sort)
+
+
+def _arranged(live: Sequence[int], keys: FloatArray, sort: ArmSort) -> Sequence[int]:
+    """Indexes in the order of their keys; a missing mean is NaN, which sorts last either way."""
     order = np.argsort(-keys if sort.startswith("-") else keys, kind="stable")
     return [live[place] for place in order.tolist()]
 
 
-def _row(run: ArmRun, probability: float, counts: ArmCounts, arm: int) -> dict[str, Any]:
+def _named(run: ArmRun, arm: int) -> dict[str, Any]:
     names = run.arms.names
+    label = {} if names is None else {"label": names[arm]}
+    return {"arm": arm, **label, "paused": arm in run.arms.paused}
+
+
+def _row(run: ArmRun, probability: float, counts: ArmCounts, arm: int) -> dict[str, Any]:
     return {
-        "arm": arm,
-        **({} if names is None else {"label": names[arm]}),
-        "paused": arm in run.arms.paused,
+        **_named(run, arm),
         "probability": probability,
         "acts": counts.whole(ACTS, arm),
         "outstanding": int(run.ledger.by_arm[arm]),

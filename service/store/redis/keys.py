@@ -11,6 +11,8 @@ key                                type  holds
 ``<prefix>:{<session id>}:slots``  hash  records beside the state: open slots, acts by time, rows
 ``<prefix>:{<session id>}:counts`` hash  counts beside the state, which commits increment
 ``<prefix>:{<session id>}:log``    strm  the session's log
+``<prefix>:{<session id>}:segments`` hash  segments: name -> record
+``<prefix>:{<session id>}:played`` zset  names of segments by the slot in which each was played last
 ``<prefix>:{<session id>}:seen:n`` hash  ids and answers of time bucket n: kind byte + digest -> answer
 ``<prefix>:{<session id>}:copy:*`` any   copies of the above while a session is exported or restored
 ``<prefix>:{<session id>}:probe``  none  never exists; deleting it shows whether the server is a master
@@ -19,7 +21,7 @@ key                                type  holds
 ``<prefix>:sweeper``               text  the worker that settles due decisions
 =================================  ====  ==============================================================
 
-The braces are a hash tag: a cluster keeps all keys of a session on one node. The first four are permanent
+The braces are a hash tag: a cluster keeps all keys of a session on one node. The first six are permanent
 in sessions without idle expiry; every other key has a deadline. A time bucket covers a quarter of the dedupe
 window of the worker that begins it, and expires a window and a quarter after its end. Sessions list their buckets,
 so that each worker finds all of them, whatever its own window is.
@@ -38,6 +40,7 @@ OLDEST, NEWEST = -6, 1
 BUCKET_MS_0_1 = 21_600_000
 """Length of the buckets of version 0.1 with its default window; sessions don't list them."""
 _RECORDS, _COUNTS, _LOG, _PROBE = ":slots", ":counts", ":log", ":probe"
+_SEGMENTS, _PLAYED = ":segments", ":played"
 EVENT, ANSWER = b"e", b"k"
 """Kind bytes of entries in a bucket: event ids, and answers under idempotency keys."""
 SAMPLE = b"~"
@@ -51,6 +54,8 @@ class SessionKeys(NamedTuple):
     records: str
     counts: str
     log: str
+    segments: str
+    played: str
     seen: tuple[str, ...]
     probe: str
     """Never exists."""
@@ -60,7 +65,8 @@ class SessionKeys(NamedTuple):
     @property
     def all(self) -> tuple[str, ...]:
         """The keys in the order in which scripts expect them."""
-        return (self.session, self.records, self.counts, self.log, *self.seen, self.probe)
+        beside = (self.records, self.counts, self.log, self.segments, self.played)
+        return (self.session, *beside, *self.seen, self.probe)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +98,11 @@ class Keys:
         """Return the key of the session's log."""
         return self.session(session_id) + _LOG
 
+    def segments(self, session_id: str) -> tuple[str, str]:
+        """Return the keys of the hash of segments, and of the sorted set of when they were played."""
+        session = self.session(session_id)
+        return (session + _SEGMENTS, session + _PLAYED)
+
     def seen(self, session_id: str, number: int) -> str:
         """Return the key of a time bucket."""
         return f"{self.session(session_id)}:seen:{number}"
@@ -100,10 +111,10 @@ class Keys:
         """Return what the keys of copies begin with; the name of the part follows."""
         return f"{self.session(session_id)}:copy:{token}:"
 
-    def whole(self, session_id: str) -> tuple[str, str, str, str]:
+    def whole(self, session_id: str) -> tuple[str, ...]:
         """Return the keys that have a session's name alone: all but time buckets."""
         session = self.session(session_id)
-        return (session, session + _RECORDS, session + _COUNTS, session + _LOG)
+        return (session, session + _RECORDS, session + _COUNTS, session + _LOG, *self.segments(session_id))
 
     def at(self, session_id: str, seconds: float, also: Iterable[int] = ()) -> SessionKeys:
         """Return the keys of a session at a time.
@@ -118,7 +129,7 @@ class Keys:
         near = [int(seconds * 1000 // width) + n for width in widths for n in range(OLDEST, NEWEST + 1)]
         numbers = sorted({*near, *also})
         seen = tuple(f"{session}:seen:{number}" for number in numbers)
-        beside = (session + _RECORDS, session + _COUNTS, session + _LOG)
+        beside = (session + _RECORDS, session + _COUNTS, session + _LOG, session + _SEGMENTS, session + _PLAYED)
         return SessionKeys(session, *beside, seen, session + _PROBE, " ".join(map(str, numbers)))
 
     def probe(self, session_id: str) -> str:

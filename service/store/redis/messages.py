@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from ..base import DIGEST_BYTES, Commit, Counts, Known, Listed, Log, LogEntry, Snapshot
+from ..base import DIGEST_BYTES, Commit, Counts, Known, Listed, Log, LogEntry, ReadSegments, Snapshot
 from .connection.roundtrip import RedisArgument
 from .keys import ANSWER, EVENT, Keys
 
@@ -55,11 +55,16 @@ def commit_args(commit: Commit) -> Sequence[RedisArgument]:
     # One argument for all counts: encoding an argument takes longer than taking it apart.
     whole = b" ".join([b"%b %d" % (name, n) for name, n in commit.counts.items() if isinstance(n, int)])
     real = b" ".join([b"%b %a" % (name, x) for name, x in commit.counts.items() if isinstance(x, float)])
+    kept = {name: segment for name, segment in commit.segments.items() if segment is not None}
+    segments = [item for name, (_, record) in kept.items() for item in (name, record)]
+    played = [item for name, (slot, _) in kept.items() for item in (slot, name)]
+    gone = [name for name, segment in commit.segments.items() if segment is None]
     sizes = (len(answers), len(records), len(dropped), whole, real, len(commit.entries))
+    sizes_of_segments = (len(segments), len(played), len(gone))
     about = (commit.summary, _replaced(commit), commit.about or b"", commit.max_entries)
     spec = () if commit.spec is None else (commit.spec,)
-    items = (*answers, *records, *dropped, *commit.entries, *spec)
-    return (*head, events + lookups, len(events), *about, *sizes, *items)
+    items = (*answers, *records, *dropped, *commit.entries, *segments, *played, *gone, *spec)
+    return (*head, events + lookups, len(events), *about, *sizes, *sizes_of_segments, *items)
 
 
 def _replaced(commit: Commit) -> str:
@@ -85,6 +90,13 @@ def _number(value: bytes | None) -> float:
         return float(value or b"0")
     except ValueError:
         return 0.0
+
+
+def read_segments(reply: Sequence[Any]) -> ReadSegments:
+    """Read segments, as of a version."""
+    version, records, oldest = reply
+    pairs = zip(oldest[1::2], oldest[::2], strict=True)
+    return ReadSegments(text(version or b""), records, [(int(float(slot)), name) for slot, name in pairs])
 
 
 def read_log(reply: Sequence[Any]) -> Log:

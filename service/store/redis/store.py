@@ -17,12 +17,14 @@ from ..base import (
     NotFound,
     Outcome,
     Page,
+    ReadSegments,
     Snapshot,
     StoreFullError,
     StoreUnavailableError,
     WholeSession,
 )
 from ..clock import StoreClock
+from ..cursors import names_behind
 from ..options import StoreOptions
 from . import messages, scripts
 from .beside.history import RedisHistory
@@ -42,6 +44,8 @@ PING_RETRY_SECONDS = 0.1
 """How long a ping is retried; enough to replace a lost connection."""
 MAX_KEY_CORRECTIONS = 5
 """Attempts to send the keys of all buckets of a session before the store counts as unavailable."""
+NAMES_AT_ONCE = 1000
+"""Names of segments looked at in one call."""
 MAX_LISTED = 10_000
 """Sessions whose other buckets a worker remembers."""
 
@@ -117,6 +121,21 @@ class RedisStore:
         keys = (self._keys.session(session_id), self._keys.counts(session_id), self._keys.probe(session_id))
         reply = await self._run(scripts.COUNTS, keys, (len(fields), *fields))
         return messages.read_counts(reply[1]) if reply[0] == b"OK" else None
+
+    async def read_segments(self, session_id: str, names: Sequence[bytes], oldest: int = 0) -> ReadSegments | None:
+        keys = (self._keys.session(session_id), *self._keys.segments(session_id), self._keys.probe(session_id))
+        reply = await self._run(scripts.SEGMENTS, keys, (oldest, len(names), *names))
+        return messages.read_segments(reply[1]) if reply[0] == b"OK" else None
+
+    async def segment_names(
+        self, session_id: str, after: bytes | None, limit: int, *, backwards: bool = False
+    ) -> Sequence[bytes]:
+        keys, cursor, names = (self._keys.segments(session_id)[1], self._keys.probe(session_id)), b"0", set[bytes]()
+        while True:
+            _, cursor, found = await self._run(scripts.SEGMENT_NAMES, keys, (cursor, NAMES_AT_ONCE))
+            names = {*names_behind({*names, *found[::2]}, after, limit, backwards=backwards)}
+            if cursor == b"0":
+                return sorted(names, reverse=backwards)
 
     async def read_log(self, session_id: str, after: str | None, limit: int) -> Log | None:
         keys = (self._keys.session(session_id), self._keys.log(session_id), self._keys.probe(session_id))

@@ -53,14 +53,25 @@ class Transfer:
         snapshot: Snapshot = messages.snapshot(loaded[1])
         records = await self._hash(f"{copies}slots", probe)
         counts = await self._hash(f"{copies}counts", probe)
+        segments = await self._segments(copies, probe)
         events = []
         for number, deadline in sorted(zip(numbers, deadlines, strict=True)):
             fields = await self._parts(f"{copies}seen:{number}", probe, EVENT)
             if fields:
                 events.append((deadline, [field[1:] for field in dict.fromkeys(fields)]))
-        names = ("session", "slots", "counts", *(f"seen:{number}" for number in numbers))
+        names = ("session", "slots", "counts", "segments", "played", *(f"seen:{number}" for number in numbers))
         await self._run(scripts.DROP, [f"{copies}{name}" for name in names])
-        return WholeSession(snapshot, records, counts, events)
+        return WholeSession(snapshot, records, counts, events, segments)
+
+    async def _segments(self, copies: str, probe: str) -> Mapping[bytes, tuple[int, bytes]]:
+        records, played, cursor = await self._hash(f"{copies}segments", probe), dict[bytes, bytes](), b"0"
+        while records:
+            key = (f"{copies}played", probe)
+            _, cursor, found = await self._run(scripts.SEGMENT_NAMES, key, (cursor, FIELDS_AT_ONCE))
+            played.update(zip(found[::2], found[1::2], strict=True))
+            if cursor == b"0":
+                break
+        return {name: (int(float(played.get(name, b"0"))), record) for name, record in records.items()}
 
     async def _hash(self, key: str, probe: str) -> Mapping[bytes, bytes]:
         items = await self._parts(key, probe, b"")
@@ -80,6 +91,9 @@ class Transfer:
         parts = self._keys.copies(session_id, secrets.token_hex(8))
         await self._put(f"{parts}slots", whole.records.items())
         await self._put(f"{parts}counts", whole.counts.items())
+        await self._put(f"{parts}segments", ((name, record) for name, (_, record) in whole.segments.items()))
+        played = ((b"%d" % slot, name) for name, (slot, _) in whole.segments.items())
+        await self._put(f"{parts}played", played, "ZADD")
         buckets = self._buckets(whole.events)
         for number, digests in buckets.items():
             await self._put(f"{parts}seen:{number}", ((EVENT + digest, b"") for digest in digests))
@@ -90,6 +104,8 @@ class Transfer:
             *self._keys.whole(session_id),
             f"{parts}slots",
             f"{parts}counts",
+            f"{parts}segments",
+            f"{parts}played",
             *(key for pair in seen for key in pair),
             self._keys.probe(session_id),
         )
@@ -110,13 +126,13 @@ class Transfer:
                 buckets.setdefault(number, []).extend(digests)
         return {number: digests for number, digests in buckets.items() if digests}
 
-    async def _put(self, key: str, items: Iterable[tuple[bytes, bytes]]) -> None:
+    async def _put(self, key: str, items: Iterable[tuple[bytes, bytes]], command: str = "HSET") -> None:
         rest = iter(items)
         while some := list(islice(rest, FIELDS_AT_ONCE)):
             while some:
                 part, some = _within(some)
                 fields: list[RedisArgument] = [each for item in part for each in item]
-                await self._run(scripts.PUT, (key,), (KEPT_MS, len(fields), *fields))
+                await self._run(scripts.PUT, (key,), (KEPT_MS, len(fields), command, *fields))
 
 
 def _within(items: list[tuple[bytes, bytes]]) -> tuple[list[tuple[bytes, bytes]], list[tuple[bytes, bytes]]]:

@@ -2,7 +2,7 @@
 -- Begins with prelude.lua: reply, unwritten, confirmed, snapshot, read, integer, now_ms, find_buckets, deadline_of,
 -- expire_bucket, remembered, CHUNK, FIELD and WIDTH_0_1 come from there.
 --
--- KEYS  1 session  2 slots  3 counts  4 log  5.. seen buckets  last probe
+-- KEYS  1 session  2 slots  3 counts  4 log  5 segments  6 played  7.. seen buckets  last probe
 -- ARGV  1 numbers of the buckets  2 width of a bucket, ms
 --       3 writer  4 expected version  5 new version, or '' to confirm the expected one and write nothing
 --       6 new state  7 checksum: the expected state's last bytes, or ''  8 idle expiry from now, ms, 0 to leave it,
@@ -11,7 +11,8 @@
 --       11 new summary  12 'a' to replace about, 's' the specification  13 about  14 entries that the log keeps, about
 --       15 items of answers (field, value, ...)  16 items of records (key, value, ...)  17 records to drop
 --       18 whole counts (field, increment, ..., separated by spaces)  19 real counts  20 entries of the log
---       21.. these items, in this order, and after them the specification that is replaced
+--       21 items of segments (name, record, ...)  22 items of played (slot, name, ...)  23 segments to drop
+--       24.. these items, in this order, and after them the specification that is replaced
 -- NOT_FOUND  there is no session
 -- OK         written, or confirmed; with a snapshot where an earlier sending of this commit wrote it and others
 --            have committed since
@@ -25,7 +26,7 @@
 -- another writer added meanwhile (looked up and added in one step); expiry and deletion (a session that no
 -- longer exists is never written again).
 
-local SESSION, SLOTS, COUNTS, LOG = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local SESSION, SLOTS, COUNTS, LOG, SEGMENTS, PLAYED = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local width = tonumber(ARGV[2])
 local writer, expected, version, state, checksum = ARGV[3], ARGV[4], ARGV[5], ARGV[6], ARGV[7]
 
@@ -80,8 +81,11 @@ if not from and select(2, string.gsub(writers, '\n', '\n')) > MAX_WRITERS then
 end
 
 local answers, records, dropped = tonumber(ARGV[15]), tonumber(ARGV[16]), tonumber(ARGV[17])
-local entries = tonumber(ARGV[20])
-local at_entries = 21 + answers + records + dropped
+local entries, segments, played, gone = tonumber(ARGV[20]), tonumber(ARGV[21]), tonumber(ARGV[22]), tonumber(ARGV[23])
+local at_records = 24 + answers
+local at_entries = at_records + records + dropped
+local at_segments = at_entries + entries
+local at_gone = at_segments + segments + played
 
 -- Counts after this commit, as items of HSET: two commands for all of them, where HINCRBY would be one for each. A count
 -- that somebody changed by hand, to what is no number, stays.
@@ -148,12 +152,16 @@ if string.find(ARGV[12], 'a', 1, true) then
   redis.call('HSET', SESSION, 'about', ARGV[13])
 end
 if string.find(ARGV[12], 's', 1, true) then
-  redis.call('HSET', SESSION, 'spec', ARGV[at_entries + entries])
+  redis.call('HSET', SESSION, 'spec', ARGV[at_gone + gone])
 end
 
-local function put(key, first, count)
+local function hset(...) redis.call('HSET', ...) end
+local function hdel(...) redis.call('HDEL', ...) end
+local function zadd(...) redis.call('ZADD', ...) end
+local function zrem(...) redis.call('ZREM', ...) end
+local function each_chunk(command, key, first, count)
   for at = first, first + count - 1, CHUNK do
-    redis.call('HSET', key, unpack(ARGV, at, math.min(at + CHUNK, first + count) - 1))
+    command(key, unpack(ARGV, at, math.min(at + CHUNK, first + count) - 1))
   end
 end
 
@@ -169,17 +177,19 @@ local function put_events(fields)
 end
 
 put_events(string.sub(ARGV[9], 1, tonumber(ARGV[10])))
-put(keys[present], 21, answers)
-put(SLOTS, 21 + answers, records)
-for at = 21 + answers + records, at_entries - 1, CHUNK do
-  redis.call('HDEL', SLOTS, unpack(ARGV, at, math.min(at + CHUNK, at_entries) - 1))
-end
+each_chunk(hset, keys[present], 24, answers)
+each_chunk(hset, SLOTS, at_records, records)
+each_chunk(hdel, SLOTS, at_records + records, dropped)
+each_chunk(hset, SEGMENTS, at_segments, segments)
+each_chunk(zadd, PLAYED, at_segments + segments, played)
+each_chunk(hdel, SEGMENTS, at_gone, gone)
+each_chunk(zrem, PLAYED, at_gone, gone)
 
 local deadline = tonumber(stored[4] or nil)
 if permanent then
   deadline = nil
   redis.call('HDEL', SESSION, 'expires_at')
-  for _, key in ipairs({ SESSION, SLOTS, COUNTS, LOG }) do
+  for _, key in ipairs({ SESSION, SLOTS, COUNTS, LOG, SEGMENTS, PLAYED }) do
     redis.call('PERSIST', key)
   end
 elseif extends then
@@ -191,6 +201,8 @@ if deadline then
   redis.call('PEXPIREAT', SLOTS, integer(deadline))
   redis.call('PEXPIREAT', COUNTS, integer(deadline))
   redis.call('PEXPIREAT', LOG, integer(deadline))
+  redis.call('PEXPIREAT', SEGMENTS, integer(deadline))
+  redis.call('PEXPIREAT', PLAYED, integer(deadline))
 end
 for number, latest in pairs(deadlines) do
   if extends or remembers and number == present then
