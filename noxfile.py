@@ -55,7 +55,7 @@ def _run(session: nox.Session, which: str, *, appends: bool) -> None:
 @nox.session(name="test-recipes")
 def test_recipes(session: nox.Session) -> None:
     """Run what takes minutes, one after the other; a program that is missing is a failure."""
-    session.install(".[test]")
+    session.install(".[browser,test]")
     session.run("pytest", "-m", "recipes", "-n", "0", *session.posargs, env={"REQUIRE_PROGRAMS": "1"})
 
 

@@ -88,8 +88,9 @@ def test_what_is_no_resource_is_so_with_and_without_the_prefix(balanced, path):
 
 
 @pytest.mark.parametrize("path", ["/", "/bandit", "/bandit/", "/bandit?a=1"])
-def test_the_root_leads_to_the_page_with_and_without_the_prefix(balanced, path):
-    assert balanced.get(path).is_redirect
+def test_the_root_is_the_same_with_and_without_the_prefix(balanced, path):
+    assert balanced.get(path).json()["docs"] == "docs"
+    assert "dashboard-assets" in balanced.get(path, headers={"Accept": "text/html"}).text
 
 
 def test_the_query_goes_along_with_the_prefix(balanced):

@@ -81,7 +81,8 @@ def test_the_wheel_installs_one_name(wheel):
         "delayed_bandits",
         f"delayed_bandits-{__version__}.dist-info",
     }
-    assert {"delayed_bandits/py.typed", "delayed_bandits/store/redis/lua/commit.lua"} <= set(names)
+    files = ("py.typed", "store/redis/lua/commit.lua", "dashboard/index.html", "dashboard/assets/js/app.js")
+    assert {f"delayed_bandits/{file}" for file in files} <= set(names)
 
 
 def test_the_wheel_says_what_it_is_and_needs(wheel):
@@ -91,7 +92,7 @@ def test_the_wheel_says_what_it_is_and_needs(wheel):
 
     assert metadata["Version"] == __version__
     assert [each.name for each in needed if each.marker is None] == ["httpx"]
-    assert {"server", "embedded", "otel"} <= set(metadata.get_all("Provides-Extra"))
+    assert {"server", "dashboard", "embedded", "otel"} <= set(metadata.get_all("Provides-Extra"))
     assert metadata["Description-Content-Type"] == "text/markdown"
     assert metadata.get_payload(decode=True).decode().strip() == (ROOT / "README.md").read_text().strip()
 

@@ -11,7 +11,11 @@ function library() {
   loading ??= new Promise((resolve, reject) => {
     const script = h("script", { src: "dashboard-assets/plotly.min.js" });
     script.addEventListener("load", () => resolve(window.Plotly));
-    script.addEventListener("error", () => reject(new Error("The chart library could not be loaded; the tables have the data.")));
+    script.addEventListener("error", () => {
+      loading = null;
+      script.remove();
+      reject(new Error("The chart library could not be loaded; the tables have the data."));
+    });
     document.head.append(script);
   });
   return loading;
@@ -49,6 +53,9 @@ export class Chart {
   // traces: of the library; rows: of the table, oldest first; summary: what the chart says, in a sentence.
   show(traces, rows, summary, layout = {}, columns = this.columns) {
     if (!rows.length) return;
+    const content = JSON.stringify([rows, summary, columns]);
+    if (content === this.content) return;
+    this.content = content;
     this.last = { traces, layout };
     this.rows = rows;
     this.plot.setAttribute("aria-label", `${this.title}. ${summary}`);
@@ -61,6 +68,21 @@ export class Chart {
   }
 
   async redraw() {
+    // One drawing at a time: what changes meanwhile is drawn after it, once.
+    this.isStale = true;
+    if (this.isDrawing) return;
+    this.isDrawing = true;
+    try {
+      while (this.isStale) {
+        this.isStale = false;
+        await this.#draw();
+      }
+    } finally {
+      this.isDrawing = false;
+    }
+  }
+
+  async #draw() {
     if (!this.last) return;
     let plotly;
     try {

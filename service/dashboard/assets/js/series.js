@@ -9,7 +9,8 @@ export function asSample(view) {
   const { slot, feedbacks, outstanding, expired, removed, voided, total_delay, effective_arms, x } = view;
   const counts = { slot, feedbacks, outstanding, expired, removed, voided, total_delay, effective_arms };
   const defaulted = view.expiry && (view.expiry.default_loss ?? view.expiry.default_reward ?? null) !== null;
-  const counted = feedbacks + (defaulted ? expired : 0);
+  // In sessions of an earlier version counts began later, and only the history has how many.
+  const counted = view.counted_from_slot ? undefined : feedbacks + (defaulted ? expired : 0);
   const sample = { at: new Date().toISOString(), ...counts, counted, mean_loss: meanOf(view) };
   if (x) return { ...sample, x: x.slice(0, 10) };
   const arms = view.probabilities.map((probability, arm) => ({ arm, probability }));
@@ -39,8 +40,8 @@ export function shares(samples) {
   });
   const top = [...weights].sort((a, b) => b[1] - a[1]).slice(0, 10).map(([arm]) => arm);
   const found = samples.map((sample) => new Map((sample.arms || []).map((each) => [each.arm, each.probability])));
-  const arms = top.map((arm) => ({ arm, shares: found.map((each) => each.get(arm) || 0) }));
-  const rest = samples.map((_, place) => Math.max(0, 1 - arms.reduce((sum, each) => sum + each.shares[place], 0)));
+  const arms = top.map((arm) => ({ arm, shares: found.map((each) => each.get(arm) ?? null) }));
+  const rest = samples.map((_, place) => Math.max(0, 1 - arms.reduce((sum, each) => sum + (each.shares[place] ?? 0), 0)));
   return { arms, rest: rest.map((share) => (share < 1e-6 ? 0 : share)) };
 }
 

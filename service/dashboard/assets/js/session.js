@@ -45,19 +45,21 @@ export class SessionPage {
       const last = samples.length ? Date.parse(samples.at(-1).at) : 0;
       this.live = this.live.filter((sample) => Date.parse(sample.at) > last).slice(-MOST_LIVE);
     }
-    // The newest counts are drawn at once, also where no history is kept.
-    this.live.push(asSample(view));
+    // The newest counts are drawn at once, also where no history is kept; while nothing happens nothing is drawn.
+    if (this.version !== view.version) this.live.push(asSample(view));
+    this.version = view.version;
     this.draw();
-    await this.#showArms();
+    await Promise.all([this.#showArms(), this.#showSegments()]);
   }
 
   #build(view) {
     this.live = [];
+    this.version = null;
     this.word = view.reward_range ? "reward" : "loss";
     for (const chart of this.drawn || []) chart.close();
     this.points = Boolean(view.x);
     const over = this.points ? "Coordinates of the point" : "Share of each arm";
-    const note = this.points ? "The coordinates of the point that is played." : "The probability of each arm: the ten largest, and all others together.";
+    const note = this.points ? "Of the point that is played, the first ten." : "The probability of each arm: the ten largest, and all others together; an arm that was not among the ten largest at a time counts to the others there.";
     this.shareChart = new Chart(over, { whole: true, note, columns: [] });
     const band = this.points ? "Of the events between two points of the line." : "Of the events between two points of the line, with a band of 95 %.";
     this.meanChart = new Chart(`Mean ${this.word}`, { note: band, columns: ["Time", `Mean ${this.word}`, "From", "To", "Events"] });
@@ -73,7 +75,9 @@ export class SessionPage {
     this.arms = this.points ? null : this.#armsTable(view);
     const settings = h("details", {}, h("summary", {}, "Settings of the session"), (this.settings = h("pre", { tabindex: "0", role: "region", "aria-label": "Settings of the session" })));
     const arms = this.arms ? [h("h2", {}, "Arms"), h("div", { class: "row end" }, this.armSearch), this.armError, this.armNote, this.arms.element] : [];
-    this.rest.replaceChildren(...arms, callsSection(view, this.context.needsKey), h("h2", {}, "Settings"), settings);
+    this.segments = typeof view.segments === "number" ? this.#segmentsTable() : null;
+    const segments = this.segments ? [h("h2", {}, "Segments"), this.segmentNote, this.segments.element] : [];
+    this.rest.replaceChildren(...arms, ...segments, callsSection(view, this.context.needsKey), h("h2", {}, "Settings"), settings);
   }
 
   draw() {
@@ -107,7 +111,7 @@ export class SessionPage {
     const tiles = [
       ["Acts", number(view.slot)], ["Feedback applied", number(view.feedbacks)], ["Outstanding", number(view.outstanding)],
       [`Mean ${this.word}`, number(meanOf(view))],
-      ...(this.points ? [] : [["Effective arms", `${number(view.effective_arms && Number(view.effective_arms.toPrecision(3)))} of ${number(learner.n_arms)}`]]),
+      ...(this.points ? [] : [[`Effective arms of ${number(learner.n_arms)}`, number(view.effective_arms && Number(view.effective_arms.toPrecision(3)))]]),
       ["Expired", number(view.expired)], ["Last act", age(view.last_act_at)], ["Last event", age(view.last_event_at)],
     ];
     if (this.tiles.children.length !== tiles.length) this.tiles.replaceChildren(...tiles.map(([name]) => h("div", {}, h("dt", {}, name), h("dd"))));
@@ -133,10 +137,10 @@ export class SessionPage {
     const found = shares(samples);
     const at = samples.map((sample) => Date.parse(sample.at));
     const trace = (name, y, color) => ({ x: at.map(local), y, name, stackgroup: "all", mode: "lines", line: { width: 0.5, color }, fillcolor: color, hovertemplate: "%{y:.1%}" });
-    const traces = found.arms.map((each, place) => trace(this.#name(each.arm), each.shares, COLOURS[place]));
+    const traces = found.arms.map((each, place) => trace(this.#name(each.arm), each.shares.map((share) => share ?? 0), COLOURS[place]));
     const hasRest = found.rest.some((share) => share > 0);
     if (hasRest) traces.push(trace("all others", found.rest, REST));
-    const rows = at.map((time, place) => [clock(time), ...traces.map((each) => percent(each.y[place]))]);
+    const rows = at.map((time, place) => [clock(time), ...found.arms.map((each) => percent(each.shares[place])), ...(hasRest ? [percent(found.rest[place])] : [])]);
     const best = found.arms[0];
     const summary = best ? `Largest now: ${this.#name(best.arm)} with ${percent(best.shares.at(-1))}.` : "";
     this.shareChart.show(traces, rows, summary, { yaxis: { tickformat: ".0%", range: [0, 1] } }, ["Time", ...traces.map((each) => each.name)]);
@@ -172,7 +176,7 @@ export class SessionPage {
     const traces = OUTCOMES.filter(([field]) => field === "feedbacks" || found.some((each) => each[field])).map(([field, name], place) =>
       ({ type: "bar", x: middle, y: found.map((each) => each[field]), width, name, marker: { color: COLOURS[place] } }));
     const rows = found.map((each) => [clock(each.to), ...OUTCOMES.map(([field]) => each[field])]);
-    this.outcomeChart.show(traces, rows, `${number(found.at(-1)?.feedbacks)} applied per minute lately.`, { barmode: "stack", bargap: 0 });
+    this.outcomeChart.show(traces, rows, `${number(found.at(-1)?.feedbacks)} applied per minute lately.`, { barmode: "stack", bargap: 0, yaxis: found.some((each) => OUTCOMES.some(([field]) => each[field])) ? { rangemode: "tozero" } : { range: [0, 1] } });
   }
 
   #armsTable(view) {
@@ -223,6 +227,25 @@ export class SessionPage {
     this.names = new Map(arms.filter((row) => row.label).map((row) => [row.arm, row.label]));
     setText(this.armNote, next === null ? "" : `The first ${number(arms.length)} of ${number(this.view.learner.n_arms)} arms, by ${known.key}.`);
     this.arms.show(arms);
+  }
+
+  #segmentsTable() {
+    this.segmentNote = h("p", { class: "note" });
+    return new LiveTable({ caption: "Segments", rowKey: (row) => row.segment, sort: { key: "slots", down: true }, pageSize: 25, empty: "No segment yet.", columns: [
+      { key: "segment", title: "Segment", head: true, wide: true, value: (row) => row.segment, cell: (row) => row.segment },
+      { key: "slots", title: "Acts", numeric: true, value: (row) => row.slots, cell: (row) => number(row.slots) },
+      { key: "feedbacks", title: "Feedback", numeric: true, value: (row) => row.feedbacks, cell: (row) => number(row.feedbacks) },
+      { key: "mean", title: `Mean ${this.word}`, numeric: true, value: meanOf, cell: (row) => number(meanOf(row)) },
+      { key: "effective", title: "Effective arms", numeric: true, value: (row) => row.effective_arms, cell: (row) => number(row.effective_arms) },
+      { key: "last", title: "Last act", numeric: true, value: (row) => Date.parse(row.last_act_at), cell: (row) => age(row.last_act_at) },
+    ] });
+  }
+
+  async #showSegments() {
+    if (!this.segments) return;
+    const { segments, next_cursor: next } = await get(sessionPath(this.id, "/segments?limit=1000&sort=-slots"));
+    setText(this.segmentNote, next === null ? "" : `The ${number(segments.length)} segments with the most acts, of ${number(this.view.segments)}.`);
+    this.segments.show(segments);
   }
 
   close() {

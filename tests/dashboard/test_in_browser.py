@@ -1,0 +1,240 @@
+"""The dashboard as people use it: in Chromium, with a mouse, a keyboard or a screen reader, wide or narrow."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+
+from tests.support.http import http_client
+from tests.support.running import RunningService, create
+
+pytestmark = [pytest.mark.recipes, pytest.mark.servers("chromium"), pytest.mark.timeout(600)]
+
+ADMIN, READER, CLIENT = (f"{name}-0123456789abcdef" for name in ("admin", "reader", "client"))
+KEYS = [{"name": role, "role": role, "key": f"{role}-0123456789abcdef"} for role in ("admin", "reader", "client")]
+BALL = {"kind": "dbgd", "dim": 3, "feasible_set": {"kind": "ball", "radius": 1.0}}
+DRAWN = ".main-svg"
+SHARE = "section:has(h3:text-is('Share of each arm'))"
+
+
+@pytest.fixture(scope="module")
+def guarded(tmp_path_factory):
+    """A service with API keys."""
+    flags = ("--store-url", "memory://", "--api-keys", json.dumps(KEYS))
+    with RunningService(tmp_path_factory.mktemp("guarded"), *flags) as running:
+        with http_client(running.url, headers={"X-API-Key": ADMIN}) as client:
+            running.wait_ready()
+            create(client, session_id="s")
+        yield running
+
+
+@pytest.fixture
+def client(service):
+    with service.client() as client:
+        yield client
+
+
+def play(client, path, count=50):
+    """Act and report: only arm 0 is good."""
+    for action in client.post(f"{path}/acts", json={"count": count}).json()["actions"]:
+        loss = 0 if action["arm"] == 0 else 1
+        assert client.post(f"{path}/feedback", json={"arm": action["arm"], "loss": loss}).status_code == 200
+
+
+def chart_text(page, chart=SHARE):
+    return page.locator(f"{chart} .plot").get_attribute("aria-label")
+
+
+def wait_for_text(page, locator, pattern):
+    """Return the first match, once the text of an element has one."""
+    page.wait_for_function(
+        "([selector, pattern]) => new RegExp(pattern).test(document.querySelector(selector)?.innerText ?? '')",
+        arg=[locator, pattern],
+    )
+    return re.search(pattern, page.locator(locator).first.inner_text())
+
+
+def axe(page):
+    from axe_playwright_python.sync_playwright import Axe
+
+    found = Axe().run(page).response["violations"]
+    return [(each["id"], [node["target"] for node in each["nodes"]][:3]) for each in found]
+
+
+def test_a_session_is_created_used_and_seen_to_learn(visit, service, client):
+    page = visit(service.url).page
+    page.get_by_role("button", name="New session").click()
+    page.get_by_label("Id (made").fill("shop")
+    page.get_by_role("dialog").get_by_label("Learner").select_option("dexp3")
+    page.get_by_label("Arms: a name").fill("red\nblue\ngreen")
+    page.get_by_label("Feedback is in").select_option("loss")
+    page.get_by_role("button", name="Create").click()
+    page.get_by_role("heading", name="shop", exact=True).wait_for()
+
+    play(client, "/v1/sessions/shop")
+    page.wait_for_selector(f"{SHARE} {DRAWN}", state="attached")
+    early = page.locator(f"{SHARE} .plot").evaluate("plot => plot.data.find(each => each.name === 'red').y.at(-1)")
+    play(client, "/v1/sessions/shop", 300)
+
+    page.wait_for_function(
+        "before => document.querySelector('.whole .plot').data.find(each => each.name === 'red').y.at(-1) > before",
+        arg=max(early, 0.6),
+    )
+    assert re.search(r"Largest now: red with \d", chart_text(page))
+    assert wait_for_text(page, ".tiles", r"Acts\s+350")
+
+
+def test_nothing_is_loaded_from_elsewhere(visit, service):
+    seen = visit(f"{service.url}/#/sessions/s")
+    seen.page.wait_for_selector(DRAWN, state="attached")
+
+    assert seen.hosts == {service.url.split("/")[2]}
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1280, 400])
+def test_pages_pass_the_checks_for_accessibility_and_fit(visit, service, client, scheme, width):
+    create(client, session_id=f"points-{scheme}-{width}", learner=BALL)
+    client.post(f"/v1/sessions/points-{scheme}-{width}/act")
+    client.post("/v1/sessions/s/acts", json={"count": 200})
+    for path in ("", "sessions/s", f"sessions/points-{scheme}-{width}"):
+        page = visit(f"{service.url}/#/{path}", color_scheme=scheme, viewport={"width": width, "height": 800}).page
+        page.wait_for_selector(DRAWN if path else "tbody a", state="attached")
+        for summary in page.locator("summary").all():
+            summary.click()
+
+        assert axe(page) == [], path
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def test_every_chart_has_its_data_as_a_table(visit, service, client):
+    client.post("/v1/sessions/s/act")
+    page = visit(f"{service.url}/#/sessions/s").page
+    page.wait_for_selector(DRAWN, state="attached")
+    charts = page.locator("section.card").all()
+
+    assert len(charts) == 5
+    for chart in charts:
+        chart.locator("summary").click()
+        assert chart.get_by_role("table").get_by_role("columnheader").count() >= 2
+    assert "33.3 %" in page.locator(SHARE).get_by_role("table").inner_text()
+
+
+def test_a_keyboard_sorts_searches_and_opens(visit, service, client):
+    for name in ("zebra", "zoo"):
+        create(client, session_id=name)
+    page = visit(service.url).page
+    page.get_by_role("link", name="zoo").wait_for()
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.className") == "skip"
+    page.get_by_label("Search in ids").focus()
+    page.keyboard.type("z")
+    assert page.locator("tbody tr").count() == 2
+    page.get_by_role("columnheader", name="Session").get_by_role("button").focus()
+    page.keyboard.press("Enter")
+    page.keyboard.press("Enter")
+    assert page.locator("thead th").first.get_attribute("aria-sort") == "descending"
+    assert page.locator("tbody a").all_inner_texts() == ["zoo", "zebra"]
+    page.locator("tbody a").first.focus()
+    page.keyboard.press("Enter")
+    page.get_by_role("heading", name="zoo", exact=True).wait_for()
+    assert page.evaluate("document.activeElement.id") == "main"
+
+
+def test_a_thousand_sessions_and_a_thousand_arms(visit, service, client):
+    for number in range(1000):
+        create(client, session_id=f"many-{number:04d}")
+    create(client, session_id="wide", learner={"kind": "dexp3", "n_arms": 1000})
+    client.post("/v1/sessions/wide/acts", json={"count": 500})
+    page = visit(service.url).page
+    assert wait_for_text(page, ".pager", r"1 to 50 of 10\d\d")
+    page.get_by_role("button", name="Next page").click()
+    assert wait_for_text(page, ".pager", r"51 to 100 of 10\d\d")
+    page.get_by_label("Search in ids").fill("many-0777")
+    page.get_by_role("link", name="many-0777").wait_for()
+    assert page.locator("tbody tr").count() == 1
+
+    page.goto(f"{service.url}/#/sessions/wide")
+    page.get_by_label("Search in arms").wait_for()
+    assert wait_for_text(page, ".pager", "1 to 25 of 1000")
+    page.get_by_role("columnheader", name="Acts").get_by_role("button").click()
+    page.get_by_label("Search in arms").fill("77")
+    page.wait_for_selector("tbody th:text-is('777')")
+    assert "all others" in page.locator(SHARE).inner_text()
+    for number in range(1000):
+        client.delete(f"/v1/sessions/many-{number:04d}")
+
+
+def test_a_point_shows_its_path(visit, service, client):
+    create(client, session_id="path", learner=BALL)
+    for number in range(3):
+        client.post("/v1/sessions/path/act")
+        client.post("/v1/sessions/path/feedback", json={"losses": [1.0, 0.5, 0.2, float(number)]})
+    page = visit(f"{service.url}/#/sessions/path").page
+    path = "section:has(h3:text-is('Path of the point'))"
+    page.wait_for_selector(f"{path} {DRAWN}", state="attached")
+
+    assert re.search(r"From -?[\d.]+, -?[\d.]+ to", chart_text(page, path))
+    assert "from delayed_bandits import Bandits" in page.locator(".calls").inner_text()
+
+
+def test_an_admin_pauses_and_deletes(visit, service, client):
+    create(client, session_id="p", learner={"kind": "multiscale_tsallis", "arms": ["a", "b", "c"]})
+    page = visit(f"{service.url}/#/sessions/p").page
+    page.get_by_role("button", name="pause b").click()
+    page.get_by_role("button", name="resume b").wait_for()
+    assert client.get("/v1/sessions/p").json()["paused"] == ["b"]
+    page.get_by_role("button", name="Delete").click()
+    page.get_by_role("dialog").get_by_role("button", name="Delete").click()
+    page.get_by_role("heading", name="Sessions").wait_for()
+    assert client.get("/v1/sessions/p").status_code == 404
+
+
+def test_a_refused_creation_says_why(visit, service):
+    seen = visit(service.url)
+    seen.page.get_by_role("button", name="New session").click()
+    seen.page.get_by_label("Arms: a name").fill("same\nsame")
+    seen.page.get_by_role("button", name="Create").click()
+    assert wait_for_text(seen.page, "dialog .error", "arms")
+    seen.errors.clear()  # The browser notes every answer that is no success.
+
+
+def test_a_deleted_session_is_said_to_be_gone(visit, service):
+    seen = visit(f"{service.url}/#/sessions/nothing")
+    seen.page.get_by_role("heading", name="There is no such session").wait_for()
+    seen.errors.clear()
+
+
+@pytest.mark.parametrize(("key", "creates"), [(ADMIN, 1), (READER, 0)], ids=["admin", "reader"])
+def test_a_key_is_asked_for_and_kept_in_its_tab(visit, guarded, key, creates):
+    seen = visit(guarded.url)
+    page = seen.page
+    page.get_by_label("API key").fill("wrong-0123456789abcdef")
+    page.keyboard.press("Enter")
+    assert wait_for_text(page, ".error", ".+")
+    page.get_by_label("API key").fill(key)
+    page.keyboard.press("Enter")
+    page.get_by_role("link", name="s", exact=True).wait_for()
+
+    assert page.get_by_role("button", name="New session").count() == creates
+    assert page.evaluate("[localStorage.length, document.cookie, sessionStorage.length]") == [0, "", 1]
+    page.reload()
+    page.get_by_role("link", name="s", exact=True).wait_for()
+    page.get_by_role("button", name="Forget the key").click()
+    page.get_by_label("API key").wait_for()
+    assert page.evaluate("sessionStorage.length") == 0
+    seen.errors.clear()
+
+
+def test_a_client_opens_a_session_by_its_id(visit, guarded):
+    seen = visit(guarded.url)
+    page = seen.page
+    page.get_by_label("API key").fill(CLIENT)
+    page.keyboard.press("Enter")
+    page.get_by_label("Id of the session").fill("s")
+    page.keyboard.press("Enter")
+    page.get_by_role("heading", name="s", exact=True).wait_for()
+    assert page.get_by_role("button", name="Delete").count() == 0
+    seen.errors.clear()
