@@ -29,7 +29,7 @@ from .segment_state import (
     variance,
 )
 
-COSTS = np.array([0.0, 1.0, 2.0])
+COSTS = (0.0, 1.0, 2.0)
 """C: what the mixture asks of an expert before it trusts it, in units of its scale."""
 FLOOR_SHARE = 0.25
 """The floor at the start, as a share of uniform play; it falls as 1/sqrt(t)."""
@@ -213,21 +213,25 @@ def _mixed(shared: Shared) -> Shared:
     """Return the same in the next slot, with its distribution over the experts."""
     t, events = shared.t + 1, shared.events
     scale = math.sqrt(max(t, events) * variance(shared))
-    sums, weights = shared.mixture_sums - shared.mixture_sums.min(), np.full(EXPERTS, 1 / EXPERTS)
+    before, weights = shared.mixture_sums.tolist(), np.full(EXPERTS, 1 / EXPERTS)
+    least = min(before)
+    sums = [each - least for each in before]
     if scale > 0:
-        asked = sums + scale * COSTS
-        asked -= asked.min()
-        few = distribution_over_few(asked, scale, shared.weights, FLOOR_SHARE / math.sqrt(t) / EXPERTS)
-        sums, weights = sums + (few.sums - asked), few.p
+        asked = [each + scale * cost for each, cost in zip(sums, COSTS, strict=True)]
+        least = min(asked)
+        asked = [each - least for each in asked]
+        few = distribution_over_few(np.array(asked), scale, shared.weights, FLOOR_SHARE / math.sqrt(t) / EXPERTS)
+        raised = [after - each for after, each in zip(few.sums.tolist(), asked, strict=True)]
+        sums, weights = [each + more for each, more in zip(sums, raised, strict=True)], few.p
     return shared._replace(
-        mixture_sums=sums, weights=weights, t=t, events_at_open=events, scale=scale, shift=shared.mean
+        mixture_sums=np.array(sums), weights=weights, t=t, events_at_open=events, scale=scale, shift=shared.mean
     )
 
 
 def _mixture(weights: FixedArray, experts: FloatArray) -> FloatArray:
     """Return the mixture, exactly that of the experts where they agree, shape (n_arms,)."""
-    _, one, other = weights.tolist()
-    mixture: FloatArray = experts[0] + (one * (experts[1] - experts[0]) + other * (experts[2] - experts[0]))
+    mixture: FloatArray = np.add.reduce(weights[1:, None] * (experts[1:] - experts[0]), axis=0)
+    mixture += experts[0]
     return mixture
 
 

@@ -51,7 +51,7 @@ async def play(client, path, run, turns, word="loss"):
 async def test_sessions_give_the_numbers_of_a_run_in_process(client, create, fields, word):
     path, run = await create(**fields), Stored.of(Specification.model_validate(fields)).start()
 
-    await play(client, path, run, 80, word)
+    await play(client, path, run, 40, word)
 
     view = (await client.get(path)).json()
     assert view["probabilities"] == run.probabilities.tolist()
@@ -80,7 +80,7 @@ async def test_a_worker_that_forgets_goes_on_with_the_same_numbers(make_client):
             self.turn += 1
             return await (one, other)[self.turn % 3 == 0].post(*args, **kwargs)
 
-    await play(Both(), "/v1/sessions/s", run, 80, "reward")
+    await play(Both(), "/v1/sessions/s", run, 40, "reward")
     assert (await one.get("/v1/sessions/s")).json()["probabilities"] == run.probabilities.tolist()
 
 

@@ -49,6 +49,14 @@ CREATE: dict[str, Example] = {
             },
         },
     ),
+    "segments": Example(
+        summary="Jokes by country and device, of which the 500 last asked for are kept",
+        value={
+            "session_id": "jokes-by-segment",
+            "learner": {"kind": "multiscale_tsallis", "arms": ["pun", "riddle", "limerick"]},
+            "segments": {"max": 500},
+        },
+    ),
     "floor": Example(
         summary="One joke in twenty is told at random, whatever has been learned",
         value={
