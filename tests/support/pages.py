@@ -32,7 +32,7 @@ def name_of(page: Path) -> str:
 def blocks_of(page: Path) -> list[Block]:
     """The code blocks of one page in order."""
     text = page.read_text()
-    found = re.finditer(r"^( *)```(\w*)\n(.*?)^\1```$", text, re.M | re.S)
+    found = re.finditer(r"^( *)```([\w{}]*)\n(.*?)^\1```$", text, re.M | re.S)
     return [Block(page, text.count("\n", 0, each.start()) + 1, each[2], each[3]) for each in found]
 
 

@@ -20,7 +20,18 @@ from tests.support.compose import COMPOSE, ROOT
 
 EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
 SYNTAX = {"for", "do", "done"}
-OTHER_PROGRAMS = {".", "cyclonedx-py", "git", "nox", "pip-audit", "pre-commit", "prometheus", "pytest", "uv"}
+OTHER_PROGRAMS = {
+    ".",
+    "cyclonedx-py",
+    "git",
+    "nox",
+    "pip-audit",
+    "pre-commit",
+    "prometheus",
+    "pytest",
+    "uv",
+    "uvicorn",
+}
 """Programs that are not of this project: only the syntax of their commands is checked."""
 
 

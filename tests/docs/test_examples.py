@@ -1,0 +1,97 @@
+"""Each program of ``docs/examples`` against one real service."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from tests.support.pages import ROOT, blocks_of, rows
+from tests.support.running import RunningService
+
+EXAMPLES = ROOT / "docs/examples"
+PURCHASES = [{"item": "hat", "order": f"o-{number % 8}", "amount": 20 * number} for number in range(10)]
+BROWSER = """
+import asyncio, httpx, re
+from shop import app, bandits
+async def visit():
+    browser = httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://shop.example")
+    async with app.router.lifespan_context(app), browser:
+        link, item = re.search(r'href="(/click/(\\w+)/[^"]+)"', (await browser.get("/")).text).groups()
+        for _ in range(2):
+            assert (await browser.get(link)).headers["Location"] == f"/items/{item}"
+        assert (await browser.get(f"/items/{item}")).json() == {"item": item}
+asyncio.run(visit())
+print(bandits.reports.applied, "click,", bandits.reports.duplicates, "reloaded")
+"""
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """Runs a program with the names of the wheel, and returns what it prints."""
+    folder = tmp_path_factory.mktemp("examples")
+    (folder / "delayed_bandits").symlink_to(ROOT / "service")
+    with RunningService(folder, "--store-url", "memory://") as service:
+        service.wait_ready()
+        names = {"DELAYED_BANDITS_URL": service.url, "PYTHONPATH": str(folder)}
+
+        def run(*words, text=""):
+            command = [sys.executable, "-W", "error", *words]
+            ended = subprocess.run(
+                command, input=text, capture_output=True, text=True, env=os.environ | names, cwd=EXAMPLES
+            )
+            assert ended.returncode == 0, ended.stderr
+            return ended.stdout.splitlines()
+
+        yield run
+
+
+@pytest.mark.processes
+@pytest.mark.quick
+def test_a_purchase_that_is_read_twice_counts_once(run):
+    lines = "".join(json.dumps(each) + "\n" for each in PURCHASES)
+    assert run("consumer.py", text=lines) == ["0 applied, 0 duplicates, 10 skipped"]
+
+    code = "from delayed_bandits import Bandits\nwith Bandits() as b: b.session('purchases').acts(200)"
+    run("-c", code)
+    assert run("consumer.py", text=lines) == ["8 applied, 2 duplicates, 0 skipped"]
+    assert run("consumer.py", text=lines) == ["0 applied, 10 duplicates, 0 skipped"]
+
+
+@pytest.mark.slow
+def test_a_click_on_the_page_counts_once(run):
+    assert run("-c", BROWSER) == ["1 click, 1 reloaded"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("program", "says"),
+    [
+        ("tuner.py", "weights [0.6, 0.2]"),
+        ("llm_router.py", "most requests go to medium"),
+        ("control_group.py", "gain 0."),
+        ("offline_evaluation.py", "shoes: 0."),
+    ],
+)
+def test_a_program_prints_what_it_found(run, program, says):
+    assert any(line.startswith(says) for line in run(program))
+
+
+def test_every_example_is_listed():
+    listed = {row.split("](")[1].split(")")[0] for row in rows("docs/examples/README.md", "program", "shows")}
+
+    assert listed == {path.name for path in EXAMPLES.glob("*.py")}
+
+
+def test_the_page_of_the_tutorial_is_that_of_the_example():
+    """But for its comments and the name of its session."""
+    page = next(block.text for block in blocks_of(ROOT / "docs/tutorial.md") if block.language == "python")
+    program = (EXAMPLES / "shop.py").read_text()
+
+    for line in page.splitlines():
+        plain = line.replace("tutorial-", "").replace('"http://localhost:8000"', "")
+        if "Bandits(" not in line and "def " not in line and "act(" not in line and "action.label" not in line:
+            assert plain in program
