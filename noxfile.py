@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import nox
 
 nox.options.default_venv_backend = "uv|venv"
@@ -77,6 +79,14 @@ TOUCHING_OTHER_PACKAGES = (
     "tests/telemetry",
     "tests/test_settings.py",
 )
+
+
+@nox.session
+def build(session: nox.Session) -> None:
+    """Build the source distribution and the wheel in ``dist``, and check what package indexes check."""
+    session.install("build", "twine")
+    session.run("python", "-m", "build", *session.posargs)
+    session.run("twine", "check", "--strict", *map(str, Path("dist").glob("delayed_bandits-*")))
 
 
 @nox.session

