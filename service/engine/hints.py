@@ -59,8 +59,9 @@ def _hints(ledger: Ledger, word: str, *, expires: bool, differs: bool) -> Iterat
 def _has_other_default(run: Run) -> bool:
     """Whether outstanding decisions count already, as another loss than those that were reported."""
     expiry, ledger = run.params.expiry, run.ledger
-    counts = expiry is not None and expiry.provisional and ledger.outstanding > 0
-    return counts and expiry is not None and expiry.loss != ledger.mean_loss
+    if expiry is None or not expiry.provisional or not ledger.outstanding:
+        return False
+    return expiry.loss != ledger.mean_loss
 
 
 def effective_arms(p: FloatArray) -> float:
