@@ -1,7 +1,7 @@
 """Show visitors from different places different items, without knowing which decision a click answers.
 
-An act names the visitor's segment, and its event names the same. Segments learn from each other: a new one begins with
-what is best for all.
+An act names the visitor's segment, and its event names the same. Segments learn from each other: a new one begins
+with what is best for all.
 """
 
 from __future__ import annotations
