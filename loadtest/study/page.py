@@ -61,9 +61,9 @@ METHOD = """\
 The tables show regret in per cent of uniform play's in the same worlds, mean ± standard error over the seeds
 (0, 1, 2, ...; each draws its rates and the order of its arms), and in brackets the share of stalled runs.
 Regret is in expected losses against the best arm of each moment, for Jester's visitors against the one best
-joke. T is the horizon in slots. {worlds} worlds, {clicks} of them of clicks alone; runs of a world: {seeds}. No
-bound is proved for `multiscale_tsallis` and `centred_tsallis`. The paper's own experiments are in
-[results-paper.md](results-paper.md), learning from some of the answers in
+joke. T is the horizon in slots; a dash is for what was not played. {worlds} worlds, {clicks} of them of clicks
+alone; runs of a world: {seeds}. No bound is proved for `multiscale_tsallis` and `centred_tsallis`. The paper's
+own experiments are in [results-paper.md](results-paper.md), learning from some of the answers in
 [results-expiry.md](results-expiry.md)."""
 COMMAND = """\
 This command plays the study and writes this page, its tables and its figures. What its folder of results holds is
@@ -141,7 +141,8 @@ def _compared(ours: Sequence[World], rival: str) -> list[World]:
 def _against(world: World, rival: str) -> str:
     mine, other = world.figure(MULTISCALE), world.figure(rival)
     assert mine is not None  # noqa: S101 - it was compared
-    return f"{mine.mean:.0f} for {100 if other is None else other.mean:.0f}"
+    pair = f"{mine.mean:.0f} for {100 if other is None else other.mean:.0f}"
+    return f"{pair} per cent of uniform play's clicks" if world.group == WEARY else pair
 
 
 def _stalls(ours: Sequence[World]) -> str:

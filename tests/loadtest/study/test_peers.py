@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from loadtest.commands.study import chosen
+from loadtest.errors import LoadTestError
 from loadtest.study.learners import ENTRIES, installed
 from loadtest.study.players.peers import PeerPlayer
 from loadtest.study.players.player import Turn
@@ -18,6 +20,12 @@ def test_those_not_installed_are_named(monkeypatch) -> None:
 
     assert missing == LIBRARIES
     assert not any(entry.needs for entry in can)
+
+
+def test_learners_are_chosen_by_key() -> None:
+    assert [entry.key for entry in chosen(ENTRIES, ["thompson", "dexp3"])] == ["thompson", "dexp3"]
+    with pytest.raises(LoadTestError, match="no learner 'exp4'"):
+        chosen(ENTRIES, ["exp4"])
 
 
 class Noting:
