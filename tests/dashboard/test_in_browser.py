@@ -238,3 +238,15 @@ def test_a_client_opens_a_session_by_its_id(visit, guarded):
     page.get_by_role("heading", name="s", exact=True).wait_for()
     assert page.get_by_role("button", name="Delete").count() == 0
     seen.errors.clear()
+
+
+def test_segments_are_a_table(visit, service, client):
+    learner = {"kind": "multiscale_tsallis", "arms": ["a", "b"]}
+    create(client, session_id="parts", learner=learner, segments={"max": 10})
+    for segment in ("north", "south", "south"):
+        assert client.post("/v1/sessions/parts/act", json={"segment": segment}).status_code == 200
+    page = visit(f"{service.url}/#/sessions/parts").page
+    table = page.get_by_role("table", name="Segments")
+    table.get_by_role("rowheader", name="south").wait_for()
+
+    assert table.get_by_role("rowheader").all_inner_texts() == ["south", "north"]
