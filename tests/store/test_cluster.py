@@ -19,6 +19,7 @@ PATIENT = StoreOptions(reply_seconds=0.5, retry_seconds=30)
 async def everything(store: Store, names: list[str]) -> None:
     for name in names:
         fields = {"events": [digest(1)], "answers": {digest("k"): b"y"}, "records": {b"1": b"x"}}
+        fields["segments"] = {b"a": (7, b"y"), b"b": (3, b"z")}
         assert await store.create(new_session(name, idle_ttl_ms=600_000)) is None
         assert await store.commit(commit("v0", "v1", session_id=name, **fields)) == Committed()
         assert await store.commit(commit("v0", "v1", session_id=name, **fields)) == Committed()
@@ -26,6 +27,8 @@ async def everything(store: Store, names: list[str]) -> None:
         assert again == Known(frozenset([digest(1)]), {digest("k"): b"y"})
         assert isinstance(await store.commit(commit("v0", "b1", session_id=name, writer="b")), Conflict)
         assert await store.read_records(name) == {b"1": b"x"}
+        assert await store.read_segments(name, [b"b"], 1) == ("v1", [b"z"], [(3, b"b")])
+        assert await store.segment_names(name, b"a", 9) == [b"b"]
         assert await store.recall(name, digest("k")) == b"y"
 
 
