@@ -62,6 +62,19 @@ class FieldError:
         return self.field if self.index is None or self.field == event else f"{event}.{self.field}"
 
 
+class FieldValueError(ValueError):
+    """A value that does not go with the others of its object.
+
+    Parameters
+    ----------
+    field : the path of the value below the object that raises this
+    """
+
+    def __init__(self, field: str, message: str) -> None:
+        super().__init__(message)
+        self.field = field
+
+
 class ServiceError(Exception):
     """An error with a stable code, its HTTP status and a short title.
 

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from ..learners.specs import Label, LabelText, Whole
+from ..learners.specs import Label, LabelText, NullIs, Whole
 from ..models.eligible import Eligibility
 from ..models.events import Events
 from ..models.options import ExpirySpec, Floor, IdleTtl
@@ -49,6 +49,7 @@ class Acts(Eligibility):
             description="Draw each arm once at most: where fewer are left there are fewer actions. For the same "
             "learners as ``eligible``."
         ),
+        NullIs(False),
     ] = False
 
 
@@ -74,11 +75,15 @@ class ChangeArms(_Body):
     """Labels of arms to remove, to add, to resume and to pause, which is done in this order."""
 
     add: Annotated[
-        list[Label], Field(fail_fast=True, description="Labels of new arms. Labels of present arms change nothing.")
+        list[Label],
+        Field(fail_fast=True, description="Labels of new arms. Labels of present arms change nothing."),
+        NullIs([]),
     ] = []
     remove: Annotated[
         list[LabelText],
         Field(fail_fast=True, description="Labels of arms to remove. Unknown labels change nothing."),
+        NullIs([]),
+        NullIs([]),
     ] = []
 
     pause: Annotated[
@@ -88,10 +93,13 @@ class ChangeArms(_Body):
             description="Labels of arms that are not drawn until they are resumed. They keep what they have "
             "learned, and go on learning. For the same learners as ``eligible``. Unknown labels change nothing.",
         ),
+        NullIs([]),
     ] = []
     resume: Annotated[
         list[LabelText],
         Field(fail_fast=True, description="Labels of paused arms to draw again. Unknown labels change nothing."),
+        NullIs([]),
+        NullIs([]),
     ] = []
 
 

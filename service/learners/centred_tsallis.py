@@ -19,7 +19,7 @@ from .base import FloatArray, Information, IntArray, PooledLearner, Slot, at
 from .maths.distributions import add_arms, remove_arms, spread, with_floor
 from .maths.tsallis import column, solve
 from .rates import RateMode
-from .specs import ArmsSpec
+from .specs import ArmsSpec, NullIs
 from .warm_start import InitialArm, WarmStart
 
 POOL_CAP = 1000
@@ -41,7 +41,9 @@ class CentredTsallisSpec(ArmsSpec):
     takes_segments: ClassVar = True
 
     kind: Literal["centred_tsallis"] = "centred_tsallis"
-    tracking: Annotated[bool, Field(description="Explore more, for a best arm that changes.")] = False
+    tracking: Annotated[bool, Field(description="Explore more, for a best arm that changes."), NullIs(False)] = (
+        False
+    )
 
     def build(self) -> CentredTsallis:
         return CentredTsallis(self.arm_count, tracking=self.tracking)

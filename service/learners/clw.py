@@ -14,18 +14,20 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 import numpy as np
 from pydantic import Field, model_validator
 
+from ..errors import FieldValueError
 from .base import ArmLearner, FixedArray, FloatArray, Information, IntArray, Slot, at, draw
 from .maths import exponential_weights, tsallis_weights
 from .maths.block_schedules import MAX_RANDOM_DELAY, Clock, Kind, Schedule
 from .maths.exponential_weights import exp3_rate, lowered
 from .rates import RateMode
-from .specs import ArmsSpec, MaxDelay, OneRateSpec
+from .specs import ArmsSpec, MaxDelay, NullIs, OneRateSpec
 
 NO_ARM = -1
 """The arm in force after that was removed, until the next slot draws."""
 ScheduleKind = Annotated[
     Literal["blocks", "random"],
     Field(description="Update every 2 max_delay slots, or at random times about as often."),
+    NullIs("blocks"),
 ]
 
 
@@ -59,7 +61,9 @@ def check_window(schedule: str, max_delay: int) -> None:
         for the random schedule with a max_delay above 10,000.
     """
     if schedule == Kind.RANDOM and max_delay > MAX_RANDOM_DELAY:
-        raise ValueError(f"schedule random keeps max_delay + 1 sums: max_delay may be at most {MAX_RANDOM_DELAY}")
+        raise FieldValueError(
+            "max_delay", f"schedule random keeps max_delay + 1 sums: max_delay may be at most {MAX_RANDOM_DELAY}"
+        )
 
 
 class ClwSpec(ArmsSpec, OneRateSpec):

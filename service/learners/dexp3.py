@@ -8,6 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple, cast
 import numpy as np
 from pydantic import Field, model_validator
 
+from ..errors import FieldValueError
 from .base import ArmLearner, FloatArray, Information, IntArray, Slot, at
 from .maths.distributions import add_arms, remove_arms
 from .rates import RateFields, RateMode
@@ -37,7 +38,9 @@ def theorem_rates(n_arms: int, horizon: int, max_delay: int, total_delay: int, s
     """
     slots, delay = horizon + total_delay, max(1, max_delay)
     if slots <= 2 * delay:
-        raise ValueError("horizon + total_delay must exceed 2 max_delay (and 2), else loss_clip is not positive")
+        raise FieldValueError(
+            "max_delay", "horizon + total_delay must exceed 2 max_delay (and 2), else loss_clip is not positive"
+        )
     eta = scale * math.sqrt((1 + math.log(n_arms)) / (delay * n_arms * slots))
     floor = 1 / slots
     return Rates(eta, 1 / (2 * eta * delay) - floor / eta, floor)
@@ -81,7 +84,7 @@ class Dexp3Spec(ArmsSpec):
     def _one_way_to_give_rates(self) -> Dexp3Spec:
         self.rate_fields.check(self)
         if self.max_outstanding is not None and self.mode is not RateMode.ANYTIME:
-            raise ValueError("max_outstanding belongs to the anytime rates")
+            raise FieldValueError("max_outstanding", "max_outstanding belongs to the anytime rates")
         self.fixed_rates()
         return self
 

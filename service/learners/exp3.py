@@ -9,7 +9,7 @@ from pydantic import Field
 from .base import Record, SlotLearner, at
 from .maths.exponential_weights import exp3_rate
 from .rates import RateMode
-from .specs import MAX_COUNT, ArmsSpec, OneRateSpec, Whole
+from .specs import MAX_COUNT, ArmsSpec, NullIs, OneRateSpec, Whole
 from .weights_learner import State, WeightsLearner
 
 DEFAULT_MAX_OPEN_SLOTS = 10_000
@@ -28,7 +28,7 @@ class Exp3Spec(ArmsSpec, OneRateSpec):
     """EXP3: arm and slot known. Divides a loss by the arm's probability in its own slot."""
 
     kind: Literal["exp3"] = "exp3"
-    max_open_slots: MaxOpenSlots = DEFAULT_MAX_OPEN_SLOTS
+    max_open_slots: Annotated[MaxOpenSlots, NullIs(DEFAULT_MAX_OPEN_SLOTS)] = DEFAULT_MAX_OPEN_SLOTS
 
     def theorem_rate(self, horizon: int, scale: float) -> float:
         return exp3_rate(self.arm_count, horizon, scale)

@@ -8,6 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 import numpy as np
 from pydantic import BeforeValidator, Discriminator, Field, Tag, model_validator
 
+from ..errors import FieldValueError
 from .base import ArmLearner, FloatArray, Information, IntArray, Slot
 from .maths.distributions import add_arms, over, remove_arms, with_floor
 from .rates import RateMode
@@ -55,11 +56,11 @@ class FixedSpec(ArmsSpec):
     def _one_probability_for_each_arm(self) -> FixedSpec:
         given = self.probabilities
         if isinstance(given, dict) and given.keys() != set(self.arms or ()):
-            raise ValueError("probabilities must name every label in arms, and no other")
+            raise FieldValueError("probabilities", "probabilities must name every label in arms, and no other")
         if isinstance(given, list) and len(given) != self.arm_count:
-            raise ValueError("probabilities must have one number for each arm")
+            raise FieldValueError("probabilities", "probabilities must have one number for each arm")
         if given is not None and not abs(math.fsum(self.by_position()) - 1) <= SUM_TOLERANCE:
-            raise ValueError("probabilities must sum to 1")
+            raise FieldValueError("probabilities", "probabilities must sum to 1")
         return self
 
     def by_position(self) -> list[float]:

@@ -8,9 +8,10 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from ..errors import FieldValueError
 from .base import Spec
 from .maths.feasible_sets import Ball, Box, FeasibleSet, Simplex, shrunk_scale
-from .specs import MAX_COUNT, Whole
+from .specs import MAX_COUNT, NullIs, Whole
 
 LARGEST_COORDINATE = 1e12
 SMALLEST_RELATIVE_INRADIUS = 2e-9
@@ -53,7 +54,9 @@ class SetSpec(BaseModel):
         """
         thinnest = SMALLEST_RELATIVE_INRADIUS * max(1.0, self.reach())
         if self.inradius(dim) < thinnest:
-            raise ValueError(f"feasible_set is too thin: its inradius must be at least {thinnest:.3g}")
+            raise FieldValueError(
+                "feasible_set", f"feasible_set is too thin: its inradius must be at least {thinnest:.3g}"
+            )
 
 
 class BallSpec(SetSpec):
@@ -80,7 +83,9 @@ class BallSpec(SetSpec):
 
     def check(self, dim: int) -> None:
         if self.center is not None and len(self.center) != dim:
-            raise ValueError(f"feasible_set.center must have dim = {dim} numbers, not {len(self.center)}")
+            raise FieldValueError(
+                "feasible_set.center", f"feasible_set.center must have dim = {dim} numbers, not {len(self.center)}"
+            )
         super().check(dim)
 
 
@@ -98,10 +103,12 @@ class BoxSpec(SetSpec):
     @model_validator(mode="after")
     def _lower_below_upper(self) -> BoxSpec:
         if len(self.lower) != len(self.upper):
-            raise ValueError("lower and upper must have the same length")
+            raise FieldValueError("upper", "lower and upper must have the same length")
         for index, (low, high) in enumerate(zip(self.lower, self.upper, strict=True)):
             if low >= high:
-                raise ValueError(f"lower must be below upper in every coordinate; it is not at index {index}")
+                raise FieldValueError(
+                    f"upper.{index}", f"lower must be below upper in every coordinate; it is not at index {index}"
+                )
         return self
 
     def inradius(self, dim: int) -> float:  # noqa: ARG002 - other sets need it
@@ -116,7 +123,9 @@ class BoxSpec(SetSpec):
 
     def check(self, dim: int) -> None:
         if len(self.lower) != dim:
-            raise ValueError(f"feasible_set.lower must have dim = {dim} numbers, not {len(self.lower)}")
+            raise FieldValueError(
+                "feasible_set.lower", f"feasible_set.lower must have dim = {dim} numbers, not {len(self.lower)}"
+            )
         super().check(dim)
 
 
@@ -124,7 +133,7 @@ class SimplexSpec(SetSpec):
     """All points with no negative coordinate and a sum of at most ``total``."""
 
     kind: Literal["simplex"] = "simplex"
-    total: Annotated[Size, Field(description="Largest sum of the coordinates.")] = 1.0
+    total: Annotated[Size, Field(description="Largest sum of the coordinates."), NullIs(1.0)] = 1.0
 
     def inradius(self, dim: int) -> float:
         return self.total / (dim + math.sqrt(dim))
@@ -176,5 +185,10 @@ class PointsSpec(Spec):
         reach = self.feasible_set.reach()
         smallest = SMALLEST_RELATIVE_PERTURBATION * max(1.0, reach)
         if delta < smallest:
-            raise ValueError(f"perturbation is {delta:.3g}; for this set it must be at least {smallest:.3g}")
-        shrunk_scale(delta, self.dim, self.inradius, reach)
+            raise FieldValueError(
+                "perturbation", f"perturbation is {delta:.3g}; for this set it must be at least {smallest:.3g}"
+            )
+        try:
+            shrunk_scale(delta, self.dim, self.inradius, reach)
+        except ValueError as error:
+            raise FieldValueError("perturbation", str(error)) from error

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from enum import StrEnum
 from typing import Any, NamedTuple
 
+from ..errors import FieldValueError
 from .base import Spec
 
 
@@ -57,7 +58,12 @@ class RateFields(NamedTuple):
         alone = all(name in self.with_anytime for name, has in zip(self.given, given, strict=True) if has)
         if self.anytime and alone and not any(theorem) and not any(unused):
             return RateMode.ANYTIME
-        raise ValueError(self._mixture())
+        raise FieldValueError(self._wrong(spec), self._mixture())
+
+    def _wrong(self, spec: Spec) -> str:
+        """Return the field that a mixture is reported of: the first that is given, or that could be."""
+        names = (*self.given, *self.theorem, *self.unused)
+        return next((name for name in names if getattr(spec, name) is not None), names[0])
 
     def _mixture(self) -> str:
         without = "it" if len(self.given) == 1 else "them"
@@ -73,7 +79,9 @@ class RateFields(NamedTuple):
         """
         mode = self.mode(spec)
         if getattr(spec, "rate_scale", None) is not None and mode is not RateMode.THEOREM:
-            raise ValueError(f"rate_scale multiplies the theorem's rates, and these are {mode.value}")
+            raise FieldValueError(
+                "rate_scale", f"rate_scale multiplies the theorem's rates, and these are {mode.value}"
+            )
 
     def scale(self, spec: Spec) -> float:
         """Return c, the factor on the theorem's rates: ``rate_scale``, or 1."""

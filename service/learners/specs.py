@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from copy import copy
+from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, Field, GetCoreSchemaHandler, GetJsonSchemaHandler, model_validator
 
+from ..errors import FieldValueError
 from .base import Spec
 from .rates import RateFields, RateMode
 
@@ -20,6 +23,24 @@ def whole(value: Any) -> Any:
 
 Whole = Annotated[int, BeforeValidator(whole)]
 """An integer, also where it is written with a fraction of zero, as pandas, R and JavaScript do."""
+
+
+@dataclass(frozen=True)
+class NullIs:
+    """Annotates a field, after all else: null stands for the default, as in fields whose default is null."""
+
+    default: Any
+
+    def _read(self, value: Any) -> Any:
+        return copy(self.default) if value is None else value
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> Any:
+        return BeforeValidator(self._read).__get_pydantic_core_schema__(source, handler)
+
+    def __get_pydantic_json_schema__(self, schema: Any, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        return {"anyOf": [handler(schema), {"type": "null"}]}
+
+
 Rate = Annotated[float, Field(ge=1e-12, le=1e12, allow_inf_nan=False)]
 """A step or a bound, within limits so that it neither vanishes by rounding nor overflows."""
 Finite = Annotated[float, Field(allow_inf_nan=False)]
@@ -70,9 +91,9 @@ class ArmsSpec(Spec):
     @model_validator(mode="after")
     def _one_way_to_name_arms(self) -> ArmsSpec:
         if (self.n_arms is None) == (self.arms is None):
-            raise ValueError("give either n_arms or arms")
+            raise FieldValueError("n_arms" if self.arms is None else "arms", "give either n_arms or arms")
         if self.arms is not None and len(set(self.arms)) != len(self.arms):
-            raise ValueError("arms must have different labels")
+            raise FieldValueError("arms", "arms must have different labels")
         return self
 
     @property

@@ -9,7 +9,7 @@ paper's simple tuning, with D_t counted as it grows; regret O(sqrt(K T) + sqrt(D
 from __future__ import annotations
 
 import math
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from .maths.distributions import add_arms, remove_arms
 from .maths.exponential_weights import SMALLEST_DIVISOR
 from .maths.tsallis import column
 from .rates import RateMode
-from .specs import ArmsSpec
+from .specs import ArmsSpec, NullIs
 
 LARGEST_SUM = 1e100
 """Sums stop growing here, far above where an arm is ever drawn."""
@@ -32,7 +32,7 @@ class TsallisDelayedSpec(ArmsSpec):
     arms_setting: ClassVar = "max_arms_centred"
 
     kind: Literal["tsallis_delayed"] = "tsallis_delayed"
-    max_open_slots: MaxOpenSlots = DEFAULT_MAX_OPEN_SLOTS
+    max_open_slots: Annotated[MaxOpenSlots, NullIs(DEFAULT_MAX_OPEN_SLOTS)] = DEFAULT_MAX_OPEN_SLOTS
 
     def build(self) -> TsallisDelayed:
         return TsallisDelayed(self.arm_count, self.max_open_slots)

@@ -7,6 +7,7 @@ from typing import Annotated, Any, NamedTuple
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, WithJsonSchema, model_validator
 
+from ..errors import FieldValueError
 from ..learners.specs import whole
 
 MAX_NAMES = 10_000
@@ -81,7 +82,7 @@ class Eligibility(BaseModel):
     @model_validator(mode="after")
     def _one_way_to_name_arms(self) -> Eligibility:
         if self.eligible is not None and self.exclude is not None:
-            raise ValueError("give either eligible or exclude")
+            raise FieldValueError("exclude", "give either eligible or exclude")
         return self
 
     @property

@@ -9,9 +9,10 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from ..engine.loss_range import LossRange
 from ..engine.params import Expiry, Params
+from ..errors import FieldValueError
 from ..learners import REGISTRY
 from ..learners.base import Spec
-from ..learners.specs import ArmsSpec, Finite, Whole
+from ..learners.specs import ArmsSpec, Finite, NullIs, Whole
 from ..learners.warm_start import InitialArm
 from .options import MAX_INITIAL_ACTS, DecisionLogSpec, ExpirySpec, Floor, IdleTtl, InitialArmSpec, Word
 from .segment import SegmentsSpec
@@ -41,6 +42,7 @@ class Specification(BaseModel):
             description="Best and worst loss of an arm: two different numbers, in either order. Learners over "
             "points accept any finite losses and ignore it.",
         ),
+        NullIs([0.0, 1.0]),
     ] = [0.0, 1.0]
     reward_range: Annotated[
         list[Finite] | None,
@@ -53,6 +55,7 @@ class Specification(BaseModel):
     normalize_losses: Annotated[
         bool,
         Field(description="Learn from (loss - best)/(worst - best) of an arm; false: from the loss as it is."),
+        NullIs(True),
     ] = True
     seed: Annotated[
         Whole | None,
@@ -69,7 +72,7 @@ class Specification(BaseModel):
         Field(description="Settles decisions without feedback after a time; null: they stay outstanding."),
     ] = None
 
-    floor: Floor = 0.0
+    floor: Annotated[Floor, NullIs(0.0)] = 0.0
 
     initial: Annotated[
         list[InitialArmSpec] | None,
@@ -85,14 +88,14 @@ class Specification(BaseModel):
         if self.initial is None:
             return self
         if not self.learner.takes_initial:
-            raise ValueError(f"initial: not with {self.learner.kind}; only the Tsallis learners take it")
+            raise FieldValueError("initial", f"not with {self.learner.kind}; only the Tsallis learners take it")
         if not self.normalize_losses:
-            raise ValueError("initial needs normalize_losses")
+            raise FieldValueError("initial", "needs normalize_losses")
         arms = self._initial_arms()
         if len({arm.position for arm in arms}) != len(arms):
-            raise ValueError("initial: each arm once")
+            raise FieldValueError("initial", "each arm once")
         if sum(arm.acts for arm in arms) > MAX_INITIAL_ACTS:
-            raise ValueError(f"initial: at most {MAX_INITIAL_ACTS} acts in all")
+            raise FieldValueError("initial", f"at most {MAX_INITIAL_ACTS} acts in all")
         return self
 
     def _initial_arms(self) -> Sequence[InitialArm]:
@@ -109,19 +112,22 @@ class Specification(BaseModel):
             try:
                 found.append(self._initial_arm(entry, labels))
             except ValueError as error:
-                raise ValueError(f"initial.{number}: {error}") from error
+                field = f".{error.field}" if isinstance(error, FieldValueError) else ""
+                raise FieldValueError(f"initial.{number}{field}", str(error)) from error
         return found
 
     def _initial_arm(self, entry: InitialArmSpec, labels: Mapping[str, int]) -> InitialArm:
         if (entry.arm is None) == (entry.label is None):
-            raise ValueError("give either arm or label")
+            raise FieldValueError("arm" if entry.arm is None else "label", "give either arm or label")
         place = entry.arm if entry.label is None else labels.get(entry.label)
         if place is None or not isinstance(self.learner, ArmsSpec) or place >= self.learner.arm_count:
-            raise ValueError("there is no such arm")
+            raise FieldValueError("arm" if entry.label is None else "label", "there is no such arm")
         means = {"loss": entry.mean_loss, "reward": entry.mean_reward}
         mean = means.pop(self.word)
         if mean is None or any(other is not None for other in means.values()):
-            raise ValueError(f"give mean_{self.word}, as the session has {self.word}_range")
+            raise FieldValueError(
+                f"mean_{self.word}", f"give mean_{self.word}, as the session has {self.word}_range"
+            )
         return InitialArm(place, entry.acts, self.losses.learned(mean))
 
     decision_log: Annotated[
@@ -151,16 +157,16 @@ class Specification(BaseModel):
     @model_validator(mode="after")
     def _log_is_of_arms(self) -> Specification:
         if self.decision_log is not None and not isinstance(self.learner, ArmsSpec):
-            raise ValueError("decision_log is for learners over arms")
+            raise FieldValueError("decision_log", "decision_log is for learners over arms")
         return self
 
     @model_validator(mode="after")
     def _range_has_two_ends(self) -> Specification:
         best, worst, name = self.losses.best, self.losses.worst, f"{self.word}_range"
         if best == worst:
-            raise ValueError(f"{name} needs two different numbers")
+            raise FieldValueError(name, f"{name} needs two different numbers")
         if not abs(worst - best) < float("inf"):
-            raise ValueError(f"{name} is too wide")
+            raise FieldValueError(name, f"{name} is too wide")
         return self
 
     @model_validator(mode="after")
@@ -168,11 +174,11 @@ class Specification(BaseModel):
         if self.reward_range is None:
             return self
         if not isinstance(self.learner, ArmsSpec):
-            raise ValueError("reward_range is for learners over arms")
+            raise FieldValueError("reward_range", "reward_range is for learners over arms")
         if "loss_range" in self.model_fields_set and self.loss_range != [0.0, 1.0]:
-            raise ValueError("give either loss_range or reward_range")
+            raise FieldValueError("loss_range", "give either loss_range or reward_range")
         if not self.normalize_losses:
-            raise ValueError("reward_range needs normalize_losses")
+            raise FieldValueError("normalize_losses", "reward_range needs normalize_losses")
         return self
 
     @model_validator(mode="after")
@@ -181,16 +187,16 @@ class Specification(BaseModel):
             return self
         other: Word = "reward" if self.word == "loss" else "loss"
         if self.expiry.default(other) is not None:
-            name, range_name = f"expiry.default_{other}", f"{self.word}_range"
-            raise ValueError(f"{name}: a session with {range_name} takes default_{self.word}")
+            message = f"a session with {self.word}_range takes default_{self.word}"
+            raise FieldValueError(f"expiry.default_{other}", message)
         if self.default_loss is None:
             return self
         if not isinstance(self.learner, ArmsSpec):
-            raise ValueError("expiry.default_loss must be null for learners over points")
+            raise FieldValueError("expiry.default_loss", "must be null for learners over points")
         try:
             self.losses.learned(self.default_loss)
         except ValueError as error:
-            raise ValueError(f"expiry.default_{self.word}: {error}") from error
+            raise FieldValueError(f"expiry.default_{self.word}", str(error)) from error
         return self
 
     @model_validator(mode="after")
@@ -198,8 +204,10 @@ class Specification(BaseModel):
         if self.expiry is None or not self.expiry.provisional or self.may_be_provisional:
             return self
         if self.default_loss is None:
-            raise ValueError("expiry.provisional: a default_loss that is null cannot be provisional")
-        raise ValueError(f"expiry.provisional: not with {self.learner.kind}; only multiscale_tsallis takes it")
+            raise FieldValueError("expiry.provisional", "a default_loss that is null cannot be provisional")
+        raise FieldValueError(
+            "expiry.provisional", f"not with {self.learner.kind}; only multiscale_tsallis takes it"
+        )
 
     @property
     def may_be_provisional(self) -> bool:

@@ -45,6 +45,7 @@ MATRIX = {
     ("PATCH", f"{SESSION}/arms"): (ADMIN_ONLY, Logged.ALL),
     ("PUT", f"{SESSION}/arms"): (ADMIN_ONLY, Logged.ALL),
     ("GET", f"{SESSION}/export"): (ADMIN_ONLY, Logged.ALL),
+    ("HEAD", f"{SESSION}/export"): (ADMIN_ONLY, Logged.ALL),
     ("POST", "/v1/sessions/import"): (ADMIN_ONLY, Logged.ALL),
     ("GET", f"{SESSION}/decisions"): (ANY_KEY, Logged.SAMPLE),
     ("GET", f"{SESSION}/segments"): (ANY_KEY, Logged.SAMPLE),
@@ -57,10 +58,14 @@ MATRIX = {
     ("GET", "/readyz"): (OPEN, Logged.CHANGES),
     ("HEAD", "/readyz"): (OPEN, Logged.CHANGES),
     ("GET", "/metrics"): (READ, Logged.SAMPLE),
+    ("HEAD", "/metrics"): (READ, Logged.SAMPLE),
     ("GET", "/v1/key"): (ANY_KEY, Logged.SAMPLE),
     ("GET", "/"): (OPEN, Logged.ALL),
     ("GET", "/dashboard-assets"): (OPEN, Logged.ALL),
+    ("HEAD", "/v1/key"): (ANY_KEY, Logged.SAMPLE),
+    ("HEAD", "/"): (OPEN, Logged.ALL),
     ("GET", "/docs"): (READ, Logged.ALL),
+    ("HEAD", "/docs"): (READ, Logged.ALL),
     ("GET", "/openapi.json"): (READ, Logged.ALL),
     ("HEAD", "/openapi.json"): (READ, Logged.ALL),
     ("GET", "/docs-assets"): (READ, Logged.ALL),
@@ -81,6 +86,16 @@ async def silent(request=None):
 
 def test_no_route_is_missing_from_the_matrix():
     assert {(method, path) for method, path, _ in calls()} == MATRIX.keys()
+
+
+async def test_whatever_can_be_read_answers_head(client, create):
+    await create(session_id="s", decision_log={"max_entries": 10})
+    gets = {path for method, path, route in calls() if method == "GET" and not isinstance(route, Mount)}
+    for path in (path.replace("{session_id}", "s") for path in gets):
+        read, head = await client.get(path), await client.head(path)
+
+        assert (head.status_code, head.content) == (read.status_code, b""), path
+        assert head.headers.get("Content-Type") == read.headers.get("Content-Type")
 
 
 @pytest.mark.parametrize(

@@ -135,8 +135,8 @@ async def test_fixed_arms_at_0_alone_are_nothing_left(client):
         ({"eligible": "a"}, "eligible"),
         ({"eligible": list(range(MAX_NAMES + 1))}, "eligible"),
         ({"exclude": ["a"] * (MAX_NAMES + 1)}, "exclude"),
-        ({"eligible": ["a"], "exclude": ["b"]}, "body"),
-        ({"eligible": ["a"], "exclude": []}, "body"),
+        ({"eligible": ["a"], "exclude": ["b"]}, "exclude"),
+        ({"eligible": ["a"], "exclude": []}, "exclude"),
         ({"only": ["a"]}, "only"),
     ],
 )

@@ -1,4 +1,4 @@
-"""What people's programs write: integers with a fraction of zero, and labels in any language."""
+"""What people's programs write: integers with a fraction of zero, nulls for defaults, labels in any language."""
 
 from __future__ import annotations
 
@@ -50,6 +50,52 @@ async def test_integral_floats_are_integers_in_every_learner(client, learner):
     assert answer.status_code == 201, answer.text
     view = answer.json()["learner"]
     assert all(isinstance(view[name], int) for name in ("n_arms", "dim", "max_open_slots") if name in learner)
+
+
+NULLS = [
+    {"kind": "centred_tsallis", "n_arms": 2, "tracking": None},
+    {"kind": "clw", "n_arms": 2, "horizon": 100, "max_delay": 3, "schedule": None, "base": None},
+    {"kind": "exp3", "n_arms": 2, "learning_rate": 0.1, "max_open_slots": None},
+    {"kind": "tsallis_delayed", "n_arms": 2, "max_open_slots": None},
+    {
+        "kind": "clw_mbco",
+        "dim": 2,
+        "feasible_set": {"kind": "simplex", "total": None},
+        "max_delay": 3,
+        "schedule": None,
+    }
+    | {"learning_rate": 0.1, "perturbation": 0.1},
+]
+
+
+@pytest.mark.parametrize("learner", NULLS, ids=lambda learner: learner["kind"])
+async def test_null_stands_for_the_default_as_if_the_field_were_left_out(client, learner):
+    fields = ("loss_range", "normalize_losses", "floor", "seed", "expiry", "idle_ttl_seconds", "initial")
+    body = {"session_id": "s", "learner": learner} | dict.fromkeys([*fields, "reward_range", "decision_log"])
+    left_out = _without_nulls(body)
+
+    assert (await client.post("/v1/sessions", json=body)).status_code == 201
+    assert (await client.post("/v1/sessions", json=left_out)).status_code == 200
+
+
+def _without_nulls(value):
+    if not isinstance(value, dict):
+        return value
+    return {name: _without_nulls(field) for name, field in value.items() if field is not None}
+
+
+async def test_null_stands_for_the_default_in_calls(client):
+    body = {"session_id": "s", "learner": {"kind": "centred_tsallis", "arms": ["a", "b"]}}
+    await client.post("/v1/sessions", json=body)
+
+    drawn = {"count": 2, "distinct": None, "eligible": None, "exclude": None}
+    acted = await client.post("/v1/sessions/s/acts", json=drawn)
+    changed = await client.patch(
+        "/v1/sessions/s/arms", json={"add": ["c"], "remove": None, "pause": None, "resume": None}
+    )
+
+    assert len(acted.json()["actions"]) == 2
+    assert changed.json()["learner"]["n_arms"] == 3
 
 
 async def test_integral_floats_are_indexes_of_eligible_arms(client):

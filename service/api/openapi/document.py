@@ -92,8 +92,8 @@ def _add_limits(document: dict[str, Any], settings: Settings) -> None:
         ("ReplaceArms", "arms", {"maxItems": settings.max_arms}),
     ):
         schemas[name]["properties"][field] |= limit
-    _limit_label(schemas["ChangeArms"]["properties"]["add"]["items"], settings)
-    _limit_label(schemas["ReplaceArms"]["properties"]["arms"]["items"], settings)
+    for name, field in (("ChangeArms", "add"), ("ReplaceArms", "arms")):
+        _limit_label(_given(schemas[name]["properties"][field])["items"], settings)
     for spec in REGISTRY.values():
         _limit_learner(spec, schemas[spec.__name__]["properties"], settings)
 

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
-from ...errors import FieldError, InvalidRequestError
+from ...errors import FieldError, FieldValueError, InvalidRequestError
 from ...learners import REGISTRY
 from ...learners.fixed import BY_LABEL, BY_POSITION
 from ...learners.point_specs import FEASIBLE_SETS
@@ -45,6 +45,9 @@ def _field_error(error: Mapping[str, Any]) -> FieldError:
     names, message = _names(place, error["type"]), _message(error)
     if error["type"].startswith("union_tag_"):
         names.append("kind")
+    cause = error.get("ctx", {}).get("error")
+    if isinstance(cause, FieldValueError):
+        names.append(cause.field)
     if not names:
         names = [f"events[{index}]" if index is not None else str(place[0])]
         message = "a JSON object is required" if error["type"] == "missing" else message

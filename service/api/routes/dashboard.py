@@ -51,6 +51,7 @@ def charts_folder() -> Path | None:
     return next((folder for folder in candidates if (folder / CHARTS).is_file()), None)
 
 
+@router.head("/")
 @router.get("/")
 @access(VIEWERS, keyless=True)
 async def root(request: Request) -> Response:

@@ -31,6 +31,7 @@ def _opened(settings: Settings) -> bool:
     return settings.open_docs
 
 
+@router.head("/docs")
 @router.get("/docs")
 @access(READERS, opened_by=_opened)
 async def docs(request: Request) -> HTMLResponse:

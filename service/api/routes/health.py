@@ -44,6 +44,7 @@ async def readyz(request: Request) -> Response:
     return Response(OK, media_type=JSON)
 
 
+@router.head("/metrics", response_class=Response, include_in_schema=False)
 @router.get("/metrics", response_class=Response, responses={200: {"content": {CONTENT_TYPE: {}}}})
 @access(READERS, opened_by=lambda settings: settings.open_metrics, of_all_sessions=True, logged=Logged.SAMPLE)
 async def metrics(request: Request) -> Response:

@@ -13,6 +13,7 @@ from ..schemas import KeyView
 router = APIRouter(prefix="/v1/key", tags=["keys"], route_class=StrictRoute, responses=PROBLEMS)
 
 
+@router.head("", response_class=Response, include_in_schema=False)
 @router.get("", **describe_answers(KeyView, KEY, {200: "The key"}))
 @access(VIEWERS, logged=Logged.SAMPLE)
 async def show_key(request: Request) -> Response:

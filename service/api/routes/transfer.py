@@ -17,6 +17,7 @@ from ..schemas import ExportedSession, SessionView
 router = APIRouter(prefix="/v1/sessions", tags=["sessions"], route_class=StrictRoute, responses=PROBLEMS)
 
 
+@router.head("/{session_id}/export", response_class=Response, include_in_schema=False)
 @router.get("/{session_id}/export", **describe_answers(ExportedSession, EXPORTED, {200: "The session, whole"}))
 @access(ADMINS)
 async def export_session(request: Request, session_id: str) -> Response:

@@ -14,7 +14,7 @@ from ...commit.operation import Applied, Operation
 from ...cooperative.answer_body import Body, joined
 from ...engine.run import Run
 from ...engine.session_changes import with_window_and_floor
-from ...errors import InvalidRequestError
+from ...errors import FieldValueError, InvalidRequestError
 from ...models.options import ExpirySpec
 from ...models.specification import Specification
 from ...models.stored import Stored
@@ -73,8 +73,6 @@ def _changed(before: Specification, fields: Mapping[str, Any]) -> Specification:
         where they do not go together, or would change what a provisional default has taught already.
     """
     given = dict(fields)
-    if "floor" in given and given["floor"] is None:
-        given["floor"] = 0.0
     if "expiry" in given:
         given["expiry"] = _expiry(before, given["expiry"])
     try:
@@ -108,5 +106,7 @@ def _expiry(before: Specification, expiry: ExpirySpec | None) -> ExpirySpec | No
 
 def _invalid(error: ValidationError) -> InvalidRequestError:
     first = error.errors()[0]
-    place = ".".join(str(part) for part in first["loc"]) or "body"
+    cause = first.get("ctx", {}).get("error")
+    below = [cause.field] if isinstance(cause, FieldValueError) else []
+    place = ".".join([*map(str, first["loc"]), *below]) or "body"
     return InvalidRequestError.of(place, first["msg"].removeprefix("Value error, "))
