@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import random
 import shutil
 import signal
 import socket
@@ -41,9 +42,14 @@ def wait_until(holds: Callable[[], object], what: str, seconds: float = START_SE
 
 
 def free_port() -> int:
-    """Return a free local port."""
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        return int(probe.getsockname()[1])
+    """Return a free local port, below those that systems give to outgoing connections.
+
+    A process that is started again on its port would else find it taken by a connection now and then.
+    """
+    while True:
+        port = random.randrange(10_000, 32_000)  # noqa: S311 - no secret
+        with suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port
 
 
 def find_server() -> str:
