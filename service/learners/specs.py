@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from copy import copy
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -32,7 +31,7 @@ class NullIs:
     default: Any
 
     def _read(self, value: Any) -> Any:
-        return copy(self.default) if value is None else value
+        return self.default if value is None else value
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> Any:
         return BeforeValidator(self._read).__get_pydantic_core_schema__(source, handler)

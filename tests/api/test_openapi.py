@@ -60,7 +60,7 @@ async def test_the_limits_of_the_settings_are_told(make_client):
     assert schemas["Dexp3Spec"]["n_arms"]["anyOf"][0]["maximum"] == 10
     assert schemas["CentredTsallisSpec"]["arms"]["anyOf"][0]["maxItems"] == 5
     assert schemas["BoldSpec"]["arms"]["anyOf"][0]["items"]["maxLength"] == 6
-    assert schemas["ChangeArms"]["add"]["items"]["maxLength"] == 6
+    assert schemas["ChangeArms"]["add"]["anyOf"][0]["items"]["maxLength"] == 6
     assert schemas["ArmEvent"]["event_id"]["anyOf"][0]["pattern"] == r"^[\x20-\x7e]+$"
 
 
