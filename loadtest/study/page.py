@@ -11,7 +11,7 @@ import numpy as np
 
 from loadtest.study.catalogue import WEARY, worlds
 from loadtest.study.cells import save
-from loadtest.study.learners import MULTISCALE
+from loadtest.study.learners import ENTRIES, MULTISCALE
 from loadtest.study.pictures import GROWTH_WORLDS, draw_all, worlds_of
 from loadtest.study.results import STALLED, SURE, World, by_world, percent
 from loadtest.study.tables import tables
@@ -169,7 +169,10 @@ def _not_played(found: Sequence[World]) -> str:
         slots, seeds = max(world.slots for world in shorter), max(world.seeds for world in shorter)
         notes.append(f"{len(shorter)} worlds were cut to {slots:,} slots and {seeds} seeds for this page")
     if missing := [name for name in full if name not in played]:
-        notes.append("these were not played: " + "; ".join(missing))
+        notes.append("these worlds were not played: " + "; ".join(missing))
+    keys = {key for world in found for key in world.cells}
+    if unseen := [entry.name for entry in ENTRIES if entry.key not in keys]:
+        notes.append("these learners did not play at all: " + ", ".join(unseen))
     if not notes:
         return COMMAND
     return f"{COMMAND}\n\n" + wrapped(
