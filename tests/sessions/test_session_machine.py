@@ -1,4 +1,6 @@
-"""Random acts, clicks, expiries, duplicates, changes of arms, crashes and reloads of two workers on a real store.
+"""Random acts, clicks, expiries, duplicates, changes of arms and window, crashes and reloads of two workers.
+
+The store is a real one, and sessions are of losses or of rewards.
 
 A model that knows every decision by itself says what must be outstanding, by arm, after each step.
 """
@@ -35,9 +37,9 @@ from service.engine.run import Run
 from service.errors import InvalidRequestError, NoEligibleArmError, StoreDownError
 from service.learners import REGISTRY
 from service.models.eligible import Choice
-from service.models.events import ArmEvent
+from service.models.events import ArmEvent, OneArmEvent, RewardEvent
 from service.models.idempotency import Idempotency
-from service.models.options import DecisionLogSpec, ExpirySpec
+from service.models.options import DecisionLogSpec, ExpirySpec, Word
 from service.models.segment import SegmentsSpec
 from service.models.specification import Specification
 from service.serialization import segment_records
@@ -54,6 +56,8 @@ from tests.support.sessions import digest
 BUCKETS = 64
 WINDOW = float(BUCKETS)
 """A bucket is a second."""
+WINDOWS = (WINDOW / 4, WINDOW, 2 * WINDOW)
+"""Windows that a session may get; buckets of a quarter of a second, of one, and of two."""
 NAMES = ["a", "b", "c"]
 NEEDS_SLOT = {kind for kind in FIELDS if "max_open_slots" in REGISTRY[kind].model_fields}
 FAULTS = st.sampled_from([None, None, "not sent", "reply lost"])
@@ -65,9 +69,10 @@ _numbers = itertools.count()
 
 
 class Model:
-    """Every decision, by arm, oldest first, as slot and second of its act."""
+    """Every decision, by arm, oldest first, as slot and bucket of its act."""
 
     def __init__(self, *, by_slot: bool) -> None:
+        self.window: float | None = WINDOW
         self.by_slot = by_slot
         self.open: dict[int, list[tuple[int, int]]] = {}
         self.ended = {what: Counter[int]() for what in ("feedbacks", "expired", "removed", "voided")}
@@ -78,14 +83,34 @@ class Model:
 
     def pass_time(self, now: float) -> None:
         """Give up what has had its window and a bucket."""
+        if self.window is None:
+            return
         for arm, acts in self.open.items():
-            kept = [act for act in acts if act[1] + 1 + BUCKETS > now]
+            kept = [act for act in acts if (act[1] + 1 + BUCKETS) * self.width > now]
             self.ended["expired"][arm] += len(acts) - len(kept)
             self.open[arm] = kept
 
     def act(self, arm: int, slot: int, now: float) -> None:
         self.acts[arm] += 1
-        self.open.setdefault(arm, []).append((slot, int(now)))
+        bucket = 0 if self.window is None else int(now // self.width)
+        self.open.setdefault(arm, []).append((slot, bucket))
+
+    @property
+    def width(self) -> float:
+        """Seconds of a bucket."""
+        assert self.window is not None
+        return self.window / BUCKETS
+
+    def change_window(self, window: float | None, now: float) -> None:
+        """Let open decisions have a window from their act on, or from now where they had none."""
+        before, self.window = self.window, window
+        if window is None or before == window:
+            return
+        for arm, acts in self.open.items():
+            ends = (now if before is None else (bucket + 1) * before / BUCKETS for _, bucket in acts)
+            moved = (int(min(end, now) // self.width) for end in ends)
+            self.open[arm] = [(slot, bucket) for (slot, _), bucket in zip(acts, moved, strict=True)]
+        self.pass_time(now)
 
     def outcome(self, arm: int, slot: int, *, is_void: bool) -> str:
         """What becomes of an event with a new id."""
@@ -131,8 +156,10 @@ class SessionMachine(RuleBasedStateMachine):
     kind = "dexp3"
     url = ""
 
-    @initialize(loss=st.sampled_from([None, 0.0, 1.0]), seed=st.integers(0, 2**32))
-    def start(self, loss: float | None, seed: int) -> None:
+    @initialize(
+        loss=st.sampled_from([None, 0.0, 1.0]), seed=st.integers(0, 2**32), word=st.sampled_from(["loss", "reward"])
+    )
+    def start(self, loss: float | None, seed: int, word: Word) -> None:
         self.runner = asyncio.Runner()
         self.time = float(int(time.time()))
         stores = [self.runner.run(opened(self.url)) for _ in range(2)]
@@ -141,17 +168,28 @@ class SessionMachine(RuleBasedStateMachine):
         self.model = Model(by_slot=self.kind in NEEDS_SLOT)
         self.given: list[tuple[int, int]] = []
         """Arm and slot of decisions not yet answered."""
-        self.sent: list[ArmEvent] = []
+        self.sent: list[OneArmEvent] = []
         """Events whose ids count."""
         fields = FIELDS[self.kind] | ({"max_open_slots": 1000} if self.kind in NEEDS_SLOT else {})
         spec = REGISTRY[self.kind].model_validate({"kind": self.kind, "arms": NAMES} | fields)
-        expiry = ExpirySpec(after_seconds=WINDOW, default_loss=loss)
-        self.runner.run(self.workers[0].sessions.create(self.name, self.specification(spec, seed, expiry), None))
+        self.word, self.default = word, loss
+        self.is_provisional = self.kind == "multiscale_tsallis" and loss is not None
+        specification = self.specification(spec, seed)
+        self.runner.run(self.workers[0].sessions.create(self.name, specification, None))
 
-    def specification(self, learner: Any, seed: int, expiry: ExpirySpec) -> Specification:
-        log = DecisionLogSpec(max_entries=10**6)
+    def specification(self, learner: Any, seed: int) -> Specification:
+        fields: dict[str, Any] = {"decision_log": DecisionLogSpec(max_entries=10**6), "expiry": self.expiry(WINDOW)}
+        if self.word == "reward":
+            fields["reward_range"] = [0.0, 1.0]
         floor = 0.2 if self.takes_eligible and seed % 2 else 0.0
-        return Specification(learner=learner, seed=seed, expiry=expiry, decision_log=log, floor=floor)
+        return Specification(learner=learner, seed=seed, floor=floor, **fields).decided()
+
+    def expiry(self, window: float) -> ExpirySpec:
+        return ExpirySpec.model_validate({"after_seconds": window, f"default_{self.word}": self.default})
+
+    def event(self, value: float | None, **fields: Any) -> OneArmEvent:
+        kind = ArmEvent if self.word == "loss" else RewardEvent
+        return kind.model_validate({self.word: value, "event_id": f"e{next(_numbers)}"} | fields)
 
     @property
     def takes_eligible(self) -> bool:
@@ -252,11 +290,11 @@ class SessionMachine(RuleBasedStateMachine):
     ) -> None:
         self.time += gap
         arm, slot = self.given.pop(data.draw(st.integers(0, len(self.given) - 1)))
-        event = ArmEvent(arm=arm, loss=loss, slot=slot, event_id=f"e{next(_numbers)}")
+        event = self.event(loss, arm=arm, slot=slot)
         self.model.pass_time(self.time)
         expected = self.model.outcome(arm, slot, is_void=loss is None)
         # The second event fits no session of these arms.
-        events = [event, ArmEvent(arm=10**6, loss=loss, event_id=f"e{next(_numbers)}")]
+        events = [event, self.event(loss, arm=10**6)]
         answer = self.call(at, SettleFeedback(events, None, skips_invalid=True), fault, dies=dies)
         assert answer["invalid_indexes"] == [1]
         counts = {name: answer.get(name, 0) for name in ("applied", "duplicates", "removed", "voided", "surplus")}
@@ -272,7 +310,7 @@ class SessionMachine(RuleBasedStateMachine):
     def send_again(self, gap: float, at: int, data: st.DataObject, fault: Fault | None) -> None:
         self.time += gap
         event = data.draw(st.sampled_from(self.sent))
-        answer = self.call(at, SettleFeedback([event.model_copy(update={"loss": 0.5})], None), fault)
+        answer = self.call(at, SettleFeedback([event.model_copy(update={self.word: 0.5})], None), fault)
         if event.arm in self.model.labels.values() or self.kind in NEEDS_SLOT:
             assert (answer["applied"], answer["duplicates"]) == (0, 1)
 
@@ -327,6 +365,22 @@ class SessionMachine(RuleBasedStateMachine):
         shown = {label: arm for arm, label in enumerate(view["learner"]["arms"]) if label is not None}
         assert shown == self.model.labels
         assert set(view["paused"]) == self.model.paused
+
+    @rule(gap=GAPS, at=WORKERS, window=st.sampled_from([*WINDOWS, None]))
+    def change_window(self, gap: float, at: int, window: float | None) -> None:
+        self.time += gap
+        fields = {"expiry": None if window is None else self.expiry(window)}
+        changing = self.workers[at].sessions.change(self.name, fields, None)
+        if window is None and self.is_provisional:
+            with pytest.raises(InvalidRequestError):
+                self.runner.run(changing)
+            self.model.pass_time(self.time)
+            return
+        view = json.loads(self.runner.run(changing).body)
+        self.model.pass_time(self.time)
+        self.model.change_window(window, self.time)
+        assert (view["expiry"] or {"after_seconds": None})["after_seconds"] == window
+        assert view["expired"] == self.model.ended["expired"].total()
 
     @rule(at=WORKERS)
     def reload(self, at: int) -> None:
@@ -396,10 +450,12 @@ class SegmentMachine(SessionMachine):
 
     most = 3
 
-    def specification(self, learner: Any, seed: int, expiry: ExpirySpec) -> Specification:
-        if self.kind == "centred_tsallis":
-            expiry = ExpirySpec(after_seconds=WINDOW)
-        plain = SessionMachine.specification(self, learner, seed, expiry)
+    def expiry(self, window: float) -> ExpirySpec:
+        plain = ExpirySpec(after_seconds=window)
+        return plain if self.kind == "centred_tsallis" else SessionMachine.expiry(self, window)
+
+    def specification(self, learner: Any, seed: int) -> Specification:
+        plain = SessionMachine.specification(self, learner, seed)
         return Specification(**dict(plain) | {"segments": SegmentsSpec(max=self.most)})
 
     def call(self, at: int, operation: Operation, fault: Fault | None = None, *, dies: bool = False) -> Any:
