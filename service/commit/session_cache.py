@@ -27,6 +27,8 @@ MAX_BYTES = 128 * 2**20
 """Memory that all sessions kept may take, about."""
 MAX_CHANGED = 10_000
 """Changed sessions that are remembered."""
+SESSION_BYTES = 2_000
+"""Memory that a session takes besides: its objects, and a block of draws."""
 EFFECTIVE_SECONDS = 9.0
 """Lists may show an ``effective_arms`` this old, plus the time between commits."""
 OBJECT_BYTES = 200
@@ -176,7 +178,8 @@ def _memory(run: Run, state: bytes = b"") -> int:
     acts = () if run.act_times is None else run.act_times.acts.values()
     arrays: int = sum(array.nbytes for array in (*acts, *run.stored_rows))
     segments = run.segments.nbytes if isinstance(run, SegmentRun) else 0
-    return 2 * len(state) + arrays + segments + OBJECT_BYTES * (len(labels) + len(slots))
+    objects = SESSION_BYTES * bool(state) + OBJECT_BYTES * (len(labels) + len(slots))
+    return 2 * len(state) + arrays + segments + objects
 
 
 class SessionCache:

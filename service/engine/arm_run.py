@@ -80,6 +80,18 @@ class ArmRun(BaseRun):
         self._count_settled(event)
         self.state = self.learner.settle(self.state, self.arms.positions[event.arm], event.loss)
 
+    def settle_all(self, arms: Sequence[int], losses: Sequence[float]) -> None:
+        """Settle events that are not surplus, as ``settle`` does one after the other.
+
+        Parameters
+        ----------
+        arms : of each event, by index, none of them removed
+        losses : of each event, on the learner's scale
+        """
+        self.ledger.settle_all(arms, losses)
+        positions = self.arms.positions
+        self.state = self.learner.settle_all(self.state, [positions[arm] for arm in arms], losses)
+
     def void(self, event: ArmFeedback) -> None:
         self.ledger.void_of(event.arm)
         self.state = self.learner.void(self.state, self.arms.positions[event.arm])

@@ -131,6 +131,15 @@ class ArmLedger(Ledger):
         self.settle()
         self.by_arm[arm] -= 1
 
+    def settle_all(self, arms: Sequence[int], losses: Sequence[float]) -> None:
+        """Count events of outstanding decisions in order, by the arms' indexes, and their losses."""
+        self.outstanding -= len(arms)
+        self.feedbacks += len(arms)
+        self.last_event_at = self.time
+        np.subtract.at(self.by_arm, arms, 1)
+        for loss in losses:
+            self.learn(loss)
+
     def void_of(self, arm: int) -> None:
         """Count one outstanding decision of an arm, by index, as taken back."""
         self.void()

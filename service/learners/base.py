@@ -169,6 +169,12 @@ class ArmLearner(Learner[S]):
         count : decisions of the arm that expire together at this loss: one step of ``count`` times the size
         """
 
+    def settle_all(self, state: S, arms: Sequence[int], losses: Sequence[float]) -> S:
+        """Return the state after events in order, of one run alone: to the bit what ``settle`` makes one by one."""
+        for arm, loss in zip(arms, losses, strict=True):
+            state = self.settle(state, arm, loss)
+        return state
+
     def give_up(self, state: S, count: int) -> S:  # noqa: ARG002 - for learners that count decisions themselves
         """Return the state after ``count`` outstanding decisions expired without a loss."""
         return state

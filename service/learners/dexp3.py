@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, cast
 
 import numpy as np
@@ -155,6 +156,19 @@ class Dexp3(ArmLearner[State]):
         """Eqs. (estloss), (tildew1), (w1), (tildep1); ``count`` multiplies the exponent before one trim."""
         index = at(arm)
         return self._step(state, index, count * np.minimum(state.loss_clip, loss / state.p_open[index]))
+
+    def settle_all(self, state: State, arms: Sequence[int], losses: Sequence[float]) -> State:
+        """Settle events one after the other; what does not depend on those before is computed of all at once."""
+        estimates = np.minimum(state.loss_clip, losses / state.p_open[list(arms)])
+        factors = np.exp(-np.minimum(state.learning_rate * estimates, MAX_EXPONENT))
+        w, total = state.p.copy(), np.add.reduce
+        floor = state.probability_floor / len(w)
+        for arm, factor in zip(arms, factors.tolist(), strict=True):
+            w[arm] *= factor
+            w /= total(w)
+            np.maximum(w, floor, out=w)
+            w /= total(w)
+        return state._replace(p=w)
 
     def _step(self, state: State, index: tuple[Any, ...], estimate: Any) -> State:
         w = state.p.copy()

@@ -10,10 +10,12 @@ import numpy as np
 from ...engine.arm_run import ArmRun
 from ...engine.feedback import ArmFeedback, PointFeedback
 from ...engine.point_run import PointRun
+from ...engine.run import Run
 from ...engine.slot_run import SlotRun
 from ...errors import InvalidRequestError
 from ...learners.base import Information
 from ...models.events import Event, GradientEvent, LossesEvent, OneArmEvent
+from ...models.plain_events import PlainEvents
 from .eligible import check_segments
 
 Parser = Callable[[Event, Any], Any]
@@ -45,6 +47,19 @@ def _arm_feedback(event: Event, run: ArmRun) -> ArmFeedback:
     except ValueError as error:
         raise InvalidRequestError.of(event.word, str(error)) from error
     return ArmFeedback(arm, loss, event.slot, segment=segment)
+
+
+def plain_losses(events: PlainEvents, run: Run) -> Sequence[float] | None:
+    """Read events of arms as losses, all at once; None where some need a look of their own."""
+    if type(run) is not ArmRun or run.act_times is not None or len(run.arms.live) != run.arms.size:
+        return None
+    losses = run.params.losses
+    if events.word != losses.word or max(events.arms) >= run.arms.size:
+        return None
+    try:
+        return [losses.learned(value) for value in events.values]
+    except ValueError:
+        return None
 
 
 def _slot_feedback(event: Event, run: SlotRun) -> ArmFeedback:

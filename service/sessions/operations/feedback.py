@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-import json
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from ...commit.draft import Draft
 from ...commit.operation import Applied, Operation
+from ...cooperative.json_stream import COMPACT
 from ...engine.arm_run import ArmRun
 from ...engine.run import Run
 from ...engine.slot_run import SlotRun
 from ...errors import MAX_INDEXES, FieldError, InvalidRequestError, SurplusFeedbackError
 from ...models.events import Event, OneArmEvent, Surplus
+from ...models.idempotency import digest
+from ...models.plain_events import PlainEvents
 from ...serialization.journal import Ended
-from .event_parsing import PARSERS
+from .event_parsing import PARSERS, plain_losses
 
+SETTLED_AT_ONCE = 50
+"""Plain events settled between two pauses."""
 MAX_DELAYS = 100
 """The delays of the first events of a request are measured, at most so many."""
 
@@ -39,10 +44,14 @@ class SettleFeedback(Operation):
 
     @property
     def segments(self) -> Iterable[str]:
+        if isinstance(self.events, PlainEvents):
+            return ("",)
         return dict.fromkeys(getattr(event, "segment", None) or "" for event in self.events)
 
-    async def check(self, draft: Draft) -> Sequence[Any]:
+    async def check(self, draft: Draft) -> Sequence[Any] | PlainLosses:
         """Read every event as the session's run takes it; None for those skipped as they do not fit.
+
+        Plain events that fit are read as their losses alone.
 
         Raises
         ------
@@ -51,6 +60,11 @@ class SettleFeedback(Operation):
         OlderSchemaError
             for a void, where states of the schema that has room for it may not be written.
         """
+        if isinstance(self.events, PlainEvents) and (losses := plain_losses(self.events, draft.run)) is not None:
+            return PlainLosses(self.events, losses)
+        return await self._read(draft)
+
+    async def _read(self, draft: Draft) -> Sequence[Any]:
         run = draft.run
         parse = PARSERS[run.learner.information]
         errors: list[FieldError] = []
@@ -70,27 +84,37 @@ class SettleFeedback(Operation):
             draft.check_schema("loss")
         return feedback
 
-    async def apply(self, draft: Draft, feedback: Sequence[Any]) -> Applied:
+    async def apply(self, draft: Draft, feedback: Sequence[Any] | PlainLosses) -> Applied:
         """Settle all but duplicates, events of removed arms, and surplus."""
+        if isinstance(feedback, PlainLosses):
+            if (judged := feedback.judged(draft)) is not None:
+                await feedback.settle(draft)
+                return self._applied(draft, judged)
+            feedback = await self._read(draft)
         run = draft.run
         judged = await self._judged(draft, feedback)
-        skips = self.on_surplus == "skip" or (self.on_surplus is None and run.params.expiry is not None)
-        if judged.surplus and not skips:
+        if judged.surplus and not self._skips(run):
             raise SurplusFeedbackError.of(_surplus_text(run, judged), len(self.events), judged.surplus)
         delays = await _settle(draft, [feedback[index] for index in judged.applied])
         for ended in self._ended(judged, feedback):
             draft.journal.append(ended)
             await draft.fair_yield()
-        counts = judged.counts()
-        if skips:
+        return self._applied(draft, judged, delays)
+
+    def _skips(self, run: Run) -> bool:
+        return self.on_surplus == "skip" or (self.on_surplus is None and run.params.expiry is not None)
+
+    def _applied(self, draft: Draft, judged: _Judged, delays: Sequence[float] = ()) -> Applied:
+        counts, ledger = judged.counts(), draft.run.ledger
+        if self._skips(draft.run):
             counts["surplus"] = len(judged.surplus)
         settlement: dict[str, Any] = {**counts}
         if self.skips_invalid:
             counts["invalid"] = settlement["invalid"] = len(judged.invalid)
             settlement["invalid_indexes"] = judged.invalid[:MAX_INDEXES]
-        settlement |= {"slot": run.ledger.slot, "outstanding": run.ledger.outstanding}
+        settlement |= {"slot": ledger.slot, "outstanding": ledger.outstanding}
         return Applied(
-            json.dumps(settlement, separators=(",", ":")).encode(),
+            COMPACT.encode(settlement).encode(),
             event_ids=list(judged.event_ids),
             changed=bool(judged.applied or judged.event_ids),
             counts=counts,
@@ -155,6 +179,39 @@ class _Judged:
         counts = {"applied": len(self.applied) - self.voided, "duplicates": self.duplicates}
         rare = {"removed": len(self.removed), "voided": self.voided}
         return counts | {outcome: count for outcome, count in rare.items() if count}
+
+
+class PlainLosses(NamedTuple):
+    """Plain events of arms that a session has, with their losses on the learner's scale.
+
+    They are settled together where all of them are applied; otherwise each is judged alone, by ``_judged``.
+    """
+
+    events: PlainEvents
+    losses: Sequence[float]
+
+    def judged(self, draft: Draft) -> _Judged | None:
+        """Find out whether every event is applied; None where one is a duplicate or surplus."""
+        digests = [digest(event_id) for event_id in self.events.event_ids if event_id is not None]
+        judged = _Judged(applied=list(range(len(self.losses))), event_ids=dict.fromkeys(digests))
+        if len(judged.event_ids) < len(digests) or any(draft.is_duplicate(each) for each in digests):
+            return None
+        run = draft.run
+        assert isinstance(run, ArmRun)  # noqa: S101 - others have no plain losses
+        counts, outstanding = Counter(self.events.arms), run.ledger.by_arm
+        return judged if all(outstanding[arm] >= count for arm, count in counts.items()) else None
+
+    async def settle(self, draft: Draft) -> None:
+        """Settle all events in their order, and note them."""
+        run, events = draft.run, self.events
+        assert isinstance(run, ArmRun)  # noqa: S101 - others have no plain losses
+        for start in range(0, len(events), SETTLED_AT_ONCE):
+            piece = slice(start, start + SETTLED_AT_ONCE)
+            arms = events.arms[piece]
+            run.settle_all(arms, self.losses[piece])
+            rows = zip(arms, events.values[piece], events.event_ids[piece], strict=True)
+            draft.journal.extend([Ended(arm, "applied", value, event_id) for arm, value, event_id in rows])
+            await draft.fair_yield()
 
 
 async def _settle(draft: Draft, feedback: Sequence[Any]) -> Sequence[float]:
