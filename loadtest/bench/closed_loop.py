@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import random
 import re
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from typing import NamedTuple, cast
 
 import uvloop
@@ -40,21 +41,29 @@ def request(method: str, path: str, body: bytes = b"") -> bytes:
     return head.encode() + b"\r\n" + body
 
 
-def repeated_get(path: str) -> Conversation:
-    """Repeat one GET."""
-    asked = request("GET", path)
+def repeated_post(path: str, body: bytes) -> Conversation:
+    """Repeat one POST."""
+    asked = request("POST", path, body)
     while True:
         yield asked
 
 
-def act_and_feedback(act: str, feedback: str) -> Conversation:
-    """Repeat an act and the feedback for its arm."""
-    asked = request("POST", act)
+def posts(path: str, bodies: Iterator[bytes]) -> Conversation:
+    """Post one body after the other; clients may share them, and end with the last."""
+    for body in bodies:
+        yield request("POST", path, body)
+
+
+def act_and_feedback(act: str, feedback: str, sessions: int = 1, seed: int = 1) -> Conversation:
+    """Repeat an act and the feedback for its arm; ``%d`` in the paths is one of the sessions, drawn anew."""
+    chance = random.Random(seed)  # noqa: S311 - spreads load
     while True:
-        drawn = _ARM.search((yield asked))
+        session = chance.randrange(sessions)
+        drawn = _ARM.search((yield request("POST", act.replace("%d", str(session)))))
         if drawn is None:
             raise ServiceError(f"{act} gave no arm")
-        yield request("POST", feedback, json.dumps({"arm": int(drawn[1]), "loss": 0.5}).encode())
+        event = json.dumps({"arm": int(drawn[1]), "loss": 0.5}).encode()
+        yield request("POST", feedback.replace("%d", str(session)), event)
 
 
 class _Client(asyncio.Protocol):
@@ -70,7 +79,7 @@ class _Client(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
-        self._transport.write(next(self._talk))
+        self._ask(next(self._talk, None))
 
     def data_received(self, data: bytes) -> None:
         self._answer += data
@@ -83,9 +92,14 @@ class _Client(asyncio.Protocol):
             self._end(ServiceError(f"status {head[9:12].decode()}: {body[:200].decode(errors='replace')}"))
             return
         self.answered += 1
-        next_request = self._talk.send(body)
-        if self._loop.time() < self._until:
-            self._transport.write(next_request)
+        try:
+            self._ask(self._talk.send(body))
+        except StopIteration:
+            self._end()
+
+    def _ask(self, asked: bytes | None) -> None:
+        if asked is not None and self._loop.time() < self._until:
+            self._transport.write(asked)
         else:
             self._end()
 

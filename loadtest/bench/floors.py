@@ -8,9 +8,9 @@ from __future__ import annotations
 import os
 import random
 from pathlib import Path
-from typing import Annotated
 
-from fastapi import Body, FastAPI, Response
+from fastapi import FastAPI
+from pydantic import BaseModel, ConfigDict
 from redis.asyncio import Redis
 
 REDIS = "FLOORS_REDIS"
@@ -18,11 +18,35 @@ REDIS = "FLOORS_REDIS"
 KEY = "floors"
 RATES = (0.01, 1.0, 0.1)
 """eta, delta_1 and delta_2; any will do, as every step costs the same."""
-JSON = "application/json"
+
+
+class Event(BaseModel):
+    """A body as an event's: strict, and with no other fields."""
+
+    model_config = ConfigDict(strict=True, extra="forbid")
+
+    arm: int
+    loss: float
+
+
+class Settled(BaseModel):
+    """An answer as a settlement's."""
+
+    applied: int = 1
+    duplicates: int = 0
+    slot: int = 1
+    outstanding: int = 0
+
+
+class Drawn(BaseModel):
+    """An answer as an action's."""
+
+    slot: int
+    arm: int
 
 
 def make_app() -> FastAPI:
-    """An endpoint that does nothing, one with a GET of a Redis, and a learner written as scripts."""
+    """An endpoint that does nothing (N), one with a GET of a Redis (G), and a learner written as scripts."""
     app = FastAPI(openapi_url=None)
     redis: Redis = Redis.from_url(os.environ[REDIS], max_connections=64)
     scripts = Path(__file__).parent / "lua"
@@ -30,23 +54,23 @@ def make_app() -> FastAPI:
         redis.register_script((scripts / f"{name}.lua").read_text("utf-8")) for name in ("act", "feedback")
     )
 
-    @app.get("/nothing")
-    async def nothing() -> Response:
-        return Response(b'{"status":"ok"}', media_type=JSON)
+    @app.post("/nothing")
+    async def nothing(event: Event) -> Settled:  # noqa: ARG001 - a floor
+        return Settled()
 
-    @app.get("/read")
-    async def read() -> Response:
+    @app.post("/read")
+    async def read(event: Event) -> Settled:  # noqa: ARG001 - a floor
         await redis.get(f"{KEY}:nothing")
-        return Response(b'{"status":"ok"}', media_type=JSON)
+        return Settled()
 
     @app.post("/act")
-    async def acted(n_arms: int) -> Response:
+    async def acted(n_arms: int) -> Drawn:
         arm, slot = await act(keys=[KEY], args=[n_arms, random.random()])  # noqa: S311 - no secret
-        return Response(b'{"slot":%d,"arm":%d}' % (slot, arm), media_type=JSON)
+        return Drawn(slot=slot, arm=arm)
 
     @app.post("/feedback")
-    async def fed(arm: Annotated[int, Body()], loss: Annotated[float, Body()]) -> Response:
-        slot, outstanding = await feedback(keys=[KEY], args=[arm, loss, *RATES])
-        return Response(b'{"slot":%d,"outstanding":%d}' % (slot, outstanding), media_type=JSON)
+    async def fed(event: Event) -> Settled:
+        slot, outstanding = await feedback(keys=[KEY], args=[event.arm, event.loss, *RATES])
+        return Settled(slot=slot, outstanding=outstanding)
 
     return app

@@ -1,7 +1,8 @@
-"""Throughput of the service on one session, beside floors: endpoints that do less on the same stack."""
+"""Throughput of the service beside floors, endpoints that do less on the same stack, in turns on one machine."""
 
 from __future__ import annotations
 
+import json
 import os
 import platform
 import statistics
@@ -17,23 +18,42 @@ from typing import Any, NamedTuple
 import httpx
 from redis import Redis
 
-from loadtest.bench.closed_loop import Conversation, act_and_feedback, repeated_get, run_clients
+from loadtest.bench.closed_loop import (
+    Conversation,
+    act_and_feedback,
+    posts,
+    repeated_post,
+    run_clients,
+)
 from loadtest.bench.floors import REDIS
+from loadtest.bench.open_loop import latencies
+from loadtest.bench.wrk import run_wrk
 from loadtest.errors import LoadTestError
 from loadtest.processes import RedisProcess, RunningProcess, free_port, running_redis, running_service, wait_until
 
-NOTHING, READ, SCRIPT, SERVICE = "nothing", "redis_get", "lua_script", "service"
+NOTHING, READ, SCRIPT = "nothing", "redis_get", "lua_script"
+HOT, MANY, ACTS, EVENTS = "hot", "many", "bulk_acts", "bulk_events"
 TARGETS = {
-    NOTHING: "an endpoint doing nothing",
-    READ: "an endpoint with one Redis GET",
+    NOTHING: "N: an endpoint doing nothing",
+    READ: "G: the same with one Redis GET",
     SCRIPT: "the same update as a Lua script",
-    SERVICE: "the service: act and feedback",
+    HOT: "service: act and feedback, one session",
+    MANY: "service: act and feedback, {sessions} sessions",
+    ACTS: "service: acts, {bulk} a call",
+    EVENTS: "service: events, {bulk} a call",
 }
+FLOORS = (NOTHING, READ)
+CALLS = 100
+"""Calls of ``acts`` before a turn of bulk events, and calls with their events in it."""
 PACKAGES = ("fastapi", "starlette", "uvicorn", "uvloop", "httptools", "pydantic", "numpy", "redis")
-SESSION = "/v1/sessions/hot"
 LEARNER = {"kind": "dexp3", "learning_rate": 0.01, "loss_clip": 1.0, "probability_floor": 0.1}
 WARM_UP = 0.2
 """Share of a turn that every target gets before the first one counts."""
+OPEN_LOOP_SHARE = 0.6
+"""Share of the measured rate at which latencies are measured."""
+EVENT = b'{"arm": 3, "loss": 0.5}'
+SESSIONS = "/v1/sessions"
+_TICKS = os.sysconf("SC_CLK_TCK")
 
 
 class Options(NamedTuple):
@@ -44,39 +64,65 @@ class Options(NamedTuple):
     clients: int
     n_arms: int
     workers: Sequence[int]
+    sessions: int = 1000
+    bulk: int = 100
+    wrk: str | None = None
+    """The program; None: clients in Python."""
 
 
 class Target(NamedTuple):
-    """A port, and what clients say to it."""
+    """A port, what clients say to it, and the processes that work for it."""
 
     port: int
     talk: Callable[[], Conversation]
+    pids: Sequence[int]
+    says: Mapping[str, str] | None = None
+    """The same for wrk; None where only clients in Python say it."""
+    is_audited: bool = False
+    """Whether what it acknowledges is counted by sessions."""
+    per_call: int = 1
+    """Acts or events in one request."""
+    prepare: Callable[[], Iterator[bytes]] | None = None
+    """Acts before a turn, and returns the bodies of the events that clients post in it, all together."""
 
 
 @dataclass
 class Measured:
-    """Requests per second of every target, a number for each repetition."""
+    """Requests, acts or events per second of every target, and processor time of each, by repetition."""
 
     rates: dict[str, list[float]] = field(default_factory=lambda: {name: [] for name in TARGETS})
-    requests: int = 0
-    """Acts and feedback of the service that were acknowledged."""
+    cpu: dict[str, list[float]] = field(default_factory=lambda: {name: [] for name in TARGETS})
+    """Microseconds of all processes that work for the target, Redis included."""
+    latency: dict[str, float] = field(default_factory=dict)
 
     def summary(self) -> dict[str, Any]:
-        """Rates, and the service's ratio to each floor within each repetition."""
-        ratios = {
-            floor: [ours / theirs for ours, theirs in zip(self.rates[SERVICE], self.rates[floor], strict=True)]
-            for floor in TARGETS
-            if floor != SERVICE
-        }
+        """Rates, and the ratios of the service and its processor time to each floor within each repetition."""
+        ours = [name for name in TARGETS if name not in FLOORS]
         return {
-            "requests_per_second": {name: spread(rates) for name, rates in self.rates.items()},
-            "service_to_floor": {name: spread(found) for name, found in ratios.items()},
+            "per_second": {name: spread(rates) for name, rates in self.rates.items()},
+            "cpu_microseconds": {name: spread(used) for name, used in self.cpu.items()},
+            "rate_over": {floor: {name: self._over(self.rates, name, floor) for name in ours} for floor in FLOORS},
+            "cpu_over": {floor: {name: self._over(self.cpu, name, floor) for name in ours} for floor in FLOORS},
+            "open_loop_milliseconds": self.latency,
         }
+
+    @staticmethod
+    def _over(numbers: Mapping[str, Sequence[float]], name: str, floor: str) -> dict[str, Any]:
+        return spread([one / other for one, other in zip(numbers[name], numbers[floor], strict=True)])
 
 
 def spread(numbers: Sequence[float]) -> dict[str, Any]:
     """Median, extremes and all of the numbers."""
     return {"median": statistics.median(numbers), "min": min(numbers), "max": max(numbers), "all": list(numbers)}
+
+
+def cpu_seconds(pids: Sequence[int]) -> float:
+    """Processor time that these processes have used (Linux)."""
+    used = 0
+    for pid in pids:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        used += int(fields[11]) + int(fields[12])
+    return used / _TICKS
 
 
 def bench(options: Options, data: Path, logs: Path, advance: Callable[[], object]) -> dict[str, Any]:
@@ -85,7 +131,7 @@ def bench(options: Options, data: Path, logs: Path, advance: Callable[[], object
     Raises
     ------
     LoadTestError
-        where something does not start, a request fails, or the session has other counts than were acknowledged.
+        where something does not start, a request fails, or a session has other counts than were acknowledged.
     """
     with running_redis(data, logs) as redis:
         found = {str(count): _measured(options, redis, logs, count, advance) for count in options.workers}
@@ -96,6 +142,7 @@ def bench(options: Options, data: Path, logs: Path, advance: Callable[[], object
         "workers_ratio": _workers_ratio(found),
         "options": options._asdict(),
         "machine": machine() | {"redis_server": server["redis_version"], "appendfsync": "always"},
+        "generator": "clients in Python" if options.wrk is None else "wrk; clients in Python for bulk and latency",
     }
 
 
@@ -103,43 +150,89 @@ def machine() -> dict[str, Any]:
     """What the figures were made on."""
     return {
         "cpus": os.cpu_count(),
+        "load_average": os.getloadavg(),
         "platform": platform.platform(),
         "python": platform.python_version(),
         "versions": {name: version(name) for name in PACKAGES},
     }
 
 
-def _workers_ratio(found: Mapping[str, Measured]) -> dict[str, float]:
-    """The service's median with the most workers to that with the fewest."""
+def _workers_ratio(found: Mapping[str, Measured]) -> dict[str, Any]:
+    """The service's medians with the most workers to those with the fewest."""
     fewest, most = (pick(found, key=int) for pick in (min, max))
-    medians = {name: statistics.median(found[name].rates[SERVICE]) for name in (fewest, most)}
-    return {f"{most}_to_{fewest}": medians[most] / medians[fewest]}
+
+    def ratio(target: str) -> float:
+        one, other = (statistics.median(found[count].rates[target]) for count in (most, fewest))
+        return one / other
+
+    return {f"{most}_to_{fewest}": {target: ratio(target) for target in (HOT, MANY)}}
 
 
 def _measured(
     options: Options, redis: RedisProcess, logs: Path, workers: int, advance: Callable[[], object]
 ) -> Measured:
-    measured = Measured()
+    measured, acknowledged = Measured(), 0
     with _targets(options, redis, logs, workers) as targets:
-        for name, target in targets.items():
-            requests = run_clients(*target, options.clients, WARM_UP * options.seconds).requests
-            measured.requests += requests * (name == SERVICE)
+        for target in targets.values():
+            acknowledged += _turn(options, target, WARM_UP * options.seconds)[0]
         for _ in range(options.repetitions):
             for name, target in targets.items():
-                rate = run_clients(*target, options.clients, options.seconds)
-                measured.rates[name].append(rate.per_second)
-                measured.requests += rate.requests * (name == SERVICE)
+                counted, rate, used = _turn(options, target, options.seconds)
+                measured.rates[name].append(rate)
+                measured.cpu[name].append(used)
+                acknowledged += counted
                 advance()
-        _audit(targets[SERVICE].port, measured.requests)
+        rate = OPEN_LOOP_SHARE * statistics.median(measured.rates[MANY])
+        measured.latency = latencies(targets[MANY].port, targets[MANY].talk, options.clients, options.seconds, rate)
+        acknowledged += int(measured.latency["requests"])
+        turns = 2 * (options.repetitions + 1) if options.wrk else 0  # of HOT and MANY
+        _audit(targets[HOT].port, acknowledged, turns * options.clients)
     return measured
 
 
-def _audit(port: int, acknowledged: int) -> None:
-    """Whether the session counts what was acknowledged, neither more nor less."""
-    view = httpx.get(f"http://127.0.0.1:{port}{SESSION}").json()
-    counted = view["slot"] + view["feedbacks"]
-    if counted != acknowledged:
-        raise LoadTestError(f"{acknowledged} acts and events were acknowledged, the session has {counted}")
+def _turn(options: Options, target: Target, seconds: float) -> tuple[int, float, float]:
+    """Call a target for some seconds.
+
+    Returns
+    -------
+    Acts and events of the service that were acknowledged, those (or requests) per second, and microseconds of
+    processor time for each.
+    """
+    acted, talk = 0, target.talk
+    if target.prepare is not None:
+        bodies, acted = target.prepare(), CALLS * target.per_call
+        talk = partial(posts, f"{SESSIONS}/s0/feedbacks", bodies)
+    before = cpu_seconds(target.pids)
+    if options.wrk and target.says is not None:
+        rate = run_wrk(options.wrk, target.port, options.clients, seconds, target.says)
+    else:
+        rate = run_clients(target.port, talk, options.clients, seconds)
+    done = rate.requests * target.per_call
+    used = 1e6 * (cpu_seconds(target.pids) - before) / max(done, 1)
+    return (done + acted) * target.is_audited, done / rate.seconds, used
+
+
+def _audit(port: int, acknowledged: int, cut_off: int) -> None:
+    """Whether the sessions count what was acknowledged.
+
+    Parameters
+    ----------
+    cut_off : requests that wrk may have left without waiting for their answers: they may count
+    """
+    counted = 0
+    with httpx.Client(base_url=f"http://127.0.0.1:{port}") as client:
+        cursor: str | None = None
+        while True:
+            page = client.get(
+                SESSIONS, params={"limit": 1000} | ({} if cursor is None else {"cursor": cursor})
+            ).json()
+            counted += sum(session["slot"] + session["feedbacks"] for session in page["sessions"])
+            if (cursor := page["next_cursor"]) is None:
+                break
+    if not acknowledged <= counted <= acknowledged + cut_off:
+        raise LoadTestError(
+            f"{acknowledged} acts and events were acknowledged, the sessions have {counted}; {cut_off} more may be"
+        )
 
 
 @contextmanager
@@ -158,18 +251,60 @@ def _targets(options: Options, redis: RedisProcess, logs: Path, workers: int) ->
         stack.callback(floors.end)
         floors.start()
         wait_until(partial(_answers, floors, port), "the floors start")
-        learner = LEARNER | {"n_arms": options.n_arms}
-        created = httpx.post(
-            f"{service.url}/v1/sessions", json={"session_id": "hot", "learner": learner, "seed": 1}
-        )
-        if created.status_code != httpx.codes.CREATED:
-            raise LoadTestError(f"the session was not created: {created.text}")
+        _create(service.url, options)
+        of_floors = [floors.pid, *children(floors.pid)]
+        of_service = [*service.workers(), redis.pid]
+        act, feedback = f"{SESSIONS}/s%d/act", f"{SESSIONS}/s%d/feedback"
+        scripted = f"/act?n_arms={options.n_arms}"
+
+        def floor(path: str, *others: int) -> Target:
+            says = {"BENCH_FEEDBACK": path, "BENCH_SESSIONS": "1"}
+            return Target(port, partial(repeated_post, path, EVENT), [*of_floors, *others], says)
+
+        def single(sessions: int) -> Target:
+            talk = partial(act_and_feedback, act, feedback, sessions)
+            says = {"BENCH_ACT": act, "BENCH_FEEDBACK": feedback, "BENCH_SESSIONS": str(sessions)}
+            return Target(service.port, talk, of_service, says, is_audited=True)
+
+        bulk = partial(Target, service.port, pids=of_service, is_audited=True, per_call=options.bulk)
+        acts = json.dumps({"count": options.bulk}).encode()
+        script = partial(act_and_feedback, scripted, "/feedback")
+        says = {"BENCH_ACT": scripted, "BENCH_FEEDBACK": "/feedback", "BENCH_SESSIONS": "1"}
         yield {
-            NOTHING: Target(port, partial(repeated_get, "/nothing")),
-            READ: Target(port, partial(repeated_get, "/read")),
-            SCRIPT: Target(port, partial(act_and_feedback, f"/act?n_arms={options.n_arms}", "/feedback")),
-            SERVICE: Target(service.port, partial(act_and_feedback, f"{SESSION}/act", f"{SESSION}/feedback")),
+            NOTHING: floor("/nothing"),
+            READ: floor("/read", redis.pid),
+            SCRIPT: Target(port, script, [*of_floors, redis.pid], says),
+            HOT: single(1),
+            MANY: single(options.sessions),
+            ACTS: bulk(talk=partial(repeated_post, f"{SESSIONS}/s0/acts", acts)),
+            EVENTS: bulk(talk=partial(posts, "", iter(())), prepare=partial(_acted, service.url, options.bulk)),
         }
+
+
+def _create(url: str, options: Options) -> None:
+    learner = LEARNER | {"n_arms": options.n_arms}
+    with httpx.Client(base_url=url) as client:
+        for number in range(options.sessions):
+            body = {"session_id": f"s{number}", "learner": learner, "seed": number}
+            created = client.post(SESSIONS, json=body)
+            if created.status_code != httpx.codes.CREATED:
+                raise LoadTestError(f"a session was not created: {created.text}")
+
+
+def _acted(url: str, bulk: int) -> Iterator[bytes]:
+    """Act, and return the bodies of the events for all actions."""
+    bodies = []
+    with httpx.Client(base_url=url) as client:
+        for _ in range(CALLS):
+            actions = client.post(f"{SESSIONS}/s0/acts", json={"count": bulk}).raise_for_status().json()["actions"]
+            events = [{"arm": action["arm"], "loss": 0.5} for action in actions]
+            bodies.append(json.dumps({"events": events}).encode())
+    return iter(bodies)
+
+
+def children(pid: int) -> Sequence[int]:
+    """Process ids of the children of a process (Linux)."""
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
 def _floors(port: int, workers: int) -> Sequence[str]:
@@ -182,6 +317,7 @@ def _answers(floors: RunningProcess, port: int) -> bool:
     if not floors.running:
         raise LoadTestError(f"the floors ended: {floors.last_words()}")
     try:
-        return httpx.get(f"http://127.0.0.1:{port}/read").status_code == httpx.codes.OK
+        answer = httpx.post(f"http://127.0.0.1:{port}/read", json={"arm": 0, "loss": 0.5})
     except httpx.TransportError:
         return False
+    return answer.status_code == httpx.codes.OK

@@ -10,45 +10,61 @@ import typer
 from rich.progress import TimeRemainingColumn
 from rich.table import Column, Table
 
-from loadtest.bench.throughput import SERVICE, TARGETS, Options
+from loadtest.bench.throughput import FLOORS, TARGETS, Options
 from loadtest.bench.throughput import bench as measure
-from loadtest.commands.output import console, errors_reported, print_written, progress_bar, write_summary
+from loadtest.bench.wrk import find_wrk
+from loadtest.commands.output import console, print_written, progress_bar, write_summary
+from loadtest.commands.own_processes import own_processes
 
 
 def bench(
     seconds: Annotated[
-        float, typer.Option(min=0.1, help="Seconds for which a target is called in each round.")
+        float,
+        typer.Option(min=0.1, help="Seconds for which a target is called in each round; wrk takes whole ones."),
     ] = 3.0,
     repetitions: Annotated[int, typer.Option(min=1, help="Rounds; each calls every target.")] = 5,
     clients: Annotated[
         int, typer.Option(min=1, help="Connections; each sends a request after the answer to the one before.")
     ] = 32,
-    n_arms: Annotated[int, typer.Option(min=2, max=100_000, help="Arms of the session.")] = 100,
+    n_arms: Annotated[int, typer.Option(min=2, max=100_000, help="Arms of each session.")] = 100,
+    sessions: Annotated[int, typer.Option(min=1, help="Sessions where there are many.")] = 1000,
     workers: Annotated[
         list[int] | None,
         typer.Option(min=1, help="Number of worker processes; repeat it to measure several. 1 and 2 if not given."),
     ] = None,
+    with_wrk: Annotated[
+        bool, typer.Option("--wrk/--no-wrk", help="Whether wrk makes the load, if it is installed.")
+    ] = True,
     out: Annotated[Path, typer.Option(help="Folder for summary.json and the logs.")] = Path("runs/bench"),
 ) -> None:
-    """Measure requests per second of the service on one session, beside endpoints that do less work."""
-    options = Options(seconds, repetitions, clients, n_arms, workers or [1, 2])
-    with errors_reported(), tempfile.TemporaryDirectory(prefix="bench-") as data:
-        out.mkdir(parents=True, exist_ok=True)
+    """Measure requests per second and processor time of the service, beside endpoints that do less work."""
+    program = find_wrk() if with_wrk else None
+    options = Options(seconds, repetitions, clients, n_arms, workers or [1, 2], sessions, wrk=program)
+    with own_processes(out), tempfile.TemporaryDirectory(prefix="bench-") as data:
         steps = repetitions * len(options.workers) * len(TARGETS)
         with progress_bar("bench", steps, TimeRemainingColumn()) as advance:
             summary = measure(options, Path(data), out, advance)
     write_summary(out, summary)
     for count, found in summary["workers"].items():
-        console.print(_table(count, found))
+        console.print(_table(count, found, options))
+        latency = found["open_loop_milliseconds"]
+        times = "p50 {p50:.1f} ms, p99 {p99:.1f} ms ({p99_over_p50:.1f} times)".format(**latency)
+        console.print(f"open loop, {latency['rate']:,.0f} requests/s: {times}", highlight=False)
+    for name, ratios in summary["workers_ratio"].items():
+        console.print(f"workers {name}: {', '.join(f'{k} {v:.2f}' for k, v in ratios.items())}", highlight=False)
+    console.print(f"load: {summary['generator']}; {summary['machine']}", highlight=False, soft_wrap=True)
     print_written(out)
 
 
-def _table(workers: str, found: dict[str, Any]) -> Table:
-    title = f"{workers} worker{'' if workers == '1' else 's'}: requests per second, and the service's ratio"
-    table = Table(Column("target", no_wrap=True), "requests/s", "service to it", title=title, title_justify="left")
+def _table(workers: str, found: dict[str, Any], options: Options) -> Table:
+    title = f"{workers} worker{'' if workers == '1' else 's'}: medians (least to most)"
+    columns = ("per second", "CPU us", "rate / N", "rate / G", "CPU / N", "CPU / G")
+    table = Table(Column("target", no_wrap=True), *columns, title=title, title_justify="left")
     for name, label in TARGETS.items():
-        ratio = "" if name == SERVICE else _spread(found["service_to_floor"][name], ".2f")
-        table.add_row(label, _spread(found["requests_per_second"][name], ",.0f"), ratio)
+        cells = [_spread(found["per_second"][name], ",.0f"), _spread(found["cpu_microseconds"][name], ",.1f")]
+        ratios = [found[kind][floor] for kind in ("rate_over", "cpu_over") for floor in FLOORS]
+        cells += ["" if name in FLOORS else _spread(each[name], ".2f") for each in ratios]
+        table.add_row(label.format(sessions=options.sessions, bulk=options.bulk), *cells)
     return table
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 from pathlib import Path
 from typing import Any
@@ -12,37 +13,54 @@ import pytest
 from typer.testing import CliRunner
 
 from loadtest.bench import floors
-from loadtest.bench.closed_loop import act_and_feedback, repeated_get, run_clients
-from loadtest.bench.throughput import TARGETS, spread
+from loadtest.bench.closed_loop import act_and_feedback, posts, run_clients
+from loadtest.bench.throughput import TARGETS, children, spread
+from loadtest.bench.wrk import find_wrk
 from loadtest.commands import app
 from loadtest.errors import ServiceError
 from service.engine.feedback import ArmFeedback
 from service.engine.params import Params
 from service.engine.run import start_run
 from service.learners.dexp3 import Dexp3Spec
+from tests.support.http import http_client
 from tests.support.programs import server_binary
 from tests.support.real_redis import RedisServer
 from tests.support.running import RunningService
 
+NEEDS_WRK = pytest.mark.skipif(find_wrk() is None, reason="wrk is not installed")
+
 
 @pytest.mark.slow
 @pytest.mark.alone
-def test_a_tiny_run_has_every_ratio(tmp_path: Path) -> None:
+@pytest.mark.parametrize("generator", ["--no-wrk", pytest.param("--wrk", marks=NEEDS_WRK)])
+def test_a_tiny_run_has_every_ratio_and_leaves_no_process(tmp_path: Path, generator: str) -> None:
     server_binary()
     arguments = ["bench", "--seconds", "0.2", "--repetitions", "2", "--clients", "4", "--out", str(tmp_path)]
+    before = set(descendants())
 
-    result = CliRunner().invoke(app, [*arguments, "--workers", "1"])
+    result = CliRunner().invoke(app, [*arguments, "--workers", "2", "--sessions", "3", generator])
 
     assert result.exit_code == 0, result.output
     summary = json.loads((tmp_path / "summary.json").read_text())
-    measured = summary["workers"]["1"]
-    assert measured["requests_per_second"].keys() == TARGETS.keys()
-    assert all(len(found["all"]) == 2 and found["min"] > 0 for found in measured["requests_per_second"].values())
-    for floor, ratio in measured["service_to_floor"].items():
-        rates = [measured["requests_per_second"][name]["all"] for name in ("service", floor)]
-        assert ratio["all"] == [ours / theirs for ours, theirs in zip(*rates, strict=True)]
+    measured = summary["workers"]["2"]
+    assert measured["per_second"].keys() == measured["cpu_microseconds"].keys() == TARGETS.keys()
+    assert all(len(found["all"]) == 2 and found["min"] > 0 for found in measured["per_second"].values())
+    for floor, ratios in measured["rate_over"].items():
+        for name, ratio in ratios.items():
+            rates = [measured["per_second"][each]["all"] for each in (name, floor)]
+            assert ratio["all"] == [ours / theirs for ours, theirs in zip(*rates, strict=True)]
+    assert measured["open_loop_milliseconds"]["p99"] >= measured["open_loop_milliseconds"]["p50"] > 0
     assert summary["machine"]["versions"].keys() >= {"fastapi", "uvicorn", "redis"}
     assert "the same update as a Lua script" in result.output
+    assert set(descendants()) <= before
+
+
+def descendants() -> list[int]:
+    """Processes that this one, and those that it started, have started."""
+    found = list(children(os.getpid()))
+    for pid in found:
+        found += children(pid)
+    return found
 
 
 def test_a_spread_is_median_and_extremes() -> None:
@@ -58,7 +76,11 @@ def test_refusals_and_lost_connections_end_a_run(tmp_path: Path) -> None:
         act, feedback = (f"/v1/sessions/none/{call}" for call in ("act", "feedback"))
         with pytest.raises(ServiceError, match="status 404"):
             run_clients(port, lambda: act_and_feedback(act, feedback), 2, 0.2)
-        assert run_clients(port, lambda: repeated_get("/livez"), 2, 0.1).requests >= 2
+
+        with http_client(service.url) as client:
+            client.post("/v1/sessions", json={"session_id": "s", "learner": {"kind": "dexp3", "n_arms": 2}})
+        bodies = iter([b'{"count":2}'] * 5)
+        assert run_clients(port, lambda: posts("/v1/sessions/s/acts", bodies), 2, 30).requests == 5
 
 
 def test_the_scripts_compute_what_the_learner_does(redis_server: RedisServer) -> None:

@@ -1,0 +1,32 @@
+-- For wrk: call act in one of many sessions, then feedback for the drawn arm; or post one body again and again.
+--
+-- BENCH_ACT, BENCH_FEEDBACK  paths, "%d" stands for the session; without BENCH_ACT only feedback is posted
+-- BENCH_SESSIONS             number of sessions
+
+local act, feedback = os.getenv("BENCH_ACT"), os.getenv("BENCH_FEEDBACK")
+local sessions = tonumber(os.getenv("BENCH_SESSIONS"))
+local json = { ["Content-Type"] = "application/json" }
+local drawn, first, last = {}, 1, 0
+
+if not act then
+  wrk.method, wrk.path, wrk.headers, wrk.body = "POST", feedback, json, '{"arm": 3, "loss": 0.5}'
+else
+  -- The request id, which comes back, says which session was asked.
+  function request()
+    if last >= first then
+      local session, arm = unpack(drawn[first])
+      drawn[first], first = nil, first + 1
+      return wrk.format("POST", feedback:format(session), json, '{"arm": ' .. arm .. ', "loss": 0.5}')
+    end
+    local session = math.random(0, sessions - 1)
+    return wrk.format("POST", act:format(session), { ["X-Request-Id"] = tostring(session) })
+  end
+
+  function response(_, headers, body)
+    local arm = body:match('"arm": *(%d+)')
+    if arm then
+      last = last + 1
+      drawn[last] = { tonumber(headers["x-request-id"] or 0), arm }
+    end
+  end
+end
