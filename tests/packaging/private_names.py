@@ -65,7 +65,10 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "A command and its reply on one connection: redis-py's own call sends again, and its pool waits, without "
     "bounds of ours.": (
         _CONNECTION,
-        *(f"{_CONNECTION}.{name}" for name in ("disconnect", "read_response", "send_command")),
+        *(
+            f"{_CONNECTION}.{name}"
+            for name in ("disconnect", "read_response", "send_command", "send_packed_command", "socket_timeout")
+        ),
         "redis.asyncio.connection:ConnectionPool",
         "redis.asyncio.connection:ConnectionPool.get_connection",
         "redis.asyncio.connection:ConnectionPool.release",
