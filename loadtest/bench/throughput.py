@@ -171,7 +171,7 @@ def _workers_ratio(found: Mapping[str, Measured]) -> dict[str, Any]:
 def _measured(
     options: Options, redis: RedisProcess, logs: Path, workers: int, advance: Callable[[], object]
 ) -> Measured:
-    measured, acknowledged = Measured(), 0
+    measured, acknowledged = Measured(), 2 * options.sessions
     with _targets(options, redis, logs, workers) as targets:
         for target in targets.values():
             acknowledged += _turn(options, target, WARM_UP * options.seconds)[0]
@@ -282,6 +282,7 @@ def _targets(options: Options, redis: RedisProcess, logs: Path, workers: int) ->
 
 
 def _create(url: str, options: Options) -> None:
+    """Create the sessions, and use each once: the first request of a session in a worker reads it."""
     learner = LEARNER | {"n_arms": options.n_arms}
     with httpx.Client(base_url=url) as client:
         for number in range(options.sessions):
@@ -289,6 +290,9 @@ def _create(url: str, options: Options) -> None:
             created = client.post(SESSIONS, json=body)
             if created.status_code != httpx.codes.CREATED:
                 raise LoadTestError(f"a session was not created: {created.text}")
+            arm = client.post(f"{SESSIONS}/s{number}/act").raise_for_status().json()["arm"]
+            event = {"arm": arm, "loss": 0.5}
+            client.post(f"{SESSIONS}/s{number}/feedback", json=event).raise_for_status()
 
 
 def _acted(url: str, bulk: int) -> Iterator[bytes]:
