@@ -9,7 +9,7 @@ import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
-from loadtest.bench.closed_loop import Rate
+from loadtest.bench.closed_loop import SECONDS_TO_ANSWER, Rate
 from loadtest.errors import LoadTestError
 
 SCRIPT = Path(__file__).parent / "lua" / "talk.lua"
@@ -36,7 +36,8 @@ def run_wrk(program: str, port: int, clients: int, seconds: float, says: Mapping
         where an answer was no success, or a connection failed.
     """
     whole = max(1, round(seconds))
-    command = [program, "-t1", f"-c{clients}", f"-d{whole}s", "-s", str(SCRIPT), f"http://127.0.0.1:{port}"]
+    many = ("-t1", f"-c{clients}", f"-d{whole}s", "--timeout", f"{SECONDS_TO_ANSWER}s")
+    command = [program, *many, "-s", str(SCRIPT), f"http://127.0.0.1:{port}"]
     run = subprocess.run(command, env=os.environ | says, capture_output=True, text=True, check=False)  # noqa: S603 - wrk
     found = _REQUESTS.search(run.stdout)
     if found is None or any(failure in run.stdout for failure in _FAILURES):
