@@ -1,7 +1,8 @@
 """Which tests run, and on how many processes.
 
-The quick ones by default, all of them with ``pytest --all``. With ``pytest --rest`` all but the quick ones, and two
-parameters of each that takes seconds. Recipes run only where they are named, by file or by ``-m recipes``.
+The quick ones by default, all of them with ``pytest --all``. With ``pytest --rest`` all but the quick ones: at most
+eight parameters of each, two of each that takes seconds, and as few examples as quick runs try. Recipes run
+only where they are named, by file or by ``-m recipes``.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from tests.support.programs import program
 
 PARAMETERS = 4
 """Of each test, in a quick run."""
+REST_PARAMETERS = 8
+"""Of each test, with ``--rest``, besides those of a quick run."""
 SLOW_PARAMETERS = 2
 """Of each test that takes seconds, with ``--rest``."""
 SLOW = frozenset({"processes", "slow", "alone"})
@@ -33,7 +36,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    settings.load_profile(QUICK if is_quick(config) else FULL)
+    settings.load_profile(QUICK if is_quick(config) or config.option.rest else FULL)
 
 
 def pytest_report_header(config: pytest.Config) -> str:
@@ -58,9 +61,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         chosen = [item for item in items if item.get_closest_marker("recipes") is None]
     if is_quick(config) or config.option.rest:
         quick = set(sample(filter(belongs_to_quick, chosen), PARAMETERS))
-        slow = [item for item in chosen if item not in quick and markers_of(item) & SLOW]
-        left_out = quick | set(slow).difference(sample(slow, SLOW_PARAMETERS))
-        chosen = [item for item in chosen if (item not in left_out if config.option.rest else item in quick)]
+        running = rest_of(chosen, quick) if config.option.rest else quick
+        chosen = [item for item in chosen if item in running]
     if len(chosen) == len(items):
         return
     kept = set(chosen)
@@ -77,6 +79,14 @@ def belongs_to_quick(item: pytest.Item) -> bool:
     """Whether a test needs nothing but Python and the wheel's server, and is fast or one of its kind."""
     markers = markers_of(item)
     return "servers" not in markers and ("quick" in markers or not markers & SLOW)
+
+
+def rest_of(items: Iterable[pytest.Item], quick: set[pytest.Item]) -> set[pytest.Item]:
+    """Return what CI runs after the quick tests: a few parameters of each other test."""
+    left = [item for item in items if item not in quick]
+    slow = {item for item in left if markers_of(item) & SLOW}
+    fast = (item for item in left if item not in slow)
+    return {*sample(fast, REST_PARAMETERS), *sample((item for item in left if item in slow), SLOW_PARAMETERS)}
 
 
 def sample(items: Iterable[pytest.Item], parameters: int) -> Iterator[pytest.Item]:
