@@ -58,7 +58,9 @@ def _split(arguments: Sequence[str]) -> tuple[str, Sequence[str]]:
 def _why_not(word: str) -> str | None:
     """Return why a word can't be run here."""
     if word not in {"serve", "evaluate", *WORDS}:
-        return f"there is no command {word!r}: say serve, evaluate, {', '.join(WORDS)}, or --help"
+        # The word may be a URL with a password, behind a flag that was left out.
+        shown = f"command {word}" if word.isalpha() else "such command"
+        return f"there is no {shown}: say serve, evaluate, {', '.join(WORDS)}, or --help"
     if word in WORDS and find_spec("rich") is None:
         return "this needs the extra `cli`: pip install 'delayed-bandits[cli]' (not installed: rich)"
     missing = [] if word in WITHOUT_SERVER else [name for name in SERVER_PACKAGES if find_spec(name) is None]

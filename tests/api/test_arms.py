@@ -179,7 +179,6 @@ async def test_open_slots_of_removed_arms_are_closed(client, kind):
         {"add": ["tab\t"]},
         {"add": ["é" * 65]},
         {"add": [1]},
-        {"add": None},
         {"add": "x"},
         {"remove": [True]},
         {"drop": ["a"]},

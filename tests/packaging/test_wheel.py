@@ -142,7 +142,7 @@ def test_without_the_extra_it_says_which_one_to_install(bare, elsewhere):
 
 @pytest.mark.parametrize(
     ("word", "says"),
-    [("sessions", "pip install 'delayed-bandits[cli]'"), ("sesions", "there is no command 'sesions'")],
+    [("sessions", "pip install 'delayed-bandits[cli]'"), ("sesions", "there is no command sesions")],
 )
 def test_a_command_that_is_not_there_is_one_line(bare, elsewhere, word, says):
     ended = run(bare / "delayed-bandits", word, "list", cwd=elsewhere)
