@@ -58,7 +58,8 @@ def _run(session: nox.Session, which: str, *, appends: bool) -> None:
 def test_recipes(session: nox.Session) -> None:
     """Run what takes minutes, one after the other; a program that is missing is a failure."""
     session.install(".[browser,test]")
-    session.run("pytest", "-m", "recipes", "-n", "0", *session.posargs, env={"REQUIRE_PROGRAMS": "1"})
+    tests = ("-m", "recipes", "-n", "0", "--timeout=900")
+    session.run("pytest", *tests, *session.posargs, env={"REQUIRE_PROGRAMS": "1"})
 
 
 @nox.session(name="test-lowest", venv_backend="uv")

@@ -131,6 +131,7 @@ def chaos(folder: Path, kinds: Iterable[str], *flags: str) -> dict[str, Any]:
 on_linux = pytest.mark.skipif(sys.platform != "linux", reason="chaos finds workers in /proc")
 
 
+@pytest.mark.recipes
 @pytest.mark.slow
 @pytest.mark.alone
 @on_linux
