@@ -13,7 +13,7 @@ from rich.table import Column, Table
 from loadtest.bench.throughput import FLOORS, TARGETS, Options
 from loadtest.bench.throughput import bench as measure
 from loadtest.bench.wrk import find_wrk
-from loadtest.commands.output import console, print_written, progress_bar, write_summary
+from loadtest.commands.output import console, print_table, print_written, progress_bar, write_summary
 from loadtest.commands.own_processes import own_processes
 
 
@@ -46,7 +46,7 @@ def bench(
             summary = measure(options, Path(data), out, advance)
     write_summary(out, summary)
     for count, found in summary["workers"].items():
-        console.print(_table(count, found, options))
+        print_table(_table(count, found, options))
         latency = found["open_loop_milliseconds"]
         times = "p50 {p50:.1f} ms, p99 {p99:.1f} ms ({p99_over_p50:.1f} times)".format(**latency)
         console.print(f"open loop, {latency['rate']:,.0f} requests/s: {times}", highlight=False)

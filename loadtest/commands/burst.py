@@ -10,7 +10,7 @@ import typer
 from rich.table import Table
 
 from loadtest.chaos.burst import CALL, Burst, staged
-from loadtest.commands.output import console, print_error, print_written, write_summary
+from loadtest.commands.output import print_error, print_table, print_written, write_summary
 from loadtest.commands.own_processes import own_processes
 
 
@@ -32,7 +32,7 @@ def burst(
     with own_processes(out), staged(out, window) as study:
         found = [study.burst(acts, quiet_seconds, kill=number >= rounds) for number in range(rounds + kills)]
     write_summary(out, [each.summary() for each in found])
-    console.print(_table(found))
+    print_table(_table(found))
     print_written(out)
     problems = [problem for each in found for problem in each.problems]
     for problem in problems:

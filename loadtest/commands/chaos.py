@@ -15,7 +15,14 @@ from rich.table import Table
 from loadtest.chaos.audit import LISTED
 from loadtest.chaos.rounds import Chaos, Tally, staged
 from loadtest.chaos.stages import NAMES, ONE_STORE, REPLICAS, Kind, chosen, shared_out
-from loadtest.commands.output import console, print_error, print_note, print_written, progress_bar, write_summary
+from loadtest.commands.output import (
+    print_error,
+    print_note,
+    print_table,
+    print_written,
+    progress_bar,
+    write_summary,
+)
 from loadtest.commands.own_processes import own_processes
 
 
@@ -77,7 +84,7 @@ def _report(tallies: Mapping[str, Tally], skipped: Mapping[str, str], out: Path,
     faults = {kind: tally.summary() for kind, tally in tallies.items()}
     summary = {"ok": ok, "seed": seed, "seconds": round(seconds, 1), "faults": faults, "skipped": skipped}
     write_summary(out, summary)
-    console.print(_table(tallies))
+    print_table(_table(tallies))
     for tally in tallies.values():
         for problem in tally.problems[:LISTED]:
             print_error(problem)

@@ -10,10 +10,10 @@ import typer
 from rich.table import Table
 
 from loadtest.commands.output import (
-    console,
     errors_reported,
     on_cores_with_progress,
     print_note,
+    print_table,
     print_written,
     write_summary,
 )
@@ -46,7 +46,7 @@ def expiry(
         rows = rows_of(cases, on_cores_with_progress("expiry", study.run_case, cases))
     out.mkdir(parents=True, exist_ok=True)
     write_summary(out, list(rows.values()))
-    console.print(table_of(rows))
+    print_table(table_of(rows))
     if data is None:
         print_note(f"skipped the ratings: no --data; they are at {PAGE}")
     print_written(out)

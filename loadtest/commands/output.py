@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,11 +12,15 @@ from typing import Any, TypeVar
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
 
 from loadtest.errors import LoadTestError
 from loadtest.studies.paper_jobs import on_all_cores
 
-console, messages = Console(), Console(stderr=True)
+WIDEST = 10_000
+"""Columns of lines where there is no terminal, so that nothing is cut or folded."""
+
+console, messages = Console(width=None if sys.stdout.isatty() else WIDEST), Console(stderr=True)
 T = TypeVar("T")
 R = TypeVar("R")
 
@@ -43,6 +48,13 @@ def print_note(text: str) -> None:
 def write_summary(out: Path, summary: Any) -> None:
     """Write ``summary.json``."""
     (out / "summary.json").write_text(json.dumps(summary, indent=2) + "\n", encoding="utf-8")
+
+
+def print_table(table: Table) -> None:
+    """Print a table; a terminal that is narrower gets its words folded, not cut."""
+    for column in table.columns:
+        column.overflow = "fold"
+    console.print(table)
 
 
 def print_written(out: Path) -> None:

@@ -11,7 +11,7 @@ import typer
 from rich.table import Table
 
 from loadtest import figures
-from loadtest.commands.output import console, errors_reported, on_cores_with_progress, print_note, print_written
+from loadtest.commands.output import errors_reported, on_cores_with_progress, print_note, print_table, print_written
 from loadtest.replay import jester
 from loadtest.replay.quadratic_worlds import YACHT_PAGE
 from loadtest.studies import scaling
@@ -48,7 +48,7 @@ def paper(
         (out / "summary.json").write_text(json.dumps(summary, allow_nan=False) + "\n", encoding="utf-8")
         for name, learners in summary.items():
             figures.plot_experiment(learners, out / f"{name}.png")
-        console.print(table_of(summary))
+        print_table(table_of(summary))
         if scaling_studies:
             _scaling(out)
     for name, missing in found.skipped.items():
@@ -75,11 +75,11 @@ def _scaling(out: Path) -> None:
     )
     for name, study in studies.items():
         table.add_row(name, study["against"], f"{study['slope']:.2f}", f"{study['last_slope']:.2f}")
-    console.print(table)
+    print_table(table)
     table = Table("learner", "Reg_T / T", title="Synthetic losses of points in random order", title_justify="left")
     for key, found in random_order.items():
         table.add_row(key, _figure(found))
-    console.print(table)
+    print_table(table)
 
 
 def table_of(summary: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> Table:

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from loadtest.commands.output import console, errors_reported
+from loadtest.commands.output import console, errors_reported, print_table
 from loadtest.commands.replay_flags import (
     Scenario,
     connected,
@@ -145,6 +145,6 @@ def replay(
         pace = Pace() if stream is not None and in_process else replaying.pace
         report = build_report(world, plan, record, driver.log, pace, facts)
     paths = write_report(report, out)
-    console.print(table_of(report.summary))
+    print_table(table_of(report.summary))
     console.print("written:", ", ".join(map(str, paths)), soft_wrap=True, highlight=False)
     exit_with(record)

@@ -12,7 +12,7 @@ from rich.table import Table
 from loadtest.bench.event_loop_turns import milliseconds
 from loadtest.bench.large_requests import LARGE_REQUESTS
 from loadtest.bench.throughput import spread
-from loadtest.commands.output import console, errors_reported, messages, print_written, write_summary
+from loadtest.commands.output import errors_reported, messages, print_table, print_written, write_summary
 
 
 def turns(
@@ -36,5 +36,5 @@ def turns(
     for name, each in summary.items():
         numbers = (f"{each[column]:.1f}" for column in ("median", "min", "max"))
         table.add_row(LARGE_REQUESTS[name].title, *numbers)
-    console.print(table)
+    print_table(table)
     print_written(out)
