@@ -83,7 +83,7 @@ class Connection:
                     if left.is_over():
                         raise NoAnswerError(f"{request.url}: the answer did not end in time")
         except httpx.HTTPError as error:
-            raise _no_answer(request, error) from error
+            raise _no_answer(request, error) from None
         return attempts.answer(response, content)
 
     def close(self) -> None:
@@ -139,7 +139,7 @@ class AsyncConnection:
             async with asyncio.timeout(left.get("all")):
                 response = await self._http.send(request)
         except (httpx.HTTPError, TimeoutError) as error:
-            raise _no_answer(request, error) from error
+            raise _no_answer(request, error) from None
         return attempts.answer(response, response.content)
 
     async def close(self) -> None:
@@ -153,6 +153,7 @@ def _check_open(http: httpx.Client | httpx.AsyncClient) -> None:
 
 
 def _no_answer(request: httpx.Request, error: Exception) -> BanditsError:
+    """The error to raise, without its cause: the text names that, and httpx's traceback would hide it."""
     text = f"{request.method} {request.url}: {type(error).__name__}: {error}".rstrip(": ")
     return BanditsError(text) if isinstance(error, _OWN_FAULTS) else NoAnswerError(text)
 

@@ -1,14 +1,16 @@
 """Clients of real processes: answers as in this process, and nothing lost or counted twice when they die."""
 
 import os
+import re
 import signal
 import threading
+import traceback
 from concurrent.futures import ThreadPoolExecutor
 from urllib.parse import urlsplit
 
 import pytest
 
-from service.client import Bandits, BanditsError, NoAnswerError, ReportRules
+from service.client import AsyncBandits, Bandits, BanditsError, NoAnswerError, ReportRules
 from service.testing import LocalBandits
 from tests.client.conftest import CLICKS
 from tests.support.running import RunningService
@@ -57,6 +59,23 @@ def test_a_key_that_http_can_not_carry_is_an_error_at_once(service):
 def test_nobody_listens(tmp_path):
     with Bandits("http://127.0.0.1:9", timeout=1) as bandits:
         assert isinstance(bandits.session("s").act(fallback="hat").error, NoAnswerError)
+
+
+def test_no_answer_is_shown_as_one_error_that_names_the_reason():
+    with Bandits("http://127.0.0.1:9", timeout=1) as bandits, pytest.raises(NoAnswerError) as raised:
+        bandits.session("s").act()
+    shown = traceback.format_exception(raised.value)
+
+    assert sum(part.startswith("Traceback") for part in shown) == 1
+    assert re.search(r"NoAnswerError: POST http://127.0.0.1:9/v1/sessions/s/act: ConnectError: .+$", shown[-1])
+
+
+async def test_no_answer_is_one_error_in_an_awaited_call_too():
+    async with AsyncBandits("http://127.0.0.1:9", timeout=1) as bandits:
+        with pytest.raises(NoAnswerError) as raised:
+            await bandits.session("s").act()
+
+    assert "".join(traceback.format_exception(raised.value)).count("Traceback") == 1
 
 
 class Visitors:
