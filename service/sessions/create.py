@@ -130,7 +130,7 @@ class Creator:
             whole.snapshot.state,
             spec.idle_ttl_ms,
             about=summary.encode_about(spec.chosen(), run),
-            summary=summary.encode_summary(run, version),
+            summary=summary.encode_summary(run, version, effective=summary.effective_arms_of(run)),
         )
         return restored, run
 

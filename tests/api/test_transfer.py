@@ -16,6 +16,7 @@ LEARNERS = {
     "exp3": {"kind": "exp3", "arms": ["a", "b", "c"], "learning_rate": 0.1},
     "centred_tsallis": {"kind": "centred_tsallis", "arms": ["a", "b", "c"]},
 }
+CLW = {"kind": "clw", "arms": ["a", "b", "c"], "max_delay": 9, "learning_rate": 0.1}
 EXPIRY = {"after_seconds": 600, "default_loss": 0.5}
 
 
@@ -92,6 +93,17 @@ async def test_event_ids_of_before_are_duplicates_afterwards(make_client):
     answers = [(await client.post(f"{PATH}/feedback", json=again)).json() for client in (here, there)]
 
     assert answers[0] == answers[1]
+
+
+@pytest.mark.parametrize("learner", [*LEARNERS.values(), CLW])
+async def test_lists_show_the_effective_arms_of_a_session_just_imported(make_client, learner):
+    here, there = await make_client(MemoryStore()), await make_client(MemoryStore())
+    await start(here, learner=learner)
+    imported = await there.post("/v1/sessions/import", json=await exported(here))
+
+    (listed,) = (await there.get("/v1/sessions")).json()["sessions"]
+
+    assert listed["effective_arms"] == imported.json()["effective_arms"]
 
 
 async def test_decisions_fall_due_where_nobody_calls(make_client):
