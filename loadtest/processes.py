@@ -48,8 +48,19 @@ def free_port() -> int:
     """
     while True:
         port = random.randrange(10_000, 32_000)  # noqa: S311 - no secret
-        with suppress(OSError), socket.create_server(("127.0.0.1", port)):
+        if is_free(port):
             return port
+
+
+def is_free(port: int) -> bool:
+    """Whether a server can be bound to a local port."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True
 
 
 def find_server() -> str:
@@ -202,6 +213,12 @@ class ServiceProcess(RunningProcess):
         clean = {name: value for name, value in os.environ.items() if not name.startswith("BANDIT_")}
         command = [sys.executable, "-m", "service", "--port", str(self.port), *flags]
         super().__init__(command, logs / "service.log", clean)
+
+    def end(self, number: signal.Signals = signal.SIGKILL) -> int:
+        """End it as any process, and wait until its port is free: workers end just after their parent."""
+        code = super().end(number)
+        wait_until(lambda: is_free(self.port), "the port of an ended service is free")
+        return code
 
     def status(self, path: str) -> int:
         """Return the status of a GET, 0 without an answer."""

@@ -1,4 +1,4 @@
-"""Processes of the load test: what they started ends with them where that is asked for."""
+"""Processes of the load test: when they have ended, what they started holds nothing back."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from loadtest.processes import RunningProcess
+from loadtest.processes import RunningProcess, ServiceProcess, is_free
 from tests.support.running import alive
 from tests.support.waiting import wait_until
 
@@ -15,6 +15,21 @@ PARENT = """
 import subprocess, sys, time
 child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
 print(child.pid, flush=True)
+time.sleep(600)
+"""
+
+WORKER = """
+import os, socket, sys, time
+parent = int(sys.argv[2])
+listener = socket.create_server(("127.0.0.1", int(sys.argv[1])))
+print("listens", flush=True)
+while os.getppid() == parent:
+    time.sleep(0.01)
+time.sleep(0.5)
+"""
+SUPERVISOR = f"""
+import os, subprocess, sys, time
+subprocess.Popen([sys.executable, "-c", {WORKER!r}, sys.argv[1], str(os.getpid())])
 time.sleep(600)
 """
 
@@ -30,3 +45,15 @@ def test_children_end_with_their_parent(tmp_path: Path) -> None:
 
     wait_until(lambda: not alive(child))
     assert not process.running
+
+
+def test_the_port_is_free_once_a_service_has_been_killed(tmp_path: Path) -> None:
+    service = ServiceProcess(tmp_path)
+    service.command_line = [sys.executable, "-c", SUPERVISOR, str(service.port)]
+    service.start()
+    wait_until(lambda: "listens" in service.log.read_text())
+    assert not is_free(service.port)
+
+    service.end()
+
+    assert is_free(service.port)
