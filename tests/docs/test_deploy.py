@@ -16,7 +16,7 @@ from tests.support.compose import COMPOSE, ROOT
 
 DOCKERFILE = (ROOT / "Dockerfile").read_text()
 SERVICES = COMPOSE["services"]
-IMAGE = ["dashboard", "embedded", "otel"]
+IMAGE = ["embedded", "otel"]
 LOCKS = {"requirements.lock": IMAGE, "requirements-loadtest.lock": [*IMAGE, "loadtest"]}
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
@@ -33,6 +33,10 @@ def needed(extras: list[str]) -> set[Requirement]:
     found = {Requirement(line) for extra in extras for line in PROJECT["optional-dependencies"][extra]}
     own = {each for each in found if each.name == PROJECT["name"]}
     return (found - own) | {each for one in own for each in needed(sorted(one.extras))}
+
+
+def test_the_first_command_of_the_readme_brings_the_charts_of_the_dashboard():
+    assert "plotly" in {each.name for each in needed(["embedded"])}
 
 
 def test_only_the_service_and_its_balancer_are_published_and_only_on_loopback():
