@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import nox
@@ -36,21 +37,18 @@ def test(session: nox.Session) -> None:
 @nox.session(name="test-all")
 def test_all(session: nox.Session) -> None:
     """Run all tests but the recipes, with coverage; a program that is missing is a failure."""
-    session.install(".[test]")
-    _run(session, "--all", appends=False)
+    _run(session, "--all", ["--cov", "--cov-report=", "--cov-fail-under=0"], ["--cov", "--cov-append"])
 
 
 @nox.session(name="test-rest")
 def test_rest(session: nox.Session) -> None:
-    """Run what the quick tests leave out, after them and with their coverage."""
+    """Run what the quick tests leave out; a program that is missing is a failure."""
+    _run(session, "--rest")
+
+
+def _run(session: nox.Session, which: str, together: Sequence[str] = (), alone: Sequence[str] = ()) -> None:
     session.install(".[test]")
-    _run(session, "--rest", appends=True)
-
-
-def _run(session: nox.Session, which: str, *, appends: bool) -> None:
-    together = ("-m", "not alone", "--cov", "--cov-report=", "--cov-fail-under=0")
-    alone = ("-m", "alone", "-n", "0", "--cov", "--cov-append", "--cov-report=term")
-    for tests in ((*together, *(["--cov-append"] if appends else [])), alone):
+    for tests in (["-m", "not alone", *together], ["-m", "alone", "-n", "0", *alone]):
         session.run("pytest", which, *tests, *session.posargs, env={"REQUIRE_PROGRAMS": "1"})
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import cache
@@ -22,6 +23,12 @@ from tests.support.running import RunningService, create
 
 pytest_plugins = ["tests.support.selection"]
 StartedFrom = Callable[[str], RedisServer]
+
+
+def pytest_configure() -> None:
+    """Let the processes of tests be interrupted: what a script starts in its background ignores SIGINT."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(
