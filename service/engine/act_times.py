@@ -7,6 +7,7 @@ outstanding ones less its acts in all later buckets.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -42,19 +43,20 @@ class ActTimes:
         """Return the same buckets as they are once the store holds them."""
         return replace(self, changed=set())
 
-    def act(self, time: float, arm: int, n_arms: int) -> None:
-        """Count one act.
+    def act(self, time: float, arms: Sequence[int], n_arms: int) -> None:
+        """Count acts.
 
         Parameters
         ----------
-        time : of the act, in Unix seconds
-        arm : index of its arm, 0 over points
+        time : of the acts, in Unix seconds
+        arms : index of the arm of each, 0 over points
         n_arms : arms there ever were, 1 over points
         """
         bucket = int(time // self.width)
         acts = np.zeros(n_arms, dtype=np.int64) if bucket not in self.acts else self.acts[bucket].copy()
         acts.resize(n_arms, refcheck=False)
-        acts[arm] += 1
+        for arm in arms:
+            acts[arm] += 1
         self.acts[bucket] = acts
         self.changed.add(bucket)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from ..learners.base import FloatArray
@@ -15,6 +16,23 @@ class ArmAction(NamedTuple):
     probability: float
     eligible: int = 0
     """Number of arms that could be drawn; 0 where that is not known."""
+
+
+class ArmActions(NamedTuple):
+    """Arms drawn in slots that follow each other: one entry for each."""
+
+    slot: int
+    """The first."""
+    arms: Sequence[int]
+    """By index."""
+    probabilities: Sequence[float]
+    eligible: int
+    """Number of arms that could be drawn in each of the slots."""
+
+    @classmethod
+    def of(cls, action: ArmAction) -> ArmActions:
+        """Return one action as several are returned."""
+        return cls(action.slot, (action.arm,), (action.probability,), action.eligible)
 
 
 class PointAction(NamedTuple):

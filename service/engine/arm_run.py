@@ -8,9 +8,9 @@ from typing import Any, Self
 
 import numpy as np
 
-from ..learners.base import ArmLearner, FloatArray, IntArray
+from ..learners.base import ArmLearner, FloatArray, IntArray, draw_all
 from .act_times import ActTimes
-from .actions import ArmAction
+from .actions import ArmAction, ArmActions
 from .arms import Arms, Change
 from .base_run import BaseRun
 from .feedback import ArmFeedback
@@ -61,9 +61,34 @@ class ArmRun(BaseRun):
         arm = self.arms.live[position]
         self.ledger.by_arm[arm] += 1
         if self.act_times is not None:
-            self.act_times.act(self.ledger.time, arm, self.ledger.by_arm.size)
+            self.act_times.act(self.ledger.time, (arm,), self.ledger.by_arm.size)
         probability = float(self.learner.distribution(self.state)[position])
         return ArmAction(slot.t, arm, probability, len(self.arms.live) if eligible is None else eligible.size)
+
+    def act_all(self, count: int, eligible: IntArray | None = None) -> ArmActions:
+        """Open slots in a row as ``act`` does one by one: those of the next ``count`` that can be drawn at once.
+
+        These are one or more, and one alone where acts do something besides.
+        """
+        if count == 1 or type(self) is not ArmRun:
+            return ArmActions.of(self.act(eligible))
+        eligible = self._eligible(eligible)
+        slot = self._open_slot(self.draws, eligible)
+        self.state, opened = self.learner.open_all(self.state, slot, count)
+        if opened == 1:
+            self.state, position = self.learner.draw(self.state, slot)
+            positions = [position]
+        else:
+            self.ledger.open(opened - 1)
+            uniforms = self.draws.uniforms(slot.t, opened)
+            positions = draw_all(self.learner.distribution(self.state), uniforms).tolist()
+        arms = [self.arms.live[position] for position in positions]
+        np.add.at(self.ledger.by_arm, arms, 1)
+        if self.act_times is not None:
+            self.act_times.act(self.ledger.time, arms, self.ledger.by_arm.size)
+        probabilities = self.learner.distribution(self.state)[positions].tolist()
+        n_eligible = len(self.arms.live) if eligible is None else eligible.size
+        return ArmActions(slot.t, arms, probabilities, n_eligible)
 
     def can_draw(self, eligible: IntArray | None = None) -> bool:
         """Whether an act with these eligible arms can draw one; see ``act``."""

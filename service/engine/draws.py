@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from ..learners.base import FloatArray
+
 BLOCK = 64
 """Doubles drawn at a time, because setting up Philox takes about 9 us."""
 _PER_COUNTER = 4
@@ -38,8 +40,20 @@ class Draws:
         """Return u_t (or v_t) in [0, 1) of slot ``t``, from 1."""
         block, place = divmod(t - 1, BLOCK)
         if block != self._block:
-            bits = np.random.Philox(key=self._seed, counter=[0, 0, 0, self._stream])
-            bits.advance(block * (BLOCK // _PER_COUNTER))
-            self._doubles = np.random.Generator(bits).random(BLOCK)
-            self._block = block
+            self._doubles, self._block = self._drawn(block, 1), block
         return float(self._doubles[place])
+
+    def uniforms(self, t: int, count: int) -> FloatArray:
+        """Return those of ``count`` slots, one or more, from ``t`` on."""
+        block, place = divmod(t - 1, BLOCK)
+        last = (t + count - 2) // BLOCK
+        if block == last == self._block:
+            return self._doubles[place : place + count]
+        doubles = self._drawn(block, last - block + 1)
+        self._doubles, self._block = doubles[-BLOCK:].copy(), last
+        return doubles[place : place + count]
+
+    def _drawn(self, block: int, blocks: int) -> FloatArray:
+        bits = np.random.Philox(key=self._seed, counter=[0, 0, 0, self._stream])
+        bits.advance(block * (BLOCK // _PER_COUNTER))
+        return np.random.Generator(bits).random(blocks * BLOCK)

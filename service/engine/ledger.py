@@ -69,11 +69,11 @@ class Ledger:
             self.equal_losses,
         )
 
-    def open(self) -> int:
-        """Close the open slot, open the next, and return its number, from 1."""
-        self.total_delay += self.outstanding
-        self.slot += 1
-        self.outstanding += 1
+    def open(self, count: int = 1) -> int:
+        """Close the open slot, open the next (``count`` of them in a row), and return the last's number, from 1."""
+        self.total_delay += count * self.outstanding + count * (count - 1) // 2
+        self.slot += count
+        self.outstanding += count
         self.last_act_at = self.time
         return self.slot
 

@@ -45,7 +45,7 @@ class PointRun(BaseRun):
         slot = self._open_slot(None)
         self.state = self.learner.open(self.state, slot)
         if self.act_times is not None:
-            self.act_times.act(self.ledger.time, 0, 1)
+            self.act_times.act(self.ledger.time, (0,), 1)
         return slot.t
 
     def settle(self, event: PointFeedback) -> None:

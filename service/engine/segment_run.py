@@ -84,7 +84,7 @@ class SegmentRun(ArmRun):
         arm = self.arms.live[position]
         self.ledger.by_arm[arm] += 1
         if self.act_times is not None:
-            self.act_times.act(self.ledger.time, arm, self.ledger.by_arm.size)
+            self.act_times.act(self.ledger.time, (arm,), self.ledger.by_arm.size)
         if self.default is not None:
             moment = self.layer.charge(moment, position, self.default)
         self._keep(segment, kept.acted(slot.t, self.ledger.time), moment)

@@ -128,6 +128,21 @@ class ArmLearner(Learner[S]):
         """Return whether some arm has a positive probability in a slot with these eligible arms, one or more."""
         return True
 
+    def open_all(self, state: S, slot: Slot, count: int) -> tuple[S, int]:  # noqa: ARG002 - for learners that can
+        """Open slots in a row, of one run alone, while all of them draw from one distribution, without an event.
+
+        Parameters
+        ----------
+        slot : the first; one more decision is outstanding in each after it
+        count : slots to open at most, two or more
+
+        Returns
+        -------
+        the state, to the bit as ``open`` makes it one by one, and how many slots were opened: one or more, and one
+        alone where ``draw`` does something besides
+        """
+        return self.open(state, slot), 1
+
     def draw(self, state: S, slot: Slot) -> tuple[S, Any]:
         """Draw the arm of the open slot by the inverse CDF at ``slot.u``.
 
@@ -289,6 +304,14 @@ def draw(p: FloatArray, u: Any) -> Any:
     arm = (cumulative <= np.asarray(u)[..., None]).sum(axis=-1)
     last = p.shape[-1] - 1 - np.argmax(p[..., ::-1] > 0, axis=-1)
     return np.minimum(arm, last)
+
+
+def draw_all(p: FloatArray, u: FloatArray) -> IntArray:
+    """Return what ``draw`` returns for each uniform of one run, shape (draws,), from p of shape (n_arms,)."""
+    arms = np.cumsum(p).searchsorted(u, side="right")
+    if arms.max() == p.size:
+        arms[arms == p.size] = np.flatnonzero(p)[-1]
+    return arms
 
 
 def at(arm: Any) -> tuple[Any, ...]:

@@ -80,6 +80,12 @@ class BatchedExp3(ArmLearner[State]):
         zeros = np.zeros_like(state.losses)
         return State(log_weights, probabilities(log_weights), state.p, zeros, state.t + 1)
 
+    def open_all(self, state: State, slot: Slot, count: int) -> tuple[State, int]:
+        """Open slots to the end of the block."""
+        state = self.open(state, slot)
+        more = min(count - 1, -state.t % self._block)
+        return state._replace(t=state.t + more), 1 + more
+
     def settle(self, state: State, arm: Any, loss: Any, count: int = 1) -> State:
         index = at(arm)
         divisor = np.maximum(np.maximum(state.p[index], state.before[index]), SMALLEST_DIVISOR)

@@ -152,6 +152,14 @@ class Dexp3(ArmLearner[State]):
         rates = self._rates or anytime_rates(state.p.shape[-1], slot.t, delay_sum)
         return State(state.p, state.p, *rates, delay_sum)
 
+    def open_all(self, state: State, slot: Slot, count: int) -> tuple[State, int]:
+        """Open all slots: p changes with events alone, and of anytime rates those of the last slot stay."""
+        uncapped = min(max(self._cap - slot.outstanding, 0), count)
+        delays = uncapped * slot.outstanding + uncapped * (uncapped - 1) // 2 + (count - uncapped) * self._cap
+        delay_sum = state.delay_sum + delays
+        rates = self._rates or anytime_rates(state.p.shape[-1], slot.t + count - 1, delay_sum)
+        return State(state.p, state.p, *rates, delay_sum), count
+
     def settle(self, state: State, arm: Any, loss: Any, count: int = 1) -> State:
         """Eqs. (estloss), (tildew1), (w1), (tildep1); ``count`` multiplies the exponent before one trim."""
         index = at(arm)

@@ -111,6 +111,9 @@ class Fixed(ArmLearner[State]):
         p = self.probabilities(state, slot.eligible, slot.floor)
         return state._replace(drawn=None if p is state.p else p)
 
+    def open_all(self, state: State, slot: Slot, count: int) -> tuple[State, int]:
+        return self.open(state, slot), count
+
     def can_draw(self, state: State, eligible: IntArray | None, floor: float) -> bool:
         """Not where all eligible arms have probability 0, and no floor."""
         return floor > 0 or eligible is None or bool((state.p[..., eligible].sum(axis=-1) > 0).all())

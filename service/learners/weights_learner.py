@@ -47,6 +47,9 @@ class WeightsLearner(ArmLearner[State]):
     def open(self, state: State, slot: Slot) -> State:
         return state._replace(p_open=self.probabilities(state, slot.eligible, slot.floor))
 
+    def open_all(self, state: State, slot: Slot, count: int) -> tuple[State, int]:
+        return self.open(state, slot), count
+
     def learned(self, state: State, arm: Any, loss: Any, divisor: Any) -> State:
         """Return the state after a loss of ``arm``, divided by ``divisor``."""
         return state._replace(log_weights=lowered(state.log_weights, arm, self.learning_rate, loss, divisor))

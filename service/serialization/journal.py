@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
+from ..engine.actions import ArmActions
 from ..engine.loss_range import LossRange
 
 ACTS, FEEDBACKS, EXPIRED, VOIDED, REMOVED = b"a", b"f", b"x", b"v", b"r"
@@ -23,14 +25,11 @@ Counts = dict[bytes, int | float]
 
 
 class Acted(NamedTuple):
-    """A slot was opened."""
+    """Slots were opened."""
 
-    slot: int
-    arm: int
-    probability: float
-    eligible: int
-    """Number of arms that could be drawn."""
-    label: str | None = None
+    actions: ArmActions
+    names: Sequence[str] | None = None
+    """Labels of the session's arms, by index."""
     segment: str | None = None
 
 
@@ -89,16 +88,17 @@ class Journal(list[Happening]):
         fair_yield : is awaited between entries
         """
         counts: Counts = {}
+        acted: list[int] = []
         for each in self:
             await fair_yield()
             if isinstance(each, Acted):
-                field = _acts(each.arm)
-                counts[field] = counts.get(field, 0) + 1
+                acted += each.actions.arms
             elif isinstance(each, Ended):
                 _count_ended(counts, each, losses, default_loss)
             elif isinstance(each, ArmsChanged):
                 for arm, count in each.given_up.items():
                     _add(counts, REMOVED, arm, count)
+        counts |= {_acts(arm): count for arm, count in Counter(acted).items()}
         return counts
 
     async def entries(
@@ -113,8 +113,9 @@ class Journal(list[Happening]):
         """
         entries = []
         for each in self:
-            entries.append(_JSON.encode(_entry(each, default_loss, word)).encode())
-            await fair_yield()
+            for entry in _entries(each, default_loss, word):
+                entries.append(_JSON.encode(entry).encode())
+                await fair_yield()
         return entries
 
 
@@ -140,9 +141,17 @@ def _count_ended(counts: Counts, each: Ended, losses: LossRange, default: float 
         _add(counts, LOSSES, each.arm, each.decisions * share)
 
 
-def _entry(each: Happening, default: float | None, word: str) -> dict[str, Any]:
-    if isinstance(each, Acted):
-        return {"kind": "act", **_given(each._asdict())}
+def _entries(each: Happening, default: float | None, word: str) -> Iterator[dict[str, Any]]:
+    if not isinstance(each, Acted):
+        yield _entry(each, default, word)
+        return
+    actions, names = each.actions, each.names
+    for slot, (arm, p) in enumerate(zip(actions.arms, actions.probabilities, strict=True), actions.slot):
+        entry = {"kind": "act", "slot": slot, "arm": arm, "probability": p, "eligible": actions.eligible}
+        yield entry | _given({"label": None if names is None else names[arm], "segment": each.segment})
+
+
+def _entry(each: Ended | ArmsChanged | SessionChanged, default: float | None, word: str) -> dict[str, Any]:
     if isinstance(each, SessionChanged):
         return {"kind": "session", "changed": list(each.changed)}
     if isinstance(each, ArmsChanged):

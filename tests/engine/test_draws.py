@@ -45,3 +45,15 @@ def test_far_slots_are_reached_by_jumping(t: int) -> None:
     counter, place = divmod(t - 1, 4)
 
     assert Draws(99).uniform(t) == stream(99, [counter, 0, 0, 0], 4)[place]
+
+
+@pytest.mark.parametrize(("t", "count"), [(1, 1), (1, BLOCK), (1, BLOCK + 1), (60, 10), (65, 200), (10**9, 3)])
+def test_many_uniforms_are_those_of_each_slot(t: int, count: int) -> None:
+    """Also behind draws of single slots, and before them."""
+    expected = [Draws(5).uniform(t + place) for place in range(count)]
+    draws = Draws(5)
+
+    assert draws.uniforms(t, count).tolist() == expected
+    assert [draws.uniform(t), draws.uniform(t + count - 1)] == [expected[0], expected[-1]]
+    assert draws.uniforms(t, count).tolist() == expected
+    assert draws.nbytes == 8 * BLOCK

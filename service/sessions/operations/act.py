@@ -10,7 +10,7 @@ import numpy as np
 from ...commit.draft import Draft
 from ...commit.operation import Applied, Operation
 from ...cooperative.json_stream import CHUNK_SCALARS
-from ...engine.actions import ArmAction
+from ...engine.actions import ArmActions
 from ...engine.arm_run import ArmRun
 from ...engine.point_run import PointRun
 from ...engine.run import Run
@@ -20,7 +20,7 @@ from ...errors import InvalidRequestError, NoEligibleArmError
 from ...learners.base import IntArray
 from ...models.eligible import Choice
 from ...serialization.journal import Acted, Ended, Journal
-from .action_json import actions_json, arm_json, point_json
+from .action_json import arms_json, point_json, points_json
 from .eligible import Found, check_defined, check_segments, find
 
 
@@ -66,10 +66,12 @@ class Act(Operation):
 
     async def apply(self, draft: Draft, found: Found) -> Applied:
         run = draft.run
-        actions = await (self._draw(draft, run, found) if isinstance(run, ArmRun) else self._play(draft, run))
-        body = iter(actions[0]) if self.single else actions_json(actions, found.skipped)
-        is_small = isinstance(run, ArmRun) or self.count * _cells(run) <= CHUNK_SCALARS
-        return Applied("".join(body).encode() if is_small else body)
+        if isinstance(run, ArmRun):
+            drawn = await self._draw(draft, run, found)
+            return Applied(arms_json(drawn, run.arms.names, found.skipped, single=self.single).encode())
+        points = await self._play(draft, run)
+        body = iter(points[0]) if self.single else points_json(points)
+        return Applied("".join(body).encode() if self.count * _cells(run) <= CHUNK_SCALARS else body)
 
     async def _play(self, draft: Draft, run: PointRun) -> Sequence[Iterable[str]]:
         actions = []
@@ -78,7 +80,7 @@ class Act(Operation):
             await draft.fair_yield()
         return actions
 
-    async def _draw(self, draft: Draft, run: ArmRun, found: Found) -> Sequence[Iterable[str]]:
+    async def _draw(self, draft: Draft, run: ArmRun, found: Found) -> Sequence[ArmActions]:
         """Open slots of a session over arms; with ``distinct``, while an arm is left.
 
         Raises
@@ -86,31 +88,32 @@ class Act(Operation):
         NoEligibleArmError
             where no arm can be drawn; no slot has been opened.
         """
-        eligible, actions = found.eligible, []
+        eligible, drawn, left = found.eligible, [], self.count
         if not run.can_draw(eligible):
             raise NoEligibleArmError
         if self.distinct and eligible is None:
             eligible = run.arms.without(np.empty(0, dtype=np.int64))
-        for _ in range(self.count):
-            action = self._act(run, eligible, draft.journal)
-            actions.append(arm_json(action, run.arms.names, found.skipped if self.single else 0))
+        while left:
+            actions = self._act(run, 1 if self.distinct else left, eligible, draft.journal)
+            drawn.append(actions)
+            left -= len(actions.arms)
             await draft.fair_yield()
             if self.distinct and eligible is not None:
-                eligible = eligible[eligible != run.arms.positions[action.arm]]
+                eligible = eligible[eligible != run.arms.positions[actions.arms[0]]]
                 if not run.can_draw(eligible):
                     break
-        return actions
+        return drawn
 
-    def _act(self, run: ArmRun, eligible: IntArray | None, journal: Journal) -> ArmAction:
-        """Open the next slot, and note it."""
+    def _act(self, run: ArmRun, count: int, eligible: IntArray | None, journal: Journal) -> ArmActions:
+        """Open slots, ``count`` at most, and note them."""
         if isinstance(run, SlotRun) and (dropped := run.next_dropped()) is not None:
             journal.append(Ended(dropped, "expired"))
-        segment = self.segment or ""
-        action = run.act(eligible, segment) if isinstance(run, SegmentRun) else run.act(eligible)
-        name = None if run.arms.names is None else run.arms.names[action.arm]
-        noted = (action.slot, action.arm, action.probability, action.eligible, name)
-        journal.append(Acted(*noted, self.segment))
-        return action
+        if isinstance(run, SegmentRun):
+            actions = ArmActions.of(run.act(eligible, self.segment or ""))
+        else:
+            actions = run.act_all(count, eligible)
+        journal.append(Acted(actions, run.arms.names, self.segment))
+        return actions
 
 
 def _cells(run: Run) -> int:

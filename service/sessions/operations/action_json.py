@@ -8,29 +8,39 @@ from typing import Any
 
 import numpy as np
 
-from ...engine.actions import ArmAction
+from ...engine.actions import ArmActions
 from ...learners.base import FloatArray, PointLearner
 
 
-def actions_json(actions: Sequence[Iterable[str]], skipped: int = 0) -> Iterator[str]:
-    """The JSON of a list of actions; ``skipped`` is named in it unless it is 0."""
+def arms_json(drawn: Iterable[ArmActions], names: Sequence[str] | None, skipped: int, *, single: bool) -> str:
+    """The JSON of drawn arms, or of a ``single`` one; ``skipped`` is named in it unless it is 0.
+
+    An arm has one probability in all slots of an ``ArmActions``, so its part of the text is made once.
+    """
+    more = f',"skipped":{skipped}' if skipped else ""
+    texts: list[str] = []
+    for actions in drawn:
+        arms = actions.arms
+        parts = {
+            arm: f',"arm":{arm},"probability":{p!r}{_label_json(arm, names)}'
+            for arm, p in dict(zip(arms, actions.probabilities, strict=True)).items()
+        }
+        texts += [f'{{"slot":{slot}{parts[arm]}' for slot, arm in enumerate(arms, actions.slot)]
+    return f"{texts[0]}{more}}}" if single else f'{{"actions":[{"},".join(texts)}}}]{more}}}'
+
+
+def _label_json(arm: int, names: Sequence[str] | None) -> str:
+    return "" if names is None else f',"label":{json.dumps(names[arm])}'
+
+
+def points_json(points: Iterable[Iterable[str]]) -> Iterator[str]:
+    """The JSON of a list of points."""
     start = '{"actions":['
-    for action in actions:
+    for point in points:
         yield start
-        yield from action
+        yield from point
         start = ","
-    yield "]" + _skipped_json(skipped) + "}"
-
-
-def arm_json(action: ArmAction, names: Sequence[str] | None, skipped: int = 0) -> Iterable[str]:
-    """The JSON of a drawn arm; ``skipped`` is named in it unless it is 0."""
-    label = "" if names is None else f',"label":{json.dumps(names[action.arm])}'
-    head = f'{{"slot":{action.slot},"arm":{action.arm},"probability":{action.probability!r}'
-    return (f"{head}{label}{_skipped_json(skipped)}}}",)
-
-
-def _skipped_json(skipped: int) -> str:
-    return f',"skipped":{skipped}' if skipped else ""
+    yield "]}"
 
 
 def point_json(slot: int, learner: PointLearner[Any], state: Any) -> Iterator[str]:

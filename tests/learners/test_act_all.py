@@ -1,0 +1,99 @@
+"""Acts drawn together give, to the bit, the arms, the state and the counts that they give one by one."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import fields
+from typing import Any
+
+import numpy as np
+import pytest
+
+from service.engine.arm_run import ArmRun
+from service.engine.feedback import ArmFeedback
+from service.engine.params import Expiry, Params
+from service.engine.run import start_run
+from service.learners import REGISTRY
+from service.learners.base import draw, draw_all
+from tests.support.vectors import over_arms
+
+CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    kind: ({"kind": kind, "n_arms": 7} | fields, {}) for kind, fields in over_arms().items()
+} | {
+    "dexp3, capped": ({"kind": "dexp3", "n_arms": 5, "max_outstanding": 30}, {}),
+    "dexp3, many arms": ({"kind": "dexp3", "n_arms": 1000}, {}),
+    "dexp3, one arm": ({"kind": "dexp3", "n_arms": 1}, {}),
+    "dexp3, expiry": ({"kind": "dexp3", "n_arms": 5}, {"expiry": Expiry(3600.0, 0.5)}),
+    "fixed, floor": ({"kind": "fixed", "n_arms": 3, "probabilities": [0.5, 0.5, 0]}, {"floor": 0.25}),
+    "batched_exp3, each slot": ({"kind": "batched_exp3", "n_arms": 4, "horizon": 1000, "max_delay": 1}, {}),
+}
+AT_ONCE = {"dexp3", "fixed", "exp3_current", "batched_exp3"}
+"""Learners that draw many acts at once; the others open one slot after the other."""
+
+
+def started(name: str) -> ArmRun:
+    spec, options = CASES[name]
+    run = start_run(Params(REGISTRY[spec["kind"]].model_validate(spec), 5, **options))
+    assert isinstance(run, ArmRun)
+    return run
+
+
+def bits(run: ArmRun) -> Any:
+    state = [np.asarray(part).tobytes() if isinstance(part, np.ndarray | tuple) else part for part in run.state]
+    times = None if run.act_times is None else {key: acts.tolist() for key, acts in run.act_times.acts.items()}
+    counts = {field.name: getattr(run.ledger, field.name) for field in fields(run.ledger)}
+    return counts | {"by_arm": run.ledger.by_arm.tolist()}, state, times
+
+
+def acted(run: ArmRun, count: int, eligible: Any) -> tuple[list[Any], int]:
+    """Acts drawn together, and the most of them that were drawn at once."""
+    found, largest = [], 0
+    while len(found) < count:
+        actions = run.act_all(count - len(found), eligible)
+        largest = max(largest, len(actions.arms))
+        rows = zip(actions.arms, actions.probabilities, strict=True)
+        found += [(slot, arm, p, actions.eligible) for slot, (arm, p) in enumerate(rows, actions.slot)]
+    return found, largest
+
+
+def settle(runs: tuple[ArmRun, ArmRun], waiting: list[tuple[int, int]], chance: random.Random) -> None:
+    """Settle half of the waiting decisions in both runs."""
+    chance.shuffle(waiting)
+    for _ in range(len(waiting) // 2):
+        slot, arm = waiting.pop()
+        loss = chance.random()
+        for run in runs:
+            run.settle(ArmFeedback(arm, loss, slot))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_together_is_one_by_one(name):
+    runs = alone, together = started(name), started(name)
+    chance, waiting = random.Random(4), []
+    eligible = np.arange(0, alone.learner.n_arms, 2) if alone.learner.takes_eligible else None
+    most = 0
+    for size in (1, 2, 63, 64, 1, 200, 3):
+        for run in runs:
+            run.advance(1e9 + size)
+        one_by_one = [tuple(alone.act(eligible if size == 63 else None)) for _ in range(size)]
+
+        found, largest = acted(together, size, eligible if size == 63 else None)
+
+        assert found == one_by_one
+        assert bits(alone) == bits(together)
+        most = max(most, largest)
+        waiting += [(slot, arm) for slot, arm, _, _ in found]
+        settle(runs, waiting, chance)
+    spec, _ = CASES[name]
+    assert most == 200 or spec["kind"] not in AT_ONCE or spec.get("max_delay", 200) < 200
+
+
+def test_arms_of_many_uniforms_are_those_of_each():
+    """The last arm with a probability is drawn where rounding leaves none."""
+    chance = np.random.default_rng(3)
+    for _ in range(200):
+        p = chance.dirichlet(np.full(6, 0.3)) * (1 - 1e-9)
+        p[chance.integers(6)] = 0.0
+        u = np.concatenate([chance.random(20), np.cumsum(p), [0.0, np.nextafter(1, 0)]])
+
+        assert draw_all(p, u).tolist() == [draw(p, each) for each in u]
