@@ -30,18 +30,7 @@ class ArmRun(BaseRun):
     arms: Arms
 
     def copy(self) -> Self:
-        times = self.act_times
-        return type(self)(
-            self.params,
-            self.learner,
-            self.draws,
-            self.second_draws,
-            self.ledger.copy(),
-            self.state,
-            None if times is None else times.copy(),
-            self.stored_rows,
-            self.arms,
-        )
+        return self._copied(self.arms)
 
     def with_arms(self, arms: Arms) -> Self:
         """Return the run of the same session with the arms it had at the moment of its state."""

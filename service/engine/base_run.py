@@ -36,9 +36,24 @@ class BaseRun(ABC):
     stored_rows: Rows
     """The rows of the state as the store holds them; rows that differ are to be written."""
 
-    @abstractmethod
     def copy(self) -> Self:
         """Copy the run, so that the copy may be stepped alone."""
+        return self._copied()
+
+    def _copied(self, *more: Any) -> Self:
+        """Copy the run; ``more`` are the fields that a subclass adds, in order."""
+        times = self.act_times
+        return type(self)(
+            self.params,
+            self.learner,
+            self.draws,
+            self.second_draws,
+            self.ledger.copy(),
+            self.state,
+            None if times is None else times.copy(),
+            self.stored_rows,
+            *more,
+        )
 
     def moved(self, ledger: Ledger, state: Any) -> Self:
         """Return the run of the same session and arms at another moment; it shares learner and draws.

@@ -22,19 +22,6 @@ class PointRun(BaseRun):
 
     learner: PointLearner[Any]
 
-    def copy(self) -> PointRun:
-        times = self.act_times
-        return PointRun(
-            self.params,
-            self.learner,
-            self.draws,
-            self.second_draws,
-            self.ledger.copy(),
-            self.state,
-            None if times is None else times.copy(),
-            self.stored_rows,
-        )
-
     def act(self) -> PointAction:
         """Open the next slot and return the point to play."""
         t = self.open_slot()

@@ -32,21 +32,7 @@ class SegmentRun(ArmRun):
     segments: KeptSegments
 
     def copy(self) -> Self:
-        times = self.act_times
-        return type(self)(
-            self.params,
-            self.learner,
-            self.draws,
-            self.second_draws,
-            self.ledger.copy(),
-            self.state,
-            None if times is None else times.copy(),
-            self.stored_rows,
-            self.arms,
-            self.layer,
-            self.shared,
-            self.segments.copy(),
-        )
+        return self._copied(self.arms, self.layer, self.shared, self.segments.copy())
 
     def moved(self, ledger: Ledger, state: Any) -> Self:
         return replace(ArmRun.moved(self, ledger, state), segments=KeptSegments())

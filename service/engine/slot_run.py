@@ -25,19 +25,7 @@ class SlotRun(ArmRun):
     """What open slots left for their feedback."""
 
     def copy(self) -> Self:
-        times = self.act_times
-        return type(self)(
-            self.params,
-            self.learner,
-            self.draws,
-            self.second_draws,
-            self.ledger.copy(),
-            self.state,
-            None if times is None else times.copy(),
-            self.stored_rows,
-            self.arms,
-            self.open_slots.copy(),
-        )
+        return self._copied(self.arms, self.open_slots.copy())
 
     def moved(self, ledger: Ledger, state: Any) -> Self:
         return replace(ArmRun.moved(self, ledger, state), open_slots=OpenSlots())
