@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
+from ..learners.posted import Posted
 from ..learners.specs import Label, LabelText, NullIs, Whole
 from ..models.eligible import Eligibility
 from ..models.events import Events
 from ..models.options import ExpirySpec, Floor, IdleTtl
 from ..models.segment import Segment
 from ..models.specification import SESSION_ID_PATTERN, Specification
-
-
-class _Body(BaseModel):
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
 
 
 class CreateSession(Specification):
@@ -53,13 +50,13 @@ class Acts(Eligibility):
     ] = False
 
 
-class Feedbacks(_Body):
+class Feedbacks(Posted):
     """Events in the order in which they are applied: all or none."""
 
     events: Events
 
 
-class ChangeSession(_Body):
+class ChangeSession(Posted):
     """Fields to replace, each whole; null clears one, and what is left out stays as it is."""
 
     expiry: ExpirySpec | None = Field(
@@ -71,7 +68,7 @@ class ChangeSession(_Body):
     floor: Floor | None = None
 
 
-class ChangeArms(_Body):
+class ChangeArms(Posted):
     """Labels of arms to remove, to add, to resume and to pause, which is done in this order."""
 
     add: Annotated[
@@ -103,7 +100,7 @@ class ChangeArms(_Body):
     ] = []
 
 
-class ReplaceArms(_Body):
+class ReplaceArms(Posted):
     """The arms that there shall be."""
 
     arms: Annotated[
@@ -282,13 +279,13 @@ LAST_SECOND = 253_402_300_799
 """The last of the year 9999, in Unix seconds: views write years with four digits."""
 
 
-class Part(_Body):
+class Part(Posted):
     """Part of some bytes."""
 
     part: str = Field(description="In base64.")
 
 
-class ExportedSession(_Body):
+class ExportedSession(Posted):
     """A whole session, as of one version."""
 
     format: int = Field(ge=1, description="Number of the form of this document.")

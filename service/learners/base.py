@@ -14,8 +14,8 @@ from typing import Annotated, Any, ClassVar, Generic, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict
 
+from .posted import Posted
 from .warm_start import InitialArm
 
 FloatArray = NDArray[np.float64]
@@ -64,10 +64,8 @@ class Slot(NamedTuple):
     """Whether every decision is charged with a default loss at once, for a ``ProvisionalLearner``."""
 
 
-class Spec(BaseModel):
+class Spec(Posted):
     """A learner's parameters as a client posts them; unknown fields and loose types are refused."""
-
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
 
     kind: str
     takes_initial: ClassVar[bool] = False
@@ -267,6 +265,9 @@ class PointLearner(Learner[S]):
     """A learner over points of a convex set."""
 
     dim: int
+
+    def open(self, state: S, slot: Slot) -> S:  # noqa: ARG002 - overridden by learners that count slots
+        return state
 
     @abstractmethod
     def x(self, state: S) -> FloatArray:

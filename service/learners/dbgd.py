@@ -8,11 +8,11 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple, cast
 import numpy as np
 from pydantic import Field, model_validator
 
-from .base import FloatArray, Information, PointLearner, Slot
+from .base import FloatArray, Information, PointLearner
 from .maths.feasible_sets import FeasibleSet
 from .maths.gradients import forward_difference, squared_norm
 from .point_specs import PointsSpec
-from .rates import RateFields, RateMode
+from .rates import RatedSpec, RateFields, RateMode
 from .specs import Horizon, LearningRate, MaxDelay, Perturbation, RateScale, TotalDelay
 
 ANYTIME_PERTURBATION = 1e-3
@@ -34,7 +34,7 @@ def theorem_rates(dim: int, horizon: int, total_delay: int, scale: float = 1.0) 
     return Rates(scale / math.sqrt(dim * slots), scale / slots)
 
 
-class DbgdSpec(PointsSpec):
+class DbgdSpec(RatedSpec, PointsSpec):
     """DBGD: bundles of dim+1 losses, slot and point unknown. The paper's learner with a proof for them."""
 
     rate_fields: ClassVar = RateFields(
@@ -53,19 +53,13 @@ class DbgdSpec(PointsSpec):
     learning_rate: LearningRate | None = None
     perturbation: Perturbation | None = None
 
-    @property
-    def mode(self) -> RateMode:
-        """Where the rates come from; a perturbation alone goes with the anytime steps."""
-        return self.rate_fields.mode(self)
-
     @model_validator(mode="after")
-    def _one_way_to_give_rates(self) -> DbgdSpec:
-        self.rate_fields.check(self)
+    def _query_points_fit(self) -> DbgdSpec:
         self.check_perturbation(self.rates().perturbation)
         return self
 
     def resolved(self) -> dict[str, Any]:
-        return super().resolved() | self.rate_fields.resolved(self) | {"perturbation": self.rates().perturbation}
+        return super().resolved() | {"perturbation": self.rates().perturbation}
 
     def rates(self) -> Rates:
         """Return the rates in use."""
@@ -114,9 +108,6 @@ class Dbgd(PointLearner[State]):
 
     def start(self) -> State:
         return State(self.feasible_set.center, 0.0, 0.0)
-
-    def open(self, state: State, slot: Slot) -> State:  # noqa: ARG002 - nothing changes when a slot opens
-        return state
 
     def x(self, state: State) -> FloatArray:
         return state.x

@@ -12,7 +12,7 @@ from pydantic import Field, model_validator
 from ..errors import FieldValueError
 from .base import ArmLearner, FloatArray, Information, IntArray, Slot, at
 from .maths.distributions import add_arms, remove_arms
-from .rates import RateFields, RateMode
+from .rates import RatedSpec, RateFields, RateMode
 from .specs import MAX_COUNT, ArmsSpec, Horizon, LearningRate, MaxDelay, Rate, RateScale, TotalDelay, Whole
 
 ANYTIME_SCALE = 2.0
@@ -59,7 +59,7 @@ def anytime_rates(n_arms: int, t: int, total_delay: float) -> Rates:
     return Rates(eta, 4 * (0.5 - floor) / eta, floor)
 
 
-class Dexp3Spec(ArmsSpec):
+class Dexp3Spec(RatedSpec, ArmsSpec):
     """DEXP3: arm known, slot unknown. The paper's learner with a proof for unlabelled feedback."""
 
     rate_fields: ClassVar = RateFields(
@@ -76,21 +76,12 @@ class Dexp3Spec(ArmsSpec):
     probability_floor: Annotated[Rate, Field(le=1, description="delta_2")] | None = None
     max_outstanding: Annotated[Whole, Field(ge=1, le=MAX_COUNT)] | None = None
 
-    @property
-    def mode(self) -> RateMode:
-        """Where the rates come from."""
-        return self.rate_fields.mode(self)
-
     @model_validator(mode="after")
-    def _one_way_to_give_rates(self) -> Dexp3Spec:
-        self.rate_fields.check(self)
+    def _rates_are_positive(self) -> Dexp3Spec:
         if self.max_outstanding is not None and self.mode is not RateMode.ANYTIME:
             raise FieldValueError("max_outstanding", "max_outstanding belongs to the anytime rates")
         self.fixed_rates()
         return self
-
-    def resolved(self) -> dict[str, Any]:
-        return super().resolved() | self.rate_fields.resolved(self)
 
     def fixed_rates(self) -> Rates | None:
         """Return the rates where they are the same in every slot, else None."""

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal, cast
+from typing import ClassVar, Literal, cast
 
 from pydantic import model_validator
 
 from .dbgd import Dbgd, Rates, theorem_rates
 from .point_specs import PointsSpec
-from .rates import RateFields, RateMode
+from .rates import RatedSpec, RateFields, RateMode
 from .specs import Horizon, LearningRate, Perturbation, RateScale
 
 
-class TwoRatesSpec(PointsSpec):
+class TwoRatesSpec(RatedSpec, PointsSpec):
     """A learner from bundles with two rates, given or from a theorem; it has no anytime rates."""
 
     rate_fields: ClassVar = RateFields(given=Rates._fields, theorem=("horizon",))
@@ -22,19 +22,10 @@ class TwoRatesSpec(PointsSpec):
     learning_rate: LearningRate | None = None
     perturbation: Perturbation | None = None
 
-    @property
-    def mode(self) -> RateMode:
-        """Where the rates come from."""
-        return self.rate_fields.mode(self)
-
     @model_validator(mode="after")
-    def _one_way_to_give_rates(self) -> TwoRatesSpec:
-        self.rate_fields.check(self)
+    def _query_points_fit(self) -> TwoRatesSpec:
         self.check_perturbation(self.rates().perturbation)
         return self
-
-    def resolved(self) -> dict[str, Any]:
-        return super().resolved() | self.rate_fields.resolved(self)
 
     def rates(self) -> Rates:
         """Return the rates in use."""

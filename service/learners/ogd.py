@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any, ClassVar, Literal, NamedTuple
 
-from .base import FloatArray, Information, PointLearner, Slot
+from .base import FloatArray, Information, PointLearner
 from .maths.feasible_sets import FeasibleSet
 from .maths.gradients import bounded
 from .point_specs import PointsSpec
@@ -53,9 +53,6 @@ class Ogd(PointLearner[State]):
 
     def start(self) -> State:
         return State(self.feasible_set.center)
-
-    def open(self, state: State, slot: Slot) -> State:  # noqa: ARG002 - nothing changes when a slot opens
-        return state
 
     def x(self, state: State) -> FloatArray:
         return state.x

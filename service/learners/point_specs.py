@@ -6,11 +6,12 @@ import math
 from typing import Annotated, Any, Literal
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
 from ..errors import FieldValueError
 from .base import Spec
 from .maths.feasible_sets import Ball, Box, FeasibleSet, Simplex, shrunk_scale
+from .posted import Posted
 from .specs import MAX_COUNT, NullIs, Whole
 
 LARGEST_COORDINATE = 1e12
@@ -23,10 +24,8 @@ Coordinate = Annotated[float, Field(ge=-LARGEST_COORDINATE, le=LARGEST_COORDINAT
 Size = Annotated[float, Field(gt=0, le=LARGEST_COORDINATE, allow_inf_nan=False)]
 
 
-class SetSpec(BaseModel):
+class SetSpec(Posted):
     """A feasible set as a client posts it; unknown fields and loose types are refused."""
-
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
 
     def inradius(self, dim: int) -> float:
         """Return the radius of the inscribed ball in ``dim`` dimensions."""

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import StrEnum
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Self
+
+from pydantic import model_validator
 
 from ..errors import FieldValueError
 from .base import Spec
@@ -26,7 +28,7 @@ def _together(names: Sequence[str]) -> str:
 class RateFields(NamedTuple):
     """The fields of a specification that decide its rates.
 
-    A specification holds one as ``rate_fields`` and declares the fields itself, ``rate_scale`` among them.
+    A ``RatedSpec`` holds one as ``rate_fields`` and declares the fields itself, ``rate_scale`` among them.
     """
 
     given: tuple[str, ...]
@@ -91,3 +93,22 @@ class RateFields(NamedTuple):
     def resolved(self, spec: Spec) -> dict[str, Any]:
         """Return ``rate_scale`` as it is in force, by name, where it multiplies rates."""
         return {"rate_scale": self.scale(spec)} if self.mode(spec) is RateMode.THEOREM else {}
+
+
+class RatedSpec(Spec):
+    """A learner whose rates are given, or follow from a theorem, or are anytime rates."""
+
+    rate_fields: ClassVar[RateFields]
+
+    @property
+    def mode(self) -> RateMode:
+        """Where the rates come from."""
+        return self.rate_fields.mode(self)
+
+    @model_validator(mode="after")
+    def _one_way_to_give_rates(self) -> Self:
+        self.rate_fields.check(self)
+        return self
+
+    def resolved(self) -> dict[str, Any]:
+        return super().resolved() | self.rate_fields.resolved(self)

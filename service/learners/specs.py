@@ -9,7 +9,7 @@ from pydantic import BeforeValidator, Field, GetCoreSchemaHandler, GetJsonSchema
 
 from ..errors import FieldValueError
 from .base import Spec
-from .rates import RateFields, RateMode
+from .rates import RatedSpec, RateFields, RateMode
 
 MAX_COUNT = 2**53 - 1
 """Largest count that every JSON reader keeps digit for digit."""
@@ -106,7 +106,7 @@ class ArmsSpec(Spec):
         return MAX_COUNT
 
 
-class OneRateSpec(Spec):
+class OneRateSpec(RatedSpec):
     """A learner with one rate, given or from a theorem; it has no anytime rate."""
 
     rate_fields: ClassVar = RateFields(given=("learning_rate",), theorem=("horizon",))
@@ -114,19 +114,6 @@ class OneRateSpec(Spec):
     rate_scale: RateScale | None = None
     horizon: Horizon | None = None
     learning_rate: LearningRate | None = None
-
-    @property
-    def mode(self) -> RateMode:
-        """Where the rate comes from."""
-        return self.rate_fields.mode(self)
-
-    @model_validator(mode="after")
-    def _one_way_to_give_rates(self) -> OneRateSpec:
-        self.rate_fields.check(self)
-        return self
-
-    def resolved(self) -> dict[str, Any]:
-        return super().resolved() | self.rate_fields.resolved(self)
 
     def rate(self) -> float:
         """Return eta, the rate in use."""

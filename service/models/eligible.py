@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated, Any, NamedTuple
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, WithJsonSchema, model_validator
+from pydantic import AfterValidator, Field, WithJsonSchema, model_validator
 
 from ..errors import FieldValueError
+from ..learners.posted import Posted
 from ..learners.specs import whole
 
 MAX_NAMES = 10_000
@@ -59,10 +60,8 @@ _OneKind = Annotated[list[Any], Field(max_length=MAX_NAMES), AfterValidator(_of_
 _Some = Annotated[list[Any], Field(min_length=1, max_length=MAX_NAMES), AfterValidator(_of_one_kind)]
 
 
-class Eligibility(BaseModel):
+class Eligibility(Posted):
     """The arms that may be drawn."""
-
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
 
     eligible: Annotated[
         _Some | None,

@@ -5,8 +5,6 @@ from __future__ import annotations
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import (
-    BaseModel,
-    ConfigDict,
     Discriminator,
     Field,
     Tag,
@@ -16,6 +14,7 @@ from pydantic import (
 )
 
 from ..errors import MAX_INDEXES
+from ..learners.posted import Posted
 from ..learners.specs import MAX_COUNT, Finite, LabelText, Whole
 from .idempotency import digest
 from .segment import Segment
@@ -36,9 +35,7 @@ VALIDATED_AT_ONCE = 100
 """Events validated between two looks at the number of errors."""
 
 
-class _Event(BaseModel):
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
-
+class _Event(Posted):
     event_id: EventId | None = None
 
     @property

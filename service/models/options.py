@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
+from ..learners.posted import Posted
 from ..learners.specs import MAX_COUNT, LabelText, Whole
 
 Word = Literal["loss", "reward"]
@@ -14,10 +15,8 @@ MAX_INITIAL_ACTS = 10**9
 MAX_LOG_ENTRIES = 10_000_000
 
 
-class ExpirySpec(BaseModel):
+class ExpirySpec(Posted):
     """When a decision without feedback expires, and the loss that it is settled at."""
-
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
 
     after_seconds: Annotated[
         float,
@@ -56,10 +55,8 @@ class ExpirySpec(BaseModel):
         return self.model_dump(exclude=hidden | ({"provisional"} if self.provisional is None else set()))
 
 
-class InitialArmSpec(BaseModel):
+class InitialArmSpec(Posted):
     """What is known of an arm before the first slot."""
-
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
 
     arm: Annotated[Whole | None, Field(ge=0, le=MAX_COUNT)] = None
     label: LabelText | None = None
@@ -68,10 +65,8 @@ class InitialArmSpec(BaseModel):
     mean_reward: Annotated[float | None, Field(allow_inf_nan=False, description="With ``reward_range``.")] = None
 
 
-class DecisionLogSpec(BaseModel):
+class DecisionLogSpec(Posted):
     """A log of every decision and event, kept with the session."""
-
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
 
     max_entries: Annotated[
         Whole,

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, Field
 
+from ..learners.posted import Posted
 from ..learners.specs import Whole
 
 MAX_SEGMENT_BYTES = 128
@@ -30,10 +31,8 @@ Segment = Annotated[
 ]
 
 
-class SegmentsSpec(BaseModel):
+class SegmentsSpec(Posted):
     """Acts and events name segments, and each is learned for with what it has in common with the others."""
-
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
 
     max: Annotated[
         Whole,

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Union
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
 from ..engine.loss_range import LossRange
 from ..engine.params import Expiry, Params
 from ..errors import FieldValueError
 from ..learners import REGISTRY
 from ..learners.base import Spec
+from ..learners.posted import Posted
 from ..learners.specs import ArmsSpec, Finite, NullIs, Whole
 from ..learners.warm_start import InitialArm
 from .options import MAX_INITIAL_ACTS, DecisionLogSpec, ExpirySpec, Floor, IdleTtl, InitialArmSpec, Word
@@ -28,10 +29,8 @@ KINDS_OF_0_1 = {"dexp3", "dbgd", "centred_tsallis", "exp3", "exp3_current", "bol
 KINDS_OF_0_1 |= {"mbco", "clw_mbco"}
 
 
-class Specification(BaseModel):
+class Specification(Posted):
     """A session's learner and how its losses are read."""
-
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
 
     learner: LearnerSpec
     loss_range: Annotated[

@@ -7,9 +7,10 @@ import secrets
 from functools import lru_cache
 from typing import Annotated, Any, NamedTuple
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from ..engine.run import Run, start_run
+from ..learners.posted import Posted
 from .specification import FIELDS_OF_0_1, Specification
 
 LARGE_SPEC_BYTES = 2048
@@ -57,10 +58,8 @@ class Stored(NamedTuple):
         return start_run(self.specification.params(self.seed))
 
 
-class _StoredFields(BaseModel):
+class _StoredFields(Posted):
     """What ``Stored.encode`` writes."""
-
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
 
     specification: Specification
     seed: Annotated[int, Field(ge=0, lt=2**SEED_BITS)]
