@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
 from zlib import crc32
 
 from . import scripts
-from .connection.roundtrip import RedisArgument
 from .keys import Keys
-from .scripts import Script
-
-Run = Callable[[Script, Sequence[str], Sequence[RedisArgument]], Awaitable[Sequence[Any]]]
+from .scripts import RunScript
 
 SHARDS = 16
 """Number of keys over which the reminders are spread."""
@@ -24,10 +20,10 @@ class RedisReminders:
 
     Parameters
     ----------
-    run : runs a script and returns its outcome and what follows
+    run : of the store
     """
 
-    def __init__(self, run: Run, keys: Keys) -> None:
+    def __init__(self, run: RunScript, keys: Keys) -> None:
         self._run = run
         self._keys = keys
 

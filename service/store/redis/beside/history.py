@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
 
 from .. import scripts
 from ..connection.roundtrip import RedisArgument
 from ..keys import SAMPLE, Keys
-from ..scripts import Script
-
-Run = Callable[[Script, Sequence[str], Sequence[RedisArgument]], Awaitable[Sequence[Any]]]
+from ..scripts import RunScript
 
 
 class RedisHistory:
@@ -18,10 +15,10 @@ class RedisHistory:
 
     Parameters
     ----------
-    run : runs a script and returns its outcome and what follows
+    run : of the store
     """
 
-    def __init__(self, run: Run, keys: Keys) -> None:
+    def __init__(self, run: RunScript, keys: Keys) -> None:
         self._run = run
         self._keys = keys
 
