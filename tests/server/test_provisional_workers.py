@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
-import random
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from service.engine.feedback import ArmFeedback
-from service.models.specification import Specification
-from service.models.stored import Stored
 from tests.support.running import RunningService
+from tests.support.two_workers import CONNECTIONS, two_workers
 
 FIELDS = {
     "learner": {"kind": "multiscale_tsallis", "n_arms": 5},
@@ -19,31 +16,22 @@ FIELDS = {
     "seed": 11,
     "expiry": {"after_seconds": 3600, "default_loss": 0},
 }
-CONNECTIONS = 6
-"""The system hands each new connection to one of the workers, so that both get some."""
 
 
 @pytest.mark.processes
 def test_two_workers_give_the_numbers_of_one_run(tmp_path, redis_server):
-    run, chance = Stored.of(Specification.model_validate(FIELDS)).start(), random.Random(5)
-    with contextlib.ExitStack() as stack:
-        flags = ("--workers", "2", "--store-url", redis_server.url)
-        service = stack.enter_context(RunningService(tmp_path, *flags))
-        service.workers(2)
-        clients = [stack.enter_context(service.client()) for _ in range(CONNECTIONS)]
-        assert clients[0].post("/v1/sessions", json={"session_id": "s", **FIELDS}).status_code == 201
-        arms = []
+    with two_workers(tmp_path, redis_server.url, FIELDS) as (workers, run):
+        arms, chance = [], workers.chance
         for _ in range(100):
-            body = chance.choice(clients).post("/v1/sessions/s/act").json()
+            body = workers.post("/act")
             action = run.act()
             assert (body["slot"], body["arm"], body["probability"]) == action[:3]
             arms.append(action.arm)
             if chance.random() < 0.4:
                 arm = arms.pop(chance.randrange(len(arms)))
                 run.settle(ArmFeedback(arm, 0.0))
-                answer = chance.choice(clients).post("/v1/sessions/s/feedback", json={"arm": arm, "loss": 1})
-                assert answer.json()["applied"] == 1
-        view = clients[0].get("/v1/sessions/s").json()
+                assert workers.post("/feedback", {"arm": arm, "loss": 1})["applied"] == 1
+        view = workers.get()
 
     assert view["probabilities"] == run.probabilities.tolist()
     assert view["outstanding"] == run.ledger.outstanding == len(arms)

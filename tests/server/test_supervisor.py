@@ -213,17 +213,29 @@ def test_a_dead_embedded_server_is_started_again_with_its_state(run):
     assert service.stop() == 0
 
 
-def test_an_embedded_server_that_cannot_start_again_is_tried_until_it_can(run, tmp_path):
-    program = tmp_path / "bin" / "valkey-server"
-    program.parent.mkdir()
-    program.symlink_to(find_binary())
+@pytest.fixture
+def program(tmp_path):
+    """The server's program, in a folder where it can be replaced."""
+    link = tmp_path / "bin" / "valkey-server"
+    link.parent.mkdir()
+    link.symlink_to(find_binary())
+    return link
+
+
+def kill_and_break(service, program):
+    """Kill the embedded server, whose program does nothing from then on; its process id."""
+    (server,) = service.children("unixsocket")
+    program.unlink()
+    program.symlink_to("/bin/false")
+    os.kill(server, signal.SIGKILL)
+    return server
+
+
+def test_an_embedded_server_that_cannot_start_again_is_tried_until_it_can(run, program):
     service = run(environment=only_program(program))
     with service.client() as client:
         session = create(client)
-        (server,) = service.children("unixsocket")
-        program.unlink()
-        program.symlink_to("/bin/false")
-        os.kill(server, signal.SIGKILL)
+        kill_and_break(service, program)
         wait_until(lambda: any("ended at once" in message for message in service.messages()))
         assert client.get("/readyz").status_code == 503
         program.unlink()
@@ -244,17 +256,11 @@ def only_program(program):
     return {"PATH": str(program.parent), "PYTHONPATH": str(package.parent)}
 
 
-def test_an_embedded_server_whose_program_is_broken_is_started_from_another(run, tmp_path):
-    program = tmp_path / "bin" / "valkey-server"
-    program.parent.mkdir()
-    program.symlink_to(find_binary())
+def test_an_embedded_server_whose_program_is_broken_is_started_from_another(run, program):
     service = run(environment={"PATH": f"{program.parent}:{os.environ['PATH']}"})
     with service.client() as client:
         session = create(client)
-        (server,) = service.children("unixsocket")
-        program.unlink()
-        program.symlink_to("/bin/false")
-        os.kill(server, signal.SIGKILL)
+        server = kill_and_break(service, program)
         wait_until(lambda: set(service.children("unixsocket")) - {server})
         wait_until(lambda: client.get("/readyz").status_code == 200)
 

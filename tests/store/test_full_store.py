@@ -31,12 +31,17 @@ async def store(own_redis_server: RedisServer) -> AsyncIterator[RedisStore]:
     await opened.close()
 
 
+def leave_room(server: RedisServer, size: int) -> None:
+    """Let a server take so many bytes more than it uses."""
+    used = int(server.client.info("memory")["used_memory"])
+    server.client.config_set("maxmemory", used + size)
+
+
 async def test_readiness_is_red_until_a_commit_of_the_refused_size_fits(
     store: RedisStore, own_redis_server: RedisServer
 ) -> None:
     await store.create(new_session())
-    client = own_redis_server.client
-    client.config_set("maxmemory", int(client.info("memory")["used_memory"]) + 200_000)
+    leave_room(own_redis_server, 200_000)
     await store.ping()
 
     with pytest.raises(StoreFullError, match="OOM"):
@@ -45,7 +50,7 @@ async def test_readiness_is_red_until_a_commit_of_the_refused_size_fits(
         with pytest.raises(StoreFullError, match="OOM"):
             await store.ping()
 
-    client.config_set("maxmemory", int(client.info("memory")["used_memory"]) + 20 * len(LARGE))
+    leave_room(own_redis_server, 20 * len(LARGE))
     await store.ping()
     assert await store.commit(commit("v0", "v1", state=LARGE)) == Committed()
 
@@ -54,11 +59,10 @@ async def test_readiness_is_green_when_a_commit_of_the_refused_size_went_through
     store: RedisStore, own_redis_server: RedisServer
 ) -> None:
     await store.create(new_session())
-    client = own_redis_server.client
-    client.config_set("maxmemory", int(client.info("memory")["used_memory"]) + 200_000)
+    leave_room(own_redis_server, 200_000)
     with pytest.raises(StoreFullError):
         await store.commit(commit("v0", "v1", state=LARGE))
-    client.config_set("maxmemory", 0)
+    own_redis_server.client.config_set("maxmemory", 0)
     await store.commit(commit("v0", "v1", state=LARGE))
 
     assert store._room.refused == 0
