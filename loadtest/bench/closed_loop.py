@@ -27,11 +27,6 @@ class Rate(NamedTuple):
     requests: int
     seconds: float
 
-    @property
-    def per_second(self) -> float:
-        """Requests answered in a second."""
-        return self.requests / self.seconds
-
 
 def request(method: str, path: str, body: bytes = b"") -> bytes:
     """A request on a connection that stays open."""

@@ -50,10 +50,13 @@ class Player(ABC):
 
     def add_arms(self, count: int) -> None:
         """Add arms behind the others."""
-        raise NotImplementedError
+        self._change(None, count)
 
     def remove_arms(self, positions: IntArray) -> None:
         """Remove arms in every run."""
+        self._change(positions, 0)
+
+    def _change(self, removed: IntArray | None, added: int) -> None:
         raise NotImplementedError
 
     def expire(self, runs: IntArray, arms: IntArray, slots: IntArray) -> None:

@@ -92,12 +92,6 @@ class MultiscaleTsallis(Player):
         if not self._provisional:
             super().expire(runs, arms, slots)
 
-    def add_arms(self, count: int) -> None:
-        self._change(None, count)
-
-    def remove_arms(self, positions: IntArray) -> None:
-        self._change(positions, 0)
-
     def _change(self, removed: IntArray | None, added: int) -> None:
         self._experts.change(self._squares(self._t + 1)[0], removed, added)
         self._pools, self._pool = (changed(part, removed, added) for part in (self._pools, self._pool))
@@ -140,12 +134,6 @@ class CentredTsallis(Player):
             self._weight[runs] = np.maximum(self._weight[runs] - 1, 0)
         else:
             super().expire(runs, arms, slots)
-
-    def add_arms(self, count: int) -> None:
-        self._change(None, count)
-
-    def remove_arms(self, positions: IntArray) -> None:
-        self._change(positions, 0)
 
     def _change(self, removed: IntArray | None, added: int) -> None:
         self._sums.change(self._squares(self._t + 1), removed, added)
