@@ -15,10 +15,12 @@ from .posted import Posted
 from .specs import MAX_COUNT, NullIs, Whole
 
 LARGEST_COORDINATE = 1e12
+SMALLEST_INRADIUS = 1e-30
+"""With a smaller one, a sum of squares of gradients could overflow."""
 SMALLEST_RELATIVE_INRADIUS = 2e-9
-"""With a smaller inradius, relative to the largest coordinate (or to 1), perturbations vanish by rounding."""
+"""With a smaller inradius, relative to the largest coordinate, perturbations vanish by rounding."""
 SMALLEST_RELATIVE_PERTURBATION = 1e-12
-"""A smaller perturbation, relative to the largest coordinate (or to 1), vanishes when x + delta e_k is rounded."""
+"""A smaller perturbation, relative to the largest coordinate, vanishes when x + delta e_k is rounded."""
 
 Coordinate = Annotated[float, Field(ge=-LARGEST_COORDINATE, le=LARGEST_COORDINATE, allow_inf_nan=False)]
 Size = Annotated[float, Field(gt=0, le=LARGEST_COORDINATE, allow_inf_nan=False)]
@@ -51,7 +53,7 @@ class SetSpec(Posted):
         ValueError
             naming what is wrong.
         """
-        thinnest = SMALLEST_RELATIVE_INRADIUS * max(1.0, self.reach())
+        thinnest = max(SMALLEST_INRADIUS, SMALLEST_RELATIVE_INRADIUS * self.reach())
         if self.inradius(dim) < thinnest:
             raise FieldValueError(
                 "feasible_set", f"feasible_set is too thin: its inradius must be at least {thinnest:.3g}"
@@ -182,7 +184,7 @@ class PointsSpec(Spec):
             naming the bound.
         """
         reach = self.feasible_set.reach()
-        smallest = SMALLEST_RELATIVE_PERTURBATION * max(1.0, reach)
+        smallest = SMALLEST_RELATIVE_PERTURBATION * reach
         if delta < smallest:
             raise FieldValueError(
                 "perturbation", f"perturbation is {delta:.3g}; for this set it must be at least {smallest:.3g}"

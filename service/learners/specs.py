@@ -49,7 +49,9 @@ MaxDelay = Annotated[Whole, Field(ge=0, le=MAX_COUNT, description="Largest delay
 TotalDelay = Annotated[Whole, Field(ge=0, le=MAX_COUNT, description="Sum of all delays in slots, D.")]
 RateScale = Annotated[Rate, Field(description="c, a factor of the theorem's rates (default 1).")]
 LearningRate = Annotated[Rate, Field(description="eta")]
-Perturbation = Annotated[Rate, Field(description="delta, the distance of the query points.")]
+Perturbation = Annotated[
+    float, Field(gt=0, le=1e12, allow_inf_nan=False, description="delta, the distance of the query points.")
+]
 MAX_NAMED = 40
 """Characters of a label that a message names."""
 MAX_LABEL = 65_536

@@ -23,6 +23,9 @@ SETS: list[dict[str, Any]] = [
     {"kind": "box", "lower": [0.1, 0.2, 0.3], "upper": [0.7, 0.9, 1.1]},
     {"kind": "simplex", "total": 1.0},
     {"kind": "simplex", "total": 0.3},
+    {"kind": "box", "lower": [0.0, -1e-9, 2e-9], "upper": [1e-9, 1e-9, 3e-9]},
+    {"kind": "ball", "radius": 1e-29, "center": [1e-28, 0.0, 0.0]},
+    {"kind": "simplex", "total": 1e-29},
 ]
 
 
@@ -77,7 +80,7 @@ def test_projection_is_the_nearest_point(feasible_set: dict[str, Any]) -> None:
 
     px = shrunk.project(z)
 
-    assert (np.einsum("ijk,ijk->ij", (z - px), (y - px)) <= 1e-9 * body.inradius * max(1, body.reach)).all()
+    assert (np.einsum("ijk,ijk->ij", (z - px), (y - px)) <= 1e-9 * body.inradius * body.reach).all()
 
 
 @pytest.mark.parametrize("dim", [1, 2, 1000])
@@ -93,8 +96,9 @@ def test_any_dimension_has_feasible_query_points(feasible_set: dict[str, Any], d
     assert contains(learner.feasible_set, learner.query_points(learner.start()._replace(x=x))).all()
 
 
-def test_x_leaves_a_corner_when_the_losses_turn() -> None:
-    learner = spec({"kind": "box", "lower": [0.0] * 3, "upper": [1.0] * 3}).build()
+@pytest.mark.parametrize("size", [1.0, 1e-9, 1e-29])
+def test_x_leaves_a_corner_when_the_losses_turn(size: float) -> None:
+    learner = spec({"kind": "box", "lower": [0.0] * 3, "upper": [size] * 3}).build()
     state = learner.start()
 
     def push(direction: float, state: Any) -> Any:
@@ -106,10 +110,10 @@ def test_x_leaves_a_corner_when_the_losses_turn() -> None:
         return state
 
     state = push(-1.0, state)
-    np.testing.assert_allclose(state.x, 0.9995, atol=1e-12)
+    np.testing.assert_allclose(state.x / size, 0.9995, atol=1e-12)
     state = push(1.0, state)
 
-    assert (state.x < 0.5).all()
+    assert (state.x < 0.5 * size).all()
 
 
 def test_simplex_projections_by_hand() -> None:
@@ -142,7 +146,8 @@ def test_face_projection_meets_its_optimality_conditions(values: list[float], to
         ({"kind": "ball", "radius": -1.0}, "greater than 0"),
         ({"kind": "ball", "radius": float("nan")}, "finite"),
         ({"kind": "ball", "radius": float("inf")}, "finite"),
-        ({"kind": "ball", "radius": 1e-10}, "too thin"),
+        ({"kind": "ball", "radius": 1e-31}, "at least 1e-30"),
+        ({"kind": "box", "lower": [0.0, 0.0], "upper": [1e-9, 1e-18]}, "at least 2e-18"),
         ({"kind": "ball", "radius": 1.0, "center": [0.0]}, "dim = 2"),
         ({"kind": "ball", "radius": 1.0, "center": [1e11, 0.0]}, "too thin"),
         ({"kind": "ball", "radius": True}, "valid number"),
