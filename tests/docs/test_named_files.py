@@ -16,6 +16,7 @@ NAME = re.compile(
          )`""",
     re.X,
 )
+TEST = re.compile(r"`(tests/[\w/]+\.py)(?:::(test_\w+))`")
 EXISTING = {
     f"/{path.relative_to(ROOT).as_posix()}"
     for folder in FOLDERS
@@ -29,6 +30,13 @@ def test_named_files_exist(page):
     names = set(NAME.findall(page.read_text()))
 
     assert {name for name in names if not exists(name)} == set()
+
+
+def test_named_tests_exist():
+    named = {match for page in PAGES for match in TEST.findall(page.read_text())}
+
+    assert len(named) > 10
+    assert {(file, test) for file, test in named if f"def {test}(" not in (ROOT / file).read_text()} == set()
 
 
 @pytest.mark.parametrize(
