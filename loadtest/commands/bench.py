@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,10 +11,17 @@ import typer
 from rich.progress import TimeRemainingColumn
 from rich.table import Column, Table
 
-from loadtest.bench.throughput import FLOORS, TARGETS, Options
+from loadtest.bench.targets import FLOORS, LABELS, Options, names_of
 from loadtest.bench.throughput import bench as measure
 from loadtest.bench.wrk import find_wrk
-from loadtest.commands.output import console, print_table, print_written, progress_bar, write_summary
+from loadtest.commands.output import (
+    console,
+    print_note,
+    print_table,
+    print_written,
+    progress_bar,
+    write_summary,
+)
 from loadtest.commands.own_processes import own_processes
 
 
@@ -39,9 +47,14 @@ def bench(
 ) -> None:
     """Measure requests per second and processor time of the service, beside endpoints that do less work."""
     program = find_wrk() if with_wrk else None
-    options = Options(seconds, repetitions, clients, n_arms, workers or [1, 2], sessions, wrk=program)
+    has_peers = find_spec("river") is not None
+    if not has_peers:
+        print_note("river is left out: it is not installed (extra peers)")
+    options = Options(
+        seconds, repetitions, clients, n_arms, workers or [1, 2], sessions, wrk=program, peers=has_peers
+    )
     with own_processes(out), tempfile.TemporaryDirectory(prefix="bench-") as data:
-        steps = repetitions * len(options.workers) * len(TARGETS)
+        steps = repetitions * sum(len(names_of(options, count)) for count in options.workers)
         with progress_bar("bench", steps, TimeRemainingColumn()) as advance:
             summary = measure(options, Path(data), out, advance)
     write_summary(out, summary)
@@ -60,11 +73,11 @@ def _table(workers: str, found: dict[str, Any], options: Options) -> Table:
     title = f"{workers} worker{'' if workers == '1' else 's'}: medians (least to most)"
     columns = ("per second", "CPU us", "rate / N", "rate / G", "CPU / N", "CPU / G")
     table = Table(Column("target", no_wrap=True), *columns, title=title, title_justify="left")
-    for name, label in TARGETS.items():
+    for name in names_of(options, int(workers)):
         cells = [_spread(found["per_second"][name], ",.0f"), _spread(found["cpu_microseconds"][name], ",.1f")]
         ratios = [found[kind][floor] for kind in ("rate_over", "cpu_over") for floor in FLOORS]
         cells += ["" if name in FLOORS else _spread(each[name], ".2f") for each in ratios]
-        table.add_row(label.format(sessions=options.sessions, bulk=options.bulk), *cells)
+        table.add_row(LABELS[name].format(sessions=options.sessions, bulk=options.bulk), *cells)
     return table
 
 

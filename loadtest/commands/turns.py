@@ -11,7 +11,7 @@ from rich.table import Table
 
 from loadtest.bench.event_loop_turns import milliseconds
 from loadtest.bench.large_requests import LARGE_REQUESTS
-from loadtest.bench.throughput import spread
+from loadtest.bench.measured import spread
 from loadtest.commands.output import errors_reported, messages, print_table, print_written, write_summary
 
 

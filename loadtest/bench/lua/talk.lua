@@ -11,7 +11,7 @@ local drawn, first, last = {}, 1, 0
 if not act then
   wrk.method, wrk.path, wrk.headers, wrk.body = "POST", feedback, json, '{"arm": 3, "loss": 0.5}'
 else
-  -- The request id, which comes back, says which session was asked.
+  -- Which session was asked is said by the request id, where it comes back, else by the answer.
   function request()
     if last >= first then
       local session, arm = unpack(drawn[first])
@@ -26,7 +26,7 @@ else
     local arm = body:match('"arm": *(%d+)')
     if arm then
       last = last + 1
-      drawn[last] = { tonumber(headers["x-request-id"] or 0), arm }
+      drawn[last] = { tonumber(headers["x-request-id"] or body:match('"session": *(%d+)') or 0), arm }
     end
   end
 end

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import random
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,8 @@ from typer.testing import CliRunner
 
 from loadtest.bench import floors
 from loadtest.bench.closed_loop import act_and_feedback, posts, run_clients
-from loadtest.bench.throughput import TARGETS, children, spread
+from loadtest.bench.measured import spread
+from loadtest.bench.targets import IN_MEMORY, IN_REDIS, LABELS
 from loadtest.bench.wrk import find_wrk
 from loadtest.commands import app
 from loadtest.errors import ServiceError
@@ -27,23 +28,27 @@ from tests.support.programs import server_binary
 from tests.support.real_redis import RedisServer
 from tests.support.running import RunningService
 
+HAS_RIVER = find_spec("river") is not None
 NEEDS_WRK = pytest.mark.skipif(find_wrk() is None, reason="wrk is not installed")
 
 
 @pytest.mark.slow
 @pytest.mark.alone
 @pytest.mark.parametrize("generator", ["--no-wrk", pytest.param("--wrk", marks=NEEDS_WRK)])
-def test_a_tiny_run_has_every_ratio_and_leaves_no_process(tmp_path: Path, generator: str) -> None:
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_tiny_run_has_every_ratio(tmp_path: Path, generator: str, workers: int) -> None:
     server_binary()
     arguments = ["bench", "--seconds", "0.2", "--repetitions", "2", "--clients", "4", "--out", str(tmp_path)]
-    before = set(descendants())
 
-    result = CliRunner().invoke(app, [*arguments, "--workers", "2", "--sessions", "3", generator])
+    result = CliRunner().invoke(app, [*arguments, "--workers", str(workers), "--sessions", "3", generator])
 
     assert result.exit_code == 0, result.output
+    assert ("river is left out: it is not installed" in result.output) == (not HAS_RIVER)
+    assert ("river in Redis, locked: 3 sessions" in result.output) == HAS_RIVER
     summary = json.loads((tmp_path / "summary.json").read_text())
-    measured = summary["workers"]["2"]
-    assert measured["per_second"].keys() == measured["cpu_microseconds"].keys() == TARGETS.keys()
+    measured = summary["workers"][str(workers)]
+    names = set(LABELS) - set(IN_MEMORY if HAS_RIVER and workers > 1 else () if HAS_RIVER else IN_MEMORY + IN_REDIS)
+    assert measured["per_second"].keys() == measured["cpu_microseconds"].keys() == names
     assert all(len(found["all"]) == 2 and found["min"] > 0 for found in measured["per_second"].values())
     for floor, ratios in measured["rate_over"].items():
         for name, ratio in ratios.items():
@@ -52,15 +57,6 @@ def test_a_tiny_run_has_every_ratio_and_leaves_no_process(tmp_path: Path, genera
     assert measured["open_loop_milliseconds"]["p99"] >= measured["open_loop_milliseconds"]["p50"] > 0
     assert summary["machine"]["versions"].keys() >= {"fastapi", "uvicorn", "redis"}
     assert "the same update as a Lua script" in result.output
-    assert set(descendants()) <= before
-
-
-def descendants() -> list[int]:
-    """Processes that this one, and those that it started, have started."""
-    found = list(children(os.getpid()))
-    for pid in found:
-        found += children(pid)
-    return found
 
 
 def test_a_spread_is_median_and_extremes() -> None:

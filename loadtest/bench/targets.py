@@ -1,0 +1,132 @@
+"""What the bench measures: floors, what one would write instead, and the service."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import NamedTuple
+
+import httpx
+
+from loadtest.bench.closed_loop import Conversation, act_and_feedback, posts, repeated_post
+
+NOTHING, READ, SCRIPT = "nothing", "redis_get", "lua_script"
+HOT, MANY, ACTS, EVENTS = "hot", "many", "bulk_acts", "bulk_events"
+MEMORY_HOT, MEMORY_MANY, LOCKED_HOT, LOCKED_MANY = "memory_hot", "memory_many", "locked_hot", "locked_many"
+LABELS = {
+    NOTHING: "N: an endpoint doing nothing",
+    READ: "G: the same with one Redis GET",
+    SCRIPT: "the same update as a Lua script",
+    MEMORY_HOT: "river in memory: one session",
+    MEMORY_MANY: "river in memory: {sessions} sessions",
+    LOCKED_HOT: "river in Redis, locked: one session",
+    LOCKED_MANY: "river in Redis, locked: {sessions} sessions",
+    HOT: "service: act and feedback, one session",
+    MANY: "service: act and feedback, {sessions} sessions",
+    ACTS: "service: acts, {bulk} a call",
+    EVENTS: "service: events, {bulk} a call",
+}
+FLOORS = (NOTHING, READ)
+IN_MEMORY, IN_REDIS = (MEMORY_HOT, MEMORY_MANY), (LOCKED_HOT, LOCKED_MANY)
+CALLS = 100
+"""Calls of ``acts`` before a turn of bulk events, and calls with their events in it."""
+EVENT = b'{"arm": 3, "loss": 0.5}'
+SESSIONS = "/v1/sessions"
+PEERS_ARMS, PEERS_REDIS = "PEERS_ARMS", "PEERS_REDIS"
+"""Variables with the number of arms and the Redis's URL."""
+MEMORY_PATH, LOCKED_PATH = "/memory/{session}", "/locked/{session}"
+
+
+class Options(NamedTuple):
+    """What is measured, and for how long."""
+
+    seconds: float
+    repetitions: int
+    clients: int
+    n_arms: int
+    workers: Sequence[int]
+    sessions: int = 1000
+    bulk: int = 100
+    wrk: str | None = None
+    """The program; None: clients in Python."""
+    peers: bool = False
+    """Whether river is measured too."""
+
+
+class Target(NamedTuple):
+    """A port, what clients say to it, and the processes that work for it."""
+
+    port: int
+    talk: Callable[[], Conversation]
+    pids: Sequence[int]
+    says: Mapping[str, str] | None = None
+    """The same for wrk; None where only clients in Python say it."""
+    is_audited: bool = False
+    """Whether what it acknowledges is counted by sessions."""
+    per_call: int = 1
+    """Acts or events in one request."""
+    prepare: Callable[[], Iterator[bytes]] | None = None
+    """Acts before a turn, and returns the bodies of the events that clients post in it, all together."""
+
+
+def names_of(options: Options, workers: int) -> list[str]:
+    """Return the targets in their order; what keeps its state in memory has one process only."""
+    left_out = set[str]() if options.peers else {*IN_MEMORY, *IN_REDIS}
+    if workers > 1:
+        left_out.update(IN_MEMORY)
+    return [name for name in LABELS if name not in left_out]
+
+
+def of_floors(port: int, pids: Sequence[int], redis: int, n_arms: int) -> dict[str, Target]:
+    """Two endpoints without a learner, and a learner written as scripts; ``redis`` is a process id."""
+
+    def repeated(path: str, *others: int) -> Target:
+        says = {"BENCH_FEEDBACK": path, "BENCH_SESSIONS": "1"}
+        return Target(port, partial(repeated_post, path, EVENT), [*pids, *others], says)
+
+    script = _turns(port, [*pids, redis], f"/act?n_arms={n_arms}", "/feedback", 1)
+    return {NOTHING: repeated("/nothing"), READ: repeated("/read", redis), SCRIPT: script}
+
+
+def of_peers(port: int, pids: Sequence[int], redis: int, sessions: int) -> dict[str, Target]:
+    """River's policies, in memory and in Redis."""
+    found = {}
+    for path, names, used in ((MEMORY_PATH, IN_MEMORY, pids), (LOCKED_PATH, IN_REDIS, [*pids, redis])):
+        act, feedback = (f"{path}/{call}".replace("{session}", "%d") for call in ("act", "feedback"))
+        for name, count in zip(names, (1, sessions), strict=True):
+            found[name] = _turns(port, used, act, feedback, count)
+    return found
+
+
+def of_service(url: str, pids: Sequence[int], options: Options) -> dict[str, Target]:
+    """Single calls in one session and in many, and calls in bulk in the first one."""
+    port = int(url.rpartition(":")[2])
+    act, feedback = f"{SESSIONS}/s%d/act", f"{SESSIONS}/s%d/feedback"
+    hot, many = (
+        _turns(port, pids, act, feedback, count)._replace(is_audited=True) for count in (1, options.sessions)
+    )
+    bulk = partial(Target, port, pids=pids, is_audited=True, per_call=options.bulk)
+    acts = json.dumps({"count": options.bulk}).encode()
+    return {
+        HOT: hot,
+        MANY: many,
+        ACTS: bulk(talk=partial(repeated_post, f"{SESSIONS}/s0/acts", acts)),
+        EVENTS: bulk(talk=partial(posts, "", iter(())), prepare=partial(acted, url, "s0", options.bulk, CALLS)),
+    }
+
+
+def _turns(port: int, pids: Sequence[int], act: str, feedback: str, sessions: int) -> Target:
+    says = {"BENCH_ACT": act, "BENCH_FEEDBACK": feedback, "BENCH_SESSIONS": str(sessions)}
+    return Target(port, partial(act_and_feedback, act, feedback, sessions), pids, says)
+
+
+def acted(url: str, session: str, bulk: int, calls: int) -> Iterator[bytes]:
+    """Act, and return the bodies of the events for all actions."""
+    bodies = []
+    with httpx.Client(base_url=url) as client:
+        for _ in range(calls):
+            answer = client.post(f"{SESSIONS}/{session}/acts", json={"count": bulk}).raise_for_status()
+            events = [{"arm": action["arm"], "loss": 0.5} for action in answer.json()["actions"]]
+            bodies.append(json.dumps({"events": events}).encode())
+    return iter(bodies)
