@@ -226,11 +226,12 @@ class Settings(BaseSettings):
         "answer is 503.",
     )
     write_schema: int = Field(
-        2,
+        3,
         ge=1,
-        le=2,
+        le=3,
         description="Newest schema in which sessions are written. Keep 1 during a rolling upgrade from 0.1, until "
-        "no replica of it is left: what 0.1 can't read is then refused (409 `older_schema`).",
+        "no replica of it is left: what 0.1 can't read is then refused (409 `older_schema`). 2 holds what 3 "
+        "does, in more bytes.",
     )
     cache_sessions: Count = Field(1024, description="Number of sessions that a worker caches in memory.")
     dashboard: bool = Field(True, description="Whether browsers get the dashboard at `/`; else the documentation.")

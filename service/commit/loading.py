@@ -12,8 +12,8 @@ from ..engine.run import Run
 from ..engine.segment_run import SegmentRun
 from ..errors import OverloadedError, StateCorruptError, UnknownSessionError
 from ..serialization import segment_records
+from ..serialization.binary import CodecError
 from ..serialization.segment_records import name_of
-from ..serialization.state import CodecError
 from ..store.base import ReadSegments, Snapshot, Store
 from .operation import Operation
 from .session_cache import CachedSession, SessionCache

@@ -8,6 +8,8 @@ from dataclasses import replace
 from itertools import islice
 from typing import NamedTuple
 
+import numpy as np
+
 from ..engine.arm_run import ArmRun
 from ..engine.run import Run
 from ..engine.segment_run import SegmentRun
@@ -19,6 +21,7 @@ from ..models.stored import Stored
 from ..serialization import consistency
 from ..serialization import records as records_codec
 from ..serialization import state as codec
+from ..serialization.binary import CHECKSUM_BYTES, CodecError
 from ..serialization.summary import effective_arms_of
 from ..store.base import Snapshot
 from .surplus_watch import SurplusWatch
@@ -103,14 +106,14 @@ class CachedSession(NamedTuple):
             consistency.check_state(run, ledger, state)
             if isinstance(run, SegmentRun):
                 consistency.check_shared(run, shared)
-        except (codec.CodecError, ValueError) as error:
+        except (CodecError, ValueError) as error:
             raise StateCorruptError from error
         is_listed = previous is not None and previous.is_listed and run is previous.run
         run = run.moved(ledger, state)
         if isinstance(run, SegmentRun):
             run = replace(run, shared=shared)
         needs_records = isinstance(run, SlotRun) or run.params.expiry is not None
-        checksum, size = snapshot.state[-codec.CHECKSUM_BYTES :], _memory(run, snapshot.state)
+        checksum, size = snapshot.state[-CHECKSUM_BYTES:], _memory(run)
         return cls(
             *(snapshot.version, stored, run, checksum, size, is_listed, needs_records),
             created_at=snapshot.created_at,
@@ -127,14 +130,14 @@ class CachedSession(NamedTuple):
         try:
             slots, times, rows = found = records_codec.decode(records, self.run)
             consistency.check_records(self.run, found)
-        except (codec.CodecError, ValueError) as error:
+        except (CodecError, ValueError) as error:
             raise StateCorruptError from error
         run, name = self.run, codec.rows_field(self.run.learner.state_type)
         state = run.state if name is None else run.state._replace(**{name: rows})
         run = replace(run, state=state, act_times=times, stored_rows=rows or ())
         if isinstance(run, SlotRun) and slots is not None:
             run = replace(run, open_slots=slots)
-        return self._replace(run=run, needs_records=False, size=self.size - _memory(self.run) + _memory(run))
+        return self._replace(run=run, needs_records=False, size=_memory(run))
 
     @staticmethod
     def encode(run: Run, schema: int = codec.SCHEMA) -> bytes:
@@ -162,8 +165,8 @@ class CachedSession(NamedTuple):
         run = run.written(records_codec.rows_of(run))
         if state[0] == 1:
             run.ledger.restart_means()
-        checksum = state[-codec.CHECKSUM_BYTES :]
-        size = _memory(run, state)
+        checksum = state[-CHECKSUM_BYTES:]
+        size = _memory(run)
         stored = stored or self.stored
         at = self.created_at
         return CachedSession(
@@ -171,15 +174,17 @@ class CachedSession(NamedTuple):
         )
 
 
-def _memory(run: Run, state: bytes = b"") -> int:
+def _memory(run: Run) -> int:
     """Bytes of memory that a session takes, about; its state twice, as a commit makes the next beside it."""
+    state = {id(part): part.nbytes for part in run.state if isinstance(part, np.ndarray)}
+    by_arm = run.ledger.by_arm.nbytes if isinstance(run, ArmRun) else 0
     labels = run.arms.names or () if isinstance(run, ArmRun) else ()
     slots = run.open_slots.stored if isinstance(run, SlotRun) else ()
     acts = () if run.act_times is None else run.act_times.acts.values()
     arrays: int = sum(array.nbytes for array in (*acts, *run.stored_rows))
     segments = run.segments.nbytes if isinstance(run, SegmentRun) else 0
-    objects = SESSION_BYTES * bool(state) + OBJECT_BYTES * (len(labels) + len(slots))
-    return 2 * len(state) + arrays + segments + objects
+    objects = SESSION_BYTES + OBJECT_BYTES * (len(labels) + len(slots))
+    return 2 * (sum(state.values()) + by_arm) + arrays + segments + objects
 
 
 class SessionCache:

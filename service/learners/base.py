@@ -27,6 +27,8 @@ In a state's other arrays of floats the last axis is that of the arms.
 IntArray = NDArray[np.int64]
 Rows = tuple[FloatArray, ...]
 """Arrays that a state replaces one by one; a commit writes only those that were replaced."""
+Steps = tuple[tuple[int, float], ...]
+"""Events since a slot opened: the position of the arm of each, and the factor of its weight."""
 Record = tuple[Any, ...]
 """Numbers kept of a slot for its feedback: floats, or arrays over the leading axes."""
 S = TypeVar("S", bound=tuple[Any, ...])
@@ -93,6 +95,10 @@ class Learner(ABC, Generic[S]):
 
     Its annotations (int, float, bool, FloatArray, IntArray, Rows) are the layout in which states are stored. A
     field with a default is not stored: it is of use only until the arm of the open slot is drawn.
+
+    A state may have ``steps`` (``Steps``, or None where they are not known) behind its other fields. Where that is
+    shorter its ``at_opening()`` is stored with these, and ``after(steps)`` of it must be the state to the bit, on
+    any processor: it may add, multiply, divide and compare, but takes no power or logarithm.
     """
     second_stream: ClassVar[bool] = False
     """Whether a slot's second uniform, v_t, is needed."""

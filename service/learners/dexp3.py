@@ -10,7 +10,7 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from ..errors import FieldValueError
-from .base import ArmLearner, FloatArray, Information, IntArray, Slot, at
+from .base import ArmLearner, FloatArray, Information, IntArray, Slot, Steps, at
 from .maths.distributions import add_arms, remove_arms
 from .rates import RatedSpec, RateFields, RateMode
 from .specs import MAX_COUNT, ArmsSpec, Horizon, LearningRate, MaxDelay, Rate, RateScale, TotalDelay, Whole
@@ -19,6 +19,8 @@ ANYTIME_SCALE = 2.0
 """c of the anytime rates."""
 MAX_EXPONENT = 700.0
 """exp(-700) is still a normal double: no weight becomes 0, which with one arm would mean 0 divided by 0."""
+MAX_STEPS = 16
+"""Events since the slot opened that a state remembers."""
 
 
 class Rates(NamedTuple):
@@ -107,6 +109,28 @@ class State(NamedTuple):
     loss_clip: float
     probability_floor: float
     delay_sum: int
+    steps: Steps | None = None
+    """The events by which p follows from p_open; None where they are too many, or arms were changed since."""
+
+    def at_opening(self) -> State:
+        """Return the state as it was when its slot opened."""
+        return self._replace(p=self.p_open, steps=())
+
+    def after(self, steps: Steps) -> State:
+        """Return the state of one run after the first events of its slot; without any, its steps are not known.
+
+        Raises
+        ------
+        ValueError
+            where there were events before.
+        """
+        if not steps:
+            return self._replace(steps=() if self.p is self.p_open else None)
+        if self.p is not self.p_open:
+            raise ValueError("the slot has had events")
+        with np.errstate(all="ignore"):
+            p = _trimmed(self.p, steps, self.probability_floor)
+        return self._replace(p=p, steps=steps)
 
 
 class Dexp3(ArmLearner[State]):
@@ -136,12 +160,12 @@ class Dexp3(ArmLearner[State]):
 
     def start(self) -> State:
         p = np.full(self.n_arms, 1 / self.n_arms)
-        return State(p, p, *(self._rates or anytime_rates(self.n_arms, 1, 0)), delay_sum=0)
+        return State(p, p, *(self._rates or anytime_rates(self.n_arms, 1, 0)), delay_sum=0, steps=())
 
     def open(self, state: State, slot: Slot) -> State:
         delay_sum = state.delay_sum + min(slot.outstanding, self._cap)
         rates = self._rates or anytime_rates(state.p.shape[-1], slot.t, delay_sum)
-        return State(state.p, state.p, *rates, delay_sum)
+        return State(state.p, state.p, *rates, delay_sum, ())
 
     def open_all(self, state: State, slot: Slot, count: int) -> tuple[State, int]:
         """Open all slots: p changes with events alone, and of anytime rates those of the last slot stay."""
@@ -149,7 +173,7 @@ class Dexp3(ArmLearner[State]):
         delays = uncapped * slot.outstanding + uncapped * (uncapped - 1) // 2 + (count - uncapped) * self._cap
         delay_sum = state.delay_sum + delays
         rates = self._rates or anytime_rates(state.p.shape[-1], slot.t + count - 1, delay_sum)
-        return State(state.p, state.p, *rates, delay_sum), count
+        return State(state.p, state.p, *rates, delay_sum, ()), count
 
     def settle(self, state: State, arm: Any, loss: Any, count: int = 1) -> State:
         """Eqs. (estloss), (tildew1), (w1), (tildep1); ``count`` multiplies the exponent before one trim."""
@@ -160,29 +184,25 @@ class Dexp3(ArmLearner[State]):
         """Settle events one after the other; what does not depend on those before is computed of all at once."""
         estimates = np.minimum(state.loss_clip, losses / state.p_open[list(arms)])
         factors = np.exp(-np.minimum(state.learning_rate * estimates, MAX_EXPONENT))
-        w, total = state.p.copy(), np.add.reduce
-        floor = state.probability_floor / len(w)
-        for arm, factor in zip(arms, factors.tolist(), strict=True):
-            w[arm] *= factor
-            w /= total(w)
-            np.maximum(w, floor, out=w)
-            w /= total(w)
-        return state._replace(p=w)
+        steps = tuple(zip(arms, factors.tolist(), strict=True))
+        return state._replace(p=_trimmed(state.p, steps, state.probability_floor), steps=_more(state.steps, steps))
 
     def _step(self, state: State, index: tuple[Any, ...], estimate: Any) -> State:
         w = state.p.copy()
-        w[index] *= np.exp(-np.minimum(state.learning_rate * estimate, MAX_EXPONENT))
+        factor = np.exp(-np.minimum(state.learning_rate * estimate, MAX_EXPONENT))
+        w[index] *= factor
         w /= w.sum(axis=-1, keepdims=True)
         np.maximum(w, state.probability_floor / w.shape[-1], out=w)
         w /= w.sum(axis=-1, keepdims=True)
-        return state._replace(p=w)
+        steps = _more(state.steps, ((int(index[0]), float(factor)),)) if w.ndim == 1 else None
+        return state._replace(p=w, steps=steps)
 
     def remove_arms(self, state: State, positions: IntArray) -> State:
         p, p_open = (remove_arms(part, positions, state.probability_floor) for part in (state.p, state.p_open))
-        return state._replace(p=p, p_open=p_open)
+        return state._replace(p=p, p_open=p_open, steps=None)
 
     def add_arms(self, state: State, count: int) -> State:
-        return state._replace(p=add_arms(state.p, count), p_open=add_arms(state.p_open, count))
+        return state._replace(p=add_arms(state.p, count), p_open=add_arms(state.p_open, count), steps=None)
 
     def distribution(self, state: State) -> FloatArray:
         return state.p_open
@@ -192,3 +212,18 @@ class Dexp3(ArmLearner[State]):
 
     def rates(self, state: State) -> dict[str, Any]:
         return {"rates": self.mode} | {name: getattr(state, name) for name in Rates._fields}
+
+
+def _more(steps: Steps | None, new: Steps) -> Steps | None:
+    return None if steps is None or len(steps) + len(new) > MAX_STEPS else steps + new
+
+
+def _trimmed(p: FloatArray, steps: Steps, floor: float) -> FloatArray:
+    """Return p of one run, shape (n_arms,), with weights multiplied one after the other, trimmed after each."""
+    w, total, least = p.copy(), np.add.reduce, floor / len(p)
+    for arm, factor in steps:
+        w[arm] *= factor
+        w /= total(w)
+        np.maximum(w, least, out=w)
+        w /= total(w)
+    return w

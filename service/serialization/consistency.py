@@ -17,8 +17,9 @@ from ..engine.segment_run import SegmentRun
 from ..learners.base import Spec
 from ..learners.segment_state import Shared
 from ..learners.specs import ArmsSpec
+from . import state as codec
+from .binary import CodecError
 from .records import Records
-from .state import CodecError, fixed_fields
 
 NUMBER_BYTES = 8
 """Bytes of an int64 or a float64."""
@@ -30,10 +31,11 @@ def check_length(state: bytes, spec: Spec) -> None:
     Raises
     ------
     CodecError
-        where it has fewer bytes than the learner has arms or dimensions, in numbers.
+        where it is of fewer arms than the learner, or has fewer bytes than that has numbers.
     """
     numbers: int = spec.arm_count if isinstance(spec, ArmsSpec) else getattr(spec, "dim", 0)
-    if len(state) < numbers * NUMBER_BYTES:
+    ever = codec.arms_ever(state) if isinstance(spec, ArmsSpec) else None
+    if len(state) < numbers * NUMBER_BYTES if ever is None else ever < numbers:
         raise CodecError("the state has fewer numbers than its learner")
 
 
@@ -57,7 +59,7 @@ def check_state(run: Run, ledger: Ledger, state: Any) -> None:
         live = (len(run.arms.live),)
         if ledger.by_arm.shape != (run.arms.size,) or ledger.by_arm.sum() != ledger.outstanding:
             raise CodecError("the counts are not those of this session's arms")
-    fixed = fixed_fields(run.learner.state_type)
+    fixed = codec.fixed_fields(run.learner.state_type)
     for name, known, part in zip(state._fields, run.state, state, strict=True):
         if isinstance(part, np.ndarray) and part.dtype.kind == "f":
             expected = known.shape if live is None or name in fixed else (*known.shape[:-1], *live)

@@ -20,7 +20,7 @@ from ..engine.run import Run
 from ..engine.slot_run import SlotRun
 from ..learners.base import Rows
 from . import state as codec
-from .state import CHECKSUM_BYTES, CodecError, checksum
+from .binary import CHECKSUM_BYTES, CodecError, checksum, foreign
 
 BUCKET, ROW = b"b", b"r"
 """First byte of the keys of buckets and of rows; those of open slots are digits."""
@@ -82,7 +82,7 @@ def decode(records: Mapping[bytes, bytes], run: Run) -> Records:
         if checksum(key + b":" + body) != data[-CHECKSUM_BYTES:]:
             raise CodecError("not a record of a session")
         by_kind[key[:1] if key[:1] in by_kind else b""][key] = body
-    with codec.foreign("records of this session"):
+    with foreign("records of this session"):
         slots = _decode_slots(by_kind[b""]) if isinstance(run, SlotRun) else None
         times = ActTimes.of_session(run.params.expiry)
         times = None if times is None else _decode_act_times(by_kind[BUCKET], times)

@@ -19,9 +19,8 @@ from ..engine.arms import Arms
 from ..engine.kept_segment import KeptSegment
 from ..engine.segment_run import SegmentRun
 from ..learners.segment_state import EXPERTS, Segment
-from . import state as codec
+from .binary import CHECKSUM_BYTES, CodecError, checksum, foreign
 from .records import record_of
-from .state import CHECKSUM_BYTES, CodecError, checksum
 
 FORMAT = 1
 _HEAD = struct.Struct("<BqdqqqddqqqdddIIBB")
@@ -84,7 +83,7 @@ def decode(name: bytes, record: bytes, arms: Arms) -> KeptSegment:
     body = record[:-CHECKSUM_BYTES]
     if checksum(name + b":" + body) != record[-CHECKSUM_BYTES:]:
         raise CodecError("not the record of a segment")
-    with codec.foreign("a segment of this session"):
+    with foreign("a segment of this session"):
         form, *numbers, n_arms, n_acts, has_full, listed = _HEAD.unpack_from(body)
         at = _HEAD.size + n_acts * _BUCKET.size
         acts = tuple(_BUCKET.iter_unpack(body[_HEAD.size : at]))

@@ -1,24 +1,26 @@
 """Bytes of a session's state: exact, checked, and marked with a schema number.
 
-Layout, little-endian: schema (1 byte), the ledger's numbers (``_COUNTS``, ``_HEADS``), for learners over arms the
+Layout, little-endian: schema (1 byte), the ledger's numbers (``counts``), for learners over arms the
 outstanding decisions by arm and the arms, the fields of the learner's state in order, in sessions with segments
-those of what segments share, CRC-32 of all before it (4 bytes). An array is its number of axes (1 byte), its
-lengths (uint32 each) and its numbers. The arms are their length in bytes (uint32; 0 where arms never changed), the
-live arms as an array, from schema 2 on the paused ones as another, and the labels of the arms that came after the
-start as JSON.
+those of what segments share, CRC-32 of all before it (4 bytes). ``binary`` has the layout of arrays. The arms are
+their length in bytes (uint32; 0 where arms never changed), the live arms as an array, from schema 2 on the paused
+ones as another, and the labels of the arms that came after the start as JSON.
 
 Schema 1 is version 0.1's. It holds neither voided decisions, paused arms, means nor times of the last act and
 event: see ``needed_schema``, and ``Ledger.restart_means`` for what its readers count.
+
+Schema 3 has integers as short as they allow, and equal arrays once. A state with ``steps`` is stored as of the
+opening of its slot; behind it stand the number of steps (1 byte), their arms (uint32) and their factors: its reader
+makes them again. They only multiply, add, divide and compare doubles, which gives the same bits on every
+processor. Other vectors that follow from each other do so by powers and exponentials, which need not; so these are
+stored.
 """
 
 from __future__ import annotations
 
 import json
-import math
 import struct
-import zlib
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple, get_type_hints
 from weakref import WeakKeyDictionary
@@ -27,40 +29,26 @@ import numpy as np
 
 from ..engine.arms import Arms
 from ..engine.ledger import ArmLedger, Ledger
-from ..learners.base import FixedArray, FloatArray, IntArray, Rows
+from ..learners.base import FixedArray, FloatArray, IntArray, Rows, Steps
+from . import counts
+from .binary import BYTE, CHECKSUM_BYTES, LENGTH, CodecError, Reader, Writer, checksum, foreign
 
-SCHEMA = 2
+SCHEMA = 3
 """The newest schema."""
-CHECKSUM_BYTES = 4
-"""Bytes of the checksum at the end, which a commit compares to notice a state that was changed by hand."""
-
-_COUNTS: dict[int, tuple[str, ...]] = {
-    1: ("slot", "feedbacks", "expired", "removed", "total_delay", "outstanding", "time")
-}
-_COUNTS[2] = (*_COUNTS[1], "voided", "losses", "counted_from_slot", "mean_loss")
-_COUNTS[2] += ("last_act_at", "last_event_at", "equal_losses")
-_HEADS = {1: struct.Struct("<B6qd"), 2: struct.Struct("<B6qd3q3d?")}
-"""Schema to the layout of the schema's number and the ledger's numbers."""
-_CRC = struct.Struct("<I")
-_LENGTH = struct.Struct("<I")
-_SCALARS = {int: struct.Struct("<q"), float: struct.Struct("<d"), bool: struct.Struct("<?")}
-_ARRAYS: list[tuple[Any, Any]] = [(FloatArray, np.dtype("<f8")), (IntArray, np.dtype("<i8"))]
-
-
-MAX_AXES = 8
-"""Most axes of an array; states have one or two."""
+COMPACT = 3
+"""The first schema whose states are compact."""
 MAX_ROWS = 2**20
 """Most rows of a state: more than a session can have open slots."""
+STEP_BYTES = 12
+"""Bytes of a step: its arm and its factor."""
 
+_SCALARS = {int: struct.Struct("<q"), float: struct.Struct("<d"), bool: struct.Struct("<?")}
 _ENCODED_ARMS: WeakKeyDictionary[Arms, dict[int, bytes]] = WeakKeyDictionary()
 """Arms to schema to bytes."""
 
-ROWS = object()
-"""The layout of a field of rows."""
-
-
-class CodecError(Exception):
-    """The bytes are not a state of this learner, or have a newer schema."""
+ROWS, FLOAT_ARRAY, INT_ARRAY = object(), object(), object()
+"""The layouts of fields that are no scalar."""
+_LAYOUTS: list[tuple[Any, Any]] = [(Rows, ROWS), (FloatArray, FLOAT_ARRAY), (IntArray, INT_ARRAY)]
 
 
 class Decoded(NamedTuple):
@@ -89,15 +77,41 @@ def encode(ledger: Ledger, state: Any, arms: Arms | None = None, schema: int = S
     shared : NamedTuple of what segments share, in sessions with segments
     """
     schema = max(schema, needed_schema(ledger, arms))
-    parts = [_HEADS[schema].pack(schema, *(getattr(ledger, name) for name in _COUNTS[schema]))]
+    writer = Writer(compact=schema >= COMPACT)
+    writer.pack(BYTE, schema)
+    counts.write(ledger, schema, writer)
     if isinstance(ledger, ArmLedger):
-        arms_bytes = b"" if arms is None else _arms_bytes(arms, schema)
-        parts += [*_array_parts(ledger.by_arm), _LENGTH.pack(len(arms_bytes)), arms_bytes]
-    for part in (state, *(() if shared is None else (shared,))):
+        writer.integers(ledger.by_arm)
+        writer.block(b"" if arms is None else _arms_bytes(arms, schema))
+    steps = _steps(state) if schema >= COMPACT else ()
+    for part in (state.at_opening() if steps else state, *(() if shared is None else (shared,))):
         for kind, value in zip(_fields(part.__class__), part, strict=False):
-            parts += _parts(kind, value)
-    body = b"".join(parts)
+            _write(writer, kind, value)
+    if schema >= COMPACT and _has_steps(state.__class__):
+        _write_steps(writer, steps)
+    body = b"".join(writer.parts)
     return body + checksum(body)
+
+
+def _has_steps(state_type: Any) -> bool:
+    return "steps" in state_type._field_defaults
+
+
+def _steps(state: Any) -> Steps:
+    """Return the steps to write in place of the arrays that follow from them."""
+    steps: Steps = getattr(state, "steps", None) or ()
+    return steps if steps and len(steps) * STEP_BYTES < state.p.nbytes else ()
+
+
+def _write_steps(writer: Writer, steps: Steps) -> None:
+    arms, factors = zip(*steps, strict=True) if steps else ((), ())
+    writer.pack(BYTE, len(steps))
+    writer.pack(_steps_layout(len(steps)), *arms, *factors)
+
+
+@lru_cache(maxsize=256)
+def _steps_layout(count: int) -> struct.Struct:
+    return struct.Struct(f"<{count}I{count}d")
 
 
 def decode(data: bytes, state_type: type, *, by_arm: bool, shared_type: type | None = None) -> Decoded:
@@ -114,26 +128,56 @@ def decode(data: bytes, state_type: type, *, by_arm: bool, shared_type: type | N
     CodecError
         for anything ``encode`` did not write for this state type.
     """
-    schema = data[0] if data else 0
-    if schema not in _HEADS or len(data) < _HEADS[schema].size + _CRC.size:
-        raise CodecError("not a state this version can read")
-    body = memoryview(data)[: -_CRC.size]
-    if checksum(body) != data[-_CRC.size :]:
-        raise CodecError("the checksum does not fit")
-    reader = _Reader(body)
+    schema, reader = _opened(data)
     with foreign("a state of this learner"):
-        counts = dict(zip(_COUNTS[schema], reader.unpack(_HEADS[schema])[1:], strict=True))
-        outstanding = reader.array(np.dtype("<i8")) if by_arm else None
+        numbers = counts.read(schema, reader)
+        outstanding = reader.integers() if by_arm else None
         arms = reader.block() if by_arm else b""
-        values = [reader.value(kind) for kind in _fields(state_type)]
-        of_all = [reader.value(kind) for kind in (() if shared_type is None else _fields(shared_type))]
-    if reader.left or not (all(map(_is_finite, [*values, *of_all])) and all(map(math.isfinite, counts.values()))):
+        values = [_read(reader, kind) for kind in _fields(state_type)]
+        of_all = [_read(reader, kind) for kind in (() if shared_type is None else _fields(shared_type))]
+        state: Any = state_type(*values)
+        if schema >= COMPACT and _has_steps(state_type):
+            state = _stepped(state, reader)
+    if reader.left or not all(map(_is_finite, [*state[: len(values)], *of_all])):
         raise CodecError("not a state of this learner")
-    ledger = Ledger(**counts) if outstanding is None else ArmLedger(**counts, by_arm=outstanding)
+    ledger = Ledger(**numbers) if outstanding is None else ArmLedger(**numbers, by_arm=outstanding)
     if schema == 1:
         ledger.restart_means()
     shared = None if shared_type is None else shared_type(*of_all)
-    return Decoded(ledger, arms, state_type(*values), schema, shared)
+    return Decoded(ledger, arms, state, schema, shared)
+
+
+def _opened(data: bytes) -> tuple[int, Reader]:
+    """Return the schema of a state and a reader of what follows."""
+    schema = data[0] if data else 0
+    if not 1 <= schema <= SCHEMA or len(data) <= CHECKSUM_BYTES:
+        raise CodecError("not a state this version can read")
+    body = memoryview(data)[:-CHECKSUM_BYTES]
+    if checksum(body) != data[-CHECKSUM_BYTES:]:
+        raise CodecError("the checksum does not fit")
+    return schema, Reader(body[1:], compact=schema >= COMPACT)
+
+
+def _stepped(state: Any, reader: Reader) -> Any:
+    """Return a state after the steps that follow it."""
+    (count,) = reader.unpack(BYTE)
+    numbers = reader.unpack(_steps_layout(count))
+    return state.after(tuple(zip(numbers[:count], numbers[count:], strict=True)))
+
+
+def arms_ever(data: bytes) -> int | None:
+    """Return how many arms a compact state of a session over arms is of; None for an older schema.
+
+    Raises
+    ------
+    CodecError
+    """
+    schema, reader = _opened(data)
+    if schema < COMPACT:
+        return None
+    with foreign("a state"):
+        counts.read(schema, reader)
+        return int(reader.integers().size)
 
 
 def decode_arms(data: bytes, known: Arms, first_names: Sequence[str] | None, schema: int = SCHEMA) -> Arms:
@@ -156,10 +200,10 @@ def decode_arms(data: bytes, known: Arms, first_names: Sequence[str] | None, sch
         raise CodecError("arms without labels never change")
     if not data:
         return Arms.of(len(first_names), first_names)
-    reader = _Reader(memoryview(data))
+    reader = Reader(memoryview(data), compact=schema >= COMPACT)
     with foreign("the arms of this session"):
-        live = reader.array(np.dtype("<i8"))
-        paused = reader.array(np.dtype("<i8")) if schema > 1 else live[:0]
+        live = reader.integers()
+        paused = reader.integers() if schema > 1 else live[:0]
         added = json.loads(bytes(reader.left))
     if not isinstance(added, list) or not all(isinstance(name, str) for name in added):
         raise CodecError("not labels of arms")
@@ -171,77 +215,38 @@ def decode_arms(data: bytes, known: Arms, first_names: Sequence[str] | None, sch
     return Arms.at(first_names, added, live.tolist(), paused.tolist())
 
 
-@contextmanager
-def foreign(what: str) -> Iterator[None]:
-    """Turn the errors of reading foreign or damaged bytes into ``CodecError``."""
-    try:
-        yield
-    except (ValueError, TypeError, IndexError, OverflowError, RecursionError, struct.error) as error:
-        raise CodecError(f"not {what}") from error
-
-
 def _arms_bytes(arms: Arms, schema: int) -> bytes:
     """Empty where arms never changed; made once for each ``Arms``."""
     if arms.added is None:
         return b""
     by_schema = _ENCODED_ARMS.setdefault(arms, {})
     if schema not in by_schema:
-        parts = _array_parts(np.array(arms.live, dtype="<i8"))
+        writer = Writer(compact=schema >= COMPACT)
+        writer.integers(np.array(arms.live, dtype="<i8"))
         if schema > 1:
-            parts += _array_parts(np.array(sorted(arms.paused), dtype="<i8"))
-        by_schema[schema] = b"".join(parts) + json.dumps(arms.added, separators=(",", ":")).encode()
+            writer.integers(np.array(sorted(arms.paused), dtype="<i8"))
+        by_schema[schema] = b"".join(writer.parts) + json.dumps(arms.added, separators=(",", ":")).encode()
     return by_schema[schema]
 
 
-def checksum(body: bytes | memoryview) -> bytes:
-    """Return the CRC-32, little-endian, that ends every state and every record."""
-    return _CRC.pack(zlib.crc32(body))
+def _write(writer: Writer, kind: Any, value: Any) -> None:
+    if isinstance(kind, struct.Struct):
+        writer.pack(kind, value)
+    elif kind is ROWS:
+        writer.pack(LENGTH, len(value))
+    else:
+        (writer.floats if kind is FLOAT_ARRAY else writer.integers)(value)
 
 
-class _Reader:
-    def __init__(self, data: memoryview) -> None:
-        self.left = data
-
-    def unpack(self, kind: struct.Struct) -> tuple[Any, ...]:
-        return kind.unpack(self._take(kind.size))
-
-    def array(self, dtype: np.dtype[Any]) -> Any:
-        (axes,) = self._take(1)
-        if axes > MAX_AXES:
-            raise CodecError("no state has so many axes")
-        shape = struct.unpack(f"<{axes}I", self._take(4 * axes))
-        return np.frombuffer(self._take(dtype.itemsize * math.prod(shape)), dtype).reshape(shape).copy()
-
-    def value(self, kind: Any) -> Any:
-        if kind is ROWS:
-            return self._rows()
-        return self.unpack(kind)[0] if isinstance(kind, struct.Struct) else self.array(kind)
-
-    def _rows(self) -> tuple[None, ...]:
-        count: int = self.unpack(_LENGTH)[0]
+def _read(reader: Reader, kind: Any) -> Any:
+    if isinstance(kind, struct.Struct):
+        return reader.unpack(kind)[0]
+    if kind is ROWS:
+        (count,) = reader.unpack(LENGTH)
         if count > MAX_ROWS:
             raise CodecError("no state has so many rows")
         return (None,) * count
-
-    def block(self) -> bytes:
-        (length,) = self.unpack(_LENGTH)
-        return bytes(self._take(length))
-
-    def _take(self, count: int) -> memoryview:
-        taken, self.left = self.left[:count], self.left[count:]
-        if len(taken) != count:
-            raise CodecError("the state is cut short")
-        return taken
-
-
-def _parts(kind: Any, value: Any) -> list[bytes]:
-    if kind is ROWS:
-        return [_LENGTH.pack(len(value))]
-    return [kind.pack(value)] if isinstance(kind, struct.Struct) else _array_parts(value)
-
-
-def _array_parts(array: Any) -> list[bytes]:
-    return [struct.pack(f"<B{array.ndim}I", array.ndim, *array.shape), array.tobytes()]
+    return reader.floats() if kind is FLOAT_ARRAY else reader.integers()
 
 
 def _is_finite(value: Any) -> bool:
@@ -250,7 +255,7 @@ def _is_finite(value: Any) -> bool:
 
 @lru_cache(maxsize=64)
 def _fields(state_type: type) -> tuple[Any, ...]:
-    """Return the layout of each stored field of a state: a struct for a scalar, a dtype for an array, or ``ROWS``.
+    """Return the layout of each stored field of a state: a struct for a scalar, or one of those above.
 
     Fields with a default stand behind the others and are not stored.
     """
@@ -277,9 +282,5 @@ def fixed_fields(state_type: type) -> frozenset[str]:
 
 
 def _kind(hint: Any) -> Any:
-    if hint == Rows:
-        return ROWS
-    for array, dtype in _ARRAYS:
-        if hint == array:
-            return dtype
-    return _SCALARS[hint]
+    found = next((layout for array, layout in _LAYOUTS if hint == array), None)
+    return _SCALARS[hint] if found is None else found

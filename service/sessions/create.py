@@ -28,6 +28,7 @@ from ..errors import (
     StateCorruptError,
     UnknownSessionError,
 )
+from ..models import stored as stored_specification
 from ..models.idempotency import Idempotency
 from ..models.specification import SESSION_ID_PATTERN, Specification
 from ..models.stored import Stored
@@ -115,14 +116,21 @@ class Creator:
     async def _restorable(self, session_id: str, whole: WholeSession, rights: Rights) -> tuple[NewSession, Run]:
         """The session to create, and its run, where everything in it can be read."""
         try:
+            # Before memory of the session's size is taken, which its specification alone says.
+            data = whole.snapshot.spec
+            read = await run_in_thread_if_large(len(data), stored_specification.decode, data)
+        except ValueError as error:
+            raise InvalidRequestError.of("specification", "is not one that this version can read") from error
+        spec = read.specification
+        await run_in_thread_if_large(_labels(spec), self._limits.check, spec, rights)
+        try:
             cached = await decoded(whole.snapshot)
             if cached.needs_records:
                 cached = await with_records(cached, whole.records)
             await check_segments(cached, whole.segments)
         except StateCorruptError as error:
             raise InvalidRequestError.of("state", "is not one that this version can read") from error
-        spec, run, version = cached.stored.specification, cached.run, str(self._versions.new())
-        await run_in_thread_if_large(_labels(spec), self._limits.check, spec, rights)
+        run, version = cached.run, str(self._versions.new())
         restored = NewSession(
             session_id,
             version,

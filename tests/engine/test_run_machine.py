@@ -30,6 +30,7 @@ from service.models.specification import Specification
 from service.models.stored import Stored
 from service.serialization import records
 from service.serialization import state as codec
+from service.serialization.binary import CHECKSUM_BYTES
 from tests.support import vectors
 from tests.support.machines import run_machine
 
@@ -216,9 +217,7 @@ class SessionMachine(RuleBasedStateMachine):
         ledger, arms, state, *_ = codec.decode(data, run.learner.state_type, by_arm=True)
         fresh = fresh.with_arms(codec.decode_arms(arms, fresh.arms, NAMES)).moved(ledger, state)
         stored = Stored(Specification(learner=self.params.learner), self.params.seed)
-        self.run = (
-            CachedSession("v", stored, fresh, data[-codec.CHECKSUM_BYTES :], len(data)).with_records(self.kept).run
-        )
+        self.run = CachedSession("v", stored, fresh, data[-CHECKSUM_BYTES:], len(data)).with_records(self.kept).run
         assert codec.encode(self.run.ledger, self.run.state, self.run.arms) == data
         assert self.run.probabilities.tolist() == run.probabilities.tolist()
 

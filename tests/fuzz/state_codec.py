@@ -15,6 +15,7 @@ from service.learners import REGISTRY
 from service.learners.base import ArmLearner
 from service.serialization import records
 from service.serialization import state as codec
+from service.serialization.binary import CodecError, checksum
 from tests.support import vectors
 
 NAMES = ("a", "b", "c")
@@ -33,7 +34,7 @@ RUNS = _runs()
 
 
 def _sealed(body: bytes) -> bytes:
-    return body + codec.checksum(body)
+    return body + checksum(body)
 
 
 def one_input(data: bytes) -> None:
@@ -41,7 +42,7 @@ def one_input(data: bytes) -> None:
     if len(data) < 2:
         return
     run, body = RUNS[data[0] % len(RUNS)], data[2:]
-    with contextlib.suppress(codec.CodecError):
+    with contextlib.suppress(CodecError):
         (_state, _raw, _arms, _records)[data[1] % 4](run, body)
 
 
@@ -73,7 +74,7 @@ def _records(run: Run, body: bytes) -> None:
     kept = {}
     for part in body.split(b"\xff\xff"):
         key, _, value = part.partition(b"=")
-        kept[key] = value + codec.checksum(key + b":" + value)
+        kept[key] = value + checksum(key + b":" + value)
     records.decode(kept, run)
 
 

@@ -11,7 +11,7 @@ from service.models.specification import Specification
 from service.models.stored import Stored
 from service.serialization import records
 from service.serialization import state as codec
-from service.serialization.state import CodecError
+from service.serialization.binary import CodecError
 from service.store.base import Snapshot
 
 

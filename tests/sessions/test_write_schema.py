@@ -24,7 +24,7 @@ async def acted(sessions):
     return arm
 
 
-@pytest.mark.parametrize("schema", [1, 2])
+@pytest.mark.parametrize("schema", [1, 2, 3])
 async def test_all_states_of_a_session_are_written_in_the_schema_that_is_allowed(schema):
     store = MemoryStore()
     sessions, written = Sessions(store, Settings(write_schema=schema)), []

@@ -84,7 +84,10 @@ def specification(kind: str) -> Specification:
 
 
 def played(run: Run) -> Run:
-    """Acts over some time, most losses late or missing, a void, and a change of arms where there are any."""
+    """Acts over some time, most losses late or missing, a void, and a change of arms where there are any.
+
+    The last thing is an event in the open slot.
+    """
     waiting = []
     for t in range(ACTS):
         run.advance(1_700_000_000.0 + 9 * t)
@@ -100,6 +103,7 @@ def played(run: Run) -> Run:
     run.void(ArmFeedback(action.arm, 0.0, action.slot) if isinstance(action, ArmAction) else None)
     if isinstance(run, ArmRun):
         run.act()
+    settle(run, run.act())
     return run
 
 

@@ -12,7 +12,7 @@ from ...server.listeners import is_loopback
 from ...settings import Settings, SettingsError, unknown_variables
 from .finding import Finding, error, ok, warning
 
-NEWEST_SCHEMA = 2
+SCHEMA_OF_0_1 = 1
 
 
 def check(settings: Settings, environment: Mapping[str, str]) -> Iterator[Finding]:
@@ -48,8 +48,8 @@ def _fit(settings: Settings) -> Iterator[Finding]:
     if settings.workers > cores:
         text = f"BANDIT_WORKERS is {settings.workers} on {cores} cores"
         yield warning("settings", text, "more processes than cores make answers slower")
-    if settings.write_schema < NEWEST_SCHEMA:
-        text = f"BANDIT_WRITE_SCHEMA is {settings.write_schema}: what 0.1 can't read is refused"
+    if settings.write_schema == SCHEMA_OF_0_1:
+        text = "BANDIT_WRITE_SCHEMA is 1: what 0.1 can't read is refused"
         yield warning("settings", text, "leave it out once no replica of 0.1 is left")
     if settings.drain_seconds and settings.drain_seconds >= settings.grace_seconds * 10:
         text = f"BANDIT_DRAIN_SECONDS is {settings.drain_seconds:g}: a stop takes at least that long"

@@ -1,0 +1,172 @@
+"""Numbers and arrays as bytes, little-endian, as states and records have them.
+
+An array has its number of axes (1 byte), its lengths (uint32 each) and its numbers, of 8 bytes each.
+
+In a compact state, of schema 3 or later, a byte stands before that. For floats it is 0, or the place, from 1, of
+an earlier array of the state that is the same; then nothing follows. For integers it is the bytes of each, 1, 2, 4
+or 8; plus ``FEW`` where most are 0: then follow the length of the array, how many are not 0 (uint32 each), their
+indexes, unsigned and as short as the length allows, and they.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+import zlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+CHECKSUM_BYTES = 4
+"""Bytes of the checksum at the end, which a commit compares to notice a state that was changed by hand."""
+BYTE, LENGTH = struct.Struct("<B"), struct.Struct("<I")
+FLOATS, INTEGERS = np.dtype("<f8"), np.dtype("<i8")
+MAX_AXES = 8
+"""Most axes of an array; states have one or two."""
+MAX_LENGTH = 2**24
+"""Most integers of an array of which most are 0: far more than any session may have arms."""
+FEW = 16
+_CRC = struct.Struct("<I")
+_WIDTHS = {width: np.dtype(f"<i{width}") for width in (1, 2, 4, 8)}
+_INDEX_WIDTHS = {width: np.dtype(f"<u{width}") for width in (1, 2, 4)}
+
+
+class CodecError(Exception):
+    """The bytes are not a state of this learner, or have a newer schema."""
+
+
+@contextmanager
+def foreign(what: str) -> Iterator[None]:
+    """Turn the errors of reading foreign or damaged bytes into ``CodecError``."""
+    try:
+        yield
+    except (ValueError, TypeError, IndexError, OverflowError, RecursionError, struct.error) as error:
+        raise CodecError(f"not {what}") from error
+
+
+def checksum(body: bytes | memoryview) -> bytes:
+    """Return the CRC-32, little-endian, that ends every state and every record."""
+    return _CRC.pack(zlib.crc32(body))
+
+
+def width_of(numbers: Sequence[int]) -> int:
+    """Return the bytes, 1, 2, 4 or 8, of the shortest signed integers that hold all of these."""
+    bits = max(max(numbers), ~min(numbers)).bit_length()
+    return 1 if bits < 8 else 2 if bits < 16 else 4 if bits < 32 else 8
+
+
+def _index_dtype(length: int) -> np.dtype[Any]:
+    return _INDEX_WIDTHS[1 if length <= 1 << 8 else 2 if length <= 1 << 16 else 4]
+
+
+class Writer:
+    """Writes one value after another.
+
+    Parameters
+    ----------
+    compact : whether arrays are written as schema 3 has them
+    """
+
+    def __init__(self, *, compact: bool = False) -> None:
+        self.parts: list[bytes] = []
+        self._compact = compact
+        self._floats: list[tuple[Any, bytes]] = []
+        """Arrays that ``floats`` has written, with the bytes of their numbers."""
+
+    def pack(self, kind: struct.Struct, *values: Any) -> None:
+        """Write numbers."""
+        self.parts.append(kind.pack(*values))
+
+    def block(self, data: bytes) -> None:
+        """Write bytes behind their length."""
+        self.parts += [LENGTH.pack(len(data)), data]
+
+    def floats(self, array: Any) -> None:
+        """Write an array of floats."""
+        if not self._compact:
+            return self._array(array, array.tobytes())
+        data = next((known for other, known in self._floats if other is array), None) or array.tobytes()
+        places = enumerate(self._floats, 1)
+        place = next((n for n, (other, known) in places if known == data and other.shape == array.shape), 0)
+        self._floats.append((array, data))
+        self.pack(BYTE, place)
+        return None if place else self._array(array, data)
+
+    def integers(self, array: Any) -> None:
+        """Write an array of integers."""
+        if not self._compact:
+            return self._array(array, array.tobytes())
+        indexes = array.nonzero()[0]
+        values = array[indexes] if array.ndim == 1 else array
+        width, index = width_of((0, *values.ravel().tolist())), _index_dtype(array.size)
+        if array.ndim == 1 and values.size * (width + index.itemsize) < array.size * width:
+            return self._few(array.size, indexes.astype(index), values.astype(_WIDTHS[width]))
+        self.pack(BYTE, width)
+        return self._array(array, array.astype(_WIDTHS[width]).tobytes())
+
+    def _few(self, length: int, indexes: Any, values: Any) -> None:
+        self.pack(BYTE, FEW + values.itemsize)
+        self.parts += [LENGTH.pack(length), LENGTH.pack(values.size), indexes.tobytes(), values.tobytes()]
+
+    def _array(self, array: Any, data: bytes) -> None:
+        self.parts += [struct.pack(f"<B{array.ndim}I", array.ndim, *array.shape), data]
+
+
+class Reader:
+    """Reads one value after another: what a ``Writer`` wrote that was as compact."""
+
+    def __init__(self, data: memoryview, *, compact: bool = False) -> None:
+        self.left = data
+        self._compact = compact
+        self._floats: list[Any] = []
+        """Arrays that ``floats`` has read."""
+
+    def unpack(self, kind: struct.Struct) -> tuple[Any, ...]:
+        """Read numbers."""
+        return kind.unpack(self._take(kind.size))
+
+    def block(self) -> bytes:
+        """Read bytes behind their length."""
+        (length,) = self.unpack(LENGTH)
+        return bytes(self._take(length))
+
+    def floats(self) -> Any:
+        """Read an array of floats; those that were the same are one."""
+        (place,) = self.unpack(BYTE) if self._compact else (0,)
+        self._floats.append(self._floats[place - 1] if place else self._array(FLOATS))
+        return self._floats[-1]
+
+    def integers(self) -> Any:
+        """Read an array of integers, as int64."""
+        (form,) = self.unpack(BYTE) if self._compact else (INTEGERS.itemsize,)
+        dtype = _WIDTHS.get(form % FEW)
+        if dtype is None or form > 2 * FEW:
+            raise CodecError("no state has such integers")
+        return self._few(dtype) if form > FEW else self._array(dtype).astype(INTEGERS)
+
+    def _few(self, dtype: np.dtype[Any]) -> Any:
+        (length,), (count,) = self.unpack(LENGTH), self.unpack(LENGTH)
+        if not count <= length <= MAX_LENGTH:
+            raise CodecError("no state has so many integers")
+        found = np.zeros(length, dtype=INTEGERS)
+        indexes = self._numbers(_index_dtype(length), count)
+        found[indexes] = self._numbers(dtype, count)
+        return found
+
+    def _array(self, dtype: np.dtype[Any]) -> Any:
+        (axes,) = self.unpack(BYTE)
+        if axes > MAX_AXES:
+            raise CodecError("no state has so many axes")
+        shape = struct.unpack(f"<{axes}I", self._take(4 * axes))
+        return self._numbers(dtype, math.prod(shape)).reshape(shape).copy()
+
+    def _numbers(self, dtype: np.dtype[Any], count: int) -> Any:
+        return np.frombuffer(self._take(dtype.itemsize * count), dtype)
+
+    def _take(self, count: int) -> memoryview:
+        taken, self.left = self.left[:count], self.left[count:]
+        if len(taken) != count:
+            raise CodecError("the state is cut short")
+        return taken

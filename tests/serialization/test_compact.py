@@ -1,0 +1,192 @@
+"""States of schema 3: short, and the same to the bit."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from service.commit.session_cache import CachedSession
+from service.engine.actions import ArmAction
+from service.engine.arm_run import ArmRun
+from service.engine.feedback import ArmFeedback, PointFeedback
+from service.errors import StateCorruptError
+from service.learners import REGISTRY
+from service.learners.base import Information
+from service.models.specification import Specification
+from service.models.stored import Stored
+from service.serialization import records
+from service.serialization import state as codec
+from service.serialization.binary import MAX_LENGTH, CodecError, Reader, Writer
+from service.sessions.operations import Act
+from service.sessions.service import Sessions
+from service.settings import Settings
+from service.store.base import NewSession, Snapshot
+from service.store.memory import MemoryStore
+from tests.support import kept_states, runs, vectors
+
+FLOATS_OF_A_STATE = 8
+"""Bytes."""
+LARGEST = [0, 1, 127, 128, 32_767, 32_768, 2**31 - 1, 2**31, 2**63 - 1, -1, -128, -129, -(2**63)]
+REST = 200
+"""Bytes of a state of dexp3 beside its vectors, with room for some open decisions."""
+
+
+def settled(run, action, rng):
+    if isinstance(action, ArmAction):
+        run.settle(ArmFeedback(action.arm, float(rng.random()), action.slot))
+    else:
+        extra = run.learner.information is Information.LOSSES
+        run.settle(PointFeedback(rng.normal(size=action.x.size + extra)))
+
+
+def loaded(run, schema=codec.SCHEMA):
+    """A run as another worker reads it."""
+    stored = Stored(Specification(learner=run.params.learner), run.params.seed)
+    snapshot = Snapshot("v", stored.encode(), CachedSession.encode(run, schema), 0.0, None)
+    return CachedSession.of(snapshot)
+
+
+@pytest.mark.parametrize("spec", vectors.specs())
+def test_a_run_that_is_stored_and_read_goes_on_to_the_bit(spec):
+    """Of every kind, at any moment: without events since the slot opened, with few, with many."""
+    run, rng, waiting, kept = runs.start(spec), np.random.default_rng(2), [], {}
+    for t in range(40):
+        waiting.append(run.act())
+        while len(waiting) > (t * 7) % 23:
+            settled(run, waiting.pop(int(rng.integers(len(waiting)))), rng)
+        kept |= {key: record for key, record in records.encode(run).items() if record is not None}
+        for key in [key for key, record in records.encode(run).items() if record is None]:
+            kept.pop(key, None)
+        run = run.written(records.rows_of(run))
+        read = loaded(run)
+        if read.needs_records:
+            read = read.with_records(kept)
+        elder = loaded(run, schema=2).run
+
+        assert CachedSession.encode(read.run) == CachedSession.encode(run)
+        assert repr(read.run.ledger) == repr(elder.ledger)
+        stored = len(run.state) - len(type(run.state)._field_defaults)
+        for one, other in zip(run.state[:stored], read.run.state[:stored], strict=True):
+            assert np.asarray(one).tobytes() == np.asarray(other).tobytes()
+        if t % 5 == 0:
+            run = read.run.copy()
+
+
+def dexp3(n_arms, events):
+    """A run with so many events since its slot opened."""
+    run = runs.start({"kind": "dexp3", "n_arms": n_arms})
+    actions = [run.act() for _ in range(events + 3)]
+    for action in actions[:events]:
+        run.settle(ArmFeedback(action.arm, 0.7))
+    return run
+
+
+@pytest.mark.parametrize(("events", "vectors_stored"), [(0, 1), (3, 1), (16, 1), (17, 2), (40, 2)])
+def test_the_open_slots_distribution_is_stored_only_where_a_few_events_do_not_lead_from_it(events, vectors_stored):
+    run = dexp3(500, events)
+    data = CachedSession.encode(run)
+
+    assert 0 < len(data) - vectors_stored * 500 * FLOATS_OF_A_STATE < REST + 10 * events
+    assert loaded(run).run.state.p.tobytes() == run.state.p.tobytes()
+
+
+def test_few_arms_with_many_events_are_stored_whole():
+    assert len(CachedSession.encode(dexp3(4, 16))) < len(CachedSession.encode(dexp3(4, 16), schema=2))
+
+
+def test_after_a_change_of_arms_both_vectors_are_stored():
+    run = runs.start({"kind": "dexp3", "arms": ["a", "b", "c"]})
+    run.settle(ArmFeedback(run.act().arm, 0.7))
+    run.change_arms(run.arms.change(["d"], ["a"]))
+
+    read = loaded(run).run
+
+    assert [part.tobytes() for part in read.state[:2]] == [part.tobytes() for part in run.state[:2]]
+
+
+def written_integers(array):
+    writer = Writer(compact=True)
+    writer.integers(array)
+    data = b"".join(writer.parts)
+    reader = Reader(memoryview(data), compact=True)
+    return data, reader.integers(), bytes(reader.left)
+
+
+@pytest.mark.parametrize("size", [0, 1, 2, 256, 257, 65_536, 65_537])
+@pytest.mark.parametrize("largest", LARGEST)
+@pytest.mark.parametrize("share", [0.0, 0.01, 1.0])
+def test_integers_are_exact_and_never_longer(size, largest, share):
+    array = np.zeros(size, dtype=np.int64)
+    array[: int(size * share)] = largest
+    array[-1:] = largest
+
+    data, read, left = written_integers(array)
+
+    assert read.dtype == np.int64
+    assert read.tolist() == array.tolist()
+    assert not left
+    assert len(data) <= 6 + array.nbytes
+
+
+def test_integers_are_as_short_as_the_largest():
+    assert len(written_integers(np.arange(1, 101))[0]) == 106
+    assert len(written_integers(np.arange(1, 201))[0]) == 406
+    few = np.zeros(10_000, dtype=np.int64)
+    few[[5, 9_999]] = 3, 1
+    assert len(written_integers(few)[0]) == 15
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"\3\1\1\0\0\0\0",
+        b"\x31",
+        b"\x10",
+        b"\x11" + (MAX_LENGTH + 1).to_bytes(4, "little") + bytes(4),
+        b"\x11\2\0\0\0\3\0\0\0\0\1\2\1\1\1",
+        b"\x11\2\0\0\0\1\0\0\0\2\1",
+    ],
+)
+def test_integers_that_nobody_wrote_are_refused(data):
+    with pytest.raises((CodecError, IndexError)):
+        Reader(memoryview(data), compact=True).integers()
+
+
+@pytest.mark.parametrize("kind", ["dexp3", "fixed", "centred_tsallis", "exp3"])
+def test_a_state_of_fewer_arms_than_its_specification_is_refused_before_memory_is_taken(kind):
+    run = runs.start({"kind": kind, "n_arms": 3} | vectors.over_arms()[kind])
+    stored = Stored(Specification(learner=run.params.learner), 1)
+    fields = json.loads(stored.encode())
+    fields["specification"]["learner"]["n_arms"] = 10**7
+    snapshot = Snapshot("v", json.dumps(fields).encode(), CachedSession.encode(run), 0.0, None)
+
+    with pytest.raises(StateCorruptError) as refused:
+        CachedSession.of(snapshot)
+
+    assert "fewer" in str(refused.value.__cause__)
+
+
+@pytest.mark.parametrize("schema", [2, 3])
+@pytest.mark.parametrize("name", kept_states.names())
+async def test_a_kept_session_of_any_schema_is_written_in_the_schema_that_is_allowed(name, schema):
+    kept = kept_states.load(name)
+    snapshot, cached = kept_states.read(kept)
+    store = MemoryStore()
+    await store.create(NewSession("kept", snapshot.version, snapshot.spec, snapshot.state))
+    store._sessions["kept"].records.update(
+        {key.encode(): bytes.fromhex(data) for key, data in kept["records"].items()}
+    )
+    if isinstance(cached.run, ArmRun):
+        sessions = Sessions(store, Settings(write_schema=schema))
+        await sessions.submit("kept", Act(1, 10**6, single=True))
+
+        assert (await store.load("kept")).state[0] == schema
+    rewritten = CachedSession.encode(cached.run, schema)
+    again = CachedSession.of(snapshot._replace(state=rewritten)).run
+    assert CachedSession.encode(again, 2) == CachedSession.encode(cached.run, 2)
+
+
+def test_every_kind_is_among_the_kept_sessions_of_this_schema():
+    assert {f"{kind}.{codec.SCHEMA}" for kind in REGISTRY} <= set(kept_states.names())
