@@ -1,0 +1,163 @@
+"""What can be asked of a store."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Protocol
+
+from .commits import Commit, NewSession, Outcome
+from .reads import Counts, Log, Page, ReadSegments, Snapshot, WholeSession
+
+
+class Reminders(Protocol):
+    """When sessions have decisions that fall due, for the one worker that settles them when nobody calls.
+
+    Reminders are hints: losing one, or sweeping a session twice, harms nothing. Any request to a session first
+    settles what is due, and the version check keeps it from being settled twice.
+    """
+
+    async def remind(self, session_id: str, at: float) -> None:
+        """Note that a session has decisions due at ``at`` (Unix seconds), unless an earlier time is noted."""
+
+    async def due(self, limit: int) -> Sequence[str]:
+        """Ids of sessions with decisions due, at most ``limit`` of each shard."""
+
+    async def reschedule(self, session_id: str, again_at: float | None) -> None:
+        """Replace a note that is due by the next one (Unix seconds), or drop it; a later note stays."""
+
+    async def forget(self, session_id: str) -> None:
+        """Drop the note of a session that no longer exists."""
+
+    async def acquire_lease(self, worker: str, seconds: float) -> bool:
+        """Try to become, or stay, the worker that sweeps for the next ``seconds``; False if another one is."""
+
+
+class History(Protocol):
+    """Samples of sessions over time, each at a place: best effort, and never part of a commit.
+
+    They belong to their session: they are deleted and expire with it, and are in no export.
+    """
+
+    async def record(self, session_id: str, created_at: float, place: int, sample: bytes) -> int | None:
+        """Keep a sample, in place of one that is there.
+
+        Parameters
+        ----------
+        created_at : of the session that the sample is of, as its snapshots have it
+
+        Returns
+        -------
+        How many samples the session has now, about; None where it does not exist any more.
+        """
+
+    async def read(self, session_id: str) -> Mapping[int, bytes] | None:
+        """Read all samples of a session, by place; None where there is no session."""
+
+    async def thin(self, session_id: str, dropped: Iterable[int], left: int) -> None:
+        """Drop the samples at these places, after which ``left`` stay."""
+
+
+class Store(Protocol):
+    """A store of sessions. Every method raises ``StoreUnavailableError`` where the store can't be used."""
+
+    @property
+    def reminders(self) -> Reminders:
+        """When sessions have decisions that fall due."""
+
+    @property
+    def history(self) -> History:
+        """Samples of sessions over time."""
+
+    async def create(self, session: NewSession) -> Snapshot | None:
+        """Create a session.
+
+        Returns
+        -------
+        None if it was created, by an earlier sending too; else the session that has this id.
+        """
+
+    async def load(self, session_id: str) -> Snapshot | None:
+        """Read a session as it is now; None where there is none. The idle deadline stays."""
+
+    async def recall(self, session_id: str, digest: bytes) -> bytes | None:
+        """Read the answer stored under an idempotency key of a session, by its digest; None where there is none."""
+
+    async def commit(self, commit: Commit) -> Outcome:
+        """Try to commit. Checked in this order: NotFound, Committed before, Conflict, Known; else Committed."""
+
+    async def read_records(self, session_id: str) -> Mapping[bytes, bytes]:
+        """Read all records beside a session's state, by key."""
+
+    async def read_counts(self, session_id: str, fields: Sequence[bytes]) -> Counts | None:
+        """Read counts beside a session's state; None where there is no session."""
+
+    async def read_segments(self, session_id: str, names: Sequence[bytes], oldest: int = 0) -> ReadSegments | None:
+        """Read segments by name, and which ``oldest`` were played least recently; None without such a session."""
+
+    async def segment_names(
+        self, session_id: str, after: bytes | None, limit: int, *, backwards: bool = False
+    ) -> Sequence[bytes]:
+        """Return the first ``limit`` names of segments behind ``after``, in the order of their bytes.
+
+        A segment that is kept all along is not left out.
+
+        Parameters
+        ----------
+        after : a name; None to begin with the first
+        backwards : whether the order is turned round
+        """
+
+    async def read_log(self, session_id: str, after: str | None, limit: int) -> Log | None:
+        """Read at most ``limit`` entries of a session's log; None where there is no session.
+
+        Parameters
+        ----------
+        after : position of the entry before the first; None to begin with the oldest
+        """
+
+    async def delete(self, session_id: str) -> bool:
+        """Delete a session with all that belongs to it; False where there was none.
+
+        Where a reply is lost nobody knows whether the session was deleted: the store is then unavailable.
+        """
+
+    async def list(self, cursor: str | None, limit: int, prefix: str = "") -> Page:
+        """List at most ``limit`` sessions; a session that exists all along is listed at least once.
+
+        Parameters
+        ----------
+        prefix : what their ids begin with; lists by prefix are in the order of ids, and a session that a program
+            without an index of ids created is missing for some minutes at most
+
+        Raises
+        ------
+        ValueError
+            for a cursor this store never gave.
+        """
+
+    async def export(self, session_id: str) -> WholeSession | None:
+        """Read a session whole, at one version, without its log and stored answers; None where there is none."""
+
+    async def restore(self, session_id: str, whole: WholeSession, new: NewSession) -> Snapshot | None:
+        """Create a session from one that was exported, here or elsewhere; its ``created_at`` stays.
+
+        Parameters
+        ----------
+        new : its version, idle time to live and what lists show of it; the rest is that of ``whole``
+
+        Returns
+        -------
+        None if it was created, by an earlier sending too; else the session that has this id.
+        """
+
+    async def count(self, prefix: str, most: int) -> int:
+        """Return how many sessions have ids with a prefix, or ``most`` where there are as many or more."""
+
+    async def ping(self) -> None:
+        """Return if the store can commit now."""
+
+    def now(self) -> float:
+        """Unix seconds by the store's clock, as of its latest reply; they decrease if that clock was set back."""
+
+    async def close(self) -> None:
+        """Close all connections."""

@@ -1,0 +1,11 @@
+"""Why a store does not do what it is asked."""
+
+from __future__ import annotations
+
+
+class StoreUnavailableError(Exception):
+    """The store can't be reached or refuses to work now; the text says why and names no secret."""
+
+
+class StoreFullError(StoreUnavailableError):
+    """The store has no room for what was to be written, in memory or on its disk."""
