@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from .base import Commit, Listed, LogEntry, NewSession, Snapshot, WholeSession
-from .redis.keys import EVENT
+from ..base import Commit, Listed, LogEntry, NewSession, Snapshot, WholeSession
+from ..redis.keys import EVENT
 
 
 @dataclass(slots=True)
@@ -103,31 +103,3 @@ class MemorySession:
         if after is not None:
             start = bisect_right(self.log, tuple(map(int, after.split("-"))), key=lambda entry: entry[:2])
         return [LogEntry(f"{ms}-{number}", data) for ms, number, data in self.log[start : start + limit]]
-
-
-class MemoryHistory:
-    """Samples in the memory of one process.
-
-    Parameters
-    ----------
-    find : the session with an id, None where there is none
-    """
-
-    def __init__(self, find: Callable[[str], MemorySession | None]) -> None:
-        self._find = find
-
-    async def record(self, session_id: str, created_at: float, place: int, sample: bytes) -> int | None:
-        session = self._find(session_id)
-        if session is None or session.created_at != created_at:
-            return None
-        session.samples[place] = sample
-        return len(session.samples)
-
-    async def read(self, session_id: str) -> Mapping[int, bytes] | None:
-        session = self._find(session_id)
-        return None if session is None else session.samples.copy()
-
-    async def thin(self, session_id: str, dropped: Iterable[int], left: int) -> None:  # noqa: ARG002 - it counts itself
-        if (session := self._find(session_id)) is not None:
-            for place in dropped:
-                session.samples.pop(place, None)

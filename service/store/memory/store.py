@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Mapping, Sequence
 
-from .base import (
+from ..base import (
     Commit,
     Committed,
     Conflict,
@@ -20,11 +20,12 @@ from .base import (
     Snapshot,
     WholeSession,
 )
-from .clock import StoreClock
-from .cursors import after_of, cursor_after, names_behind
-from .memory_session import MemoryHistory, MemorySession
-from .options import StoreOptions
-from .redis.keys import ANSWER, EVENT
+from ..clock import StoreClock
+from ..cursors import after_of, cursor_after, names_behind
+from ..options import StoreOptions
+from ..redis.keys import ANSWER, EVENT
+from .beside import MemoryHistory, MemoryReminders
+from .session import MemorySession
 
 MAX_WRITERS = 128
 
@@ -213,29 +214,3 @@ class MemoryStore:
 def _known(found: Mapping[bytes, bytes]) -> Known:
     answers = {name[1:]: answer for name, answer in found.items() if name.startswith(ANSWER)}
     return Known(frozenset([name[1:] for name in found if name.startswith(EVENT)]), answers)
-
-
-class MemoryReminders:
-    """Reminders in the memory of one process; its only worker always has the lease."""
-
-    def __init__(self, now: Callable[[], float]) -> None:
-        self._now = now
-        self._notes: dict[str, float] = {}
-
-    async def remind(self, session_id: str, at: float) -> None:
-        self._notes[session_id] = min(at, self._notes.get(session_id, at))
-
-    async def due(self, limit: int) -> Sequence[str]:
-        return [session_id for session_id, at in self._notes.items() if at <= self._now()][:limit]
-
-    async def reschedule(self, session_id: str, again_at: float | None) -> None:
-        if self._notes.get(session_id, float("inf")) <= self._now():
-            del self._notes[session_id]
-            if again_at is not None:
-                await self.remind(session_id, again_at)
-
-    async def forget(self, session_id: str) -> None:
-        self._notes.pop(session_id, None)
-
-    async def acquire_lease(self, worker: str, seconds: float) -> bool:  # noqa: ARG002 - nobody else is there
-        return True
