@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -99,6 +100,12 @@ class Draft:
         """Whether an event id, by its digest, counts already."""
         self.asked_events.add(event_id)
         return event_id in self.known.duplicates or event_id in self.event_ids
+
+    def any_duplicate(self, event_ids: Sequence[bytes]) -> bool:
+        """Whether one of these event ids, by their digests, counts already, or is there twice."""
+        self.asked_events.update(event_ids)
+        new = self.known.duplicates.isdisjoint(event_ids) and self.event_ids.keys().isdisjoint(event_ids)
+        return not new or len(set(event_ids)) < len(event_ids)
 
     def stored_answer(self, key: Idempotency) -> Answer | None:
         """The answer that an idempotency key got before, in this batch or an earlier one.

@@ -103,8 +103,23 @@ class ArmRun(BaseRun):
         losses : of each event, on the learner's scale
         """
         self.ledger.settle_all(arms, losses)
-        positions = self.arms.positions
-        self.state = self.learner.settle_all(self.state, [positions[arm] for arm in arms], losses)
+        self.state = self._learned(self.arms.positions_of(arms), losses)
+
+    def _learned(self, positions: Sequence[int], losses: Sequence[float]) -> Any:
+        """Return the learner's state after losses of arms at these positions."""
+        return self.learner.settle_all(self.state, positions, losses)
+
+    def delays(self, arms: Sequence[int]) -> Sequence[float]:
+        """Return ``delay`` of events of these arms, by index, settled in this order; none without expiry."""
+        if self.act_times is None:
+            return ()
+        left, found = dict[int, int](), []
+        for arm in arms:
+            outstanding = left[arm] if arm in left else int(self.ledger.by_arm[arm])
+            left[arm] = outstanding - 1
+            if (acted_at := self.act_times.acted_at(arm, outstanding)) is not None:
+                found.append(max(0.0, self.ledger.time - acted_at))
+        return found
 
     def void(self, event: ArmFeedback) -> None:
         self.ledger.void_of(event.arm)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 from ..learners.maths.gradients import LARGEST_VALUE
@@ -23,6 +24,11 @@ class LossRange(NamedTuple):
     def share(self, loss: float) -> float:
         """Return where a loss of the range lies in it: 0 for the best, 1 for the worst."""
         return (loss - self.best) / (self.worst - self.best)
+
+    def shares(self, losses: Sequence[float]) -> Sequence[float]:
+        """Return ``share`` of each of these losses."""
+        best, width = self.best, self.worst - self.best
+        return [(loss - best) / width for loss in losses]
 
     def posted(self, learned: float) -> float:
         """Return what clients post for a loss on the learner's scale."""
@@ -48,3 +54,12 @@ class LossRange(NamedTuple):
                 raise ValueError("loss must be >= 0 where losses are not normalised")
             return min(loss, LARGEST_VALUE)
         return self.share(loss)
+
+    def all_learned(self, losses: Sequence[float]) -> Sequence[float] | None:
+        """Return ``learned`` of each of these losses, one or more; None where it refuses one."""
+        low, high = min(losses), max(losses)
+        if low < min(self.best, self.worst) or high > max(self.best, self.worst):
+            return None
+        if self.normalize:
+            return self.shares(losses)
+        return None if low < 0 else [min(loss, LARGEST_VALUE) for loss in losses]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,6 +37,9 @@ class ProvisionalRun(ArmRun):
         self._count_settled(event)
         position = self.arms.positions[event.arm]
         self.state = self.learner.correct(self.state, position, event.loss, self.default)
+
+    def _learned(self, positions: Sequence[int], losses: Sequence[float]) -> Any:
+        return self.learner.correct_all(self.state, positions, losses, self.default)
 
     def void(self, event: ArmFeedback) -> None:
         self.ledger.void_of(event.arm)

@@ -242,6 +242,12 @@ class ProvisionalLearner(PooledLearner[S]):
         default : the loss with which the decision was charged
         """
 
+    def correct_all(self, state: S, arms: Sequence[int], losses: Sequence[float], default: float) -> S:
+        """Return the state after events of one run in order: to the bit what ``correct`` makes one by one."""
+        for arm, loss in zip(arms, losses, strict=True):
+            state = self.correct(state, arm, loss, default)
+        return state
+
     @abstractmethod
     def uncharge(self, state: S, arm: Any, default: float, divisor: float | None = None) -> S:
         """Return the state after a decision charged with ``default`` was taken back: it was never shown."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
@@ -92,6 +93,12 @@ class BatchedExp3(ArmLearner[State]):
         losses = state.losses.copy()
         losses[index] += count * loss / divisor
         return state._replace(losses=losses)
+
+    def settle_all(self, state: State, arms: Sequence[int], losses: Sequence[float]) -> State:
+        places, added = np.array(arms), state.losses.copy()
+        divisors = np.maximum(np.maximum(state.p[places], state.before[places]), SMALLEST_DIVISOR)
+        np.add.at(added, places, np.array(losses) / divisors)
+        return state._replace(losses=added)
 
     def remove_arms(self, state: State, positions: IntArray) -> State:
         return state._replace(

@@ -176,6 +176,21 @@ class CentredTsallis(PooledLearner[State]):
         )
         return _with_deviation(state, deviation, count) if state.events_at_open else state
 
+    def settle_all(self, state: State, arms: Sequence[int], losses: Sequence[float]) -> State:
+        """Settle events one after the other; no step depends on those before."""
+        places, events, mean = np.array(arms), state.events, state.mean
+        sums, deviations = state.sums.copy(), [loss - state.shift for loss in losses]
+        np.add.at(sums, places, _step(state, places, np.array(deviations), None))
+        spread, largest = state.variance_sum, state.variance_max
+        for loss, deviation in zip(losses, deviations, strict=True):
+            events += 1
+            mean += (loss - mean) / events
+            square = deviation * deviation
+            spread, largest = spread + square, max(largest, square)
+        outstanding = max(state.outstanding - len(losses), 0)
+        state = state._replace(sums=sums, outstanding=outstanding, events=events, mean=mean)
+        return state._replace(variance_sum=spread, variance_max=largest) if state.events_at_open else state
+
     def give_up(self, state: State, count: int) -> State:
         return state._replace(outstanding=max(state.outstanding - count, 0))
 

@@ -219,11 +219,23 @@ def _more(steps: Steps | None, new: Steps) -> Steps | None:
 
 
 def _trimmed(p: FloatArray, steps: Steps, floor: float) -> FloatArray:
-    """Return p of one run, shape (n_arms,), with weights multiplied one after the other, trimmed after each."""
-    w, total, least = p.copy(), np.add.reduce, floor / len(p)
+    """Return p of one run, shape (n_arms,), with weights multiplied one after the other, trimmed after each.
+
+    A pass over the weights is left out where it would change none: to trim them while none is below ``lowest``, to
+    divide by 1. ``least`` is at most the least weight: a division keeps the order of weights, ties included.
+    """
+    w, sum_of = p.copy(), np.add.reduce
+    lowest, least = floor / len(p), p.min()
     for arm, factor in steps:
-        w[arm] *= factor
-        w /= total(w)
-        np.maximum(w, least, out=w)
-        w /= total(w)
+        w[arm] = moved = w[arm] * factor
+        total = sum_of(w)
+        w /= total
+        least = (moved if moved < least else least) / total
+        if not least >= lowest:
+            np.maximum(w, lowest, out=w)
+            least = lowest
+        total = sum_of(w)
+        if total != 1.0:
+            w /= total
+            least /= total
     return w

@@ -113,14 +113,15 @@ def stepped(
     pools = state.pools[index]
     possible, pool = pools[..., -1:] > 0, pools[..., -1:]
     ratio = np.where(possible, column(deviation), 0.0) / np.where(possible, pool, 1.0)
-    moves = _clipped(ratio, state.scales / np.sqrt(state.p[index]), fall)
+    moves = clipped(ratio, state.scales / np.sqrt(state.p[index]), fall)
     sums = state.sums.copy()
     sums[index] += count * moves
-    moves = _clipped(ratio * pools[..., :-1], state.mixture_units, fall)
+    moves = clipped(ratio * pools[..., :-1], state.mixture_units, fall)
     return sums, state.mixture_sums + count * moves
 
 
-def _clipped(move: FloatArray, unit: FloatArray, fall: float) -> FloatArray:
+def clipped(move: FloatArray, unit: FloatArray, fall: float) -> FloatArray:
+    """Return moves within their bounds, ``unit`` being scale/sqrt(p)."""
     return np.minimum(np.maximum(move, -fall * unit), LARGEST_RISE * unit)
 
 

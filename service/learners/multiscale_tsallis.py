@@ -15,6 +15,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
+from . import multiscale_batches
 from .base import FloatArray, Information, IntArray, ProvisionalLearner, Slot
 from .maths.distributions import add_arms, remove_arms, spread, with_floor
 from .maths.tsallis import column
@@ -112,9 +113,15 @@ class MultiscaleTsallis(ProvisionalLearner[State]):
         sums = stepped(state, arm, deviation, LARGEST_FALL, count, divisor)
         return learned(state, loss, deviation, count, sums)
 
+    def settle_all(self, state: State, arms: Sequence[int], losses: Sequence[float]) -> State:
+        return multiscale_batches.settled(state, arms, losses, LARGEST_FALL)
+
     def correct(self, state: State, arm: Any, loss: Any, default: float, divisor: float | None = None) -> State:
         sums = stepped(state, arm, loss - default, LARGEST_CORRECTION, 1, divisor)
         return corrected(state, loss, default, sums)
+
+    def correct_all(self, state: State, arms: Sequence[int], losses: Sequence[float], default: float) -> State:
+        return multiscale_batches.corrected(state, arms, losses, default, LARGEST_CORRECTION)
 
     def uncharge(self, state: State, arm: Any, default: float, divisor: float | None = None) -> State:
         sums = stepped(state, arm, default - state.shift, LARGEST_FALL, -1, divisor)

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from functools import lru_cache
 from typing import Any, NamedTuple
 
 from ..engine.actions import ArmActions
@@ -22,6 +21,8 @@ _COUNTED = {"applied": FEEDBACKS, "voided": VOIDED, "expired": EXPIRED}
 _JSON = json.JSONEncoder(separators=(",", ":"))
 
 Counts = dict[bytes, int | float]
+_ByArm = Mapping[bytes, dict[int, float]]
+"""What is counted, to amounts by the arm's index."""
 
 
 class Acted(NamedTuple):
@@ -50,6 +51,15 @@ class Ended(NamedTuple):
     segment: str | None = None
 
 
+class Settled(NamedTuple):
+    """Plain events were applied: one entry for each, in their order."""
+
+    arms: Sequence[int]
+    losses: Sequence[float]
+    """As they were posted."""
+    event_ids: Sequence[str | None]
+
+
 class ArmsChanged(NamedTuple):
     """Labels that came and went, were paused and resumed."""
 
@@ -67,7 +77,7 @@ class SessionChanged(NamedTuple):
     changed: Sequence[str]
 
 
-Happening = Acted | Ended | ArmsChanged | SessionChanged
+Happening = Acted | Ended | Settled | ArmsChanged | SessionChanged
 
 
 class Journal(list[Happening]):
@@ -87,19 +97,25 @@ class Journal(list[Happening]):
         losses, default_loss : of the session as it was before the batch
         fair_yield : is awaited between entries
         """
-        counts: Counts = {}
-        acted: list[int] = []
+        counts: _ByArm = defaultdict(dict)
         for each in self:
             await fair_yield()
             if isinstance(each, Acted):
-                acted += each.actions.arms
+                _add_all(counts[ACTS], each.actions.arms)
+            elif isinstance(each, Settled):
+                _add_all(counts[FEEDBACKS], each.arms)
+                _add_each(counts[LOSSES], each.arms, losses.shares(each.losses))
             elif isinstance(each, Ended):
                 _count_ended(counts, each, losses, default_loss)
             elif isinstance(each, ArmsChanged):
                 for arm, count in each.given_up.items():
-                    _add(counts, REMOVED, arm, count)
-        counts |= {_acts(arm): count for arm, count in Counter(acted).items()}
-        return counts
+                    _add(counts[REMOVED], arm, count)
+        return {
+            what + b"%d" % arm: amount
+            for what, amounts in counts.items()
+            for arm, amount in amounts.items()
+            if amount
+        }
 
     async def entries(
         self, default_loss: float | None, word: str, fair_yield: Callable[[], Awaitable[None]]
@@ -119,29 +135,37 @@ class Journal(list[Happening]):
         return entries
 
 
-@lru_cache(maxsize=4096)
-def _acts(arm: int) -> bytes:
-    return ACTS + b"%d" % arm
+def _add(amounts: dict[int, float], arm: int, amount: float) -> None:
+    amounts[arm] = amounts.get(arm, 0) + amount
 
 
-def _add(counts: Counts, what: bytes, arm: int, amount: float) -> None:
-    field = what + b"%d" % arm
-    counts[field] = counts.get(field, 0) + amount
+def _add_all(amounts: dict[int, float], arms: Sequence[int]) -> None:
+    for arm, count in Counter(arms).items() if len(arms) > 1 else ((arms[0], 1),):
+        amounts[arm] = amounts.get(arm, 0) + count
 
 
-def _count_ended(counts: Counts, each: Ended, losses: LossRange, default: float | None) -> None:
+def _add_each(amounts: dict[int, float], arms: Sequence[int], added: Sequence[float]) -> None:
+    for arm, amount in zip(arms, added, strict=True):
+        amounts[arm] = amounts.get(arm, 0) + amount
+
+
+def _count_ended(counts: _ByArm, each: Ended, losses: LossRange, default: float | None) -> None:
     counted = _COUNTED.get(each.outcome)
     if counted is None:
         return
-    _add(counts, counted, each.arm, each.decisions)
+    _add(counts[counted], each.arm, each.decisions)
     loss = default if each.defaulted else each.loss
     if each.defaulted:
-        _add(counts, DEFAULTED, each.arm, each.decisions)
+        _add(counts[DEFAULTED], each.arm, each.decisions)
     if loss is not None and (share := losses.share(loss)):
-        _add(counts, LOSSES, each.arm, each.decisions * share)
+        _add(counts[LOSSES], each.arm, each.decisions * share)
 
 
 def _entries(each: Happening, default: float | None, word: str) -> Iterator[dict[str, Any]]:
+    if isinstance(each, Settled):
+        for arm, loss, event_id in zip(each.arms, each.losses, each.event_ids, strict=True):
+            yield _entry(Ended(arm, "applied", loss, event_id), default, word)
+        return
     if not isinstance(each, Acted):
         yield _entry(each, default, word)
         return

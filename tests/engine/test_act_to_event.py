@@ -10,6 +10,7 @@ import pytest
 
 from service.engine.act_times import PER_WINDOW
 from service.engine.actions import ArmAction, PointAction
+from service.engine.arm_run import ArmRun
 from service.engine.feedback import ArmFeedback, PointFeedback
 from service.engine.params import Expiry, Params
 from service.engine.run import Run, start_run
@@ -66,3 +67,21 @@ def test_without_expiry_no_times_are_kept() -> None:
     run = start(ARMS, expiry=False)
 
     assert run.delay(event(run.act())) is None
+
+
+def test_delays_of_a_batch_are_those_of_its_events_one_by_one() -> None:
+    run, rng = start(ARMS), np.random.default_rng(3)
+    assert isinstance(run, ArmRun)
+    for step in range(100):
+        run.advance(1e9 + 5.0 * step)
+        run.act()
+    arms = [arm for arm, count in enumerate(run.ledger.by_arm.tolist()) for _ in range(count)]
+    arms = rng.permutation(arms)[:60].tolist()
+
+    together, alone = run.delays(arms), []
+    for arm in arms:
+        alone.append(run.delay(ArmFeedback(arm, 0.5)))
+        run.settle(ArmFeedback(arm, 0.5))
+
+    assert together == alone
+    assert len(set(together)) > 30

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,6 +11,9 @@ import pytest
 from service.engine.arm_run import ArmRun
 from service.engine.feedback import ArmFeedback
 from service.engine.slot_run import SlotRun
+from service.learners import REGISTRY
+from service.learners.base import ArmLearner, Slot
+from service.learners.multiscale_tsallis import MultiscaleTsallisSpec
 from tests.support import runs
 from tests.support.vectors import over_arms
 
@@ -21,11 +25,17 @@ SPECS = {kind: {"kind": kind, "n_arms": 7} | fields for kind, fields in over_arm
 }
 
 
+ODD_LOSSES = [0.0, 1.0, 1e-300]
+
+
 def bits(run):
     ledger = run.ledger
     counts = [getattr(ledger, name) for name in ("outstanding", "feedbacks", "losses", "mean_loss", "equal_losses")]
-    state = [part.tobytes() if isinstance(part, np.ndarray) else part for part in run.state]
-    return counts, ledger.by_arm.tolist(), state
+    return counts, ledger.by_arm.tolist(), bits_of(run.state)
+
+
+def bits_of(state):
+    return [part.tobytes() if isinstance(part, np.ndarray) else part for part in state]
 
 
 @pytest.mark.parametrize(
@@ -43,7 +53,7 @@ def test_together_is_one_by_one(name):
         waiting += [arm for arm, _ in acted]
         chance.shuffle(waiting)
         arms, waiting = waiting[:size], waiting[size:]
-        losses = [chance.choice([0.0, 1.0, chance.random(), 1e-300]) for _ in arms]
+        losses = [chance.choice([*ODD_LOSSES, chance.random()]) for _ in arms]
 
         for arm, loss in zip(arms, losses, strict=True):
             alone.settle(ArmFeedback(arm, loss))
@@ -51,3 +61,46 @@ def test_together_is_one_by_one(name):
             together.settle_all(arms, losses)
 
         assert bits(alone) == bits(together)
+
+
+def moment(learner: ArmLearner[Any], seed: int) -> Any:
+    """A state after some slots and events, of which the last slots drew from arms 0 and 1 alone."""
+    chance, state = random.Random(seed), learner.start()
+    for t in range(1, 30):
+        eligible = np.array([0, 1]) if t > 25 and learner.takes_eligible else None
+        outstanding = 0 if t > 25 else t % 5
+        state = learner.open(state, Slot(t, outstanding, chance.random(), eligible=eligible, provisional=True))
+        for _ in range(t % 3):
+            state = learner.settle(state, chance.randrange(4), chance.choice([*ODD_LOSSES, chance.random()]))
+    return state
+
+
+@pytest.mark.parametrize("kind", ["multiscale_tsallis", "centred_tsallis", "dexp3", "batched_exp3"])
+@pytest.mark.parametrize("seed", range(8))
+def test_events_of_arms_that_no_decision_can_be_of_change_as_little(kind, seed):
+    learner = REGISTRY[kind].model_validate({"kind": kind, "n_arms": 4} | over_arms()[kind]).build()
+    assert isinstance(learner, ArmLearner)
+    state, chance = moment(learner, seed), random.Random(seed)
+    arms = [chance.randrange(4) for _ in range(40)]
+    losses = [chance.choice([*ODD_LOSSES, chance.random()]) for _ in arms]
+
+    alone = state
+    for arm, loss in zip(arms, losses, strict=True):
+        alone = learner.settle(alone, arm, loss)
+
+    assert bits_of(learner.settle_all(state, arms, losses)) == bits_of(alone)
+
+
+@pytest.mark.parametrize("default", [0.0, 0.3, 1.0])
+@pytest.mark.parametrize("seed", range(4))
+def test_corrections_together_are_those_one_by_one(seed, default):
+    learner = MultiscaleTsallisSpec(n_arms=4).build()
+    state, chance = moment(learner, seed), random.Random(seed)
+    arms = [chance.randrange(4) for _ in range(40)]
+    losses = [chance.choice([*ODD_LOSSES, chance.random()]) for _ in arms]
+
+    alone = state
+    for arm, loss in zip(arms, losses, strict=True):
+        alone = learner.correct(alone, arm, loss, default)
+
+    assert bits_of(learner.correct_all(state, arms, losses, default)) == bits_of(alone)

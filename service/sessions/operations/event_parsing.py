@@ -10,6 +10,7 @@ import numpy as np
 from ...engine.arm_run import ArmRun
 from ...engine.feedback import ArmFeedback, PointFeedback
 from ...engine.point_run import PointRun
+from ...engine.provisional_run import ProvisionalRun
 from ...engine.run import Run
 from ...engine.slot_run import SlotRun
 from ...errors import InvalidRequestError
@@ -25,6 +26,8 @@ It raises ``InvalidRequestError`` where the event does not fit.
 """
 
 
+_PLAIN_RUNS = (ArmRun, ProvisionalRun)
+"""Runs to which an event tells nothing but its arm and its loss."""
 _OTHER_WORD = {
     "loss": "this session takes rewards: post reward, or create a session with loss_range",
     "reward": "this session takes losses: post loss, or create a session with reward_range",
@@ -51,15 +54,12 @@ def _arm_feedback(event: Event, run: ArmRun) -> ArmFeedback:
 
 def plain_losses(events: PlainEvents, run: Run) -> Sequence[float] | None:
     """Read events of arms as losses, all at once; None where some need a look of their own."""
-    if type(run) is not ArmRun or run.act_times is not None or len(run.arms.live) != run.arms.size:
+    if not isinstance(run, ArmRun) or type(run) not in _PLAIN_RUNS or len(run.arms.live) != run.arms.size:
         return None
     losses = run.params.losses
     if events.word != losses.word or max(events.arms) >= run.arms.size:
         return None
-    try:
-        return [losses.learned(value) for value in events.values]
-    except ValueError:
-        return None
+    return losses.all_learned(events.values)
 
 
 def _slot_feedback(event: Event, run: SlotRun) -> ArmFeedback:

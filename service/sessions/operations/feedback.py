@@ -15,9 +15,9 @@ from ...engine.run import Run
 from ...engine.slot_run import SlotRun
 from ...errors import MAX_INDEXES, FieldError, InvalidRequestError, SurplusFeedbackError
 from ...models.events import Event, OneArmEvent, Surplus
-from ...models.idempotency import digest
+from ...models.idempotency import digests
 from ...models.plain_events import PlainEvents
-from ...serialization.journal import Ended
+from ...serialization.journal import Ended, Settled
 from .event_parsing import PARSERS, plain_losses
 
 SETTLED_AT_ONCE = 50
@@ -88,8 +88,7 @@ class SettleFeedback(Operation):
         """Settle all but duplicates, events of removed arms, and surplus."""
         if isinstance(feedback, PlainLosses):
             if (judged := feedback.judged(draft)) is not None:
-                await feedback.settle(draft)
-                return self._applied(draft, judged)
+                return self._applied(draft, judged, await feedback.settle(draft))
             feedback = await self._read(draft)
         run = draft.run
         judged = await self._judged(draft, feedback)
@@ -192,26 +191,27 @@ class PlainLosses(NamedTuple):
 
     def judged(self, draft: Draft) -> _Judged | None:
         """Find out whether every event is applied; None where one is a duplicate or surplus."""
-        digests = [digest(event_id) for event_id in self.events.event_ids if event_id is not None]
-        judged = _Judged(applied=list(range(len(self.losses))), event_ids=dict.fromkeys(digests))
-        if len(judged.event_ids) < len(digests) or any(draft.is_duplicate(each) for each in digests):
+        event_ids = digests(event_id for event_id in self.events.event_ids if event_id is not None)
+        if draft.any_duplicate(event_ids):
             return None
         run = draft.run
         assert isinstance(run, ArmRun)  # noqa: S101 - others have no plain losses
         counts, outstanding = Counter(self.events.arms), run.ledger.by_arm
-        return judged if all(outstanding[arm] >= count for arm, count in counts.items()) else None
+        if any(outstanding[arm] < count for arm, count in counts.items()):
+            return None
+        return _Judged(applied=list(range(len(self.losses))), event_ids=dict.fromkeys(event_ids))
 
-    async def settle(self, draft: Draft) -> None:
-        """Settle all events in their order, and note them."""
+    async def settle(self, draft: Draft) -> Sequence[float]:
+        """Settle all events in their order, and note them; the seconds from act to event of the first of them."""
         run, events = draft.run, self.events
         assert isinstance(run, ArmRun)  # noqa: S101 - others have no plain losses
+        delays = run.delays(events.arms[:MAX_DELAYS])
         for start in range(0, len(events), SETTLED_AT_ONCE):
             piece = slice(start, start + SETTLED_AT_ONCE)
-            arms = events.arms[piece]
-            run.settle_all(arms, self.losses[piece])
-            rows = zip(arms, events.values[piece], events.event_ids[piece], strict=True)
-            draft.journal.extend([Ended(arm, "applied", value, event_id) for arm, value, event_id in rows])
+            run.settle_all(events.arms[piece], self.losses[piece])
             await draft.fair_yield()
+        draft.journal.append(Settled(events.arms, events.values, events.event_ids))
+        return delays
 
 
 async def _settle(draft: Draft, feedback: Sequence[Any]) -> Sequence[float]:

@@ -1,9 +1,12 @@
-"""An answer to ``acts`` is, byte for byte, that of as many calls of ``act``; so are counts and decision log."""
+"""``acts`` and ``feedbacks`` do, byte for byte, what as many calls of ``act`` and ``feedback`` do."""
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
+from service.learners import REGISTRY
 from tests.support.vectors import over_arms
 
 LOG = {"decision_log": {"max_entries": 10_000}}
@@ -17,7 +20,7 @@ SESSIONS = {
         "learner": {"kind": "multiscale_tsallis", "n_arms": 5},
         "expiry": {"after_seconds": 3600, "default_loss": 1.0},
     },
-    "open slots": {"learner": {"kind": "exp3", "n_arms": 5, "learning_rate": 0.1, "max_open_slots": 12}},
+    "open slots": {"learner": {"kind": "exp3", "n_arms": 5, "learning_rate": 0.1, "max_open_slots": 40}},
     "segments": {"learner": {"kind": "centred_tsallis", "n_arms": 5}, "segments": {"max": 3}},
 }
 TAKE_ELIGIBLE = {"multiscale_tsallis", "centred_tsallis", "exp3", "fixed"}
@@ -34,8 +37,15 @@ async def decisions(client, path):
     return [{name: value for name, value in each.items() if name != "at"} for each in page]
 
 
+def event_of(action, kind):
+    event = {"arm": action["arm"], "loss": action["slot"] * 37 % 100 / 99, "event_id": f"e-{action['slot']}"}
+    takes_slot = REGISTRY[kind].model_validate(SESSIONS[kind]["learner"]).build().information == "slot"
+    return event | ({"slot": action["slot"]} if takes_slot else {})
+
+
 @pytest.mark.parametrize(("name", "body"), CASES)
 async def test_together_is_one_by_one(client, create, name, body):
+    kind = SESSIONS[name]["learner"]["kind"]
     one, many = [await create(**SESSIONS[name], **LOG) for _ in range(2)]
     for count in (70, 1, 9):
         singles = [(await client.post(f"{one}/act", json=body)).content for _ in range(count)]
@@ -45,10 +55,14 @@ async def test_together_is_one_by_one(client, create, name, body):
         batch = (await client.post(f"{many}/acts", json={"count": count, **body})).content
 
         assert batch == b'{"actions":[%b]%b}' % (b",".join(singles), skipped)
-        for path in (one, many):
-            events = [{"arm": arm, "loss": arm / 5} for arm in (0, 2)]
-            await client.post(f"{path}/feedbacks", json={"events": events}, params={"on_surplus": "skip"})
+        events = [event_of(action, kind) for action in json.loads(batch)["actions"][-40::2]]
+        settled = [(await client.post(f"{one}/feedback", json=event)).json() for event in events]
+        together = (await client.post(f"{many}/feedbacks", json={"events": events})).json()
+        assert together == settled[-1] | {"applied": len(events)}
     assert await decisions(client, one) == await decisions(client, many)
     arms = [(await client.get(f"{path}/arms")).json()["arms"] for path in (one, many)]
     assert arms[0] == arms[1]
-    assert sum(arm["acts"] for arm in arms[0]) == 80
+    assert [sum(arm[count] for arm in arms[0]) for count in ("acts", "feedbacks")] == [80, 26]
+    views = [(await client.get(path)).json() for path in (one, many)]
+    for field in ("probabilities", "mean_loss", "outstanding", "total_delay"):
+        assert views[0][field] == views[1][field]
