@@ -49,6 +49,8 @@ def _columns(outcomes: Outcomes, loss_range: tuple[float, float] | None) -> tupl
         if loss_range is None:
             raise LogFileError("this is a log of losses: --loss-range BEST WORST says which reward a loss is")
         best, worst = loss_range
+        if best == worst or not np.isfinite(loss_range).all():
+            raise LogFileError("--loss-range: give two different numbers, the best loss and the worst")
         rewards = (rewards - worst) / (best - worst)
     return outcomes.arms, rewards, outcomes.probabilities, np.zeros(outcomes.arms.size, dtype=np.int64)
 

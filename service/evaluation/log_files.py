@@ -4,24 +4,23 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from .entries import Entry, entry_of
+
 FORMATS = ("jsonl", "csv", "parquet")
 NEEDS_EXTRA = "parquet needs the extra `export`: pip install 'delayed-bandits[export]'"
-_NUMBERS: Mapping[str, Callable[[str], Any]] = {
-    **dict.fromkeys(("slot", "arm", "eligible", "count"), int),
-    **dict.fromkeys(("probability", "loss", "reward"), float),
-}
+NO_ENTRY = "not an entry of a decision log"
 
 
 class LogFileError(Exception):
     """The file can't be read; the text says why."""
 
 
-def read_entries(path: Path, form: str | None = None) -> Iterator[Mapping[str, Any]]:
+def read_entries(path: Path, form: str | None = None) -> Iterator[Entry]:
     """Read the entries of a decision log, in order.
 
     Parameters
@@ -41,39 +40,30 @@ def read_entries(path: Path, form: str | None = None) -> Iterator[Mapping[str, A
         raise LogFileError(f"{path}: {error.strerror or error}") from error
 
 
-def _jsonl(path: Path) -> Iterator[Mapping[str, Any]]:
+def _jsonl(path: Path) -> Iterator[Entry]:
     """One entry a line, or one page of entries a line, as the service answers them."""
     with path.open(encoding="utf-8") as lines:
         for number, line in enumerate(lines, 1):
             if not line.strip():
                 continue
             try:
-                value = json.loads(line)
-                yield from _rows(value)
-            except (ValueError, TypeError) as error:
-                raise LogFileError(f"{path}, line {number}: not an entry of a decision log") from error
+                yield from map(entry_of, _rows(json.loads(line)))
+            except (ValueError, TypeError, AttributeError, ArithmeticError, RecursionError) as error:
+                raise LogFileError(f"{path}, line {number}: {NO_ENTRY}") from error
 
 
-def _rows(value: Any) -> Iterable[Mapping[str, Any]]:
-    rows = value["decisions"] if isinstance(value, dict) and "decisions" in value else [value]
-    if not all(isinstance(row, dict) and "kind" in row for row in rows):
-        raise ValueError("no entry")
-    return list(rows)
+def _rows(value: Any) -> Iterable[Any]:
+    return value["decisions"] if isinstance(value, dict) and "decisions" in value else [value]
 
 
-def _csv(path: Path) -> Iterator[Mapping[str, Any]]:
+def _csv(path: Path) -> Iterator[Entry]:
     """A column for each field, named in the first line; empty cells are fields that an entry does not have."""
     with path.open(encoding="utf-8", newline="") as lines:
         rows = csv.DictReader(lines)
-        for row in rows:
-            try:
-                given = {name: text for name, text in row.items() if text}
-                entry = {name: _NUMBERS.get(name, str)(text) for name, text in given.items()}
-            except (ValueError, TypeError) as error:
-                raise LogFileError(f"{path}, line {rows.line_num}: not an entry of a decision log") from error
-            if "kind" not in entry:
-                raise LogFileError(f"{path}, line {rows.line_num}: not an entry of a decision log")
-            yield entry
+        try:
+            yield from map(entry_of, rows)
+        except (ValueError, TypeError, ArithmeticError, csv.Error) as error:
+            raise LogFileError(f"{path}, line {rows.line_num}: {NO_ENTRY}") from error
 
 
 def parquet_module() -> Any:
@@ -90,12 +80,10 @@ def parquet_module() -> Any:
         raise LogFileError(NEEDS_EXTRA) from error
 
 
-def _parquet(path: Path) -> Iterator[Mapping[str, Any]]:
+def _parquet(path: Path) -> Iterator[Entry]:
     parquet = parquet_module()
     try:
-        batches = parquet.ParquetFile(path).iter_batches()
-        for batch in batches:
-            for row in batch.to_pylist():
-                yield {name: value for name, value in row.items() if value is not None}
-    except ValueError as error:
+        for batch in parquet.ParquetFile(path).iter_batches():
+            yield from map(entry_of, batch.to_pylist())
+    except (ValueError, TypeError, ArithmeticError) as error:
         raise LogFileError(f"{path}: not a parquet file of a decision log") from error

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from .entries import Entry
 
 OPEN = "still open"
 
@@ -58,7 +59,7 @@ class _Matching:
     lone_events: int = 0
     """Events whose acts are not in the log any more."""
 
-    def act(self, entry: Mapping[str, Any]) -> None:
+    def act(self, entry: Entry) -> None:
         act = _Act(entry["arm"], entry["probability"], entry["eligible"], entry.get("segment"))
         self.acts.append(act)
         self.by_slot[entry["slot"]] = act
@@ -67,22 +68,23 @@ class _Matching:
         if "label" in entry:
             self.labels[act.arm] = entry["label"]
 
-    def event(self, entry: Mapping[str, Any]) -> None:
+    def event(self, entry: Entry) -> None:
         outcome = entry["outcome"]
         if outcome == "removed":
             return
         if "reward" in entry:
             self.word = "reward"
         value = entry.get(self.word)
-        for _ in range(entry.get("count", 1)):
+        count = entry.get("count", 1)
+        for number in range(count):
             act = self._settled(entry, of_any_segment=outcome == "expired")
             if act is None:
-                self.lone_events += 1
-                continue
+                self.lone_events += count - number
+                return
             act.ended = outcome
             act.value = None if outcome == "voided" or value is None else float(value)
 
-    def _settled(self, entry: Mapping[str, Any], *, of_any_segment: bool) -> _Act | None:
+    def _settled(self, entry: Entry, *, of_any_segment: bool) -> _Act | None:
         arm, slot = entry["arm"], entry.get("slot")
         named = self.by_slot.get(slot) if slot is not None else None
         if named is not None and named.arm == arm and named.ended == OPEN:
@@ -95,7 +97,7 @@ class _Matching:
                     return act
         return None
 
-    def arms(self, entry: Mapping[str, Any]) -> None:
+    def arms(self, entry: Entry) -> None:
         removed = set(entry.get("removed", ()))
         for arm, label in self.labels.items():
             if label in removed:
@@ -104,7 +106,7 @@ class _Matching:
                         act.ended = "removed with their arm"
 
 
-def match(entries: Iterable[Mapping[str, Any]], segment: str | None = None) -> Outcomes:
+def match(entries: Iterable[Entry], segment: str | None = None) -> Outcomes:
     """Find the outcome of each act.
 
     Where non-clicks are learned at the end of a window, acts after the oldest one that is still open are left out:
