@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from service.api.openapi.examples import ACT, ACTS, CHANGE, CREATE, EVENT, EVENTS, REPLACE
+from service.api.openapi.body_examples import ACT, ACTS, CHANGE, CREATE, EVENT, EVENTS, REPLACE
 from service.api.parsing.dependencies import _SORTED
 from service.api.parsing.json_body import PartLimits, _is_json, parse
 from service.api.parsing.validation_errors import from_pydantic_errors

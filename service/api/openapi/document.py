@@ -18,7 +18,7 @@ from ...sessions.limits import ALL, Limits
 from ...settings import Settings
 from ..access import access_of
 from ..problems import Problem, ProblemError
-from .examples import PROBLEMS
+from .answers import PROBLEMS
 
 _OF_ALL, _OF_KEYS, _OF_BODIES = ("400", "403", "421", "431", "500"), ("401",), ("408", "409", "413", "415")
 """Statuses that any route, those that ask for keys, and only those with a body can answer."""

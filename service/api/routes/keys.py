@@ -5,7 +5,8 @@ from __future__ import annotations
 from fastapi import APIRouter, Request, Response
 
 from ..access import VIEWERS, Logged, access
-from ..openapi.examples import KEY, PROBLEMS, describe_answers
+from ..openapi.answer_examples import KEY
+from ..openapi.answers import PROBLEMS, describe_answers
 from ..parsing.dependencies import api_key_of
 from ..parsing.strict_route import StrictRoute
 from ..schemas import KeyView

@@ -9,7 +9,8 @@ from fastapi import APIRouter, Query, Request, Response
 from ...sessions.pages.arms import ArmSort
 from ...sessions.pages.segments import SegmentSort
 from ..access import VIEWERS, Logged, access
-from ..openapi.examples import ARMS, DECISIONS, HISTORY, PROBLEMS, SEGMENTS, describe_answers
+from ..openapi.answer_examples import ARMS, DECISIONS, HISTORY, SEGMENTS
+from ..openapi.answers import PROBLEMS, describe_answers
 from ..parsing.paging import Cursor, Limit, OfSegment
 from ..parsing.strict_route import StrictRoute
 from ..responses import body_response

@@ -10,18 +10,9 @@ from fastapi import APIRouter, Body, Request, Response
 from ...sessions import operations
 from ...sessions.service import ArmsRequest
 from ..access import ADMINS, READERS, VIEWERS, Logged, access
-from ..openapi.examples import (
-    CHANGE,
-    CHANGE_SESSION,
-    CHANGED,
-    CREATE,
-    LIST,
-    PROBLEMS,
-    REPLACE,
-    SESSION_CHANGED,
-    VIEW,
-    describe_answers,
-)
+from ..openapi.answer_examples import CHANGED, LIST, SESSION_CHANGED, VIEW
+from ..openapi.answers import PROBLEMS, describe_answers
+from ..openapi.body_examples import CHANGE, CHANGE_SESSION, CREATE, REPLACE
 from ..parsing.dependencies import idempotency_of, rights_of
 from ..parsing.paging import Cursor, Limit, OfSegment
 from ..parsing.strict_route import StrictRoute

@@ -14,7 +14,9 @@ from ...sessions.service import Answer
 from ...settings import Settings
 from .. import schemas
 from ..access import CLIENTS, Logged, access
-from ..openapi.examples import ACT, ACTION, ACTIONS, ACTS, EVENT, EVENTS, PROBLEMS, SETTLEMENT, describe_answers
+from ..openapi.answer_examples import ACTION, ACTIONS, SETTLEMENT
+from ..openapi.answers import PROBLEMS, describe_answers
+from ..openapi.body_examples import ACT, ACTS, EVENT, EVENTS
 from ..parsing.dependencies import idempotency_of, is_gone_of
 from ..parsing.strict_route import StrictRoute
 from ..responses import json_response

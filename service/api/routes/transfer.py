@@ -7,7 +7,9 @@ from typing import Annotated
 from fastapi import APIRouter, Body, Request, Response
 
 from ..access import ADMINS, access
-from ..openapi.examples import EXPORTED, IMPORT, PROBLEMS, VIEW, describe_answers
+from ..openapi.answer_examples import EXPORTED, VIEW
+from ..openapi.answers import PROBLEMS, describe_answers
+from ..openapi.body_examples import IMPORT
 from ..parsing.dependencies import rights_of
 from ..parsing.strict_route import StrictRoute
 from ..responses import body_response

@@ -1,0 +1,114 @@
+"""Bodies that the OpenAPI document shows: one session that recommends three jokes."""
+
+from __future__ import annotations
+
+from fastapi.openapi.models import Example
+
+from .answer_examples import EXPORTED
+
+CREATE: dict[str, Example] = {
+    "control": Example(
+        summary="A control group: jokes told as often as the editors want, at random",
+        value={
+            "session_id": "jokes-control",
+            "learner": {
+                "kind": "fixed",
+                "arms": ["pun", "riddle", "limerick"],
+                "probabilities": {"pun": 0.5, "riddle": 0.25, "limerick": 0.25},
+            },
+        },
+    ),
+    "segments": Example(
+        summary="Jokes by country and device, of which the 500 last asked for are kept",
+        value={
+            "session_id": "jokes-by-segment",
+            "learner": {"kind": "multiscale_tsallis", "arms": ["pun", "riddle", "limerick"]},
+            "segments": {"max": 500},
+        },
+    ),
+    "floor": Example(
+        summary="One joke in twenty is told at random, whatever has been learned",
+        value={
+            "session_id": "jokes-with-floor",
+            "learner": {"kind": "multiscale_tsallis", "arms": ["pun", "riddle", "limerick"]},
+            "floor": 0.05,
+        },
+    ),
+    "arms": Example(
+        summary="Three jokes, rated from -10 (worst) to 10 (best)",
+        value={
+            "session_id": "jokes",
+            "learner": {"kind": "dexp3", "n_arms": 3},
+            "loss_range": [10, -10],
+            "seed": 7,
+        },
+    ),
+    "rewards": Example(
+        summary="Clicks as rewards; a decision without a click counts as none after a day",
+        value={
+            "session_id": "teasers",
+            "learner": {"kind": "multiscale_tsallis", "arms": ["pun", "riddle"]},
+            "reward_range": [0, 1],
+            "expiry": {"after_seconds": 86400, "default_reward": 0},
+        },
+    ),
+    "points": Example(
+        summary="Points of the unit ball",
+        value={
+            "session_id": "prices",
+            "learner": {"kind": "dbgd", "dim": 2, "feasible_set": {"kind": "ball", "radius": 1.0}},
+        },
+    ),
+}
+CHANGE: dict[str, Example] = {
+    "fresh": Example(summary="A joke comes and another goes", value={"add": ["knock-knock"], "remove": ["riddle"]}),
+    "pause": Example(
+        summary="A joke rests, and one that has rested is told again",
+        value={"pause": ["pun"], "resume": ["limerick"]},
+    ),
+}
+REPLACE: dict[str, Example] = {
+    "catalogue": Example(summary="The jokes of today", value={"arms": ["pun", "limerick", "knock-knock"]})
+}
+CHANGE_SESSION: dict[str, Example] = {
+    "window": Example(
+        summary="Wait an hour for a rating, and learn nothing where none comes",
+        value={"expiry": {"after_seconds": 3600, "default_loss": None}},
+    ),
+    "permanent": Example(summary="Keep the session for ever", value={"idle_ttl_seconds": None}),
+}
+ACT: dict[str, Example] = {
+    "any": Example(summary="Any joke that is not paused", value={}),
+    "eligible": Example(summary="One of two jokes", value={"eligible": ["pun", "limerick"]}),
+    "exclude": Example(summary="Any joke but the one just told", value={"exclude": ["pun"]}),
+    "by_index": Example(summary="Arms by their indexes, where the session named none", value={"eligible": [0, 2]}),
+    "segment": Example(summary="For a phone in Germany, in a session with segments", value={"segment": "de/phone"}),
+}
+ACTS: dict[str, Example] = {
+    "row": Example(summary="Two slots in a row; an arm may come twice", value={"count": 2}),
+    "slate": Example(
+        summary="Two different jokes for one page, none of them told before",
+        value={"count": 2, "distinct": True, "exclude": ["pun"]},
+    ),
+}
+EVENT: dict[str, Example] = {
+    "rating": Example(summary="A rating of arm 2", value={"arm": 2, "loss": 7.25, "event_id": "rating-1"}),
+    "reward": Example(
+        summary="A reward of arm 2, in a session with reward_range",
+        value={"arm": 2, "reward": 1, "event_id": "click-1"},
+    ),
+    "segment": Example(
+        summary="A rating from a phone in Germany", value={"arm": 2, "loss": 7.25, "segment": "de/phone"}
+    ),
+    "void": Example(
+        summary="Arm 2 was not shown after all", value={"arm": 2, "loss": None, "event_id": "hidden-1"}
+    ),
+    "losses": Example(summary="Losses at a point and its two query points", value={"losses": [0.5, 0.51, 0.49]}),
+}
+EVENTS: dict[str, Example] = {
+    "ratings": Example(
+        summary="Two ratings, in the order they came",
+        value={"events": [EVENT["rating"]["value"], {"arm": 0, "loss": -3.0, "event_id": "rating-2"}]},
+    )
+}
+IMPORT: dict[str, Example] = {"exported": Example(summary="What an export gave", value=EXPORTED)}

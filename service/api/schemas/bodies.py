@@ -1,0 +1,113 @@
+"""What clients post."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from ...learners.posted import Posted
+from ...learners.specs import Label, LabelText, NullIs, Whole
+from ...models.eligible import Eligibility
+from ...models.events import Events
+from ...models.options import ExpirySpec, Floor, IdleTtl
+from ...models.segment import Segment
+from ...models.specification import SESSION_ID_PATTERN, Specification
+
+
+class CreateSession(Specification):
+    """A session to create. Without ``session_id`` the service chooses one."""
+
+    session_id: Annotated[str | None, Field(pattern=SESSION_ID_PATTERN)] = None
+
+    @property
+    def specification(self) -> Specification:
+        """The session without its id."""
+        return Specification.model_construct(
+            self.model_fields_set - {"session_id"},
+            **{name: getattr(self, name) for name in Specification.model_fields},
+        )
+
+
+class Act(Eligibility):
+    """Who asks, and the arms that may be drawn; the body may be left out."""
+
+    segment: Segment | None = None
+
+
+class Acts(Eligibility):
+    """How many slots to open in a row, who asks, and the arms that may be drawn in each."""
+
+    count: Annotated[Whole, Field(ge=1)]
+    segment: Segment | None = None
+    distinct: Annotated[
+        bool,
+        Field(
+            description="Draw each arm once at most: where fewer are left there are fewer actions. For the same "
+            "learners as ``eligible``."
+        ),
+        NullIs(False),
+    ] = False
+
+
+class Feedbacks(Posted):
+    """Events in the order in which they are applied: all or none."""
+
+    events: Events
+
+
+class ChangeSession(Posted):
+    """Fields to replace, each whole; null clears one, and what is left out stays as it is."""
+
+    expiry: ExpirySpec | None = Field(
+        None,
+        description="Open decisions have the new window from their act on; if there was no window, from now "
+        "on. Of a provisional default only ``after_seconds`` may change.",
+    )
+    idle_ttl_seconds: IdleTtl | None = None
+    floor: Floor | None = None
+
+
+class ChangeArms(Posted):
+    """Labels of arms to remove, to add, to resume and to pause, which is done in this order."""
+
+    add: Annotated[
+        list[Label],
+        Field(fail_fast=True, description="Labels of new arms. Labels of present arms change nothing."),
+        NullIs([]),
+    ] = []
+    remove: Annotated[
+        list[LabelText],
+        Field(fail_fast=True, description="Labels of arms to remove. Unknown labels change nothing."),
+        NullIs([]),
+        NullIs([]),
+    ] = []
+
+    pause: Annotated[
+        list[LabelText],
+        Field(
+            fail_fast=True,
+            description="Labels of arms that are not drawn until they are resumed. They keep what they have "
+            "learned, and go on learning. For the same learners as ``eligible``. Unknown labels change nothing.",
+        ),
+        NullIs([]),
+    ] = []
+    resume: Annotated[
+        list[LabelText],
+        Field(fail_fast=True, description="Labels of paused arms to draw again. Unknown labels change nothing."),
+        NullIs([]),
+        NullIs([]),
+    ] = []
+
+
+class ReplaceArms(Posted):
+    """The arms that there shall be."""
+
+    arms: Annotated[
+        list[Label],
+        Field(
+            fail_fast=True,
+            min_length=1,
+            description="Labels. Missing arms are added, then arms with other labels are removed.",
+        ),
+    ]
