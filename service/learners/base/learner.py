@@ -1,89 +1,14 @@
-"""What every learner is: a function of parameters, state and inputs to a new state and outputs.
-
-A learner does no I/O, reads no clock and draws no random numbers. Its state is a ``NamedTuple`` of integers,
-floats and numpy arrays, which is replaced and never mutated, so that a caller may keep earlier states. Shapes are
-written (..., n): the leading axes are there where many runs are stepped at once, one entry for each run.
-"""
+"""What each kind of learner can do."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from enum import StrEnum
-from typing import Annotated, Any, ClassVar, Generic, NamedTuple, TypeVar
+from typing import Any, ClassVar, Generic
 
-import numpy as np
-from numpy.typing import NDArray
-
-from .posted import Posted
-from .warm_start import InitialArm
-
-FloatArray = NDArray[np.float64]
-FixedArray = Annotated[FloatArray, "fixed"]
-"""In the state of a learner over arms: an array whose length has nothing to do with the number of arms.
-
-In a state's other arrays of floats the last axis is that of the arms.
-"""
-IntArray = NDArray[np.int64]
-Rows = tuple[FloatArray, ...]
-"""Arrays that a state replaces one by one; a commit writes only those that were replaced."""
-Steps = tuple[tuple[int, float], ...]
-"""Events since a slot opened: the position of the arm of each, and the factor of its weight."""
-Record = tuple[Any, ...]
-"""Numbers kept of a slot for its feedback: floats, or arrays over the leading axes."""
-S = TypeVar("S", bound=tuple[Any, ...])
-
-
-class Information(StrEnum):
-    """What must be reported with a loss."""
-
-    ARM = "arm"
-    """The arm and its loss; the slot stays unknown."""
-    SLOT = "slot"
-    """The arm, its loss and the slot in which it was drawn."""
-    LOSSES = "losses"
-    """The dim+1 losses at a point and its query points; slot and point stay unknown."""
-    GRADIENT = "gradient"
-    """The gradient at the played point."""
-
-
-class Slot(NamedTuple):
-    """What is known when slot ``t`` opens."""
-
-    t: int
-    """From 1."""
-    outstanding: int
-    """Decisions without feedback at the end of slot t-1; slot t's own is not among them."""
-    u: Any
-    """The slot's uniform u_t in [0, 1): a float, or an array over the leading axes."""
-    v: Any = 0.0
-    """The second stream's uniform v_t, for learners with ``second_stream``."""
-    eligible: IntArray | None = None
-    """Positions of the arms that may be drawn, ascending, for learners with ``takes_eligible``; None: all arms."""
-    floor: float = 0.0
-    """Share of the draws that is uniform over the eligible arms, for learners with ``takes_eligible``."""
-    provisional: bool = False
-    """Whether every decision is charged with a default loss at once, for a ``ProvisionalLearner``."""
-
-
-class Spec(Posted):
-    """A learner's parameters as a client posts them; unknown fields and loose types are refused."""
-
-    kind: str
-    takes_initial: ClassVar[bool] = False
-    """Whether its learner can begin with means of arms."""
-    takes_provisional: ClassVar[bool] = False
-    """Whether the learner is a ``ProvisionalLearner``."""
-    takes_segments: ClassVar[bool] = False
-    """Whether the learner can be the global part of segments; it is a ``PooledLearner`` then."""
-
-    def build(self) -> Learner[Any]:
-        """Make the learner with these parameters."""
-        raise NotImplementedError
-
-    def resolved(self) -> dict[str, Any]:
-        """Return every field by name, as JSON has it, with the default where the client left one out."""
-        return dict(self)
+from ..warm_start import InitialArm
+from .arrays import draw
+from .types import FloatArray, Information, IntArray, Record, S, Slot
 
 
 class Learner(ABC, Generic[S]):
@@ -298,49 +223,3 @@ class PointLearner(Learner[S]):
         values : the losses at x and its query points, shape (..., dim+1), or the gradient, shape (..., dim)
         outstanding : decisions still without feedback, this one not among them
         """
-
-
-def draw(p: FloatArray, u: Any) -> Any:
-    """Return the smallest k with u < p_0 + ... + p_k, summed left to right; else the last k with p_k > 0.
-
-    The sum of p can be below u by rounding.
-
-    Parameters
-    ----------
-    p : shape (..., n_arms)
-    u : float in [0, 1), or an array of them over the leading axes
-    """
-    cumulative = np.cumsum(p, axis=-1)
-    if p.ndim == 1:
-        arm = int(cumulative.searchsorted(u, side="right"))
-        return arm if arm < p.size else int(np.flatnonzero(p)[-1])
-    arm = (cumulative <= np.asarray(u)[..., None]).sum(axis=-1)
-    last = p.shape[-1] - 1 - np.argmax(p[..., ::-1] > 0, axis=-1)
-    return np.minimum(arm, last)
-
-
-def draw_all(p: FloatArray, u: FloatArray) -> IntArray:
-    """Return what ``draw`` returns for each uniform of one run, shape (draws,), from p of shape (n_arms,)."""
-    arms = np.cumsum(p).searchsorted(u, side="right")
-    if arms.max() == p.size:
-        arms[arms == p.size] = np.flatnonzero(p)[-1]
-    return arms
-
-
-def at(arm: Any) -> tuple[Any, ...]:
-    """Return the index of ``arm`` on the last axis: an int for one run, an int array of shape (runs,) for many."""
-    if isinstance(arm, np.ndarray):
-        return (np.arange(arm.shape[0]), arm)
-    return (arm,)
-
-
-def many(state: S, runs: int) -> S:
-    """Return the state of ``runs`` runs that all stand at ``state``: arrays gain a leading axis, numbers do not."""
-    parts = [_repeated(part, runs) for part in state]
-    return type(state)._make(parts)  # type: ignore[attr-defined, no-any-return]
-
-
-def _repeated(part: Any, runs: int) -> Any:
-    if isinstance(part, tuple):
-        return tuple(_repeated(row, runs) for row in part)
-    return np.repeat(part[None], runs, axis=0) if isinstance(part, np.ndarray) else part

@@ -1,0 +1,36 @@
+"""What every learner is: a function of parameters, state and inputs to a new state and outputs.
+
+A learner does no I/O, reads no clock and draws no random numbers. Its state is a ``NamedTuple`` of integers,
+floats and numpy arrays, which is replaced and never mutated, so that a caller may keep earlier states. Shapes are
+written (..., n): the leading axes are there where many runs are stepped at once, one entry for each run.
+"""
+
+from __future__ import annotations
+
+from .arrays import at, draw, draw_all, many
+from .learner import ArmLearner, Learner, PointLearner, PooledLearner, ProvisionalLearner, SlotLearner
+from .spec import Spec
+from .types import FixedArray, FloatArray, Information, IntArray, Record, Rows, S, Slot, Steps
+
+__all__ = [
+    "ArmLearner",
+    "FixedArray",
+    "FloatArray",
+    "Information",
+    "IntArray",
+    "Learner",
+    "PointLearner",
+    "PooledLearner",
+    "ProvisionalLearner",
+    "Record",
+    "Rows",
+    "S",
+    "Slot",
+    "SlotLearner",
+    "Spec",
+    "Steps",
+    "at",
+    "draw",
+    "draw_all",
+    "many",
+]
