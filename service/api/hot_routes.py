@@ -84,8 +84,11 @@ class HotRoutes:
             messages = await self._received(receive) if size else []
             body = b"".join([each.get("body", b"") for each in messages])
             # A body that was cut off is shorter than it was said to be.
-            read = call.read(body) if len(body) == size else None
-            answer = None if read is None else await self._submit(call, session_id, scope, read)
+            read, answer = call.read(body) if len(body) == size else None, None
+            if read is not None:
+                is_gone = scope.get("extensions", {}).get(IS_GONE)
+                operation = call.operation(read, call.queries[scope["query_string"]], is_gone)
+                answer = await slots.submit(self._runtime, session_id, operation)
         except ServiceError as error:
             await self._answer_error(ServiceError, error, scope, receive, send)
         except Exception as error:
@@ -144,11 +147,6 @@ class HotRoutes:
         except TimeoutError as error:
             raise RequestTimeoutError from error
         return messages
-
-    async def _submit(self, call: _Call, session_id: str, scope: Scope, read: Any) -> Answer:
-        is_gone = scope.get("extensions", {}).get(IS_GONE)
-        operation = call.operation(read, call.queries[scope["query_string"]], is_gone)
-        return await slots.submit(self._runtime, session_id, operation)
 
     async def _answer_error(
         self, kind: type[Exception], error: Exception, scope: Scope, receive: Receive, send: Send

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections.abc import Callable, Iterable
+from functools import lru_cache
 
 from ..api_keys import needs_keys
 from ..errors import CrossSiteError, ForeignHostError
@@ -84,6 +85,7 @@ def _listed(setting: str) -> list[str]:
     return [each.strip().lower() for each in setting.split(",") if each.strip()]
 
 
+@lru_cache(maxsize=64)
 def host_name(text: str) -> str:
     """Return the host of a host and a port: names without their last dot, addresses in one form."""
     text = text.lower()
@@ -97,6 +99,7 @@ def _plain_host(text: str) -> str:
     return host_name(f"[{text}]" if ":" in text and not text.startswith("[") else text)
 
 
+@lru_cache(maxsize=64)
 def is_local(host: str) -> bool:
     """Whether a host, as ``host_name`` returns it, is this machine whoever looks it up."""
     if host == "localhost" or host.endswith(".localhost"):

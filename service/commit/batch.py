@@ -53,7 +53,13 @@ async def settle_due(run: Run, journal: Journal, seconds: float = math.inf) -> b
 
 
 async def apply_batch(
-    base: CachedSession, batch: Sequence[Operation], known: KnownKeys, now: float, write_schema: int = SCHEMA
+    base: CachedSession,
+    batch: Sequence[Operation],
+    known: KnownKeys,
+    now: float,
+    write_schema: int = SCHEMA,
+    *,
+    undoes: bool = False,
 ) -> Draft:
     """Apply a batch to a copy of a run, or settle some of what is due where that is much.
 
@@ -62,6 +68,8 @@ async def apply_batch(
     known : what the store has been found to remember of this batch
     now : Unix seconds
     write_schema : the newest schema that a state may be written in
+    undoes : whether the run is copied before every request, so that what a faulty one did can be undone; without
+        such copies the batch is applied again, with them, where one is faulty
     """
     draft = Draft(base.run.copy(), known, base.stored, write_schema)
     draft.run.advance(now)
@@ -71,13 +79,15 @@ async def apply_batch(
         if not draft.due_settled:
             return draft
     for operation in batch:
-        before, stored, noted = draft.run.copy(), draft.stored, len(draft.journal)
+        before, stored, noted = draft.run.copy() if undoes else None, draft.stored, len(draft.journal)
         try:
             draft.results.append(await _apply(operation, draft))
         except ServiceError as error:
             draft.journal.rewind(noted)
             draft.results.append(error)
         except Exception:
+            if before is None:
+                return await apply_batch(base, batch, known, now, write_schema, undoes=True)
             log.exception("request failed")
             draft.run, draft.stored = before, stored
             draft.journal.rewind(noted)

@@ -153,8 +153,20 @@ async def commit_of(draft: Draft, session_id: str, base: CachedSession, version:
     if draft.shows_version:
         draft.show_version(str(version) if writes else base.version)
     await draft.fair_yield()
-    state = await _state_of(draft.run, base.run, draft.write_schema) if writes else b""
-    draft.effective = Effective.of(draft.run, base.effective) if writes else None
+    has_same_arms = _has_same_arms(draft.run, base.run)
+    state = b""
+    if writes and has_same_arms:
+        state = CachedSession.encode(draft.run, draft.write_schema)
+    elif writes:
+        # Labels are encoded again, of which there may be many.
+        size = LABEL_BYTES * len(draft.run.arms.added or ()) if isinstance(draft.run, ArmRun) else 0
+        state = await run_in_thread_if_large(size, CachedSession.encode, draft.run, draft.write_schema)
+    is_known = base.is_listed and not is_respecified and has_same_arms
+    shown = b""
+    if writes:
+        draft.effective = effective = Effective.of(draft.run, base.effective)
+        surplus = draft.mostly_surplus
+        shown = summary.encode_summary(draft.run, str(version), effective=effective.value, mostly_surplus=surplus)
     answers = {}
     for key, (body, packed) in draft.answers.items():
         answers[key] = body + await compress_if_large(packed)
@@ -181,8 +193,8 @@ async def commit_of(draft: Draft, session_id: str, base: CachedSession, version:
         lookups=list(draft.asked_keys - draft.known.answers.keys()),
         answers=answers,
         records={**draft.dropped, **records.encode(draft.run)} if writes else {},
-        summary=_summary(draft, version) if writes else b"",
-        about=await _about(base, draft) if writes else None,
+        summary=shown,
+        about=await _about(draft) if writes and not is_known else None,
         segments=segments,
         counts=counts,
         entries=entries,
@@ -199,16 +211,9 @@ async def _segments_of(draft: Draft, run: SegmentRun) -> dict[bytes, tuple[int, 
     return found
 
 
-def _summary(draft: Draft, version: Version) -> bytes:
-    effective = None if draft.effective is None else draft.effective.value
-    return summary.encode_summary(draft.run, str(version), effective=effective, mostly_surplus=draft.mostly_surplus)
-
-
-async def _about(base: CachedSession, draft: Draft) -> bytes | None:
-    """What lists show and seldom changes, where the store may not have it yet."""
+async def _about(draft: Draft) -> bytes:
+    """What lists show and seldom changes."""
     run = draft.run
-    if base.is_listed and draft.stored is base.stored and _has_same_arms(run, base.run):
-        return None
     labels = len(run.arms.names or ()) if isinstance(run, ArmRun) else 0
     chosen = draft.stored.specification.chosen()
     return await run_in_thread_if_large(LABEL_BYTES * labels, summary.encode_about, chosen, run)
@@ -216,10 +221,3 @@ async def _about(base: CachedSession, draft: Draft) -> bytes | None:
 
 def _has_same_arms(run: Run, before: Run) -> bool:
     return not isinstance(run, ArmRun) or not isinstance(before, ArmRun) or run.arms is before.arms
-
-
-async def _state_of(run: Run, before: Run, schema: int) -> bytes:
-    """The bytes of a run's state; labels, of which there may be many, are encoded again only where arms changed."""
-    if not isinstance(run, ArmRun) or _has_same_arms(run, before):
-        return CachedSession.encode(run, schema)
-    return await run_in_thread_if_large(LABEL_BYTES * len(run.arms.added or ()), CachedSession.encode, run, schema)

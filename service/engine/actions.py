@@ -29,11 +29,6 @@ class ArmActions(NamedTuple):
     eligible: int
     """Number of arms that could be drawn in each of the slots."""
 
-    @classmethod
-    def of(cls, action: ArmAction) -> ArmActions:
-        """Return one action as several are returned."""
-        return cls(action.slot, (action.arm,), (action.probability,), action.eligible)
-
 
 class PointAction(NamedTuple):
     """A point, shape (dim,), and its query points, shape (dim, dim), or None where only x is played."""

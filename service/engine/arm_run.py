@@ -57,10 +57,8 @@ class ArmRun(BaseRun):
     def act_all(self, count: int, eligible: IntArray | None = None) -> ArmActions:
         """Open slots in a row as ``act`` does one by one: those of the next ``count`` that can be drawn at once.
 
-        These are one or more, and one alone where acts do something besides.
+        These are one or more. Not for runs whose acts do something besides.
         """
-        if count == 1 or type(self) is not ArmRun:
-            return ArmActions.of(self.act(eligible))
         eligible = self._eligible(eligible)
         slot = self._open_slot(self.draws, eligible)
         self.state, opened = self.learner.open_all(self.state, slot, count)
@@ -82,8 +80,9 @@ class ArmRun(BaseRun):
     def can_draw(self, eligible: IntArray | None = None) -> bool:
         """Whether an act with these eligible arms can draw one; see ``act``."""
         eligible = self._eligible(eligible)
-        is_left = eligible is None or eligible.size > 0
-        return is_left and self.learner.can_draw(self.state, eligible, self.params.floor)
+        if eligible is None:
+            return True
+        return eligible.size > 0 and self.learner.can_draw(self.state, eligible, self.params.floor)
 
     def _eligible(self, eligible: IntArray | None) -> IntArray | None:
         """Return the positions of the arms that may be drawn, None where these are all arms."""
@@ -103,7 +102,8 @@ class ArmRun(BaseRun):
         losses : of each event, on the learner's scale
         """
         self.ledger.settle_all(arms, losses)
-        self.state = self._learned(self.arms.positions_of(arms), losses)
+        positions = self.arms.positions
+        self.state = self._learned([positions[arm] for arm in arms], losses)
 
     def _learned(self, positions: Sequence[int], losses: Sequence[float]) -> Any:
         """Return the learner's state after losses of arms at these positions."""

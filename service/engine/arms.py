@@ -73,11 +73,6 @@ class Arms:
             return self.names
         return [name if place != REMOVED else None for name, place in zip(self.names, self.positions, strict=True)]
 
-    def positions_of(self, arms: Sequence[int]) -> Sequence[int]:
-        """Return the position of each arm, by index."""
-        positions = self.positions
-        return arms if isinstance(positions, range) else [positions[arm] for arm in arms]
-
     def is_live(self, arm: int) -> bool:
         """Whether an arm, by index, has not been removed."""
         return self.positions[arm] != REMOVED

@@ -114,9 +114,9 @@ class Fixed(ArmLearner[State]):
     def open_all(self, state: State, slot: Slot, count: int) -> tuple[State, int]:
         return self.open(state, slot), count
 
-    def can_draw(self, state: State, eligible: IntArray | None, floor: float) -> bool:
+    def can_draw(self, state: State, eligible: IntArray, floor: float) -> bool:
         """Not where all eligible arms have probability 0, and no floor."""
-        return floor > 0 or eligible is None or bool((state.p[..., eligible].sum(axis=-1) > 0).all())
+        return floor > 0 or bool((state.p[..., eligible].sum(axis=-1) > 0).all())
 
     def settle(self, state: State, arm: Any, loss: Any, count: int = 1) -> State:  # noqa: ARG002 - nothing is learned
         return state

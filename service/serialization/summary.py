@@ -58,7 +58,13 @@ def counted(run: Run, *, mostly_surplus: bool = False) -> dict[str, Any]:
     mostly_surplus : whether most of the latest events answered no outstanding decision
     """
     ledger, losses = run.ledger, run.params.losses
-    mean = None if not ledger.losses else losses.posted(ledger.mean_loss) if _over_arms(run) else ledger.mean_loss
+    mean = (
+        None
+        if not ledger.losses
+        else losses.posted(ledger.mean_loss)
+        if isinstance(run, ArmRun)
+        else ledger.mean_loss
+    )
     return {
         "rates": run.learner.rates(run.state),
         "slot": ledger.slot,
@@ -80,10 +86,6 @@ def counted(run: Run, *, mostly_surplus: bool = False) -> dict[str, Any]:
 def effective_arms_of(run: Run) -> float | None:
     """How many arms the distribution shown to readers amounts to; None over points."""
     return effective_arms(run.probabilities) if isinstance(run, ArmRun) else None
-
-
-def _over_arms(run: Run) -> bool:
-    return isinstance(run, ArmRun)
 
 
 def joined(about: Mapping[str, Any], counted: Mapping[str, Any]) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 
 from ..errors import BadRequestError, HeadTooLargeError
 
@@ -64,6 +65,7 @@ def _named_in(url: bytes) -> bytes:
     return b"" if url.startswith(b"/") else re.split(rb"[/?]", url.partition(b"://")[2], maxsplit=1)[0]
 
 
+@lru_cache(maxsize=64)
 def is_host(value: bytes) -> bool:
     """Whether a value is a host, or a host and a port; both may be empty: RFC 9112, section 3.2, and RFC 3986."""
     found = _HOST.fullmatch(value)

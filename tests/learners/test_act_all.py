@@ -14,11 +14,13 @@ from service.engine.feedback import ArmFeedback
 from service.engine.params import Expiry, Params
 from service.engine.run import start_run
 from service.learners import REGISTRY
-from service.learners.base import draw, draw_all
+from service.learners.base import Information, draw, draw_all
 from tests.support.vectors import over_arms
 
 CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
-    kind: ({"kind": kind, "n_arms": 7} | fields, {}) for kind, fields in over_arms().items()
+    kind: ({"kind": kind, "n_arms": 7} | fields, {})
+    for kind, fields in over_arms().items()
+    if REGISTRY[kind].model_validate({"kind": kind, "n_arms": 7} | fields).build().information is Information.ARM
 } | {
     "dexp3, capped": ({"kind": "dexp3", "n_arms": 5, "max_outstanding": 30}, {}),
     "dexp3, many arms": ({"kind": "dexp3", "n_arms": 1000}, {}),

@@ -62,7 +62,7 @@ class RequestLogMiddleware:
         self._last_status: dict[str, int] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one request."""
+        """Serve one request, but no path with an encoded slash."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -80,8 +80,13 @@ class RequestLogMiddleware:
                 self._answered(scope, status, time.perf_counter() - started)
             await send(message)
 
+        raw = scope.get("raw_path") or b""
         try:
-            await self._serve(scope, receive, answer)
+            if b"%2f" in raw or b"%2F" in raw:  # Proxies may see other parts of the path there.
+                self._metrics.problems[NotFoundError.code]()
+                await problem(NotFoundError(), self._retry_after)(scope, receive, answer)
+            else:
+                await self._app(scope, receive, answer)
         except asyncio.CancelledError:
             if status:
                 raise
@@ -92,14 +97,6 @@ class RequestLogMiddleware:
             # A fault is raised on behind its answer, which ``problems`` has logged; uvicorn would log it again.
             if not complete:
                 raise
-
-    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve a request, but no path with an encoded slash: proxies may see other parts of the path there."""
-        if b"%2f" in (raw := scope.get("raw_path") or b"") or b"%2F" in raw:
-            self._metrics.problems[NotFoundError.code]()
-            await problem(NotFoundError(), self._retry_after)(scope, receive, send)
-        else:
-            await self._app(scope, receive, send)
 
     def _answered(self, scope: Scope, status: int, seconds: float) -> None:
         method, route = self._metrics.answered(scope["method"], _template(scope), status, seconds)

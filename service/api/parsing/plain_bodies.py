@@ -8,7 +8,7 @@ is exactly what they would.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import isfinite
 from typing import Any, Literal
 
@@ -54,31 +54,31 @@ def _columns(body: bytes, events: Sequence[Any], colons: int) -> PlainEvents | N
     ----------
     colons : in the body, beside those of the events: with more than that a field is there twice
     """
-    if set(map(type, events)) != {dict}:
-        return None
-    word: Literal["loss", "reward"] = "reward" if "reward" in events[0] else "loss"
-    arms, event_ids = [event.get("arm") for event in events], [event.get("event_id") for event in events]
-    values = _numbers([event.get(word) for event in events])
-    ids = [event_id for event_id in event_ids if event_id is not None]
-    fields = 2 * len(events) + len(ids)
-    if values is None or not _are_arms(arms) or not _are_ids(ids) or sum(map(len, events)) != fields:
-        return None
-    has_each_once = body.count(b":") == fields + colons + "".join(ids).count(":")
-    return PlainEvents(word, arms, values, event_ids) if has_each_once else None
+    word = _word(events[0])
+    arms, values, event_ids = [], [], []
+    for event in events:
+        if type(event) is not dict:
+            return None
+        arm, value = event.get("arm"), event.get(word)
+        if type(value) is int and abs(value) <= MAX_COUNT:
+            value = float(value)
+        if type(arm) is not int or not 0 <= arm <= MAX_COUNT or type(value) is not float or not isfinite(value):
+            return None
+        event_id: str | None = None
+        if len(event) != 2:
+            event_id = event.get("event_id")
+            if len(event) != 3 or event_id is None or not _is_id(event_id):
+                return None
+            colons += 1 + event_id.count(":")
+        arms.append(arm)
+        values.append(value)
+        event_ids.append(event_id)
+    return PlainEvents(word, arms, values, event_ids) if body.count(b":") == 2 * len(arms) + colons else None
 
 
-def _are_arms(arms: Sequence[Any]) -> bool:
-    return set(map(type, arms)) == {int} and min(arms) >= 0 and max(arms) <= MAX_COUNT
+def _word(event: Any) -> Literal["loss", "reward"]:
+    return "reward" if isinstance(event, Mapping) and "reward" in event else "loss"
 
 
-def _numbers(values: Sequence[Any]) -> Sequence[float] | None:
-    kinds = set(map(type, values))
-    if not kinds <= {int, float} or any(abs(value) > MAX_COUNT for value in values if type(value) is int):
-        return None
-    return list(map(float, values)) if all(map(isfinite, values)) else None
-
-
-def _are_ids(ids: Sequence[Any]) -> bool:
-    if set(map(type, ids)) - {str} or not all(ids) or max(map(len, ids), default=0) > MAX_ID:
-        return False
-    return (text := "".join(ids)).isascii() and text.isprintable()
+def _is_id(value: Any) -> bool:
+    return type(value) is str and 0 < len(value) <= MAX_ID and value.isascii() and value.isprintable()

@@ -53,7 +53,7 @@ class ArmLearner(Learner[S]):
         """Return the state before the first slot of a learner that begins with means of arms, one or more."""
         raise NotImplementedError
 
-    def can_draw(self, state: S, eligible: IntArray | None, floor: float) -> bool:  # noqa: ARG002 - as ``fixed`` does
+    def can_draw(self, state: S, eligible: IntArray, floor: float) -> bool:  # noqa: ARG002 - as ``fixed`` does
         """Return whether some arm has a positive probability in a slot with these eligible arms, one or more."""
         return True
 

@@ -21,7 +21,7 @@ from ...learners.base import IntArray
 from ...models.eligible import Choice
 from ...serialization.journal import Acted, Ended, Journal
 from .action_json import arms_json, point_json, points_json
-from .eligible import Found, check_defined, check_segments, find
+from .eligible import ANY, Found, check_defined, check_segments, find
 
 
 @dataclass(slots=True)
@@ -55,14 +55,13 @@ class Act(Operation):
         """Find the arms that may be drawn, or refuse the request."""
         if self.segment is not None:
             check_segments(draft.run)
-        cells = _cells(draft.run)
-        if self.count > 1 and self.count * cells > self.max_cells:
+        if self.count > 1 and self.count * (cells := _cells(draft.run)) > self.max_cells:
             raise InvalidRequestError.of(
                 "count", f"count times the learner's size ({cells}) must not exceed {self.max_cells}"
             )
         if self.distinct:
             check_defined("distinct", draft.run.learner)
-        return find(draft.run, self.choice)
+        return ANY if self.choice is None else find(draft.run, self.choice)
 
     async def apply(self, draft: Draft, found: Found) -> Applied:
         run = draft.run
@@ -97,7 +96,8 @@ class Act(Operation):
             actions = self._act(run, 1 if self.distinct else left, eligible, draft.journal)
             drawn.append(actions)
             left -= len(actions.arms)
-            await draft.fair_yield()
+            if left:
+                await draft.fair_yield()
             if self.distinct and eligible is not None:
                 eligible = eligible[eligible != run.arms.positions[actions.arms[0]]]
                 if not run.can_draw(eligible):
@@ -108,10 +108,12 @@ class Act(Operation):
         """Open slots, ``count`` at most, and note them."""
         if isinstance(run, SlotRun) and (dropped := run.next_dropped()) is not None:
             journal.append(Ended(dropped, "expired"))
-        if isinstance(run, SegmentRun):
-            actions = ArmActions.of(run.act(eligible, self.segment or ""))
-        else:
+        if count > 1 and type(run) is ArmRun:
             actions = run.act_all(count, eligible)
+        else:
+            segment = self.segment or ""
+            slot, arm, p, size = run.act(eligible, segment) if isinstance(run, SegmentRun) else run.act(eligible)
+            actions = ArmActions(slot, (arm,), (p,), size)
         journal.append(Acted(actions, run.arms.names, self.segment))
         return actions
 

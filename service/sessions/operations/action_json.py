@@ -22,15 +22,15 @@ def arms_json(drawn: Iterable[ArmActions], names: Sequence[str] | None, skipped:
     for actions in drawn:
         arms = actions.arms
         parts = {
-            arm: f',"arm":{arm},"probability":{p!r}{_label_json(arm, names)}'
+            arm: f',"arm":{arm},"probability":{p!r}{"" if names is None else _label_json(names[arm])}'
             for arm, p in dict(zip(arms, actions.probabilities, strict=True)).items()
         }
         texts += [f'{{"slot":{slot}{parts[arm]}' for slot, arm in enumerate(arms, actions.slot)]
     return f"{texts[0]}{more}}}" if single else f'{{"actions":[{"},".join(texts)}}}]{more}}}'
 
 
-def _label_json(arm: int, names: Sequence[str] | None) -> str:
-    return "" if names is None else f',"label":{json.dumps(names[arm])}'
+def _label_json(label: str) -> str:
+    return f',"label":{json.dumps(label)}'
 
 
 def points_json(points: Iterable[Iterable[str]]) -> Iterator[str]:

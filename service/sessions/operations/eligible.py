@@ -21,6 +21,10 @@ class Found(NamedTuple):
     """Number of different names of arms that can't be drawn anyway."""
 
 
+ANY = Found()
+"""What an act means that names no arms."""
+
+
 def takes_eligible(learner: Learner[Any]) -> bool:
     """Whether slots of this learner may name their eligible arms and have a floor."""
     return isinstance(learner, ArmLearner) and learner.takes_eligible
@@ -38,7 +42,7 @@ def check_defined(field: str, learner: Learner[Any]) -> None:
         raise InvalidRequestError.of(field, "this session's learner does not define eligible arms")
 
 
-def find(run: Run, choice: Choice | None) -> Found:
+def find(run: Run, choice: Choice) -> Found:
     """Find the arms that an act names.
 
     Raises
@@ -46,8 +50,6 @@ def find(run: Run, choice: Choice | None) -> Found:
     InvalidRequestError
         where the learner does not define eligible arms, or labels are named in a session without.
     """
-    if choice is None:
-        return Found()
     check_defined(choice.field, run.learner)
     if not isinstance(run, ArmRun):
         raise TypeError(f"{run.learner!r} is over points")

@@ -54,10 +54,10 @@ def _arm_feedback(event: Event, run: ArmRun) -> ArmFeedback:
 
 def plain_losses(events: PlainEvents, run: Run) -> Sequence[float] | None:
     """Read events of arms as losses, all at once; None where some need a look of their own."""
-    if not isinstance(run, ArmRun) or type(run) not in _PLAIN_RUNS or len(run.arms.live) != run.arms.size:
+    if not isinstance(run, ArmRun) or type(run) not in _PLAIN_RUNS or len(run.arms.live) != len(run.arms.positions):
         return None
     losses = run.params.losses
-    if events.word != losses.word or max(events.arms) >= run.arms.size:
+    if events.word != losses.word or max(events.arms) >= len(run.arms.live):
         return None
     return losses.all_learned(events.values)
 

@@ -205,7 +205,7 @@ class PlainLosses(NamedTuple):
         """Settle all events in their order, and note them; the seconds from act to event of the first of them."""
         run, events = draft.run, self.events
         assert isinstance(run, ArmRun)  # noqa: S101 - others have no plain losses
-        delays = run.delays(events.arms[:MAX_DELAYS])
+        delays = () if run.act_times is None else run.delays(events.arms[:MAX_DELAYS])
         for start in range(0, len(events), SETTLED_AT_ONCE):
             piece = slice(start, start + SETTLED_AT_ONCE)
             run.settle_all(events.arms[piece], self.losses[piece])
