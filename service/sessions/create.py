@@ -7,40 +7,40 @@ import re
 import uuid
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from ..commit.contention import Versions
 from ..commit.draft import Answer, unpack_answer
-from ..commit.loading import check_segments, decoded, with_records
+from ..commit.loading import decoded
 from ..commit.queues import SessionQueues
 from ..commit.session_cache import CachedSession
-from ..cooperative.answer_body import Body, is_stored_answer, unpack
-from ..cooperative.offload import LABEL_BYTES, run_in_thread_if_large
-from ..engine.run import Run
+from ..cooperative.answer_body import Body, compress_if_large, is_stored_answer, joined, unpack
+from ..cooperative.fair_yield import FairYield
+from ..cooperative.offload import run_in_thread_if_large
 from ..errors import (
     FieldError,
     ForbiddenError,
     IdempotencyConflictError,
-    InvalidRequestError,
     OlderSchemaError,
     OverloadedError,
     SessionExistsError,
-    StateCorruptError,
     UnknownSessionError,
 )
-from ..models import stored as stored_specification
 from ..models.idempotency import Idempotency
 from ..models.specification import SESSION_ID_PATTERN, Specification
 from ..models.stored import Stored
 from ..serialization import state as codec
 from ..serialization import summary
-from ..store.base import NewSession, Snapshot, Store, WholeSession
+from ..serialization.journal import Journal
+from ..store.base import NewSession, Snapshot, Store
 from ..telemetry.metrics import Metrics
 from . import transfer
-from .limits import Limits, Rights
+from .limits import Limits, Rights, label_bytes
 from .operations import Show
 from .operations.eligible import check_defined
 from .read import Reader
+from .restorable import restorable, restored
 from .views import session_view, viewer
 
 NEEDED_BEYOND_0_1 = 2
@@ -82,7 +82,7 @@ class Creator:
         self, session_id: str | None, spec: Specification, key: Idempotency | None, rights: Rights
     ) -> Created:
         """Create a session, or find the one that was created with the same fields: see ``Sessions.create``."""
-        await run_in_thread_if_large(_labels(spec), self._limits.check, spec, rights)
+        await run_in_thread_if_large(label_bytes(spec), self._limits.check, spec, rights)
         if spec.floor:
             check_defined("floor", spec.learner.build())
         if self._write_schema < NEEDED_BEYOND_0_1 and (field := spec.beyond_0_1) is not None:
@@ -97,50 +97,45 @@ class Creator:
             await self._check_count(session_id, rights.prefix, rights.max_sessions)
             return await self._created(session_id, spec, key)
 
-    async def restore(self, document: Mapping[str, Any], rights: Rights) -> Body:
+    async def restore(self, document: Mapping[str, Any], rights: Rights, key: Idempotency | None = None) -> Answer:
         """Create a session from an exported one: see ``Sessions.restore``."""
         session_id, whole = await transfer.read(document)
         if not re.fullmatch(SESSION_ID_PATTERN, session_id) or not session_id.startswith(rights.prefix):
             raise ForbiddenError(f"Session ids of this API key must begin with {rights.prefix}")
-        restored, run = await self._restorable(session_id, whole, rights)
+        cached = await restorable(whole, self._limits, rights)
+        run, body = cached.run, None
+        new = restored(session_id, str(self._versions.new()), whole, cached)
+        if key is not None:
+            body = await self._view_of_restored(new, whole.snapshot, cached)
+            new = replace(new, answer=(key.key, key.body + await compress_if_large(body)))
         async with self._counting:
             if rights.max_sessions is not None:
                 await self._check_count(session_id, rights.prefix, rights.max_sessions)
-            if await self._store.restore(session_id, whole, restored) is not None:
-                raise SessionExistsError
+            if await self._store.restore(session_id, whole, new) is not None:
+                return await self._restored_before(session_id, key)
         if run.act_times is not None and (due_at := run.act_times.due_at()) is not None:
             await self._store.reminders.remind(session_id, due_at)
         self._metrics.sessions_created[run.params.learner.kind]()
-        return await self._reader.view(session_id)
+        return Answer(await self._reader.view(session_id) if body is None else body)
 
-    async def _restorable(self, session_id: str, whole: WholeSession, rights: Rights) -> tuple[NewSession, Run]:
-        """The session to create, and its run, where everything in it can be read."""
-        try:
-            # Before memory of the session's size is taken, which its specification alone says.
-            data = whole.snapshot.spec
-            read = await run_in_thread_if_large(len(data), stored_specification.decode, data)
-        except ValueError as error:
-            raise InvalidRequestError.of("specification", "is not one that this version can read") from error
-        spec = read.specification
-        await run_in_thread_if_large(_labels(spec), self._limits.check, spec, rights)
-        try:
-            cached = await decoded(whole.snapshot)
-            if cached.needs_records:
-                cached = await with_records(cached, whole.records)
-            await check_segments(cached, whole.segments)
-        except StateCorruptError as error:
-            raise InvalidRequestError.of("state", "is not one that this version can read") from error
-        run, version = cached.run, str(self._versions.new())
-        restored = NewSession(
-            session_id,
-            version,
-            whole.snapshot.spec,
-            whole.snapshot.state,
-            spec.idle_ttl_ms,
-            about=summary.encode_about(spec.chosen(), run),
-            summary=summary.encode_summary(run, version, effective=summary.effective_arms_of(run)),
-        )
-        return restored, run
+    async def _view_of_restored(self, new: NewSession, exported: Snapshot, cached: CachedSession) -> bytes:
+        """The view of a session that is about to be restored, for its key to store."""
+        expires_at = cached.stored.specification.expires_at(self._store.now())
+        snapshot = exported._replace(version=new.version, expires_at=expires_at)
+        view = session_view(new.session_id, snapshot, await self._reader.as_of_now(cached, Journal()))
+        return await joined(view, FairYield())
+
+    async def _restored_before(self, session_id: str, key: Idempotency | None) -> Answer:
+        """The answer that a key got, of a session that exists.
+
+        Raises
+        ------
+        SessionExistsError
+            where the session was not restored under this key.
+        """
+        if key is None or (stored_answer := await self._store.recall(session_id, key.key)) is None:
+            raise SessionExistsError
+        return Answer(unpack(_packed_answer(stored_answer, key)), replayed=True)
 
     async def _created(self, session_id: str, spec: Specification, key: Idempotency | None) -> Created:
         """Create; try again where an existing session is deleted before it is shown."""
@@ -153,7 +148,7 @@ class Creator:
         stored = Stored.of(spec)
         version = str(self._versions.new())
         new = await run_in_thread_if_large(
-            _labels(spec), _new_session, session_id, stored, version, key, self._write_schema
+            label_bytes(spec), _new_session, session_id, stored, version, key, self._write_schema
         )
         existing = await self._store.create(new)
         if existing is None:
@@ -184,11 +179,6 @@ class Creator:
             raise ForbiddenError(f"This API key may have {most} sessions")
 
 
-def _labels(spec: Specification) -> int:
-    """Bytes that the labels of a new session count for."""
-    return LABEL_BYTES * len(getattr(spec.learner, "arms", None) or ())
-
-
 def _new_session(
     session_id: str, stored: Stored, version: str, key: Idempotency | None, schema: int = codec.SCHEMA
 ) -> NewSession:
@@ -211,9 +201,7 @@ async def _created_before(session_id: str, now: Snapshot, key: Idempotency, stor
 
     For a new session only its first version is stored: its view follows from the specification.
     """
-    body, packed = unpack_answer(stored_answer)
-    if body != key.body:
-        raise IdempotencyConflictError
+    packed = _packed_answer(stored_answer, key)
     if is_stored_answer(packed):
         return Created(Answer(unpack(packed), replayed=True), new=False)
     stored = (await decoded(now)).stored
@@ -228,3 +216,11 @@ async def _view_of_new(session_id: str, snapshot: Snapshot) -> Body:
     cached = await decoded(snapshot)
     expires_at = cached.stored.specification.expires_at(snapshot.created_at)
     return session_view(session_id, snapshot._replace(expires_at=expires_at), cached)
+
+
+def _packed_answer(stored_answer: bytes, key: Idempotency) -> bytes:
+    """What is stored under a key, if it came with this body before too."""
+    body, packed = unpack_answer(stored_answer)
+    if body != key.body:
+        raise IdempotencyConflictError
+    return packed

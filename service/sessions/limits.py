@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from ..cooperative.offload import LABEL_BYTES
 from ..errors import InvalidRequestError
 from ..learners.base import Spec
 from ..learners.point_specs import PointsSpec
@@ -95,3 +96,8 @@ def check_labels(field: str, labels: Iterable[str], max_bytes: int) -> None:
     """Refuse labels that are too long."""
     if any(len(label.encode()) > max_bytes for label in labels):
         raise InvalidRequestError.of(field, f"a label has at most {max_bytes} bytes")
+
+
+def label_bytes(spec: Specification) -> int:
+    """Bytes that the labels of a new session count for."""
+    return LABEL_BYTES * len(getattr(spec.learner, "arms", None) or ())

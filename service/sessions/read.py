@@ -37,15 +37,19 @@ class Reader:
         UnknownSessionError, StateCorruptError, StoreUnavailableError
         """
         snapshot, cached = await self._load_with_records(session_id)
+        return snapshot, await self.as_of_now(cached, journal)
+
+    async def as_of_now(self, cached: CachedSession, journal: Journal) -> CachedSession:
+        """The same with its due decisions settled; what is settled is noted in the journal."""
         if cached.run.params.expiry is None:
-            return snapshot, cached
+            return cached
         run = cached.run.copy()
         run.advance(self._store.now())
         if run.due and isinstance(run, SlotRun):
             # Settling pauses, and a commit may be written meanwhile.
             run.open_slots = run.open_slots.separate()
         await settle_due(run, journal)
-        return snapshot, cached._replace(run=run)
+        return cached._replace(run=run)
 
     async def load(self, session_id: str) -> tuple[Snapshot, CachedSession]:
         """A session as it was last committed, without its records.

@@ -228,7 +228,9 @@ class Sessions:
         with _store_errors():
             return await transfer.export(self._store, session_id, self._max_import_bytes)
 
-    async def restore(self, document: Mapping[str, Any], rights: Rights = ALL) -> Body:
+    async def restore(
+        self, document: Mapping[str, Any], rights: Rights = ALL, key: Idempotency | None = None
+    ) -> Answer:
         """Create a session from the JSON that ``export`` gave, here or elsewhere; its view.
 
         Raises
@@ -236,12 +238,12 @@ class Sessions:
         InvalidRequestError
             where the document is changed, incomplete, or written by a newer version.
         SessionExistsError
-            where the id exists.
+            where the id exists, and was not created under this key.
         ServiceError
             what ``create`` raises.
         """
         with _store_errors():
-            return await self._creator.restore(document, rights)
+            return await self._creator.restore(document, rights, key)
 
     async def delete(self, session_id: str) -> None:
         """Delete a session and all its data.

@@ -186,3 +186,31 @@ async def test_a_key_imports_within_its_prefix_and_number_alone(make_client):
     for n, status in ((1, 201), (2, 403)):
         moved = sealed(document | {"session_id": f"shop-{n}"})
         assert (await client.post("/v1/sessions/import", json=moved, headers=headers)).status_code == status
+
+
+@pytest.mark.parametrize("fields", [{}, {"expiry": EXPIRY, "idle_ttl_seconds": 900}], ids=["plain", "expiry"])
+async def test_an_import_sent_again_with_its_key_gets_its_answer_again(make_client, store, fields):
+    client, other = await make_client(store), await make_client(store)
+    await start(client, **fields)
+    document = await exported(client)
+    await client.delete(PATH)
+    key = {"Idempotency-Key": "moved"}
+
+    first = await client.post("/v1/sessions/import", json=document, headers=key)
+    shown = (await client.get(PATH)).json()
+    await use(client, 3, 3)
+    again = await other.post("/v1/sessions/import", json=document, headers=key)
+
+    assert (first.status_code, again.status_code) == (201, 201)
+    assert timeless(first.json()) == timeless(shown)
+    assert again.content == first.content
+    assert [answer.headers.get("Idempotent-Replayed") for answer in (first, again)] == [None, "true"]
+    codes = []
+    for body, headers in (
+        (sealed(document | {"created_at": 5.0}), key),
+        (document, {"Idempotency-Key": "x"}),
+        (document, {}),
+    ):
+        answer = await client.post("/v1/sessions/import", json=body, headers=headers)
+        codes.append((answer.status_code, answer.json()["code"]))
+    assert codes == [(422, "idempotency_conflict"), (409, "session_exists"), (409, "session_exists")]

@@ -105,3 +105,19 @@ async def test_a_restored_session_has_the_deadline_of_its_idle_time(store: Store
 
     assert snapshot is not None
     assert snapshot.expires_at == pytest.approx(store.now() + 60, abs=5)
+
+
+async def test_an_answer_is_restored_beside_the_event_ids(store: Store) -> None:
+    await filled(store)
+    whole = await store.export("s")
+    assert whole is not None
+    await store.delete("s")
+
+    assert await store.restore("s", whole, restored(answer=(digest("import"), b"view"))) is None
+
+    assert await store.recall("s", digest("import")) == b"view"
+    repeated = commit("r0", "r1", events=[digest(7)], event_lookups=[digest(7)])
+    assert (await store.commit(repeated)) == Known(frozenset([digest(7)]), {})
+    again = await store.export("s")
+    assert again is not None
+    assert sum(len(digests) for _, digests in again.events) == 1200

@@ -10,9 +10,9 @@ from ..access import ADMINS, access
 from ..openapi.answer_examples import EXPORTED, VIEW
 from ..openapi.answers import PROBLEMS, describe_answers
 from ..openapi.body_examples import IMPORT
-from ..parsing.dependencies import rights_of
+from ..parsing.dependencies import idempotency_of, rights_of
 from ..parsing.strict_route import StrictRoute
-from ..responses import body_response
+from ..responses import body_response, json_response
 from ..runtime import runtime_of
 from ..schemas import ExportedSession, SessionView
 
@@ -30,7 +30,7 @@ async def export_session(request: Request, session_id: str) -> Response:
     return body_response(await runtime_of(request).sessions.export(session_id))
 
 
-@router.post("/import", status_code=201, **describe_answers(SessionView, VIEW, {201: "Created"}))
+@router.post("/import", status_code=201, **describe_answers(SessionView, VIEW, {201: "Created"}, keyed=True))
 @access(ADMINS, max_body_bytes=lambda settings: settings.max_import_bytes, names_no_session=True)
 async def import_session(
     request: Request,
@@ -40,5 +40,7 @@ async def import_session(
 
     A document that was changed, is not whole, or was written by a newer version is refused.
     """
+    key = await idempotency_of(request)
     # The digest is that of the document itself, not of what validation made of it.
-    return body_response(await runtime_of(request).sessions.restore(request.state.body, rights_of(request)), 201)
+    restored = await runtime_of(request).sessions.restore(request.state.body, rights_of(request), key)
+    return json_response(restored, 201)

@@ -143,7 +143,7 @@ class Store(Protocol):
 
         Parameters
         ----------
-        new : its version, idle time to live and what lists show of it; the rest is that of ``whole``
+        new : its version, idle time to live, answer and what lists show of it; the rest is that of ``whole``
 
         Returns
         -------

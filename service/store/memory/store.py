@@ -54,11 +54,7 @@ class MemoryStore:
             return None if existing.version == session.version else existing.snapshot()
         created = MemorySession(session.version, session.spec, session.state, self.now(), None)
         created.about, created.summary = session.about, session.summary
-        self._sessions[session.session_id] = created
-        self._extend_deadline(session.session_id, created, session.idle_ttl_ms)
-        if session.answer is not None:
-            digest, answer = session.answer
-            self._remember(created, {ANSWER + digest: answer})
+        self._begin(session, created)
         return None
 
     async def load(self, session_id: str) -> Snapshot | None:
@@ -134,10 +130,15 @@ class MemoryStore:
         existing = self._session(session_id)
         if existing is not None:
             return None if existing.version == new.version else existing.snapshot()
-        created = MemorySession.restored(whole, new)
-        self._sessions[session_id] = created
-        self._extend_deadline(session_id, created, new.idle_ttl_ms)
+        self._begin(new, MemorySession.restored(whole, new))
         return None
+
+    def _begin(self, new: NewSession, created: MemorySession) -> None:
+        self._sessions[new.session_id] = created
+        self._extend_deadline(new.session_id, created, new.idle_ttl_ms)
+        if new.answer is not None:
+            digest, answer = new.answer
+            self._remember(created, {ANSWER + digest: answer})
 
     async def count(self, prefix: str, most: int) -> int:
         self._drop_due()

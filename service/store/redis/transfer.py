@@ -10,7 +10,7 @@ from typing import Any
 from ..base import NewSession, Snapshot, WholeSession
 from . import messages, scripts
 from .connection.roundtrip import RedisArgument
-from .keys import EVENT, Keys
+from .keys import ANSWER, EVENT, Keys
 
 KEPT_MS = 600_000
 """Milliseconds for which copies are kept that nobody deletes."""
@@ -97,6 +97,10 @@ class Transfer:
         buckets = self._buckets(whole.events)
         for number, digests in buckets.items():
             await self._put(f"{parts}seen:{number}", ((EVENT + digest, b"") for digest in digests))
+        if new.answer is not None:
+            key, answer = new.answer
+            buckets.setdefault(present := self._present(), [])
+            await self._put(f"{parts}seen:{present}", [(ANSWER + key, answer)])
         seen = [(f"{parts}seen:{n}", self._keys.seen(session_id, n)) for n in buckets]
         deadlines = [(number + AHEAD) * self._keys.bucket_ms for number in buckets]
         listed = " ".join(f"{number}={deadline}" for number, deadline in zip(buckets, deadlines, strict=True))
@@ -117,14 +121,17 @@ class Transfer:
 
     def _buckets(self, events: Iterable[tuple[float, Sequence[bytes]]]) -> dict[int, list[bytes]]:
         """Digests by the number of the bucket that is forgotten when they are, at the latest the present one."""
-        now_ms, width = self._now() * 1000, self._keys.bucket_ms
-        present = int(now_ms // width)
+        now_ms, width, present = self._now() * 1000, self._keys.bucket_ms, self._present()
         buckets: dict[int, list[bytes]] = {}
         for deadline, digests in events:
             if deadline * 1000 > now_ms:
                 number = min(present, -int(-deadline * 1000 // width) - AHEAD)
                 buckets.setdefault(number, []).extend(digests)
         return {number: digests for number, digests in buckets.items() if digests}
+
+    def _present(self) -> int:
+        """Number of the present bucket."""
+        return int(self._now() * 1000 // self._keys.bucket_ms)
 
     async def _put(self, key: str, items: Iterable[tuple[bytes, bytes]], command: str = "HSET") -> None:
         rest = iter(items)

@@ -1,0 +1,52 @@
+"""What is restored of an exported session, where everything in it can be read."""
+
+from __future__ import annotations
+
+from ..commit.loading import check_segments, decoded, with_records
+from ..commit.session_cache import CachedSession
+from ..cooperative.offload import run_in_thread_if_large
+from ..errors import InvalidRequestError, StateCorruptError
+from ..models import stored as stored_specification
+from ..serialization import summary
+from ..store.base import NewSession, WholeSession
+from .limits import Limits, Rights, label_bytes
+
+
+async def restorable(whole: WholeSession, limits: Limits, rights: Rights) -> CachedSession:
+    """Read an exported session, with all that goes on with it.
+
+    Raises
+    ------
+    InvalidRequestError
+        for what this version can't read, or what is beyond the limits.
+    """
+    try:
+        # Before memory of the session's size is taken, which its specification alone says.
+        data = whole.snapshot.spec
+        read = await run_in_thread_if_large(len(data), stored_specification.decode, data)
+    except ValueError as error:
+        raise InvalidRequestError.of("specification", "is not one that this version can read") from error
+    spec = read.specification
+    await run_in_thread_if_large(label_bytes(spec), limits.check, spec, rights)
+    try:
+        cached = await decoded(whole.snapshot)
+        if cached.needs_records:
+            cached = await with_records(cached, whole.records)
+        await check_segments(cached, whole.segments)
+    except StateCorruptError as error:
+        raise InvalidRequestError.of("state", "is not one that this version can read") from error
+    return cached
+
+
+def restored(session_id: str, version: str, whole: WholeSession, cached: CachedSession) -> NewSession:
+    """The session to create of an exported one."""
+    spec, run = cached.stored.specification, cached.run
+    return NewSession(
+        session_id,
+        version,
+        whole.snapshot.spec,
+        whole.snapshot.state,
+        spec.idle_ttl_ms,
+        about=summary.encode_about(spec.chosen(), run),
+        summary=summary.encode_summary(run, version, effective=summary.effective_arms_of(run)),
+    )
