@@ -5,8 +5,8 @@
 """
 
 from .answers import Action, SessionView, Settlement
-from .async_bandits import AsyncBandits, AsyncSession, AsyncSessions
-from .bandits import Bandits, Session, Sessions
+from .awaited import AsyncBandits, AsyncSession, AsyncSessions
+from .blocking import Bandits, Session, Sessions
 from .errors import (
     ApiError,
     AuthenticationError,

@@ -1,0 +1,246 @@
+"""One session: acting, reporting, and its arms."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Any, Unpack
+
+from ..answers import Action, SessionView, Settlement
+from ..calls import VOID, Arm, Fallback, Outcome, Where, event_of, session_path
+from ..connection import AsyncConnection
+from ..reporter import Reporter
+from ..steps import sessions, slots
+from ..steps.sessions import ArmChanges, SessionChanges
+from ..steps.slots import ActOptions, FeedbackOptions
+
+
+class AsyncSession:
+    """One session: one learner."""
+
+    def __init__(self, session_id: str, connection: AsyncConnection, reporter: Reporter) -> None:
+        session_path(session_id)
+        self.session_id = session_id
+        self._connection, self._reporter = connection, reporter
+
+    async def act(self, *, fallback: Fallback | None = None, **options: Unpack[ActOptions]) -> Action:
+        """Ask what to show to one visitor.
+
+        Parameters
+        ----------
+        fallback : arm, or point, to return where the service does not answer in time, or refuses; then nothing is
+            raised. Without it errors are raised
+        options : ``eligible`` and ``exclude`` (arms that may be drawn, and that may not), ``segment`` (who asks),
+            ``idempotency_key`` (the same key gives the same action for a day), ``timeout`` (seconds for this call
+            with all its attempts)
+
+        Returns
+        -------
+        The action; show its ``choice``, or its ``x`` over points, and report it.
+
+        Raises
+        ------
+        NoEligibleArmError
+            where none of the arms that may be drawn can be drawn.
+        NoAnswerError, ApiError
+            where no answer came in time, or the service refused for another reason.
+        """
+        return await self._connection.run(slots.act(self.session_id, fallback, options))
+
+    async def acts(
+        self,
+        count: int,
+        *,
+        distinct: bool = False,
+        fallback: Sequence[Fallback] | None = None,
+        **options: Unpack[ActOptions],
+    ) -> list[Action]:
+        """Ask for several actions, as for one page.
+
+        Parameters
+        ----------
+        count : how many
+        distinct : whether each arm is drawn once at most; then there may be fewer actions
+        fallback : arms, or points, to return where the service does not answer in time, or refuses
+        options : as for ``act``
+
+        Returns
+        -------
+        The actions, in the order of their slots.
+
+        Raises
+        ------
+        NoEligibleArmError
+            where none of the arms that may be drawn can be drawn.
+        NoAnswerError, ApiError
+            where no answer came in time, or the service refused for another reason.
+        """
+        return await self._connection.run(slots.acts(self.session_id, count, distinct, fallback, options))
+
+    def report(self, decision: Action | Arm | None = None, **outcome: Unpack[Outcome]) -> bool:
+        """Report an outcome later, in a batch, and return at once.
+
+        Parameters
+        ----------
+        decision : what ``act`` returned, or the arm; none for points. That of a fallback is not sent
+        outcome : ``loss``, ``reward``, ``losses`` or ``gradient``, in the session's unit; ``event_id``, ``slot``
+            and ``segment`` of the decision where no action says them
+
+        Returns
+        -------
+        Whether it will be sent; what is dropped goes to ``on_error``.
+
+        Raises
+        ------
+        TypeError, ValueError
+            for what is no outcome.
+        """
+        return self._reporter.put(self.session_id, event_of(decision, outcome))
+
+    def void(self, decision: Action | Arm | None = None, **where: Unpack[Where]) -> bool:
+        """Report later that a decision was never shown: it ends, and nothing is learned from it.
+
+        Parameters
+        ----------
+        decision : what ``act`` returned, or the arm; none for points
+        where : ``event_id``, ``slot`` and ``segment`` of the decision where no action says them
+
+        Returns
+        -------
+        Whether it will be sent; what is dropped goes to ``on_error``.
+        """
+        return self._reporter.put(self.session_id, event_of(decision, {**where, VOID: None}))
+
+    async def feedback(self, decision: Action | Arm | None = None, **outcome: Unpack[Outcome]) -> Settlement:
+        """Report an outcome, and wait until it is settled.
+
+        Parameters
+        ----------
+        decision, outcome : as for ``report``
+
+        Returns
+        -------
+        How it was settled; ``fallbacks`` is 1 for the action of a fallback, which is not sent.
+
+        Raises
+        ------
+        TypeError, ValueError
+            for what is no outcome.
+        NoAnswerError, ApiError
+            where no answer came in time, or the service refused.
+        """
+        return await self.feedbacks([event_of(decision, outcome)])
+
+    async def feedbacks(
+        self, events: Sequence[Mapping[str, Any] | None], **options: Unpack[FeedbackOptions]
+    ) -> Settlement:
+        """Send events, and wait until they are settled: all of them, or none.
+
+        Parameters
+        ----------
+        events : each as the service takes it, such as ``{"arm": 2, "loss": 0.5, "event_id": "click-1"}``; None
+            stands for the event of a fallback, and is not sent
+        options : ``on_surplus`` and ``on_invalid`` (``"refuse"`` or ``"skip"`` what matches no decision, or does
+            not fit the session), ``timeout`` (seconds for this call with all its attempts)
+
+        Returns
+        -------
+        How they were settled.
+
+        Raises
+        ------
+        SurplusFeedbackError
+            where some match no outstanding decision; ``indexes`` says which.
+        NoAnswerError, ApiError
+            where no answer came in time, or the service refused for another reason.
+        """
+        return await self._connection.run(slots.feedbacks(self.session_id, events, self._reporter.words, options))
+
+    async def view(self, segment: str | None = None) -> SessionView:
+        """View the session, or one of its segments.
+
+        Parameters
+        ----------
+        segment : of which distribution, counts and mean are shown; None shows those of the whole session
+
+        Raises
+        ------
+        UnknownSegmentError
+            where the session does not keep the segment.
+        NoAnswerError, ApiError
+            where no answer came in time, or the service refused for another reason.
+        """
+        return await self._connection.run(sessions.view(self.session_id, segment))
+
+    async def update(self, **changes: Unpack[SessionChanges]) -> SessionView:
+        """Change options of the session.
+
+        Parameters
+        ----------
+        changes : ``expiry``, ``idle_ttl_seconds`` and ``floor``; None clears one, and what is left out
+            stays as it is
+
+        Returns
+        -------
+        The session as it is then.
+        """
+        return await self._connection.run(sessions.update(self.session_id, changes))
+
+    async def set_arms(self, arms: Sequence[str]) -> SessionView:
+        """Exchange the arms for these; those that stay keep what they have learned.
+
+        Parameters
+        ----------
+        arms : all labels that there shall be
+
+        Returns
+        -------
+        The session as it is then.
+        """
+        return await self._connection.run(sessions.set_arms(self.session_id, arms))
+
+    async def change_arms(self, **changes: Unpack[ArmChanges]) -> SessionView:
+        """Remove, add, resume and pause arms, in this order.
+
+        Parameters
+        ----------
+        changes : labels, as ``remove``, ``add``, ``resume`` and ``pause``
+
+        Returns
+        -------
+        The session as it is then.
+        """
+        return await self._connection.run(sessions.change_arms(self.session_id, changes))
+
+    async def delete(self) -> None:
+        """Delete the session."""
+        await self._connection.run(sessions.delete(self.session_id))
+
+    def arms(self, *, sort: str | None = None, limit: int = 100) -> AsyncIterator[dict[str, Any]]:
+        """Go through the arms with their counts and means.
+
+        Parameters
+        ----------
+        sort : ``"index"``, ``"probability"``, ``"acts"`` or ``"mean"``, and behind ``-`` downwards; None: by index
+        limit : arms in one call, of which there are as many as it takes
+        """
+        return self._connection.pages(session_path(self.session_id, "arms"), "arms", dict, sort=sort, limit=limit)
+
+    def segments(self, *, sort: str | None = None, limit: int = 100) -> AsyncIterator[dict[str, Any]]:
+        """Go through the segments that are kept.
+
+        Parameters
+        ----------
+        sort : ``"segment"``, ``"slots"`` or ``"mean"``, and behind ``-`` downwards; None: by name
+        limit : segments in one call, of which there are as many as it takes
+        """
+        path = session_path(self.session_id, "segments")
+        return self._connection.pages(path, "segments", dict, sort=sort, limit=limit)
+
+    def decisions(self, *, limit: int = 100) -> AsyncIterator[dict[str, Any]]:
+        """Go through the decision log, oldest entries first.
+
+        Parameters
+        ----------
+        limit : entries in one call, of which there are as many as it takes
+        """
+        return self._connection.pages(session_path(self.session_id, "decisions"), "decisions", dict, limit=limit)
