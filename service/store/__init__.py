@@ -8,8 +8,6 @@ from typing import NamedTuple
 from .base import Store
 from .memory import MemoryStore
 from .options import StoreOptions
-from .redis.cluster_store import ClusterStore
-from .redis.store import RedisStore
 
 
 def open_store(url: str, *, options: StoreOptions | None = None) -> Store:
@@ -70,14 +68,29 @@ def _embedded(_url: str, _options: StoreOptions) -> Store:
     raise ValueError("the embedded store is started by the parent process, which hands its workers a unix:// URL")
 
 
+# redis-py takes a quarter of the import of the application, and not every process opens such a store.
+
+
+def _redis(url: str, options: StoreOptions) -> Store:
+    from .redis.store import RedisStore
+
+    return RedisStore(url, options)
+
+
+def _cluster(url: str, options: StoreOptions) -> Store:
+    from .redis.cluster_store import ClusterStore
+
+    return ClusterStore(url, options)
+
+
 _SCHEMES: dict[str, _Kind] = {
     "memory": _Kind(_memory, many_processes=False, replicas=False),
     "embedded": _Kind(_embedded, replicas=False),
-    "redis": _Kind(RedisStore),
-    "rediss": _Kind(RedisStore),
-    "redis+sentinel": _Kind(RedisStore),
-    "redis+cluster": _Kind(ClusterStore),
-    "rediss+sentinel": _Kind(RedisStore),
-    "rediss+cluster": _Kind(ClusterStore),
-    "unix": _Kind(RedisStore),
+    "redis": _Kind(_redis),
+    "rediss": _Kind(_redis),
+    "redis+sentinel": _Kind(_redis),
+    "redis+cluster": _Kind(_cluster),
+    "rediss+sentinel": _Kind(_redis),
+    "rediss+cluster": _Kind(_cluster),
+    "unix": _Kind(_redis),
 }

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, get_args, get_origin
 
 from fastapi import Request, params
-from pydantic import TypeAdapter, ValidationError
+from pydantic import BaseModel, RootModel, TypeAdapter, ValidationError
 from starlette.convertors import Convertor, PathConvertor, StringConvertor
 
 from .json_body import JSON
@@ -24,10 +24,11 @@ _BY_NAME = {inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_O
 
 @dataclass(frozen=True)
 class Field:
-    """A query parameter or a body: its name in the handler, its default, and what its values are."""
+    """A query parameter or a body: its name, default and annotation in the handler, and what its values are."""
 
     name: str
     default: Any
+    annotation: Any
     adapter: TypeAdapter[Any]
 
     def validate(self, value: Any, place: tuple[str, ...], errors: Errors) -> Any:
@@ -99,7 +100,7 @@ class HandlerParameters:
 
 
 def _field(parameter: inspect.Parameter) -> Field:
-    return Field(parameter.name, parameter.default, TypeAdapter(parameter.annotation))
+    return Field(parameter.name, parameter.default, parameter.annotation, TypeAdapter(parameter.annotation))
 
 
 def _refused_of_query(source: params.Query, field: Field) -> list[str]:
@@ -113,9 +114,17 @@ def _refused_of_query(source: params.Query, field: Field) -> list[str]:
 def _refused_of_body(source: params.Body, field: Field) -> list[str]:
     if source.embed:
         return [f"body {field.name} embedded in an object"]
-    if source.media_type != JSON or field.adapter.json_schema().get("type", "object") != "object":
+    if source.media_type != JSON or not _is_object(field):
         return [f"body {field.name} that is not a JSON object"]
     return _refused_of_both(source, field)
+
+
+def _is_object(field: Field) -> bool:
+    """Whether a body is an object; of models this is known without their JSON schemas, which take long to make."""
+    kind = get_args(field.annotation)[0]
+    if isinstance(kind, type) and issubclass(kind, BaseModel) and not issubclass(kind, RootModel):
+        return True
+    return bool(field.adapter.json_schema().get("type", "object") == "object")
 
 
 def _refused_of_both(source: params.Query | params.Body, field: Field) -> list[str]:
