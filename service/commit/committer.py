@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from ..engine.run import Run
 from ..engine.segment_run import SegmentRun
 from ..errors import InternalError, OverloadedError, ServiceError, StoreDownError, UnknownSessionError
-from ..serialization import summary
+from ..serialization import records, summary
 from ..serialization.state import SCHEMA
 from ..store.base import Commit, Committed, Conflict, Known, Snapshot, Store, StoreUnavailableError
 from ..telemetry.metrics import Labels, Metrics
@@ -146,6 +146,7 @@ class Committer:
                 version,
                 state,
                 base.checksum,
+                records=records.encode(base.run, state[0]),
                 summary=summary.encode_summary(
                     base.run, version, effective=effective.value, mostly_surplus=base.mostly_surplus
                 ),

@@ -192,7 +192,7 @@ async def commit_of(draft: Draft, session_id: str, base: CachedSession, version:
         event_lookups=list(draft.asked_events - draft.known.duplicates - draft.event_ids.keys()),
         lookups=list(draft.asked_keys - draft.known.answers.keys()),
         answers=answers,
-        records={**draft.dropped, **records.encode(draft.run)} if writes else {},
+        records={**draft.dropped, **records.encode(draft.run, state[0])} if writes else {},
         summary=shown,
         about=await _about(draft) if writes and not is_known else None,
         segments=segments,

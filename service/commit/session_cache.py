@@ -18,7 +18,7 @@ from ..errors import StateCorruptError
 from ..learners.segment_state import Shared
 from ..models import stored as stored_specification
 from ..models.stored import Stored
-from ..serialization import consistency
+from ..serialization import consistency, logs
 from ..serialization import records as records_codec
 from ..serialization import state as codec
 from ..serialization.binary import CHECKSUM_BYTES, CodecError
@@ -112,7 +112,7 @@ class CachedSession(NamedTuple):
         run = run.moved(ledger, state)
         if isinstance(run, SegmentRun):
             run = replace(run, shared=shared)
-        needs_records = isinstance(run, SlotRun) or run.params.expiry is not None
+        needs_records = isinstance(run, SlotRun) or run.params.expiry is not None or logs.is_unread(state)
         checksum, size = snapshot.state[-CHECKSUM_BYTES:], _memory(run)
         return cls(
             *(snapshot.version, stored, run, checksum, size, is_listed, needs_records),
@@ -130,14 +130,20 @@ class CachedSession(NamedTuple):
         try:
             slots, times, rows = found = records_codec.decode(records, self.run)
             consistency.check_records(self.run, found)
-        except (CodecError, ValueError) as error:
+            run, name = self.run, codec.rows_field(self.run.learner.state_type)
+            state = run.state if name is None else run.state._replace(**{name: rows})
+            state = logs.replayed(state, rows or ()) if self.is_unread else state
+        except (CodecError, ValueError, IndexError) as error:
             raise StateCorruptError from error
-        run, name = self.run, codec.rows_field(self.run.learner.state_type)
-        state = run.state if name is None else run.state._replace(**{name: rows})
         run = replace(run, state=state, act_times=times, stored_rows=rows or ())
         if isinstance(run, SlotRun) and slots is not None:
             run = replace(run, open_slots=slots)
         return self._replace(run=run, needs_records=False, size=_memory(run))
+
+    @property
+    def is_unread(self) -> bool:
+        """Whether its learner's state is still to be made of the records."""
+        return logs.is_unread(self.run.state)
 
     @staticmethod
     def encode(run: Run, schema: int = codec.SCHEMA) -> bytes:
@@ -162,7 +168,7 @@ class CachedSession(NamedTuple):
         run : taken over: nobody else may use it, or earlier copies of it, any more
         stored : the specification, where the commit replaced it
         """
-        run = run.written(records_codec.rows_of(run))
+        run = run.written(records_codec.rows_of(run, state[0]))
         if state[0] == 1:
             run.ledger.restart_means()
         checksum = state[-CHECKSUM_BYTES:]

@@ -10,7 +10,7 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from ..errors import FieldValueError
-from .base import ArmLearner, FloatArray, Information, IntArray, Slot, Steps, at
+from .base import ArmLearner, FloatArray, Information, IntArray, Log, Slot, Steps, at
 from .maths.distributions import add_arms, remove_arms
 from .rates import RatedSpec, RateFields, RateMode
 from .specs import MAX_COUNT, ArmsSpec, Horizon, LearningRate, MaxDelay, Rate, RateScale, TotalDelay, Whole
@@ -19,8 +19,12 @@ ANYTIME_SCALE = 2.0
 """c of the anytime rates."""
 MAX_EXPONENT = 700.0
 """exp(-700) is still a normal double: no weight becomes 0, which with one arm would mean 0 divided by 0."""
-MAX_STEPS = 16
-"""Events since the slot opened that a state remembers."""
+MAX_STEPS = 32
+"""Most events since the slot opened by which p is stored."""
+LOGGED_ARMS = 2_000
+"""Arms from which on a session is stored as a log."""
+KEPT_STEPS = 128
+"""Events in a log after which, when a slot opens, another begins."""
 
 
 class Rates(NamedTuple):
@@ -109,28 +113,25 @@ class State(NamedTuple):
     loss_clip: float
     probability_floor: float
     delay_sum: int
-    steps: Steps | None = None
-    """The events by which p follows from p_open; None where they are too many, or arms were changed since."""
+    log: Log | None = None
+    """By which p_open and p follow from an earlier p; None where the steps are too many, or arms were changed."""
 
-    def at_opening(self) -> State:
-        """Return the state as it was when its slot opened."""
-        return self._replace(p=self.p_open, steps=())
+    @property
+    def is_logged(self) -> bool:
+        """Whether the log is stored, and each commit adds to it; else p_open, with the few steps since."""
+        return self.log is not None and self.log.base.size >= LOGGED_ARMS
 
-    def after(self, steps: Steps) -> State:
-        """Return the state of one run after the first events of its slot; without any, its steps are not known.
+    def replayed(self, log: Log) -> State:
+        """Return the state of one run with the vectors that a log leads to.
 
         Raises
         ------
-        ValueError
-            where there were events before.
+        IndexError
+            where a step is of an arm that there is not.
         """
-        if not steps:
-            return self._replace(steps=() if self.p is self.p_open else None)
-        if self.p is not self.p_open:
-            raise ValueError("the slot has had events")
         with np.errstate(all="ignore"):
-            p = _trimmed(self.p, steps, self.probability_floor)
-        return self._replace(p=p, steps=steps)
+            p_open = _trimmed(log.base, log.steps[: log.opened])
+            return self._replace(p=_trimmed(p_open, log.steps[log.opened :]), p_open=p_open, log=log)
 
 
 class Dexp3(ArmLearner[State]):
@@ -160,12 +161,13 @@ class Dexp3(ArmLearner[State]):
 
     def start(self) -> State:
         p = np.full(self.n_arms, 1 / self.n_arms)
-        return State(p, p, *(self._rates or anytime_rates(self.n_arms, 1, 0)), delay_sum=0, steps=())
+        log = Log(p, (), 0) if self.n_arms < LOGGED_ARMS else None
+        return State(p, p, *(self._rates or anytime_rates(self.n_arms, 1, 0)), delay_sum=0, log=log)
 
     def open(self, state: State, slot: Slot) -> State:
         delay_sum = state.delay_sum + min(slot.outstanding, self._cap)
         rates = self._rates or anytime_rates(state.p.shape[-1], slot.t, delay_sum)
-        return State(state.p, state.p, *rates, delay_sum, ())
+        return State(state.p, state.p, *rates, delay_sum, _at_opening(state))
 
     def open_all(self, state: State, slot: Slot, count: int) -> tuple[State, int]:
         """Open all slots: p changes with events alone, and of anytime rates those of the last slot stay."""
@@ -173,7 +175,7 @@ class Dexp3(ArmLearner[State]):
         delays = uncapped * slot.outstanding + uncapped * (uncapped - 1) // 2 + (count - uncapped) * self._cap
         delay_sum = state.delay_sum + delays
         rates = self._rates or anytime_rates(state.p.shape[-1], slot.t + count - 1, delay_sum)
-        return State(state.p, state.p, *rates, delay_sum, ()), count
+        return State(state.p, state.p, *rates, delay_sum, _at_opening(state)), count
 
     def settle(self, state: State, arm: Any, loss: Any, count: int = 1) -> State:
         """Eqs. (estloss), (tildew1), (w1), (tildep1); ``count`` multiplies the exponent before one trim."""
@@ -184,25 +186,27 @@ class Dexp3(ArmLearner[State]):
         """Settle events one after the other; what does not depend on those before is computed of all at once."""
         estimates = np.minimum(state.loss_clip, losses / state.p_open[list(arms)])
         factors = np.exp(-np.minimum(state.learning_rate * estimates, MAX_EXPONENT))
-        steps = tuple(zip(arms, factors.tolist(), strict=True))
-        return state._replace(p=_trimmed(state.p, steps, state.probability_floor), steps=_more(state.steps, steps))
+        least = state.probability_floor / len(state.p)
+        steps = tuple((arm, factor, least) for arm, factor in zip(arms, factors.tolist(), strict=True))
+        return state._replace(p=_trimmed(state.p, steps), log=_more(state.log, steps))
 
     def _step(self, state: State, index: tuple[Any, ...], estimate: Any) -> State:
         w = state.p.copy()
         factor = np.exp(-np.minimum(state.learning_rate * estimate, MAX_EXPONENT))
         w[index] *= factor
         w /= w.sum(axis=-1, keepdims=True)
-        np.maximum(w, state.probability_floor / w.shape[-1], out=w)
+        least = state.probability_floor / w.shape[-1]
+        np.maximum(w, least, out=w)
         w /= w.sum(axis=-1, keepdims=True)
-        steps = _more(state.steps, ((int(index[0]), float(factor)),)) if w.ndim == 1 else None
-        return state._replace(p=w, steps=steps)
+        log = _more(state.log, ((int(index[0]), float(factor), least),)) if w.ndim == 1 else None
+        return state._replace(p=w, log=log)
 
     def remove_arms(self, state: State, positions: IntArray) -> State:
         p, p_open = (remove_arms(part, positions, state.probability_floor) for part in (state.p, state.p_open))
-        return state._replace(p=p, p_open=p_open, steps=None)
+        return state._replace(p=p, p_open=p_open, log=None)
 
     def add_arms(self, state: State, count: int) -> State:
-        return state._replace(p=add_arms(state.p, count), p_open=add_arms(state.p_open, count), steps=None)
+        return state._replace(p=add_arms(state.p, count), p_open=add_arms(state.p_open, count), log=None)
 
     def distribution(self, state: State) -> FloatArray:
         return state.p_open
@@ -214,19 +218,32 @@ class Dexp3(ArmLearner[State]):
         return {"rates": self.mode} | {name: getattr(state, name) for name in Rates._fields}
 
 
-def _more(steps: Steps | None, new: Steps) -> Steps | None:
-    return None if steps is None or len(steps) + len(new) > MAX_STEPS else steps + new
+def _at_opening(state: State) -> Log | None:
+    """Return the log of a slot that opens at p."""
+    log = state.log
+    if log is not None and state.is_logged and len(log.steps) < KEPT_STEPS:
+        return log._replace(opened=len(log.steps))
+    return Log(state.p, (), 0) if state.p.ndim == 1 else None
 
 
-def _trimmed(p: FloatArray, steps: Steps, floor: float) -> FloatArray:
+def _more(log: Log | None, steps: Steps) -> Log | None:
+    if log is None:
+        return None
+    most = MAX_STEPS if log.base.size < LOGGED_ARMS else 2 * KEPT_STEPS
+    return log._replace(steps=log.steps + steps) if len(log.steps) + len(steps) <= most else None
+
+
+def _trimmed(p: FloatArray, steps: Steps) -> FloatArray:
     """Return p of one run, shape (n_arms,), with weights multiplied one after the other, trimmed after each.
 
     A pass over the weights is left out where it would change none: to trim them while none is below ``lowest``, to
     divide by 1. ``least`` is at most the least weight: a division keeps the order of weights, ties included.
     """
+    if not steps:
+        return p
     w, sum_of = p.copy(), np.add.reduce
-    lowest, least = floor / len(p), p.min()
-    for arm, factor in steps:
+    least = p.min()
+    for arm, factor, lowest in steps:
         w[arm] = moved = w[arm] * factor
         total = sum_of(w)
         w /= total

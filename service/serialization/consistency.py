@@ -17,6 +17,7 @@ from ..engine.segment_run import SegmentRun
 from ..learners.base import Spec
 from ..learners.segment_state import Shared
 from ..learners.specs import ArmsSpec
+from . import logs
 from . import state as codec
 from .binary import CodecError
 from .records import Records
@@ -59,6 +60,8 @@ def check_state(run: Run, ledger: Ledger, state: Any) -> None:
         live = (len(run.arms.live),)
         if ledger.by_arm.shape != (run.arms.size,) or ledger.by_arm.sum() != ledger.outstanding:
             raise CodecError("the counts are not those of this session's arms")
+    if logs.is_unread(state):
+        return
     fixed = codec.fixed_fields(run.learner.state_type)
     for name, known, part in zip(state._fields, run.state, state, strict=True):
         if isinstance(part, np.ndarray) and part.dtype.kind == "f":
@@ -96,7 +99,7 @@ def check_records(run: Run, records: Records) -> None:
     fits = (
         all(0 <= slot.arm < size for slot in (slots.stored.values() if slots is not None else ())),
         all(acts.size <= size for acts in (times.acts.values() if times is not None else ())),
-        all(row.shape == (live,) for row in rows or ()),
+        all(row.shape == (live,) for row in (rows or ())[: 1 if logs.is_unread(run.state) else None]),
     )
     if not all(fits):
         raise CodecError("the records are not those of this session's arms")

@@ -19,6 +19,7 @@ from ..engine.open_slots import OpenSlot, OpenSlots
 from ..engine.run import Run
 from ..engine.slot_run import SlotRun
 from ..learners.base import Rows
+from . import logs
 from . import state as codec
 from .binary import CHECKSUM_BYTES, CodecError, checksum, foreign
 
@@ -36,14 +37,22 @@ class Records(NamedTuple):
     rows: Rows | None
 
 
-def encode(run: Run) -> dict[bytes, bytes | None]:
-    """Return the records that changed since the last commit, by key; None for one to delete."""
+def encode(run: Run, schema: int = codec.SCHEMA) -> dict[bytes, bytes | None]:
+    """Return the records that changed since the last commit, by key; None for one to delete.
+
+    Parameters
+    ----------
+    schema : of the state that they stand beside
+    """
     records: dict[bytes, bytes | None] = {}
     if isinstance(run, SlotRun):
         records |= _encode_slots(run.open_slots)
     if run.act_times is not None:
         records |= _encode_act_times(run.act_times)
-    for number, row in enumerate(rows_of(run)):
+    rows = rows_of(run, schema)
+    for number in range(len(rows), len(run.stored_rows)):
+        records[ROW + b"%d" % number] = None
+    for number, row in enumerate(rows):
         if number >= len(run.stored_rows) or row is not run.stored_rows[number]:
             key = ROW + b"%d" % number
             records[key] = record_of(key, row.astype("<f8").tobytes())
@@ -56,8 +65,10 @@ def dropped_act_times(run: Run) -> dict[bytes, None]:
     return {} if times is None else {BUCKET + b"%d" % bucket: None for bucket in times.acts.keys() | times.changed}
 
 
-def rows_of(run: Run) -> Rows:
-    """Return the rows of a run's state, () where it has none."""
+def rows_of(run: Run, schema: int = codec.SCHEMA) -> Rows:
+    """Return the rows of a run's state of a schema, () where it has none."""
+    if schema >= codec.COMPACT and logs.has_log(run.learner.state_type) and run.state.is_logged:
+        return logs.rows_of(run.state, run.stored_rows)
     name = codec.rows_field(run.learner.state_type)
     rows: Rows = () if name is None else getattr(run.state, name)
     return rows
@@ -90,12 +101,12 @@ def decode(records: Mapping[bytes, bytes], run: Run) -> Records:
 
 
 def _decode_rows(records: Mapping[bytes, bytes], run: Run) -> Rows | None:
-    if codec.rows_field(run.learner.state_type) is None:
+    is_logged = logs.is_unread(run.state)
+    if codec.rows_field(run.learner.state_type) is None and not is_logged:
         return None
+    count = len(records) if is_logged else len(rows_of(run))
     try:
-        return tuple(
-            np.frombuffer(records[ROW + b"%d" % number], "<f8").copy() for number in range(len(rows_of(run)))
-        )
+        return tuple(np.frombuffer(records[ROW + b"%d" % number], "<f8").copy() for number in range(count))
     except KeyError as error:
         raise CodecError("a row of the state is missing") from error
 

@@ -1,27 +1,27 @@
 """Bytes of a session's state: exact, checked, and marked with a schema number.
 
-Layout, little-endian: schema (1 byte), the ledger's numbers (``counts``), for learners over arms the
-outstanding decisions by arm and the arms, the fields of the learner's state in order, in sessions with segments
-those of what segments share, CRC-32 of all before it (4 bytes). ``binary`` has the layout of arrays. The arms are
+Layout, little-endian: schema (1 byte), the ledger's numbers, for learners over arms the outstanding decisions by
+arm and the arms, the fields of the learner's state in order, in sessions with segments those of what these share,
+CRC-32 of all before it (4 bytes). ``binary`` has the layout of arrays. The arms are
 their length in bytes (uint32; 0 where arms never changed), the live arms as an array, from schema 2 on the paused
 ones as another, and the labels of the arms that came after the start as JSON.
 
 Schema 1 is version 0.1's. It holds neither voided decisions, paused arms, means nor times of the last act and
 event: see ``needed_schema``, and ``Ledger.restart_means`` for what its readers count.
 
-Schema 3 has integers as short as they allow, and equal arrays once. A state with ``steps`` is stored as of the
-opening of its slot; behind it stand the number of steps (1 byte), their arms (uint32) and their factors: its reader
-makes them again. They only multiply, add, divide and compare doubles, which gives the same bits on every
-processor. Other vectors that follow from each other do so by powers and exponentials, which need not; so these are
-stored.
+Schema 3 has the ledger's integers as short as the largest allows, behind a byte that says how many bytes each has,
+arrays as a compact state has them, and in place of vectors that follow from another to the bit what ``logs`` says.
+Vectors that follow by powers and exponentials need not have the same bits on every processor, and are stored.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import struct
 from collections.abc import Sequence
 from functools import lru_cache
+from operator import attrgetter
 from typing import Any, NamedTuple, get_type_hints
 from weakref import WeakKeyDictionary
 
@@ -29,9 +29,9 @@ import numpy as np
 
 from ..engine.arms import Arms
 from ..engine.ledger import ArmLedger, Ledger
-from ..learners.base import FixedArray, FloatArray, IntArray, Rows, Steps
-from . import counts
-from .binary import BYTE, CHECKSUM_BYTES, LENGTH, CodecError, Reader, Writer, checksum, foreign
+from ..learners.base import FixedArray, FloatArray, IntArray, Rows
+from . import logs
+from .binary import BYTE, CHECKSUM_BYTES, LENGTH, CodecError, Reader, Writer, checksum, foreign, width_of
 
 SCHEMA = 3
 """The newest schema."""
@@ -39,16 +39,23 @@ COMPACT = 3
 """The first schema whose states are compact."""
 MAX_ROWS = 2**20
 """Most rows of a state: more than a session can have open slots."""
-STEP_BYTES = 12
-"""Bytes of a step: its arm and its factor."""
 
+_OF_1 = ("slot", "feedbacks", "expired", "removed", "total_delay", "outstanding", "time")
+_NEW = ("voided", "losses", "counted_from_slot", "mean_loss", "last_act_at", "last_event_at", "equal_losses")
+_FULL = {1: (_OF_1, struct.Struct("<6qd")), 2: (_OF_1 + _NEW, struct.Struct("<6qd3q3d?"))}
+"""Schema to the names of the numbers and their layout."""
+_INTEGERS = (*_OF_1[:-1], *_NEW[:3])
+_COMPACT = (*_INTEGERS, "time", *_NEW[3:])
+_LAYOUTS = {width: struct.Struct(f"<9{kind}4d?") for width, kind in ((1, "b"), (2, "h"), (4, "i"), (8, "q"))}
+"""Bytes of an integer to the layout from schema 3 on."""
+_numbers = attrgetter(*_COMPACT)
 _SCALARS = {int: struct.Struct("<q"), float: struct.Struct("<d"), bool: struct.Struct("<?")}
 _ENCODED_ARMS: WeakKeyDictionary[Arms, dict[int, bytes]] = WeakKeyDictionary()
 """Arms to schema to bytes."""
 
 ROWS, FLOAT_ARRAY, INT_ARRAY = object(), object(), object()
 """The layouts of fields that are no scalar."""
-_LAYOUTS: list[tuple[Any, Any]] = [(Rows, ROWS), (FloatArray, FLOAT_ARRAY), (IntArray, INT_ARRAY)]
+_FIELD_LAYOUTS: list[tuple[Any, Any]] = [(Rows, ROWS), (FloatArray, FLOAT_ARRAY), (IntArray, INT_ARRAY)]
 
 
 class Decoded(NamedTuple):
@@ -79,39 +86,19 @@ def encode(ledger: Ledger, state: Any, arms: Arms | None = None, schema: int = S
     schema = max(schema, needed_schema(ledger, arms))
     writer = Writer(compact=schema >= COMPACT)
     writer.pack(BYTE, schema)
-    counts.write(ledger, schema, writer)
+    _write_counts(ledger, schema, writer)
     if isinstance(ledger, ArmLedger):
         writer.integers(ledger.by_arm)
         writer.block(b"" if arms is None else _arms_bytes(arms, schema))
-    steps = _steps(state) if schema >= COMPACT else ()
-    for part in (state.at_opening() if steps else state, *(() if shared is None else (shared,))):
+    has_log = schema >= COMPACT and logs.has_log(state.__class__)
+    stored = logs.shortened(state) if has_log else state
+    for part in (stored, *(() if shared is None else (shared,))):
         for kind, value in zip(_fields(part.__class__), part, strict=False):
             _write(writer, kind, value)
-    if schema >= COMPACT and _has_steps(state.__class__):
-        _write_steps(writer, steps)
+    if has_log:
+        logs.write(writer, stored)
     body = b"".join(writer.parts)
     return body + checksum(body)
-
-
-def _has_steps(state_type: Any) -> bool:
-    return "steps" in state_type._field_defaults
-
-
-def _steps(state: Any) -> Steps:
-    """Return the steps to write in place of the arrays that follow from them."""
-    steps: Steps = getattr(state, "steps", None) or ()
-    return steps if steps and len(steps) * STEP_BYTES < state.p.nbytes else ()
-
-
-def _write_steps(writer: Writer, steps: Steps) -> None:
-    arms, factors = zip(*steps, strict=True) if steps else ((), ())
-    writer.pack(BYTE, len(steps))
-    writer.pack(_steps_layout(len(steps)), *arms, *factors)
-
-
-@lru_cache(maxsize=256)
-def _steps_layout(count: int) -> struct.Struct:
-    return struct.Struct(f"<{count}I{count}d")
 
 
 def decode(data: bytes, state_type: type, *, by_arm: bool, shared_type: type | None = None) -> Decoded:
@@ -130,14 +117,14 @@ def decode(data: bytes, state_type: type, *, by_arm: bool, shared_type: type | N
     """
     schema, reader = _opened(data)
     with foreign("a state of this learner"):
-        numbers = counts.read(schema, reader)
+        numbers = _read_counts(schema, reader)
         outstanding = reader.integers() if by_arm else None
         arms = reader.block() if by_arm else b""
         values = [_read(reader, kind) for kind in _fields(state_type)]
         of_all = [_read(reader, kind) for kind in (() if shared_type is None else _fields(shared_type))]
         state: Any = state_type(*values)
-        if schema >= COMPACT and _has_steps(state_type):
-            state = _stepped(state, reader)
+        if schema >= COMPACT and logs.has_log(state_type):
+            state = logs.read(reader, state)
     if reader.left or not all(map(_is_finite, [*state[: len(values)], *of_all])):
         raise CodecError("not a state of this learner")
     ledger = Ledger(**numbers) if outstanding is None else ArmLedger(**numbers, by_arm=outstanding)
@@ -158,11 +145,36 @@ def _opened(data: bytes) -> tuple[int, Reader]:
     return schema, Reader(body[1:], compact=schema >= COMPACT)
 
 
-def _stepped(state: Any, reader: Reader) -> Any:
-    """Return a state after the steps that follow it."""
-    (count,) = reader.unpack(BYTE)
-    numbers = reader.unpack(_steps_layout(count))
-    return state.after(tuple(zip(numbers[:count], numbers[count:], strict=True)))
+def _write_counts(ledger: Ledger, schema: int, writer: Writer) -> None:
+    """Write a ledger's numbers."""
+    if schema in _FULL:
+        names, layout = _FULL[schema]
+        writer.pack(layout, *attrgetter(*names)(ledger))
+    else:
+        numbers = _numbers(ledger)
+        width = width_of(numbers[: len(_INTEGERS)])
+        writer.pack(BYTE, width)
+        writer.pack(_LAYOUTS[width], *numbers)
+
+
+def _read_counts(schema: int, reader: Reader) -> dict[str, Any]:
+    """Read a ledger's numbers, by name.
+
+    Raises
+    ------
+    CodecError
+    """
+    if schema in _FULL:
+        names, layout = _FULL[schema]
+    else:
+        (width,) = reader.unpack(BYTE)
+        if width not in _LAYOUTS:
+            raise CodecError("no state has such counts")
+        names, layout = _COMPACT, _LAYOUTS[width]
+    counts = dict(zip(names, reader.unpack(layout), strict=True))
+    if not all(map(math.isfinite, counts.values())):
+        raise CodecError("the counts are no numbers")
+    return counts
 
 
 def arms_ever(data: bytes) -> int | None:
@@ -176,7 +188,7 @@ def arms_ever(data: bytes) -> int | None:
     if schema < COMPACT:
         return None
     with foreign("a state"):
-        counts.read(schema, reader)
+        _read_counts(schema, reader)
         return int(reader.integers().size)
 
 
@@ -282,5 +294,5 @@ def fixed_fields(state_type: type) -> frozenset[str]:
 
 
 def _kind(hint: Any) -> Any:
-    found = next((layout for array, layout in _LAYOUTS if hint == array), None)
+    found = next((layout for array, layout in _FIELD_LAYOUTS if hint == array), None)
     return _SCALARS[hint] if found is None else found

@@ -36,7 +36,7 @@ class Reader:
         ------
         UnknownSessionError, StateCorruptError, StoreUnavailableError
         """
-        snapshot, cached = await self._load_with_records(session_id)
+        snapshot, cached = await self._load_with_records(session_id, expires=True)
         return snapshot, await self.as_of_now(cached, journal)
 
     async def as_of_now(self, cached: CachedSession, journal: Journal) -> CachedSession:
@@ -52,22 +52,20 @@ class Reader:
         return cached._replace(run=run)
 
     async def load(self, session_id: str) -> tuple[Snapshot, CachedSession]:
-        """A session as it was last committed, without its records.
+        """A session as it was last committed, without records that its learner's state does not need.
 
         Raises
         ------
         UnknownSessionError, StateCorruptError, StoreUnavailableError
         """
-        snapshot = await self._store.load(session_id)
-        if snapshot is None:
-            raise UnknownSessionError
-        return snapshot, await self.cached(session_id, snapshot)
+        return await self._load_with_records(session_id, expires=False)
 
-    async def _load_with_records(self, session_id: str) -> tuple[Snapshot, CachedSession]:
-        """A session with its records, where it expires decisions; all of one version."""
+    async def _load_with_records(self, session_id: str, *, expires: bool) -> tuple[Snapshot, CachedSession]:
+        """A session with its records, where its state needs them or ``expires`` and it does; all of one version."""
         while (snapshot := await self._store.load(session_id)) is not None:
             cached = await self.cached(session_id, snapshot)
-            if cached.run.params.expiry is None or not cached.needs_records:
+            is_needed = cached.is_unread or (expires and cached.run.params.expiry is not None)
+            if not cached.needs_records or not is_needed:
                 return snapshot, cached
             records = await self._store.read_records(session_id)
             again = await self._store.load(session_id)

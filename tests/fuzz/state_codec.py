@@ -12,7 +12,7 @@ from service.engine.arms import Arms
 from service.engine.params import Expiry, Params
 from service.engine.run import Run, start_run
 from service.learners import REGISTRY
-from service.learners.base import ArmLearner
+from service.learners.base import ArmLearner, Log
 from service.serialization import records
 from service.serialization import state as codec
 from service.serialization.binary import CodecError, checksum
@@ -56,6 +56,8 @@ def _state(run: Run, body: bytes) -> None:
 
 
 def _bits(value: Any) -> Any:
+    if isinstance(value, Log):
+        return value.base.tobytes(), value.steps, value.opened
     return value if isinstance(value, tuple) else np.asarray(value).tobytes()
 
 

@@ -12,7 +12,7 @@ from service.engine.arm_run import ArmRun
 from service.engine.feedback import ArmFeedback
 from service.engine.slot_run import SlotRun
 from service.learners import REGISTRY
-from service.learners.base import ArmLearner, Slot
+from service.learners.base import ArmLearner, Log, Slot
 from service.learners.multiscale_tsallis import MultiscaleTsallisSpec
 from tests.support import runs
 from tests.support.vectors import over_arms
@@ -35,7 +35,13 @@ def bits(run):
 
 
 def bits_of(state):
-    return [part.tobytes() if isinstance(part, np.ndarray) else part for part in state]
+    return [_bits(part) for part in state]
+
+
+def _bits(part):
+    if isinstance(part, Log):
+        return part.base.tobytes(), part.steps, part.opened
+    return part.tobytes() if isinstance(part, np.ndarray) else part
 
 
 @pytest.mark.parametrize(

@@ -58,10 +58,11 @@ def test_fields_are_what_they_are_annotated_as(spec: dict[str, Any]) -> None:
 @pytest.mark.parametrize("spec", vectors.specs())
 def test_earlier_states_stay_as_they_were(spec: dict[str, Any]) -> None:
     first, second = walk(spec), walk(spec)
-    copies = [type(state)._make(None if part is None else np.copy(part) for part in state) for state in first]
+    stored = len(get_type_hints(type(first[0]))) - len(type(first[0])._field_defaults)
+    copies = [[np.copy(part) for part in state[:stored]] for state in first]
 
     for state, copy, again in zip(first, copies, second, strict=True):
-        for part, copied, repeated in zip(state, copy, again, strict=True):
+        for part, copied, repeated in zip(state[:stored], copy, again[:stored], strict=True):
             np.testing.assert_array_equal(part, copied)
             np.testing.assert_array_equal(part, repeated)
 

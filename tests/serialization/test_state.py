@@ -66,7 +66,7 @@ def test_newer_schemas_are_refused():
 @pytest.mark.parametrize("number", [np.nan, np.inf])
 def test_numbers_that_are_none_are_refused(number):
     run = a_run()
-    state = run.state._replace(p=np.array([number, 0.5, 0.5]), steps=None)
+    state = run.state._replace(p=np.array([number, 0.5, 0.5]), log=None)
 
     with pytest.raises(CodecError):
         codec.decode(codec.encode(run.ledger, state), State, by_arm=True)

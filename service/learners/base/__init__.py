@@ -10,7 +10,7 @@ from __future__ import annotations
 from .arrays import at, draw, draw_all, many
 from .learner import ArmLearner, Learner, PointLearner, PooledLearner, ProvisionalLearner, SlotLearner
 from .spec import Spec
-from .types import FixedArray, FloatArray, Information, IntArray, Record, Rows, S, Slot, Steps
+from .types import FixedArray, FloatArray, Information, IntArray, Log, Record, Rows, S, Slot, Steps
 
 __all__ = [
     "ArmLearner",
@@ -19,6 +19,7 @@ __all__ = [
     "Information",
     "IntArray",
     "Learner",
+    "Log",
     "PointLearner",
     "PooledLearner",
     "ProvisionalLearner",

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from .types import FloatArray, IntArray, S
+from .types import FloatArray, IntArray, Log, S
 
 
 def draw(p: FloatArray, u: Any) -> Any:
@@ -50,6 +50,8 @@ def many(state: S, runs: int) -> S:
 
 
 def _repeated(part: Any, runs: int) -> Any:
+    if isinstance(part, Log):
+        return None
     if isinstance(part, tuple):
         return tuple(_repeated(row, runs) for row in part)
     return np.repeat(part[None], runs, axis=0) if isinstance(part, np.ndarray) else part

@@ -17,11 +17,21 @@ In a state's other arrays of floats the last axis is that of the arms.
 IntArray = NDArray[np.int64]
 Rows = tuple[FloatArray, ...]
 """Arrays that a state replaces one by one; a commit writes only those that were replaced."""
-Steps = tuple[tuple[int, float], ...]
-"""Events since a slot opened: the position of the arm of each, and the factor of its weight."""
+Steps = tuple[tuple[int, float, float], ...]
+"""Events: the position of the arm of each, the factor of its weight, and the least weight of an arm after it."""
 Record = tuple[Any, ...]
 """Numbers kept of a slot for its feedback: floats, or arrays over the leading axes."""
 S = TypeVar("S", bound=tuple[Any, ...])
+
+
+class Log(NamedTuple):
+    """A vector, and what events did to it since."""
+
+    base: FloatArray
+    """Shape (n_arms,); (0,) as long as it is still to be read."""
+    steps: Steps
+    opened: int
+    """Steps before the open slot."""
 
 
 class Information(StrEnum):

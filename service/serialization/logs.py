@@ -1,0 +1,124 @@
+"""States that are stored as a vector and what events did to it since.
+
+Of few arms the vector is that of the open slot, and events stand behind the state: their number (1 byte), their
+arms (uint32 each), and the factors of their weights. Of many arms the state has no vectors, and behind it stand
+``LOGGED``, the number of events, and how many of them came before the open slot (uint32 each). What was logged are
+rows beside the state: the vector, then for each commit the arms, factors and least weights of its events, which
+later commits leave as they are. A log that is long begins again when a slot opens: see the learner.
+
+A reader makes the events again. They only multiply, add, divide and compare doubles, so the bits are the same on
+every processor.
+"""
+
+from __future__ import annotations
+
+import struct
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from ..learners.base import Log, Rows
+from .binary import BYTE, CodecError, Reader, Writer
+
+LOGGED = 255
+"""In place of the number of events."""
+MAX_EVENTS = 1024
+"""Most events of a log: more than a learner keeps."""
+EVENT_BYTES = 12
+_LOGGED_HEAD = struct.Struct("<II")
+_NONE = np.zeros(0)
+
+
+def has_log(state_type: Any) -> bool:
+    """Whether states of a type may have a log."""
+    return "log" in state_type._field_defaults
+
+
+def is_unread(state: Any) -> bool:
+    """Whether the vectors of a state that was read are still to be made of rows."""
+    log: Log | None = getattr(state, "log", None)
+    return log is not None and not log.base.size
+
+
+def shortened(state: Any) -> Any:
+    """Return a state with the vectors that are stored: those at the opening of its slot, or none, or all."""
+    log: Log | None = state.log
+    if log is None:
+        return state
+    if state.is_logged:
+        return state._replace(p=_NONE, p_open=_NONE)
+    if len(log.steps) * EVENT_BYTES >= state.p.nbytes:
+        return state._replace(log=None)
+    return state._replace(p=log.base, p_open=log.base)
+
+
+def write(writer: Writer, state: Any) -> None:
+    """Write what follows a state that was ``shortened``."""
+    log: Log | None = state.log
+    if log is not None and state.is_logged:
+        writer.pack(BYTE, LOGGED)
+        writer.pack(_LOGGED_HEAD, len(log.steps), log.opened)
+        return
+    arms, factors, _ = zip(*log.steps, strict=True) if log is not None and log.steps else ((), (), ())
+    writer.pack(BYTE, len(arms))
+    writer.pack(_layout(len(arms)), *arms, *factors)
+
+
+@lru_cache(maxsize=256)
+def _layout(count: int) -> struct.Struct:
+    return struct.Struct(f"<{count}I{count}d")
+
+
+def read(reader: Reader, state: Any) -> Any:
+    """Read what follows a state, and return the state after it; rows that belong to it are still to be read.
+
+    Raises
+    ------
+    CodecError, IndexError
+    """
+    (count,) = reader.unpack(BYTE)
+    if count == LOGGED:
+        steps, opened = reader.unpack(_LOGGED_HEAD)
+        if not opened <= steps <= MAX_EVENTS or state.p.size or state.p_open.size:
+            raise CodecError("not a state with a log")
+        return state._replace(log=Log(_NONE, ((0, 1.0, 0.0),) * steps, opened))
+    numbers = reader.unpack(_layout(count))
+    if state.p is not state.p_open:
+        if count:
+            raise CodecError("not a state at the opening of its slot")
+        return state
+    if not state.p.size:
+        raise CodecError("a state without arms")
+    least = state.probability_floor / len(state.p)
+    steps = tuple((arm, factor, least) for arm, factor in zip(numbers[:count], numbers[count:], strict=True))
+    after = state.replayed(Log(state.p, steps, 0))
+    return after if steps or not after.is_logged else state
+
+
+def rows_of(state: Any, stored: Rows) -> Rows:
+    """Return the rows of a state with a log.
+
+    Parameters
+    ----------
+    stored : the rows that the store has
+    """
+    log: Log = state.log
+    kept = stored if stored and stored[0] is log.base else (log.base,)
+    new = log.steps[sum(row.size // 3 for row in kept[1:]) :]
+    return (*kept, np.array(new).T.ravel()) if new else kept
+
+
+def replayed(state: Any, rows: Rows) -> Any:
+    """Return a state with the vectors that its rows lead to.
+
+    Raises
+    ------
+    CodecError, IndexError, ValueError
+    """
+    base, *parts = rows
+    columns = [part.reshape(3, -1).T for part in parts]
+    steps = tuple((int(arm), factor, least) for part in columns for arm, factor, least in part.tolist())
+    if len(steps) != len(state.log.steps) or any(arm < 0 for arm, _, _ in steps):
+        raise CodecError("the rows are not those of this state")
+    return state.replayed(Log(base, steps, state.log.opened))

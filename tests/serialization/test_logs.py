@@ -1,0 +1,175 @@
+"""Sessions of many arms are stored as a vector and what events did to it since, the same to the bit."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+
+from service.commit.session_cache import CachedSession
+from service.engine.feedback import ArmFeedback
+from service.errors import StateCorruptError
+from service.learners import dexp3
+from service.models.options import ExpirySpec
+from service.models.specification import Specification
+from service.models.stored import Stored
+from service.serialization import records
+from service.store.base import Snapshot
+
+ARMS, KEPT = 4, 5
+LABELS = [f"arm {n}" for n in range(6)]
+
+
+@pytest.fixture
+def few_are_many(monkeypatch):
+    """Logs begin with few arms, and end after few events."""
+    monkeypatch.setattr(dexp3, "LOGGED_ARMS", ARMS)
+    monkeypatch.setattr(dexp3, "KEPT_STEPS", KEPT)
+
+
+class Stores:
+    """A session as a store keeps it, and the worker that has just committed it."""
+
+    def __init__(self, learner, expiry=None):
+        self.stored = Stored(Specification(learner=learner, expiry=expiry), 5)
+        self.state, self.kept = CachedSession.encode(self.stored.start()), {}
+        self.cached = self.loaded()
+        self.sent = 0
+
+    def loaded(self):
+        """The session as another worker reads it."""
+        cached = CachedSession.of(Snapshot("v", self.stored.encode(), self.state, 0.0, None))
+        return cached.with_records(self.kept) if cached.needs_records else cached
+
+    def commit(self, run, schema=3):
+        self.state = CachedSession.encode(run, schema)
+        changed = records.encode(run, schema)
+        self.kept = {key: data for key, data in {**self.kept, **changed}.items() if data is not None}
+        self.sent = len(self.state) + sum(len(data or b"") for data in changed.values())
+        self.cached = self.cached.committed_as("v", self.state, run)
+
+    def run(self):
+        return self.cached.run.copy()
+
+    def is_logged(self):
+        return len(self.loaded().run.stored_rows) > 0
+
+
+def vectors_of(run):
+    return [part.tobytes() for part in run.state[:2]]
+
+
+def outstanding(run, chance):
+    arms = [arm for arm in np.flatnonzero(run.ledger.by_arm).tolist() if run.arms.is_live(arm)]
+    return chance.choice(arms) if arms else None
+
+
+def step(run, chance):
+    """One of the things that can be done to a run."""
+    arm, what = outstanding(run, chance), chance.random()
+    if what < 0.4 or arm is None:
+        run.act()
+    elif what < 0.8:
+        run.settle(ArmFeedback(arm, chance.random()))
+    elif what < 0.85:
+        run.settle_all([arm] * int(run.ledger.by_arm[arm]), [chance.random()] * int(run.ledger.by_arm[arm]))
+    elif what < 0.9:
+        run.void(ArmFeedback(arm, 0.0))
+    elif what < 0.97:
+        run.expire(arm, 1, 0.5)
+    else:
+        label = f"new {chance.random()}"
+        run.change_arms(run.arms.change([label], [chance.choice([name for name in run.arms.shown_names if name])]))
+
+
+@pytest.mark.usefixtures("few_are_many")
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("expiry", [None, ExpirySpec(after_seconds=1e6)])
+def test_whoever_reads_a_session_has_the_vectors_of_who_wrote_it(seed, expiry):
+    session, chance = Stores(dexp3.Dexp3Spec(arms=LABELS), expiry), random.Random(seed)
+    logged = 0
+    for second in range(150):
+        run = session.run()
+        run.advance(float(second))
+        for _ in range(chance.choice([1, 1, 2, 12])):
+            step(run, chance)
+        session.commit(run, schema=chance.choice([3, 3, 3, 3, 2]))
+        read = session.loaded()
+
+        assert vectors_of(read.run) == vectors_of(session.cached.run)
+        assert CachedSession.encode(read.run, 2) == CachedSession.encode(session.cached.run, 2)
+        assert {key for key in session.kept if key[:1] == b"r"} == {
+            b"r%d" % n for n in range(len(read.run.stored_rows))
+        }
+        logged += session.is_logged()
+        if chance.random() < 0.3:
+            session.cached = read
+    assert 60 < logged < 150
+
+
+def test_a_commit_of_many_arms_sends_what_it_did_and_now_and_then_the_whole():
+    """As large as a vector is what 256 commits of one event each send beside two vectors, about."""
+    session, n_arms = Stores(dexp3.Dexp3Spec(n_arms=10_000)), 10_000
+    sent = []
+    for _ in range(300):
+        run = session.run()
+        run.act()
+        session.commit(run)
+        run = session.run()
+        run.settle(ArmFeedback(int(np.flatnonzero(run.ledger.by_arm)[0]), 0.3))
+        session.commit(run)
+        sent.append(session.sent)
+    vector = 8 * n_arms
+
+    assert sorted(sent)[len(sent) // 2] < 250
+    assert vectors_of(session.loaded().run) == vectors_of(session.cached.run)
+    assert sum(len(data) for data in session.kept.values()) < vector + 2 * dexp3.KEPT_STEPS * 32
+
+
+def test_fewer_arms_are_stored_whole():
+    session = Stores(dexp3.Dexp3Spec(n_arms=dexp3.LOGGED_ARMS - 1))
+    run = session.run()
+    run.act()
+    session.commit(run)
+
+    assert not session.kept
+
+
+@pytest.mark.usefixtures("few_are_many")
+@pytest.mark.parametrize(
+    "harm", ["missing", "missing log", "more", "cut", "other arms", "negative arm", "no vector"]
+)
+def test_rows_that_are_not_those_of_the_state_are_refused(harm):
+    session = Stores(dexp3.Dexp3Spec(n_arms=6))
+    for _ in range(3):
+        run = session.run()
+        action = run.act()
+        run.settle(ArmFeedback(action.arm, 0.5))
+        session.commit(run)
+    assert set(session.kept) == {b"r0", b"r1", b"r2", b"r3"}
+    whole = dict(session.kept)
+
+    def row(number, values):
+        key = b"r%d" % number
+        session.kept[key] = records.record_of(key, np.array(values).tobytes())
+
+    if harm == "missing":
+        del session.kept[b"r1"]
+    elif harm == "missing log":
+        del session.kept[b"r3"]
+    elif harm == "more":
+        row(4, [1.0, 0.5, 0.0])
+    elif harm == "cut":
+        row(2, [1.0, 0.5])
+    elif harm == "other arms":
+        row(2, [6.0, 0.5, 0.0])
+    elif harm == "negative arm":
+        row(2, [-1.0, 0.5, 0.0])
+    else:
+        row(0, [0.2] * 5)
+
+    with pytest.raises(StateCorruptError):
+        session.loaded()
+    session.kept = whole
+    session.loaded()
