@@ -40,7 +40,13 @@ class Estimate(NamedTuple):
 
 
 def arm_means(outcomes: Outcomes, confidence: float) -> Iterator[Estimate]:
-    """The mean of each arm over its acts: for yes or no (two values) a Wilson interval, else a normal one."""
+    """The mean of each arm over its acts, in the order of the arms.
+
+    Parameters
+    ----------
+    outcomes : what was logged of settled decisions
+    confidence : of the intervals, in (0, 1); they are Wilson's (1927) where there are two values, else normal
+    """
     for arm in np.unique(outcomes.arms):
         values = outcomes.values[outcomes.arms == arm]
         enough = values.size >= MIN_EFFECTIVE
@@ -49,7 +55,18 @@ def arm_means(outcomes: Outcomes, confidence: float) -> Iterator[Estimate]:
 
 
 def policies(outcomes: Outcomes, confidence: float) -> Iterator[Estimate]:
-    """The value of uniform play, and of each arm played whenever it could be."""
+    """The value of uniform play, and of each arm played whenever it could be.
+
+    Parameters
+    ----------
+    outcomes : what was logged of settled decisions, with the probabilities of what was drawn
+    confidence : of the intervals, in (0, 1); they are normal, and hold as the number of acts grows
+
+    Notes
+    -----
+    IPS weighs each act by the policy's probability of it over that of the log (Horvitz and Thompson 1952); SNIPS
+    divides by the sum of weights (Swaminathan and Joachims 2015), the effective sample size is Kish's (1965).
+    """
     uniform = 1 / (outcomes.eligible * outcomes.probabilities)
     yield _value("uniform", uniform, outcomes.values, confidence)
     for arm in np.unique(outcomes.arms):

@@ -7,8 +7,10 @@ written (..., n): the leading axes are there where many runs are stepped at once
 
 from __future__ import annotations
 
+from .arm_learner import ArmLearner
+from .arm_learner_kinds import PooledLearner, ProvisionalLearner, SlotLearner
 from .arrays import at, draw, draw_all, many
-from .learner import ArmLearner, Learner, PointLearner, PooledLearner, ProvisionalLearner, SlotLearner
+from .learner import Learner, PointLearner
 from .spec import Spec
 from .types import FixedArray, FloatArray, Information, IntArray, Log, Record, Rows, S, Slot, Steps
 
