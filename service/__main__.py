@@ -32,7 +32,7 @@ def _end(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - as sig
 
 
 def run() -> int:
-    """Run the word of the command line, ``serve`` where there is none, with what stands behind it; the exit code.
+    """Run the command that the first word names, ``serve`` by default, and return its exit code.
 
     SIGTERM ends it before everything else is imported, too: the first process of a container is not ended by
     a signal that it does not handle.

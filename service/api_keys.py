@@ -136,8 +136,8 @@ def hashed(settings: Settings, keys: Sequence[ApiKey]) -> Settings:
 class KeyRing:
     """The API keys of one process; those of a file are read again when it changes.
 
-    A file that can't be read any more changes nothing. Where it can't be read at the start no key is accepted: the
-    keys that the service began with may have been taken out of it since.
+    A file that can't be read later changes nothing. Where it can't be read at the start no key is accepted: it may
+    have lost the keys that the service began with.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -151,7 +151,7 @@ class KeyRing:
             self.read_again()
 
     def read_again(self) -> None:
-        """Take what the file has now."""
+        """Read the file, and take its keys unless it can't be read."""
         if self._file is None:
             return
         self._read_at = _state_of(self._file)
@@ -165,7 +165,7 @@ class KeyRing:
         self.keys = keys
 
     async def watch(self) -> None:
-        """Read the file again whenever it has changed; returns where there is none."""
+        """Read the file again whenever it has changed; return at once where the settings name no file."""
         while self._file is not None:
             await asyncio.sleep(WATCH_SECONDS)
             if await asyncio.to_thread(_state_of, self._file) != self._read_at:

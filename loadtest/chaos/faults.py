@@ -37,7 +37,7 @@ def kill_worker(stage: Stage) -> None:
 
 
 def kill_service(stage: Stage) -> None:
-    """SIGKILL the supervisor, with whom the workers end, and start the service again."""
+    """SIGKILL the supervisor, with which the workers end, and start the service again."""
     stage.service.end()
     stage.service.start()
 

@@ -30,7 +30,7 @@ def reason_of(error: ServiceError | None) -> dict[str, str | None]:
 
 
 class ConnectionErrorResponder:
-    """Makes the answer to what is no request; it is counted and logged as an error of no route.
+    """Makes the answer to a malformed request; it is counted and logged as an error of no route.
 
     Parameters
     ----------

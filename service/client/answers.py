@@ -121,7 +121,7 @@ def answer_of(received: Received) -> dict[str, Any] | None:
     ApiError
         where the service refused, or a proxy before it.
     BadAnswerError
-        where the answer is none of this service's.
+        where the answer does not come from this service.
     """
     status = received.status
     if 200 <= status < 300:
@@ -161,7 +161,7 @@ def read(reader: Reader[T], answer: Any) -> T:
     try:
         return reader(answer)
     except (AttributeError, KeyError, TypeError) as error:
-        raise BadAnswerError(f"the answer is none of this service's: {error!r}") from error
+        raise BadAnswerError(f"the answer does not have the form of this service's answers: {error!r}") from error
 
 
 def view_of(answer: Mapping[str, Any]) -> SessionView:

@@ -96,7 +96,7 @@ def session_path(session_id: str, *below: str) -> str:
     Raises
     ------
     ValueError
-        for what is no session id.
+        for a text that no session can have as its id.
     """
     if not isinstance(session_id, str) or not _SESSION_ID.fullmatch(session_id):
         raise ValueError("session_id: 1 to 128 letters, digits, '.', '_' and '-', a letter or digit first")

@@ -34,7 +34,7 @@ class Connection:
         _open.add(self)
 
     def reset(self) -> None:
-        """Begin with connections of one's own, as the child of a fork has to."""
+        """Open other connections, as the child of a fork has to: those that are open are its parent's."""
         self._http = httpx.Client(transport=self._transport, **self._target.options())
 
     def run(self, steps: Steps[T]) -> T:

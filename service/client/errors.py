@@ -15,7 +15,7 @@ class NoAnswerError(BanditsError):
 
 
 class BadAnswerError(BanditsError):
-    """The answer is none of this service's: a proxy's page, say."""
+    """The answer does not come from this service, but from a proxy, for instance."""
 
 
 class ClosedError(BanditsError):

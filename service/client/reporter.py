@@ -114,7 +114,7 @@ class Reporter:
             self._send(lane)
 
     def _next(self) -> Lane | None:
-        """Wait for a session whose next call is due; None when nothing waits any more, which ends the thread."""
+        """Wait for a session whose next call is due; None once nothing waits, which ends the thread."""
         with self._changed:
             while self._lanes:
                 lane = min(self._lanes.values(), key=lambda each: each.due_at)

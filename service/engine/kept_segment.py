@@ -108,6 +108,6 @@ class KeptSegment(NamedTuple):
 
 
 def _emptied(segment: Segment, n_arms: int) -> Segment:
-    """Return a segment all of whose arms were exchanged for others."""
+    """Return a segment after all of its arms were exchanged for others."""
     even = np.full((EXPERTS, n_arms), 1 / n_arms)
     return segment._replace(sums=np.zeros(n_arms), pool=even[0].copy(), drawn=even, full=even)

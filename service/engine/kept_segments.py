@@ -37,7 +37,7 @@ class KeptSegments:
         return replace(self, changes=self.changes.copy())
 
     def is_known(self, name: str) -> bool:
-        """Whether a segment, or that there is none, is at hand."""
+        """Whether it is known here if the session keeps a segment."""
         return self.is_whole or name in self.changes or name in self.known
 
     def get(self, name: str) -> KeptSegment | None:

@@ -57,7 +57,7 @@ class _Matching:
     labels: dict[int, str] = field(default_factory=dict)
     word: str = "loss"
     lone_events: int = 0
-    """Events whose acts are not in the log any more."""
+    """Events whose acts the log has dropped."""
 
     def act(self, entry: Entry) -> None:
         act = _Act(entry["arm"], entry["probability"], entry["eligible"], entry.get("segment"))

@@ -57,7 +57,7 @@ MAX_NAMED = 40
 MAX_LABEL = 65_536
 """Characters of any text that may be the label of an arm; a setting limits the bytes of labels."""
 LabelText = Annotated[str, Field(max_length=MAX_LABEL)]
-"""Text compared with labels. The bound also makes pydantic refuse what is no Unicode (half a surrogate pair)."""
+"""Text compared with labels. The bound also makes pydantic refuse half a surrogate pair, which is not Unicode."""
 NOT_IN_LABELS = frozenset(
     map(chr, [*range(32), *range(127, 160), 0x2028, 0x2029, 0x202D, 0x202E, *range(0xD800, 0xE000)])
 )

@@ -95,7 +95,7 @@ def decode(name: bytes, record: bytes, arms: Arms) -> KeptSegment:
     if form != FORMAT or len(rows) != 2 + EXPERTS * (2 if has_full == _FULL else 1) or not _fits(live, arms):
         raise CodecError("not a segment of this session")
     if not (np.isfinite(rows).all() and all(map(math.isfinite, numbers))):
-        raise CodecError("a segment with numbers that are none")
+        raise CodecError("a segment with numbers that are infinite or NaN")
     live = arms.live if list(live) == list(arms.live) else live
     return _segment(rows, numbers, live, acts)
 

@@ -49,12 +49,12 @@ class _AnswerTransport(NamedTuple):
 
 
 class EndingProtocol(HttpToolsProtocol):
-    """A connection of uvicorn's that answers what is no request, and waits for nobody without end.
+    """A connection of uvicorn's that answers malformed requests, and limits how long it waits for its client.
 
     Parameters
     ----------
     head_seconds : timeout for a request's head, and for the rest of a body after its request was answered
-    refuse : makes the answer to what is no request, for the address and port of the client
+    refuse : makes the answer to a malformed request, for the address and port of the client
     limit : counts the connections of the worker, and says which may only ask for health
     connection : the socket; None where a reset is noticed by reading alone
 
@@ -194,7 +194,7 @@ class EndingProtocol(HttpToolsProtocol):
         return self._running is None or self._running.response_complete
 
     def _end_with(self, error: ServiceError) -> None:
-        """Read nothing more from the client; the error is the answer to what is no request."""
+        """Read nothing more from the client; the error is the answer to its malformed request."""
         self._stop_timer()
         self._final_error, self.flow.unparsed = error, b""
         if self._part is Part.BODY:

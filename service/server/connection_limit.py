@@ -78,7 +78,7 @@ class ConnectionLimit:
         self._idle.pop(connection, None)
 
     def idle(self, connection: Closable) -> None:
-        """Note that a connection has no request any more."""
+        """Note that all requests of a connection are answered."""
         if connection not in self._for_health:
             self._idle[connection] = self._clock()
 

@@ -18,7 +18,7 @@ from .values import StoreUrl, has_scheme
 
 
 def unknown_variables(environment: Mapping[str, str]) -> list[str]:
-    """Variables that look like settings and are none, such as misspelt ones."""
+    """Variables that look like settings but are not, such as misspelt ones."""
     known = {f"BANDIT_{name.upper()}" for name in Settings.model_fields}
     return sorted(name for name in environment if name.upper().startswith("BANDIT_") and name.upper() not in known)
 

@@ -1,8 +1,8 @@
 """The dashboard: at the address of the service a page for browsers, and an index for everybody else.
 
 The page and its files hold no data, so they ask for no API key: the page asks its reader for one. Charts are drawn
-by Plotly, of whose package the page takes one file. All addresses are relative to the page: it loads behind a proxy
-that strips a prefix, and without any other host.
+by one file of the package plotly. All addresses are relative to the page: it loads behind a proxy that strips a
+prefix, and without any other host.
 """
 
 from __future__ import annotations

@@ -92,7 +92,7 @@ class Session:
         Raises
         ------
         TypeError, ValueError
-            for what is no outcome.
+            where not exactly one outcome is given, or it has no form in JSON.
         """
         return self._reporter.put(self.session_id, event_of(decision, outcome))
 
@@ -124,7 +124,7 @@ class Session:
         Raises
         ------
         TypeError, ValueError
-            for what is no outcome.
+            where not exactly one outcome is given, or it has no form in JSON.
         NoAnswerError, ApiError
             where no answer came in time, or the service refused.
         """

@@ -1,1 +1,1 @@
-"""A server of our own in a data folder, started as a child process."""
+"""A Redis or Valkey server on a data folder, as a child process of the service."""
