@@ -183,7 +183,7 @@ def _decisions(options: argparse.Namespace, screen: Screen, bandits: Bandits) ->
 def _delete(options: argparse.Namespace, screen: Screen, bandits: Bandits) -> int:
     if not options.yes:
         if not sys.stdin.isatty():
-            raise CommandError("say --yes where nobody can be asked")
+            raise CommandError("there is no terminal to ask on: say --yes")
         if input(f"Delete {options.session_id} and all it has learned? [y/N] ").strip().lower() != "y":
             return 1
     view = bandits.sessions.get(options.session_id)

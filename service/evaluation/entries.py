@@ -32,7 +32,7 @@ def entry_of(fields: Mapping[str, Any]) -> Entry:
     if "kind" not in entry:
         raise ValueError("an entry has a kind")
     if not 0 < entry.get("probability", 1) <= 1:
-        raise ValueError("what was drawn could be drawn")
+        raise ValueError("a probability is above 0, and 1 at most")
     if entry.get("outcome", "applied") not in OUTCOMES:
         raise ValueError("unknown outcome")
     return entry

@@ -1,7 +1,6 @@
 """API keys: who gets in, what they may do, and that no secret is seen."""
 
 import asyncio
-import hashlib
 import json
 import os
 from pathlib import Path
@@ -9,36 +8,14 @@ from pathlib import Path
 import httpx
 import pytest
 
-from service.api_keys import find, read_keys
 from service.server.listeners import is_loopback
-from service.settings import SecretText, Settings, SettingsError
+from service.settings import SecretText
 from service.store.memory import MemoryStore
+from tests.support.api_keys import ADMIN, CLIENT, KEYS, SETUP, SHOP, bearer
 from tests.support.connections import answers, connected, request
 from tests.support.running import RunningService, create
 
-ADMIN, CLIENT, SHOP, SETUP = (f"{name}-0123456789abcdef" for name in ("admin", "client", "shop", "setup"))
-KEYS = [
-    {"name": "ops", "role": "admin", "key": ADMIN},
-    {"name": "app", "role": "client", "sha256": hashlib.sha256(CLIENT.encode()).hexdigest()},
-    {"name": "shop", "role": "client", "key": SHOP, "session_prefix": "shop-", "max_body_bytes": 100},
-    {
-        "name": "setup",
-        "role": "admin",
-        "key": SETUP,
-        "session_prefix": "shop-",
-        "max_sessions": 2,
-        "max_arms": 4,
-    },
-]
 LEARNER = {"kind": "dexp3", "n_arms": 3}
-
-
-def bearer(key):
-    return {"Authorization": f"Bearer {key}"}
-
-
-def settings(keys):
-    return Settings(api_keys=SecretText(keys if isinstance(keys, str) else json.dumps(keys)))
 
 
 @pytest.fixture
@@ -243,59 +220,6 @@ async def test_idempotency_keys_count_within_an_api_key(client):
 
 
 @pytest.mark.parametrize(
-    ("keys", "message"),
-    [
-        ("secret", "list: not valid JSON"),
-        ("{}", "list: Input should be a valid list"),
-        ("[" * 100_000, "list: not valid JSON"),
-        ("9" * 10_000, "list: not valid JSON"),
-        ('[{"name": "a", "role": "client", "role": "admin", "key": "secretsecretsecret"}]', "named twice"),
-        ('[{"name": "a", "role": "admin", "key": "secretsecretsecret", "key": "secret"}]', "named twice"),
-        ('[{"name": "a", "n\\u0061me": "b", "role": "admin", "key": "secretsecretsecret"}]', "named twice"),
-        ([], "no keys"),
-        ([{"name": "a", "role": "admin", "key": "secret"}], "16 to 512"),
-        ([{"name": "a", "role": "admin", "key": "secret " * 4}], "no space"),
-        ([{"name": "a", "role": "admin", "key": "secret" * 4, "sha256": "0" * 64}], "not both"),
-        ([{"name": "a", "role": "admin", "sha256": "secret"}], "0.sha256: "),
-        ([{"name": "a", "role": "admin"}], "0.sha256: Field required"),
-        ([{"name": "a", "role": "secret", "key": "secret" * 4}], "0.role: "),
-        ([{"name": "a\n", "role": "admin", "key": "secret" * 4}], "0.name: "),
-        ([{"name": "a", "role": "admin", "key": "secret" * 4, "session_prefix": "*"}], "0.session_prefix: "),
-        ([{"name": "a", "role": "admin", "key": "secret" * 4, "max_arms": "4"}], "0.max_arms: "),
-        ([{"name": "a", "role": "admin", "key": f"secret{n}" * 4} for n in (1, 2)], "same name"),
-        ([{"name": n, "role": "admin", "key": "secret" * 4} for n in "ab"], "same secret"),
-    ],
-)
-def test_keys_that_make_no_sense_are_refused_without_being_shown(keys, message):
-    with pytest.raises(SettingsError) as error:
-        read_keys(settings(keys))
-
-    assert message in str(error.value)
-    assert "secret" not in str(error.value).replace("same secret", "")
-    assert "secret" not in repr(settings(keys))
-
-
-def test_keys_come_from_a_file_or_a_text(tmp_path):
-    file = tmp_path / "keys.json"
-    file.write_text(json.dumps(KEYS))
-
-    assert read_keys(Settings(api_keys_file=file)) == read_keys(settings(KEYS))
-    assert read_keys(Settings()) == ()
-    with pytest.raises(SettingsError, match="give one of them"):
-        read_keys(Settings(api_keys_file=file, api_keys=SecretText("[]")))
-    with pytest.raises(SettingsError, match="can't be read"):
-        read_keys(Settings(api_keys_file=tmp_path / "missing"))
-
-
-def test_only_the_hash_is_kept():
-    keys = read_keys(settings(KEYS))
-
-    assert find(SHOP.encode(), keys).name == "shop"
-    assert find(b"", keys) is None
-    assert "0123456789abcdef" not in repr(keys)
-
-
-@pytest.mark.parametrize(
     ("host", "loopback"),
     [
         ("127.0.0.1", True),
@@ -374,10 +298,6 @@ async def test_the_document_tells_how_keys_are_sent(client, make_client):
     for method in ("get", "head"):
         assert keyed["paths"]["/livez"][method]["security"] == []
     assert "401" in keyed["paths"]["/v1/sessions"]["post"]["responses"]
-
-
-def test_an_empty_text_is_no_key():
-    assert read_keys(settings("")) == ()
 
 
 class DistantStore(MemoryStore):

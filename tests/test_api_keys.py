@@ -1,0 +1,66 @@
+"""API keys as the settings give them, and how they are kept."""
+
+import json
+
+import pytest
+
+from service.api_keys import find, read_keys
+from service.settings import SecretText, Settings, SettingsError
+from tests.support.api_keys import KEYS, SHOP, settings
+
+
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [
+        ("secret", "list: not valid JSON"),
+        ("{}", "list: Input should be a valid list"),
+        ("[" * 100_000, "list: not valid JSON"),
+        ("9" * 10_000, "list: not valid JSON"),
+        ('[{"name": "a", "role": "client", "role": "admin", "key": "secretsecretsecret"}]', "named twice"),
+        ('[{"name": "a", "role": "admin", "key": "secretsecretsecret", "key": "secret"}]', "named twice"),
+        ('[{"name": "a", "n\\u0061me": "b", "role": "admin", "key": "secretsecretsecret"}]', "named twice"),
+        ([], "no keys"),
+        ([{"name": "a", "role": "admin", "key": "secret"}], "16 to 512"),
+        ([{"name": "a", "role": "admin", "key": "secret " * 4}], "no space"),
+        ([{"name": "a", "role": "admin", "key": "secret" * 4, "sha256": "0" * 64}], "not both"),
+        ([{"name": "a", "role": "admin", "sha256": "secret"}], "0.sha256: "),
+        ([{"name": "a", "role": "admin"}], "0.sha256: Field required"),
+        ([{"name": "a", "role": "secret", "key": "secret" * 4}], "0.role: "),
+        ([{"name": "a\n", "role": "admin", "key": "secret" * 4}], "0.name: "),
+        ([{"name": "a", "role": "admin", "key": "secret" * 4, "session_prefix": "*"}], "0.session_prefix: "),
+        ([{"name": "a", "role": "admin", "key": "secret" * 4, "max_arms": "4"}], "0.max_arms: "),
+        ([{"name": "a", "role": "admin", "key": f"secret{n}" * 4} for n in (1, 2)], "same name"),
+        ([{"name": n, "role": "admin", "key": "secret" * 4} for n in "ab"], "same secret"),
+    ],
+)
+def test_keys_that_make_no_sense_are_refused_without_being_shown(keys, message):
+    with pytest.raises(SettingsError) as error:
+        read_keys(settings(keys))
+
+    assert message in str(error.value)
+    assert "secret" not in str(error.value).replace("same secret", "")
+    assert "secret" not in repr(settings(keys))
+
+
+def test_keys_come_from_a_file_or_a_text(tmp_path):
+    file = tmp_path / "keys.json"
+    file.write_text(json.dumps(KEYS))
+
+    assert read_keys(Settings(api_keys_file=file)) == read_keys(settings(KEYS))
+    assert read_keys(Settings()) == ()
+    with pytest.raises(SettingsError, match="give one of them"):
+        read_keys(Settings(api_keys_file=file, api_keys=SecretText("[]")))
+    with pytest.raises(SettingsError, match="can't be read"):
+        read_keys(Settings(api_keys_file=tmp_path / "missing"))
+
+
+def test_only_the_hash_is_kept():
+    keys = read_keys(settings(KEYS))
+
+    assert find(SHOP.encode(), keys).name == "shop"
+    assert find(b"", keys) is None
+    assert "0123456789abcdef" not in repr(keys)
+
+
+def test_an_empty_text_is_no_key():
+    assert read_keys(settings("")) == ()
