@@ -91,6 +91,17 @@ async def _many_labels_removed(service: InProcessApp) -> Call:
     return "PATCH", f"{await service.create({'kind': 'dexp3', 'arms': LABELS})}/arms", {"remove": LABELS[1:]}
 
 
+async def _many_labels_replaced(service: InProcessApp) -> Call:
+    path = await service.create({"kind": "fixed", "arms": LABELS})
+    return "PUT", f"{path}/arms", {"arms": LABELS[10_000:] + [f"new {number}" for number in range(10_000)]}
+
+
+async def _arms_by_mean(service: InProcessApp) -> Call:
+    path = await service.create({"kind": "dexp3", "n_arms": 100_000})
+    await service.call("POST", f"{path}/act")
+    return "GET", f"{path}/arms?limit=1000&sort=-mean"
+
+
 async def _page_of_sessions(service: InProcessApp) -> Call:
     for _ in range(1000):
         await service.create({"kind": "dexp3", "n_arms": 3})
@@ -112,5 +123,7 @@ LARGE_REQUESTS = {
     "session_of_many_labels": Large("session with 80,000 labels", _session_of_many_labels, 201),
     "many_labels_added": Large("80,000 labels added", _many_labels_added),
     "many_labels_removed": Large("80,000 labels removed", _many_labels_removed),
+    "many_labels_replaced": Large("a catalogue of 80,000 labels, an eighth of them new", _many_labels_replaced),
+    "arms_by_mean": Large("page of 100,000 arms by their means", _arms_by_mean),
     "page_of_sessions": Large("page of 1,000 sessions", _page_of_sessions),
 }

@@ -15,8 +15,8 @@ OF_MEAN = (FEEDBACKS, DEFAULTED, LOSSES)
 """What a mean loss is made of."""
 SHOWN = (ACTS, EXPIRED, *OF_MEAN)
 """What a row of a list shows."""
-FIELDS_AT_ONCE = 1000
-"""Counts read in one call to the store."""
+ARMS_AT_ONCE = 250
+"""Arms of which counts are read in one call to the store."""
 
 
 class ArmCounts:
@@ -47,16 +47,18 @@ class ArmCounts:
             where the session has been deleted.
         """
         fair_yield = FairYield()
-        fields = [kind + b"%d" % arm for arm in arms for kind in kinds]
-        fields = [field for field in fields if field not in self._values]
-        for at in range(0, len(fields), FIELDS_AT_ONCE):
-            some = fields[at : at + FIELDS_AT_ONCE]
-            found = await self._store.read_counts(self._session_id, some)
-            if found is None:
-                raise UnknownSessionError
-            self.versions.add(found.version)
-            self._values.update(zip(some, found.values, strict=True))
+        for at in range(0, len(arms), ARMS_AT_ONCE):
+            fields = [kind + b"%d" % arm for arm in arms[at : at + ARMS_AT_ONCE] for kind in kinds]
+            if some := [field for field in fields if field not in self._values]:
+                await self._read(some)
             await fair_yield()
+
+    async def _read(self, fields: Sequence[bytes]) -> None:
+        found = await self._store.read_counts(self._session_id, fields)
+        if found is None:
+            raise UnknownSessionError
+        self.versions.add(found.version)
+        self._values.update(zip(fields, found.values, strict=True))
 
     def whole(self, kind: bytes, arm: int) -> int:
         """A count that was read."""

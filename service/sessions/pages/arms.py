@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Literal, get_args
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ...cooperative.answer_body import Body, answer_body
 from ...cooperative.fair_yield import FairYield
 from ...cooperative.json_stream import json_chunks
+from ...cooperative.offload import run_in_thread_if_large
 from ...engine.arm_run import ArmRun
 from ...engine.run import Run
 from ...errors import InvalidRequestError, UnknownSegmentError
@@ -24,6 +27,8 @@ from .segments import find
 ArmSort = Literal["index", "-index", "probability", "-probability", "acts", "-acts", "mean", "-mean"]
 _SORTS: tuple[str, ...] = get_args(ArmSort)
 _CURSOR = re.compile("([a-z-]+)~([0-9]{1,9})")
+KEYS_AT_ONCE = 500
+"""Arms whose keys are worked out between two looks at the time."""
 MAX_TRIES = 3
 """Times that a page is read again because another version was committed in between."""
 
@@ -49,7 +54,7 @@ async def arms_page(
         counts = ArmCounts(store, session_id, spec.losses, added)
         probabilities = np.asarray(run.probabilities)
         order = await _ordered(run, probabilities, counts, sort)
-        arms = order[start : start + limit]
+        arms = order[start : start + limit].tolist()
         await counts.read(arms, SHOWN)
         if counts.versions <= {snapshot.version}:
             break
@@ -68,11 +73,11 @@ async def _of_segment(
     if segment not in found.segments:
         raise UnknownSegmentError
     run, probabilities = found.run, found.run.probabilities_of(found.segments[segment])
-    live = list(run.arms.live)
-    keys = probabilities[live] if "probability" in sort else np.array(live, dtype=np.float64)
-    order = _arranged(live, keys, sort)
+    live = np.array(run.arms.live)
+    order = await _arranged(live, probabilities[live] if "probability" in sort else live, sort)
     following = f"{sort}~{start + limit}" if start + limit < len(order) else None
-    rows = [_named(run, arm) | {"probability": float(probabilities[arm])} for arm in order[start : start + limit]]
+    arms = order[start : start + limit].tolist()
+    rows = [_named(run, arm) | {"probability": float(probabilities[arm])} for arm in arms]
     return answer_body(json_chunks({"arms": rows, "next_cursor": following}))
 
 
@@ -94,26 +99,35 @@ def _start(cursor: str | None, sort: ArmSort) -> int:
     return int(found[2])
 
 
-async def _ordered(run: ArmRun, probabilities: FloatArray, counts: ArmCounts, sort: ArmSort) -> Sequence[int]:
+async def _ordered(run: ArmRun, probabilities: FloatArray, counts: ArmCounts, sort: ArmSort) -> NDArray[np.int64]:
     """Indexes of the live arms in their order; ties by index, arms without a mean last."""
-    live, by = list(run.arms.live), sort.removeprefix("-")
+    live, by = np.array(run.arms.live), sort.removeprefix("-")
     if by == "probability":
-        keys = probabilities[live]
-    elif by == "acts":
-        await counts.read(live, (ACTS,))
-        keys = np.array([counts.whole(ACTS, arm) for arm in live], dtype=np.float64)
-    elif by == "mean":
-        await counts.read(live, OF_MEAN)
-        keys = np.array([counts.mean(arm) for arm in live], dtype=np.float64)
-    else:
-        keys = np.array(live, dtype=np.float64)
-    return _arranged(live, keys, sort)
+        return await _arranged(live, probabilities[live], sort)
+    if by == "index":
+        return await _arranged(live, live, sort)
+    if by == "acts":
+        await counts.read(run.arms.live, (ACTS,))
+        return await _arranged(live, await _keys(partial(counts.whole, ACTS), run.arms.live), sort)
+    await counts.read(run.arms.live, OF_MEAN)
+    return await _arranged(live, await _keys(counts.mean, run.arms.live), sort)
 
 
-def _arranged(live: Sequence[int], keys: FloatArray, sort: ArmSort) -> Sequence[int]:
+async def _keys(key: Callable[[int], float | None], arms: Sequence[int]) -> FloatArray:
+    """What arms are sorted by, some at a time; not a number where an arm has nothing."""
+    keys, fair_yield = [], FairYield()
+    for at in range(0, len(arms), KEYS_AT_ONCE):
+        some = map(key, arms[at : at + KEYS_AT_ONCE])
+        keys.append(np.array([np.nan if each is None else each for each in some], dtype=np.float64))
+        await fair_yield()
+    return np.concatenate(keys)
+
+
+async def _arranged(live: NDArray[np.int64], keys: NDArray[Any], sort: ArmSort) -> NDArray[np.int64]:
     """Indexes in the order of their keys; a missing mean is NaN, which sorts last either way."""
-    order = np.argsort(-keys if sort.startswith("-") else keys, kind="stable")
-    return [live[place] for place in order.tolist()]
+    signed = -keys if sort.startswith("-") else keys
+    order: NDArray[np.int64] = live[await run_in_thread_if_large(keys.nbytes, np.argsort, signed, kind="stable")]
+    return order
 
 
 def _named(run: ArmRun, arm: int) -> dict[str, Any]:
