@@ -12,7 +12,7 @@ from typing import Any
 
 from loadtest.bench.targets import FLOORS, HOT, MANY
 
-PACKAGES = ("fastapi", "starlette", "uvicorn", "uvloop", "httptools", "pydantic", "numpy", "redis")
+PACKAGES = ("fastapi", "starlette", "uvicorn", "uvloop", "httptools", "pydantic", "numpy", "redis", "hiredis")
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 

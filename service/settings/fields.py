@@ -120,7 +120,11 @@ class Settings(BaseSettings):
     store_budget_seconds: Seconds = Field(
         3, description="How long a commit is tried again before the answer is 503."
     )
-    store_connections: Count = Field(32, description="Largest number of connections from one worker to the store.")
+    store_connections: Count = Field(
+        32,
+        description="Largest number of connections from one worker to the store, at least two. Calls share one; "
+        "those that wait for replicas, and large ones, have one alone. 32 calls for each may be under way.",
+    )
     min_replicas: int = Field(
         0,
         ge=0,

@@ -9,7 +9,6 @@ _PROTOCOL = "uvicorn.protocols.http.httptools_impl:HttpToolsProtocol"
 _CYCLE = "uvicorn.protocols.http.httptools_impl:RequestResponseCycle"
 _FLOW = "uvicorn.protocols.http.flow_control:FlowControl"
 _CONNECTION = "redis.asyncio.connection:AbstractConnection"
-_SENTINELS = "redis.asyncio.sentinel:SentinelConnectionPool"
 
 GROUPS: dict[str, tuple[str, ...]] = {
     "The connection class bounds what a connection holds and answers what is no request, which uvicorn has no "
@@ -62,24 +61,16 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "Examples of the OpenAPI document, as FastAPI types them.": ("fastapi.openapi.models:Example",),
     "A path with another method is found out, to answer 405 with what is allowed.": ("starlette.routing:Match",),
     "An answer in pieces sends its headers itself.": ("starlette.responses:Response.raw_headers",),
-    "A command and its reply on one connection: redis-py's own call sends again, and its pool waits, without "
-    "bounds of ours.": (
+    "A connection that redis-py opened is taken over: its own serves one call at a time.": (
         _CONNECTION,
-        *(
-            f"{_CONNECTION}.{name}"
-            for name in ("disconnect", "read_response", "send_command", "send_packed_command", "socket_timeout")
-        ),
-        "redis.asyncio.connection:ConnectionPool",
-        "redis.asyncio.connection:ConnectionPool.get_connection",
-        "redis.asyncio.connection:ConnectionPool.release",
-        "redis.asyncio.connection:parse_url",
+        *(f"{_CONNECTION}.{name}" for name in ("_writer", "connect", "disconnect")),
     ),
-    "The master is asked for again while the pool has connections to one that was replaced.": (
-        *(f"{_SENTINELS}.{name}" for name in ("aclose", "get_connection", "get_master_address", "release")),
-        *(f"{_SENTINELS}.{name}" for name in ("master_address", "sentinel_manager", "service_name")),
-        "redis.asyncio.connection:Connection.connect",
-        "redis.asyncio.connection:Connection.host",
-        "redis.asyncio.connection:Connection.port",
+    "Errors in replies become redis-py's own, by their first word.": (
+        "redis._parsers.base:BaseParser",
+        "redis._parsers.base:BaseParser.parse_error",
+    ),
+    "A URL is read as redis-py does.": ("redis.asyncio.connection:parse_url",),
+    "The sentinels of a URL are asked one by one whether they name a master.": (
         "redis.asyncio.sentinel:Sentinel.sentinels",
     ),
     "The slot of a key, to call the node of a cluster that serves it.": ("redis:crc", "redis.crc:key_slot"),
@@ -109,7 +100,7 @@ PRIVATE = {name: why for why, names in GROUPS.items() for name in names}
 
 DOCUMENTED = {
     *("fastapi", "fastapi.exceptions", "fastapi.openapi.docs", "fastapi.openapi.utils", "fastapi.responses"),
-    *("fastapi.routing", "httptools", "prometheus_client", "prometheus_client.multiprocess"),
+    *("fastapi.routing", "hiredis", "httptools", "prometheus_client", "prometheus_client.multiprocess"),
     *("pydantic", "pydantic_core", "pydantic_settings", "redis", "redis.asyncio", "redis.asyncio.retry"),
     *("redis.asyncio.sentinel", "redis.backoff", "redis.exceptions", "starlette.datastructures"),
     *("starlette.exceptions", "starlette.requests", "starlette.staticfiles", "starlette.types", "uvicorn"),

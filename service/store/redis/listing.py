@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from ..base import Listed, Page, StoreUnavailableError
 from ..cursors import after_of, cursor_after
 from . import messages, scripts
-from .connection.roundtrip import RedisArgument
+from .connection.pipeline import RedisArgument
 from .keys import Keys
 from .scripts import Script
 

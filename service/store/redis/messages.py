@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..base import DIGEST_BYTES, Commit, Counts, Known, Listed, Log, LogEntry, ReadSegments, Snapshot
-from .connection.roundtrip import RedisArgument
+from .connection.pipeline import RedisArgument
 from .keys import ANSWER, EVENT, Keys
 
 FIELD_BYTES = len(EVENT) + DIGEST_BYTES

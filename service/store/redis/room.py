@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ..base import StoreFullError
-from .connection.roundtrip import RedisArgument
+from .connection.pipeline import RedisArgument
 
 RESERVED_BYTES = 64 * 1024
 """Left free on the disk: a server with ``appendfsync always`` ends when it can't write to it."""

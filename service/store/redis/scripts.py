@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from importlib.resources import files
 from typing import Any, NamedTuple
 
-from .connection.roundtrip import RedisArgument
+from .connection.pipeline import RedisArgument
 
 
 class Script(NamedTuple):

@@ -28,9 +28,8 @@ from ..cursors import names_behind
 from ..options import StoreOptions
 from . import messages, scripts
 from .beside.history import RedisHistory
-from .connection.client import RedisClient
-from .connection.roundtrip import RedisArgument
-from .connection.server_client import ServerClient
+from .connection.client import RedisClient, ServerClient
+from .connection.pipeline import RedisArgument
 from .keys import ANSWER, Keys
 from .listing import Listing
 from .reminders import RedisReminders

@@ -9,7 +9,7 @@ from typing import Any
 
 from ..base import NewSession, Snapshot, WholeSession
 from . import messages, scripts
-from .connection.roundtrip import RedisArgument
+from .connection.pipeline import RedisArgument
 from .keys import ANSWER, EVENT, Keys
 
 KEPT_MS = 600_000

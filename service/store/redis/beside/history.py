@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from .. import scripts
-from ..connection.roundtrip import RedisArgument
+from ..connection.pipeline import RedisArgument
 from ..keys import SAMPLE, Keys
 from ..scripts import RunScript
 

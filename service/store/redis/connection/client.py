@@ -6,8 +6,7 @@ import asyncio
 import random
 import time
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -17,11 +16,17 @@ from ...base import StoreFullError, StoreUnavailableError
 from ...options import StoreOptions
 from ..scripts import Script
 from .failures import failure_of
-from .replicas import ReplicaWatch
-from .roundtrip import Attempt, RedisArgument, info_of
+from .pipeline import RedisArgument
+from .sentinel import Master
+from .server import Attempt, Places, Server
+from .url import read_url
 
+CALLS_PER_CONNECTION = 32
+"""Calls under way for each connection that a worker may open; so many share one on average."""
 FIRST_PAUSE, LONGEST_PAUSE = 0.02, 0.25
 """Seconds; the upper limit of the random pause before a retry, which doubles from the first to the longest."""
+
+Send = Callable[[Sequence[Sequence[RedisArgument]], Attempt], Awaitable[Any]]
 
 
 class RedisClient(ABC):
@@ -29,17 +34,17 @@ class RedisClient(ABC):
 
     A call is retried after a transient failure, with random back-off, until ``retry_seconds`` after its first
     attempt. In an outage that has lasted longer than that it is tried once. redis-py itself retries nothing.
+
+    Parameters
+    ----------
+    send : sends the first command, or the next one if the server does not know the script, and returns the reply
     """
 
-    def __init__(self, options: StoreOptions) -> None:
+    def __init__(self, options: StoreOptions, send: Send) -> None:
         self._options = options
-        self._free = asyncio.Semaphore(options.max_connections)
+        self._send = send
+        self._places = Places(options.max_connections * CALLS_PER_CONNECTION, options.pool_wait_seconds)
         self._down_since: float | None = None
-        self._watches: dict[tuple[str, int], ReplicaWatch] = {}
-
-    @abstractmethod
-    async def _send(self, commands: Sequence[Sequence[RedisArgument]], attempt: Attempt) -> Any:
-        """Send the first command, or the next one if the server does not know the script, and return the reply."""
 
     @abstractmethod
     async def ask_each(self, *command: RedisArgument) -> Sequence[Any]:
@@ -95,9 +100,9 @@ class RedisClient(ABC):
         started, pause = time.monotonic(), FIRST_PAUSE
         retry_seconds = self._options.retry_seconds if retry_seconds is None else retry_seconds
         while True:
-            attempt = Attempt(self._options.min_replicas if replica_seconds else 0, replica_seconds, self._watches)
+            attempt = Attempt(self._options.min_replicas if replica_seconds else 0, replica_seconds)
             try:
-                async with self._connection_slot():
+                async with self._places:
                     reply = await send(attempt)
             except DataError:
                 raise
@@ -117,15 +122,22 @@ class RedisClient(ABC):
         self._down_since = now if self._down_since is None else self._down_since
         return now < min(started, self._down_since) + retry_seconds
 
-    @asynccontextmanager
-    async def _connection_slot(self) -> AsyncIterator[None]:
-        """Wait until one of the connections is free."""
-        try:
-            async with asyncio.timeout(self._options.pool_wait_seconds if self._free.locked() else None):
-                await self._free.acquire()
-        except TimeoutError:
-            raise StoreUnavailableError("all connections to the store are busy") from None
-        try:
-            yield
-        finally:
-            self._free.release()
+
+class ServerClient(RedisClient):
+    """Sends calls to the server of a URL, or to the master that its sentinels name."""
+
+    def __init__(self, url: str, options: StoreOptions) -> None:
+        settings, sentinels, service = read_url(url, options)
+        self._server = Server(settings, options, Master(sentinels, service, settings) if sentinels else None)
+        super().__init__(options, self._server.call)
+
+    async def ask_each(self, *command: RedisArgument) -> Sequence[Any]:
+        return [await self._send_with_retries(partial(self._send, (command,)))]
+
+    async def close(self) -> None:
+        await self._server.close()
+
+
+def info_of(reply: bytes) -> Mapping[str, object]:
+    """Return the lines of an INFO reply by name."""
+    return dict(line.split(":", 1) for line in reply.decode().splitlines() if ":" in line)

@@ -9,12 +9,12 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from redis import crc, exceptions
-from redis.asyncio import ConnectionPool
 from redis.exceptions import AskError, ClusterDownError, MovedError, RedisError
 
 from ...options import StoreOptions
 from .client import RedisClient
-from .roundtrip import Attempt, RedisArgument, round_trip
+from .pipeline import RedisArgument
+from .server import Attempt, Server
 from .url import read_url
 
 MAX_REDIRECTIONS = 5
@@ -42,10 +42,10 @@ class ClusterClient(RedisClient):
     """
 
     def __init__(self, url: str, options: StoreOptions) -> None:
-        super().__init__(options)
+        super().__init__(options, self._send_by_slot)
         settings, self._seeds, _ = read_url(url, options)
-        self._settings = {name: value for name, value in settings.items() if name not in {"host", "port"}}
-        self._pools: dict[Address, ConnectionPool] = {}
+        self._settings = settings
+        self._servers: dict[Address, Server] = {}
         self._ranges: Sequence[SlotRange] = ()
         self._reading = asyncio.Lock()
 
@@ -60,10 +60,10 @@ class ClusterClient(RedisClient):
         return [await self._send_with_retries(partial(self._on, master, (command,))) for master in masters]
 
     async def close(self) -> None:
-        for pool in self._pools.values():
-            await pool.aclose()
+        for server in self._servers.values():
+            await server.close()
 
-    async def _send(self, commands: Sequence[Sequence[RedisArgument]], attempt: Attempt) -> Any:
+    async def _send_by_slot(self, commands: Sequence[Sequence[RedisArgument]], attempt: Attempt) -> Any:
         slot = slot_of(str(commands[0][3]))
         ranges = await self._map(attempt)
         address = next((one.master for one in ranges if one.first <= slot <= one.last), None)
@@ -89,12 +89,10 @@ class ClusterClient(RedisClient):
         *,
         asking: bool = False,
     ) -> Any:
-        if address not in self._pools:
-            limit = self._options.max_connections
-            self._pools[address] = ConnectionPool(
-                host=address[0], port=address[1], max_connections=limit, **self._settings
-            )
-        return await round_trip(self._pools[address], commands, attempt, asking=asking)
+        if address not in self._servers:
+            settings = {**self._settings, "host": address[0], "port": address[1]}
+            self._servers[address] = Server(settings, self._options)
+        return await self._servers[address].call(commands, attempt, asking=asking)
 
     async def _map(self, _attempt: Attempt) -> Sequence[SlotRange]:
         async with self._reading:
@@ -103,7 +101,7 @@ class ClusterClient(RedisClient):
             return self._ranges
 
     async def _read_map(self) -> Sequence[SlotRange]:
-        known = list(self._pools)
+        known = list(self._servers)
         random.shuffle(known)
         last_error: RedisError = ClusterDownError("no node knows the slots")
         for address in dict.fromkeys([*known, *self._seeds]):

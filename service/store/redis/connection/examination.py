@@ -10,9 +10,8 @@ from ...base import StoreUnavailableError
 from ...options import StoreOptions
 from .. import scripts
 from ..keys import Keys
-from .client import RedisClient
+from .client import RedisClient, ServerClient
 from .cluster_client import ClusterClient
-from .server_client import ServerClient
 
 _CALLED = re.compile(rb"redis\.call\('([A-Z]+)'")
 _SCRIPTS = [each for each in vars(scripts).values() if isinstance(each, scripts.Script)]

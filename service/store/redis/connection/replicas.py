@@ -12,7 +12,7 @@ import re
 import time
 from collections.abc import Awaitable, Callable
 
-from redis.asyncio.connection import AbstractConnection
+from .pipeline import Pipeline, packed
 
 LOOK_SECONDS = 1.0
 """Time between two looks at the replicas of a server."""
@@ -20,6 +20,7 @@ MISSED_SECONDS = 20.0
 """Longer than sentinels, or a cluster with its default node timeout, take to name another master."""
 MAX_LAG = 3
 """A replica that was silent for more seconds has left."""
+_INFO = packed(("INFO", "replication"))
 _ATTACHED = re.compile(rb"^slave[0-9]+:.*state=online.*lag=([0-9]+)", re.MULTILINE)
 
 
@@ -41,11 +42,10 @@ class ReplicaWatch:
         self._missed_since: float | None = None
         self._needed = 0
 
-    async def needed(self, connection: AbstractConnection) -> int:
+    async def needed(self, pipeline: Pipeline) -> int:
         """Return how many replicas have to acknowledge what this connection has written."""
         if self._clock() >= self._next_look:
-            await connection.send_command("INFO", "replication")
-            attached = attached_in(await connection.read_response())
+            attached = attached_in(await pipeline.send(_INFO))
             self._next_look = self._clock() + LOOK_SECONDS
             await self._saw(attached)
         return self._needed

@@ -1,65 +1,27 @@
-"""Connections to the master that Redis sentinels name."""
+"""The master that Redis sentinels name."""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from redis.asyncio import Connection
-from redis.asyncio.sentinel import MasterNotFoundError, Sentinel, SentinelConnectionPool
+from redis.asyncio import SSLConnection
+from redis.asyncio.sentinel import Sentinel
 
 MASTER_CHECK_SECONDS = 1.0
 """Time between two questions to the sentinels; commits to a replaced master are lost until the next one."""
 _SENTINEL_OPTIONS = {"sentinel_username": "username", "sentinel_password": "password"}
 
+Address = tuple[str, int]
 
-class MasterPool(SentinelConnectionPool):
-    """A pool of connections to the master; after a failover it connects to the new one.
 
-    It asks the sentinels every ``MASTER_CHECK_SECONDS``, since a replaced master that is cut off from them goes on
+class Master:
+    """Asks the sentinels for the master.
+
+    They are asked every ``MASTER_CHECK_SECONDS``, since a replaced master that is cut off from them goes on
     accepting commits.
-    """
-
-    def __init__(self, service: str, manager: Sentinel, **settings: Any) -> None:
-        super().__init__(service, manager, **settings)  # type: ignore[no-untyped-call]
-        self._next_check = 0.0
-
-    async def get_connection(self) -> Connection:  # type: ignore[override]
-        if time.monotonic() >= self._next_check:
-            # If no sentinel answers, the last known master may still work.
-            with suppress(MasterNotFoundError):
-                await self.get_master_address()  # type: ignore[no-untyped-call]
-            self._next_check = time.monotonic() + MASTER_CHECK_SECONDS
-        connection: Connection = await super().get_connection()  # type: ignore[no-untyped-call]
-        try:
-            if self.master_address not in (None, (connection.host, connection.port)):
-                await connection.disconnect()
-                await connection.connect()  # type: ignore[no-untyped-call]
-        except BaseException:
-            await self.release(connection)
-            raise
-        return connection
-
-    async def names(self, address: tuple[str, int]) -> bool:
-        """Return whether more than half of the sentinels in the URL answer that this is the master."""
-        sentinels = self.sentinel_manager.sentinels
-        asked = (each.sentinel_get_master_addr_by_name(self.service_name) for each in sentinels)
-        answers = await asyncio.gather(*asked, return_exceptions=True)
-        return 2 * sum(map(address.__eq__, answers)) > len(sentinels)
-
-    async def aclose(self) -> None:
-        await super().aclose()
-        for sentinel in self.sentinel_manager.sentinels:
-            await sentinel.aclose()
-
-
-def master_pool(
-    sentinels: Sequence[tuple[str, int]], service: str, settings: dict[str, Any], max_connections: int
-) -> MasterPool:
-    """Make a pool of connections to a master.
 
     Parameters
     ----------
@@ -68,9 +30,47 @@ def master_pool(
     settings : redis-py's settings of connections to the master; connections to sentinels have the same timeouts,
         retries and TLS, but the user and password in ``sentinel_username`` and ``sentinel_password``
     """
-    settings = {name: value for name, value in settings.items() if name not in {"host", "port", "connection_class"}}
-    own = {inner: settings.pop(outer) for outer, inner in _SENTINEL_OPTIONS.items() if outer in settings}
-    shared = {"socket_timeout", "socket_connect_timeout", "retry", "protocol"}
-    own |= {name: value for name, value in settings.items() if name in shared or name.startswith("ssl")}
-    manager = Sentinel(sentinels, sentinel_kwargs=own)  # type: ignore[no-untyped-call]
-    return MasterPool(service, manager, max_connections=max_connections, **settings)
+
+    def __init__(self, sentinels: Sequence[Address], service: str, settings: Mapping[str, Any]) -> None:
+        own = {inner: settings[outer] for outer, inner in _SENTINEL_OPTIONS.items() if outer in settings}
+        shared = {"socket_timeout", "socket_connect_timeout", "retry", "protocol"}
+        own |= {name: value for name, value in settings.items() if name in shared or name.startswith("ssl")}
+        own["ssl"] = settings.get("connection_class") is SSLConnection
+        self._sentinel = Sentinel(sentinels, sentinel_kwargs=own)  # type: ignore[no-untyped-call]
+        self._service = service
+        self._address: Address | None = None
+        self._next_check = 0.0
+
+    def is_current(self, address: Address) -> bool:
+        """Whether this was the master lately; False also when it is time to ask again."""
+        return address == self._address and time.monotonic() < self._next_check
+
+    def forget(self) -> None:
+        """Ask again before the next call."""
+        self._next_check = 0.0
+
+    async def where(self) -> dict[str, Any]:
+        """Ask for the master, and return redis-py's settings that lead there.
+
+        Raises
+        ------
+        MasterNotFoundError
+            if no sentinel knows one.
+        """
+        try:
+            self._address = await self._sentinel.discover_master(self._service)
+        finally:
+            self._next_check = time.monotonic() + MASTER_CHECK_SECONDS
+        return dict(zip(("host", "port"), self._address, strict=True))
+
+    async def is_named(self, address: Address) -> bool:
+        """Return whether more than half of the sentinels in the URL answer that this is the master."""
+        sentinels = self._sentinel.sentinels
+        asked = (each.sentinel_get_master_addr_by_name(self._service) for each in sentinels)
+        answers = await asyncio.gather(*asked, return_exceptions=True)
+        return 2 * sum(map(address.__eq__, answers)) > len(sentinels)
+
+    async def close(self) -> None:
+        """Close the connections to the sentinels."""
+        for sentinel in self._sentinel.sentinels:
+            await sentinel.aclose()

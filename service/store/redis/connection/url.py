@@ -1,4 +1,4 @@
-"""Connection pools from redis URLs; no error shows a password."""
+"""Settings of connections from redis URLs; no error shows a password."""
 
 from __future__ import annotations
 
@@ -7,14 +7,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 from urllib.parse import SplitResult, urlsplit, urlunsplit
 
-from redis.asyncio import Connection, ConnectionPool, SSLConnection
+from redis.asyncio import Connection, SSLConnection
 from redis.asyncio.connection import parse_url
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
 
 from ...options import StoreOptions
-from .sentinel import master_pool
 
 MAX_STORE_PORT = 65_535
 SENTINEL, CLUSTER = "sentinel", "cluster"
@@ -32,22 +31,6 @@ class RedisUrl(NamedTuple):
     """Sentinels or nodes of the cluster, host and port; empty for other schemes."""
     service: str
     """The sentinels' name for the master; empty for other schemes."""
-
-
-def connection_pool(url: str, options: StoreOptions) -> ConnectionPool:
-    """Make a pool of connections to the server of a URL, or to the master that its sentinels name.
-
-    The pool does not retry.
-
-    Raises
-    ------
-    ValueError
-        if the URL is invalid; the text contains no part of it.
-    """
-    settings, sentinels, service = read_url(url, options)
-    if sentinels:
-        return master_pool(sentinels, service, settings | {"ssl": _is_tls(settings)}, options.max_connections)
-    return ConnectionPool(max_connections=options.max_connections, **settings)
 
 
 def read_url(url: str, options: StoreOptions) -> RedisUrl:
