@@ -41,27 +41,37 @@ local function integer(number)
   return string.format('%.0f', number)
 end
 
+-- The values of named fields: false where one is missing, and everywhere if the key is of another type.
 local function read(key, ...)
   local fields = redis.pcall('HMGET', key, ...)
-  return fields.err and {} or fields
+  if not fields.err then
+    return fields
+  end
+  local missing = {}
+  for i = 1, select('#', ...) do
+    missing[i] = false
+  end
+  return missing
+end
+
+-- Append the values of the fields ARGV[first] to ARGV[last].
+local function append_values(values, key, first, last)
+  for at = first, last, CHUNK do
+    local found = redis.call('HMGET', key, unpack(ARGV, at, math.min(at + CHUNK - 1, last)))
+    for i = 1, #found do
+      values[#values + 1] = found[i]
+    end
+  end
 end
 
 local function snapshot(key)
-  local fields = read(key, 'version', 'spec', 'state', 'created_at', 'expires_at')
-  for i = 1, 5 do
-    fields[i] = fields[i] or false
-  end
-  return fields
+  return read(key, 'version', 'spec', 'state', 'created_at', 'expires_at')
 end
 
 -- What lists show of a session: its key, then version (nil where there is none), created_at, expires_at, about and
 -- summary.
 local function listed_fields(key)
-  local fields = read(key, 'version', 'created_at', 'expires_at', 'about', 'summary')
-  local found = { key }
-  for i = 1, 5 do
-    found[i + 1] = fields[i] or false
-  end
+  local found = { key, unpack(read(key, 'version', 'created_at', 'expires_at', 'about', 'summary')) }
   found[2] = found[2] or redis.call('EXISTS', key) == 1 and ''
   return found
 end

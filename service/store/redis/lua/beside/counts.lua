@@ -1,5 +1,5 @@
 -- Read counts beside the state.
--- Begins with prelude.lua: unwritten, read and CHUNK come from there.
+-- Begins with prelude.lua: unwritten, read and append_values come from there.
 --
 -- KEYS  1 session  2 counts  3 probe
 -- ARGV  1 number of fields  2.. fields
@@ -12,11 +12,6 @@ local version = read(KEYS[1], 'version')[1]
 if not version then
   return unwritten('NOT_FOUND')
 end
-local found, last = { version }, 1 + ARGV[1]
-for at = 2, last, CHUNK do
-  local values = redis.call('HMGET', KEYS[2], unpack(ARGV, at, math.min(at + CHUNK - 1, last)))
-  for i = 1, #values do
-    found[#found + 1] = values[i]
-  end
-end
+local found = { version }
+append_values(found, KEYS[2], 2, 1 + ARGV[1])
 return unwritten('OK', found)

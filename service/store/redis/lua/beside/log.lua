@@ -11,5 +11,5 @@
 if redis.call('EXISTS', KEYS[1]) == 0 then
   return unwritten('NOT_FOUND')
 end
-local about = read(KEYS[1], 'about')[1] or false
+local about = read(KEYS[1], 'about')[1]
 return unwritten('OK', { about, redis.call('XRANGE', KEYS[2], ARGV[1], '+', 'COUNT', ARGV[2]) })

@@ -1,5 +1,5 @@
 -- Read segments by name, and which were played least recently.
--- Begins with prelude.lua: unwritten, read and CHUNK come from there.
+-- Begins with prelude.lua: unwritten, read and append_values come from there.
 --
 -- KEYS  1 session  2 segments  3 played  4 probe
 -- ARGV  1 number of the least recently played to name  2 number of names  3.. names
@@ -12,13 +12,8 @@ local version = read(KEYS[1], 'version')[1]
 if not version then
   return unwritten('NOT_FOUND')
 end
-local records, last = {}, 2 + ARGV[2]
-for at = 3, last, CHUNK do
-  local values = redis.call('HMGET', KEYS[2], unpack(ARGV, at, math.min(at + CHUNK - 1, last)))
-  for i = 1, #values do
-    records[#records + 1] = values[i]
-  end
-end
+local records = {}
+append_values(records, KEYS[2], 3, 2 + ARGV[2])
 local oldest = {}
 if ARGV[1] ~= '0' then
   oldest = redis.call('ZRANGE', KEYS[3], 0, ARGV[1] - 1, 'WITHSCORES')
