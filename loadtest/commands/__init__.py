@@ -13,6 +13,7 @@ from loadtest.commands.expiry import expiry
 from loadtest.commands.paper import paper
 from loadtest.commands.places import places
 from loadtest.commands.replay import replay
+from loadtest.commands.stored import stored
 from loadtest.commands.study import study
 from loadtest.commands.turns import turns
 
@@ -28,6 +29,7 @@ app.command()(chaos)
 app.command()(during)
 app.command()(bench)
 app.command()(turns)
+app.command()(stored)
 
 
 @app.callback()

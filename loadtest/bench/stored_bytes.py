@@ -1,0 +1,96 @@
+"""What sessions cost in bytes: in the log of Redis for each request, and in memory while nobody uses them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import NamedTuple
+
+import httpx
+
+from loadtest.bench.closed_loop import act_and_feedback, run_clients
+from loadtest.processes import RedisProcess, ServiceProcess, running_redis, running_service
+
+SESSIONS = "/v1/sessions"
+IDLE_ARMS = 100
+"""Arms of the sessions whose memory is measured."""
+PAIRS = 200
+"""Acts, each with an event, of the session whose memory in Redis is measured."""
+_KEYS = ("", ":slots", ":counts", ":log", ":segments", ":played")
+_RESIDENT = re.compile(r"VmRSS:\s+(\d+) kB")
+
+
+class Memory(NamedTuple):
+    """Bytes of an idle session."""
+
+    redis: int
+    """Of its keys, without those of remembered event ids."""
+    worker: float
+    """By the resident memory of a worker before and after it used many sessions (Linux)."""
+
+
+class Stores(NamedTuple):
+    """A Redis, a service with one worker that keeps sessions there, and a client of it."""
+
+    redis: RedisProcess
+    service: ServiceProcess
+    client: httpx.Client
+
+    def create(self, name: str, kind: str, n_arms: int) -> str:
+        """Return the path of a new session."""
+        body = {"session_id": name, "learner": {"kind": kind, "n_arms": n_arms}, "seed": 1}
+        self.client.post(SESSIONS, json=body).raise_for_status()
+        return f"{SESSIONS}/{name}"
+
+    def use(self, path: str, pairs: int) -> None:
+        """Act, and send an event for each act."""
+        for number in range(pairs):
+            arm = self.client.post(f"{path}/act").raise_for_status().json()["arm"]
+            event = {"arm": arm, "loss": number % 7 / 7}
+            self.client.post(f"{path}/feedback", json=event).raise_for_status()
+
+
+@contextmanager
+def running_stores(*flags: str) -> Iterator[Stores]:
+    """Start both, the service with these flags, and end them in any case."""
+    with TemporaryDirectory() as folder, running_redis(Path(folder), Path(folder)) as redis:
+        url = f"redis://127.0.0.1:{redis.port}/0"
+        with (
+            running_service(Path(folder), "--workers", "1", "--store-url", url, *flags) as service,
+            httpx.Client(base_url=service.url, timeout=30) as client,
+        ):
+            yield Stores(redis, service, client)
+
+
+def log_bytes(stores: Stores, kind: str, n_arms: int, clients: int, seconds: float) -> float:
+    """Return the bytes that Redis logs for a request, act or event, of clients that share a session."""
+    path = stores.create(f"log-{kind}-{n_arms}-{clients}", kind, n_arms)
+    before = int(stores.redis.information("persistence")["aof_current_size"])
+    talk = (f"{path}/act", f"{path}/feedback")
+    rate = run_clients(stores.service.port, lambda: act_and_feedback(*talk), clients, seconds)
+    return (int(stores.redis.information("persistence")["aof_current_size"]) - before) / rate.requests
+
+
+def idle_memory(stores: Stores, kind: str, sessions: int) -> Memory:
+    """Return the memory of an idle session; the worker's is a mean over ``sessions``."""
+    stores.use(stores.create("idle", kind, IDLE_ARMS), PAIRS)
+    paths = [stores.create(f"idle-{number}", kind, IDLE_ARMS) for number in range(sessions)]
+    (worker,) = stores.service.workers()
+    before = _resident(worker)
+    for path in paths:
+        stores.use(path, 2)
+    after = _resident(worker)
+    return Memory(_in_redis(stores.redis, "idle", _KEYS), (after - before) / sessions)
+
+
+def _in_redis(redis: RedisProcess, name: str, suffixes: Sequence[str]) -> int:
+    replies = [redis.command(f"MEMORY USAGE bandit:{{{name}}}{suffix} SAMPLES 0") for suffix in suffixes]
+    return sum(int(reply[1:]) for reply in replies if reply.startswith(b":"))
+
+
+def _resident(pid: int) -> int:
+    found = _RESIDENT.search(Path(f"/proc/{pid}/status").read_text())
+    return 1024 * int(found[1]) if found is not None else 0
