@@ -58,6 +58,12 @@ class KeptSegment(NamedTuple):
         losses = self.losses + count
         return self._replace(losses=losses, mean_loss=self.mean_loss + (loss - self.mean_loss) * (count / losses))
 
+    def settled(self, loss: float) -> KeptSegment:
+        """Count the feedback of a decision, and its loss."""
+        losses, outstanding = self.losses + 1, max(self.outstanding - 1, 0)
+        mean = self.mean_loss + (loss - self.mean_loss) * (1 / losses)
+        return self._replace(feedbacks=self.feedbacks + 1, outstanding=outstanding, losses=losses, mean_loss=mean)
+
     def fitted(self, arms: Arms) -> KeptSegment:
         """Return the segment with the arms there are: those gone are dropped, then new ones added."""
         if self.live is arms.live:

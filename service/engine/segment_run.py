@@ -94,8 +94,7 @@ class SegmentRun(ArmRun):
         else:
             moment = self.layer.correct(self._moment(kept), position, event.loss, self.default)
         if kept is not None:
-            kept = kept._replace(feedbacks=kept.feedbacks + 1, outstanding=max(kept.outstanding - 1, 0))
-            kept = kept.learned(event.loss, 1)
+            kept = kept.settled(event.loss)
         self._keep(event.segment, kept, moment)
 
     def void(self, event: ArmFeedback) -> None:

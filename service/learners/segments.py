@@ -14,7 +14,7 @@ import numpy as np
 
 from .base import FixedArray, FloatArray, IntArray, PooledLearner, ProvisionalLearner, Slot
 from .maths.distributions import spread, with_floor
-from .maths.tsallis_rows import distribution_over_few, solve_rows
+from .maths.tsallis_rows import over_few, solve_rows
 from .segment_state import (
     EXPERTS,
     MEAN_PRIOR,
@@ -66,14 +66,18 @@ class Segments(Generic[P]):
         """
         part = self.part.open(part, slot._replace(floor=0.0))
         shared = _mixed(shared)
-        segment = _shifted(segment, shared)
-        full = self._experts(part, shared, segment, None)
-        drawn = full if _is_all(slot.eligible, full) else self._experts(part, shared, segment, slot.eligible)
+        slots, events = segment.slots + 1, segment.events
+        full = self._experts(part, shared, segment, slots, None)
+        drawn = full if _is_all(slot.eligible, full) else self._experts(part, shared, segment, slots, slot.eligible)
         p = with_floor(_mixture(shared.weights, drawn), slot.floor, slot.eligible)
         weight = segment.outstanding
         pool = segment.pool * (weight / (weight + 1)) + p / (weight + 1) if weight else p
-        segment = segment._replace(pool=pool, drawn=drawn, full=full, outstanding=min(weight + 1, POOL_CAP))
-        return Moment(part, shared, segment), p
+        shift = (events * segment.mean + MEAN_PRIOR * shared.mean) / (events + MEAN_PRIOR)
+        strength = max(slots, events) + min(MEMORIES[0], shared.t)
+        scale = math.sqrt(strength * variance(shared))
+        outstanding = min(weight + 1, POOL_CAP)
+        opened = Segment(segment.sums, pool, drawn, full, slots, events, outstanding, scale, segment.mean, shift)
+        return Moment(part, shared, opened), p
 
     def settle(self, moment: Moment[P], arm: int, loss: float) -> Moment[P]:
         """Learn from a loss of ``arm``, by position, that an outstanding decision of the segment may have had."""
@@ -133,7 +137,7 @@ class Segments(Generic[P]):
         """Return the distribution of a segment that readers see: see ``ArmLearner.probabilities``."""
         experts = segment.full
         if not _is_all(eligible, experts):
-            experts = self._experts(moment.part, moment.shared, segment, eligible)
+            experts = self._experts(moment.part, moment.shared, segment, segment.slots, eligible)
         return with_floor(_mixture(moment.shared.weights, experts), floor, eligible)
 
     @property
@@ -148,14 +152,17 @@ class Segments(Generic[P]):
         shares = self.part.probabilities(moment.part) if segment is None else segment.pool
         return float(shares[arm])
 
-    def _experts(self, part: P, shared: Shared, segment: Segment, eligible: IntArray | None) -> FloatArray:
+    def _experts(
+        self, part: P, shared: Shared, segment: Segment, slots: int, eligible: IntArray | None
+    ) -> FloatArray:
         """Return the experts' distributions over the arms at ``eligible``, shape (3, n_arms); None: over all.
 
         Over some arms they are solved for at the same sums and scales, with the same least probability of an arm.
+        ``slots`` are those of the segment, an open one among them.
         """
         p = np.asarray(self.part.probabilities(part))
         n_arms, places = p.size, slice(None) if eligible is None else eligible
-        own = _own(shared, segment, p, places)
+        own = _own(shared, segment, slots, p, places)
         if own is None:
             n_eligible = n_arms if eligible is None else eligible.size
             own = np.full((EXPERTS - 1, n_eligible), 1 / n_eligible)
@@ -169,7 +176,7 @@ def _is_all(eligible: IntArray | None, experts: FloatArray) -> bool:
     return eligible is None or eligible.size == experts.shape[-1]
 
 
-def _own(shared: Shared, segment: Segment, p: FloatArray, places: Any) -> FloatArray | None:
+def _own(shared: Shared, segment: Segment, slots: int, p: FloatArray, places: Any) -> FloatArray | None:
     """Return the distributions of its own sums at ``places``, shape (2, places); None before losses differ.
 
     Parameters
@@ -179,7 +186,7 @@ def _own(shared: Shared, segment: Segment, p: FloatArray, places: Any) -> FloatA
     v, t = variance(shared), max(shared.t, 1)
     if not v > 0:
         return None
-    played, held = max(segment.slots, segment.events), [min(memory, t) for memory in MEMORIES]
+    played, held = max(slots, segment.events), [min(memory, t) for memory in MEMORIES]
     strengths = [played + each for each in held]
     scales = np.array([math.sqrt(each * v) for each in strengths])
     prior = math.sqrt(max(t, shared.events) * v) / np.sqrt(p[places])
@@ -201,30 +208,27 @@ def _guess(sums: FloatArray, scales: FloatArray, before: FloatArray) -> FloatArr
     return guess
 
 
-def _shifted(segment: Segment, shared: Shared) -> Segment:
-    """Return the segment in its next slot, with the shift and the scale that hold until the one after it."""
-    slots, events = segment.slots + 1, segment.events
-    shift = (events * segment.mean + MEAN_PRIOR * shared.mean) / (events + MEAN_PRIOR)
-    strength = max(slots, events) + min(MEMORIES[0], shared.t)
-    return segment._replace(slots=slots, shift=shift, scale=math.sqrt(strength * variance(shared)))
-
-
 def _mixed(shared: Shared) -> Shared:
     """Return the same in the next slot, with its distribution over the experts."""
     t, events = shared.t + 1, shared.events
     scale = math.sqrt(max(t, events) * variance(shared))
-    before, weights = shared.mixture_sums.tolist(), np.full(EXPERTS, 1 / EXPERTS)
+    before = shared.mixture_sums.tolist()
     least = min(before)
-    sums = [each - least for each in before]
+    sums, weights = [each - least for each in before], [1 / EXPERTS] * EXPERTS
     if scale > 0:
         asked = [each + scale * cost for each, cost in zip(sums, COSTS, strict=True)]
         least = min(asked)
         asked = [each - least for each in asked]
-        few = distribution_over_few(np.array(asked), scale, shared.weights, FLOOR_SHARE / math.sqrt(t) / EXPERTS)
-        raised = [after - each for after, each in zip(few.sums.tolist(), asked, strict=True)]
-        sums, weights = [each + more for each, more in zip(sums, raised, strict=True)], few.p
+        floor = FLOOR_SHARE / math.sqrt(t) / EXPERTS
+        raised, weights = over_few(asked, scale, shared.weights.tolist(), floor)
+        sums = [each + (after - more) for each, after, more in zip(sums, raised, asked, strict=True)]
     return shared._replace(
-        mixture_sums=np.array(sums), weights=weights, t=t, events_at_open=events, scale=scale, shift=shared.mean
+        mixture_sums=np.array(sums),
+        weights=np.array(weights),
+        t=t,
+        events_at_open=events,
+        scale=scale,
+        shift=shared.mean,
     )
 
 

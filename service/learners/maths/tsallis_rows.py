@@ -118,14 +118,24 @@ def distribution_over_few(sums: FloatArray, scale: Any, before: FloatArray, floo
     values = [value - least for value in values]
     if not scale > 0:
         return Few(np.array(values), before, np.zeros(len(values)))
-    lam, x = _solved(values, scale, before.tolist())
+    values, p = over_few(values, scale, before.tolist(), floor)
+    return Few(np.array(values), np.array(p), np.array([scale / math.sqrt(share) for share in p]))
+
+
+def over_few(
+    values: list[float], scale: float, before: list[float], floor: float
+) -> tuple[list[float], list[float]]:
+    """Return the sums, the least of which is 0, and p of ``distribution_over_few``, for one run in plain floats.
+
+    The scale must be positive.
+    """
+    lam, x = _solved(values, scale, before)
     values = [lam + scale / math.sqrt(floor) if y < floor else v for v, y in zip(values, x, strict=True)]
     x = [floor if y < floor else y for y in x]
     total = 0.0
     for y in x:
         total += y
-    p = [y / total for y in x]
-    return Few(np.array(values), np.array(p), np.array([scale / math.sqrt(share) for share in p]))
+    return values, [y / total for y in x]
 
 
 def _solved(values: list[float], scale: float, before: list[float]) -> tuple[float, list[float]]:
