@@ -11,8 +11,8 @@ from types import FrameType
 from . import COMMAND, __version__
 
 SERVER_PACKAGES = (
-    *("fastapi", "fastapi_swagger", "httptools", "numpy", "prometheus_client", "pydantic", "pydantic_settings"),
-    *("redis", "starlette", "uvicorn", "uvloop"),
+    *("fastapi", "fastapi_swagger", "hiredis", "httptools", "numpy", "prometheus_client", "pydantic"),
+    *("pydantic_settings", "redis", "starlette", "uvicorn", "uvloop"),
 )
 """What the extra ``server`` installs; without it only a client is there."""
 NOT_INSTALLED = 2
