@@ -2,6 +2,7 @@
 
 import pytest
 
+from service import errors
 from service.learners import REGISTRY
 
 
@@ -110,3 +111,60 @@ async def test_every_example_of_an_error_is_one_of_its_status(client):
 
     assert len(shown) > 100
     assert all(status == str(told) and code == named for status, told, code, named in shown)
+
+
+def subclasses(error):
+    return {each for child in error.__subclasses__() for each in (child, *subclasses(child))}
+
+
+UNDESCRIBED = {"not_found", "method_not_allowed", "client_gone"}
+"""Of no route, or of an answer that nobody gets."""
+
+
+async def test_every_code_is_in_the_document(client):
+    text = (await client.get("/openapi.json")).text
+
+    codes = {error.code for error in subclasses(errors.ServiceError) if hasattr(error, "code")}
+    assert len(codes) > 20
+    assert {code for code in codes if f'"{code}"' not in text} == UNDESCRIBED
+
+
+async def test_every_field_of_a_session_and_of_its_calls_has_an_example_that_is_taken(client):
+    """Sessions are created of their examples; of other bodies the fields are compared."""
+    document = (await client.get("/openapi.json")).json()
+    paths, path = document["paths"], "/v1/sessions/{session_id}"
+
+    def bodies(path, method):
+        shown = paths[path][method]["requestBody"]["content"]["application/json"]["examples"]
+        return [example["value"] for example in shown.values()]
+
+    created = bodies("/v1/sessions", "post")
+    for body in created:
+        answer = await client.post("/v1/sessions", json=body)
+        assert answer.status_code == 201, answer.text
+    fields = document["components"]["schemas"]
+    for name, shown in {
+        "CreateSession": created,
+        "ExpirySpec": [body["expiry"] for body in created if "expiry" in body],
+        "ChangeSession": bodies(path, "patch"),
+        "ChangeArms": bodies(f"{path}/arms", "patch"),
+        "Act": bodies(f"{path}/act", "post"),
+        "ArmEvent": bodies(f"{path}/feedback", "post"),
+        "RewardEvent": bodies(f"{path}/feedback", "post"),
+        "LossesEvent": bodies(f"{path}/feedback", "post"),
+        "GradientEvent": bodies(f"{path}/feedback", "post"),
+    }.items():
+        assert set(fields[name]["properties"]) <= {field for body in shown for field in body}, name
+
+
+async def test_examples_have_their_nulls(client):
+    paths = (await client.get("/openapi.json")).json()["paths"]
+    path = "/v1/sessions/{session_id}"
+
+    def body(path, method, name):
+        return paths[path][method]["requestBody"]["content"]["application/json"]["examples"][name]["value"]
+
+    assert body(f"{path}/feedback", "post", "void") == {"arm": 2, "loss": None, "event_id": "hidden-1"}
+    assert body(path, "patch", "window") == {"expiry": {"after_seconds": 3600, "default_loss": None}}
+    view = paths[path]["get"]["responses"]["200"]["content"]["application/json"]["example"]
+    assert (view["expires_at"], view["mean_loss"]) == (None, None)

@@ -29,6 +29,7 @@ from ...errors import (
     StoreDownError,
     SurplusFeedbackError,
     UnauthorizedError,
+    UnknownSegmentError,
     UnknownSessionError,
     UnsupportedMediaTypeError,
 )
@@ -66,6 +67,7 @@ _ERRORS = {
     "cross_site": CrossSiteError(),
     "foreign_host": ForeignHostError(),
     "unknown_session": UnknownSessionError(),
+    "unknown_segment": UnknownSegmentError(),
     "request_timeout": RequestTimeoutError(),
     "surplus_feedback": SurplusFeedbackError(
         "2 events for 1 outstanding decisions: 1 too many for their arms", indexes=[1]

@@ -52,6 +52,37 @@ CREATE: dict[str, Example] = {
             "expiry": {"after_seconds": 86400, "default_reward": 0},
         },
     ),
+    "ratings": Example(
+        summary="A joke without a rating counts as middling after half a day",
+        value={
+            "session_id": "jokes-rated",
+            "learner": {"kind": "multiscale_tsallis", "arms": ["pun", "riddle"]},
+            "loss_range": [10, -10],
+            "expiry": {"after_seconds": 43200, "default_loss": 0, "provisional": False},
+            "idle_ttl_seconds": 2592000,
+        },
+    ),
+    "known": Example(
+        summary="It begins with what an experiment told, and logs its decisions",
+        value={
+            "session_id": "jokes-known",
+            "learner": {"kind": "multiscale_tsallis", "arms": ["pun", "riddle", "limerick"]},
+            "reward_range": [0, 1],
+            "initial": [
+                {"label": "pun", "acts": 5000, "mean_reward": 0.04},
+                {"label": "riddle", "acts": 800, "mean_reward": 0.02},
+            ],
+            "decision_log": {"max_entries": 1000000},
+        },
+    ),
+    "raw": Example(
+        summary="Losses are learned as they are, to replay a paper",
+        value={
+            "session_id": "replay",
+            "learner": {"kind": "dexp3", "n_arms": 3, "horizon": 1000, "max_delay": 10, "total_delay": 5000},
+            "normalize_losses": False,
+        },
+    ),
     "points": Example(
         summary="Points of the unit ball",
         value={
@@ -75,6 +106,7 @@ CHANGE_SESSION: dict[str, Example] = {
         summary="Wait an hour for a rating, and learn nothing where none comes",
         value={"expiry": {"after_seconds": 3600, "default_loss": None}},
     ),
+    "floor": Example(summary="Tell one joke in ten at random", value={"floor": 0.1}),
     "permanent": Example(summary="Keep the session for ever", value={"idle_ttl_seconds": None}),
 }
 ACT: dict[str, Example] = {
@@ -103,7 +135,12 @@ EVENT: dict[str, Example] = {
     "void": Example(
         summary="Arm 2 was not shown after all", value={"arm": 2, "loss": None, "event_id": "hidden-1"}
     ),
+    "slot": Example(
+        summary="A rating by label, of a learner that needs to know the slot",
+        value={"label": "pun", "loss": 7.25, "slot": 17},
+    ),
     "losses": Example(summary="Losses at a point and its two query points", value={"losses": [0.5, 0.51, 0.49]}),
+    "gradient": Example(summary="The gradient at a point, for ogd and solid", value={"gradient": [0.2, -0.1]}),
 }
 EVENTS: dict[str, Example] = {
     "ratings": Example(

@@ -17,6 +17,7 @@ from ...models.specification import SESSION_ID_PATTERN
 from ...sessions.limits import ALL, Limits
 from ...settings import Settings
 from ..access import access_of
+from ..parsing.json_body import JSON
 from ..problems import Problem, ProblemError
 from .answers import PROBLEMS
 
@@ -38,6 +39,9 @@ def document(app: FastAPI, settings: Settings) -> dict[str, Any]:
         description=app.description,
         servers=[{"url": prefix}] if prefix else None,
     )
+    for route in app.routes:
+        if isinstance(route, APIRoute) and route.include_in_schema:
+            _show_whole_examples(described["paths"][route.path_format], route)
     schemas = described["components"]["schemas"]
     for name in _FASTAPI_ERRORS:
         schemas.pop(name, None)
@@ -55,6 +59,19 @@ def document(app: FastAPI, settings: Settings) -> dict[str, Any]:
     _add_session_ids(described)
     _add_keys(described, keyless, needed=needs_keys(settings))
     return described
+
+
+def _show_whole_examples(calls: dict[str, Any], route: APIRoute) -> None:
+    """Put the examples of a route in place of those that FastAPI wrote, which lack what is null."""
+    for method in route.methods or ():
+        call = calls[method.lower()]
+        for status, response in route.responses.items():
+            for media_type, content in response.get("content", {}).items():
+                examples = {name: content[name] for name in ("example", "examples") if name in content}
+                call["responses"][str(status)]["content"][media_type].update(examples)
+        for body in route.dependant.body_params:
+            if shown := getattr(body.field_info, "openapi_examples", None):
+                call["requestBody"]["content"][JSON]["examples"] = shown
 
 
 def _calls(document: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
