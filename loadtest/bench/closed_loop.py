@@ -83,7 +83,7 @@ class _Client(asyncio.Protocol):
         if length is None or len(body) < int(length[1]):
             return
         self._answer = b""
-        if not head.startswith(b"HTTP/1.1 200"):
+        if not head.startswith(b"HTTP/1.1 20"):
             self._end(ServiceError(f"status {head[9:12].decode()}: {body[:200].decode(errors='replace')}"))
             return
         self.answered += 1
@@ -124,7 +124,7 @@ def run_clients(port: int, converse: Callable[[], Conversation], clients: int, s
     Raises
     ------
     ServiceError
-        for an answer that is no 200, or a lost connection.
+        for an answer that is no success, or a lost connection.
     """
     return uvloop.run(_run_clients(port, converse, clients, seconds))
 

@@ -85,7 +85,7 @@ def of_floors(port: int, pids: Sequence[int], redis: int, n_arms: int) -> dict[s
         says = {"BENCH_FEEDBACK": path, "BENCH_SESSIONS": "1"}
         return Target(port, partial(repeated_post, path, EVENT), [*pids, *others], says)
 
-    script = _turns(port, [*pids, redis], f"/act?n_arms={n_arms}", "/feedback", 1)
+    script = calls_in_turn(port, [*pids, redis], f"/act?n_arms={n_arms}", "/feedback", 1)
     return {NOTHING: repeated("/nothing"), READ: repeated("/read", redis), SCRIPT: script}
 
 
@@ -95,7 +95,7 @@ def of_peers(port: int, pids: Sequence[int], redis: int, sessions: int) -> dict[
     for path, names, used in ((MEMORY_PATH, IN_MEMORY, pids), (LOCKED_PATH, IN_REDIS, [*pids, redis])):
         act, feedback = (f"{path}/{call}".replace("{session}", "%d") for call in ("act", "feedback"))
         for name, count in zip(names, (1, sessions), strict=True):
-            found[name] = _turns(port, used, act, feedback, count)
+            found[name] = calls_in_turn(port, used, act, feedback, count)
     return found
 
 
@@ -104,7 +104,7 @@ def of_service(url: str, pids: Sequence[int], options: Options) -> dict[str, Tar
     port = int(url.rpartition(":")[2])
     act, feedback = f"{SESSIONS}/s%d/act", f"{SESSIONS}/s%d/feedback"
     hot, many = (
-        _turns(port, pids, act, feedback, count)._replace(is_audited=True) for count in (1, options.sessions)
+        calls_in_turn(port, pids, act, feedback, count)._replace(is_audited=True) for count in (1, options.sessions)
     )
     bulk = partial(Target, port, pids=pids, is_audited=True, per_call=options.bulk)
     acts = json.dumps({"count": options.bulk}).encode()
@@ -116,7 +116,8 @@ def of_service(url: str, pids: Sequence[int], options: Options) -> dict[str, Tar
     }
 
 
-def _turns(port: int, pids: Sequence[int], act: str, feedback: str, sessions: int) -> Target:
+def calls_in_turn(port: int, pids: Sequence[int], act: str, feedback: str, sessions: int) -> Target:
+    """An act and the feedback for its arm, in one of so many sessions; ``%d`` in the paths is its number."""
     says = {"BENCH_ACT": act, "BENCH_FEEDBACK": feedback, "BENCH_SESSIONS": str(sessions)}
     return Target(port, partial(act_and_feedback, act, feedback, sessions), pids, says)
 

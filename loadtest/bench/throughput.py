@@ -12,8 +12,9 @@ from typing import Any
 import httpx
 from redis import Redis
 
-from loadtest.bench.closed_loop import posts, run_clients
+from loadtest.bench.closed_loop import posts
 from loadtest.bench.floors import REDIS
+from loadtest.bench.load import run_load
 from loadtest.bench.measured import Measured, cpu_seconds, machine, workers_ratio
 from loadtest.bench.open_loop import latencies
 from loadtest.bench.servers import running_uvicorn
@@ -31,7 +32,6 @@ from loadtest.bench.targets import (
     of_peers,
     of_service,
 )
-from loadtest.bench.wrk import run_wrk
 from loadtest.errors import LoadTestError
 from loadtest.processes import RedisProcess, running_redis, running_service
 
@@ -98,10 +98,7 @@ def _turn(options: Options, target: Target, seconds: float) -> tuple[int, float,
         bodies, acted = target.prepare(), CALLS * target.per_call
         talk = partial(posts, f"{SESSIONS}/s0/feedbacks", bodies)
     before = cpu_seconds(target.pids)
-    if options.wrk and target.says is not None:
-        rate = run_wrk(options.wrk, target.port, options.clients, seconds, target.says)
-    else:
-        rate = run_clients(target.port, talk, options.clients, seconds)
+    rate = run_load(target._replace(talk=talk), options.wrk, options.clients, seconds)
     done = rate.requests * target.per_call
     used = 1e6 * (cpu_seconds(target.pids) - before) / max(done, 1)
     return (done + acted) * target.is_audited, done / rate.seconds, used

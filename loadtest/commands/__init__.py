@@ -10,6 +10,7 @@ from loadtest.commands.chaos import chaos
 from loadtest.commands.day import day
 from loadtest.commands.during import during
 from loadtest.commands.expiry import expiry
+from loadtest.commands.growth import growth
 from loadtest.commands.paper import paper
 from loadtest.commands.places import places
 from loadtest.commands.replay import replay
@@ -28,6 +29,7 @@ app.command()(burst)
 app.command()(chaos)
 app.command()(during)
 app.command()(bench)
+app.command()(growth)
 app.command()(turns)
 app.command()(stored)
 

@@ -60,14 +60,14 @@ def draw_all(worlds: Sequence[World], folder: Path) -> list[str]:
         if shown:
             dots = name in {"study_losses", "study_clicks"}
             panels, height = (1, 1.2 + ROW_HEIGHT * len(shown)) if dots else (len(shown), 3.0)
-            with _figure(folder / name, panels, height) as axes:
+            with panels_in(folder / name, panels, height) as axes:
                 draw(axes, shown)
             drawn.append(name)
     return drawn
 
 
 @contextmanager
-def _figure(path: Path, panels: int, height: float) -> Iterator[list[Any]]:
+def panels_in(path: Path, panels: int, height: float) -> Iterator[list[Any]]:
     """Yield axes beside each other; the figure is written as .svg and .png when the block ends."""
     import matplotlib as mpl  # slow to load, and not every command draws
     from matplotlib.backends.backend_agg import FigureCanvasAgg
