@@ -86,7 +86,7 @@ class Store(Protocol):
         """Try to commit. Checked in this order: NotFound, Committed before, Conflict, Known; else Committed."""
 
     async def read_records(self, session_id: str) -> Mapping[bytes, bytes]:
-        """Read all records beside a session's state, by key."""
+        """Read all records beside a session's state, by key; one that a commit changes meanwhile is old or new."""
 
     async def read_counts(self, session_id: str, fields: Sequence[bytes]) -> Counts | None:
         """Read counts beside a session's state; None where there is no session."""

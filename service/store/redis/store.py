@@ -43,6 +43,8 @@ PING_RETRY_SECONDS = 0.1
 """How long a ping is retried; enough to replace a lost connection."""
 MAX_KEY_CORRECTIONS = 5
 """Attempts to send the keys of all buckets of a session before the store counts as unavailable."""
+RECORDS_AT_ONCE = 500
+"""Records looked at in one call: a million, which a session may have, take redis-py longer than a call may take."""
 NAMES_AT_ONCE = 1000
 """Names of segments looked at in one call."""
 MAX_LISTED = 10_000
@@ -112,9 +114,13 @@ class RedisStore:
         return NotFound() if outcome == b"NOT_FOUND" else messages.read_known(reply[1])
 
     async def read_records(self, session_id: str) -> Mapping[bytes, bytes]:
-        held_in = (self._keys.records(session_id), self._keys.probe(session_id))
-        _, items = await self._run(scripts.RECORDS, held_in)
-        return dict(zip(items[::2], items[1::2], strict=True))
+        keys, cursor = (self._keys.records(session_id), self._keys.probe(session_id)), b"0"
+        records: dict[bytes, bytes] = {}
+        while True:
+            _, cursor, items = await self._run(scripts.RECORDS, keys, (cursor, RECORDS_AT_ONCE))
+            records.update(zip(items[::2], items[1::2], strict=True))
+            if cursor == b"0":
+                return records
 
     async def read_counts(self, session_id: str, fields: Sequence[bytes]) -> Counts | None:
         keys = (self._keys.session(session_id), self._keys.counts(session_id), self._keys.probe(session_id))
