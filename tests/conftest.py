@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import signal
+import sys
+import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import cache
@@ -29,6 +32,19 @@ def pytest_configure() -> None:
     """Let the processes of tests be interrupted: what a script starts in its background ignores SIGINT."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(autouse=True)
+def _logging_as_before() -> Iterator[None]:
+    """Take back what a command sets that runs in this process: it logs to a stream that is closed with its test."""
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    hooks = sys.excepthook, sys.unraisablehook, threading.excepthook
+    yield
+    for handler in [each for each in root.handlers if each not in handlers]:
+        root.removeHandler(handler)
+    root.setLevel(level)
+    sys.excepthook, sys.unraisablehook, threading.excepthook = hooks
 
 
 @pytest.fixture(

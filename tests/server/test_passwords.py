@@ -274,7 +274,8 @@ def test_an_url_that_makes_no_sense_is_a_bad_setting_that_is_not_shown(tmp_path,
     ],
 )
 def test_a_flag_that_makes_no_sense_is_not_shown_with_its_value(words):
-    ended = subprocess.run([sys.executable, "-m", "service", *words], capture_output=True, text=True, check=False)
+    command = [sys.executable, "-m", "service", "--port", "0", *words]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
 
     assert ended.returncode == 2
     assert "--" in ended.stderr

@@ -34,7 +34,7 @@ from service.commit.batch import settle_due
 from service.commit.operation import Operation
 from service.commit.session_cache import CachedSession
 from service.engine.run import Run
-from service.errors import InvalidRequestError, NoEligibleArmError, StoreDownError
+from service.errors import InvalidRequestError, NoEligibleArmError, StoreDownError, SurplusFeedbackError
 from service.learners import REGISTRY
 from service.models.eligible import Choice
 from service.models.events import ArmEvent, OneArmEvent, RewardEvent
@@ -294,8 +294,12 @@ class SessionMachine(RuleBasedStateMachine):
         self.model.pass_time(self.time)
         expected = self.model.outcome(arm, slot, is_void=loss is None)
         # The second event fits no session of these arms.
-        events = [event, self.event(loss, arm=10**6)]
-        answer = self.call(at, SettleFeedback(events, None, skips_invalid=True), fault, dies=dies)
+        settling = SettleFeedback([event, self.event(loss, arm=10**6)], None, skips_invalid=True)
+        if expected == "surplus" and self.model.window is None:
+            with pytest.raises(SurplusFeedbackError):
+                self.call(at, settling)
+            return
+        answer = self.call(at, settling, fault, dies=dies)
         assert answer["invalid_indexes"] == [1]
         counts = {name: answer.get(name, 0) for name in ("applied", "duplicates", "removed", "voided", "surplus")}
         took_unseen = fault == "reply lost" and expected != "surplus" and counts["duplicates"] == 1
