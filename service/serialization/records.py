@@ -155,4 +155,6 @@ def _decode_slots(records: Mapping[bytes, bytes]) -> OpenSlots:
     for key, body in records.items():
         arm, *record = struct.unpack(f"<q{len(body) // 8 - 1}d", body)
         slots[int(key)] = OpenSlot(arm, tuple(record))
-    return OpenSlots(OrderedDict(sorted(slots.items())))
+    # Sorted by numpy, which is done with a million before others miss the interpreter.
+    in_order = np.sort(np.fromiter(slots, np.int64, len(slots))).tolist()
+    return OpenSlots(OrderedDict((slot, slots[slot]) for slot in in_order))
