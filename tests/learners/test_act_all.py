@@ -15,6 +15,7 @@ from service.engine.params import Expiry, Params
 from service.engine.run import start_run
 from service.learners import REGISTRY
 from service.learners.base import Information, draw, draw_all
+from tests.support.runs import bits_of
 from tests.support.vectors import over_arms
 
 CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
@@ -41,10 +42,9 @@ def started(name: str) -> ArmRun:
 
 
 def bits(run: ArmRun) -> Any:
-    state = [np.asarray(part).tobytes() if isinstance(part, np.ndarray | tuple) else part for part in run.state]
     times = None if run.act_times is None else {key: acts.tolist() for key, acts in run.act_times.acts.items()}
     counts = {field.name: getattr(run.ledger, field.name) for field in fields(run.ledger)}
-    return counts | {"by_arm": run.ledger.by_arm.tolist()}, state, times
+    return counts | {"by_arm": run.ledger.by_arm.tolist()}, bits_of(run.state), times
 
 
 def acted(run: ArmRun, count: int, eligible: Any) -> tuple[list[Any], int]:

@@ -12,7 +12,7 @@ from service.engine.arm_run import ArmRun
 from service.engine.feedback import ArmFeedback
 from service.engine.slot_run import SlotRun
 from service.learners import REGISTRY
-from service.learners.base import ArmLearner, Log, Slot
+from service.learners.base import ArmLearner, Slot
 from service.learners.multiscale_tsallis import MultiscaleTsallisSpec
 from tests.support import runs
 from tests.support.vectors import over_arms
@@ -31,17 +31,7 @@ ODD_LOSSES = [0.0, 1.0, 1e-300]
 def bits(run):
     ledger = run.ledger
     counts = [getattr(ledger, name) for name in ("outstanding", "feedbacks", "losses", "mean_loss", "equal_losses")]
-    return counts, ledger.by_arm.tolist(), bits_of(run.state)
-
-
-def bits_of(state):
-    return [_bits(part) for part in state]
-
-
-def _bits(part):
-    if isinstance(part, Log):
-        return part.base.tobytes(), part.steps, part.opened
-    return part.tobytes() if isinstance(part, np.ndarray) else part
+    return counts, ledger.by_arm.tolist(), runs.bits_of(run.state)
 
 
 @pytest.mark.parametrize(
@@ -94,7 +84,7 @@ def test_events_of_arms_that_no_decision_can_be_of_change_as_little(kind, seed):
     for arm, loss in zip(arms, losses, strict=True):
         alone = learner.settle(alone, arm, loss)
 
-    assert bits_of(learner.settle_all(state, arms, losses)) == bits_of(alone)
+    assert runs.bits_of(learner.settle_all(state, arms, losses)) == runs.bits_of(alone)
 
 
 @pytest.mark.parametrize("default", [0.0, 0.3, 1.0])
@@ -109,4 +99,4 @@ def test_corrections_together_are_those_one_by_one(seed, default):
     for arm, loss in zip(arms, losses, strict=True):
         alone = learner.correct(alone, arm, loss, default)
 
-    assert bits_of(learner.correct_all(state, arms, losses, default)) == bits_of(alone)
+    assert runs.bits_of(learner.correct_all(state, arms, losses, default)) == runs.bits_of(alone)

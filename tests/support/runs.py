@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from service.engine.actions import ArmAction
 from service.engine.params import Params
 from service.engine.run import Run, start_run
@@ -20,3 +22,10 @@ def act(run: Run) -> ArmAction:
     action = run.act()
     assert isinstance(action, ArmAction)
     return action
+
+
+def bits_of(part: Any) -> Any:
+    """A state, or a part of one, as what is equal only where every bit is."""
+    if isinstance(part, np.ndarray):
+        return part.tobytes()
+    return [bits_of(each) for each in part] if isinstance(part, tuple) else part
