@@ -140,6 +140,7 @@ def test_flags_that_make_no_sense_are_one_line(command):
     assert (code, out, len(err.splitlines())) == (2, "", 1)
 
 
+@pytest.mark.quick
 @pytest.mark.processes
 def test_a_folder_and_a_service_are_looked_at_before_and_while_it_runs(command, tmp_path):
     code, before = found_by(command, "--data-dir", tmp_path / "data")

@@ -10,7 +10,6 @@ import pytest
 from service.client import Bandits
 from service.commands.screen import Screen
 
-ON_A_SERVICE = pytest.mark.processes
 ARMS = "hat,shoes,scarf"
 
 
@@ -25,8 +24,6 @@ def _no_sessions(request):
             bandits.sessions.delete(view.session_id)
 
 
-@pytest.mark.quick
-@ON_A_SERVICE
 def test_a_session_is_created_shown_paused_and_deleted(called):
     made = called("sessions", "create", "shop", "--arms", ARMS, "--window", 1800)
     assert made["learner"]["kind"] == "multiscale_tsallis"
@@ -41,7 +38,6 @@ def test_a_session_is_created_shown_paused_and_deleted(called):
     assert called("sessions", "list") == {"sessions": []}
 
 
-@ON_A_SERVICE
 def test_into_a_pipe_go_lines_with_tabs(command, service, called):
     called("sessions", "create", "shop", "--arms", ARMS)
     code, out, _ = command("sessions", "list", "--url", service.url)
@@ -52,7 +48,6 @@ def test_into_a_pipe_go_lines_with_tabs(command, service, called):
     assert "hat\t0.3333\t0\t0\t0\t-" in out.splitlines()
 
 
-@ON_A_SERVICE
 def test_any_session_can_be_created_from_a_file(called, tmp_path):
     spec = {"learner": {"kind": "dbgd", "dim": 2, "feasible_set": {"kind": "ball", "radius": 1.0}}}
     (tmp_path / "tuner.json").write_text(json.dumps(spec))
@@ -60,7 +55,6 @@ def test_any_session_can_be_created_from_a_file(called, tmp_path):
     assert called("sessions", "create", "tuner", "--spec", tmp_path / "tuner.json")["learner"]["dim"] == 2
 
 
-@ON_A_SERVICE
 def test_the_log_is_printed_as_lines_that_evaluate_reads(command, service, called, tmp_path):
     spec = {"learner": {"kind": "fixed", "arms": ["a", "b"]}, "decision_log": {"max_entries": 100}}
     (tmp_path / "spec.json").write_text(json.dumps(spec))
@@ -73,7 +67,6 @@ def test_the_log_is_printed_as_lines_that_evaluate_reads(command, service, calle
     assert [json.loads(line)["slot"] for line in out.splitlines()] == [1, 2]
 
 
-@ON_A_SERVICE
 def test_sessions_go_to_files_and_come_back_as_they_were(called, command, service, tmp_path):
     for name in ("one", "two"):
         called("sessions", "create", name, "--arms", ARMS)
@@ -92,7 +85,6 @@ def test_sessions_go_to_files_and_come_back_as_they_were(called, command, servic
     assert {**after, "version": ""} == {**before, "version": ""}
 
 
-@ON_A_SERVICE
 def test_a_session_that_is_not_there_leaves_no_file(command, service, tmp_path):
     code, _, err = command("export", "nobody", "--to", tmp_path, "--url", service.url)
 
@@ -121,7 +113,6 @@ def test_an_error_is_one_line_that_says_what_to_do(command, words, code, says, m
     assert says in err
 
 
-@ON_A_SERVICE
 def test_fields_that_are_wrong_are_named(command, service):
     code, _, err = command("sessions", "create", "shop", "--arms", "a,a", "--url", service.url)
 
