@@ -56,6 +56,12 @@ def test_only_the_recorded_trace_of_a_file_is_written_again(folder: Path) -> Non
     assert after | {"traces": []} == before | {"traces": []}
 
 
+@pytest.mark.parametrize("kind", sorted(REGISTRY, key=vectors.has))
+def test_every_learner_has_its_vectors(kind: str) -> None:
+    """Those that have none come first, so that a quick run, which leaves out parameters, tries one of them."""
+    assert vectors.traces(kind)
+
+
 def test_a_missing_file_is_refused_with_the_command_that_records_it(folder: Path) -> None:
     with pytest.raises(
         FileNotFoundError, match=r"vectors/exp3\.json is missing: record it with `pytest tests/learn"

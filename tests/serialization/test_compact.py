@@ -189,4 +189,6 @@ async def test_a_kept_session_of_any_schema_is_written_in_the_schema_that_is_all
 
 
 def test_every_kind_is_among_the_kept_sessions_of_this_schema():
-    assert {f"{kind}.{codec.SCHEMA}" for kind in REGISTRY} <= set(kept_states.names())
+    lacking = {f"{kind}.{codec.SCHEMA}" for kind in REGISTRY} - set(kept_states.names())
+
+    assert not lacking, f"tests/states lacks {sorted(lacking)}: write them with `{kept_states.WRITE}`"

@@ -27,6 +27,7 @@ from service.sessions.views import session_view
 from service.store.base import Snapshot
 from tests.support import vectors
 
+WRITE = "python -m tests.support.kept_states"
 FOLDER = Path(__file__).parent.parent / "states"
 LABELS = ["a", "b", "c", "d"]
 ACTS = 12

@@ -55,7 +55,9 @@ def names_files(config: pytest.Config) -> bool:
     return all(Path(each.split("::")[0]).suffix == ".py" for each in config.args)
 
 
+@pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Choose among what ``-k`` has left, so that it finds each parameter."""
     chosen = items
     if not (names_files(config) or "recipes" in config.option.markexpr):
         chosen = [item for item in items if item.get_closest_marker("recipes") is None]
