@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import subprocess
+import sys
 
 import pytest
 
 from tests.support.http import http_client
+from tests.support.pages import ROOT
 from tests.support.running import RunningService, create
 
 pytestmark = [pytest.mark.recipes, pytest.mark.servers("chromium"), pytest.mark.timeout(600)]
@@ -178,6 +182,17 @@ def test_a_point_shows_its_path(visit, service, client):
 
     assert re.search(r"From -?[\d.]+, -?[\d.]+ to", chart_text(page, path))
     assert "from delayed_bandits import Bandits" in page.locator(".calls").inner_text()
+
+
+def test_the_python_that_is_copied_counts_each_click(visit, service, client, tmp_path):
+    create(client, session_id="copied", learner={"kind": "multiscale_tsallis", "arms": ["a", "b"]})
+    page = visit(f"{service.url}/#/sessions/copied").page
+    program = page.get_by_role("region", name="Python").inner_text()
+    (tmp_path / "delayed_bandits").symlink_to(ROOT / "service")  # the name of the wheel
+    loop = f"show = lambda arm: None\nfor visitor in range(3):\n    exec({program!r})\n"
+    subprocess.run([sys.executable, "-c", loop], env={**os.environ, "PYTHONPATH": str(tmp_path)}, check=True)
+
+    assert client.get("/v1/sessions/copied").json()["feedbacks"] == 3
 
 
 def test_an_admin_pauses_and_deletes(visit, service, client):

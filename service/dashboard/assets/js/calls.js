@@ -25,7 +25,7 @@ curl -X POST ${inShell(`${url}/act`)}${key}
 # Report what came of it, whenever that is known.
 curl -X POST ${inShell(`${url}/feedback`)}${key} \\
   -H 'Content-Type: application/json' \\
-  -d ${inShell(JSON.stringify({ ...event, event_id: "click-1" }))}`;
+  -d ${inShell(JSON.stringify({ ...event, event_id: "<a new id for each click>" }))}`;
   const use = full ? "gradient_at(action.x)" : points ? "evaluate(action.query_points)" : `show(action.${named ? "label" : "arm"})`;
   const shown = full ? "gradient=gradient" : points ? "losses=values" : `action, ${word}=${event[word]}`;
   const python = `from delayed_bandits import Bandits
@@ -34,7 +34,7 @@ with Bandits(${quoted(base)}${needsKey ? ', api_key="..."' : ""}) as bandits:
     session = bandits.session(${quoted(id)})
     action = session.act()
     ${points ? `${full ? "gradient" : "values"} = ${use}` : use}
-    session.report(${shown}, event_id="click-1")`;
+    session.report(${shown})`;
   return { curl, python };
 }
 
