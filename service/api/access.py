@@ -22,7 +22,9 @@ VIEWERS: frozenset[Role] = frozenset({"reader", "client", "admin"})
 READERS: frozenset[Role] = frozenset({"reader", "admin"})
 """For what is read of all sessions."""
 CLIENTS: frozenset[Role] = frozenset({"client", "admin"})
+"""For what services do with sessions all day: acts and events."""
 ADMINS: frozenset[Role] = frozenset({"admin"})
+"""For what makes, changes, exports or deletes sessions."""
 
 _ATTRIBUTE = "bandit_access"
 _Handler = TypeVar("_Handler")

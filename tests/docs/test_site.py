@@ -8,9 +8,7 @@ import sys
 
 import pytest
 
-from service.app import create_app
-from service.settings import Settings, StoreUrl
-from tests.support.pages import PAGES, ROOT, rows
+from tests.support.pages import PAGES, ROOT
 
 LOADED = re.compile(r"""(?:src|<link[^>]*href)=["'](?:https?:)?//|@import|url\(["']?(?:https?:)?//""")
 
@@ -24,15 +22,3 @@ def test_the_site_is_built_without_a_warning_and_loads_nothing_from_elsewhere(tm
     assert (built.returncode, built.stderr) == (0, "")
     assert len(list(tmp_path.rglob("*.html"))) >= sum(ROOT / "docs" in page.parents for page in PAGES)
     assert {path.name for path in files if LOADED.search(path.read_text())} == set()
-
-
-def test_every_route_is_on_the_page_of_the_interface():
-    app = create_app(Settings(store_url=StoreUrl("memory://")))
-    known = {f"{method.upper()} {path}" for path, calls in app.openapi()["paths"].items() for method in calls}
-    told = {
-        route
-        for row in rows("docs/api.md", "route", "role", "does")
-        for route in re.findall("`([A-Z]+ /[^`]*)`", row)
-    }
-
-    assert told == known

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 
 from pydantic import ValidationError
+from starlette.routing import Mount
 
-from service.api.access import access_of
+from service.api.access import ADMINS, CLIENTS, READERS, VIEWERS, access_of
 from service.api.routes import ROUTES
 from service.errors import ServiceError
 from service.learners import REGISTRY
@@ -58,6 +59,25 @@ def test_the_errors_are_those_of_the_code():
     expected = [row(str(error.status), f"`{error.code}`", error.__doc__.splitlines()[0]) for error in errors]
 
     assert rows("docs/errors.md", "status", "`code`", "") == expected
+
+
+def test_the_interface_page_has_every_route_with_its_role():
+    """HEAD is named where it is described; mounts serve files only."""
+    role_of = {VIEWERS: "any", CLIENTS: "client", READERS: "reader", ADMINS: "admin"}
+    told = {
+        (method, path): role
+        for calls, role in (line.split(" | ")[:2] for line in rows("docs/api.md", "route", "role", "does"))
+        for method, path in re.findall(r"`([A-Z]+) ([^`]+)`", calls)
+    }
+    expected = {
+        (method, route.path): "none" if access_of(route).keyless else role_of[access_of(route).roles]
+        for route in ROUTES
+        if not isinstance(route, Mount)
+        for method in route.methods
+        if method != "HEAD" or route.include_in_schema
+    }
+
+    assert told == expected
 
 
 def test_the_security_page_names_the_calls_of_clients():

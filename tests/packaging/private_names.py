@@ -115,6 +115,7 @@ DOCUMENTED_NAMES = {
     "starlette.staticfiles:StaticFiles.get_response",
     "starlette.routing:Route",
     *(f"fastapi.routing:APIRoute.{name}" for name in ("endpoint", "get_route_handler", "methods", "path")),
+    *(f"fastapi.routing:APIRouter.{name}" for name in ("get", "head")),
     *(f"starlette.responses:Response.{name}" for name in ("body", "headers", "status_code")),
     *(f"fastapi.applications:FastAPI.{name}" for name in ("openapi", "openapi_schema", "routes", "state")),
     *(f"opentelemetry.sdk.trace.export:SpanExporter.{name}" for name in ("export", "shutdown")),

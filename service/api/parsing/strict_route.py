@@ -12,9 +12,9 @@ from __future__ import annotations
 import inspect
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
-from fastapi import Request, Response
+from fastapi import APIRouter, Request, Response
 from fastapi.routing import APIRoute
 from starlette.datastructures import QueryParams
 from starlette.routing import compile_path
@@ -37,6 +37,7 @@ _CARRIED_OUT = frozenset(
 """Options of a route that find it or describe it. All others change how FastAPI would read or answer a request."""
 _FROM_ROUTER: tuple[Any, ...] = (None, [], {})
 """What a router passes on for options that nobody gave."""
+_Handler = TypeVar("_Handler", bound=Callable[..., Any])
 
 
 class StrictRoute(APIRoute):
@@ -89,6 +90,19 @@ class StrictRoute(APIRoute):
                 request.state.body = None
 
         return handle
+
+
+class StrictRouter(APIRouter):
+    """A router of strict routes, in which what answers GET answers HEAD too, without being described twice."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(route_class=StrictRoute, **options)
+
+    def get(self, path: str, **options: Any) -> Callable[[_Handler], _Handler]:
+        """Add a handler of GET, and of HEAD."""
+        read = super().get(path, **options)
+        head = super().head(path, response_class=Response, include_in_schema=False)
+        return lambda handler: head(read(handler))
 
 
 def _not_carried_out(path: str, methods: Iterable[str] | None, refused: Iterable[str]) -> TypeError:

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter, Request, Response
+from fastapi import Request, Response
 
 from ..access import VIEWERS, Logged, access
 from ..openapi.answer_examples import KEY
 from ..openapi.answers import PROBLEMS, describe_answers
 from ..parsing.dependencies import api_key_of
-from ..parsing.strict_route import StrictRoute
+from ..parsing.strict_route import StrictRouter
 from ..schemas import KeyView
 
-router = APIRouter(prefix="/v1/key", tags=["keys"], route_class=StrictRoute, responses=PROBLEMS)
+router = StrictRouter(prefix="/v1/key", tags=["keys"], responses=PROBLEMS)
 
 
-@router.head("", response_class=Response, include_in_schema=False)
 @router.get("", **describe_answers(KeyView, KEY, {200: "The key"}))
 @access(VIEWERS, logged=Logged.SAMPLE)
 async def show_key(request: Request) -> Response:

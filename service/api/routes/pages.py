@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import Query, Request, Response
 
 from ...sessions.pages.arms import ArmSort
 from ...sessions.pages.segments import SegmentSort
@@ -12,14 +12,12 @@ from ..access import VIEWERS, Logged, access
 from ..openapi.answer_examples import ARMS, DECISIONS, HISTORY, SEGMENTS
 from ..openapi.answers import PROBLEMS, describe_answers
 from ..parsing.paging import Cursor, Limit, OfSegment
-from ..parsing.strict_route import StrictRoute
+from ..parsing.strict_route import StrictRouter
 from ..responses import body_response
 from ..runtime import runtime_of
 from ..schemas import ArmPage, DecisionPage, History, SegmentPage
 
-router = APIRouter(
-    prefix="/v1/sessions/{session_id}", tags=["sessions"], route_class=StrictRoute, responses=PROBLEMS
-)
+router = StrictRouter(prefix="/v1/sessions/{session_id}", tags=["sessions"], responses=PROBLEMS)
 
 SortSegments = Annotated[
     SegmentSort, Query(description="Order of the segments; with ``-`` the order is turned round.")
@@ -27,7 +25,6 @@ SortSegments = Annotated[
 Sort = Annotated[ArmSort, Query(description="Order of the arms; with ``-`` the largest come first.")]
 
 
-@router.head("/arms", response_class=Response, include_in_schema=False)
 @router.get("/arms", **describe_answers(ArmPage, ARMS, {200: "A page of arms"}))
 @access(VIEWERS, logged=Logged.SAMPLE)
 async def list_arms(
@@ -45,7 +42,6 @@ async def list_arms(
     return body_response(await runtime_of(request).sessions.arms(session_id, cursor, limit, sort, segment))
 
 
-@router.head("/segments", response_class=Response, include_in_schema=False)
 @router.get("/segments", **describe_answers(SegmentPage, SEGMENTS, {200: "A page of segments"}))
 @access(VIEWERS, logged=Logged.SAMPLE)
 async def list_segments(
@@ -58,7 +54,6 @@ async def list_segments(
     return body_response(await runtime_of(request).sessions.segments(session_id, cursor, limit, sort))
 
 
-@router.head("/decisions", response_class=Response, include_in_schema=False)
 @router.get("/decisions", **describe_answers(DecisionPage, DECISIONS, {200: "A page of the decision log"}))
 @access(VIEWERS, logged=Logged.SAMPLE)
 async def list_decisions(request: Request, session_id: str, cursor: Cursor = None, limit: Limit = 100) -> Response:
@@ -66,7 +61,6 @@ async def list_decisions(request: Request, session_id: str, cursor: Cursor = Non
     return body_response(await runtime_of(request).sessions.decisions(session_id, cursor, limit))
 
 
-@router.head("/history", response_class=Response, include_in_schema=False)
 @router.get("/history", **describe_answers(History, HISTORY, {200: "The session over time"}))
 @access(VIEWERS, logged=Logged.SAMPLE)
 async def show_history(request: Request, session_id: str) -> Response:

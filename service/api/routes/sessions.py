@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Annotated
 
-from fastapi import APIRouter, Body, Request, Response
+from fastapi import Body, Request, Response
 
 from ...sessions import operations
 from ...sessions.service import ArmsRequest
@@ -15,12 +15,12 @@ from ..openapi.answers import PROBLEMS, describe_answers
 from ..openapi.body_examples import CHANGE, CHANGE_SESSION, CREATE, REPLACE
 from ..parsing.dependencies import idempotency_of, rights_of
 from ..parsing.paging import Cursor, Limit, OfSegment
-from ..parsing.strict_route import StrictRoute
+from ..parsing.strict_route import StrictRouter
 from ..responses import body_response, json_response
 from ..runtime import runtime_of
 from ..schemas import ChangeArms, ChangeSession, CreateSession, ReplaceArms, SessionList, SessionView
 
-router = APIRouter(prefix="/v1/sessions", tags=["sessions"], route_class=StrictRoute, responses=PROBLEMS)
+router = StrictRouter(prefix="/v1/sessions", tags=["sessions"], responses=PROBLEMS)
 
 
 @router.post(
@@ -45,7 +45,6 @@ async def create_session(
     return json_response(created.answer, 201 if created.new else 200)
 
 
-@router.head("", response_class=Response, include_in_schema=False)
 @router.get("", **describe_answers(SessionList, LIST, {200: "A page of sessions"}))
 @access(READERS, logged=Logged.SAMPLE)
 async def list_sessions(request: Request, cursor: Cursor = None, limit: Limit = 100) -> Response:
@@ -53,7 +52,6 @@ async def list_sessions(request: Request, cursor: Cursor = None, limit: Limit = 
     return body_response(await runtime_of(request).sessions.list(cursor, limit, rights_of(request).prefix))
 
 
-@router.head("/{session_id}", response_class=Response, include_in_schema=False)
 @router.get("/{session_id}", **describe_answers(SessionView, VIEW, {200: "The session as it is now"}))
 @access(VIEWERS, logged=Logged.SAMPLE)
 async def view_session(request: Request, session_id: str, segment: OfSegment = None) -> Response:

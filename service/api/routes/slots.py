@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, Body, Query, Request, Response
+from fastapi import Body, Query, Request, Response
 
 from ...errors import InvalidRequestError, SurplusFeedbackError
 from ...models.events import Event, Surplus
@@ -18,12 +18,12 @@ from ..openapi.answer_examples import ACTION, ACTIONS, SETTLEMENT
 from ..openapi.answers import PROBLEMS, describe_answers
 from ..openapi.body_examples import ACT, ACTS, EVENT, EVENTS
 from ..parsing.dependencies import idempotency_of, is_gone_of
-from ..parsing.strict_route import StrictRoute
+from ..parsing.strict_route import StrictRouter
 from ..responses import json_response
 from ..runtime import Runtime, runtime_of
 from ..schemas import Action, Actions, Acts, Feedbacks, Settlement
 
-router = APIRouter(prefix="/v1/sessions/{session_id}", tags=["slots"], route_class=StrictRoute, responses=PROBLEMS)
+router = StrictRouter(prefix="/v1/sessions/{session_id}", tags=["slots"], responses=PROBLEMS)
 
 ANY_ARM = schemas.Act()
 

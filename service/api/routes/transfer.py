@@ -4,22 +4,21 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Body, Request, Response
+from fastapi import Body, Request, Response
 
 from ..access import ADMINS, access
 from ..openapi.answer_examples import EXPORTED, VIEW
 from ..openapi.answers import PROBLEMS, describe_answers
 from ..openapi.body_examples import IMPORT
 from ..parsing.dependencies import idempotency_of, rights_of
-from ..parsing.strict_route import StrictRoute
+from ..parsing.strict_route import StrictRouter
 from ..responses import body_response, json_response
 from ..runtime import runtime_of
 from ..schemas import ExportedSession, SessionView
 
-router = APIRouter(prefix="/v1/sessions", tags=["sessions"], route_class=StrictRoute, responses=PROBLEMS)
+router = StrictRouter(prefix="/v1/sessions", tags=["sessions"], responses=PROBLEMS)
 
 
-@router.head("/{session_id}/export", response_class=Response, include_in_schema=False)
 @router.get("/{session_id}/export", **describe_answers(ExportedSession, EXPORTED, {200: "The session, whole"}))
 @access(ADMINS)
 async def export_session(request: Request, session_id: str) -> Response:
