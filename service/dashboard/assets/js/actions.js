@@ -5,10 +5,10 @@ import { h } from "./dom.js";
 
 const OVER_ARMS = ["multiscale_tsallis", "centred_tsallis", "dexp3", "fixed"];
 
-function dialog(title, parts, does, send) {
+function dialog(title, parts, does, send, kind = "main") {
   // A form in a dialog; `send` returns when it is done, and throws what the form then shows.
   const error = h("p", { class: "error", role: "alert" });
-  const button = h("button", { class: "main" }, does);
+  const button = h("button", { class: kind }, does);
   const form = h("form", { onsubmit: async (event) => {
     event.preventDefault();
     error.textContent = "";
@@ -61,7 +61,7 @@ export function deleteDialog(id) {
   dialog("Delete the session?", [h("p", {}, text)], "Delete", async () => {
     await call("DELETE", sessionPath(id));
     location.hash = "#/";
-  });
+  }, "main bad");
 }
 
 export async function changeArms(id, change) {

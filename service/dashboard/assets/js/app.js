@@ -30,6 +30,7 @@ function say(text, bad = false) {
 
 function show(next, focus) {
   page?.close();
+  for (const dialog of document.querySelectorAll("dialog")) dialog.close();
   page = next;
   document.title = `${next.title} – delayed bandits`;
   main.replaceChildren(next.element);

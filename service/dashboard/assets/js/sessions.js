@@ -11,7 +11,6 @@ const MOST = 10_000;
 const COLUMNS = [
   { key: "id", title: "Session", head: true, wide: true, value: (row) => row.session_id,
     cell: (row) => [h("a", { href: `#/sessions/${encodeURIComponent(row.session_id)}` }, row.session_id)] },
-  { key: "learner", title: "Learner", value: (row) => row.learner?.kind, cell: (row) => row.learner?.kind ?? "unreadable" },
   { key: "traffic", title: "Acts per second", numeric: true, value: (row) => row.traffic ?? null, cell: (row) => number(row.traffic) },
   { key: "acts", title: "Acts", numeric: true, value: (row) => row.slot, cell: (row) => number(row.slot) },
   { key: "effective", title: "Effective arms", numeric: true, value: (row) => row.effective_arms,
@@ -20,6 +19,7 @@ const COLUMNS = [
   { key: "mean", title: "Mean loss or reward", numeric: true, value: meanOf,
     cell: (row) => (meanOf(row) === null ? "–" : `${number(meanOf(row))} ${"mean_reward" in row ? "reward" : "loss"}`) },
   { key: "event", title: "Last event", numeric: true, value: (row) => (row.last_event_at ? Date.parse(row.last_event_at) : null), cell: (row) => age(row.last_event_at) },
+  { key: "learner", title: "Learner", value: (row) => row.learner?.kind, cell: (row) => row.learner?.kind ?? "unreadable" },
   { key: "hints", title: "Hints", value: (row) => (row.hints || []).length, cell: (row) => badges(row.hints) },
 ];
 

@@ -13,7 +13,7 @@ export class LiveTable {
     this.lines = new Map();
     this.body = h("tbody");
     this.heads = columns.map((column) => this.#head(column));
-    this.caption = h("caption", {}, caption);
+    this.caption = h("caption", { class: "unseen" }, caption);
     this.before = h("button", { type: "button", onclick: () => this.turn(-1) }, "Previous page");
     this.after = h("button", { type: "button", onclick: () => this.turn(1) }, "Next page");
     this.where = h("span");
