@@ -5,11 +5,25 @@ import { clock, h, number, setText } from "./dom.js";
 export const COLOURS = ["#3b7dd8", "#e08214", "#2f9e6e", "#c2497d", "#8c6bc8", "#a6761d", "#16a3b8", "#d6604d", "#6b8e23", "#b07aa1"];
 export const REST = "#8a93a3";
 
+export function coloursOf(arms) {
+  // Each arm has the colour of its index whatever its rank, or the next one that no other of these arms has.
+  const found = new Map();
+  const free = new Set(COLOURS);
+  for (const arm of [...arms].sort((a, b) => a - b)) {
+    const colour = COLOURS.map((_, step) => COLOURS[(arm + step) % COLOURS.length]).find((each) => free.has(each));
+    free.delete(colour);
+    found.set(arm, colour);
+  }
+  return found;
+}
+
+// Where an element has this id, the library leaves out the style of its maps, which the page's policy blocks.
+const MAPS_STYLE = "9f215cf04c5486422605d13261cb87401f4e7763b6296af81e98efbc0130da53";
 let loading = null;
 
 function library() {
   loading ??= new Promise((resolve, reject) => {
-    const script = h("script", { src: "dashboard-assets/plotly.min.js" });
+    const script = h("script", { id: MAPS_STYLE, src: "dashboard-assets/plotly.min.js" });
     script.addEventListener("load", () => resolve(window.Plotly));
     script.addEventListener("error", () => {
       loading = null;
@@ -37,7 +51,7 @@ export class Chart {
     this.body = h("tbody");
     const heads = columns.map((column) => h("th", { scope: "col", class: "number" }, column));
     this.head = h("tr", {}, heads);
-    const table = h("table", {}, h("caption", {}, `${title}, newest first`), h("thead", {}, this.head), this.body);
+    const table = h("table", {}, h("caption", {}, "Newest first"), h("thead", {}, this.head), this.body);
     this.details = h("details", { ontoggle: () => this.#fill() }, h("summary", {}, `Table: ${title}`),
       h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": `Table: ${title}` }, table));
     this.element = h("section", { class: whole ? "card whole" : "card" }, h("h3", {}, title),

@@ -8,9 +8,8 @@ export function asSample(view) {
   // A view as one more sample: what is new since the last sample of the history.
   const { slot, feedbacks, outstanding, expired, removed, voided, total_delay, effective_arms, x } = view;
   const counts = { slot, feedbacks, outstanding, expired, removed, voided, total_delay, effective_arms };
-  const defaulted = view.expiry && (view.expiry.default_loss ?? view.expiry.default_reward ?? null) !== null;
   // In sessions of an earlier version counts began later, and only the history has how many.
-  const counted = view.counted_from_slot ? undefined : feedbacks + (defaulted ? expired : 0);
+  const counted = view.counted_from_slot ? undefined : feedbacks + (hasDefault(view) ? expired : 0);
   const sample = { at: new Date().toISOString(), ...counts, counted, mean_loss: meanOf(view) };
   if (x) return { ...sample, x: x.slice(0, 10) };
   const arms = view.probabilities.map((probability, arm) => ({ arm, probability }));
@@ -41,8 +40,9 @@ export function shares(samples) {
   const top = [...weights].sort((a, b) => b[1] - a[1]).slice(0, 10).map(([arm]) => arm);
   const found = samples.map((sample) => new Map((sample.arms || []).map((each) => [each.arm, each.probability])));
   const arms = top.map((arm) => ({ arm, shares: found.map((each) => each.get(arm) ?? null) }));
+  // Samples of the history have six digits of each arm's probability, which leave a rest where there is none.
   const rest = samples.map((_, place) => Math.max(0, 1 - arms.reduce((sum, each) => sum + (each.shares[place] ?? 0), 0)));
-  return { arms, rest: rest.map((share) => (share < 1e-6 ? 0 : share)) };
+  return { arms, rest: rest.map((share) => (share < 1e-5 ? 0 : share)) };
 }
 
 function intervals(samples, isNew) {
@@ -60,12 +60,20 @@ function intervals(samples, isNew) {
   return found;
 }
 
-export function means(samples, range) {
+export const hasDefault = ({ expiry }) => Boolean(expiry) && (expiry.default_loss ?? expiry.default_reward ?? null) !== null;
+
+export function firstWindow(samples, view) {
+  // When the window of the first act ends at the earliest, in milliseconds; 0 where no window counts in the mean.
+  return hasDefault(view) ? Date.parse(samples.find((sample) => sample.slot > 0)?.at) + 1000 * view.expiry.after_seconds : 0;
+}
+
+export function means(samples, range, firstEnd) {
   // The mean loss of what was counted between two samples, with a band of 95 %.
   //
+  // Until the first window ends, at `firstEnd` or when a decision expired, only decisions with an event are counted.
   // Between `range` of a session over arms the spread of losses is at most that of losses at its two ends (which is
   // exact for clicks), so the band is never too narrow. Over points there is no range, and no band.
-  return intervals(samples, (a, b) => b.counted > a.counted).map(([a, b]) => {
+  return intervals(samples, (a, b) => b.counted > a.counted && (b.expired > 0 || Date.parse(b.at) >= firstEnd)).map(([a, b]) => {
     const n = b.counted - a.counted;
     const mean = (b.counted * meanOf(b) - a.counted * (meanOf(a) ?? 0)) / n;
     const point = { at: Date.parse(b.at), n, mean, low: null, high: null };

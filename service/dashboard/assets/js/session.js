@@ -3,9 +3,9 @@
 import { get, sessionPath } from "./api.js";
 import { changeArms, deleteDialog } from "./actions.js";
 import { callsSection } from "./calls.js";
-import { Chart, COLOURS, REST, clock, local } from "./charts.js";
+import { Chart, COLOURS, REST, clock, coloursOf, local } from "./charts.js";
 import { age, badges, h, HINTS, number, percent, setText } from "./dom.js";
-import { asSample, delays, meanOf, means, outcomes, shares, times, within } from "./series.js";
+import { asSample, delays, firstWindow, hasDefault, meanOf, means, outcomes, shares, times, within } from "./series.js";
 import { LiveTable } from "./table.js";
 
 const RANGES = [["All", 0], ["Last day", 86_400], ["Last hour", 3600], ["Last 10 minutes", 600]];
@@ -61,8 +61,9 @@ export class SessionPage {
     const over = this.points ? "Coordinates of the point" : "Share of each arm";
     const note = this.points ? "Of the point that is played, the first ten." : "The probability of each arm: the ten largest, and all others together; an arm that was not among the ten largest at a time counts to the others there.";
     this.shareChart = new Chart(over, { whole: true, note, columns: [] });
-    const band = this.points ? "Of the events between two points of the line." : "Of the events between two points of the line, with a band of 95 %.";
-    this.meanChart = new Chart(`Mean ${this.word}`, { note: band, columns: ["Time", `Mean ${this.word}`, "From", "To", "Events"] });
+    const band = `Of the events between two points of the line${this.points ? "" : ", with a band of 95 %"}.`;
+    const late = " An event counts at once, and a decision without one when its window ends: the line begins near the mean of events alone, after the first window has ended.";
+    this.meanChart = new Chart(`Mean ${this.word}`, { note: band + (hasDefault(view) ? late : ""), columns: ["Time", `Mean ${this.word}`, "From", "To", "Events"] });
     this.outstandingChart = new Chart("Outstanding decisions", { note: "Decisions that wait for feedback.", columns: ["Time", "Outstanding"] });
     this.outcomeChart = new Chart("Events by outcome", { note: "Per minute.", columns: ["Time", ...OUTCOMES.map(([, name]) => name)] });
     this.delayChart = new Chart("Mean delay", { note: "In acts: how many came between an act and its feedback, on average.", columns: ["Time", "Delay in acts"] });
@@ -93,7 +94,7 @@ export class SessionPage {
     const shown = samples.filter((sample) => sample.x || sample.arms?.length);
     if (this.points) this.#drawPoints(shown);
     else this.#drawShares(shown);
-    const mean = means(samples, view[`${word}_range`] && view.normalize_losses !== false && !this.points ? view[`${word}_range`] : null);
+    const mean = means(samples, view[`${word}_range`] && view.normalize_losses !== false && !this.points ? view[`${word}_range`] : null, firstWindow(all, view));
     this.#drawMean(mean);
     const outstanding = samples.map((sample) => sample.outstanding);
     this.outstandingChart.show([{ x: at, y: outstanding, name: "Outstanding", mode: "lines", fill: "tozeroy", line: { color: COLOURS[0] } }],
@@ -111,7 +112,7 @@ export class SessionPage {
     const tiles = [
       ["Acts", number(view.slot)], ["Feedback applied", number(view.feedbacks)], ["Outstanding", number(view.outstanding)],
       [`Mean ${this.word}`, number(meanOf(view))],
-      ...(this.points ? [] : [[`Effective arms of ${number(learner.n_arms)}`, number(view.effective_arms && Number(view.effective_arms.toPrecision(3)))]]),
+      ...(this.points ? [] : [["Effective arms", `${number(view.effective_arms && Number(view.effective_arms.toPrecision(3)))} of ${number(learner.n_arms)}`]]),
       ["Expired", number(view.expired)], ["Last act", age(view.last_act_at)], ["Last event", age(view.last_event_at)],
     ];
     if (this.tiles.children.length !== tiles.length) this.tiles.replaceChildren(...tiles.map(([name]) => h("div", {}, h("dt", {}, name), h("dd"))));
@@ -137,7 +138,8 @@ export class SessionPage {
     const found = shares(samples);
     const at = samples.map((sample) => Date.parse(sample.at));
     const trace = (name, y, color) => ({ x: at.map(local), y, name, stackgroup: "all", mode: "lines", line: { width: 0.5, color }, fillcolor: color, hovertemplate: "%{y:.1%}" });
-    const traces = found.arms.map((each, place) => trace(this.#name(each.arm), each.shares.map((share) => share ?? 0), COLOURS[place]));
+    const colours = coloursOf(found.arms.map((each) => each.arm));
+    const traces = found.arms.map((each) => trace(this.#name(each.arm), each.shares.map((share) => share ?? 0), colours.get(each.arm)));
     const hasRest = found.rest.some((share) => share > 0);
     if (hasRest) traces.push(trace("all others", found.rest, REST));
     const rows = at.map((time, place) => [clock(time), ...found.arms.map((each) => percent(each.shares[place])), ...(hasRest ? [percent(found.rest[place])] : [])]);
