@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import itertools
-import json
+import re
 import subprocess
 import sys
 
 import pytest
 
-from tests.docs.test_readme import ROOT
+from tests.support.pages import ROOT, rows
+from tests.test_imports import ARROWS, LEAVES
 
-PAGE = (ROOT / "docs/architecture.md").read_text()
+PAGE_NAME = "docs/architecture.md"
+PAGE = (ROOT / PAGE_NAME).read_text()
+NAMED = r"`([\w.]+)`(†?)(?: in `([\w/]+\.py)`)?"
+OF_A_FUNCTION = r"[A-Z]\w*\.\w+|[a-z]+_\w+"
 
 
 @pytest.fixture(scope="module")
@@ -20,9 +24,13 @@ def passed(_embedded_server):
     command = [sys.executable, "-m", "tests.support.request_trace", _embedded_server.url]
     run = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False)
     assert run.returncode == 0, run.stderr
-    return {
-        name: [tuple(call) for call in calls] for name, calls in json.loads(run.stdout.splitlines()[-1]).items()
-    }
+    calls = [line.split("\t") for line in run.stdout.splitlines() if line.count("\t") == 2]
+    return {name: [tuple(call) for request, *call in calls if request == name] for name in ("act", "feedback")}
+
+
+def cells_of(*heads):
+    """The cells of each row of a table of the page."""
+    return [[cell.strip() for cell in line.split("|")[1:-1]] for line in rows(PAGE_NAME, *heads)]
 
 
 def figures(calls):
@@ -41,6 +49,32 @@ def test_the_page_names_every_file_that_a_request_passes(passed, request_):
 @pytest.mark.parametrize("request_", ["act", "feedback"])
 def test_the_page_states_how_long_the_way_is(passed, request_):
     row = next(line for line in PAGE.splitlines() if line.startswith(f"| {request_} |"))
-    stated = tuple(int(cell) for cell in row.split("|")[-4:-1])
+    stated = tuple(int(cell.split()[0]) for cell in row.split("|")[-4:-1])
 
     assert stated == figures(passed[request_])
+
+
+@pytest.mark.parametrize(("request_", "column"), [("feedback", 1), ("act", 3)])
+def test_a_request_calls_the_functions_that_its_way_names(passed, request_, column):
+    """Methods, functions named with their file, and others with an underscore; a dagger marks other branches."""
+    called = {name for file, function in passed[request_] for name in (function, f"{function} in {file}")}
+    told = "\n".join(cells[column] for cells in cells_of("step", "what happens", "files", "`act`"))
+    named = [
+        (f"{name} in {file}" if file else name, bool(dagger))
+        for name, dagger, file in re.findall(NAMED, told)
+        if file or re.fullmatch(OF_A_FUNCTION, name)
+    ]
+
+    assert named
+    assert [name for name, elsewhere in named if (name in called) is elsewhere] == []
+
+
+def test_the_table_of_folders_has_every_arrow():
+    """As ``tests/test_imports.py`` has them."""
+    told = {}
+    for name, imports, _ in cells_of("folder or file", "imports", "holds"):
+        told[re.sub(r"`|/|\.py", "", name)] = set(imports.replace("`", "").split(", ")) - {""}
+
+    assert {name for name, imports in told.items() if "leaf" in imports} == LEAVES
+    assert {name: imports - {"leaf"} for name, imports in told.items()} == ARROWS | {"dashboard": set()}
+    assert {path.name for path in (ROOT / "service").iterdir() if path.is_dir()} - {"__pycache__"} <= told.keys()

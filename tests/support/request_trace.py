@@ -1,7 +1,7 @@
 """The functions of the service that one request passes, in the order of their first calls.
 
 ``python -m tests.support.request_trace STORE_URL`` serves in this process, as a worker does, and writes for one
-``act`` and one ``feedback`` a line of JSON: ``{"act": [[file, function], ...], "feedback": [...]}``.
+``act`` and one ``feedback`` a line for each call: the request, file and function, with tabs between them.
 
 What runs now and then beside requests (the sweeper, say) may fall into a request's time: each request is traced
 several times, and the shortest list counts.
@@ -111,7 +111,8 @@ def main() -> None:
     serve(Settings(store_url=sys.argv[1]), listener, Board.create(1), 0)
     sys.setprofile(None)
     with os.fdopen(out, "w") as report:
-        report.write("\n" + json.dumps(found) + "\n")
+        report.write("\n")  # Behind what the server has logged.
+        report.writelines(f"{name}\t{file}\t{function}\n" for name in found for file, function in found[name])
 
 
 if __name__ == "__main__":
