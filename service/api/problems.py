@@ -175,10 +175,10 @@ def install(app: FastAPI, metrics: Metrics, retry_after: int) -> None:
     async def on_http(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)  # noqa: S101 - registered for it
         known = _BY_STATUS.get(error.status_code, InvalidRequestError if error.status_code < 500 else InternalError)
-        headers = error.headers
         if known is MethodNotAllowedError:
-            headers = {"Allow": _methods(request)}
-        return answer(known(), headers)
+            methods = _methods(request)
+            return answer(MethodNotAllowedError.of(methods), {"Allow": methods})
+        return answer(known(), error.headers)
 
     async def on_fault(request: Request, error: Exception) -> Response:
         fields = {"request_id": request.scope[ID_IN_SCOPE].decode("ascii")}

@@ -13,6 +13,11 @@ class BanditsError(Exception):
 class NoAnswerError(BanditsError):
     """No answer came in time: the service is away, or too slow."""
 
+    def __str__(self) -> str:
+        """Say what to do, too."""
+        text = "start a service with `delayed-bandits serve`, or name its address with url= (--url in commands)"
+        return f"{super().__str__()}; {text}"
+
 
 class BadAnswerError(BanditsError):
     """The answer does not come from this service, but from a proxy, for instance."""
@@ -59,6 +64,10 @@ class InvalidRequestError(ApiError):
 
 class AuthenticationError(ApiError):
     """There is no API key, or one that the service does not know."""
+
+    def __str__(self) -> str:
+        """Say what to do, too."""
+        return f"{super().__str__()}; give api_key=, or set DELAYED_BANDITS_API_KEY"
 
 
 class PermissionDeniedError(ApiError):

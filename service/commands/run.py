@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import Protocol
 
-from ..client import ApiError, AuthenticationError, BanditsError, NoAnswerError, PermissionDeniedError
+from ..client import ApiError, BanditsError, PermissionDeniedError
 from .screen import CommandError, Screen
 
 FAILED, WRONG_USE, INTERRUPTED = 1, 2, 130
@@ -87,11 +87,7 @@ def main(word: str, arguments: Sequence[str], program: str) -> int:
 
 
 def _line(error: Exception) -> str:
-    if isinstance(error, NoAnswerError):
-        text = f"{error}; start a service with `delayed-bandits serve`, or name its address with --url"
-    elif isinstance(error, AuthenticationError):
-        text = f"{error}; set DELAYED_BANDITS_API_KEY"
-    elif isinstance(error, PermissionDeniedError):
+    if isinstance(error, PermissionDeniedError):
         text = f"{error}; use an API key with the role admin"
     elif isinstance(error, ApiError) and error.errors:
         text = "; ".join([str(error), *(f"{each.get('field')}: {each.get('message')}" for each in error.errors)])

@@ -10,6 +10,11 @@ class UnauthorizedError(ServiceError):
 
     status, code, title = 401, "unauthorized", "A valid API key is needed"
 
+    @classmethod
+    def of(cls, found: str) -> UnauthorizedError:
+        """Make the error for what the request has in place of one valid key; its text names the headers."""
+        return cls(f"{cls.title}, {found}: send it as `X-API-Key: <key>` or as `Authorization: Bearer <key>`")
+
 
 class ForbiddenError(ServiceError):
     """The API key does not allow this."""

@@ -25,6 +25,8 @@ class FieldError:
     index: int | None = None
     logged_as: str | None = None
     """What logs call a field whose name is the client's, as it may be anything."""
+    logged_message: str | None = None
+    """What logs say in place of a message that has text of the client's."""
 
     @property
     def place(self) -> str:

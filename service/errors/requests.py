@@ -13,9 +13,11 @@ class InvalidRequestError(ServiceError):
     status, code, title = 422, "invalid_request", "The request is not valid"
 
     @classmethod
-    def of(cls, field: str, message: str, index: int | None = None) -> InvalidRequestError:
+    def of(
+        cls, field: str, message: str, index: int | None = None, logged_message: str | None = None
+    ) -> InvalidRequestError:
         """Make the error for one wrong field; see ``FieldError`` for the parameters."""
-        return cls.of_all([FieldError(field, message, index)])
+        return cls.of_all([FieldError(field, message, index, logged_message=logged_message)])
 
     @classmethod
     def of_all(cls, errors: Sequence[FieldError]) -> InvalidRequestError:
@@ -27,7 +29,7 @@ class InvalidRequestError(ServiceError):
         """
         first = errors[0]
         indexes = sorted({error.index for error in errors if error.index is not None})
-        reason = f"{first.logged_as}: {first.message}" if first.logged_as else None
+        reason = f"{first.logged_as or first.place}: {first.logged_message or first.message}"
         return cls(f"{first.place}: {first.message}", errors=errors, indexes=indexes, reason=reason)
 
 
@@ -36,11 +38,19 @@ class NotFoundError(ServiceError):
 
     status, code, title = 404, "not_found", "There is no such resource"
 
+    def __init__(self, detail: str | None = None) -> None:
+        super().__init__(detail or f"{self.title}; /docs lists all")
+
 
 class MethodNotAllowedError(ServiceError):
     """The route exists, but does not offer this method."""
 
     status, code, title = 405, "method_not_allowed", "The resource does not offer this method"
+
+    @classmethod
+    def of(cls, methods: str) -> MethodNotAllowedError:
+        """Make the error for a route that offers these methods."""
+        return cls(f"{cls.title}; it offers {methods}" if methods else None)
 
 
 class PayloadTooLargeError(ServiceError):

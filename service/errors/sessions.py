@@ -19,9 +19,21 @@ class SessionExistsError(ServiceError):
     status, code, title = 409, "session_exists", "A session with this id and another specification exists"
 
     @classmethod
-    def of(cls, errors: Sequence[FieldError]) -> SessionExistsError:
-        """Make the error for a session that differs in one or more fields; its text names them."""
-        return cls(f"{cls.title}; it differs in {', '.join(error.field for error in errors)}", errors=errors)
+    def of(cls, errors: Sequence[FieldError], paths: Sequence[str]) -> SessionExistsError:
+        """Make the error for a session that differs in one or more fields; its text names them, and what to do.
+
+        Parameters
+        ----------
+        errors : of whole fields
+        paths : of what differs, as deep as can be told
+        """
+        return cls(f"{cls.title}; it differs in {', '.join(paths)}. {_TO_CHANGE}", errors=errors)
+
+
+_TO_CHANGE = (
+    "PATCH the session to change expiry, idle_ttl_seconds or floor, PUT its arms (the client's `ensure` does "
+    "both), or choose another session_id"
+)
 
 
 class SurplusFeedbackError(ServiceError):

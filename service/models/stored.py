@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import secrets
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Annotated, Any, NamedTuple
 
@@ -17,6 +18,19 @@ LARGE_SPEC_BYTES = 2048
 """Encoded specifications from this size on are large in memory: labels take ten times their bytes."""
 SEED_BITS = 128
 """Random bits of a seed that the client did not choose."""
+
+
+MAX_PATHS = 5
+"""Paths named within one field that differs."""
+
+
+class Difference(NamedTuple):
+    """A field that is another in a session than in what was posted again."""
+
+    field: str
+    message: str
+    paths: Sequence[str]
+    """Of what differs within the field, or the field itself."""
 
 
 class Stored(NamedTuple):
@@ -41,21 +55,37 @@ class Stored(NamedTuple):
         """Return whether posting these fields again means this session; an omitted seed matches any."""
         return not self.differing(posted)
 
-    def differing(self, posted: Specification) -> dict[str, str]:
-        """Return what differs from a specification posted again, by field; an omitted seed matches any."""
+    def differing(self, posted: Specification) -> Sequence[Difference]:
+        """Return what differs from a specification posted again; an omitted seed matches any."""
         posted = posted.decided()
         own, others, word = _fields(self.specification), _fields(posted), self.specification.word
-        found = {name: "is another in the session" for name, value in own.items() if value != others[name]}
+        names = [name for name, value in own.items() if value != others[name]]
+        found = []
         if word != posted.word:
-            found = {name: text for name, text in found.items() if name not in ("loss_range", "reward_range")}
-            found[f"{posted.word}_range"] = f"the session was created with {word}_range"
+            names = [name for name in names if name not in ("loss_range", "reward_range")]
+            name = f"{posted.word}_range"
+            found.append(Difference(name, f"the session was created with {word}_range", (name,)))
         if posted.seed not in (None, self.seed):
-            found["seed"] = "is another in the session"
-        return found
+            names.append("seed")
+        return [
+            *(Difference(name, _OTHER, _paths(name, own.get(name), others.get(name))) for name in names),
+            *found,
+        ]
 
     def start(self) -> Run:
         """Start the run before its first slot."""
         return start_run(self.specification.params(self.seed))
+
+
+_OTHER = "is another in the session"
+
+
+def _paths(name: str, own: Any, other: Any) -> Sequence[str]:
+    """Return the paths of what differs within a field; the field itself where it is no object in both."""
+    if not isinstance(own, Mapping) or not isinstance(other, Mapping):
+        return (name,)
+    inner = [key for key in own.keys() | other.keys() if own.get(key) != other.get(key)]
+    return [f"{name}.{key}" for key in (["kind"] if "kind" in inner else sorted(inner)[:MAX_PATHS])]
 
 
 class _StoredFields(Posted):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import ipaddress
 import os
 import socket
@@ -32,7 +33,8 @@ def bind(host: str, port: int) -> socket.socket:
         return _hold(family, address[:2])  # type: ignore[arg-type]
     except OSError as error:
         reason = error.strerror if isinstance(error, socket.gaierror) else os.strerror(error.errno or 0)
-        raise AddressError(f"can't listen on {show(host, port)}: {reason}") from error
+        advice = "; choose another with --port" if error.errno == errno.EADDRINUSE else ""
+        raise AddressError(f"can't listen on {show(host, port)}: {reason}{advice}") from error
 
 
 def show(host: str, port: int) -> str:

@@ -158,7 +158,8 @@ class Creator:
             return await _created_before(session_id, existing, key, stored_answer)
         cached = await self._reader.cached(session_id, existing)
         if differing := cached.stored.differing(spec):
-            raise SessionExistsError.of([FieldError(name, text) for name, text in differing.items()])
+            errors = [FieldError(each.field, each.message) for each in differing]
+            raise SessionExistsError.of(errors, [path for each in differing for path in each.paths])
         if key is None:
             return Created(Answer(await self._reader.view(session_id)), new=False)
         show = Show(viewer(session_id, existing, cached), idempotency=key)

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import time
 
-from ..store.base import Store, StoreUnavailableError
+from ..store.base import NO_CONNECTION, Store, StoreUnavailableError
 
 PING_SECONDS = 0.9
 """A health check answers within a second, also while the store hangs."""
@@ -16,6 +16,8 @@ SILENT_SECONDS = 30.0
 """Time for which a reason is not logged again."""
 MAX_REASONS = 100
 """Reasons whose time is remembered."""
+
+_ADVICE = "; start the store, or correct BANDIT_STORE_URL"
 
 log = logging.getLogger(__name__)
 
@@ -63,7 +65,7 @@ class Readiness:
     async def _checked(self) -> str | None:
         reason = await self._ping()
         if reason is not None and reason != self._last:
-            log.warning("not ready: %s", reason)
+            log.warning("not ready: %s%s", reason, _ADVICE if reason.startswith(NO_CONNECTION) else "")
         elif reason is None and self._last is not None:
             log.info("ready again")
         self._last = reason

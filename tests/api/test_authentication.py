@@ -68,6 +68,8 @@ async def test_without_a_valid_key_nobody_gets_in(client, problem, method, path,
     answer = problem(await client.request(method, path, headers=headers), 401, "unauthorized")
 
     assert answer.headers["www-authenticate"].startswith("Bearer ")
+    detail = answer.json()["detail"]
+    assert "more than one" in detail or "`X-API-Key: <key>` or as `Authorization: Bearer <key>`" in detail
     assert "0123456789abcdef" not in answer.text
 
 

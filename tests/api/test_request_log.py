@@ -83,9 +83,9 @@ async def test_a_line_tells_of_a_request(make_client, lines):
 @pytest.mark.parametrize(
     ("method", "path", "content", "code", "reason"),
     [
-        ("GET", "/nowhere", "", "not_found", "There is no such resource"),
-        ("GET", "/a%2fb", "", "not_found", "There is no such resource"),
-        ("PUT", "/livez", "", "method_not_allowed", "The resource does not offer this method"),
+        ("GET", "/nowhere", "", "not_found", "There is no such resource; /docs lists all"),
+        ("GET", "/a%2fb", "", "not_found", "There is no such resource; /docs lists all"),
+        ("PUT", "/livez", "", "method_not_allowed", "The resource does not offer this method; it offers GET, HEAD"),
         ("GET", "/v1/sessions/none", "", "unknown_session", "There is no session with this id"),
         ("POST", "/v1/sessions", "[]", "invalid_request", "The body must be a JSON object"),
         ("POST", "/v1/sessions", '{"learner": 7}', "invalid_request", "learner: must be a JSON object"),
@@ -342,3 +342,17 @@ def test_the_stores_password_is_seen_nowhere(tmp_path, own_redis_server, passwor
 @pytest.mark.parametrize("path", ["/livez?x=1", "/readyz?x", "/metrics?x=1&x=2"])
 async def test_what_probes_add_to_an_address_is_ignored(client, path):
     assert (await client.get(path)).status_code == 200
+
+
+async def test_an_unknown_label_is_told_to_the_client_and_kept_from_the_log(client, lines):
+    body = {"session_id": "s", "learner": {"kind": "dexp3", "arms": ["a", "b"]}}
+    await client.post("/v1/sessions", json=body)
+    lines()
+    answer = await client.post("/v1/sessions/s/feedback", json={"label": f"{PASSWORD} é".ljust(60, "x"), "loss": 0})
+    (line,) = lines()
+
+    detail = answer.json()["detail"]
+    assert "GET /v1/sessions/{session_id}/arms lists them" in detail
+    assert detail.endswith("'" + f"{PASSWORD} \\xe9".ljust(43, "x") + "'")
+    assert PASSWORD not in json.dumps(line)
+    assert "no arm with this label" in line["reason"]

@@ -106,7 +106,9 @@ async def test_of_many_surplus_events_the_first_thousand_are_named_and_all_are_c
     assert response.status_code == 409
     assert len(response.json()["indexes"]) == 1000
     assert response.json()["indexes"] == sorted(response.json()["indexes"])
-    assert response.json()["detail"].startswith("1030 events for 1 outstanding decisions: ")
+    detail = response.json()["detail"]
+    assert detail.startswith("1030 events for 1 outstanding decision: 10")
+    assert detail.endswith("act first, or leave such events out with ?on_surplus=skip")
 
 
 async def test_more_losses_than_acts_are_refused_whole(client, create):

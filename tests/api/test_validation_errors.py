@@ -7,6 +7,7 @@ BALL = {"kind": "dbgd", "dim": 2, "feasible_set": {"kind": "ball", "radius": 1.0
 FLAT = {"kind": "box", "lower": [0, 0], "upper": [0, 1]}
 FIXED = {"kind": "fixed", "n_arms": 2}
 TSALLIS = {"kind": "multiscale_tsallis", "n_arms": 2}
+OUTCOMES = "Field required: loss, or reward in a session with reward_range; over points losses or gradient"
 PAY = {"after_seconds": 60}
 
 
@@ -23,8 +24,14 @@ async def refused(client, path, body):
         (1, "events[1]", "must be a JSON object"),
         (None, "events[1]", "must be a JSON object"),
         ([], "events[1]", "must be a JSON object"),
-        ({}, "loss", "Field required"),
+        ({}, "loss", OUTCOMES),
         ({"loss": "x", "arm": 0}, "loss", "Input should be a valid number"),
+        (
+            {"loss": 0.5, "arm": "juice"},
+            "arm",
+            "Input should be a valid integer, the index of an arm; or use label",
+        ),
+        ({"loss": 0.5, "arm": 0, "event_id": "é"}, "event_id", "must be printable ASCII"),
         ({"losses": [1, "x"]}, "losses.1", "Input should be a valid number"),
         ({"gradient": 1}, "gradient", "Input should be a valid list"),
         ({"loss": 0.5, "arm": 0, "odd": 1}, "odd", "Extra inputs are not permitted"),
@@ -50,6 +57,11 @@ async def test_a_wrong_event_is_told_by_its_place_and_its_field(client, create, 
         ({}, "learner", "Field required"),
         ({"learner": 1}, "learner", "must be a JSON object"),
         ({"learner": {}}, "learner.kind", "Field required"),
+        (
+            {"learner": ARMS, "session_id": "hunter2 "},
+            "session_id",
+            "must be 1 to 128 letters (A-Z, a-z), digits, ",
+        ),
         ({"learner": ARMS | {"kind": "hunter2"}}, "learner.kind", "must be one of 'dexp3', 'dbgd', "),
         ({"learner": ARMS | {"n_arms": 0}}, "learner.n_arms", "Input should be greater than or equal to 1"),
         ({"learner": ARMS | {"dexp3": 0}}, "learner.dexp3", "Extra inputs are not permitted"),
@@ -94,3 +106,29 @@ async def test_a_wrong_session_is_told_by_its_field(client, body, field, message
     assert told.startswith(message)
     assert detail.startswith(f"{field}: {message}")
     assert "hunter2" not in detail + told
+
+
+async def test_an_event_with_a_misspelt_outcome_is_told_both_words_and_its_own(client, create):
+    errors, detail = await refused(client, f"{await create()}/feedback", {"arm": 0, "rewards": 1})
+
+    assert errors == [(None, "loss", OUTCOMES), (None, "rewards", "Extra inputs are not permitted")]
+    assert detail == f"loss: {OUTCOMES}"
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        ("{'hunter2': 1}", "not valid JSON: line 1, column 2; names and texts stand in double quotes"),
+        ('{"arm":\n hunter2}', "not valid JSON: line 2, column 2; names and texts stand in double quotes"),
+        (b'{"hunter2": "\xff"}', "not valid JSON: byte 13 is not UTF-8"),
+        ('[{"arm": 0, "loss": 0.5}]', 'a JSON object; post a list of events to /feedbacks as {"events": [...]}'),
+        ("[1]", "a JSON object"),
+    ],
+)
+async def test_what_is_no_json_object_is_told_by_its_place_without_its_text(client, create, content, says):
+    headers = {"Content-Type": "application/json"}
+    answer = await client.post(f"{await create()}/feedbacks", content=content, headers=headers)
+
+    assert answer.status_code == 422
+    assert answer.json()["detail"].endswith(says)
+    assert "hunter2" not in answer.text

@@ -65,6 +65,15 @@ def test_retries_end():
     assert len(script.requests) == 2
 
 
+def test_a_missing_key_is_told_with_where_to_give_it():
+    bandits, _ = scripted(problem(401, "unauthorized"))
+
+    with pytest.raises(
+        AuthenticationError, match=r"^401 unauthorized: .*; give api_key=, or set DELAYED_BANDITS_API_KEY$"
+    ):
+        bandits.session("s").act()
+
+
 @pytest.mark.parametrize(
     ("status", "code", "kind"),
     [

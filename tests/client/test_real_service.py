@@ -68,6 +68,7 @@ def test_no_answer_is_shown_as_one_error_that_names_the_reason():
 
     assert sum(part.startswith("Traceback") for part in shown) == 1
     assert re.search(r"NoAnswerError: POST http://127.0.0.1:9/v1/sessions/s/act: ConnectError: .+$", shown[-1])
+    assert "start a service with `delayed-bandits serve`, or name its address with url=" in shown[-1]
 
 
 async def test_no_answer_is_one_error_in_an_awaited_call_too():

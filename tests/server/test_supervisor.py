@@ -127,7 +127,10 @@ def test_a_taken_port_is_a_clear_failure(run):
         service = run("--port", str(port))
 
         assert service.process.wait(30) == 1
-    assert service.text() == f"service: can't listen on 127.0.0.1:{port}: Address already in use\n"
+    assert (
+        service.text()
+        == f"service: can't listen on 127.0.0.1:{port}: Address already in use; choose another with --port\n"
+    )
 
 
 def test_an_unknown_host_is_a_clear_failure(run):

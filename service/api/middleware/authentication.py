@@ -78,9 +78,11 @@ class ApiKeyMiddleware:
         secrets = _secrets(scope)
         if len(secrets) > 1:
             raise UnauthorizedError("The request carries more than one API key")
-        key = api_keys.find(secrets[0], self._runtime.api_keys.keys) if secrets else None
+        if not any(secrets):
+            raise UnauthorizedError.of("and the request has none")
+        key = api_keys.find(secrets[0], self._runtime.api_keys.keys)
         if key is None:
-            raise UnauthorizedError
+            raise UnauthorizedError.of("and the service does not know the one in the request")
         return key
 
 

@@ -62,7 +62,7 @@ _OUTSIDE = "loss must lie in [-10.0, 10.0]"
 
 _ERRORS = {
     "bad_request": BadRequestError(),
-    "unauthorized": UnauthorizedError(),
+    "unauthorized": UnauthorizedError.of("and the request has none"),
     "forbidden": ForbiddenError(),
     "cross_site": CrossSiteError(),
     "foreign_host": ForeignHostError(),
@@ -70,7 +70,9 @@ _ERRORS = {
     "unknown_segment": UnknownSegmentError(),
     "request_timeout": RequestTimeoutError(),
     "surplus_feedback": SurplusFeedbackError(
-        "2 events for 1 outstanding decisions: 1 too many for their arms", indexes=[1]
+        "2 events for 1 outstanding decision: 1 too many for their arms; act first, or leave such events out with "
+        "?on_surplus=skip",
+        indexes=[1],
     ),
     "session_exists": SessionExistsError(),
     "no_labels": NoLabelsError(),

@@ -148,12 +148,30 @@ def parse(body: bytes, limits: PartLimits) -> dict[str, Any]:
     except RecursionError as error:
         raise InvalidRequestError("The body has too many objects and arrays within each other") from error
     except ValueError as error:
-        raise InvalidRequestError("The body is not valid JSON") from error
+        raise InvalidRequestError(_not_json(error)) from error
     if not isinstance(value, dict):
-        raise InvalidRequestError("The body must be a JSON object")
+        raise InvalidRequestError(_no_object(value))
     if large and [id(each) for each in large] != [id(_probabilities(value))]:
         raise InvalidRequestError(f"An object has more than {MAX_FIELDS} fields")
     return value
+
+
+def _not_json(error: ValueError) -> str:
+    """Say where a text ceases to be JSON, without the text."""
+    if isinstance(error, json.JSONDecodeError):
+        where = f"line {error.lineno}, column {error.colno}; names and texts stand in double quotes"
+    elif isinstance(error, UnicodeDecodeError):
+        where = f"byte {error.start} is not UTF-8"
+    else:
+        return "The body is not valid JSON"
+    return f"The body is not valid JSON: {where}"
+
+
+def _no_object(value: Any) -> str:
+    text = "The body must be a JSON object"
+    if isinstance(value, list) and value and isinstance(value[0], dict):
+        return f'{text}; post a list of events to /feedbacks as {{"events": [...]}}'
+    return text
 
 
 def _probabilities(body: dict[str, Any]) -> Any:

@@ -10,7 +10,8 @@ from ...errors import FieldError, FieldValueError, InvalidRequestError
 from ...learners import REGISTRY
 from ...learners.fixed import BY_LABEL, BY_POSITION
 from ...learners.point_specs import FEASIBLE_SETS
-from ...models.events import EVENT_TAGS
+from ...models.events import EVENT_TAGS, PRINTABLE_ASCII
+from ...models.specification import SESSION_ID_PATTERN
 
 _TAGS: Mapping[str, Collection[str]] = {
     "body": EVENT_TAGS,
@@ -23,6 +24,14 @@ _TAGS: Mapping[str, Collection[str]] = {
 _FIELDS = frozenset({"extra_forbidden", "missing"})
 """Types of errors with a path that ends in a field's name, even if a tag has the same name."""
 _UNKNOWN = "a field or parameter that is not known"
+_PATTERNS: Mapping[str, str] = {
+    SESSION_ID_PATTERN: "must be 1 to 128 letters (A-Z, a-z), digits, '.', '_' and '-', a letter or digit first",
+    PRINTABLE_ASCII: "must be printable ASCII",
+}
+"""What a text must be, in words, by its pattern."""
+_OUTCOMES = "Field required: loss, or reward in a session with reward_range; over points losses or gradient"
+_LOSS = ("ArmEvent", "loss")
+"""Path of the outcome in an event that has none: it is read as one of an arm with a loss."""
 _NO_OBJECT = frozenset({"model_type", "model_attributes_type", "dict_type"})
 
 
@@ -51,6 +60,10 @@ def _field_error(error: Mapping[str, Any]) -> FieldError:
     if not names:
         names = [f"events[{index}]" if index is not None else str(place[0])]
         message = "a JSON object is required" if error["type"] == "missing" else message
+    if error["type"] == "missing" and tuple(place[1:]) == _LOSS:
+        message = _OUTCOMES
+    if error["type"] == "int_type" and names[-1] == "arm":
+        message += ", the index of an arm; or use label"
     unknown = error["type"] == "extra_forbidden"
     return FieldError(".".join(names), message, index, logged_as=_UNKNOWN if unknown else None)
 
@@ -72,4 +85,6 @@ def _message(error: Mapping[str, Any]) -> str:
         return "Field required"
     if error["type"] == "union_tag_invalid":
         return f"must be one of {error['ctx']['expected_tags']}"
+    if error["type"] == "string_pattern_mismatch" and (words := _PATTERNS.get(error["ctx"]["pattern"])):
+        return words
     return str(error["msg"]).removeprefix("Value error, ")

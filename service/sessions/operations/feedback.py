@@ -232,6 +232,15 @@ async def _settle(draft: Draft, feedback: Sequence[Any]) -> Sequence[float]:
 def _surplus_text(run: Run, judged: _Judged) -> str:
     surplus, count = len(judged.surplus), len(judged.applied) + len(judged.surplus)
     if isinstance(run, SlotRun):
-        return f"{surplus} of {count} events name a slot that is not outstanding"
+        names = "names" if surplus == 1 else "name"
+        return f"{surplus} of {_number(count, 'event')} {names} a slot that is not outstanding; {_TO_SETTLE}"
     which = " for their arms" if isinstance(run, ArmRun) else ""
-    return f"{count} events for {run.ledger.outstanding} outstanding decisions: {surplus} too many{which}"
+    decisions = _number(run.ledger.outstanding, "outstanding decision")
+    return f"{_number(count, 'event')} for {decisions}: {surplus} too many{which}; {_TO_SETTLE}"
+
+
+_TO_SETTLE = "act first, or leave such events out with ?on_surplus=skip"
+
+
+def _number(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

@@ -16,11 +16,12 @@ from __future__ import annotations
 
 from .commits import Commit, Committed, Conflict, Known, NewSession, NotFound, Outcome
 from .contract import History, Reminders, Store
-from .failures import StoreFullError, StoreUnavailableError
+from .failures import NO_CONNECTION, StoreFullError, StoreUnavailableError
 from .reads import Counts, Listed, Log, LogEntry, Page, ReadSegments, Snapshot, WholeSession
 
 __all__ = [
     "DIGEST_BYTES",
+    "NO_CONNECTION",
     "Commit",
     "Committed",
     "Conflict",

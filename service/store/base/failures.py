@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+NO_CONNECTION = "no connection to the store"
+"""How the text begins where no server listens at the store's address."""
+
 
 class StoreUnavailableError(Exception):
     """The store can't be reached or refuses to work now; the text says why and names no secret."""

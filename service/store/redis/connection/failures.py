@@ -8,6 +8,8 @@ from typing import NamedTuple
 from redis import exceptions
 from redis.asyncio.sentinel import MasterNotFoundError
 
+from ...base.failures import NO_CONNECTION
+
 
 class StoreFailure(NamedTuple):
     """Why the store can't serve a call."""
@@ -90,5 +92,5 @@ def failure_of(error: exceptions.RedisError) -> StoreFailure:
     if isinstance(error, exceptions.AuthenticationError):
         return StoreFailure(f"the store refused the credentials: {text}")
     if isinstance(error, exceptions.ConnectionError):
-        return StoreFailure(f"no connection to the store: {text}", is_transient=True)
+        return StoreFailure(f"{NO_CONNECTION}: {text}", is_transient=True)
     return StoreFailure(f"the store refused a call: {text[:200]}")
