@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +62,17 @@ def test_only_the_recorded_trace_of_a_file_is_written_again(folder: Path) -> Non
 def test_every_learner_has_its_vectors(kind: str) -> None:
     """Those that have none come first, so that a quick run, which leaves out parameters, tries one of them."""
     assert vectors.traces(kind)
+
+
+@pytest.mark.slow
+def test_a_quick_run_finds_each_learner_by_its_name() -> None:
+    """Which parameters it leaves out is decided among those that ``-k`` has left."""
+    collect = [sys.executable, "-m", "pytest", "-q", "-n", "0", "--collect-only", "tests/learners"]
+    for kind in list(REGISTRY)[1:3]:
+        command = [*collect, "-k", f"test_every_learner_has_its_vectors and {kind}"]
+        found = subprocess.run(command, cwd=vectors.VECTORS.parents[1], capture_output=True, text=True, check=False)
+
+        assert f"test_every_learner_has_its_vectors[{kind}]" in found.stdout
 
 
 def test_a_missing_file_is_refused_with_the_command_that_records_it(folder: Path) -> None:
