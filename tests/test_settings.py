@@ -164,6 +164,17 @@ def test_help_names_the_flags(capsys):
     assert not any(word in shown for word in ("StoreUrl", "SecretText", "null", "bool", "Path]"))
 
 
+@pytest.mark.parametrize("flag", ["--help", "-h"])
+def test_help_without_a_command_lists_the_commands(flag, capsys, monkeypatch):
+    from service.__main__ import COMMANDS, run
+
+    monkeypatch.setattr("sys.argv", ["service", flag])
+    assert run() == 0
+    shown = capsys.readouterr().out
+    assert [line.split()[0] for line in shown.splitlines() if line.startswith("  ")] == [*COMMANDS]
+    assert "--store-url" not in shown
+
+
 def test_the_version_is_shown_beside_other_flags(capsys):
     with pytest.raises(SystemExit) as ended:
         read_settings(["--port", "1", "--version"])

@@ -108,7 +108,8 @@ def _show(options: argparse.Namespace, screen: Screen, bandits: Bandits) -> int:
     if screen.as_json:
         screen.json(dict(view.fields))
         return 0
-    screen.table(("field", "value"), [(name, _cell(value)) for name, value in view.fields.items() if _short(value)])
+    fields = ((name, value) for name, value in view.fields.items() if name != "probabilities" and _short(value))
+    screen.table(("field", "value"), [(name, _cell(value)) for name, value in fields])
     for hint in view.fields.get("hints", ()):
         screen.say(f"{hint['code']}: {hint['message']}")
     if view.probabilities is not None:

@@ -9,10 +9,11 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from .. import install
 from .entries import Entry, entry_of
 
 FORMATS = ("jsonl", "csv", "parquet")
-NEEDS_EXTRA = "parquet needs the extra `export`: pip install 'delayed-bandits[export]'"
+NEEDS_EXTRA = f"parquet needs the extra `export`: {install('export')}"
 NO_ENTRY = "not an entry of a decision log"
 
 

@@ -68,6 +68,8 @@ class RateFields(NamedTuple):
         return next((name for name in names if getattr(spec, name) is not None), names[0])
 
     def _mixture(self) -> str:
+        if len(self.given) == 1 and not self.anytime:
+            return f"give {self.given[0]}, or {_together(self.theorem)}, not both"
         without = "it" if len(self.given) == 1 else "them"
         ways = [f"give {_together(self.given)}", f"give {_together(self.theorem)} without {without}"]
         return ", or ".join([*ways, *(["give none of these (anytime rates)"] if self.anytime else [])])

@@ -17,7 +17,7 @@ _PROGRAM = "python -m service" if __package__ == "service.settings" else "delaye
 _DESCRIPTION = (
     "Serve bandit online learning over HTTP: applications ask which choice to show, and report losses when they "
     "become known. Each flag can also be set as an environment variable, such as BANDIT_STORE_URL for --store-url; "
-    "flags win. Other commands: demo, doctor, sessions, export, import, evaluate, version; each has --help."
+    "flags win. `--help` without `serve` lists the other commands."
 )
 _VALUES = {
     "StoreUrl": "URL",

@@ -8,6 +8,8 @@ FLAT = {"kind": "box", "lower": [0, 0], "upper": [0, 1]}
 FIXED = {"kind": "fixed", "n_arms": 2}
 TSALLIS = {"kind": "multiscale_tsallis", "n_arms": 2}
 OUTCOMES = "Field required: loss, or reward in a session with reward_range; over points losses or gradient"
+EXP3 = {"kind": "exp3", "n_arms": 2, "learning_rate": 0.1}
+NO_RANGE = "a session with loss_range takes default_loss; for rewards give reward_range"
 PAY = {"after_seconds": 60}
 
 
@@ -71,12 +73,13 @@ async def test_a_wrong_event_is_told_by_its_place_and_its_field(client, create, 
         ({"learner": ARMS, "loss_range": [0, 0]}, "loss_range", "loss_range needs two different numbers"),
         ({"learner": ARMS | {"arms": ["a"]}}, "learner.arms", "give either n_arms or arms"),
         ({"learner": ARMS | {"horizon": 5}}, "learner.horizon", "give learning_rate, loss_clip"),
+        ({"learner": EXP3 | {"horizon": 5}}, "learner.learning_rate", "give learning_rate, or horizon, not both"),
         ({"learner": ARMS | {"rate_scale": 2}}, "learner.rate_scale", "rate_scale multiplies"),
         ({"learner": BALL | {"feasible_set": FLAT}}, "learner.feasible_set.upper.0", "lower must be below upper"),
         ({"learner": BALL | {"perturbation": 2}}, "learner.perturbation", "perturbation must be smaller"),
         ({"learner": FIXED | {"probabilities": [1, 1]}}, "learner.probabilities", "probabilities must sum to 1"),
         ({"learner": ARMS, "reward_range": [0, 1], "loss_range": [0, 2]}, "loss_range", "give either loss_range"),
-        ({"learner": ARMS, "expiry": PAY | {"default_reward": 1}}, "expiry.default_reward", "a session with loss_"),
+        ({"learner": ARMS, "expiry": PAY | {"default_reward": 1}}, "expiry.default_reward", NO_RANGE),
         ({"learner": ARMS, "expiry": PAY | {"default_loss": 2}}, "expiry.default_loss", "loss must lie in"),
         ({"learner": TSALLIS, "initial": [{"acts": 1, "mean_loss": 0.2}]}, "initial.0.arm", "give either arm"),
         ({"learner": TSALLIS, "initial": [{"arm": 1, "acts": 1}]}, "initial.0.mean_loss", "give mean_loss"),

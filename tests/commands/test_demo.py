@@ -32,20 +32,24 @@ def play(bandits, seconds, show, visitors=200):
 
 
 @pytest.mark.slow
-def test_within_half_a_minute_it_learns_and_then_follows_another_best_item():
-    shares = {}
+def test_within_half_a_minute_it_learns_and_within_a_minute_follows_another_best_item():
+    shares, lines = {}, {}
 
     def show(shop, at):
         shares[int(at)] = shop.learner.share_of_best()
+        lines[int(at)] = picture.line(shop, at)
 
     with LocalBandits() as bandits:
-        shop = play(bandits, 60, show)
+        shop = play(bandits, 120, show)
         found = command.document(shop, "")
         view = shop.learner.session.view()
 
     assert shares[25] > 0.8
-    assert shop.best(0) != shop.best(31)
-    assert shares[40] < 0.5 < shares[59]
+    assert shop.best(0) != shop.best(61)
+    assert shares[60] < 0.5 < shares[119]
+    changes = f"the best item changes, best item {shop.best(61)}, shown to {shares[60]:.0%}"
+    assert lines[60].endswith(changes)
+    assert "changes" not in lines[59] + lines[66]
     assert found["click_rate"]["learner"] > 2 * found["click_rate"]["control"]
     assert view.slot == shop.learner.total.visitors
     assert view.feedbacks > 0

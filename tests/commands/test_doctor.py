@@ -167,6 +167,23 @@ def test_a_service_that_is_away_is_an_error():
     assert found.level is Level.ERROR
 
 
+def test_an_address_without_a_scheme_is_told_with_one():
+    (found,) = service_checks.check("localhost:8000")
+
+    assert (found.level, found.do) == (Level.ERROR, "say --url http://localhost:8000")
+
+
+def test_a_store_of_the_defaults_is_not_taken_for_that_of_a_service_elsewhere(command, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    _, elsewhere = found_by(command, "--url", "http://127.0.0.1:9")
+    _, here = found_by(command)
+    _, named = found_by(command, "--url", "http://127.0.0.1:9", "--data-dir", "data")
+
+    assert "store" not in elsewhere
+    assert "store" in here
+    assert "store" in named
+
+
 def test_the_shipped_rights_are_enough_and_missing_ones_are_named(command, own_redis_server):
     line = COMPOSE["services"]["redis"]["command"].partition("--user bandit")[2]
     rights = [word for word in line.split() if word.startswith("+") and word[1].isalpha()]

@@ -46,6 +46,7 @@ def test_into_a_pipe_go_lines_with_tabs(command, service, called):
     assert [line.split("\t")[0] for line in out.splitlines()] == ["session", "shop"]
     code, out, _ = command("sessions", "show", "shop", "--url", service.url)
     assert "hat\t0.3333\t0\t0\t0\t-" in out.splitlines()
+    assert not [line for line in out.splitlines() if line.startswith("probabilities\t")]
 
 
 def test_any_session_can_be_created_from_a_file(called, tmp_path):

@@ -131,6 +131,13 @@ def test_it_tells_its_version_without_any_dependency(bare, elsewhere, words):
     assert (told.returncode, told.stdout) == (0, f"delayed-bandits {__version__}\n")
 
 
+def test_it_lists_its_commands_without_any_dependency(bare, elsewhere):
+    told = run(bare / "delayed-bandits", "--help", cwd=elsewhere)
+
+    assert (told.returncode, told.stderr) == (0, "")
+    assert told.stdout.startswith("usage: delayed-bandits [COMMAND] [FLAGS]")
+
+
 def test_without_the_extra_it_says_which_one_to_install(bare, elsewhere):
     ended = run(bare / "delayed-bandits", "serve", cwd=elsewhere)
 

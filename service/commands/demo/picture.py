@@ -39,10 +39,12 @@ class Picture:
             ("control", shop.control, self._chance),
         ):
             table.add_row(Text(name), Text(f"{group.rate():6.1%} click"), Text(sparkline(bars)))
+        share = f"the learner shows it to {shop.learner.share_of_best():.0%}"
+        change = "the best item changes: it" if shop.just_changed(at) else "the best item"
         return Lines(
             Text(f"{self._url}  ({at:.0f} s, {visitors(shop):,} visitors; Ctrl-C ends it)"),
             table,
-            Text(f"the best item is {shop.best(at)}: the learner shows it to {shop.learner.share_of_best():.0%}"),
+            Text(f"{change} is {shop.best(at)}: {share}"),
             Text(f"sold out: {', '.join(shop.sold_out(at))}"),
         )
 
@@ -50,9 +52,10 @@ class Picture:
 def line(shop: Shop, at: float) -> str:
     """Return the state of the shop as one line, where there is no terminal."""
     learner, control = shop.learner, shop.control
+    change = "the best item changes, " if shop.just_changed(at) else ""
     return (
         f"{at:4.0f} s  learner {learner.rate():5.1%}  control {control.rate():5.1%}  "
-        f"best item {shop.best(at)}, shown to {learner.share_of_best():.0%}"
+        f"{change}best item {shop.best(at)}, shown to {learner.share_of_best():.0%}"
     )
 
 

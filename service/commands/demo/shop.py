@@ -21,8 +21,10 @@ ITEMS = (
 )
 BEST_RATE, LOWEST_RATE, OTHER_RATE = 0.25, 0.02, 0.07
 """Share of visitors who click on the best item; the others' lie between the other two."""
-REIGN_SECONDS = 30.0
-"""How long an item is the best one."""
+REIGN_SECONDS = 60.0
+"""How long an item is the best one: long enough to learn it anew and to profit from it."""
+NEWS_SECONDS = 6.0
+"""How long it is said that the best item has changed: longer than from line to line."""
 SOLD_OUT, SOLD_OUT_SECONDS = 3, 8.0
 """How many items are sold out at a time, and for how long."""
 WINDOW_SECONDS = 6.0
@@ -40,6 +42,7 @@ class Moment:
     """What one group saw and did within one step."""
 
     at: float
+    best: str = ""
     visitors: int = 0
     clicks: int = 0
     saw_best: int = 0
@@ -58,11 +61,11 @@ class Group:
     total: Moment = field(default_factory=lambda: Moment(0.0))
     moments: deque[Moment] = field(default_factory=deque)
 
-    def begin(self, at: float) -> Moment:
-        """Begin a step, and forget what is no longer recent."""
+    def begin(self, at: float, best: str) -> Moment:
+        """Begin a step with this best item, and forget what is no longer recent."""
         while self.moments and self.moments[0].at < at - RECENT_SECONDS:
             self.moments.popleft()
-        self.moments.append(Moment(at))
+        self.moments.append(Moment(at, best))
         return self.moments[-1]
 
     def rate(self) -> float:
@@ -70,8 +73,9 @@ class Group:
         return _share(sum(each.clicks for each in self.moments), sum(each.visitors for each in self.moments))
 
     def share_of_best(self) -> float:
-        """Share of the recent visitors who saw the best item."""
-        return _share(sum(each.saw_best for each in self.moments), sum(each.visitors for each in self.moments))
+        """Share of the recent visitors who saw the best item, since it is the best one."""
+        since = [each for each in self.moments if each.best == self.moments[-1].best]
+        return _share(sum(each.saw_best for each in since), sum(each.visitors for each in since))
 
     def total_rate(self) -> float:
         """Share of all visitors who clicked, or will."""
@@ -117,6 +121,10 @@ class Shop:
             self._reigns.append(self._random.choice([item for item in ITEMS if item not in self._reigns[-1:]]))
         return self._reigns[int(at // REIGN_SECONDS)]
 
+    def just_changed(self, at: float) -> bool:
+        """Whether the best item changed less than ``NEWS_SECONDS`` ago."""
+        return at >= REIGN_SECONDS and at % REIGN_SECONDS < NEWS_SECONDS
+
     def sold_out(self, at: float) -> Sequence[str]:
         """Return the items that can't be shown; the best one always can."""
         while len(self._gaps) <= at // SOLD_OUT_SECONDS:
@@ -136,7 +144,8 @@ class Shop:
         self._report(at)
 
     def _visit(self, group: Group, at: float, count: int) -> None:
-        best, moment = self.best(at), group.begin(at)
+        best = self.best(at)
+        moment = group.begin(at, best)
         for action in group.session.acts(count, exclude=self.sold_out(at)):
             moment.visitors += 1
             moment.saw_best += action.label == best

@@ -13,7 +13,8 @@ from . import service_checks, settings_checks, store_checks
 from .finding import Finding, Level
 
 DESCRIPTION = (
-    "Check the settings (BANDIT_* and the flags of serve), the store that they name, and a running service. "
+    "Check the settings (BANDIT_* and the flags of serve), the store that they name, and with --url a running "
+    "service. With --url the store is checked only where a setting names it. "
     "Nothing is changed or started. Exit code 0: all is well, 1: something should be changed, 2: acknowledged data "
     "will be lost, or the service can't work."
 )
@@ -52,9 +53,15 @@ NAMED = ("subject", "found", "do")
 
 def _findings(settings: Settings, url: str | None) -> Iterator[Finding]:
     yield from settings_checks.check(settings, os.environ)
-    yield from store_checks.check(settings)
+    if not url or _names_a_store(settings):
+        yield from store_checks.check(settings)
     if url:
         yield from service_checks.check(url)
+
+
+def _names_a_store(settings: Settings) -> bool:
+    """Whether a setting names a store: that of a service elsewhere is not the one of the defaults."""
+    return settings.store_url.scheme != "embedded" or "data_dir" in settings.model_fields_set
 
 
 def _print(finding: Finding, screen: Screen) -> None:

@@ -22,6 +22,9 @@ _BUILD = re.compile(r'^bandit_build_info\{.*version="([^"]*)"', re.MULTILINE)
 
 def check(url: str) -> Iterator[Finding]:
     """Ask the service at an address."""
+    if not re.match("https?://", url):
+        yield error("service", f"{url} has no http:// or https://", f"say --url http://{url}")
+        return
     key = os.environ.get(KEY_VARIABLE, "")
     headers = {"Authorization": f"Bearer {key}"} if key else {}
     try:
@@ -46,7 +49,8 @@ def _ready(answer: httpx.Response) -> Finding:
     if answer.is_success:
         return ok("readiness", "the service can commit")
     reason = answer.json().get("detail", "") if "json" in answer.headers.get("Content-Type", "") else ""
-    return error("readiness", f"{answer.status_code}: {reason or 'no reason given'}", "mend the store: see above")
+    text = f"{answer.status_code}: {reason or 'no reason given'}"
+    return error("readiness", text, "mend the store of this service; its log says more")
 
 
 def _clock(answer: httpx.Response) -> Finding:

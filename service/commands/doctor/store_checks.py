@@ -10,6 +10,7 @@ import socket
 from collections.abc import Iterator
 from pathlib import Path
 
+from ... import install
 from ...settings import Settings
 from ...store import check_capabilities
 from ...store.base import StoreUnavailableError
@@ -73,7 +74,7 @@ def _embedded(settings: Settings) -> Iterator[Finding]:
         program = choose_program(None, writers_of(folder))
     except EmbeddedStoreError as refused:
         text = " ".join(str(refused).split())
-        yield error("store", text, "pip install 'delayed-bandits[embedded]', or as the text says")
+        yield error("store", text, f"{install('embedded')}, or as the text says")
         return
     state = "not running" if folder.exists() else "not made yet"
     yield ok("store", f"embedded in {folder}, {state}; will be served by {program}")

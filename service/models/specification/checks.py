@@ -55,9 +55,15 @@ def _initial_arm(session: SessionFields, entry: InitialArmSpec, labels: Mapping[
     mean = means.pop(session.word)
     if mean is None or any(other is not None for other in means.values()):
         raise FieldValueError(
-            f"mean_{session.word}", f"give mean_{session.word}, as the session has {session.word}_range"
+            f"mean_{session.word}",
+            f"give mean_{session.word}, as the session has {session.word}_range{_for_rewards(session)}",
         )
     return InitialArm(place, entry.acts, session.losses.learned(mean))
+
+
+def _for_rewards(session: SessionFields) -> str:
+    """Say how a session of losses would be one of rewards."""
+    return "; for rewards give reward_range" if session.word == "loss" else ""
 
 
 def segments_fit(session: SessionFields) -> None:
@@ -108,7 +114,7 @@ def default_is_one(session: SessionFields) -> None:
         return
     other: Word = "reward" if session.word == "loss" else "loss"
     if session.expiry.default(other) is not None:
-        message = f"a session with {session.word}_range takes default_{session.word}"
+        message = f"a session with {session.word}_range takes default_{session.word}{_for_rewards(session)}"
         raise FieldValueError(f"expiry.default_{other}", message)
     if session.default_loss is None:
         return

