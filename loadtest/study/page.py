@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from loadtest.study.catalogue import WEARY, worlds
+from loadtest.study.catalogue import STALLS, WEARY, worlds
 from loadtest.study.cells import save
 from loadtest.study.learners import ENTRIES, MULTISCALE
 from loadtest.study.pictures import GROWTH_WORLDS, draw_all, worlds_of
@@ -166,8 +166,11 @@ def _not_played(found: Sequence[World]) -> str:
     played = {world.name for world in found}
     notes = []
     if shorter:
-        slots, seeds = max(world.slots for world in shorter), max(world.seeds for world in shorter)
-        notes.append(f"{len(shorter)} worlds were cut to {slots:,} slots and {seeds} seeds for this page")
+        slots = max(world.slots for world in shorter)
+        seeds = max((world.seeds for world in shorter if world.group != STALLS), default=0)
+        notes.append(
+            f"{len(shorter)} worlds were cut to {slots:,} slots{f' and {seeds} seeds' * (seeds > 0)} for this page"
+        )
     if missing := [name for name in full if name not in played]:
         notes.append("these worlds were not played: " + "; ".join(missing))
     keys = {key for world in found for key in world.cells}
