@@ -16,6 +16,7 @@ from fastapi.responses import FileResponse, HTMLResponse, JSONResponse, Redirect
 from starlette.staticfiles import StaticFiles
 from starlette.types import Scope
 
+from ... import install
 from ..access import VIEWERS, access
 from ..runtime import runtime_of
 
@@ -33,7 +34,7 @@ HEADERS = {
 }
 MISSING = (
     "<!doctype html><html lang='en'><meta charset='utf-8'><title>delayed bandits</title>"
-    "<p>The dashboard is not installed: <code>pip install 'delayed-bandits[dashboard]'</code> brings it. "
+    f"<p>The dashboard is not installed: <code>{install('dashboard')}</code> brings it. "
     "The API is described <a href='docs'>here</a>.</p></html>"
 )
 INDEX = {"sessions": "v1/sessions", "docs": "docs", "openapi": "openapi.json", "metrics": "metrics"}
