@@ -34,8 +34,9 @@ def grow_sessions(options: GrowthOptions, logs: Path, advance: Callable[[], obje
     with running_scene(options, logs) as scene:
         for before, size in pairwise([0, *sizes]):
             timed_from = max(before, size - TIMED)
-            with scene.without_waiting_for_the_disk():
-                scene.fill(SESSIONS, new_sessions(before, timed_from))
+            if timed_from > before:
+                with scene.without_waiting_for_the_disk():
+                    scene.fill(SESSIONS, new_sessions(before, timed_from))
             created = scene.step(size, partial(_create_next, scene, _parts(timed_from, size, options.repetitions)))
             called = scene.step(size, partial(scene.rate, calls_in(scene, size)))
             floors = [scene.rate(scene.floors[READ]) for _ in called.values]
