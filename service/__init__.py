@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from .client import AsyncBandits, Bandits
 
-__version__ = "0.2.0.dev0"
+__version__ = "1.0.0"
 __all__ = ["AsyncBandits", "Bandits", "__version__"]
 
 COMMAND = "service" if __name__ == "service" else "delayed-bandits"
