@@ -26,6 +26,9 @@ ADDED = {
 }
 """What the page adds to the shipped line, by deployment."""
 
+PATIENT = {"replica_seconds": 10, "reply_seconds": 20, "ping_seconds": 20}
+"""What a replica is given on a busy machine: these tests are about rights."""
+
 
 def allow(server: RedisServer, *added: str) -> None:
     """Create the user ``small`` with the shipped rights and these."""
@@ -102,4 +105,4 @@ async def test_sentinels_need_lists_of_their_own(server_program: str, tmp_path: 
         )
         at = f"127.0.0.1:{watched.sentinel.port}"
         options = "sentinel_username=asker&sentinel_password=word"
-        await use(f"redis+sentinel://small:secret@{at}/main?{options}", min_replicas=1)
+        await use(f"redis+sentinel://small:secret@{at}/main?{options}", min_replicas=1, **PATIENT)

@@ -184,7 +184,7 @@ async def test_without_the_setting_nobody_waits(redis_server: RedisServer) -> No
 async def test_a_failover_loses_nothing_acknowledged(watched: Watched) -> None:
     """The master dies while commits are under way, without a pause for the replica to catch up."""
     await asyncio.to_thread(wait_until, lambda: in_step(watched.master))
-    store = RedisStore(watched.url, StoreOptions(min_replicas=1, reply_seconds=0.5, retry_seconds=0.5))
+    store = RedisStore(watched.url, StoreOptions(min_replicas=1, reply_seconds=5, retry_seconds=0.5))
     await store.create(new_session())
     acknowledged = 0
     killing: asyncio.Task[None] | None = None

@@ -19,9 +19,7 @@ class Watched:
         follow = ("--replicaof", f"127.0.0.1 {self.master.port}", "--repl-diskless-sync-delay", "0")
         self.replicas = [self._server(stack, folder / f"replica-{n}", *follow) for n in range(replicas)]
         self.replica = self.replicas[0]
-        wait_until(
-            lambda: all(each.client.info("replication")["master_link_status"] == "up" for each in self.replicas)
-        )
+        wait_until(lambda: self.replicas_confirm(replicas))
         settings = (f"monitor main 127.0.0.1 {self.master.port} 1", *TIMES)
         self.sentinel = RedisServer(folder / "sentinel", "--sentinel")
         self.sentinel.configure("".join(f"sentinel {line}\n" for line in settings))
@@ -35,6 +33,14 @@ class Watched:
         server = RedisServer(folder, *arguments)
         stack.callback(server.close)
         return server.start()
+
+    def replicas_confirm(self, number: int) -> bool:
+        """Whether so many replicas confirm a write.
+
+        A replica calls its link up before its master waits for it.
+        """
+        self.master.client.eval("redis.call('SET', KEYS[1], '') redis.call('DEL', KEYS[1])", 1, "written")
+        return bool(self.master.client.wait(number, 100) >= number)
 
     def in_step(self) -> bool:
         """Whether the replica has all that the master has."""
