@@ -1,9 +1,13 @@
 """Follow-the-regularised-leader for delayed losses that name their slot (Zimmert and Seldin 2020).
 
-"An Optimal Algorithm for Adversarial Bandits with Arbitrary Delays", AISTATS 2020: p_t minimises
-<x, L> - 2 sqrt(t) sum sqrt(x) + sqrt(D_t/ln K) sum x (ln x - 1), L being the sums of the losses that arrived, each
-divided by p_s of its own slot s, and D_t the sum over slots up to t of the decisions then outstanding. This is the
-paper's simple tuning, with D_t counted as it grows; regret O(sqrt(K T) + sqrt(D ln K)) for losses in [0, 1].
+"An Optimal Algorithm for Adversarial Bandits with Arbitrary Delays", AISTATS 2020, with its simple tuning: p_t
+minimises <x, L> - 2 sqrt(t) sum sqrt(x) + (1/eta_t) sum x (ln x - 1), L being the sums of the losses that arrived,
+each divided by p_s of its own slot s. 1/eta_t = sqrt(2 D_t/ln K), where D_t is the sum of u_s over slots s up to t,
+u_s being the decisions outstanding when slot s opens, without its own. This balances ln(K)/eta_T and the sum of
+eta_t u_t, so that regret is at most 4 sqrt(K T) + sqrt(8 D ln K) for losses in [0, 1].
+
+Beyond the paper: a divisor is at least ``SMALLEST_DIVISOR`` and a sum at most ``LARGEST_SUM``, losses may lie
+anywhere, and arms come and go. The paper's other tuning, which leaves out slots with excessive delays, is not here.
 """
 
 from __future__ import annotations
@@ -100,9 +104,9 @@ class TsallisDelayed(SlotLearner[State]):
 
 
 def _strengths(state: State, n_arms: int | None = None) -> tuple[float, float]:
-    """Return A = sqrt(t) and B = sqrt(D_t/ln K) for the arms there are, or for ``n_arms``."""
+    """Return A = sqrt(t) and B = sqrt(2 D_t/ln K) for the arms there are, or for ``n_arms``."""
     size = max(2, n_arms or state.p.shape[-1])
-    return math.sqrt(max(state.t, 1)), math.sqrt(state.delay_sum / math.log(size))
+    return math.sqrt(max(state.t, 1)), math.sqrt(2 * state.delay_sum / math.log(size))
 
 
 def _standing(state: State) -> FloatArray:
