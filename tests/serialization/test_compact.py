@@ -178,6 +178,7 @@ async def test_a_kept_session_of_any_schema_is_written_in_the_schema_that_is_all
     store._sessions["kept"].records.update(
         {key.encode(): bytes.fromhex(data) for key, data in kept["records"].items()}
     )
+    store._sessions["kept"].segments.update(kept_states.stored_segments(kept))
     if isinstance(cached.run, ArmRun):
         sessions = Sessions(store, Settings(write_schema=schema))
         await sessions.submit("kept", Act(1, 10**6, single=True))

@@ -14,6 +14,7 @@ from service.models.events import ArmEvent
 from service.models.idempotency import digest
 from service.serialization import records
 from service.serialization import state as codec
+from service.serialization.binary import CodecError
 from service.sessions.operations import SettleFeedback
 from service.sessions.service import Sessions
 from service.settings import Settings
@@ -40,7 +41,8 @@ def told(then, now):
 def test_no_kept_session_is_ever_dropped():
     of_0_1 = "bold centred_tsallis clw clw_mbco dbgd dexp3 exp3 exp3_current mbco ogd solid"
 
-    assert set(kept_states.names()) >= {*of_0_1.split(), *(f"{kind}.2" for kind in of_0_1.split())}
+    with_segments = {"segments_centred_tsallis.3", "segments_multiscale_tsallis.3"}
+    assert set(kept_states.names()) >= {*of_0_1.split(), *(f"{kind}.2" for kind in of_0_1.split()), *with_segments}
 
 
 @pytest.mark.parametrize("name", kept_states.names())
@@ -87,6 +89,28 @@ def test_a_damaged_record_is_refused(name):
         damaged = kept["records"] | {key: f"{int(record[:2], 16) ^ 1:02x}{record[2:]}"}
         with pytest.raises(StateCorruptError):
             kept_states.read(kept | {"records": damaged})
+    for segment, (slot, record) in kept.get("segments", {}).items():
+        damaged = kept["segments"] | {segment: (slot, f"{int(record[:2], 16) ^ 1:02x}{record[2:]}")}
+        with pytest.raises(CodecError):
+            kept_states.read(kept | {"segments": damaged})
+
+
+@pytest.mark.parametrize(
+    "name", [name for name in kept_states.names() if name.startswith(kept_states.WITH_SEGMENTS)]
+)
+def test_kept_segments_are_as_they_were_played(name):
+    """One was dropped, one was not used since arms were changed, one has outstanding decisions in its window."""
+    kept = kept_states.load(name)
+    run = kept_states.read(kept)[1].run
+    home, cart, search = map(run.segments.get, kept_states.SEGMENTS)
+
+    assert home is None
+    assert search.live is run.arms.live
+    assert cart.live != search.live
+    assert sum(count for _, count in search.acts) >= search.outstanding > 0
+    assert cart.feedbacks > 0
+    assert cart.segment.sums.any()
+    assert search.segment.full is not search.segment.drawn
 
 
 def test_what_stands_for_event_ids_and_keys_never_changes():

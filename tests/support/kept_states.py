@@ -2,11 +2,13 @@
 
 ``python -m tests.support.kept_states`` writes the files that the newest schema lacks; those that exist are never
 written again, as sessions like them lie in somebody's store. Files of schema 1 have no number in their name.
+Those of sessions with segments begin with ``segments_``.
 """
 
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +18,14 @@ from service.commit.session_cache import CachedSession
 from service.engine.actions import ArmAction
 from service.engine.arm_run import ArmRun
 from service.engine.feedback import ArmFeedback, PointFeedback
+from service.engine.kept_segment import KeptSegment
 from service.engine.run import Run
+from service.engine.segment_run import SegmentRun
 from service.learners import REGISTRY
 from service.learners.base import Information
 from service.models.specification import Specification
 from service.models.stored import Stored
-from service.serialization import records
+from service.serialization import records, segment_records
 from service.serialization import state as codec
 from service.sessions.views import session_view
 from service.store.base import Snapshot
@@ -31,6 +35,9 @@ WRITE = "python -m tests.support.kept_states"
 FOLDER = Path(__file__).parent.parent / "states"
 LABELS = ["a", "b", "c", "d"]
 ACTS = 12
+WITH_SEGMENTS = "segments_"
+SEGMENTS = ("home", "cart", "search")
+"""Those that a session plays; it keeps one less, so that the first was dropped."""
 
 
 def names() -> list[str]:
@@ -46,7 +53,29 @@ def read(kept: dict[str, Any]) -> tuple[Snapshot, CachedSession]:
     """A kept session, as a worker reads it from the store."""
     snapshot = Snapshot("v-1", kept["spec"].encode(), bytes.fromhex(kept["state"]), 1_700_000_000.0, None)
     beside = {key.encode(): bytes.fromhex(record) for key, record in kept["records"].items()}
-    return snapshot, CachedSession.of(snapshot).with_records(beside)
+    cached = CachedSession.of(snapshot).with_records(beside)
+    if isinstance(cached.run, SegmentRun):
+        cached = cached._replace(run=with_segments(cached.run, stored_segments(kept)))
+    return snapshot, cached
+
+
+def with_segments(run: SegmentRun, stored: dict[bytes, tuple[int, bytes]]) -> SegmentRun:
+    """A run and all segments that the store has."""
+    found: dict[str, KeptSegment | None] = dict.fromkeys(SEGMENTS)
+    found |= {name.decode(): segment_records.decode(name, each, run.arms) for name, (_, each) in stored.items()}
+    oldest = sorted((slot, name.decode()) for name, (slot, _) in stored.items())
+    return replace(run, segments=run.segments.read(found, oldest))
+
+
+def stored_segments(kept: dict[str, Any]) -> dict[bytes, tuple[int, bytes]]:
+    """The segments of a kept session as a store has them: by name, the last slot and the record."""
+    return {name.encode(): (slot, bytes.fromhex(each)) for name, (slot, each) in kept.get("segments", {}).items()}
+
+
+def segments_of(run: SegmentRun) -> dict[str, tuple[int, str]]:
+    """The last slots and the records of the segments that were played and not dropped."""
+    made = {name: segment_records.encode(run, name) for name in run.segments.changes}
+    return {name: (each[0], each[1].hex()) for name, each in made.items() if each is not None}
 
 
 def view(kept: dict[str, Any]) -> dict[str, Any]:
@@ -56,32 +85,43 @@ def view(kept: dict[str, Any]) -> dict[str, Any]:
 
 
 def go_on(run: Run) -> list[dict[str, Any]]:
-    """What a run does next: three acts, and what the view shows after their losses."""
+    """What a run does next: three acts, each of another segment if there are any, and their losses."""
     shown = []
-    for _ in range(3):
-        action = run.act()
-        settle(run, action)
+    for segment in SEGMENTS:
+        action = act(run, segment)
+        settle(run, action, segment)
         shown.append({"arm": action.arm, "p": action.probability} if isinstance(action, ArmAction) else {})
         shown[-1] |= {} if isinstance(action, ArmAction) else {"x": action.x.tolist()}
     return shown
 
 
-def settle(run: Run, action: Any) -> None:
+def act(run: Run, segment: str) -> Any:
+    return run.act(segment=segment) if isinstance(run, SegmentRun) else run.act()
+
+
+def settle(run: Run, action: Any, segment: str) -> None:
     if isinstance(action, ArmAction):
-        run.settle(ArmFeedback(action.arm, 0.25, action.slot))
+        loss = 0.25 * (1 + action.arm) if isinstance(run, SegmentRun) else 0.25
+        run.settle(ArmFeedback(action.arm, loss, action.slot, segment=segment))
     else:
         extra = run.learner.information is Information.LOSSES
         run.settle(PointFeedback(np.linspace(0.1, 0.9, action.x.size + extra)))
 
 
-def specification(kind: str) -> Specification:
+def specification(name: str) -> Specification:
     """A session with expiry; over arms, with labels."""
+    kind = name.removeprefix(WITH_SEGMENTS)
     fields = dict(vectors.traces(kind)[0]["spec"])
     if "n_arms" in fields:
         del fields["n_arms"]
         fields["arms"] = LABELS
     learner = REGISTRY[kind].model_validate(fields)
-    return Specification.model_validate({"learner": learner, "seed": 7, "expiry": {"after_seconds": 640.0}})
+    session: dict[str, Any] = {"learner": learner, "seed": 7, "expiry": {"after_seconds": 640.0}}
+    if name.startswith(WITH_SEGMENTS):
+        session["segments"] = {"max": len(SEGMENTS) - 1}
+        if learner.takes_provisional:
+            session["expiry"]["default_loss"] = 1.0
+    return Specification.model_validate(session)
 
 
 def played(run: Run) -> Run:
@@ -89,39 +129,44 @@ def played(run: Run) -> Run:
 
     The last thing is an event in the open slot.
     """
-    waiting = []
+    waiting: list[tuple[Any, str]] = []
+    first, *_, last = SEGMENTS
     for t in range(ACTS):
+        segment = first if t < 2 else SEGMENTS[1 + t % 2]
         run.advance(1_700_000_000.0 + 9 * t)
-        waiting.append(run.act())
+        waiting.append((act(run, segment), segment))
         if t % 3 == 2:
-            settle(run, waiting.pop(0))
+            settle(run, *waiting.pop(0))
     if isinstance(run, ArmRun):
         run.change_arms(run.arms.change(["e"], ["b"]))
         if run.learner.takes_eligible:
             run.arms = run.arms.with_pauses([], ["d"])
-        run.act()
-    action = run.act()
-    run.void(ArmFeedback(action.arm, 0.0, action.slot) if isinstance(action, ArmAction) else None)
+        act(run, last)
+    action = act(run, last)
+    run.void(ArmFeedback(action.arm, 0.0, action.slot, segment=last) if isinstance(action, ArmAction) else None)
     if isinstance(run, ArmRun):
-        run.act()
-    settle(run, run.act())
+        act(run, last)
+    settle(run, act(run, last), last)
     return run
 
 
-def write(kind: str) -> None:
-    stored = Stored.of(specification(kind))
+def write(name: str) -> None:
+    stored = Stored.of(specification(name))
     run = played(stored.start())
     kept: dict[str, Any] = {
-        "about": f"a {kind} session as schema {codec.SCHEMA} keeps it",
+        "about": f"a {name} session as schema {codec.SCHEMA} keeps it",
         "spec": stored.encode().decode(),
         "state": CachedSession.encode(run).hex(),
         "records": {key.decode(): data.hex() for key, data in records.encode(run).items() if data is not None},
     }
+    if isinstance(run, SegmentRun):
+        kept["segments"] = segments_of(run)
     kept |= {"view": view(kept), "next": go_on(read(kept)[1].run.copy())}
-    (FOLDER / f"{kind}.{codec.SCHEMA}.json").write_text(json.dumps(kept, indent=1) + "\n")
+    (FOLDER / f"{name}.{codec.SCHEMA}.json").write_text(json.dumps(kept, indent=1) + "\n")
 
 
 if __name__ == "__main__":
-    for each in sorted(REGISTRY):
+    kinds = sorted(REGISTRY)
+    for each in (*kinds, *(WITH_SEGMENTS + kind for kind in kinds if REGISTRY[kind].takes_segments)):
         if f"{each}.{codec.SCHEMA}" not in names():
             write(each)
