@@ -145,6 +145,11 @@ class CachedSession(NamedTuple):
         """Whether its learner's state is still to be made of the records."""
         return logs.is_unread(self.run.state)
 
+    @classmethod
+    def begun(cls, version: str, stored: Stored, run: Run, state: bytes) -> CachedSession:
+        """A session before its first slot; ``state`` is the bytes of its run's state."""
+        return cls(version, stored, run, state[-CHECKSUM_BYTES:], _memory(run), is_listed=True)
+
     @staticmethod
     def encode(run: Run, schema: int = codec.SCHEMA) -> bytes:
         """The bytes of a run's state, in this schema of states where it can hold it."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import groupby
+from itertools import groupby, islice
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ CHUNK_OBJECTS, SMALL_OBJECT = 50, 40
 COMPACT = json.JSONEncoder(separators=(",", ":"), allow_nan=False)
 
 _SCALARS = {str, int, float, bool, type(None)}
+_CONTAINERS = {dict, list, tuple}
 
 
 def json_chunks(value: Any, encoder: json.JSONEncoder = COMPACT) -> Iterator[str]:
@@ -37,10 +38,17 @@ def json_chunks(value: Any, encoder: json.JSONEncoder = COMPACT) -> Iterator[str
 
 def _of_mapping(value: Mapping[str, Any], encoder: json.JSONEncoder) -> Iterator[str]:
     start = "{"
-    for name in sorted(value) if encoder.sort_keys else value:
-        yield f"{start}{encoder.encode(name)}{encoder.key_separator}"
-        yield from json_chunks(value[name], encoder)
-        start = encoder.item_separator
+    names = sorted(value) if encoder.sort_keys else value
+    for small, group in groupby(names, lambda name: _is_small(value[name])):
+        if small:
+            while part := {name: value[name] for name in islice(group, CHUNK_OBJECTS)}:
+                yield f"{start}{encoder.encode(part)[1:-1]}"
+                start = encoder.item_separator
+            continue
+        for name in group:
+            yield f"{start}{encoder.encode(name)}{encoder.key_separator}"
+            yield from json_chunks(value[name], encoder)
+            start = encoder.item_separator
     yield "{}" if start == "{" else "}"
 
 
@@ -75,5 +83,7 @@ def _of_slice(part: Sequence[Any], encoder: json.JSONEncoder) -> Iterator[str]:
 def _is_small(value: Any) -> bool:
     if type(value) in _SCALARS:
         return True
+    if type(value) not in _CONTAINERS:
+        return False
     parts = value.values() if isinstance(value, dict) else value
     return len(parts) <= SMALL_OBJECT and (_SCALARS.issuperset(map(type, parts)) or all(map(_is_small, parts)))

@@ -8,6 +8,7 @@ import uuid
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple
 
 from ..commit.contention import Versions
@@ -145,15 +146,12 @@ class Creator:
         raise OverloadedError("The session was deleted at each attempt")
 
     async def _create(self, session_id: str, spec: Specification, key: Idempotency | None) -> Created:
-        stored = Stored.of(spec)
-        version = str(self._versions.new())
-        new = await run_in_thread_if_large(
-            label_bytes(spec), _new_session, session_id, stored, version, key, self._write_schema
-        )
-        existing = await self._store.create(new)
-        if existing is None:
+        begin = partial(_Beginning.of, session_id, str(self._versions.new()), key, self._write_schema)
+        begun = await run_in_thread_if_large(label_bytes(spec), begin, Stored.of(spec))
+        existing = await self._store.create(begun.new)
+        if existing.version == begun.new.version:
             self._metrics.sessions_created[spec.learner.kind]()
-            return Created(Answer(await self._first_view(new)), new=True)
+            return Created(Answer(begun.view(existing)), new=True)
         if key is not None and (stored_answer := await self._store.recall(session_id, key.key)) is not None:
             return await _created_before(session_id, existing, key, stored_answer)
         cached = await self._reader.cached(session_id, existing)
@@ -165,14 +163,6 @@ class Creator:
         show = Show(viewer(session_id, existing, cached), idempotency=key)
         return Created(await self._queues.submit(session_id, show), new=False)
 
-    async def _first_view(self, new: NewSession) -> Body:
-        """The view of a session just created, also where it has been deleted since."""
-        try:
-            return await self._reader.view(new.session_id)
-        except UnknownSessionError:
-            snapshot = Snapshot(new.version, new.spec, new.state, self._store.now(), None)
-            return await _view_of_new(new.session_id, snapshot)
-
     async def _check_count(self, session_id: str, prefix: str, most: int) -> None:
         """Refuse one session too many; several workers that create at the same time may exceed the limit."""
         present = await self._store.count(prefix, most)
@@ -180,21 +170,32 @@ class Creator:
             raise ForbiddenError(f"This API key may have {most} sessions")
 
 
-def _new_session(
-    session_id: str, stored: Stored, version: str, key: Idempotency | None, schema: int = codec.SCHEMA
-) -> NewSession:
-    """A session as the store keeps it before its first slot."""
-    run, spec = stored.start(), stored.specification
-    return NewSession(
-        session_id=session_id,
-        version=version,
-        spec=stored.encode(),
-        state=CachedSession.encode(run, schema),
-        idle_ttl_ms=spec.idle_ttl_ms,
-        answer=None if key is None else (key.key, key.body + version.encode()),
-        about=summary.encode_about(spec.chosen(), run),
-        summary=summary.encode_summary(run, version, effective=summary.effective_arms_of(run)),
-    )
+class _Beginning(NamedTuple):
+    """A session before its first slot: as the store keeps it, and decoded."""
+
+    new: NewSession
+    cached: CachedSession
+
+    @classmethod
+    def of(cls, session_id: str, version: str, key: Idempotency | None, schema: int, stored: Stored) -> _Beginning:
+        run, spec = stored.start(), stored.specification
+        new = NewSession(
+            session_id=session_id,
+            version=version,
+            spec=stored.encode(),
+            state=CachedSession.encode(run, schema),
+            idle_ttl_ms=spec.idle_ttl_ms,
+            answer=None if key is None else (key.key, key.body + version.encode()),
+            about=summary.encode_about(spec.chosen(), run),
+            summary=summary.encode_summary(run, version, effective=summary.effective_arms_of(run)),
+        )
+        return cls(new, CachedSession.begun(version, stored, run, new.state))
+
+    def view(self, created: Snapshot) -> Body:
+        """The view of the session as it was created, whatever has happened to it since."""
+        expires_at = self.cached.stored.specification.expires_at(created.created_at)
+        snapshot = created._replace(version=self.new.version, expires_at=expires_at)
+        return session_view(self.new.session_id, snapshot, self.cached)
 
 
 async def _created_before(session_id: str, now: Snapshot, key: Idempotency, stored_answer: bytes) -> Created:
@@ -206,17 +207,9 @@ async def _created_before(session_id: str, now: Snapshot, key: Idempotency, stor
     if is_stored_answer(packed):
         return Created(Answer(unpack(packed), replayed=True), new=False)
     stored = (await decoded(now)).stored
-    version = packed.decode()
-    new = await run_in_thread_if_large(len(now.spec), _new_session, session_id, stored, version, None)
-    first = now._replace(version=version, state=new.state)
-    return Created(Answer(await _view_of_new(session_id, first), replayed=True), new=True)
-
-
-async def _view_of_new(session_id: str, snapshot: Snapshot) -> Body:
-    """The view of a session that nobody has used since it was created."""
-    cached = await decoded(snapshot)
-    expires_at = cached.stored.specification.expires_at(snapshot.created_at)
-    return session_view(session_id, snapshot._replace(expires_at=expires_at), cached)
+    begin = partial(_Beginning.of, session_id, packed.decode(), None, codec.SCHEMA)
+    begun = await run_in_thread_if_large(len(now.spec), begin, stored)
+    return Created(Answer(begun.view(now), replayed=True), new=True)
 
 
 def _packed_answer(stored_answer: bytes, key: Idempotency) -> bytes:

@@ -85,7 +85,7 @@ class InstrumentedStore:
     def history(self) -> History:
         return self._store.history
 
-    async def create(self, session: NewSession) -> Snapshot | None:
+    async def create(self, session: NewSession) -> Snapshot:
         with self._timed("create"):
             return await self._store.create(session)
 

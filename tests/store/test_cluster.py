@@ -20,7 +20,7 @@ async def everything(store: Store, names: list[str]) -> None:
     for name in names:
         fields = {"events": [digest(1)], "answers": {digest("k"): b"y"}, "records": {b"1": b"x"}}
         fields["segments"] = {b"a": (7, b"y"), b"b": (3, b"z")}
-        assert await store.create(new_session(name, idle_ttl_ms=600_000)) is None
+        assert (await store.create(new_session(name, idle_ttl_ms=600_000))).version == "v0"
         assert await store.commit(commit("v0", "v1", session_id=name, **fields)) == Committed()
         assert await store.commit(commit("v0", "v1", session_id=name, **fields)) == Committed()
         again = await store.commit(commit("v1", "v2", session_id=name, events=[digest(1)], lookups=[digest("k")]))

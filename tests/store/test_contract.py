@@ -18,10 +18,11 @@ async def loaded(store: Store, session_id: str = "s") -> Snapshot:
 
 
 async def test_a_created_session_is_loaded_as_it_was_given(store: Store) -> None:
-    assert await store.create(new_session()) is None
+    created = await store.create(new_session())
 
     snapshot = await loaded(store)
 
+    assert created == snapshot
     assert snapshot[:3] == ("v0", b"spec", b"state0")
     assert abs(snapshot.created_at - store.now()) < 5
     assert snapshot.expires_at is None
@@ -37,9 +38,10 @@ async def test_a_second_creation_tells_what_is_there(store: Store) -> None:
 
 
 async def test_a_creation_sent_again_finds_itself(store: Store) -> None:
-    await store.create(new_session())
+    created = await store.create(new_session(idle_ttl_ms=60_000))
 
-    assert await store.create(new_session()) is None
+    assert await store.create(new_session(idle_ttl_ms=60_000)) == created == await loaded(store)
+    assert created.expires_at == pytest.approx(created.created_at + 60, abs=0.01)
 
 
 async def test_an_unknown_session_is_none_not_found_and_not_deleted(store: Store) -> None:
@@ -191,7 +193,7 @@ async def test_deleting_leaves_nothing_for_the_next_session_of_that_id(store: St
     assert await store.load("s") is None
     assert await store.commit(commit("v1", "v2")) == NotFound()
     assert await store.load("s") is None
-    assert await store.create(new_session(version="w0")) is None
+    assert (await store.create(new_session(version="w0"))).version == "w0"
     assert await store.recall("s", b"k" * 16) is None
     assert await store.read_records("s") == {}
     assert await store.commit(commit("v0", "v1")) == Conflict(await loaded(store))

@@ -68,12 +68,13 @@ class Store(Protocol):
     def history(self) -> History:
         """Samples of sessions over time."""
 
-    async def create(self, session: NewSession) -> Snapshot | None:
-        """Create a session.
+    async def create(self, session: NewSession) -> Snapshot:
+        """Create a session, unless there is one with this id.
 
         Returns
         -------
-        None if it was created, by an earlier sending too; else the session that has this id.
+        The session that has this id; it is the new one, created by this sending or an earlier one, if the versions
+        are the same.
         """
 
     async def load(self, session_id: str) -> Snapshot | None:

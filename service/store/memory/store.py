@@ -48,14 +48,14 @@ class MemoryStore:
         self.history = MemoryHistory(self._session)
         self._deadlines: list[tuple[float, str]] = []
 
-    async def create(self, session: NewSession) -> Snapshot | None:
+    async def create(self, session: NewSession) -> Snapshot:
         existing = self._session(session.session_id)
         if existing is not None:
-            return None if existing.version == session.version else existing.snapshot()
+            return existing.snapshot()
         created = MemorySession(session.version, session.spec, session.state, self.now(), None)
         created.about, created.summary = session.about, session.summary
         self._begin(session, created)
-        return None
+        return created.snapshot()
 
     async def load(self, session_id: str) -> Snapshot | None:
         session = self._session(session_id)

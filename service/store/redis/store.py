@@ -85,14 +85,16 @@ class RedisStore:
     def _make_listing(self) -> Listing:
         return Listing(self._run, self._keys)
 
-    async def create(self, session: NewSession) -> Snapshot | None:
+    async def create(self, session: NewSession) -> Snapshot:
         digest, answer = session.answer or (b"", b"")
         field = ANSWER + digest if session.answer else b""
         fields = (session.version, session.spec, session.state, session.about, session.summary)
         tail = (*fields, session.idle_ttl_ms or 0, field, answer)
         reply = await self._run_on_session_keys(scripts.CREATE, session.session_id, tail)
         await self._listing.add([session.session_id])
-        return None if reply[0] == b"OK" else messages.snapshot(reply[1])
+        if reply[0] == b"OK":
+            return messages.snapshot((session.version.encode(), session.spec, session.state, *reply[1]))
+        return messages.snapshot(reply[1])
 
     async def load(self, session_id: str) -> Snapshot | None:
         keys = (self._keys.session(session_id), self._keys.probe(session_id))

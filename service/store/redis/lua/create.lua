@@ -5,7 +5,7 @@
 -- KEYS  1 session  2 slots  3 counts  4 log  5 segments  6 played  7.. seen buckets  last probe
 -- ARGV  1 numbers of the buckets  2 width of a bucket, ms  3 version  4 spec  5 state  6 about  7 summary
 --       8 idle expiry, ms, or 0  9 kind byte and digest of an idempotency key, or ''  10 its answer
--- OK      created, also where an earlier sending of this call created it
+-- OK      created_at and expires_at (nil without idle expiry): created, also by an earlier sending of this call
 -- EXISTS  snapshot of the session that has this id; nothing was written
 -- KEYS    nothing: the caller has to call again with the key of the present bucket; nothing was written
 --
@@ -18,7 +18,10 @@ if not keys then
 end
 if redis.call('EXISTS', KEYS[1]) == 1 then
   local session = snapshot(KEYS[1])
-  return session[1] == ARGV[3] and confirmed('OK') or confirmed('EXISTS', session)
+  if session[1] == ARGV[3] then
+    return confirmed('OK', { session[4], session[5] })
+  end
+  return confirmed('EXISTS', session)
 end
 
 local created_at = time[1] .. '.' .. string.format('%06d', time[2])
@@ -36,4 +39,4 @@ if ARGV[9] ~= '' then
   redis.call('HSET', keys[present], ARGV[9], ARGV[10])
   expire_bucket(keys[present], latest, deadline)
 end
-return reply('OK')
+return reply('OK', { created_at, deadline and integer(deadline) or false })
