@@ -64,7 +64,7 @@ class Segments(Generic[P]):
         -------
         The moment, and the distribution to draw from, shape (n_arms,).
         """
-        part = self.part.open(part, slot._replace(floor=0.0))
+        part = self.part.open(part, slot._replace(floor=0.0) if slot.floor else slot)
         shared = _mixed(shared)
         slots, events = segment.slots + 1, segment.events
         full = self._experts(part, shared, segment, slots, None)
@@ -189,12 +189,14 @@ def _own(shared: Shared, segment: Segment, slots: int, p: FloatArray, places: An
     played, held = max(slots, segment.events), [min(memory, t) for memory in MEMORIES]
     strengths = [played + each for each in held]
     scales = np.array([math.sqrt(each * v) for each in strengths])
-    prior = math.sqrt(max(t, shared.events) * v) / np.sqrt(p[places])
-    sums = np.array([[each / t] for each in held]) * prior
+    prior = np.sqrt(p[places])
+    np.divide(math.sqrt(max(t, shared.events) * v), prior, out=prior)
+    sums = np.multiply(np.array([each / t for each in held])[:, None], prior)
     sums += segment.sums[places]
-    sums -= np.minimum.reduce(sums, axis=-1)[:, None]
+    sums -= np.minimum.reduce(sums, axis=-1, keepdims=True)
     _, x = solve_rows(sums, scales, _guess(sums, scales, segment.full[1:, places]))
-    np.maximum(x, [[FLOOR_SHARE / math.sqrt(each) / p.size] for each in strengths], out=x)
+    floors = np.array([FLOOR_SHARE / math.sqrt(each) / p.size for each in strengths])
+    np.maximum(x, floors[:, None], out=x)
     x /= np.add.reduce(x, axis=-1)[:, None]
     return x
 
@@ -222,14 +224,8 @@ def _mixed(shared: Shared) -> Shared:
         floor = FLOOR_SHARE / math.sqrt(t) / EXPERTS
         raised, weights = over_few(asked, scale, shared.weights.tolist(), floor)
         sums = [each + (after - more) for each, after, more in zip(sums, raised, asked, strict=True)]
-    return shared._replace(
-        mixture_sums=np.array(sums),
-        weights=np.array(weights),
-        t=t,
-        events_at_open=events,
-        scale=scale,
-        shift=shared.mean,
-    )
+    _, _, _, _, _, mean, spread, largest, _, _, kept = shared
+    return Shared(np.array(sums), np.array(weights), t, events, events, mean, spread, largest, scale, mean, kept)
 
 
 def _mixture(weights: FixedArray, experts: FloatArray) -> FloatArray:

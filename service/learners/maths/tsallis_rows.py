@@ -40,21 +40,18 @@ def solve_rows(sums: FloatArray, scale: FloatArray, guess: FloatArray) -> tuple[
 
 def _solve_rows_of_one(sums: FloatArray, scale: FloatArray, guess: FloatArray) -> tuple[FloatArray, FloatArray]:
     """``solve_rows`` for one run, whose few numbers are plain floats; the same operations bit for bit."""
-    scales, wide, powers = scale.tolist(), scale[:, None], np.empty((3, *sums.shape))
-    lam = [min(start, -most) for start, most in zip(guess.tolist(), scales, strict=True)]
-    unsolved = list(range(len(scales)))
-    root = np.empty(sums.shape)
+    scales, wide, root, powers = scale.tolist(), scale[:, None], np.empty(sums.shape), np.empty((3, *sums.shape))
+    at = np.minimum(guess, -scale)
+    lam, wide_lam, unsolved = at.tolist(), at[:, None], list(range(len(scales)))
     for _ in range(MAX_SOLVE_STEPS):
-        np.subtract(sums, np.array(lam)[:, None], out=root)
-        np.divide(wide, root, out=root)
+        np.divide(wide, np.subtract(sums, wide_lam, out=root), out=root)
         total, cubes, squares = _totals(root, powers).tolist()
         unsolved = [row for row in unsolved if step(lam, row, scales[row], total[row], cubes[row], squares[row])]
+        at[:] = lam
         if not unsolved:
             break
-    last = np.array(lam)
-    np.subtract(sums, last[:, None], out=root)
-    np.divide(wide, root, out=root)
-    return last, np.multiply(root, root, out=root)
+    np.divide(wide, np.subtract(sums, wide_lam, out=root), out=root)
+    return at, np.multiply(root, root, out=root)
 
 
 def _totals(root: FloatArray, powers: FloatArray) -> FloatArray:
