@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,13 +13,15 @@ import numpy as np
 from loadtest.figures import STYLE
 from loadtest.study.catalogue import CHANGES, CLICKS, FULL, STALLS
 from loadtest.study.learners import MULTISCALE, SIXTH
-from loadtest.study.results import World
+from loadtest.study.results import STALLED, World
 from loadtest.study.tables import MAIN, NAMES, of_group
 
 PRINT_DPI = 300
 WIDTH = 7.0
-ROW_HEIGHT = 0.24
+ROW_HEIGHT = 0.28
 """Inches."""
+TITLE_WIDTH = 24
+"""Letters in a line above a narrow panel."""
 GROWTH_WORLDS = ("10 arms, gap .2, delay 50", "10 arms, .6 and .4, moved every 2,000")
 COLOURS = {
     MULTISCALE: "#d55e00",
@@ -97,11 +100,11 @@ def _dots(axes: Any, worlds: Sequence[World], learners: Sequence[str]) -> None:
             label=NAMES[learner],
         )
     axes.axvline(100, color="0.7", linestyle="-.", linewidth=0.8, label="uniform play")
-    axes.set_yticks(range(len(worlds)), [world.name for world in worlds], fontsize=7)
+    axes.set_yticks(range(len(worlds)), [world.name for world in worlds], fontsize=8)
     axes.set_xlim(left=min(0, axes.get_xlim()[0]))
     axes.invert_yaxis()
     axes.set_xlabel("regret, % of uniform play's (bars: two standard errors)")
-    axes.figure.legend(loc="outside upper center", ncols=3, fontsize=7)
+    axes.figure.legend(loc="outside upper center", ncols=3, fontsize=8)
 
 
 def _growth(panels: Sequence[Any], worlds: Sequence[World]) -> None:
@@ -118,7 +121,7 @@ def _growth(panels: Sequence[Any], worlds: Sequence[World]) -> None:
         axes.plot(slots, guide, color="0.3", linestyle=":", label="slope 1/2")
         axes.set(xscale="log", yscale="log", xlabel="slots $t$", ylabel=r"regret $\mathrm{Reg}_t$")
         axes.set_title(world.name, fontsize=8)
-    panels[0].legend(fontsize=7)
+    panels[0].legend(fontsize=8)
 
 
 def _stalls(panels: Sequence[Any], worlds: Sequence[World]) -> None:
@@ -129,10 +132,12 @@ def _stalls(panels: Sequence[Any], worlds: Sequence[World]) -> None:
                 ratios = np.sort(100 * world.regret(learner) / world.uniform())
                 shares = 100 * (1 - np.arange(len(ratios)) / len(ratios))
                 axes.step(ratios, shares, where="post", color=COLOURS[learner], label=NAMES[learner])
-        axes.axvline(90, color="0.7", linestyle=":", linewidth=0.8)
-        axes.set_title(world.name.replace(", ", ",\n", 1), fontsize=7)
-        axes.set_xlabel("regret, % of uniform", fontsize=7)
+        axes.axvline(100 * STALLED, color="0.7", linestyle=":", linewidth=0.8)
+        axes.set_title(textwrap.fill(world.name.replace(" W ", " W\N{NO-BREAK SPACE}"), TITLE_WIDTH), fontsize=8)
+        axes.set_xlabel("regret, % of uniform play's", fontsize=8)
+        axes.tick_params(labelsize=8, labelleft=axes is panels[0])
         axes.set_xlim(0, 150)
         axes.set_ylim(0, 100)
     panels[0].set_ylabel("runs with at least so much, %", fontsize=8)
-    panels[-1].legend(fontsize=6)
+    handles, labels = panels[0].get_legend_handles_labels()
+    panels[0].figure.legend(handles, labels, loc="outside upper center", ncols=4, fontsize=8)

@@ -27,7 +27,7 @@ class Figure(NamedTuple):
     @property
     def text(self) -> str:
         """As tables show it; the share of stalled runs only where there are any."""
-        digits = 1 if self.stderr < 0.05 else 0
+        digits = 1 if self.stderr < 0.5 else 0
         shown = f"{self.mean:.{digits}f} ± {self.stderr:.{digits}f}"
         return shown if not self.stalled else f"{shown} ({percent(self.stalled)})"
 

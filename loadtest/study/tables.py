@@ -16,13 +16,12 @@ MAIN = (MULTISCALE, "centred_tsallis", "dexp3", "thompson")
 ON_CLICKS = (MULTISCALE, "multiscale_waiting", "centred_tsallis", "dexp3", "thompson", "thompson_provisional")
 OTHERS = ("dexp3_theorem", "exp3", "exp3_current", "bold", "clw", "batched_exp3", "tsallis_delayed")
 LIBRARY_LEARNERS = tuple(entry.key for entry in ENTRIES if entry.needs)
-LABELS = {MULTISCALE: "multiscale Tsallis", "multiscale_waiting": "the same, waiting"}
 
 
 def table(worlds: Sequence[World], learners: Sequence[str]) -> str:
     """Return a table of worlds and learners; learners and worlds without a result are left out."""
     shown = [learner for learner in learners if any(learner in world.cells for world in worlds)]
-    rows = [["world", "T", "seeds", *(LABELS.get(learner, NAMES.get(learner, learner)) for learner in shown)]]
+    rows = [["world", "T", "seeds", *(NAMES.get(learner, learner) for learner in shown)]]
     for world in worlds:
         figures = [world.figure(learner) for learner in shown]
         if any(figures):
