@@ -152,6 +152,47 @@ async def test_the_segment_played_least_recently_is_dropped(client, create):
     assert kept == ["f", "g", "h"]
 
 
+async def test_surplus_is_judged_by_arm_over_the_session(client, create):
+    path = await create(**FIELDS)
+    arm = (await client.post(f"{path}/act", json={"segment": "a"})).json()["arm"]
+    event = {"arm": arm, "loss": 1, "segment": "b"}
+
+    first = await client.post(f"{path}/feedback", json=event)
+    second = await client.post(f"{path}/feedbacks?on_surplus=skip", json={"events": [event]})
+
+    assert (first.json()["applied"], second.json()["applied"], second.json()["surplus"]) == (1, 0, 1)
+    assert (await client.get(path)).json()["outstanding"] == 0
+
+
+async def test_many_segments_are_sorted_by_name_only(client, create, monkeypatch):
+    monkeypatch.setattr("service.sessions.pages.segments.MAX_SORTED", 2)
+    path = await create(**FIELDS)
+    for name in ("b", "a"):
+        await client.post(f"{path}/act", json={"segment": name})
+    few = await client.get(f"{path}/segments", params={"sort": "-slots"})
+    await client.post(f"{path}/act", json={"segment": "c"})
+
+    many = await client.get(f"{path}/segments", params={"sort": "-slots"})
+    by_name = (await client.get(f"{path}/segments")).json()["segments"]
+
+    assert (few.status_code, many.status_code) == (200, 422)
+    assert [row["segment"] for row in by_name] == ["a", "b", "c"]
+
+
+async def test_no_metric_names_a_segment(client, create):
+    path = await create(**FIELDS)
+    action = (await client.post(f"{path}/act", json={"segment": "quetzal"})).json()
+    event = {"arm": action["arm"], "loss": 1, "segment": "quetzal"}
+    await client.post(f"{path}/feedback", json=event)
+    await client.get(path, params={"segment": "quetzal"})
+
+    metrics = (await client.get("/metrics")).text
+
+    assert 'route="/v1/sessions/{session_id}/act"' in metrics
+    assert "segment=" not in metrics
+    assert "quetzal" not in metrics
+
+
 @pytest.mark.parametrize(
     "fields",
     [

@@ -87,7 +87,7 @@ def operations(game: Game) -> Any:
         eligible = (
             sorted(rng.choice(k, rng.integers(1, k + 1), replace=False).tolist()) if rng.random() < 0.4 else None
         )
-        arm = yield "open", len(waiting) + 2_000 * (rng.random() < 0.02), eligible, 0.2 * (rng.random() < 0.3)
+        arm = yield "open", len(waiting) + 20_000 * (rng.random() < 0.02), eligible, 0.2 * (rng.random() < 0.3)
         waiting.append(arm)
         if game.default is not None:
             yield "charge", arm

@@ -192,6 +192,51 @@ def test_nothing_breaks_with_dropped_segments_and_lost_or_doubled_feedback(part:
     assert np.isfinite(player.shared.mixture_sums).all()
 
 
+def expected_step(player: Player, name: str, arm: int, d: float, fall: float, count: int) -> tuple[Any, float]:
+    """R, and S of the arm, after a step, as the rule has them: e of the slot, z of S from e_1 over all arms."""
+    shared, segment = player.shared, player.segments[name]
+    sums, share = shared.mixture_sums.copy(), segment.pool[arm]
+    for j in range(3):
+        z = shared.scale / np.sqrt(shared.weights[j])
+        sums[j] += count * min(max(d * segment.drawn[j, arm] / share, -fall * z), z / 2)
+    z = segment.scale / np.sqrt(segment.full[1, arm])
+    return sums, segment.sums[arm] + count * min(max(d / share, -fall * z), z / 2)
+
+
+@pytest.mark.parametrize("far", [0.0, 30.0])
+@pytest.mark.parametrize("event", ["charge", "correct", "void"])
+def test_a_default_is_charged_corrected_and_taken_back_by_the_rule(event: str, far: float) -> None:
+    """CHARGE keeps the segment's o, CORRECT and VOID lower it; far from the mean, steps end at their bounds."""
+    player, rng = Player(MultiscaleTsallis(3), 1.0), np.random.default_rng(4)
+    for _ in range(80):
+        player.open("a")
+        player.charge("a", arm := int(rng.integers(3)))
+        if rng.random() < 0.3:
+            player.settle("a", arm, float(0.2 * rng.random()))
+    player.open("a", [0, 2])
+    before, segment = player.shared, player.segments["a"]
+    loss, default = 0.1 - far, 1.0 if event == "correct" else 1.0 + far
+    moved, count = (
+        (loss - default, 0) if event == "correct" else (default, 1) if event == "charge" else (-default, -1)
+    )
+    d, fall = (moved, 1.0) if event == "correct" else (default - segment.shift, 0.25)
+    mixture_sums, own = expected_step(player, "a", 0, d, fall, count or 1)
+
+    player.default = default
+    {"charge": player.charge, "correct": lambda *at: player.settle(*at, loss), "void": player.void}[event]("a", 0)
+
+    now, after = player.segments["a"], player.shared
+    np.testing.assert_allclose(after.mixture_sums, mixture_sums, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(now.sums, [own, *segment.sums[1:]], rtol=0, atol=1e-12)
+    assert (now.events, after.events) == (segment.events + count, before.events + count)
+    assert now.outstanding == segment.outstanding - (event != "charge")
+    assert now.mean * now.events == pytest.approx(segment.mean * segment.events + moved)
+    assert after.mean * after.events == pytest.approx(before.mean * before.events + moved)
+    squares = [(each - before.shift) ** 2 for each in (loss, default)]
+    change = squares[0] - squares[1] if event == "correct" else count * squares[1]
+    assert after.variance_sum == pytest.approx(max(before.variance_sum + change, 0.0))
+
+
 def change_arms(player: Player, k: int, rng: np.random.Generator) -> int:
     """Add two arms, or remove two, everywhere; how many there are then."""
     learner = player.layer.part

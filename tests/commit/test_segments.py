@@ -1,0 +1,84 @@
+"""What a commit reads and writes of segments: those of its batch, and no more of the many that are kept."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from service.commit.committer import Committer
+from service.commit.queues import SessionQueues
+from service.commit.session_cache import SessionCache
+from service.models.events import ArmEvent
+from service.models.specification import Specification
+from service.sessions.operations import Act, SettleFeedback
+from service.sessions.service import Sessions
+from service.settings import Settings
+from service.store.base import Commit, ReadSegments
+from service.store.memory import MemoryStore
+
+FIELDS = {"learner": {"kind": "centred_tsallis", "n_arms": 3}, "segments": {"max": 100}, "seed": 1}
+
+
+class WatchedStore(MemoryStore):
+    """A memory store that notes which segments are read and written."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.read: list[list[bytes]] = []
+        self.written: list[set[bytes]] = []
+
+    async def read_segments(self, session_id: str, names: Any, oldest: int = 0) -> ReadSegments | None:
+        self.read.append(list(names))
+        return await super().read_segments(session_id, names, oldest)
+
+    async def commit(self, commit: Commit) -> Any:
+        self.written.append(set(commit.segments))
+        return await super().commit(commit)
+
+
+@pytest.fixture
+async def store() -> WatchedStore:
+    """A store with a session that keeps thirty segments."""
+    store = WatchedStore()
+    sessions = Sessions(store, Settings())
+    await sessions.create("s", Specification.model_validate(FIELDS), None)
+    for number in range(30):
+        await sessions.submit("s", act(f"s{number}"))
+    store.read.clear()
+    store.written.clear()
+    return store
+
+
+def act(segment: str) -> Act:
+    return Act(1, 10**6, single=True, segment=segment)
+
+
+def worker(store: MemoryStore) -> SessionQueues:
+    return SessionQueues(Committer(store, SessionCache(10)), max_queue=100)
+
+
+async def test_a_commit_reads_and_writes_the_segments_of_its_batch(store: WatchedStore) -> None:
+    queues = worker(store)
+
+    await queues.submit("s", act("s3"))
+    await queues.submit("s", act("s3"))
+    await queues.submit("s", SettleFeedback([ArmEvent(arm=0, loss=1.0, segment="s7")], None))
+
+    assert store.read == [[b"s3"], [b"s7"]]
+    assert store.written == [{b"s3"}, {b"s3"}, {b"s7"}]
+
+
+async def test_after_a_conflict_segments_are_read_again(store: WatchedStore) -> None:
+    """Another worker has committed meanwhile, so that nothing which this one had read may count."""
+    one, other = worker(store), worker(store)
+    for name in ("s1", "s2", "s3"):
+        await one.submit("s", act(name))
+    await other.submit("s", act("s1"))
+    store.read.clear()
+
+    await one.submit("s", act("s3"))
+    await one.submit("s", act("s2"))
+
+    assert store.read == [[b"s3"], [b"s2"]]
+    assert store.written[-3:] == [{b"s3"}, {b"s3"}, {b"s2"}]  # the first of them met the conflict
