@@ -84,6 +84,7 @@ async def test_posting_a_session_again_names_each_field_that_differs(client):
     [
         ({"reward_range": [1, 1]}, "reward_range"),
         ({"reward_range": [0, 1], "loss_range": [1, 0]}, "reward_range"),
+        ({"reward_range": [0, 1], "loss_range": [0, 1]}, "reward_range"),
         ({"reward_range": [0, 1], "normalize_losses": False}, "reward_range"),
         ({"reward_range": [0, 1], "expiry": {"after_seconds": 1, "default_loss": 0}}, "default_loss"),
         ({"expiry": {"after_seconds": 1, "default_reward": 0}}, "default_reward"),

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
+from ...errors import FieldValueError
 from ...learners.posted import Posted
 from ...learners.specs import Label, LabelText, NullIs, Whole
 from ...models.eligible import Eligibility
@@ -19,6 +20,13 @@ class CreateSession(Specification):
     """A session to create. Without ``session_id`` the service chooses one."""
 
     session_id: Annotated[str | None, Field(pattern=SESSION_ID_PATTERN)] = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _one_range(cls, posted: Any) -> Any:
+        if all(posted.get(name) is not None for name in ("loss_range", "reward_range")):
+            raise FieldValueError("loss_range", "give either loss_range or reward_range")
+        return posted
 
     @property
     def specification(self) -> Specification:
@@ -80,7 +88,6 @@ class ChangeArms(Posted):
         list[LabelText],
         Field(fail_fast=True, description="Labels of arms to remove. Unknown labels change nothing."),
         NullIs([]),
-        NullIs([]),
     ] = []
 
     pause: Annotated[
@@ -95,7 +102,6 @@ class ChangeArms(Posted):
     resume: Annotated[
         list[LabelText],
         Field(fail_fast=True, description="Labels of paused arms to draw again. Unknown labels change nothing."),
-        NullIs([]),
         NullIs([]),
     ] = []
 

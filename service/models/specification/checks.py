@@ -102,8 +102,6 @@ def rewards_are_normalised_and_of_arms(session: SessionFields) -> None:
         return
     if not isinstance(session.learner, ArmsSpec):
         raise FieldValueError("reward_range", "reward_range is for learners over arms")
-    if "loss_range" in session.model_fields_set and session.loss_range != [0.0, 1.0]:
-        raise FieldValueError("loss_range", "give either loss_range or reward_range")
     if not session.normalize_losses:
         raise FieldValueError("normalize_losses", "reward_range needs normalize_losses")
 
