@@ -9,10 +9,11 @@ from importlib import import_module
 from typing import Protocol
 
 from ..client import ApiError, BanditsError, PermissionDeniedError
+from ..flag_parser import WRONG_USE, FlagParser
 from .screen import CommandError, Screen
 
-FAILED, WRONG_USE, INTERRUPTED = 1, 2, 130
-"""Exit codes beside 0; ``doctor`` has its own."""
+FAILED, INTERRUPTED = 1, 130
+"""Exit codes beside 0 and that of wrong use; ``doctor`` has its own."""
 WORDS = {
     "demo": ".demo.command",
     "doctor": ".doctor.command",
@@ -42,10 +43,10 @@ def command_of(word: str) -> Command:
     return module
 
 
-def parser(word: str, program: str) -> argparse.ArgumentParser:
+def parser(word: str, program: str) -> FlagParser:
     """Return the parser of what stands behind a word."""
     command = command_of(word)
-    made = argparse.ArgumentParser(f"{program} {word}", description=command.DESCRIPTION, allow_abbrev=False)
+    made = FlagParser(f"{program} {word}", description=command.DESCRIPTION, allow_abbrev=False)
     made.add_argument("--json", action="store_true", help="print JSON")
     command.add_arguments(made)
     return made
@@ -90,7 +91,9 @@ def _line(error: Exception) -> str:
     if isinstance(error, PermissionDeniedError):
         text = f"{error}; use an API key with the role admin"
     elif isinstance(error, ApiError) and error.errors:
-        text = "; ".join([str(error), *(f"{each.get('field')}: {each.get('message')}" for each in error.errors)])
+        text = str(error)
+        named = [f"{each.get('field')}: {each.get('message')}" for each in error.errors]
+        text = "; ".join([text, *(each for each in named if each not in text)])
     else:
         text = str(error)
     return " ".join(text.split())

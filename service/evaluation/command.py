@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from ..flag_parser import FlagParser
 from .columns import write_columns
 from .estimates import Estimate, Interval, arm_means, as_json, policies
 from .log_files import FORMATS, LogFileError, read_entries
@@ -36,7 +37,7 @@ def main(arguments: Sequence[str], program: str) -> int:
         if options.columns is not None:
             write_columns(outcomes, options.columns, options.loss_range and tuple(options.loss_range))
     except (LogFileError, ValueError, OSError) as error:
-        sys.stderr.write(f"{program}: {error}\n")
+        sys.stderr.write(f"{program} evaluate: {error}\n")
         return CANNOT_READ
     means = list(arm_means(outcomes, options.confidence))
     values = list(policies(outcomes, options.confidence)) if outcomes.arms.size else []
@@ -47,9 +48,9 @@ def main(arguments: Sequence[str], program: str) -> int:
     return 0
 
 
-def parser(program: str) -> argparse.ArgumentParser:
+def parser(program: str) -> FlagParser:
     """Return the parser of the command line."""
-    made = argparse.ArgumentParser(
+    made = FlagParser(
         f"{program} evaluate",
         description="What a decision log says: the mean of each arm, and what uniform play and each arm alone "
         "would have given, by inverse propensity, with intervals.",

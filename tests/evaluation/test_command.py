@@ -135,6 +135,15 @@ def test_an_empty_log_is_no_data(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert run(capsys, tmp_path / "log.jsonl")[1].startswith("0 acts")
 
 
+def test_wrong_flags_are_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["--nix"], "prog")
+    err = capsys.readouterr().err
+
+    assert err.startswith("prog evaluate: ")
+    assert len(err.splitlines()) == 1
+
+
 @pytest.mark.slow
 def test_it_is_a_word_of_the_command(jsonl: Path) -> None:
     command = [sys.executable, "-m", "service", "evaluate", str(jsonl), "--json"]
