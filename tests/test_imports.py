@@ -45,8 +45,8 @@ LOADTEST_ALSO = {
     "loadtest.bench.in_process_app": {"app", "store.memory", *LEAVES},
 }
 """What these two drive within their own process."""
-CLIENT = {"httpx"}
-"""What the client needs beside Python."""
+CLIENT = {"httpx", "httpcore"}
+"""What the client needs beside Python: httpx, and what that makes its connections with."""
 PURE = {
     *("__future__", "abc", "collections", "contextlib", "dataclasses", "enum", "fractions", "functools"),
     *("itertools", "math", "numpy", "operator", "pydantic", "typing"),

@@ -16,6 +16,7 @@ import httpx
 
 from .answers import Received, answer_of
 from .calls import Call, Json
+from .deadline import Seconds
 from .errors import ApiError, BanditsError, NoAnswerError
 
 URL_VARIABLE, KEY_VARIABLE = "DELAYED_BANDITS_URL", "DELAYED_BANDITS_API_KEY"
@@ -84,7 +85,7 @@ class TimeLeft(dict[str, float]):
 
     def get(self, _step: str, _default: Any = None) -> float:
         """Return the seconds left."""
-        return max(LEAST, self.deadline - time.monotonic())
+        return Seconds.until(self.deadline, LEAST)
 
     def is_over(self) -> bool:
         """Whether none are left."""

@@ -15,6 +15,7 @@ import httpx
 from .answers import Reader
 from .attempts import Attempts, Target
 from .calls import Call, Json, Steps, T
+from .deadline import transports
 from .errors import BanditsError, ClosedError, NoAnswerError
 from .steps.sessions import page
 
@@ -35,7 +36,9 @@ class Connection:
 
     def reset(self) -> None:
         """Open other connections, as the child of a fork has to: those that are open are its parent's."""
-        self._http = httpx.Client(transport=self._transport, **self._target.options())
+        options = self._target.options()
+        mounts = transports(options["verify"], options["limits"]) if self._transport is None else {}
+        self._http = httpx.Client(transport=self._transport, mounts=mounts, **options)
 
     def run(self, steps: Steps[T]) -> T:
         """Make the calls of these steps, and return what they come to."""

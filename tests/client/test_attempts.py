@@ -230,10 +230,11 @@ def slow(*values):
     return pytest.param(*values, marks=pytest.mark.slow)
 
 
+LINE = b"HTTP/1.1 200 OK\r\nX-Slow:"
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n"
 
 
-@pytest.mark.parametrize(("sent", "every"), [slow(b"", None), (HEAD, 0.05), slow(HEAD, None)])
+@pytest.mark.parametrize(("sent", "every"), [slow(b"", None), (LINE, 0.05), (HEAD, 0.05), slow(HEAD, None)])
 def test_a_call_ends_in_its_time_whatever_the_server_does(sent, every):
     with slow_server(sent, every) as url, Bandits(url, timeout=0.4, max_retries=1) as bandits:
         start = time.monotonic()
@@ -242,6 +243,24 @@ def test_a_call_ends_in_its_time_whatever_the_server_does(sent, every):
 
     assert isinstance(action.error, NoAnswerError)
     assert seconds < 0.8
+
+
+def test_a_call_ends_in_its_time_while_the_address_is_looked_up(monkeypatch):
+    over, looked_up = threading.Event(), socket.getaddrinfo
+
+    def getaddrinfo(*where, **options):
+        over.wait(5)
+        return looked_up(*where, **options)
+
+    with slow_server(b"", None) as url, Bandits(url, timeout=0.2, max_retries=1) as bandits:
+        monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
+        start = time.monotonic()
+        action = bandits.session("s").act(fallback="hat")
+        seconds = time.monotonic() - start
+        over.set()
+
+    assert isinstance(action.error, NoAnswerError)
+    assert seconds < 0.6
 
 
 @pytest.mark.parametrize(("sent", "every"), [slow(b"", None), slow(HEAD, 0.05)])

