@@ -57,6 +57,10 @@ class Application(FastAPI):
     ----------
     runtime : what requests share; on ``state.runtime``
     lifespan : runs from before the first request until after the last answer
+
+    Attributes
+    ----------
+    outermost : what a server calls; calling the application itself does the same, and takes one call more
     """
 
     def __init__(self, runtime: Runtime, lifespan: Lifespan[FastAPI], spans: Spans | None) -> None:
@@ -74,7 +78,7 @@ class Application(FastAPI):
         self.state.runtime = runtime
         problems.install(self, runtime.metrics, runtime.settings.retry_after_seconds)
         self._runtime = runtime
-        self._outermost = self._surround(super().__call__, spans)
+        self.outermost = self._surround(super().__call__, spans)
 
     def _surround(self, app: ASGIApp, spans: Spans | None) -> ASGIApp:
         declared = [(route, access_of(route)) for route in self.routes]
@@ -85,7 +89,7 @@ class Application(FastAPI):
         return app if spans is None else spans.around(app)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await self._outermost(scope, receive, send)
+        await self.outermost(scope, receive, send)
 
     def openapi(self) -> dict[str, Any]:
         """The OpenAPI document, made once."""

@@ -11,7 +11,7 @@ would give, byte for byte: ``tests/api/test_hot_routes.py`` sends one corpus of 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple, cast
 
@@ -88,7 +88,7 @@ class HotRoutes:
             if read is not None:
                 is_gone = scope.get("extensions", {}).get(IS_GONE)
                 operation = call.operation(read, call.queries[scope["query_string"]], is_gone)
-                answer = await slots.submit(self._runtime, session_id, operation)
+                answer = await self._runtime.sessions.submit(session_id, operation)
         except ServiceError as error:
             await self._answer_error(ServiceError, error, scope, receive, send)
         except Exception as error:
@@ -137,9 +137,20 @@ class HotRoutes:
         ------
         RequestTimeoutError
         """
-        messages = list(_at_once(receive))
-        if messages and not messages[-1].get("more_body"):
-            return messages
+        messages: list[Message] = []
+        waiting = cast("Coroutine[Any, Any, Message]", receive())
+        try:
+            waiting.send(None)
+        except StopIteration as there:
+            messages = [there.value]
+            if not there.value.get("more_body"):
+                return messages
+        else:
+            waiting.close()
+        return await self._waited_for(messages, receive)
+
+    async def _waited_for(self, messages: list[Message], receive: Receive) -> list[Message]:
+        """Wait for the rest of a body; return all of its messages."""
         try:
             async with asyncio.timeout(self._runtime.settings.body_timeout_seconds):
                 while not messages or messages[-1].get("more_body"):
@@ -153,17 +164,6 @@ class HotRoutes:
     ) -> None:
         response = await self._on_error[kind](Request(scope), error)
         await response(scope, receive, send)
-
-
-def _at_once(receive: Receive) -> Iterable[Message]:
-    """Yield the message that is there to be received; nothing where it would have to be waited for."""
-    waiting = cast("Coroutine[Any, Any, Message]", receive())
-    try:
-        waiting.send(None)
-    except StopIteration as there:
-        yield there.value
-    else:
-        waiting.close()
 
 
 def _again(messages: Sequence[Message], receive: Receive) -> Receive:

@@ -50,7 +50,9 @@ class LocalRequests:
         ForeignHostError, CrossSiteError
         """
         given = [(name, value.strip().decode("latin-1").lower()) for name, value in headers if name in _READ]
-        named = {host_name(value) for name, value in given if name == b"host"} | _host_in(url)
+        named = {host_name(value) for name, value in given if name == b"host"}
+        if not url.startswith(b"/") and url != b"*":
+            named.add(_host_in(url))
         if not all(map(self._is_served, named)):
             raise ForeignHostError
         origins = {value for name, value in given if name == b"origin"}
@@ -120,9 +122,7 @@ def _is_private(host: str) -> bool:
     return host != "" and ("." not in host or _address(host) is not None or host.endswith(_PRIVATE))
 
 
-def _host_in(url: bytes) -> set[str]:
-    """Return the host in a request's address; none in a path."""
-    if url.startswith(b"/") or url == b"*":
-        return set()
+def _host_in(url: bytes) -> str:
+    """Return the host in a request's address that is neither a path nor ``*``."""
     authority = re.split(rb"[/?#]", url.partition(b"://")[2], maxsplit=1)[0]
-    return {host_name(authority.decode("latin-1"))}
+    return host_name(authority.decode("latin-1"))

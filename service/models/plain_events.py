@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Literal, overload
 
 from .events import ArmEvent, Event, RewardEvent
@@ -10,31 +11,22 @@ from .events import ArmEvent, Event, RewardEvent
 _KINDS: Mapping[str, type[ArmEvent | RewardEvent]] = {"loss": ArmEvent, "reward": RewardEvent}
 
 
+@dataclass(slots=True, eq=False)
 class PlainEvents(Sequence[Event]):
     """A batch whose events have an arm, a number and perhaps an id, and nothing else.
 
     As a sequence it makes the events themselves, once.
-
-    Parameters
-    ----------
-    word : what the numbers are
-    arms : index of each event's arm, 0 or more
-    values : loss or reward of each, finite
-    event_ids : of each, None where it has none
     """
 
-    def __init__(
-        self,
-        word: Literal["loss", "reward"],
-        arms: Sequence[int],
-        values: Sequence[float],
-        event_ids: Sequence[str | None],
-    ) -> None:
-        self.word = word
-        self.arms = arms
-        self.values = values
-        self.event_ids = event_ids
-        self._made: list[Event] | None = None
+    word: Literal["loss", "reward"]
+    """What the numbers are."""
+    arms: Sequence[int]
+    """Index of each event's arm, 0 or more."""
+    values: Sequence[float]
+    """Loss or reward of each, finite."""
+    event_ids: Sequence[str | None]
+    """Of each, None where it has none."""
+    _made: list[Event] | None = field(default=None, init=False)
 
     def __len__(self) -> int:
         return len(self.arms)

@@ -172,22 +172,14 @@ class EndingProtocol(HttpToolsProtocol):
         self._limit.busy(self)
         super()._start_asgi_task(cycle, app)
 
-    def on_response_complete(self) -> None:
-        if self._lingering:
-            self.server_state.total_requests += 1
-            return
-        super().on_response_complete()
-        if self._is_idle() and not self.transport.is_closing():
-            self._limit.idle(self)
-            self._between_requests()
-
-    def _between_requests(self) -> None:
+    def _end_or_wait(self) -> None:
+        """End the connection after its last answer, or wait for the rest of a body that was answered early."""
         if self._final_error is not None:
             self._answer_final_error(self._final_error)
-        elif self._part is Part.BODY and self.expect_100_continue:
+        elif self.expect_100_continue:
             # The client waits for 100 Continue, or sends its body: it is unknown where the next request begins.
             self._linger()
-        elif self._part is Part.BODY:
+        else:
             self._start_timer()
 
     def _is_idle(self) -> bool:

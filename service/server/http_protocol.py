@@ -110,6 +110,8 @@ class LimitedHttpProtocol(EndingProtocol):
             return
         if self._head_bytes > MAX_HEAD_BYTES:
             self._end_with(HeadTooLargeError())
+        elif self._part is Part.HEAD and self._timer is None:
+            self._start_timer()
 
     def _ignore_upgrade(self, rest: bytes) -> None:
         """Go on with a request as if it had not asked for another protocol.
@@ -120,9 +122,9 @@ class LimitedHttpProtocol(EndingProtocol):
         self.parser = httptools.HttpRequestParser(self)
         # As uvicorn does: requests behind one that closes the connection are ignored, not an error.
         self.parser.set_dangerous_leniencies(lenient_data_after_close=True)
-        self._replaying = True
+        self._replaying, url = True, self.url
         self.parser.feed_data(b"POST / HTTP/1.1\r\n%b\r\n" % b"".join(framing))
-        self._replaying = False
+        self._replaying, self.url = False, url
         self._parse(rest)
 
     def on_message_begin(self) -> None:
@@ -132,11 +134,6 @@ class LimitedHttpProtocol(EndingProtocol):
         super().on_message_begin()
         self._head_bytes = self._piece_bytes
         self._part = Part.HEAD
-        self._start_timer()
-
-    def on_url(self, url: bytes) -> None:
-        if not self._replaying:
-            super().on_url(url)
 
     def on_header(self, name: bytes, value: bytes) -> None:
         # A header within a body is a trailer, and no trailer changes a request.
@@ -149,7 +146,8 @@ class LimitedHttpProtocol(EndingProtocol):
     def on_headers_complete(self) -> None:
         if self._replaying:
             return
-        self._stop_timer()
+        if self._timer is not None:
+            self._stop_timer()
         if self._head_bytes > MAX_HEAD_BYTES:
             raise HeadTooLargeError
         check_head(self.parser.get_http_version(), self.url, self.headers)
@@ -175,14 +173,25 @@ class LimitedHttpProtocol(EndingProtocol):
             return
         self._part = Part.NOTHING
         self._head_bytes = 0
-        self._stop_timer()
+        if self._timer is not None:
+            self._stop_timer()
         super().on_message_complete()
         if self._stopping and self._is_idle():
             self.transport.close()
 
     def on_response_complete(self) -> None:
+        if self._lingering:
+            self.server_state.total_requests += 1
+            return
+        has_next = bool(self.pipeline)
         super().on_response_complete()
-        if self.flow.unparsed and not self.transport.is_closing():
+        if self.transport.is_closing():
+            return
+        if not has_next:
+            self._limit.idle(self)
+            if self._final_error is not None or self._part is Part.BODY:
+                self._end_or_wait()
+        if self.flow.unparsed:
             self._parse_soon()
 
 

@@ -51,7 +51,7 @@ def check_head(version: str, url: bytes, headers: Sequence[tuple[bytes, bytes]])
         raise BadRequestError("A request has one Host")
     if not all(is_host(value) for name, value in headers if name == b"host"):
         raise BadRequestError("The Host is no host and port")
-    if not is_host(_named_in(url)):
+    if not url.startswith(b"/") and not is_host(_named_in(url)):
         raise BadRequestError("The address has no valid host and port")
     # Two lengths, a length that is no number and a length beside chunks are refused by the parser.
     if b"transfer-encoding" in names:
@@ -61,8 +61,8 @@ def check_head(version: str, url: bytes, headers: Sequence[tuple[bytes, bytes]])
 
 
 def _named_in(url: bytes) -> bytes:
-    """Return the host and port in a request's address; empty for an address that is a path."""
-    return b"" if url.startswith(b"/") else re.split(rb"[/?]", url.partition(b"://")[2], maxsplit=1)[0]
+    """Return the host and port in a request's address that is no path."""
+    return re.split(rb"[/?]", url.partition(b"://")[2], maxsplit=1)[0]
 
 
 @lru_cache(maxsize=64)

@@ -139,7 +139,7 @@ def serve(settings: Settings, listener: socket.socket, board: Board, number: int
         refuse=runtime.connection_errors,
     )
     config = uvicorn.Config(
-        app,
+        app.outermost,
         loop="uvloop",
         http=protocol,  # type: ignore[arg-type]
         ws="none",

@@ -14,7 +14,13 @@ from ..commit.queues import SessionQueues
 from ..commit.session_cache import CachedSession, SessionCache
 from ..cooperative.answer_body import Body
 from ..engine.run import Run
-from ..errors import StateCorruptError, StoreDownError, UnknownSessionError
+from ..errors import (
+    InvalidRequestError,
+    StateCorruptError,
+    StoreDownError,
+    SurplusFeedbackError,
+    UnknownSessionError,
+)
 from ..learners import REGISTRY
 from ..models.idempotency import Idempotency
 from ..models.specification import SESSION_ID_PATTERN, Specification
@@ -26,7 +32,7 @@ from . import transfer
 from .create import Created, Creator
 from .history.sampler import Sampler
 from .limits import ALL, Limits, Rights
-from .operations import ChangeArms, ChangeSession, ReplaceArms
+from .operations import ChangeArms, ChangeSession, ReplaceArms, SettleFeedback
 from .pages.arms import ArmSort, arms_page
 from .pages.decisions import decisions_page
 from .pages.history import history_page
@@ -35,7 +41,7 @@ from .pages.sessions import sessions_page
 from .read import Reader
 from .views import viewer
 
-_SESSION_ID = re.compile(SESSION_ID_PATTERN)
+_is_id = re.compile(SESSION_ID_PATTERN).fullmatch
 
 
 ArmsRequest = Callable[..., ChangeArms | ReplaceArms]
@@ -270,6 +276,8 @@ class Sessions:
     async def submit(self, session_id: str, operation: Operation) -> Answer:
         """Apply a request to a session; the answer comes once the store has committed it.
 
+        Events of a request that is refused are counted.
+
         Raises
         ------
         ServiceError
@@ -277,8 +285,14 @@ class Sessions:
             ``IdempotencyConflictError``, ``StateCorruptError``, ``OverloadedError``, ``StoreDownError`` and
             ``InternalError``. Nothing of the request is applied, except that after a ``StoreDownError`` it may be.
         """
-        _check_id(session_id)
-        return await self._queues.submit(session_id, operation)
+        if not _is_id(session_id):
+            raise UnknownSessionError
+        try:
+            return await self._queues.submit(session_id, operation)
+        except (InvalidRequestError, SurplusFeedbackError):
+            if isinstance(operation, SettleFeedback):
+                self._metrics.events["refused"](operation.weight)
+            raise
 
     async def change_arms(
         self, session_id: str, change: ArmsRequest, key: Idempotency | None, rights: Rights = ALL
@@ -353,5 +367,5 @@ def _store_errors() -> Iterator[None]:
 
 
 def _check_id(session_id: str) -> None:
-    if not _SESSION_ID.fullmatch(session_id):
+    if not _is_id(session_id):
         raise UnknownSessionError

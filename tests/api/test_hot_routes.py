@@ -248,7 +248,7 @@ async def test_a_fault_is_answered_and_logged_as_by_the_route(both, monkeypatch)
     async def fail(*_):
         raise ZeroDivisionError
 
-    monkeypatch.setattr("service.api.routes.slots.submit", fail)
+    monkeypatch.setattr("service.sessions.service.Sessions.submit", fail)
     answers = [await app.ask("/v1/sessions/hot/act") for app in (hot, plain)]
 
     assert answers[0] == answers[1]

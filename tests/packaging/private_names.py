@@ -19,7 +19,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
             for name in ("connection_made", "connection_lost", "data_received", "eof_received")
         ),
         f"{_PROTOCOL}.shutdown",
-        *(f"{_PROTOCOL}.on_{name}" for name in ("message_begin", "url", "header", "headers_complete", "body")),
+        *(f"{_PROTOCOL}.on_{name}" for name in ("message_begin", "header", "headers_complete", "body")),
         *(f"{_PROTOCOL}.on_{name}" for name in ("message_complete", "response_complete")),
         f"{_PROTOCOL}._start_asgi_task",
     ),

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 _TRACE = re.compile(rb"[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}(-.*)?", re.DOTALL)
 """A ``traceparent``: https://www.w3.org/TR/trace-context. Later versions may add parts."""
 _SANE_ID = re.compile(rb"[!-~](?:[ -~]{0,126}[!-~])?")
+"""An id that a client may give its request: short and printable."""
 _MOUNTED = frozenset({docs.ASSETS, dashboard.ASSETS})
 STOPPING = "The service is stopping; what this request asked may have been done or not: send it again"
 
@@ -67,7 +68,8 @@ class RequestLogMiddleware:
             await self._app(scope, receive, send)
             return
         started = time.perf_counter()
-        scope[ID_IN_SCOPE] = request_id = _given_id(scope["headers"]) or next(self._new_ids)
+        given = next((value for name, value in scope["headers"] if name == REQUEST_ID), b"")
+        scope[ID_IN_SCOPE] = request_id = given if _SANE_ID.fullmatch(given) else next(self._new_ids)
         status, complete = 0, False
 
         async def answer(message: Message) -> None:
@@ -99,15 +101,26 @@ class RequestLogMiddleware:
                 raise
 
     def _answered(self, scope: Scope, status: int, seconds: float) -> None:
-        method, route = self._metrics.answered(scope["method"], _template(scope), status, seconds)
-        skipped = self._is_sampled(method, route, status) and random.random() >= self._sample  # noqa: S311 - a sample is no secret
-        if skipped and self._spans is None:
-            return
+        route: Any = scope.get("route")
+        template = _path_of_other(scope) if route is None else route.path
+        method, path = self._metrics.answered(scope["method"], template, status, seconds)
+        logged = self._logged.get((method, path), Logged.ALL)
+        if logged is Logged.CHANGES:
+            is_sampled = self._is_as_before(path, status)
+        else:
+            is_sampled = logged is Logged.SAMPLE and status < 400
+        skipped = is_sampled and random.random() >= self._sample  # noqa: S311 - a sample is no secret
+        if not skipped or self._spans is not None:
+            self._report(scope, method, path, status, seconds, is_logged=not skipped)
+
+    def _report(
+        self, scope: Scope, method: str, route: str, status: int, seconds: float, *, is_logged: bool
+    ) -> None:
         request_id = scope[ID_IN_SCOPE].decode("ascii")
         session = logs.shown((scope.get("path_params") or {}).get("session_id"))
         if self._spans is not None:
             self._spans.answered(method=method, route=route, status=status, request_id=request_id, session=session)
-        if not skipped:
+        if is_logged:
             logs.request(
                 request_id=request_id,
                 method=_shown_method(scope["method"]),
@@ -121,14 +134,11 @@ class RequestLogMiddleware:
                 **reason_of(scope.get(ERROR_IN_SCOPE)),
             )
 
-    def _is_sampled(self, method: str, route: str, status: int) -> bool:
-        """Whether a sample of such answers is logged, and not all of them."""
-        logged = self._logged.get((method, route), Logged.ALL)
-        if logged is Logged.CHANGES:
-            before = self._last_status.get(route, 200)
-            self._last_status[route] = status
-            return status == before
-        return status < 400 and logged is Logged.SAMPLE
+    def _is_as_before(self, route: str, status: int) -> bool:
+        """Whether the route's answer before had the same status."""
+        before = self._last_status.get(route, 200)
+        self._last_status[route] = status
+        return status == before
 
 
 def _shown_method(method: str) -> str:
@@ -136,11 +146,8 @@ def _shown_method(method: str) -> str:
     return method if method in HTTPMethod.__members__ else OTHER
 
 
-def _template(scope: Scope) -> str:
-    """Return the path of the request's route, with its parameters' names; without a route, the path itself."""
-    route: Any = scope.get("route")
-    if route is not None:
-        return str(route.path)
+def _path_of_other(scope: Scope) -> str:
+    """Return the path of a request without a route, or of what is mounted there."""
     mounted = str(scope.get("root_path") or "").rpartition("/")[2]
     return f"/{mounted}" if mounted in _MOUNTED else str(scope["path"])
 
@@ -150,12 +157,4 @@ def _trace_id(headers: Iterable[tuple[bytes, bytes]]) -> str | None:
     for name, value in headers:
         if name == b"traceparent" and (found := _TRACE.fullmatch(value)) and found[1].strip(b"0"):
             return found[1].decode("ascii")
-    return None
-
-
-def _given_id(headers: Iterable[tuple[bytes, bytes]]) -> bytes | None:
-    """Return the id that the client sent, if it is short and printable."""
-    for name, value in headers:
-        if name == REQUEST_ID:
-            return value if _SANE_ID.fullmatch(value) else None
     return None

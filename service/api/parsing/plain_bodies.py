@@ -8,7 +8,7 @@ is exactly what they would.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from math import isfinite
 from typing import Any, Literal
 
@@ -54,7 +54,8 @@ def _columns(body: bytes, events: Sequence[Any], colons: int) -> PlainEvents | N
     ----------
     colons : in the body, beside those of the events: with more than that a field is there twice
     """
-    word = _word(events[0])
+    first = events[0]
+    word: Literal["loss", "reward"] = "reward" if type(first) is dict and "reward" in first else "loss"
     arms, values, event_ids = [], [], []
     for event in events:
         if type(event) is not dict:
@@ -67,18 +68,12 @@ def _columns(body: bytes, events: Sequence[Any], colons: int) -> PlainEvents | N
         event_id: str | None = None
         if len(event) != 2:
             event_id = event.get("event_id")
-            if len(event) != 3 or event_id is None or not _is_id(event_id):
+            if len(event) != 3 or type(event_id) is not str or not 0 < len(event_id) <= MAX_ID:
+                return None
+            if not event_id.isascii() or not event_id.isprintable():
                 return None
             colons += 1 + event_id.count(":")
         arms.append(arm)
         values.append(value)
         event_ids.append(event_id)
     return PlainEvents(word, arms, values, event_ids) if body.count(b":") == 2 * len(arms) + colons else None
-
-
-def _word(event: Any) -> Literal["loss", "reward"]:
-    return "reward" if isinstance(event, Mapping) and "reward" in event else "loss"
-
-
-def _is_id(value: Any) -> bool:
-    return type(value) is str and 0 < len(value) <= MAX_ID and value.isascii() and value.isprintable()

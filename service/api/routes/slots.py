@@ -7,10 +7,9 @@ from typing import Annotated, Literal
 
 from fastapi import Body, Query, Request, Response
 
-from ...errors import InvalidRequestError, SurplusFeedbackError
+from ...errors import InvalidRequestError
 from ...models.events import Event, Surplus
 from ...sessions.operations import Act, SettleFeedback
-from ...sessions.service import Answer
 from ...settings import Settings
 from .. import schemas
 from ..access import CLIENTS, Logged, access
@@ -20,7 +19,7 @@ from ..openapi.body_examples import ACT, ACTS, EVENT, EVENTS
 from ..parsing.dependencies import idempotency_of, is_gone_of
 from ..parsing.strict_route import StrictRouter
 from ..responses import json_response
-from ..runtime import Runtime, runtime_of
+from ..runtime import runtime_of
 from ..schemas import Action, Actions, Acts, Feedbacks, Settlement
 
 router = StrictRouter(prefix="/v1/sessions/{session_id}", tags=["slots"], responses=PROBLEMS)
@@ -104,7 +103,7 @@ async def feedbacks(
 
 async def _answer(request: Request, session_id: str, operation: Act | SettleFeedback) -> Response:
     operation.idempotency = await idempotency_of(request)
-    return json_response(await submit(runtime_of(request), session_id, operation))
+    return json_response(await runtime_of(request).sessions.submit(session_id, operation))
 
 
 # What ``hot_routes`` does with what it has read, as the routes above do.
@@ -133,13 +132,3 @@ def acts_of(settings: Settings, body: Acts, is_gone: Callable[[], bool] | None) 
         segment=body.segment,
         is_gone=is_gone,
     )
-
-
-async def submit(runtime: Runtime, session_id: str, operation: Act | SettleFeedback) -> Answer:
-    """Apply an operation to a session; events of a request that is refused are counted."""
-    try:
-        return await runtime.sessions.submit(session_id, operation)
-    except (InvalidRequestError, SurplusFeedbackError):
-        if isinstance(operation, SettleFeedback):
-            runtime.metrics.events["refused"](operation.weight)
-        raise

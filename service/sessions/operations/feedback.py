@@ -206,7 +206,7 @@ class PlainLosses(NamedTuple):
         run, events = draft.run, self.events
         assert isinstance(run, ArmRun)  # noqa: S101 - others have no plain losses
         delays = () if run.act_times is None else run.delays(events.arms[:MAX_DELAYS])
-        for start in range(0, len(events), SETTLED_AT_ONCE):
+        for start in range(0, len(self.losses), SETTLED_AT_ONCE):
             piece = slice(start, start + SETTLED_AT_ONCE)
             run.settle_all(events.arms[piece], self.losses[piece])
             await draft.fair_yield()
