@@ -73,7 +73,7 @@ async def apply_batch(
     """
     draft = Draft(base.run.copy(), known, base.stored, write_schema)
     draft.run.advance(now)
-    if draft.run.due:
+    if draft.run.act_times is not None and draft.run.due:
         draft.changed = True
         draft.due_settled = await settle_due(draft.run, draft.journal, EXPIRY_SECONDS)
         if not draft.due_settled:

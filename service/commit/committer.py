@@ -44,8 +44,8 @@ class Committer:
     def __init__(
         self, store: Store, cache: SessionCache, metrics: Metrics | None = None, write_schema: int = SCHEMA
     ) -> None:
-        self.versions = Versions()
         self.contention = Contention()
+        self._versions = Versions()
         self._store = store
         self._cache = cache
         self._loader = SessionLoader(store, cache)
@@ -91,8 +91,8 @@ class Committer:
             draft = await apply_batch(base, batch, known, self._store.now(), self._write_schema)
             if draft.run.act_times is not None:
                 await self._remind(session_id, draft.run)
-            draft.mostly_surplus = self._cache.watch.is_mostly_surplus(session_id)
-            commit = await commit_of(draft, session_id, base, self.versions.new())
+            draft.mostly_surplus = session_id in self._cache.watch.mostly_surplus
+            commit = await commit_of(draft, session_id, base, self._versions)
             outcome = await self._store.commit(commit)
             if isinstance(outcome, Committed):
                 self._on_committed(base, commit, draft, outcome)
@@ -133,15 +133,15 @@ class Committer:
         await honour_grace(winning)
         base = await self._loader.decode(session_id, winner, base)
         for _ in range(MAX_GRACE_REQUESTS):
-            requesting = request_grace(self.versions.new(), seconds)
-            if requesting is None:
+            version = request_grace(self._versions.new(), seconds)
+            if version is None:
                 break
-            version, state = str(requesting), CachedSession.encode(base.run, self._write_schema)
+            state = CachedSession.encode(base.run, self._write_schema)
             effective = Effective.of(base.run, base.effective)
             about = summary.encode_about(base.stored.specification.chosen(), base.run)
             same = Commit(
                 session_id,
-                requesting.writer,
+                self._versions.writer,
                 base.version,
                 version,
                 state,

@@ -30,12 +30,10 @@ MAX_SESSIONS = 10_000
 
 
 class Version(NamedTuple):
-    """A session's version: who wrote it, the number of the commit, and the grace it requests."""
+    """What the text of a session's version says: who wrote it, and the grace it requests."""
 
     writer: str
     """Worker incarnation, lower-case hexadecimal."""
-    number: str
-    """Number of the commit, hexadecimal."""
     grace_ms: int = 0
     """Milliseconds that other writers are to wait."""
 
@@ -43,33 +41,36 @@ class Version(NamedTuple):
     def parse(cls, text: str) -> Version:
         """Read a stored version; any other text is read as a version without grace."""
         writer, _, rest = text.partition("-")
-        number, _, grace = rest.partition("-")
-        return cls(writer, number, int(grace[:9]) if grace.isdecimal() else 0)
-
-    def __str__(self) -> str:
-        """The text that the store keeps."""
-        grace = f"-{self.grace_ms}" if self.grace_ms else ""
-        return f"{self.writer}-{self.number}{grace}"
+        grace = rest.partition("-")[2]
+        return cls(writer, int(grace[:9]) if grace.isdecimal() else 0)
 
 
 class Versions:
-    """Makes the versions of one writer; no version is ever made twice, by any writer."""
+    """Makes the versions of one writer; no version is ever made twice, by any writer.
+
+    A version is the writer, a hyphen, and the number of the commit in hexadecimal.
+
+    Attributes
+    ----------
+    writer : worker incarnation, lower-case hexadecimal
+    """
 
     def __init__(self) -> None:
-        self._writer = secrets.token_hex(8)
+        self.writer = secrets.token_hex(8)
         self._count = 0
 
-    def new(self) -> Version:
+    def new(self) -> str:
         """Make the next version."""
         self._count += 1
-        return Version(self._writer, f"{self._count:x}")
+        return f"{self.writer}-{self._count:x}"
 
 
-def request_grace(version: Version, seconds: float) -> Version | None:
+def request_grace(version: str, seconds: float) -> str | None:
     """Let a version request twice the time an attempt took.
 
     Parameters
     ----------
+    version : as ``Versions`` makes it
     seconds : how long the attempt took
 
     Returns
@@ -78,7 +79,7 @@ def request_grace(version: Version, seconds: float) -> Version | None:
     """
     if seconds <= LONGEST_ATTEMPT:
         return None
-    return version._replace(grace_ms=round(2000 * min(seconds, LONGEST_GRACE / 2)))
+    return f"{version}-{round(2000 * min(seconds, LONGEST_GRACE / 2))}"
 
 
 async def honour_grace(version: Version) -> None:
@@ -98,37 +99,42 @@ class _Contended:
 
 
 class Contention:
-    """What one worker knows of the sessions that other workers write too."""
+    """What one worker knows of the sessions that other workers write too; of all others nothing is to be done.
+
+    Attributes
+    ----------
+    sessions : those that others write, by id
+    """
 
     def __init__(self) -> None:
-        self._sessions: dict[str, _Contended] = {}
+        self.sessions: dict[str, _Contended] = {}
 
     def on_conflict(self, session_id: str, winner: str, seconds: float) -> None:
         """Note that an attempt, which took ``seconds``, conflicted with a commit of the writer ``winner``."""
         seconds = min(seconds, LONGEST_ATTEMPT)
-        known = self._sessions.get(session_id)
+        known = self.sessions.get(session_id)
         if known is None:
-            if len(self._sessions) >= MAX_SESSIONS:
-                self._sessions.clear()
-            known = self._sessions[session_id] = _Contended(seconds)
+            if len(self.sessions) >= MAX_SESSIONS:
+                self.sessions.clear()
+            known = self.sessions[session_id] = _Contended(seconds)
         known.attempt += (seconds - known.attempt) / 4
         known.others[winner] = time.monotonic() + CONTENDED_SECONDS
 
     def on_commit(self, session_id: str) -> None:
         """Note a commit of this worker: it has to wait now until others have committed too."""
-        known = self._sessions.get(session_id)
+        known = self.sessions.get(session_id)
         if known is None:
             return
         now = time.monotonic()
         known.others = {writer: until for writer, until in known.others.items() if until > now}
         if not known.others:
-            del self._sessions[session_id]
+            del self.sessions[session_id]
             return
         pause = known.attempt * len(known.others) * random.uniform(1, 1.3)  # noqa: S311 - jitter is no secret
         known.waits_until = now + min(pause, LONGEST_WAIT)
 
     async def wait(self, session_id: str) -> None:
         """Wait until this worker may commit again."""
-        known = self._sessions.get(session_id)
+        known = self.sessions.get(session_id)
         if known is not None and (left := known.waits_until - time.monotonic()) > 0:
             await asyncio.sleep(left)

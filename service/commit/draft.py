@@ -19,7 +19,7 @@ from ..serialization import records, segment_records, summary
 from ..serialization.journal import Journal
 from ..serialization.state import SCHEMA
 from ..store.base import DIGEST_BYTES, Commit
-from .contention import Version
+from .contention import Versions
 from .session_cache import CachedSession, Effective
 
 VERSION = "\0"
@@ -142,7 +142,7 @@ def unpack_answer(stored: bytes) -> tuple[bytes, bytes]:
     return stored[:DIGEST_BYTES], stored[DIGEST_BYTES:]
 
 
-async def commit_of(draft: Draft, session_id: str, base: CachedSession, version: Version) -> Commit:
+async def commit_of(draft: Draft, session_id: str, base: CachedSession, versions: Versions) -> Commit:
     """Make the commit that moves a session from ``base`` to a draft of it.
 
     Where nothing changed it writes nothing, and only confirms that ``base`` is still the session's version.
@@ -150,10 +150,11 @@ async def commit_of(draft: Draft, session_id: str, base: CachedSession, version:
     spec = base.stored.specification
     is_respecified, after = draft.stored is not base.stored, draft.stored.specification
     writes = draft.changed or bool(draft.answers) or (spec.decision_log is not None and bool(draft.journal))
+    version = versions.new()
     if draft.shows_version:
-        draft.show_version(str(version) if writes else base.version)
-    await draft.fair_yield()
-    has_same_arms = _has_same_arms(draft.run, base.run)
+        draft.show_version(version if writes else base.version)
+        await draft.fair_yield()
+    has_same_arms = getattr(draft.run, "arms", None) is getattr(base.run, "arms", None)
     state = b""
     if writes and has_same_arms:
         state = CachedSession.encode(draft.run, draft.write_schema)
@@ -166,7 +167,7 @@ async def commit_of(draft: Draft, session_id: str, base: CachedSession, version:
     if writes:
         draft.effective = effective = Effective.of(draft.run, base.effective)
         surplus = draft.mostly_surplus
-        shown = summary.encode_summary(draft.run, str(version), effective=effective.value, mostly_surplus=surplus)
+        shown = summary.encode_summary(draft.run, version, effective=effective.value, mostly_surplus=surplus)
     answers = {}
     for key, (body, packed) in draft.answers.items():
         answers[key] = body + await compress_if_large(packed)
@@ -174,19 +175,22 @@ async def commit_of(draft: Draft, session_id: str, base: CachedSession, version:
     segments = {}
     if writes and isinstance(draft.run, SegmentRun):
         segments = await _segments_of(draft, draft.run)
-    counts = await draft.journal.counts(spec.losses, spec.default_loss, draft.fair_yield)
+    losses = base.run.params.losses
+    default = None if spec.expiry is None else spec.expiry.default(losses.word)
+    counts = await draft.journal.counts(losses, default, draft.fair_yield)
     entries = []
     if spec.decision_log is not None:
-        entries = await draft.journal.entries(spec.default_loss, spec.word, draft.fair_yield)
+        entries = await draft.journal.entries(default, losses.word, draft.fair_yield)
+    extends = draft.extends_deadline and after.idle_ttl_seconds is not None
     return Commit(
         session_id=session_id,
-        writer=version.writer,
+        writer=versions.writer,
         expected=base.version,
-        version=str(version) if writes else None,
+        version=version if writes else None,
         state=state,
         checksum=base.checksum,
-        idle_ttl_ms=after.idle_ttl_ms if draft.extends_deadline else None,
-        permanent=after.idle_ttl_ms is None and spec.idle_ttl_ms is not None,
+        idle_ttl_ms=after.idle_ttl_ms if extends else None,
+        permanent=after.idle_ttl_seconds is None and spec.idle_ttl_seconds is not None,
         spec=draft.stored.encode() if is_respecified else None,
         events=list(draft.event_ids),
         event_lookups=list(draft.asked_events - draft.known.duplicates - draft.event_ids.keys()),
@@ -217,7 +221,3 @@ async def _about(draft: Draft) -> bytes:
     labels = len(run.arms.names or ()) if isinstance(run, ArmRun) else 0
     chosen = draft.stored.specification.chosen()
     return await run_in_thread_if_large(LABEL_BYTES * labels, summary.encode_about, chosen, run)
-
-
-def _has_same_arms(run: Run, before: Run) -> bool:
-    return not isinstance(run, ArmRun) or not isinstance(before, ArmRun) or run.arms is before.arms

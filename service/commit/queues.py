@@ -86,12 +86,14 @@ class SessionQueues:
     async def _commit_batches(self, session_id: str, queue: _SessionQueue) -> None:
         contention = self._committer.contention
         while queue.waiting:
-            await contention.wait(session_id)
+            if session_id in contention.sessions:
+                await contention.wait(session_id)
             if batch := _next_batch(queue.waiting):
                 BATCH_CONTEXTS.set([each.context for each in batch])
                 results = await self._committer.commit(session_id, [each.operation for each in batch])
                 _resolve(batch, results)
-                contention.on_commit(session_id)
+                if session_id in contention.sessions:
+                    contention.on_commit(session_id)
         del self._queues[session_id]
 
 
@@ -103,7 +105,8 @@ def _next_batch(waiting: deque[_Waiting]) -> list[_Waiting]:
         each = waiting.popleft()
         if not each.future.cancelled():
             batch.append(each)
-            weight += each.operation.weight
+            if waiting:  # Mostly one request waits, and what it weighs is of no use.
+                weight += each.operation.weight
     return batch
 
 

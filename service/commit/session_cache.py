@@ -173,7 +173,7 @@ class CachedSession(NamedTuple):
         run : taken over: nobody else may use it, or earlier copies of it, any more
         stored : the specification, where the commit replaced it
         """
-        run = run.written(records_codec.rows_of(run, state[0]))
+        run.on_written(records_codec.rows_of(run, state[0]))
         if state[0] == 1:
             run.ledger.restart_means()
         checksum = state[-CHECKSUM_BYTES:]

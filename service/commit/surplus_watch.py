@@ -17,13 +17,18 @@ MAX_SESSIONS = 10_000
 class _Watched:
     events: int = 0
     surplus: int = 0
-    is_mostly_surplus: bool = False
 
 
 class SurplusWatch:
-    """Counts events by session, refused ones included, a window after the other."""
+    """Counts events by session, refused ones included, a window after the other.
+
+    Attributes
+    ----------
+    mostly_surplus : ids of the sessions where more than half of the last full window of events was surplus
+    """
 
     def __init__(self) -> None:
+        self.mostly_surplus: set[str] = set()
         self._sessions: dict[str, _Watched] = {}
 
     def count(self, session_id: str, settled: Mapping[str, int], results: Sequence[object]) -> None:
@@ -40,18 +45,18 @@ class SurplusWatch:
             return
         if session_id not in self._sessions and len(self._sessions) >= MAX_SESSIONS:
             self._sessions.clear()
+            self.mostly_surplus.clear()
         watched = self._sessions.setdefault(session_id, _Watched())
         watched.events += events
         watched.surplus += settled.get("surplus", 0) + sum(error.surplus for error in refused)
         if watched.events >= WINDOW:
-            is_mostly_surplus = 2 * watched.surplus > watched.events
-            self._sessions[session_id] = _Watched(is_mostly_surplus=is_mostly_surplus)
-
-    def is_mostly_surplus(self, session_id: str) -> bool:
-        """Whether more than half of the last full window of events was surplus."""
-        watched = self._sessions.get(session_id)
-        return watched is not None and watched.is_mostly_surplus
+            if 2 * watched.surplus > watched.events:
+                self.mostly_surplus.add(session_id)
+            else:
+                self.mostly_surplus.discard(session_id)
+            self._sessions[session_id] = _Watched()
 
     def forget(self, session_id: str) -> None:
         """Drop a session that no longer exists."""
         self._sessions.pop(session_id, None)
+        self.mostly_surplus.discard(session_id)

@@ -29,9 +29,6 @@ class ArmRun(BaseRun):
     ledger: ArmLedger
     arms: Arms
 
-    def copy(self) -> Self:
-        return self._copied(self.arms)
-
     def with_arms(self, arms: Arms) -> Self:
         """Return the run of the same session with the arms it had at the moment of its state."""
         return self if arms is self.arms else replace(self, arms=arms)
@@ -103,11 +100,7 @@ class ArmRun(BaseRun):
         """
         self.ledger.settle_all(arms, losses)
         positions = self.arms.positions
-        self.state = self._learned([positions[arm] for arm in arms], losses)
-
-    def _learned(self, positions: Sequence[int], losses: Sequence[float]) -> Any:
-        """Return the learner's state after losses of arms at these positions."""
-        return self.learner.settle_all(self.state, positions, losses)
+        self.state = self.learner.settle_all(self.state, [positions[arm] for arm in arms], losses)
 
     def delays(self, arms: Sequence[int]) -> Sequence[float]:
         """Return ``delay`` of events of these arms, by index, settled in this order; none without expiry."""

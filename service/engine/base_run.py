@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields, replace
+from functools import lru_cache
+from operator import attrgetter
 from typing import Any, Self
 
 from ..learners.base import IntArray, Learner, Rows, Slot
@@ -38,22 +40,11 @@ class BaseRun(ABC):
 
     def copy(self) -> Self:
         """Copy the run, so that the copy may be stepped alone."""
-        return self._copied()
-
-    def _copied(self, *more: Any) -> Self:
-        """Copy the run; ``more`` are the fields that a subclass adds, in order."""
-        times = self.act_times
-        return type(self)(
-            self.params,
-            self.learner,
-            self.draws,
-            self.second_draws,
-            self.ledger.copy(),
-            self.state,
-            None if times is None else times.copy(),
-            self.stored_rows,
-            *more,
-        )
+        copied = type(self)(*_values_of(type(self))(self))
+        copied.ledger = self.ledger.copy()
+        if self.act_times is not None:
+            copied.act_times = self.act_times.copy()
+        return copied
 
     def moved(self, ledger: Ledger, state: Any) -> Self:
         """Return the run of the same session and arms at another moment; it shares learner and draws.
@@ -64,14 +55,18 @@ class BaseRun(ABC):
             self, ledger=ledger, state=state, act_times=ActTimes.of_session(self.params.expiry), stored_rows=()
         )
 
-    def written(self, rows: Rows) -> Self:
-        """Return the run as it is once the store holds all its changes, with ``rows`` as the state's rows."""
-        times = self.act_times
-        return replace(self, act_times=None if times is None else times.written(), stored_rows=rows)
+    def on_written(self, rows: Rows) -> None:
+        """Note that the store holds all changes of the run, with ``rows`` as the state's rows."""
+        self.stored_rows = rows
+        if self.act_times is not None:
+            self.act_times = self.act_times.written()
 
     def advance(self, time: float) -> None:
-        """Set the time, in Unix seconds; decisions due by then must be expired before anything else is done."""
-        self.ledger.advance(time)
+        """Set the time, in Unix seconds, unless it would go back.
+
+        Decisions due by then must be expired before anything else is done.
+        """
+        self.ledger.time = max(self.ledger.time, time)
 
     @property
     def due(self) -> bool:
@@ -120,3 +115,9 @@ class BaseRun(ABC):
         u = 0.0 if draws is None else draws.uniform(t)
         expiry = self.params.expiry
         return Slot(t, outstanding, u, v, eligible, self.params.floor, expiry is not None and expiry.provisional)
+
+
+@lru_cache(maxsize=16)
+def _values_of(kind: type[BaseRun]) -> Callable[[BaseRun], tuple[Any, ...]]:
+    """Return a function that returns the values of all fields of a run of this kind, in their order."""
+    return attrgetter(*(field.name for field in fields(kind)))

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, fields
+from operator import attrgetter
 
 import numpy as np
 
@@ -49,25 +49,7 @@ class Ledger:
 
     def copy(self) -> Ledger:
         """Copy the counts, so that the copy may change alone."""
-        return Ledger(*self._counts())
-
-    def _counts(self) -> tuple[Any, ...]:
-        return (
-            self.slot,
-            self.feedbacks,
-            self.expired,
-            self.removed,
-            self.total_delay,
-            self.outstanding,
-            self.time,
-            self.voided,
-            self.losses,
-            self.counted_from_slot,
-            self.mean_loss,
-            self.last_act_at,
-            self.last_event_at,
-            self.equal_losses,
-        )
+        return Ledger(*_counts(self))
 
     def open(self, count: int = 1) -> int:
         """Close the open slot, open the next (``count`` of them in a row), and return the last's number, from 1."""
@@ -96,28 +78,18 @@ class Ledger:
         # A mean moved like this stays finite, and is exactly the loss while all are alike.
         self.mean_loss += (loss - self.mean_loss) * (count / self.losses)
 
-    def learn_all(self, losses: Sequence[float]) -> None:
-        """Count losses as ``learn`` does one after the other, in half the time."""
-        count, mean, equal = self.losses, self.mean_loss, self.equal_losses
-        for loss in losses:
-            equal = equal and (not count or loss == mean)
-            count += 1
-            mean += (loss - mean) * (1 / count)
-        self.losses, self.mean_loss, self.equal_losses = count, mean, equal
-
     def expire(self, count: int) -> None:
         """Count ``count`` outstanding decisions as expired."""
         self.outstanding -= count
         self.expired += count
 
-    def advance(self, time: float) -> None:
-        """Set the time, in Unix seconds, unless it would go back."""
-        self.time = max(self.time, time)
-
     def restart_means(self) -> None:
         """Forget what the first schema of states can't hold, as a reader of such a state does."""
         self.losses, self.counted_from_slot = 0, self.slot
         self.mean_loss, self.last_act_at, self.last_event_at, self.equal_losses = 0.0, 0.0, 0.0, True
+
+
+_counts = attrgetter(*(count.name for count in fields(Ledger)))
 
 
 @dataclass(slots=True)
@@ -133,7 +105,7 @@ class ArmLedger(Ledger):
         return cls(by_arm=np.zeros(n_arms, dtype=np.int64))
 
     def copy(self) -> ArmLedger:
-        return ArmLedger(*self._counts(), by_arm=self.by_arm.copy())
+        return ArmLedger(*_counts(self), by_arm=self.by_arm.copy())
 
     def settle_of(self, arm: int) -> None:
         """Count the feedback of one outstanding decision of an arm, by index."""
@@ -141,12 +113,20 @@ class ArmLedger(Ledger):
         self.by_arm[arm] -= 1
 
     def settle_all(self, arms: Sequence[int], losses: Sequence[float]) -> None:
-        """Count events of outstanding decisions in order, by the arms' indexes, and their losses."""
+        """Count events of outstanding decisions in order, by the arms' indexes, and their losses.
+
+        That is ``settle_of`` and ``learn`` of one after the other, in half the time.
+        """
         self.outstanding -= len(arms)
         self.feedbacks += len(arms)
         self.last_event_at = self.time
         np.subtract.at(self.by_arm, arms, 1)
-        self.learn_all(losses)
+        count, mean, equal = self.losses, self.mean_loss, self.equal_losses
+        for loss in losses:
+            equal = equal and (not count or loss == mean)
+            count += 1
+            mean += (loss - mean) * (1 / count)
+        self.losses, self.mean_loss, self.equal_losses = count, mean, equal
 
     def void_of(self, arm: int) -> None:
         """Count one outstanding decision of an arm, by index, as taken back."""

@@ -32,7 +32,7 @@ class LossRange(NamedTuple):
 
     def posted(self, learned: float) -> float:
         """Return what clients post for a loss on the learner's scale."""
-        return self.at_share(learned) if self.normalize else learned
+        return self.best + learned * (self.worst - self.best) if self.normalize else learned
 
     def at_share(self, share: float) -> float:
         """Return the loss that lies at a share of the range: what ``share`` was given."""

@@ -38,8 +38,10 @@ class ProvisionalRun(ArmRun):
         position = self.arms.positions[event.arm]
         self.state = self.learner.correct(self.state, position, event.loss, self.default)
 
-    def _learned(self, positions: Sequence[int], losses: Sequence[float]) -> Any:
-        return self.learner.correct_all(self.state, positions, losses, self.default)
+    def settle_all(self, arms: Sequence[int], losses: Sequence[float]) -> None:
+        self.ledger.settle_all(arms, losses)
+        positions = [self.arms.positions[arm] for arm in arms]
+        self.state = self.learner.correct_all(self.state, positions, losses, self.default)
 
     def void(self, event: ArmFeedback) -> None:
         self.ledger.void_of(event.arm)

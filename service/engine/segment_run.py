@@ -32,13 +32,16 @@ class SegmentRun(ArmRun):
     segments: KeptSegments
 
     def copy(self) -> Self:
-        return self._copied(self.arms, self.layer, self.shared, self.segments.copy())
+        copied = ArmRun.copy(self)
+        copied.segments = self.segments.copy()
+        return copied
 
     def moved(self, ledger: Ledger, state: Any) -> Self:
         return replace(ArmRun.moved(self, ledger, state), segments=KeptSegments())
 
-    def written(self, rows: Rows) -> Self:
-        return replace(ArmRun.written(self, rows), segments=self.segments.written())
+    def on_written(self, rows: Rows) -> None:
+        ArmRun.on_written(self, rows)
+        self.segments = self.segments.written()
 
     @property
     def default(self) -> float | None:

@@ -25,13 +25,16 @@ class SlotRun(ArmRun):
     """What open slots left for their feedback."""
 
     def copy(self) -> Self:
-        return self._copied(self.arms, self.open_slots.copy())
+        copied = ArmRun.copy(self)
+        copied.open_slots = self.open_slots.copy()
+        return copied
 
     def moved(self, ledger: Ledger, state: Any) -> Self:
         return replace(ArmRun.moved(self, ledger, state), open_slots=OpenSlots())
 
-    def written(self, rows: Rows) -> Self:
-        return replace(ArmRun.written(self, rows), open_slots=self.open_slots.written())
+    def on_written(self, rows: Rows) -> None:
+        ArmRun.on_written(self, rows)
+        self.open_slots = self.open_slots.written()
 
     def act(self, eligible: IntArray | None = None) -> ArmAction:
         """Open the next slot and draw its arm; where that is one open slot too many, drop the oldest before."""

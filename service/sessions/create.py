@@ -105,7 +105,7 @@ class Creator:
             raise ForbiddenError(f"Session ids of this API key must begin with {rights.prefix}")
         cached = await restorable(whole, self._limits, rights)
         run, body = cached.run, None
-        new = restored(session_id, str(self._versions.new()), whole, cached)
+        new = restored(session_id, self._versions.new(), whole, cached)
         if key is not None:
             body = await self._view_of_restored(new, whole.snapshot, cached)
             new = replace(new, answer=(key.key, key.body + await compress_if_large(body)))
@@ -146,7 +146,7 @@ class Creator:
         raise OverloadedError("The session was deleted at each attempt")
 
     async def _create(self, session_id: str, spec: Specification, key: Idempotency | None) -> Created:
-        begin = partial(_Beginning.of, session_id, str(self._versions.new()), key, self._write_schema)
+        begin = partial(_Beginning.of, session_id, self._versions.new(), key, self._write_schema)
         begun = await run_in_thread_if_large(label_bytes(spec), begin, Stored.of(spec))
         existing = await self._store.create(begun.new)
         if existing.version == begun.new.version:

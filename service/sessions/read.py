@@ -86,4 +86,4 @@ class Reader:
             found = cached
         else:
             found = await decoded(snapshot, cached)
-        return found._replace(mostly_surplus=self._cache.watch.is_mostly_surplus(session_id))
+        return found._replace(mostly_surplus=session_id in self._cache.watch.mostly_surplus)

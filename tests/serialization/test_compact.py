@@ -59,7 +59,7 @@ def test_a_run_that_is_stored_and_read_goes_on_to_the_bit(spec):
         kept |= {key: record for key, record in records.encode(run).items() if record is not None}
         for key in [key for key, record in records.encode(run).items() if record is None]:
             kept.pop(key, None)
-        run = run.written(records.rows_of(run))
+        run.on_written(records.rows_of(run))
         read = loaded(run)
         if read.needs_records:
             read = read.with_records(kept)

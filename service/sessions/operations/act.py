@@ -88,7 +88,9 @@ class Act(Operation):
             where no arm can be drawn; no slot has been opened.
         """
         eligible, drawn, left = found.eligible, [], self.count
-        if not run.can_draw(eligible):
+        if eligible is None:
+            eligible = run.arms.unpaused
+        if eligible is not None and not run.can_draw(eligible):
             raise NoEligibleArmError
         if self.distinct and eligible is None:
             eligible = run.arms.without(np.empty(0, dtype=np.int64))

@@ -207,9 +207,10 @@ class PlainLosses(NamedTuple):
         assert isinstance(run, ArmRun)  # noqa: S101 - others have no plain losses
         delays = () if run.act_times is None else run.delays(events.arms[:MAX_DELAYS])
         for start in range(0, len(self.losses), SETTLED_AT_ONCE):
+            if start:
+                await draft.fair_yield()
             piece = slice(start, start + SETTLED_AT_ONCE)
             run.settle_all(events.arms[piece], self.losses[piece])
-            await draft.fair_yield()
         draft.journal.append(Settled(events.arms, events.values, events.event_ids))
         return delays
 
