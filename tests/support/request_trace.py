@@ -17,7 +17,7 @@ import socket
 import sys
 import threading
 from contextlib import suppress
-from http.client import HTTPConnection
+from http.client import HTTPConnection, HTTPResponse
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -61,6 +61,22 @@ class Tracer:
         return calls
 
 
+class WholeRequests(HTTPConnection):
+    """Sends head and body together: otherwise the service may begin while the body is still on its way."""
+
+    def __init__(self, port: int) -> None:
+        super().__init__("127.0.0.1", port, timeout=60)
+        self._unsent: list[bytes] = []
+
+    def send(self, data: Any) -> None:
+        self._unsent.append(data)
+
+    def getresponse(self) -> HTTPResponse:
+        sent, self._unsent = b"".join(self._unsent), []
+        super().send(sent)
+        return super().getresponse()
+
+
 def trace(tracer: Tracer, connection: HTTPConnection, path: str, body: Any) -> Passed:
     """Trace one request until the event loop has nothing more to do for it."""
     tracer.take()
@@ -84,7 +100,7 @@ def post(connection: HTTPConnection, path: str, body: Any) -> None:
 def client(tracer: Tracer, port: int, found: dict[str, Passed]) -> None:
     """Make the requests that are traced, then stop the server."""
     try:
-        connection = HTTPConnection("127.0.0.1", port, timeout=60)
+        connection = WholeRequests(port)
         learner = {"kind": "dexp3", "n_arms": 1}
         tracer.on = True
         post(connection, "/v1/sessions", {"session_id": "traced", "learner": learner, "seed": 1})
