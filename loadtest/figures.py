@@ -15,7 +15,7 @@ DISPLAY_NAMES = {
     "dexp3": "DEXP3",
     "dbgd": "DBGD",
     "exp3": "EXP3",
-    "exp3_current": "EXP3, current p",
+    "exp3_current": "EXP3 with current p",
     "bold": "BOLD",
     "clw": "CLW",
     "ogd": "OGD",

@@ -149,7 +149,7 @@ ENTRIES = (
     Entry(SIXTH, "multiscale Tsallis with a sixth expert", _sixth, _where_few),
     Entry("dexp3_theorem", "DEXP3, theorem", _service("dexp3"), _for_comparison, alone=True),
     Entry("exp3", "EXP3", _service("exp3"), _for_comparison, alone=True),
-    Entry("exp3_current", "naive EXP3", _service("exp3_current"), _for_comparison, alone=True),
+    Entry("exp3_current", "EXP3 with current p", _service("exp3_current"), _for_comparison, alone=True),
     Entry("bold", "BOLD", _service("bold"), _for_comparison, alone=True),
     Entry("clw", "CLW", _service("clw"), _for_comparison, alone=True),
     Entry("batched_exp3", "batched EXP3", _service("batched_exp3"), _for_comparison, alone=True),

@@ -3,9 +3,8 @@
 With ``"base": "tsallis"`` it is wrapped around 1/2-Tsallis follow-the-regularised-leader, as Cesa-Bianchi, Cesari,
 Colomboni, Gentile and Mansour (2022, "Nonstochastic Bandits with Composite Anonymous Feedback") do for regret
 O(sqrt((d + 1) K T)): p minimises <x, L> - (2/eta) sum sqrt(x). eta = sqrt(2/N) for N updates minimises the bound of
-the base alone, 2 sqrt(K)/eta + eta sqrt(K) N. The paper's bound adds a term for the base's stability, a constant
-times eta sqrt(K) N: with it the best eta is smaller by a constant, so that here its order holds, and not its
-constant.
+the base alone, 2 sqrt(K)/eta + eta sqrt(K) N. The wrapper costs the base a constant more, so a smaller eta may be
+better by a constant: here the order of the paper's bound holds, and not its constant.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from .weights_learner import State, WeightsLearner
 
 
 class Exp3CurrentSpec(ArmsSpec, OneRateSpec):
-    """Naive EXP3: arm known, slot unknown; no cap, no floor, no guarantee under delay. For comparison only."""
+    """EXP3 with current p: arm known, slot unknown; no guarantee under delay. For comparison only."""
 
     kind: Literal["exp3_current"] = "exp3_current"
 
