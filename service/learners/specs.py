@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -64,12 +65,16 @@ NOT_IN_LABELS = frozenset(
 """Control characters, line separators, bidirectional overrides and halves of surrogate pairs."""
 
 
+def named(label: str) -> str:
+    """Return the beginning of a label in quotes, as messages name it."""
+    # Halves of surrogate pairs are no Unicode: a message has the replacement character for them.
+    return ascii(label[:MAX_NAMED].encode("utf-16", "surrogatepass").decode("utf-16", "replace"))
+
+
 def _check_label(label: Any) -> Any:
     if isinstance(label, str) and not NOT_IN_LABELS.isdisjoint(label):
-        # Halves of surrogate pairs are no Unicode: a message has the replacement character for them.
-        named = label[:MAX_NAMED].encode("utf-16", "surrogatepass").decode("utf-16", "replace")
         raise ValueError(
-            f"the label {named!a} has a control character, line separator, override of direction or surrogate"
+            f"the label {named(label)} has a control character, line separator, override of direction or surrogate"
         )
     return label
 
@@ -94,7 +99,10 @@ class ArmsSpec(Spec):
         if (self.n_arms is None) == (self.arms is None):
             raise FieldValueError("n_arms" if self.arms is None else "arms", "give either n_arms or arms")
         if self.arms is not None and len(set(self.arms)) != len(self.arms):
-            raise FieldValueError("arms", "arms must have different labels")
+            (label, times), *_ = Counter(self.arms).most_common(1)
+            raise FieldValueError(
+                "arms", f"arms must have different labels, and {named(label)} is there {times} times"
+            )
         return self
 
     @property

@@ -9,7 +9,7 @@ from ..cooperative.offload import LABEL_BYTES
 from ..errors import InvalidRequestError
 from ..learners.base import Spec
 from ..learners.point_specs import PointsSpec
-from ..learners.specs import ArmsSpec
+from ..learners.specs import ArmsSpec, named
 from ..models.specification import Specification
 from ..settings import Settings
 
@@ -93,9 +93,11 @@ class Limits:
 
 
 def check_labels(field: str, labels: Iterable[str], max_bytes: int) -> None:
-    """Refuse labels that are too long."""
-    if any(len(label.encode()) > max_bytes for label in labels):
-        raise InvalidRequestError.of(field, f"a label has at most {max_bytes} bytes")
+    """Refuse labels that are too long; the first of them is named."""
+    for index, label in enumerate(labels):
+        if (size := len(label.encode())) > max_bytes:
+            message = f"a label has at most {max_bytes} bytes, and not {size}: {named(label)}"
+            raise InvalidRequestError.of(f"{field}.{index}", message)
 
 
 def label_bytes(spec: Specification) -> int:

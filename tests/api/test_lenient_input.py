@@ -132,6 +132,29 @@ async def test_a_label_that_would_deceive_is_named_with_its_index(client, label)
     assert ascii(shown)[1:-1] in response.json()["errors"][0]["message"]
 
 
+@pytest.mark.parametrize(
+    ("labels", "field", "says"),
+    [
+        (["a", "é" * 64, "é" * 65], "learner.arms.2", r"128 bytes, and not 130: '\xe9\xe9"),
+        (["a", "b", "a"], "learner.arms", "'a' is there 2 times"),
+    ],
+)
+async def test_a_label_that_is_too_long_or_there_twice_is_named(client, labels, field, says):
+    response = await client.post("/v1/sessions", json={"learner": {"kind": "dexp3", "arms": labels}})
+
+    assert response.status_code == 422
+    assert response.json()["errors"][0]["field"] == field
+    assert says in response.json()["errors"][0]["message"]
+
+
+async def test_a_new_label_that_is_too_long_is_named_with_its_index(client):
+    await client.post("/v1/sessions", json={"session_id": "s", "learner": {"kind": "dexp3", "arms": ["a"]}})
+    added = await client.patch("/v1/sessions/s/arms", json={"add": ["b", "c" * 129]})
+    put = await client.put("/v1/sessions/s/arms", json={"arms": ["b" * 129]})
+
+    assert [each.json()["errors"][0]["field"] for each in (added, put)] == ["add.1", "arms.0"]
+
+
 def ascii_json(label):
     return b'"' + "".join(f"\\u{ord(each):04x}" for each in label).encode() + b'"'
 
