@@ -133,6 +133,15 @@ def test_ensure_brings_options_in_line(bandits):
     assert shop.update(idle_ttl_seconds=100)["idle_ttl_seconds"] == 100
 
 
+@pytest.mark.parametrize("first", [{"n_arms": 3}, {"arms": ["a", "b", "c"]}])
+def test_ensure_takes_no_session_with_other_arms_than_it_can_bring_in_line(bandits, first):
+    bandits.sessions.ensure("s", learner={"kind": "dexp3", **first})
+    others = [{"n_arms": 4}, {"arms": ["a", "b"]} if "n_arms" in first else {"n_arms": 3}]
+    for other in others:
+        with pytest.raises(SessionExistsError):
+            bandits.sessions.ensure("s", learner={"kind": "dexp3", **other})
+
+
 def test_ensure_leaves_what_is_not_named(bandits):
     bandits.sessions.ensure("shop", **CLICKS | {"learner": CLICKS["learner"] | {"tracking": True}})
 

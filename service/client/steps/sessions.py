@@ -84,7 +84,9 @@ def ensure(session_id: str, options: Mapping[str, Any]) -> Steps[SessionView]:
 
 def _differ(found: SessionView, options: Mapping[str, Any]) -> bool:
     """Whether what was named differs from the session in a way that can't change."""
-    learner = {name: value for name, value in options["learner"].items() if name not in {"arms", "n_arms"}}
+    if (options["learner"].get("arms") is not None) != bool(found.arms):
+        return True
+    learner = {name: value for name, value in options["learner"].items() if name != "arms"}
     named = {name: options[name] for name in _COMPARED if name in options}
     return any(not _same(value, found.learner.get(name)) for name, value in learner.items()) or any(
         not _same(value, found.fields.get(name)) for name, value in named.items()
