@@ -36,9 +36,9 @@ def request(method: str, path: str, body: bytes = b"") -> bytes:
     return head.encode() + b"\r\n" + body
 
 
-def repeated_post(path: str, body: bytes) -> Conversation:
-    """Repeat one POST."""
-    asked = request("POST", path, body)
+def repeated(method: str, path: str, body: bytes = b"") -> Conversation:
+    """Repeat one request."""
+    asked = request(method, path, body)
     while True:
         yield asked
 

@@ -9,10 +9,11 @@ from typing import NamedTuple
 
 import httpx
 
-from loadtest.bench.closed_loop import Conversation, act_and_feedback, posts, repeated_post
+from loadtest.bench.closed_loop import Conversation, act_and_feedback, posts, repeated
 
 NOTHING, READ, SCRIPT = "nothing", "redis_get", "lua_script"
 HOT, MANY, ACTS, EVENTS = "hot", "many", "bulk_acts", "bulk_events"
+VIEW, LIST, CREATE = "view", "list", "create"
 MEMORY_HOT, MEMORY_MANY, LOCKED_HOT, LOCKED_MANY = "memory_hot", "memory_many", "locked_hot", "locked_many"
 LABELS = {
     NOTHING: "N: an endpoint doing nothing",
@@ -26,11 +27,16 @@ LABELS = {
     MANY: "service: act and feedback, {sessions} sessions",
     ACTS: "service: acts, {bulk} a call",
     EVENTS: "service: events, {bulk} a call",
+    VIEW: "service: view of a session",
+    LIST: "service: sessions listed, {page} a page",
+    CREATE: "service: sessions created",
 }
 FLOORS = (NOTHING, READ)
 IN_MEMORY, IN_REDIS = (MEMORY_HOT, MEMORY_MANY), (LOCKED_HOT, LOCKED_MANY)
 CALLS = 100
 """Calls of ``acts`` before a turn of bulk events, and calls with their events in it."""
+PAGE = 50
+"""Sessions in a page of the list."""
 EVENT = b'{"arm": 3, "loss": 0.5}'
 SESSIONS = "/v1/sessions"
 PEERS_ARMS, PEERS_REDIS = "PEERS_ARMS", "PEERS_REDIS"
@@ -65,7 +71,7 @@ class Target(NamedTuple):
     is_audited: bool = False
     """Whether what it acknowledges is counted by sessions."""
     per_call: int = 1
-    """Acts or events in one request."""
+    """Acts, events or listed sessions in one request."""
     prepare: Callable[[], Iterator[bytes]] | None = None
     """Acts before a turn, and returns the bodies of the events that clients post in it, all together."""
 
@@ -81,12 +87,12 @@ def names_of(options: Options, workers: int) -> list[str]:
 def of_floors(port: int, pids: Sequence[int], redis: int, n_arms: int) -> dict[str, Target]:
     """Two endpoints without a learner, and a learner written as scripts; ``redis`` is a process id."""
 
-    def repeated(path: str, *others: int) -> Target:
+    def floor(path: str, *others: int) -> Target:
         says = {"BENCH_FEEDBACK": path, "BENCH_SESSIONS": "1"}
-        return Target(port, partial(repeated_post, path, EVENT), [*pids, *others], says)
+        return Target(port, partial(repeated, "POST", path, EVENT), [*pids, *others], says)
 
     script = calls_in_turn(port, [*pids, redis], f"/act?n_arms={n_arms}", "/feedback", 1)
-    return {NOTHING: repeated("/nothing"), READ: repeated("/read", redis), SCRIPT: script}
+    return {NOTHING: floor("/nothing"), READ: floor("/read", redis), SCRIPT: script}
 
 
 def of_peers(port: int, pids: Sequence[int], redis: int, sessions: int) -> dict[str, Target]:
@@ -99,20 +105,24 @@ def of_peers(port: int, pids: Sequence[int], redis: int, sessions: int) -> dict[
     return found
 
 
-def of_service(url: str, pids: Sequence[int], options: Options) -> dict[str, Target]:
-    """Single calls in one session and in many, and calls in bulk in the first one."""
+def of_service(url: str, pids: Sequence[int], options: Options, learner: Mapping[str, object]) -> dict[str, Target]:
+    """Single calls in one session and in many, calls in bulk and views of the first one, lists and creations."""
     port = int(url.rpartition(":")[2])
     act, feedback = f"{SESSIONS}/s%d/act", f"{SESSIONS}/s%d/feedback"
     hot, many = (
         calls_in_turn(port, pids, act, feedback, count)._replace(is_audited=True) for count in (1, options.sessions)
     )
     bulk = partial(Target, port, pids=pids, is_audited=True, per_call=options.bulk)
-    acts = json.dumps({"count": options.bulk}).encode()
+    acts, new = json.dumps({"count": options.bulk}).encode(), json.dumps({"learner": learner}).encode()
+    other = partial(Target, port, pids=pids)
     return {
         HOT: hot,
         MANY: many,
-        ACTS: bulk(talk=partial(repeated_post, f"{SESSIONS}/s0/acts", acts)),
+        ACTS: bulk(talk=partial(repeated, "POST", f"{SESSIONS}/s0/acts", acts)),
         EVENTS: bulk(talk=partial(posts, "", iter(())), prepare=partial(acted, url, "s0", options.bulk, CALLS)),
+        VIEW: other(talk=partial(repeated, "GET", f"{SESSIONS}/s0")),
+        LIST: other(talk=partial(repeated, "GET", f"{SESSIONS}?limit={PAGE}"), per_call=PAGE),
+        CREATE: other(talk=partial(repeated, "POST", SESSIONS, new)),
     }
 
 

@@ -139,7 +139,7 @@ def _targets(options: Options, redis: RedisProcess, logs: Path, workers: int) ->
     ):
         _create(service.url, options)
         found = of_floors(*floors, redis.pid, options.n_arms)
-        found |= of_service(service.url, [*service.workers(), redis.pid], options)
+        found |= of_service(service.url, [*service.workers(), redis.pid], options, _learner(options))
         if options.peers:
             variables = {PEERS_ARMS: str(options.n_arms), PEERS_REDIS: url}
             peers = stack.enter_context(running_uvicorn("peers", variables, logs, workers, "/memory/0/act"))
@@ -147,9 +147,13 @@ def _targets(options: Options, redis: RedisProcess, logs: Path, workers: int) ->
         yield {name: found[name] for name in names_of(options, workers)}
 
 
+def _learner(options: Options) -> dict[str, Any]:
+    return LEARNER | {"n_arms": options.n_arms}
+
+
 def _create(url: str, options: Options) -> None:
     """Create the sessions, and use each once: the first request of a session in a worker reads it."""
-    learner = LEARNER | {"n_arms": options.n_arms}
+    learner = _learner(options)
     with httpx.Client(base_url=url) as client:
         for number in range(options.sessions):
             body = {"session_id": f"s{number}", "learner": learner, "seed": number}

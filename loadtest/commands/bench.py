@@ -11,7 +11,7 @@ import typer
 from rich.progress import TimeRemainingColumn
 from rich.table import Column, Table
 
-from loadtest.bench.targets import FLOORS, LABELS, Options, names_of
+from loadtest.bench.targets import FLOORS, LABELS, PAGE, Options, names_of
 from loadtest.bench.throughput import bench as measure
 from loadtest.bench.wrk import find_wrk
 from loadtest.commands.output import (
@@ -77,7 +77,7 @@ def _table(workers: str, found: dict[str, Any], options: Options) -> Table:
         cells = [_spread(found["per_second"][name], ",.0f"), _spread(found["cpu_microseconds"][name], ",.1f")]
         ratios = [found[kind][floor] for kind in ("rate_over", "cpu_over") for floor in FLOORS]
         cells += ["" if name in FLOORS else _spread(each[name], ".2f") for each in ratios]
-        table.add_row(LABELS[name].format(sessions=options.sessions, bulk=options.bulk), *cells)
+        table.add_row(LABELS[name].format(sessions=options.sessions, bulk=options.bulk, page=PAGE), *cells)
     return table
 
 
