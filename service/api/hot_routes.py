@@ -193,6 +193,8 @@ def _calls(routes: Sequence[BaseRoute], settings: Settings) -> Mapping[str, _Cal
     limits = PartLimits.of(settings)
     act, acts, event, events = (partial(_read, TypeAdapter(kind), settings, limits) for kind in kinds)
 
+    any_arm = partial(Act, 1, settings.max_act_cells, single=True)
+
     def read_act(body: bytes) -> Any:
         return slots.ANY_ARM if body in (b"", EMPTY) else act(body)
 
@@ -208,7 +210,12 @@ def _calls(routes: Sequence[BaseRoute], settings: Settings) -> Mapping[str, _Cal
 
     return {
         "act": _Call(
-            found[slots.act], read_act, lambda body, _, gone: slots.act_of(settings, body, gone), _NO_QUERY
+            found[slots.act],
+            read_act,
+            lambda body, _, gone: (
+                any_arm(is_gone=gone) if body is slots.ANY_ARM else slots.act_of(settings, body, gone)
+            ),
+            _NO_QUERY,
         ),
         "acts": _Call(
             found[slots.acts], acts, lambda body, _, gone: slots.acts_of(settings, body, gone), _NO_QUERY

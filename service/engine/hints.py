@@ -8,7 +8,6 @@ from typing import NamedTuple
 import numpy as np
 
 from ..learners.base import FloatArray
-from .ledger import Ledger
 from .run import Run
 
 SILENT_SLOTS = 100
@@ -26,34 +25,29 @@ class Hint(NamedTuple):
     message: str
 
 
-def hints(run: Run, *, mostly_surplus: bool = False) -> list[dict[str, str]]:
-    """Return the hints for a session, as views show them.
+def hints(run: Run, *, mostly_surplus: bool = False) -> Iterator[Hint]:
+    """Yield the hints for a session.
 
     Parameters
     ----------
     mostly_surplus : whether most of the latest events answered no outstanding decision
     """
-    expires, differs = run.params.expiry is not None, _has_other_default(run)
-    found = list(_hints(run.ledger, run.params.losses.word, expires=expires, differs=differs))
-    if mostly_surplus:
-        text = "Most of the last 1,000 events answered no outstanding decision: they come twice, or too late."
-        found.append(Hint("mostly_surplus", text))
-    return [hint._asdict() for hint in found]
-
-
-def _hints(ledger: Ledger, word: str, *, expires: bool, differs: bool) -> Iterator[Hint]:
+    ledger, expires = run.ledger, run.params.expiry is not None
     is_silent = ledger.slot == ledger.outstanding
     if ledger.slot >= SILENT_SLOTS and is_silent and not expires:
         yield Hint("no_feedback", f"{ledger.slot} decisions and no feedback: nothing can be learned.")
     if expires and ledger.outstanding and not (ledger.feedbacks or ledger.voided or ledger.expired):
         yield Hint("first_window", "The first window has not ended and no event has come: no loss is known yet.")
-    if ledger.losses >= ALIKE_LOSSES and ledger.equal_losses and not differs:
-        what = "rewards" if word == "reward" else "losses"
+    if ledger.losses >= ALIKE_LOSSES and ledger.equal_losses and not _has_other_default(run):
+        what = "rewards" if run.params.losses.word == "reward" else "losses"
         yield Hint("equal_losses", f"All {ledger.losses} {what} were alike: no arm looks better than another.")
     many = ledger.outstanding > MANY_OUTSTANDING and 2 * ledger.outstanding > ledger.slot
     if many and not expires:
         text = f"{ledger.outstanding} of {ledger.slot} decisions wait for feedback: give the session an expiry, or"
         yield Hint("growing_outstanding", f"{text} report also that nothing happened.")
+    if mostly_surplus:
+        text = "Most of the last 1,000 events answered no outstanding decision: they come twice, or too late."
+        yield Hint("mostly_surplus", text)
 
 
 def _has_other_default(run: Run) -> bool:

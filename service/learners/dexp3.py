@@ -22,7 +22,7 @@ MAX_EXPONENT = 700.0
 MAX_STEPS = 32
 """Most events since the slot opened by which p is stored."""
 LOGGED_ARMS = 2_000
-"""Arms from which on a session is stored as a log."""
+"""Arms from which on a session is stored as a log; with fewer, p_open is stored, and the few steps since."""
 KEPT_STEPS = 128
 """Events in a log after which, when a slot opens, another begins."""
 
@@ -116,11 +116,6 @@ class State(NamedTuple):
     log: Log | None = None
     """By which p_open and p follow from an earlier p; None where the steps are too many, or arms were changed."""
 
-    @property
-    def is_logged(self) -> bool:
-        """Whether the log is stored, and each commit adds to it; else p_open, with the few steps since."""
-        return self.log is not None and self.log.base.size >= LOGGED_ARMS
-
     def replayed(self, log: Log) -> State:
         """Return the state of one run with the vectors that a log leads to.
 
@@ -130,6 +125,7 @@ class State(NamedTuple):
             where a step is of an arm that there is not.
         """
         with np.errstate(all="ignore"):
+            log = log._replace(is_stored=log.base.size >= LOGGED_ARMS)
             p_open = _trimmed(log.base, log.steps[: log.opened])
             return self._replace(p=_trimmed(p_open, log.steps[log.opened :]), p_open=p_open, log=log)
 
@@ -221,15 +217,15 @@ class Dexp3(ArmLearner[State]):
 def _at_opening(state: State) -> Log | None:
     """Return the log of a slot that opens at p."""
     log = state.log
-    if log is not None and state.is_logged and len(log.steps) < KEPT_STEPS:
+    if log is not None and log.is_stored and len(log.steps) < KEPT_STEPS:
         return log._replace(opened=len(log.steps))
-    return Log(state.p, (), 0) if state.p.ndim == 1 else None
+    return Log(state.p, (), 0, state.p.size >= LOGGED_ARMS) if state.p.ndim == 1 else None
 
 
 def _more(log: Log | None, steps: Steps) -> Log | None:
     if log is None:
         return None
-    most = MAX_STEPS if log.base.size < LOGGED_ARMS else 2 * KEPT_STEPS
+    most = 2 * KEPT_STEPS if log.is_stored else MAX_STEPS
     return log._replace(steps=log.steps + steps) if len(log.steps) + len(steps) <= most else None
 
 

@@ -13,8 +13,9 @@ from __future__ import annotations
 import math
 import struct
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,8 @@ MAX_AXES = 8
 MAX_LENGTH = 2**24
 """Most integers of an array of which most are 0: far more than any session may have arms."""
 FEW = 16
+ROWS, FLOAT_ARRAY, INT_ARRAY = object(), object(), object()
+"""The kinds of fields of a state that are no scalar; of rows only their number is written."""
 _CRC = struct.Struct("<I")
 _WIDTHS = {width: np.dtype(f"<i{width}") for width in (1, 2, 4, 8)}
 _INDEX_WIDTHS = {width: np.dtype(f"<u{width}") for width in (1, 2, 4)}
@@ -61,31 +64,41 @@ def _index_dtype(length: int) -> np.dtype[Any]:
     return _INDEX_WIDTHS[1 if length <= 1 << 8 else 2 if length <= 1 << 16 else 4]
 
 
+@dataclass(slots=True, kw_only=True)
 class Writer:
-    """Writes one value after another.
+    """Writes one value after another."""
 
-    Parameters
-    ----------
-    compact : whether arrays are written as schema 3 has them
-    """
-
-    def __init__(self, *, compact: bool = False) -> None:
-        self.parts: list[bytes] = []
-        self._compact = compact
-        self._floats: list[tuple[Any, bytes]] = []
-        """Arrays that ``floats`` has written, with the bytes of their numbers."""
+    compact: bool = False
+    """Whether arrays are written as schema 3 has them."""
+    parts: list[bytes] = field(default_factory=list)
+    """What has been written."""
+    _floats: list[tuple[Any, bytes]] = field(default_factory=list)
+    """Arrays that ``floats`` has written, with the bytes of their numbers."""
 
     def pack(self, kind: struct.Struct, *values: Any) -> None:
         """Write numbers."""
         self.parts.append(kind.pack(*values))
 
-    def block(self, data: bytes) -> None:
-        """Write bytes behind their length."""
-        self.parts += [LENGTH.pack(len(data)), data]
+    def fields(self, kinds: Iterable[Any], values: Iterable[Any]) -> None:
+        """Write the fields of a state.
+
+        Parameters
+        ----------
+        kinds : of each field the layout of a scalar, or one of the kinds above; further fields are not written
+        """
+        for kind, value in zip(kinds, values, strict=False):
+            if kind is FLOAT_ARRAY:
+                self.floats(value)
+            elif kind is INT_ARRAY:
+                self.integers(value)
+            elif kind is ROWS:
+                self.pack(LENGTH, len(value))
+            else:
+                self.pack(kind, value)
 
     def floats(self, array: Any) -> None:
         """Write an array of floats."""
-        if not self._compact:
+        if not self.compact:
             return self._array(array, array.tobytes())
         data = next((known for other, known in self._floats if other is array), None) or array.tobytes()
         places = enumerate(self._floats, 1)
@@ -96,7 +109,7 @@ class Writer:
 
     def integers(self, array: Any) -> None:
         """Write an array of integers."""
-        if not self._compact:
+        if not self.compact:
             return self._array(array, array.tobytes())
         indexes = array.nonzero()[0]
         values = array[indexes] if array.ndim == 1 else array

@@ -30,11 +30,6 @@ _LOGGED_HEAD = struct.Struct("<II")
 _NONE = np.zeros(0)
 
 
-def has_log(state_type: Any) -> bool:
-    """Whether states of a type may have a log."""
-    return "log" in state_type._field_defaults
-
-
 def is_unread(state: Any) -> bool:
     """Whether the vectors of a state that was read are still to be made of rows."""
     log: Log | None = getattr(state, "log", None)
@@ -46,7 +41,7 @@ def shortened(state: Any) -> Any:
     log: Log | None = state.log
     if log is None:
         return state
-    if state.is_logged:
+    if log.is_stored:
         return state._replace(p=_NONE, p_open=_NONE)
     if len(log.steps) * EVENT_BYTES >= state.p.nbytes:
         return state._replace(log=None)
@@ -56,7 +51,7 @@ def shortened(state: Any) -> Any:
 def write(writer: Writer, state: Any) -> None:
     """Write what follows a state that was ``shortened``."""
     log: Log | None = state.log
-    if log is not None and state.is_logged:
+    if log is not None and log.is_stored:
         writer.pack(BYTE, LOGGED)
         writer.pack(_LOGGED_HEAD, len(log.steps), log.opened)
         return
@@ -93,7 +88,7 @@ def read(reader: Reader, state: Any) -> Any:
     least = state.probability_floor / len(state.p)
     steps = tuple((arm, factor, least) for arm, factor in zip(numbers[:count], numbers[count:], strict=True))
     after = state.replayed(Log(state.p, steps, 0))
-    return after if steps or not after.is_logged else state
+    return after if steps or not after.log.is_stored else state
 
 
 def rows_of(state: Any, stored: Rows) -> Rows:

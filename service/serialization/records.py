@@ -18,7 +18,7 @@ from ..engine.act_times import ActTimes
 from ..engine.open_slots import OpenSlot, OpenSlots
 from ..engine.run import Run
 from ..engine.slot_run import SlotRun
-from ..learners.base import Rows
+from ..learners.base import Log, Rows
 from . import logs
 from . import state as codec
 from .binary import CHECKSUM_BYTES, CodecError, checksum, foreign
@@ -67,7 +67,8 @@ def dropped_act_times(run: Run) -> dict[bytes, None]:
 
 def rows_of(run: Run, schema: int = codec.SCHEMA) -> Rows:
     """Return the rows of a run's state of a schema, () where it has none."""
-    if schema >= codec.COMPACT and logs.has_log(run.learner.state_type) and run.state.is_logged:
+    log: Log | None = getattr(run.state, "log", None)
+    if schema >= codec.COMPACT and log is not None and log.is_stored:
         return logs.rows_of(run.state, run.stored_rows)
     name = codec.rows_field(run.learner.state_type)
     rows: Rows = () if name is None else getattr(run.state, name)

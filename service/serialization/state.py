@@ -31,7 +31,20 @@ from ..engine.arms import Arms
 from ..engine.ledger import ArmLedger, Ledger
 from ..learners.base import FixedArray, FloatArray, IntArray, Rows
 from . import logs
-from .binary import BYTE, CHECKSUM_BYTES, LENGTH, CodecError, Reader, Writer, checksum, foreign, width_of
+from .binary import (
+    BYTE,
+    CHECKSUM_BYTES,
+    FLOAT_ARRAY,
+    INT_ARRAY,
+    LENGTH,
+    ROWS,
+    CodecError,
+    Reader,
+    Writer,
+    checksum,
+    foreign,
+    width_of,
+)
 
 SCHEMA = 3
 """The newest schema."""
@@ -53,8 +66,6 @@ _SCALARS = {int: struct.Struct("<q"), float: struct.Struct("<d"), bool: struct.S
 _ENCODED_ARMS: WeakKeyDictionary[Arms, dict[int, bytes]] = WeakKeyDictionary()
 """Arms to schema to bytes."""
 
-ROWS, FLOAT_ARRAY, INT_ARRAY = object(), object(), object()
-"""The layouts of fields that are no scalar."""
 _FIELD_LAYOUTS: list[tuple[Any, Any]] = [(Rows, ROWS), (FloatArray, FLOAT_ARRAY), (IntArray, INT_ARRAY)]
 
 
@@ -83,18 +94,19 @@ def encode(ledger: Ledger, state: Any, arms: Arms | None = None, schema: int = S
     schema : the schema to write, or an older one than ``needed_schema``, which then is written
     shared : NamedTuple of what segments share, in sessions with segments
     """
-    schema = max(schema, needed_schema(ledger, arms))
+    if schema < COMPACT:
+        schema = max(schema, needed_schema(ledger, arms))
     writer = Writer(compact=schema >= COMPACT)
     writer.pack(BYTE, schema)
     _write_counts(ledger, schema, writer)
     if isinstance(ledger, ArmLedger):
         writer.integers(ledger.by_arm)
-        writer.block(b"" if arms is None else _arms_bytes(arms, schema))
-    has_log = schema >= COMPACT and logs.has_log(state.__class__)
+        changed = b"" if arms is None or arms.added is None else _arms_bytes(arms, schema)
+        writer.parts += [LENGTH.pack(len(changed)), changed]
+    has_log = schema >= COMPACT and "log" in state._field_defaults
     stored = logs.shortened(state) if has_log else state
     for part in (stored, *(() if shared is None else (shared,))):
-        for kind, value in zip(_fields(part.__class__), part, strict=False):
-            _write(writer, kind, value)
+        writer.fields(_fields(part.__class__), part)
     if has_log:
         logs.write(writer, stored)
     body = b"".join(writer.parts)
@@ -123,7 +135,7 @@ def decode(data: bytes, state_type: type, *, by_arm: bool, shared_type: type | N
         values = [_read(reader, kind) for kind in _fields(state_type)]
         of_all = [_read(reader, kind) for kind in (() if shared_type is None else _fields(shared_type))]
         state: Any = state_type(*values)
-        if schema >= COMPACT and logs.has_log(state_type):
+        if schema >= COMPACT and "log" in state._field_defaults:
             state = logs.read(reader, state)
     if reader.left or not all(map(_is_finite, [*state[: len(values)], *of_all])):
         raise CodecError("not a state of this learner")
@@ -206,7 +218,7 @@ def decode_arms(data: bytes, known: Arms, first_names: Sequence[str] | None, sch
     CodecError
         for anything ``encode`` did not write.
     """
-    if data == _arms_bytes(known, max(schema, 2 if known.paused else 1)):
+    if data == (b"" if known.added is None else _arms_bytes(known, max(schema, 2 if known.paused else 1))):
         return known
     if first_names is None:
         raise CodecError("arms without labels never change")
@@ -228,9 +240,7 @@ def decode_arms(data: bytes, known: Arms, first_names: Sequence[str] | None, sch
 
 
 def _arms_bytes(arms: Arms, schema: int) -> bytes:
-    """Empty where arms never changed; made once for each ``Arms``."""
-    if arms.added is None:
-        return b""
+    """Return the bytes of arms that changed; they are made once for each ``Arms``."""
     by_schema = _ENCODED_ARMS.setdefault(arms, {})
     if schema not in by_schema:
         writer = Writer(compact=schema >= COMPACT)
@@ -239,15 +249,6 @@ def _arms_bytes(arms: Arms, schema: int) -> bytes:
             writer.integers(np.array(sorted(arms.paused), dtype="<i8"))
         by_schema[schema] = b"".join(writer.parts) + json.dumps(arms.added, separators=(",", ":")).encode()
     return by_schema[schema]
-
-
-def _write(writer: Writer, kind: Any, value: Any) -> None:
-    if isinstance(kind, struct.Struct):
-        writer.pack(kind, value)
-    elif kind is ROWS:
-        writer.pack(LENGTH, len(value))
-    else:
-        (writer.floats if kind is FLOAT_ARRAY else writer.integers)(value)
 
 
 def _read(reader: Reader, kind: Any) -> Any:
@@ -267,7 +268,7 @@ def _is_finite(value: Any) -> bool:
 
 @lru_cache(maxsize=64)
 def _fields(state_type: type) -> tuple[Any, ...]:
-    """Return the layout of each stored field of a state: a struct for a scalar, or one of those above.
+    """Return the layout of each stored field of a state: a struct for a scalar, or one of the kinds in ``binary``.
 
     Fields with a default stand behind the others and are not stored.
     """

@@ -77,7 +77,7 @@ def counted(run: Run, *, mostly_surplus: bool = False) -> dict[str, Any]:
         f"mean_{losses.word}": None if mean is None else shown_mean(mean),
         "last_act_at": time_text(ledger.last_act_at) if ledger.last_act_at else None,
         "last_event_at": time_text(ledger.last_event_at) if ledger.last_event_at else None,
-        "hints": hints(run, mostly_surplus=mostly_surplus),
+        "hints": [hint._asdict() for hint in hints(run, mostly_surplus=mostly_surplus)],
         **({"segments": run.shared.kept} if isinstance(run, SegmentRun) else {}),
         **({"counted_from_slot": ledger.counted_from_slot} if ledger.counted_from_slot else {}),
     }

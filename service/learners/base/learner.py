@@ -18,9 +18,9 @@ class Learner(ABC, Generic[S]):
     Its annotations (int, float, bool, FloatArray, IntArray, Rows) are the layout in which states are stored. A
     field with a default is not stored: it is of use only until the arm of the open slot is drawn.
 
-    A state may have a ``log`` (``Log``, or None where it is not known) behind its other fields, and ``is_logged``
-    where that is to be stored in place of its vectors: ``replayed(log)`` must be the state to the bit, on any
-    processor. So replaying may add, multiply, divide and compare, but takes no power or logarithm.
+    A state may have a ``log`` (``Log``, or None where it is not known) behind its other fields, which may be stored
+    in place of its vectors: ``replayed(log)`` must be the state to the bit, on any processor. So replaying may add,
+    multiply, divide and compare, but takes no power or logarithm.
     """
     second_stream: ClassVar[bool] = False
     """Whether a slot's second uniform, v_t, is needed."""

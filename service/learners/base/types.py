@@ -32,6 +32,8 @@ class Log(NamedTuple):
     steps: Steps
     opened: int
     """Steps before the open slot."""
+    is_stored: bool = False
+    """Whether it is stored in place of the state's vectors, and each commit adds to it."""
 
 
 class Information(StrEnum):

@@ -30,7 +30,7 @@ so that each worker finds all of them, whatever its own window is.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -50,23 +50,13 @@ SAMPLE = b"~"
 class SessionKeys(NamedTuple):
     """The keys of a session that scripts may read or write at a given time."""
 
-    session: str
-    records: str
-    counts: str
-    log: str
-    segments: str
-    played: str
-    seen: tuple[str, ...]
-    probe: str
-    """Never exists."""
+    all: Sequence[str]
+    """In the order in which scripts expect them: of the session, beside it, of its buckets, and one that never
+    exists."""
+    seen: Sequence[str]
+    """Those of the buckets."""
     numbers: str
     """Numbers of the buckets, separated by spaces."""
-
-    @property
-    def all(self) -> tuple[str, ...]:
-        """The keys in the order in which scripts expect them."""
-        beside = (self.records, self.counts, self.log, self.segments, self.played)
-        return (self.session, *beside, *self.seen, self.probe)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +120,7 @@ class Keys:
         numbers = sorted({*near, *also})
         seen = tuple(f"{session}:seen:{number}" for number in numbers)
         beside = (session + _RECORDS, session + _COUNTS, session + _LOG, session + _SEGMENTS, session + _PLAYED)
-        return SessionKeys(session, *beside, seen, session + _PROBE, " ".join(map(str, numbers)))
+        return SessionKeys((session, *beside, *seen, session + _PROBE), seen, " ".join(map(str, numbers)))
 
     def probe(self, session_id: str) -> str:
         """Return a key of the session that never exists; deleting it shows whether the server may write."""

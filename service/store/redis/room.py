@@ -16,20 +16,24 @@ OVERHEAD_BYTES = 1024
 
 
 def size_of(args: Sequence[RedisArgument]) -> int:
-    """Return about how many bytes a call with these arguments needs."""
+    """Return about how many bytes a call with these arguments needs: of interest where room is or was scarce."""
     return OVERHEAD_BYTES + sum(len(arg) if isinstance(arg, (str, bytes)) else 8 for arg in args)
 
 
 class Room:
-    """The size of the largest call that was refused because the store is full; 0 once one of that size fits.
+    """What a store has room for, as far as this worker knows.
 
     Parameters
     ----------
     folder : the folder to which an embedded store writes, on the disk of this machine; None for other stores
+
+    Attributes
+    ----------
+    refused : size of the largest call that was refused because the store is full; 0 once one of that size fits
     """
 
     def __init__(self, folder: Path | None = None) -> None:
-        self._folder = folder
+        self.folder = folder
         self.refused = 0
 
     def check(self, size: int) -> None:
@@ -39,9 +43,9 @@ class Room:
         ------
         StoreFullError
         """
-        if self._folder is None:
+        if self.folder is None:
             return
-        disk = os.statvfs(self._folder)
+        disk = os.statvfs(self.folder)
         free = disk.f_bavail * disk.f_frsize
         if free < size + RESERVED_BYTES:
             raise StoreFullError(f"the store's disk is full: {free:,} bytes are free")

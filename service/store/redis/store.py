@@ -183,7 +183,7 @@ class RedisStore:
                     retry_seconds=PING_RETRY_SECONDS,
                     replica_seconds=self._options.ping_seconds / 2,
                 )
-                self._observe(reply, sent)
+                self._clock.observe(int(reply[0]) + int(reply[1]) / 1e6, sent)
                 self._room.on_written(size)
         except TimeoutError:
             raise StoreUnavailableError("the store did not answer in time") from None
@@ -231,23 +231,20 @@ class RedisStore:
         retry: bool = True,
         replica_seconds: float = 0.0,
     ) -> Sequence[Any]:
-        sent, size = self._clock.monotonic(), size_of(args) if script.writes else 0
+        sent, room = self._clock.monotonic(), self._room
         try:
-            if script.writes:
-                self._room.check(size)
+            if script.writes and room.folder is not None:
+                room.check(size_of(args))
             reply: Sequence[Any] = await self._client.script(
                 script, keys, args, retry=retry, replica_seconds=replica_seconds
             )
         except StoreFullError:
-            self._room.on_refused(size)
+            room.on_refused(size_of(args) if script.writes else 0)
             raise
-        if script.writes:
-            self._room.on_written(size)
-        self._observe(reply, sent)
-        return reply[2:]
-
-    def _observe(self, reply: Sequence[bytes], sent: float) -> None:
+        if script.writes and room.refused:
+            room.on_written(size_of(args))
         self._clock.observe(int(reply[0]) + int(reply[1]) / 1e6, sent)
+        return reply[2:]
 
 
 def _dangers(info: Mapping[str, object]) -> Iterator[str]:
