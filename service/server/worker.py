@@ -19,8 +19,10 @@ import sys
 import time
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import uvicorn
+import uvloop
 
 from ..app import create_app
 from ..settings import Settings
@@ -57,6 +59,31 @@ def limit_event_loop_waits() -> None:
     sys.setswitchinterval(SWITCH_SECONDS)
     gc.collect()
     gc.freeze()
+
+
+class EventLoop(uvloop.Loop):
+    """Looks names up before it connects.
+
+    uvloop leaves the look-up behind when a connection is given up. Where the resolver hangs and fails later, that
+    is logged as "Future exception was never retrieved", for each connection that was tried.
+    """
+
+    async def create_connection(
+        self, protocol_factory: Any, host: Any = None, port: Any = None, **options: Any
+    ) -> Any:
+        """Connect to the first address of the host that accepts, else raise the error of the last."""
+        connect: Any = super().create_connection
+        if host is None:
+            return await connect(protocol_factory, **options)
+        if options.get("ssl"):
+            options.setdefault("server_hostname", host)
+        *others, last = await self.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        for *_, (address, *_) in others:
+            try:
+                return await connect(protocol_factory, address, port, **options)
+            except OSError:
+                continue
+        return await connect(protocol_factory, last[-1][0], port, **options)
 
 
 class Server(uvicorn.Server):
@@ -140,7 +167,6 @@ def serve(settings: Settings, listener: socket.socket, board: Board, number: int
     )
     config = uvicorn.Config(
         app.outermost,
-        loop="uvloop",
         http=protocol,  # type: ignore[arg-type]
         ws="none",
         lifespan="on",
@@ -153,7 +179,9 @@ def serve(settings: Settings, listener: socket.socket, board: Board, number: int
         timeout_graceful_shutdown=math.ceil(settings.grace_seconds),
     )
     signal.signal(signal.SIGHUP, lambda *_: runtime.api_keys.read_again())
-    Server(config, listener, limit, runtime.metrics.connections.set, board, number).run(sockets=[])
+    server = Server(config, listener, limit, runtime.metrics.connections.set, board, number)
+    with asyncio.Runner(loop_factory=EventLoop) as runner:
+        runner.run(server.serve(sockets=[]))
 
 
 def main() -> None:

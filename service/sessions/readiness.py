@@ -60,7 +60,9 @@ class Readiness:
         """Why the store can't commit now, in words that name no secret; None where it can."""
         if self._pinging is None or self._pinging.done():
             self._pinging = asyncio.create_task(self._checked())
-        return await asyncio.shield(self._pinging)
+        pinging = self._pinging
+        await asyncio.wait([pinging])
+        return pinging.result()
 
     async def _checked(self) -> str | None:
         reason = await self._ping()

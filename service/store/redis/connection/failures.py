@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import NamedTuple
 
 from redis import exceptions
 from redis.asyncio.sentinel import MasterNotFoundError
 
 from ...base.failures import NO_CONNECTION
+
+_CLOSED_HANDLE = "the handler is closed"
 
 
 class StoreFailure(NamedTuple):
@@ -94,3 +98,14 @@ def failure_of(error: exceptions.RedisError) -> StoreFailure:
     if isinstance(error, exceptions.ConnectionError):
         return StoreFailure(f"{NO_CONNECTION}: {text}", is_transient=True)
     return StoreFailure(f"the store refused a call: {text[:200]}")
+
+
+@contextmanager
+def lost_connections_told() -> Iterator[None]:
+    """Raise redis-py's ConnectionError for a connection that was just lost, where uvloop raises a RuntimeError."""
+    try:
+        yield
+    except RuntimeError as error:
+        if _CLOSED_HANDLE not in str(error):
+            raise
+        raise exceptions.ConnectionError("connection lost while it was used") from error

@@ -24,10 +24,10 @@ from redis.exceptions import (
     TimeoutError,  # noqa: A004 - redis-py's own
 )
 
+from .failures import lost_connections_told
+
 RedisArgument = str | bytes | int
 CLOSED = "Connection closed by server."
-CLOSED_HANDLE = "the handler is closed"
-"""Part of the RuntimeError that uvloop raises when a connection that was just lost is used."""
 _INCOMPLETE = object()
 
 
@@ -78,12 +78,9 @@ class Pipeline(asyncio.Protocol):
         settings = dict(settings)
         connection = settings.pop("connection_class", Connection)(**settings)
         try:
-            await connection.connect()
-            return cls(connection, reply_seconds)
-        except RuntimeError as error:
-            if CLOSED_HANDLE not in str(error):
-                raise
-            raise ConnectionError("connection lost while it was used") from error
+            with lost_connections_told():
+                await connection.connect()
+                return cls(connection, reply_seconds)
         finally:
             await connection.disconnect(nowait=True)
 

@@ -10,6 +10,8 @@ from typing import Any
 from redis.asyncio import SSLConnection
 from redis.asyncio.sentinel import Sentinel
 
+from .failures import lost_connections_told
+
 MASTER_CHECK_SECONDS = 1.0
 """Time between two questions to the sentinels; commits to a replaced master are lost until the next one."""
 _SENTINEL_OPTIONS = {"sentinel_username": "username", "sentinel_password": "password"}
@@ -56,9 +58,12 @@ class Master:
         ------
         MasterNotFoundError
             if no sentinel knows one.
+        ConnectionError
+            if the connection to a sentinel was just lost.
         """
         try:
-            self._address = await self._sentinel.discover_master(self._service)
+            with lost_connections_told():
+                self._address = await self._sentinel.discover_master(self._service)
         finally:
             self._next_check = time.monotonic() + MASTER_CHECK_SECONDS
         return dict(zip(("host", "port"), self._address, strict=True))

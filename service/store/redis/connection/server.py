@@ -162,7 +162,9 @@ class Server:
         if self._opening is None:
             self._opening = asyncio.create_task(self._open(self._shared))
             self._opening.add_done_callback(self._opened)
-        return await asyncio.shield(self._opening)
+        opening = self._opening
+        await asyncio.wait([opening])  # Newer versions of Python log a failure that shield keeps from who has left.
+        return opening.result()
 
     def _opened(self, opening: asyncio.Task[Pipeline]) -> None:
         self._opening = None
