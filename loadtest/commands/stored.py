@@ -18,7 +18,7 @@ def stored(
     clients: Annotated[int, typer.Option(min=1, help="Clients that share a session.")] = 32,
     seconds: Annotated[float, typer.Option(min=0.1, help="Seconds for each number of arms.")] = 3,
     sessions: Annotated[int, typer.Option(min=1, help="Idle sessions in a worker.")] = 1000,
-    write_schema: Annotated[int, typer.Option(help="Schema of states: see BANDIT_WRITE_SCHEMA.")] = 3,
+    write_schema: Annotated[int, typer.Option(help="Schema of states: see BANDIT_WRITE_SCHEMA.")] = 4,
     out: Annotated[Path, typer.Option(help="Folder for summary.json.")] = Path("runs/stored"),
 ) -> None:
     """Measure what Redis logs for each request, and what an idle session takes in memory."""

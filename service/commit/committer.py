@@ -88,7 +88,7 @@ class Committer:
             started = time.perf_counter()
             if isinstance(base.run, SegmentRun):
                 base = await self._loader.with_segments(session_id, base, batch)
-            draft = await apply_batch(base, batch, known, self._store.now(), self._write_schema)
+            draft = await apply_batch(base, batch, known, self._store.now(), base.schema(self._write_schema))
             if draft.run.act_times is not None:
                 await self._remind(session_id, draft.run)
             draft.mostly_surplus = session_id in self._cache.watch.mostly_surplus
@@ -136,7 +136,7 @@ class Committer:
             version = request_grace(self._versions.new(), seconds)
             if version is None:
                 break
-            state = CachedSession.encode(base.run, self._write_schema)
+            state = CachedSession.encode(base.run, base.schema(self._write_schema))
             effective = Effective.of(base.run, base.effective)
             about = summary.encode_about(base.stored.specification.chosen(), base.run)
             same = Commit(

@@ -17,7 +17,7 @@ from ..models.idempotency import Idempotency
 from ..models.stored import Stored
 from ..serialization import records, segment_records, summary
 from ..serialization.journal import Journal
-from ..serialization.state import SCHEMA
+from ..serialization.state import PACKED_COUNTS, SCHEMA
 from ..store.base import DIGEST_BYTES, Commit
 from .contention import Versions
 from .session_cache import CachedSession, Effective
@@ -177,7 +177,8 @@ async def commit_of(draft: Draft, session_id: str, base: CachedSession, versions
         segments = await _segments_of(draft, draft.run)
     losses = base.run.params.losses
     default = None if spec.expiry is None else spec.expiry.default(losses.word)
-    counts = await draft.journal.counts(losses, default, draft.fair_yield)
+    as_texts = draft.write_schema < PACKED_COUNTS
+    counts = await draft.journal.counts(losses, default, draft.fair_yield, acts=as_texts)
     entries = []
     if spec.decision_log is not None:
         entries = await draft.journal.entries(default, losses.word, draft.fair_yield)
@@ -201,6 +202,7 @@ async def commit_of(draft: Draft, session_id: str, base: CachedSession, versions
         about=await _about(draft) if writes and not is_known else None,
         segments=segments,
         counts=counts,
+        counts_as_texts=as_texts,
         entries=entries,
         max_entries=0 if spec.decision_log is None else spec.decision_log.max_entries,
     )

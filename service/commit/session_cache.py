@@ -74,6 +74,8 @@ class CachedSession(NamedTuple):
     """Whether most of the latest events were surplus, as this worker saw them."""
     created_at: float = 0.0
     """Unix seconds; tells sessions apart that had one id after another."""
+    has_packed_counts: bool = False
+    """Whether the stored state is of a schema with packed counts of arms."""
 
     @classmethod
     def of(cls, snapshot: Snapshot, previous: CachedSession | None = None) -> CachedSession:
@@ -117,6 +119,7 @@ class CachedSession(NamedTuple):
         return cls(
             *(snapshot.version, stored, run, checksum, size, is_listed, needs_records),
             created_at=snapshot.created_at,
+            has_packed_counts=schema >= codec.PACKED_COUNTS,
         )
 
     def with_records(self, records: Mapping[bytes, bytes]) -> CachedSession:
@@ -139,6 +142,12 @@ class CachedSession(NamedTuple):
         if isinstance(run, SlotRun) and slots is not None:
             run = replace(run, open_slots=slots)
         return self._replace(run=run, needs_records=False, size=_memory(run))
+
+    def schema(self, allowed: int) -> int:
+        """The schema to write the next version in: whether counts are packed is decided where a session begins."""
+        if self.has_packed_counts:
+            return max(allowed, codec.PACKED_COUNTS)
+        return min(allowed, codec.PACKED_COUNTS - 1)
 
     @property
     def is_unread(self) -> bool:
@@ -179,9 +188,12 @@ class CachedSession(NamedTuple):
         checksum = state[-CHECKSUM_BYTES:]
         size = _memory(run)
         stored = stored or self.stored
-        at = self.created_at
         return CachedSession(
-            version, stored, run, checksum, size, is_listed=True, effective=effective, created_at=at
+            *(version, stored, run, checksum, size),
+            is_listed=True,
+            effective=effective,
+            created_at=self.created_at,
+            has_packed_counts=state[0] >= codec.PACKED_COUNTS,
         )
 
 

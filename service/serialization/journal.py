@@ -9,20 +9,14 @@ from typing import Any, NamedTuple
 
 from ..engine.actions import ArmActions
 from ..engine.loss_range import LossRange
-
-ACTS, FEEDBACKS, EXPIRED, VOIDED, REMOVED = b"a", b"f", b"x", b"v", b"r"
-"""What is counted of each arm, as the first byte of its field; the rest is the arm's index."""
-DEFAULTED = b"d"
-"""The expired decisions that were learned at the default loss."""
-LOSSES = b"s"
-"""Sum of the losses of applied events and of decisions learned at the default: 0 is best, 1 is worst."""
+from ..store.base import ArmCounts
+from ..store.base.counts import ACTS, DEFAULTED, EXPIRED, FEEDBACKS, LOSSES, REMOVED, VOIDED
 
 _COUNTED = {"applied": FEEDBACKS, "voided": VOIDED, "expired": EXPIRED}
 _JSON = json.JSONEncoder(separators=(",", ":"))
 
-Counts = dict[bytes, int | float]
-_ByArm = Mapping[bytes, dict[int, float]]
-"""What is counted, to amounts by the arm's index."""
+Counts = dict[int, list[float]]
+"""What is to be added to the counts of each arm."""
 
 
 class Acted(NamedTuple):
@@ -88,34 +82,37 @@ class Journal(list[Happening]):
         del self[length:]
 
     async def counts(
-        self, losses: LossRange, default_loss: float | None, fair_yield: Callable[[], Awaitable[None]]
+        self,
+        losses: LossRange,
+        default_loss: float | None,
+        fair_yield: Callable[[], Awaitable[None]],
+        *,
+        acts: bool = False,
     ) -> Counts:
-        """What is to be added to the counts of arms, by field.
+        """What is to be added to the counts of arms.
 
         Parameters
         ----------
         losses, default_loss : of the session as it was before the batch
         fair_yield : is awaited between entries
+        acts : whether acts are counted too: packed counts go without, as what became of each is counted
         """
-        counts: _ByArm = defaultdict(dict)
+        counts: Counts = defaultdict(_nothing)
         for each in self:
             await fair_yield()
             if isinstance(each, Acted):
-                _add_all(counts[ACTS], each.actions.arms)
+                if acts:
+                    _add_all(counts, ACTS, each.actions.arms)
             elif isinstance(each, Settled):
-                _add_all(counts[FEEDBACKS], each.arms)
-                _add_each(counts[LOSSES], each.arms, losses.shares(each.losses))
+                _add_all(counts, FEEDBACKS, each.arms)
+                for arm, share in zip(each.arms, losses.shares(each.losses), strict=True):
+                    counts[arm][LOSSES] += share
             elif isinstance(each, Ended):
                 _count_ended(counts, each, losses, default_loss)
             elif isinstance(each, ArmsChanged):
                 for arm, count in each.given_up.items():
-                    _add(counts[REMOVED], arm, count)
-        return {
-            what + b"%d" % arm: amount
-            for what, amounts in counts.items()
-            for arm, amount in amounts.items()
-            if amount
-        }
+                    counts[arm][REMOVED] += count
+        return counts
 
     async def entries(
         self, default_loss: float | None, word: str, fair_yield: Callable[[], Awaitable[None]]
@@ -135,30 +132,26 @@ class Journal(list[Happening]):
         return entries
 
 
-def _add(amounts: dict[int, float], arm: int, amount: float) -> None:
-    amounts[arm] = amounts.get(arm, 0) + amount
+def _nothing() -> list[float]:
+    return [0] * len(ArmCounts._fields)
 
 
-def _add_all(amounts: dict[int, float], arms: Sequence[int]) -> None:
+def _add_all(counts: Counts, what: int, arms: Sequence[int]) -> None:
     for arm, count in Counter(arms).items() if len(arms) > 1 else ((arms[0], 1),):
-        amounts[arm] = amounts.get(arm, 0) + count
+        counts[arm][what] += count
 
 
-def _add_each(amounts: dict[int, float], arms: Sequence[int], added: Sequence[float]) -> None:
-    for arm, amount in zip(arms, added, strict=True):
-        amounts[arm] = amounts.get(arm, 0) + amount
-
-
-def _count_ended(counts: _ByArm, each: Ended, losses: LossRange, default: float | None) -> None:
+def _count_ended(counts: Counts, each: Ended, losses: LossRange, default: float | None) -> None:
     counted = _COUNTED.get(each.outcome)
     if counted is None:
         return
-    _add(counts[counted], each.arm, each.decisions)
+    row = counts[each.arm]
+    row[counted] += each.decisions
     loss = default if each.defaulted else each.loss
     if each.defaulted:
-        _add(counts[DEFAULTED], each.arm, each.decisions)
-    if loss is not None and (share := losses.share(loss)):
-        _add(counts[LOSSES], each.arm, each.decisions * share)
+        row[DEFAULTED] += each.decisions
+    if loss is not None:
+        row[LOSSES] += each.decisions * losses.share(loss)
 
 
 def _entries(each: Happening, default: float | None, word: str) -> Iterator[dict[str, Any]]:

@@ -12,6 +12,10 @@ event: see ``needed_schema``, and ``Ledger.restart_means`` for what its readers 
 Schema 3 has the ledger's integers as short as the largest allows, behind a byte that says how many bytes each has,
 arrays as a compact state has them, and in place of vectors that follow from another to the bit what ``logs`` says.
 Vectors that follow by powers and exponentials need not have the same bits on every processor, and are stored.
+
+Schema 4 has the bytes of schema 3. It says that counts beside the state are packed, so that version 1.0, which
+would read 0 in their place, refuses the session. A session that began with an older schema never gets it, and one
+that has it keeps it: see ``CachedSession.schema``.
 """
 
 from __future__ import annotations
@@ -46,10 +50,12 @@ from .binary import (
     width_of,
 )
 
-SCHEMA = 3
+SCHEMA = 4
 """The newest schema."""
 COMPACT = 3
 """The first schema whose states are compact."""
+PACKED_COUNTS = 4
+"""The first schema beside whose states the counts of arms are packed."""
 MAX_ROWS = 2**20
 """Most rows of a state: more than a session can have open slots."""
 

@@ -49,4 +49,5 @@ def restored(session_id: str, version: str, whole: WholeSession, cached: CachedS
         spec.idle_ttl_ms,
         about=summary.encode_about(spec.chosen(), run),
         summary=summary.encode_summary(run, version, effective=summary.effective_arms_of(run)),
+        counts_as_texts=not cached.has_packed_counts,
     )

@@ -20,11 +20,14 @@ from ..cooperative.json_stream import json_chunks
 from ..cooperative.offload import run_in_thread_if_large
 from ..errors import InvalidRequestError, PayloadTooLargeError, UnknownSessionError
 from ..store.base import DIGEST_BYTES, Snapshot, Store, WholeSession
+from ..store.base.counts import rows_of, texts
 
 FORMAT = 1
 """Number of the newest form of the document that this program writes and reads."""
 PART_BYTES = 48_000
 """Bytes in a part."""
+COUNTS_BYTES = 30
+"""Bytes of the counts of an arm, about."""
 _CANONICAL = json.JSONEncoder(separators=(",", ":"), sort_keys=True, allow_nan=False)
 _PAIR = struct.Struct("<II")
 _EVENTS = struct.Struct("<dI")
@@ -45,15 +48,17 @@ async def export(store: Store, session_id: str, most_bytes: int) -> Body:
 
 def _size(whole: WholeSession) -> int:
     """Bytes in a session, about."""
-    items = (*whole.records.items(), *whole.counts.items(), *((k, v) for k, (_, v) in whole.segments.items()))
+    items = (*whole.records.items(), *((k, v) for k, (_, v) in whole.segments.items()))
     events = sum(len(digests) for _, digests in whole.events) * DIGEST_BYTES
-    return len(whole.snapshot.spec) + len(whole.snapshot.state) + events + sum(len(k) + len(v) for k, v in items)
+    counts = len(whole.counts) * COUNTS_BYTES
+    size = len(whole.snapshot.spec) + len(whole.snapshot.state) + sum(len(k) + len(v) for k, v in items)
+    return size + events + counts
 
 
 def _document(session_id: str, whole: WholeSession) -> tuple[dict[str, Any], int]:
     """The document without its digest, and its bytes, about."""
     blobs = {
-        "counts": _pack(whole.counts),
+        "counts": _pack(dict(texts(whole.counts))),
         "event_ids": _pack_events(whole.events),
         "records": _pack(whole.records),
         "segments": _pack({name: _SLOT.pack(slot) + record for name, (slot, record) in whole.segments.items()}),
@@ -117,7 +122,7 @@ async def read(document: Mapping[str, Any]) -> tuple[str, WholeSession]:
 
 def _unpacked(records: bytes, counts: bytes, events: bytes, segments: bytes) -> tuple[Any, Any, Any, Any]:
     kept = {name: (_SLOT.unpack_from(data)[0], data[_SLOT.size :]) for name, data in _unpack(segments).items()}
-    return _unpack(records), _unpack(counts), _unpack_events(events), kept
+    return _unpack(records), rows_of(_unpack(counts).items()), _unpack_events(events), kept
 
 
 def _parts(data: bytes) -> list[dict[str, str]]:

@@ -133,12 +133,13 @@ class Settings(BaseSettings):
         "answer is 503.",
     )
     write_schema: int = Field(
-        3,
+        4,
         ge=1,
-        le=3,
+        le=4,
         description="Newest schema in which sessions are written. Keep 1 during a rolling upgrade from 0.1, until "
-        "no replica of it is left: what 0.1 can't read is then refused (409 `older_schema`). 2 holds what 3 "
-        "does, in more bytes.",
+        "no replica of it is left: what 0.1 can't read is then refused (409 `older_schema`). Keep 3 during one "
+        "from 1.0: with 4, new sessions have their counts of arms in fewer bytes, and 1.0 can't read them. 2 holds "
+        "what 3 does, in more bytes.",
     )
     cache_sessions: Count = Field(1024, description="Number of sessions that a worker caches in memory.")
     dashboard: bool = Field(True, description="Whether browsers get the dashboard at `/`; else the documentation.")

@@ -109,9 +109,9 @@ class InstrumentedStore:
         with self._timed("read_records"):
             return await self._store.read_records(session_id)
 
-    async def read_counts(self, session_id: str, fields: Sequence[bytes]) -> Counts | None:
+    async def read_counts(self, session_id: str, arms: Sequence[int], *, as_texts: bool = False) -> Counts | None:
         with self._timed("read_counts"):
-            return await self._store.read_counts(session_id, fields)
+            return await self._store.read_counts(session_id, arms, as_texts=as_texts)
 
     async def read_segments(self, session_id: str, names: Sequence[bytes], oldest: int = 0) -> ReadSegments | None:
         with self._timed("read_segments"):

@@ -116,7 +116,7 @@ async def test_it_moves_and_goes_on_to_the_bit(make_client, store, monkeypatch):
 async def test_the_schema_that_is_allowed_is_written(make_client, schema, monkeypatch):
     patch(monkeypatch)
     store = MemoryStore()
-    newest, client = await make_client(store), await make_client(store, write_schema=schema)
+    newest, client = [await make_client(store, write_schema=each) for each in (3, schema)]
     await newest.post("/v1/sessions", json=SESSION)
     for _ in range(3):
         await newest.post(f"{PATH}/act")

@@ -43,7 +43,7 @@ from service.models.options import DecisionLogSpec, ExpirySpec, Word
 from service.models.segment import SegmentsSpec
 from service.models.specification import Specification
 from service.serialization import segment_records
-from service.serialization.journal import ACTS, EXPIRED, FEEDBACKS, REMOVED, VOIDED, Journal
+from service.serialization.journal import Journal
 from service.sessions.operations import Act, ChangeArms, NextDue, ReplaceArms, SettleFeedback
 from service.sessions.service import ArmsRequest
 from service.store import open_store
@@ -422,13 +422,13 @@ class SessionMachine(RuleBasedStateMachine):
     def counts_and_log_agree(self) -> None:
         """What is kept beside the state counts the same decisions, each once."""
         ledger = self.runner.run(self.stored()).ledger
-        kinds = {ACTS: "slot", FEEDBACKS: "feedbacks", EXPIRED: "expired", REMOVED: "removed", VOIDED: "voided"}
         store = self.workers[0].store
-        for kind, name in kinds.items():
-            fields = [kind + b"%d" % arm for arm in range(self.model.arms)]
-            counts = self.runner.run(store.read_counts(self.name, fields))
-            assert sum(counts.values) == getattr(ledger, name)
-            assert kind != ACTS or counts.values == [self.model.acts[arm] for arm in range(self.model.arms)]
+        counts = self.runner.run(store.read_counts(self.name, range(self.model.arms))).rows
+        for name in ("feedbacks", "expired", "removed", "voided"):
+            assert sum(getattr(row, name) for row in counts) == getattr(ledger, name)
+        for arm, row in enumerate(counts):
+            ended = row.feedbacks + row.expired + row.removed + row.voided
+            assert ended + ledger.by_arm[arm] == self.model.acts[arm]
         log = self.runner.run(store.read_log(self.name, None, 10**6))
         entries = [json.loads(entry.data) for entry in log.entries]
         slots = [entry["slot"] for entry in entries if entry["kind"] == "act"]

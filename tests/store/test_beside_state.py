@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from service.store.base import Committed, Conflict, Counts, Known, Store
+from service.store.base import ArmCounts, Committed, Conflict, Counts, Known, Store
 from tests.support.sessions import commit, digest, new_session
 from tests.support.waiting import until
 
@@ -15,21 +15,33 @@ async def entries(store: Store, session_id: str = "s") -> list[bytes]:
     return [entry.data for entry in log.entries]
 
 
-async def counts(store: Store, *fields: bytes) -> list[float]:
-    found = await store.read_counts("s", fields)
+ONE = {0: ArmCounts(feedbacks=1, losses=0.5)}
+
+
+async def counts(store: Store, arm: int = 0) -> ArmCounts:
+    found = await store.read_counts("s", [arm])
     assert found is not None
-    return list(found.values)
+    return found.rows[0]
 
 
-async def test_counts_add_up_over_commits_and_say_their_version(store: Store) -> None:
-    await store.create(new_session())
-    await store.commit(commit("v0", "v1", counts={b"a0": 2, b"s0": 0.1, b"a1": 1}))
-    await store.commit(commit("v1", "v2", counts={b"a0": 3, b"s0": 0.2, b"big": 2**53, b"s9": -1e-9}))
+@pytest.mark.parametrize("as_texts", [False, True])
+async def test_counts_add_up_over_commits_and_say_their_version(store: Store, as_texts: bool) -> None:
+    """Also those of large numbers; acts are stored in texts alone."""
+    more = [
+        {0: ArmCounts(2 * as_texts, 1, 0.1), 1: ArmCounts(0, 300, 70_000.0)},
+        {0: ArmCounts(3 * as_texts, 2, 0.2, 4, 4), 9: ArmCounts(0, 2**53, -1e-9), 2: ArmCounts(removed=2**33)},
+        {0: ArmCounts(0, 1, 0.7, 0, 0, 1, 2), 1: ArmCounts(0, 0, 0.0)},
+    ]
+    await store.create(new_session(counts_as_texts=as_texts))
+    for n, added in enumerate(more):
+        await store.commit(commit(f"v{n}", f"v{n + 1}", counts=added, counts_as_texts=as_texts))
 
-    found = await store.read_counts("s", [b"a0", b"s0", b"a1", b"big", b"s9", b"none"])
+    found = await store.read_counts("s", [0, 1, 9, 2, 7], as_texts=as_texts)
 
-    assert found == Counts("v2", [5, pytest.approx(0.3), 1, 2**53, pytest.approx(-1e-9), 0])
-    assert await store.read_counts("s", []) == Counts("v2", [])
+    first = ArmCounts(5 * as_texts, 4, 0.1 + 0.2 + 0.7, 4, 4, 1, 2)
+    others = [ArmCounts(0, 300, 70_000), ArmCounts(0, 2**53, -1e-9), ArmCounts(removed=2**33), ArmCounts()]
+    assert found == Counts("v3", [first, *others])
+    assert await store.read_counts("s", [], as_texts=as_texts) == Counts("v3", [])
 
 
 async def test_the_log_has_the_entries_of_commits_in_their_order(store: Store) -> None:
@@ -80,49 +92,49 @@ async def test_a_full_log_drops_the_oldest(store: Store) -> None:
 
 async def test_a_commit_sent_again_adds_nothing(store: Store) -> None:
     """Also after another has committed in between."""
-    first = commit("v0", "a1", counts={b"a0": 1, b"s0": 0.5}, entries=[b"one"], max_entries=9)
+    first = commit("v0", "a1", counts=ONE, entries=[b"one"], max_entries=9)
     await store.create(new_session())
     for _ in range(2):
         assert await store.commit(first) == Committed()
-    await store.commit(commit("a1", "b1", writer="b", counts={b"a0": 1}, entries=[b"two"], max_entries=9))
+    await store.commit(commit("a1", "b1", writer="b", counts=ONE, entries=[b"two"], max_entries=9))
     assert isinstance(await store.commit(first), Committed)
 
-    assert await counts(store, b"a0", b"s0") == [2, 0.5]
+    assert await counts(store) == ArmCounts(feedbacks=2, losses=1)
     assert await entries(store) == [b"one", b"two"]
 
 
 async def test_what_is_not_committed_is_not_counted(store: Store) -> None:
-    fields = {"counts": {b"a0": 1}, "entries": [b"x"], "max_entries": 9}
+    fields = {"counts": ONE, "entries": [b"x"], "max_entries": 9}
     await store.create(new_session())
     await store.commit(commit("v0", "v1", events=[digest(1)]))
 
     assert isinstance(await store.commit(commit("v0", "b1", writer="b", **fields)), Conflict)
     assert isinstance(await store.commit(commit("v1", "v2", events=[digest(1)], **fields)), Known)
     assert isinstance(await store.commit(commit("v1", None, **fields)), Committed)
-    assert await counts(store, b"a0") == [0]
+    assert await counts(store) == ArmCounts()
     assert await entries(store) == []
 
 
 async def test_an_unknown_session_has_neither_counts_nor_log(store: Store) -> None:
-    assert await store.read_counts("s", [b"a0"]) is None
+    assert await store.read_counts("s", [0]) is None
     assert await store.read_log("s", None, 10) is None
 
 
 async def test_deleting_takes_counts_and_log_with_it(store: Store) -> None:
-    fields = {"counts": {b"a0": 1, b"s0": 0.5}, "entries": [b"x"], "max_entries": 9}
+    fields = {"counts": ONE, "entries": [b"x"], "max_entries": 9}
     await store.create(new_session(about=b"about"))
     await store.commit(commit("v0", "v1", **fields))
     await store.delete("s")
     await store.create(new_session(version="w0"))
 
-    assert await counts(store, b"a0", b"s0") == [0, 0]
+    assert await counts(store) == ArmCounts()
     log = await store.read_log("s", None, 10)
     assert log is not None
     assert log == (b"", [])
 
 
 async def test_counts_and_log_go_with_an_idle_session(store: Store) -> None:
-    fields = {"counts": {b"a0": 1, b"s0": 0.5}, "entries": [b"x"], "max_entries": 9}
+    fields = {"counts": ONE, "entries": [b"x"], "max_entries": 9}
     await store.create(new_session(idle_ttl_ms=200))
     await store.commit(commit("v0", "v1", **fields))
 
@@ -131,27 +143,28 @@ async def test_counts_and_log_go_with_an_idle_session(store: Store) -> None:
 
     await until(gone)
     await store.create(new_session(version="w0"))
-    assert await counts(store, b"a0") == [0]
+    assert await counts(store) == ArmCounts()
     assert await entries(store) == []
 
 
 async def test_sessions_have_counts_and_logs_of_their_own(store: Store) -> None:
     for name in ("s", "s2"):
         await store.create(new_session(name))
-    fields = {"counts": {b"a0": 1}, "entries": [b"x"], "max_entries": 9}
+    fields = {"counts": ONE, "entries": [b"x"], "max_entries": 9}
     await store.commit(commit("v0", "v1", session_id="s2", **fields))
 
-    assert await counts(store, b"a0") == [0]
+    assert await counts(store) == ArmCounts()
     assert await entries(store) == []
     assert await entries(store, "s2") == [b"x"]
 
 
-async def test_any_number_of_counts_is_added_at_once(store: Store) -> None:
+@pytest.mark.parametrize("as_texts", [False, True])
+async def test_any_number_of_counts_is_added_at_once(store: Store, as_texts: bool) -> None:
     await store.create(new_session())
     for n in range(2):
-        counts = {b"a%d" % arm: arm for arm in range(2500)} | {b"s%d" % arm: arm / 3 for arm in range(1500)}
-        await store.commit(commit(f"v{n}", f"v{n + 1}", counts=counts))
+        counts = {arm: ArmCounts(feedbacks=arm, losses=arm / 3) for arm in range(2500)}
+        await store.commit(commit(f"v{n}", f"v{n + 1}", counts=counts, counts_as_texts=as_texts))
 
-    found = await store.read_counts("s", [b"a2499", b"s1499", b"s0", b"a1000"])
+    found = await store.read_counts("s", range(2500), as_texts=as_texts)
 
-    assert found == Counts("v2", [2 * 2499, 1499 / 3 + 1499 / 3, 0, 2000])
+    assert found == Counts("v2", [ArmCounts(feedbacks=2 * arm, losses=arm / 3 + arm / 3) for arm in range(2500)])

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from service.store.base import Committed, Conflict, NotFound, StoreUnavailableError
+from service.store.base import ArmCounts, Committed, Conflict, NotFound, StoreUnavailableError
 from service.store.options import StoreOptions
 from service.store.redis.keys import Keys
 from service.store.redis.store import RedisStore
@@ -15,7 +15,7 @@ from tests.support.real_redis import RedisServer
 from tests.support.sessions import commit, digest, new_session
 from tests.support.waiting import wait_until
 
-BESIDE = {"counts": {b"a0": 1, b"s0": 0.5}, "entries": [b"entry"], "max_entries": 9}
+BESIDE = {"counts": {0: ArmCounts(feedbacks=1, losses=0.5)}, "entries": [b"entry"], "max_entries": 9}
 
 
 @pytest.fixture
@@ -132,17 +132,21 @@ async def test_a_damaged_session_is_shown_as_it_is_and_never_overwritten(
             assert redis_server.client.hgetall("bandit:{s}") == before
 
 
+@pytest.mark.parametrize(
+    ("as_texts", "damage"), [(True, {"f0": "many", "s0": "much"}), (False, {"0": "\u00d9"}), (False, {"0": ""})]
+)
 async def test_a_count_that_is_no_number_any_more_is_left_and_the_commit_goes_through(
-    store: RedisStore, redis_server: RedisServer
+    store: RedisStore, redis_server: RedisServer, as_texts: bool, damage: dict[str, str]
 ) -> None:
     await store.create(new_session())
-    redis_server.client.hset("bandit:{s}:counts", mapping={"a0": "many", "s0": "much"})
+    redis_server.client.hset("bandit:{s}:counts", mapping=damage)
+    one = ArmCounts(feedbacks=1, losses=0.5)
 
-    assert (
-        await store.commit(commit("v0", "v1", counts={b"a0": 1, b"a1": 1, b"s0": 0.5, b"s1": 0.5})) == Committed()
-    )
-    found = await store.read_counts("s", [b"a0", b"a1", b"s0", b"s1"])
-    assert found == ("v1", [0, 1, 0, 0.5])
+    assert await store.commit(commit("v0", "v1", counts={0: one, 1: one}, counts_as_texts=as_texts)) == Committed()
+    found = await store.read_counts("s", [0, 1], as_texts=as_texts)
+    assert found == ("v1", [ArmCounts(), one])
+    for field, value in damage.items():
+        assert redis_server.client.hget("bandit:{s}:counts", field) == value.encode()
 
 
 @pytest.mark.parametrize("part", ["counts", "log"])

@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from service.store.base import Committed, Known, NewSession, Store
+from service.store.base import ArmCounts, Committed, Known, NewSession, Store
 from service.store.memory import MemoryStore
 from tests.support.sessions import commit, digest, new_session
 
@@ -15,24 +15,25 @@ def restored(version: str = "r0", **fields: object) -> NewSession:
     return NewSession("s", version, b"", b"", **fields)  # type: ignore[arg-type]
 
 
-async def filled(store: Store, records: int = 3) -> None:
+async def filled(store: Store, records: int = 3, *, as_texts: bool = False) -> None:
     """A session with state, records, counts, event ids and a stored answer."""
     await store.create(new_session(spec=b"spec", answer=(digest("k"), b"answer")))
     fields = {
         "state": bytes(range(256)),
         "events": [digest(n) for n in range(1200)],
         "records": {b"%d" % n: os.urandom(40) for n in range(records)},
-        "counts": {b"a0": 3, b"s0": 0.1, b"a1": 2**53},
+        "counts": {0: ArmCounts(feedbacks=3, losses=0.1), 1: ArmCounts(feedbacks=2**53, voided=300)},
+        "counts_as_texts": as_texts,
         "entries": [b"entry"],
         "max_entries": 9,
     }
     assert await store.commit(commit("v0", "v1", **fields)) == Committed()
 
 
-@pytest.mark.parametrize("records", [0, 3, 2500])
-async def test_a_session_is_restored_as_it_was_exported(store: Store, records: int) -> None:
+@pytest.mark.parametrize(("records", "as_texts"), [(0, False), (3, True), (2500, False)])
+async def test_a_session_is_restored_as_it_was_exported(store: Store, records: int, as_texts: bool) -> None:
     """From each store to memory and back."""
-    await filled(store, records)
+    await filled(store, records, as_texts=as_texts)
     before = await store.load("s")
     whole = await store.export("s")
     assert whole is not None
@@ -42,7 +43,12 @@ async def test_a_session_is_restored_as_it_was_exported(store: Store, records: i
     again = await other.export("s")
     assert again is not None
     await store.delete("s")
-    assert await store.restore("s", again, restored("r1", about=b"about", summary=b"summary")) is None
+    assert (
+        await store.restore(
+            "s", again, restored("r1", about=b"about", summary=b"summary", counts_as_texts=as_texts)
+        )
+        is None
+    )
 
     after = await store.load("s")
     assert after is not None
@@ -51,8 +57,8 @@ async def test_a_session_is_restored_as_it_was_exported(store: Store, records: i
     assert after.created_at == pytest.approx(before.created_at, abs=1e-6)
     assert await store.read_records("s") == whole.records
     assert len(whole.records) == records
-    found = await store.read_counts("s", [b"a0", b"s0", b"a1"])
-    assert found == ("r1", [3, 0.1, 2**53])
+    found = await store.read_counts("s", [0, 1], as_texts=as_texts)
+    assert found == ("r1", [ArmCounts(0, 3, 0.1), ArmCounts(0, 2**53, voided=300)])
     log = await store.read_log("s", None, 9)
     assert log == (b"about", [])
     assert await store.recall("s", digest("k")) is None

@@ -2,44 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from ...cooperative.fair_yield import FairYield
 from ...engine.loss_range import LossRange
 from ...errors import UnknownSessionError
-from ...serialization.journal import ACTS, DEFAULTED, EXPIRED, FEEDBACKS, LOSSES
+from ...learners.base import IntArray
 from ...serialization.summary import shown_mean
-from ...store.base import Store
+from ...store.base import ArmCounts, Store
+from ...store.base.counts import Rows
 
-OF_MEAN = (FEEDBACKS, DEFAULTED, LOSSES)
-"""What a mean loss is made of."""
-SHOWN = (ACTS, EXPIRED, *OF_MEAN)
-"""What a row of a list shows."""
 ARMS_AT_ONCE = 250
 """Arms of which counts are read in one call to the store."""
 
 
-class ArmCounts:
+class ReadCounts:
     """Counts of some arms, as far as they have been read.
 
     Parameters
     ----------
-    uncommitted : what is to be added, by field
+    uncommitted : what is to be added
+    outstanding : decisions of each arm, of sessions with packed counts: their acts follow from it; else None
     """
 
     def __init__(
-        self, store: Store, session_id: str, losses: LossRange, uncommitted: Mapping[bytes, float]
+        self, store: Store, session_id: str, losses: LossRange, uncommitted: Rows, outstanding: IntArray | None
     ) -> None:
         self._store = store
         self._session_id = session_id
         self._losses = losses
         self._uncommitted = uncommitted
-        self._values: dict[bytes, float] = {}
+        self._outstanding = outstanding
+        self._rows: dict[int, ArmCounts] = {}
         self.versions: set[str] = set()
         """The versions of the session at which counts were read."""
 
-    async def read(self, arms: Sequence[int], kinds: Sequence[bytes]) -> None:
-        """Read counts of these kinds of these arms, by index.
+    async def read(self, arms: Sequence[int]) -> None:
+        """Read the counts of arms, by index, that were not read yet.
 
         Raises
         ------
@@ -48,27 +47,34 @@ class ArmCounts:
         """
         fair_yield = FairYield()
         for at in range(0, len(arms), ARMS_AT_ONCE):
-            fields = [kind + b"%d" % arm for arm in arms[at : at + ARMS_AT_ONCE] for kind in kinds]
-            if some := [field for field in fields if field not in self._values]:
+            if some := [arm for arm in arms[at : at + ARMS_AT_ONCE] if arm not in self._rows]:
                 await self._read(some)
             await fair_yield()
 
-    async def _read(self, fields: Sequence[bytes]) -> None:
-        found = await self._store.read_counts(self._session_id, fields)
+    async def _read(self, arms: Sequence[int]) -> None:
+        found = await self._store.read_counts(self._session_id, arms, as_texts=self._outstanding is None)
         if found is None:
             raise UnknownSessionError
         self.versions.add(found.version)
-        self._values.update(zip(fields, found.values, strict=True))
+        for arm, row in zip(arms, found.rows, strict=True):
+            if (added := self._uncommitted.get(arm)) is not None:
+                row = ArmCounts(*map(sum, zip(row, added, strict=True)))
+            self._rows[arm] = row if self._outstanding is None else _with_acts(row, int(self._outstanding[arm]))
 
-    def whole(self, kind: bytes, arm: int) -> int:
-        """A count that was read."""
-        return int(self._value(kind, arm))
+    def of(self, arm: int) -> ArmCounts:
+        """The counts of an arm that was read."""
+        return self._rows[arm]
+
+    def acts(self, arm: int) -> float:
+        """The acts of an arm that was read."""
+        return self._rows[arm].acts
 
     def mean(self, arm: int) -> float | None:
         """The mean loss of an arm over applied events and decisions learned at the default; None without any."""
-        count = self._value(FEEDBACKS, arm) + self._value(DEFAULTED, arm)
-        return shown_mean(self._losses.at_share(self._value(LOSSES, arm) / count)) if count > 0 else None
+        counts = self._rows[arm]
+        count = counts.feedbacks + counts.defaulted
+        return shown_mean(self._losses.at_share(counts.losses / count)) if count > 0 else None
 
-    def _value(self, kind: bytes, arm: int) -> float:
-        field = kind + b"%d" % arm
-        return self._values[field] + self._uncommitted.get(field, 0)
+
+def _with_acts(row: ArmCounts, outstanding: int) -> ArmCounts:
+    return row._replace(acts=outstanding + row.feedbacks + row.expired + row.voided + row.removed)

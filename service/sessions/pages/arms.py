@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -18,10 +17,10 @@ from ...engine.arm_run import ArmRun
 from ...engine.run import Run
 from ...errors import InvalidRequestError, UnknownSegmentError
 from ...learners.base import FloatArray
-from ...serialization.journal import ACTS, EXPIRED, FEEDBACKS, Journal
+from ...serialization.journal import Journal
 from ...store.base import Store
 from ..read import Reader
-from .arm_counts import OF_MEAN, SHOWN, ArmCounts
+from .arm_counts import ReadCounts
 from .segments import find
 
 ArmSort = Literal["index", "-index", "probability", "-probability", "acts", "-acts", "mean", "-mean"]
@@ -51,11 +50,12 @@ async def arms_page(
         snapshot, cached = await reader.settled(session_id, journal)
         run, spec = _over_arms(cached.run), cached.stored.specification
         added = await journal.counts(spec.losses, spec.default_loss, FairYield())
-        counts = ArmCounts(store, session_id, spec.losses, added)
+        outstanding = run.ledger.by_arm if cached.has_packed_counts else None
+        counts = ReadCounts(store, session_id, spec.losses, added, outstanding)
         probabilities = np.asarray(run.probabilities)
         order = await _ordered(run, probabilities, counts, sort)
         arms = order[start : start + limit].tolist()
-        await counts.read(arms, SHOWN)
+        await counts.read(arms)
         if counts.versions <= {snapshot.version}:
             break
     following = f"{sort}~{start + limit}" if start + limit < len(order) else None
@@ -99,18 +99,16 @@ def _start(cursor: str | None, sort: ArmSort) -> int:
     return int(found[2])
 
 
-async def _ordered(run: ArmRun, probabilities: FloatArray, counts: ArmCounts, sort: ArmSort) -> NDArray[np.int64]:
+async def _ordered(run: ArmRun, probabilities: FloatArray, counts: ReadCounts, sort: ArmSort) -> NDArray[np.int64]:
     """Indexes of the live arms in their order; ties by index, arms without a mean last."""
     live, by = np.array(run.arms.live), sort.removeprefix("-")
     if by == "probability":
         return await _arranged(live, probabilities[live], sort)
     if by == "index":
         return await _arranged(live, live, sort)
-    if by == "acts":
-        await counts.read(run.arms.live, (ACTS,))
-        return await _arranged(live, await _keys(partial(counts.whole, ACTS), run.arms.live), sort)
-    await counts.read(run.arms.live, OF_MEAN)
-    return await _arranged(live, await _keys(counts.mean, run.arms.live), sort)
+    await counts.read(run.arms.live)
+    key = counts.acts if by == "acts" else counts.mean
+    return await _arranged(live, await _keys(key, run.arms.live), sort)
 
 
 async def _keys(key: Callable[[int], float | None], arms: Sequence[int]) -> FloatArray:
@@ -136,13 +134,14 @@ def _named(run: ArmRun, arm: int) -> dict[str, Any]:
     return {"arm": arm, **label, "paused": arm in run.arms.paused}
 
 
-def _row(run: ArmRun, probability: float, counts: ArmCounts, arm: int) -> dict[str, Any]:
+def _row(run: ArmRun, probability: float, counts: ReadCounts, arm: int) -> dict[str, Any]:
+    row = counts.of(arm)
     return {
         **_named(run, arm),
         "probability": probability,
-        "acts": counts.whole(ACTS, arm),
+        "acts": int(row.acts),
         "outstanding": int(run.ledger.by_arm[arm]),
-        "feedbacks": counts.whole(FEEDBACKS, arm),
-        "expired": counts.whole(EXPIRED, arm),
+        "feedbacks": int(row.feedbacks),
+        "expired": int(row.expired),
         f"mean_{run.params.losses.word}": counts.mean(arm),
     }

@@ -16,12 +16,14 @@ from __future__ import annotations
 
 from .commits import Commit, Committed, Conflict, Known, NewSession, NotFound, Outcome
 from .contract import History, Reminders, Store
+from .counts import ArmCounts
 from .failures import NO_CONNECTION, StoreFullError, StoreUnavailableError
 from .reads import Counts, Listed, Log, LogEntry, Page, ReadSegments, Snapshot, WholeSession
 
 __all__ = [
     "DIGEST_BYTES",
     "NO_CONNECTION",
+    "ArmCounts",
     "Commit",
     "Committed",
     "Conflict",

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from .counts import Rows
 from .reads import Snapshot
 
 
@@ -24,6 +25,8 @@ class NewSession:
     """For lists: what seldom changes. Opaque."""
     summary: bytes = b""
     """For lists: what every commit changes. Opaque."""
+    counts_as_texts: bool = False
+    """As in its commits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +64,10 @@ class Commit:
     """Records beside the state that have changed, by key; None deletes a record."""
     segments: Mapping[bytes, tuple[int, bytes] | None] = field(default_factory=dict)
     """Segments that have changed: name to the slot in which it was played last and its record; None deletes it."""
-    counts: Mapping[bytes, int | float] = field(default_factory=dict)
-    """What to add to counts beside the state, by field; a field that is absent is 0. A field stays int or float."""
+    counts: Rows = field(default_factory=dict)
+    """What to add to the counts of arms beside the state, seven numbers for each; all but losses are integers."""
+    counts_as_texts: bool = False
+    """Whether the session has its counts as version 1.0 reads them, not packed; that never changes."""
     summary: bytes = b""
     """Replaces the session's summary."""
     about: bytes | None = None

@@ -89,8 +89,13 @@ class Store(Protocol):
     async def read_records(self, session_id: str) -> Mapping[bytes, bytes]:
         """Read all records beside a session's state, by key; one that a commit changes meanwhile is old or new."""
 
-    async def read_counts(self, session_id: str, fields: Sequence[bytes]) -> Counts | None:
-        """Read counts beside a session's state; None where there is no session."""
+    async def read_counts(self, session_id: str, arms: Sequence[int], *, as_texts: bool = False) -> Counts | None:
+        """Read the counts of arms beside a session's state; None where there is no session.
+
+        Parameters
+        ----------
+        as_texts : whether the session's commits have ``counts_as_texts``
+        """
 
     async def read_segments(self, session_id: str, names: Sequence[bytes], oldest: int = 0) -> ReadSegments | None:
         """Read segments by name, and which ``oldest`` were played least recently; None without such a session."""

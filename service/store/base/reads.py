@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from .counts import ArmCounts, Rows
+
 
 class Snapshot(NamedTuple):
     """A session as stored. ``spec`` and ``state`` are opaque bytes."""
@@ -45,11 +47,11 @@ class Page(NamedTuple):
 
 
 class Counts(NamedTuple):
-    """Counts beside a session's state, as of a version."""
+    """Counts of arms beside a session's state, as of a version."""
 
     version: str
-    values: Sequence[float]
-    """In the order of the fields asked for."""
+    rows: Sequence[ArmCounts]
+    """In the order of the arms asked for."""
 
 
 class ReadSegments(NamedTuple):
@@ -83,8 +85,7 @@ class WholeSession(NamedTuple):
 
     snapshot: Snapshot
     records: Mapping[bytes, bytes]
-    counts: Mapping[bytes, bytes]
-    """Decimal texts by field."""
+    counts: Rows
     events: Sequence[tuple[float, Sequence[bytes]]]
     """Digests of event ids, with the Unix seconds at which they are forgotten."""
     segments: Mapping[bytes, tuple[int, bytes]] = {}

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import zip_longest
 
 from ..base import Commit, Listed, LogEntry, NewSession, Snapshot, WholeSession
+from ..base.counts import Row
 from ..redis.keys import EVENT
 
 
@@ -29,7 +30,7 @@ class MemorySession:
     """Name to the slot in which a segment was played last, and its record."""
     about: bytes = b""
     summary: bytes = b""
-    counts: defaultdict[bytes, float] = field(default_factory=lambda: defaultdict(int))
+    counts: dict[int, Row] = field(default_factory=dict)
     log: list[tuple[int, int, bytes]] = field(default_factory=list)
     """Milliseconds, number within them, and the entry."""
     samples: dict[int, bytes] = field(default_factory=dict)
@@ -49,10 +50,8 @@ class MemorySession:
         for name, (until, _) in self.seen.items():
             if name.startswith(EVENT) and until > now:
                 events.setdefault(until, []).append(name[len(EVENT) :])
-        counts = {name: repr(count).encode() for name, count in self.counts.items()}
-        return WholeSession(
-            self.snapshot(), self.records.copy(), counts, sorted(events.items()), self.segments.copy()
-        )
+        beside = (self.records.copy(), self.counts.copy(), sorted(events.items()), self.segments.copy())
+        return WholeSession(self.snapshot(), *beside)
 
     @classmethod
     def restored(cls, whole: WholeSession, new: NewSession) -> MemorySession:
@@ -61,8 +60,7 @@ class MemorySession:
         session = cls(new.version, snapshot.spec, snapshot.state, snapshot.created_at, None)
         session.records, session.segments = dict(whole.records), dict(whole.segments)
         session.about, session.summary = new.about, new.summary
-        for name, text in whole.counts.items():
-            session.counts[name] = int(text) if text.lstrip(b"-").isdigit() else float(text)
+        session.counts = dict(whole.counts)
         for until, digests in sorted(whole.events):
             session.seen.update({EVENT + digest: (until, b"") for digest in digests})
         return session
@@ -79,8 +77,8 @@ class MemorySession:
                 self.segments.pop(name, None)
             else:
                 self.segments[name] = segment
-        for name, amount in commit.counts.items():
-            self.counts[name] += amount
+        for arm, row in commit.counts.items():
+            self.counts[arm] = [a + b for a, b in zip_longest(self.counts.get(arm, ()), row, fillvalue=0)]
         self.summary = commit.summary
         if commit.about is not None:
             self.about = commit.about

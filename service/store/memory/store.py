@@ -6,6 +6,7 @@ import heapq
 from collections.abc import Callable, Mapping, Sequence
 
 from ..base import (
+    ArmCounts,
     Commit,
     Committed,
     Conflict,
@@ -85,10 +86,16 @@ class MemoryStore:
         session = self._session(session_id)
         return session.records.copy() if session is not None else {}
 
-    async def read_counts(self, session_id: str, fields: Sequence[bytes]) -> Counts | None:
+    async def read_counts(
+        self,
+        session_id: str,
+        arms: Sequence[int],
+        *,
+        as_texts: bool = False,  # noqa: ARG002 - it has numbers
+    ) -> Counts | None:
         if (session := self._session(session_id)) is None:
             return None
-        return Counts(session.version, [session.counts.get(field, 0) for field in fields])
+        return Counts(session.version, [ArmCounts(*session.counts.get(arm, ())) for arm in arms])
 
     async def read_segments(self, session_id: str, names: Sequence[bytes], oldest: int = 0) -> ReadSegments | None:
         if (session := self._session(session_id)) is None:

@@ -9,7 +9,7 @@ key                                type  holds
                                          ``about`` (what lists show), ``samples`` (how many) and
                                          ``~<n>`` (a sample of its history)
 ``<prefix>:{<session id>}:slots``  hash  records beside the state: open slots, acts by time, rows
-``<prefix>:{<session id>}:counts`` hash  counts beside the state, which commits increment
+``<prefix>:{<session id>}:counts`` hash  counts of arms, to which commits add: see ``beside/counts.py``
 ``<prefix>:{<session id>}:log``    strm  the session's log
 ``<prefix>:{<session id>}:segments`` hash  segments: name -> record
 ``<prefix>:{<session id>}:played`` zset  names of segments by the slot in which each was played last

@@ -6,7 +6,9 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from ..base import DIGEST_BYTES, Commit, Counts, Known, Listed, Log, LogEntry, ReadSegments, Snapshot
+from ..base import DIGEST_BYTES, ArmCounts, Commit, Counts, Known, Listed, Log, LogEntry, ReadSegments, Snapshot
+from ..base.counts import Row, texts
+from .beside.counts import read_fields
 from .connection.pipeline import RedisArgument
 from .keys import ANSWER, EVENT, Keys
 
@@ -53,18 +55,26 @@ def commit_args(commit: Commit) -> Sequence[RedisArgument]:
         -1 if commit.permanent else commit.idle_ttl_ms or 0,
     )
     # One argument for all counts: encoding an argument takes longer than taking it apart.
-    whole = b" ".join([b"%b %d" % (name, n) for name, n in commit.counts.items() if isinstance(n, int)])
-    real = b" ".join([b"%b %a" % (name, x) for name, x in commit.counts.items() if isinstance(x, float)])
+    if commit.counts_as_texts:
+        rows, named = "", b" ".join([b" ".join(each) for each in texts(commit.counts)])
+    else:
+        rows, named = "".join([_added(arm, row) for arm, row in commit.counts.items()]), b""
     kept = {name: segment for name, segment in commit.segments.items() if segment is not None}
     segments = [item for name, (_, record) in kept.items() for item in (name, record)]
     played = [item for name, (slot, _) in kept.items() for item in (slot, name)]
     gone = [name for name, segment in commit.segments.items() if segment is None]
-    sizes = (len(answers), len(records), len(dropped), whole, real, len(commit.entries))
+    sizes = (len(answers), len(records), len(dropped), rows, named, len(commit.entries))
     sizes_of_segments = (len(segments), len(played), len(gone))
     about = (commit.summary, _replaced(commit), commit.about or b"", commit.max_entries)
     spec = () if commit.spec is None else (commit.spec,)
     items = (*answers, *records, *dropped, *commit.entries, *segments, *played, *gone, *spec)
     return (*head, events + lookups, len(events), *about, *sizes, *sizes_of_segments, *items)
+
+
+def _added(arm: int, row: Row) -> str:
+    """What to add to the packed counts of an arm, as the script takes it apart."""
+    _, feedbacks, losses, *others = row
+    return f"{arm} {feedbacks} {losses} {' '.join(map(str, others)) if any(others) else ''};"
 
 
 def _replaced(commit: Commit) -> str:
@@ -79,17 +89,12 @@ def read_known(reply: Sequence[bytes]) -> Known:
     return Known(duplicates, {field[1:]: answer for field, answer in zip(items[::2], items[1::2], strict=True)})
 
 
-def read_counts(reply: Sequence[bytes | None]) -> Counts:
-    """Read a version and counts; what is missing, or was changed by hand, is 0."""
+def read_counts(reply: Sequence[bytes | None], fields: Sequence[bytes | int], arms: Sequence[int]) -> Counts:
+    """Read a version and counts of arms; what is missing, or was changed by hand, is 0."""
     version, *values = reply
-    return Counts(text(version or b""), [_number(value) for value in values])
-
-
-def _number(value: bytes | None) -> float:
-    try:
-        return float(value or b"0")
-    except ValueError:
-        return 0.0
+    pairs = zip(fields, values, strict=True)
+    rows = read_fields((b"%d" % name if isinstance(name, int) else name, value) for name, value in pairs if value)
+    return Counts(text(version or b""), [ArmCounts(*rows.get(arm, ())) for arm in arms])
 
 
 def read_segments(reply: Sequence[Any]) -> ReadSegments:

@@ -27,6 +27,7 @@ from ..clock import StoreClock
 from ..cursors import names_behind
 from ..options import StoreOptions
 from . import messages, scripts
+from .beside.counts import text_fields
 from .beside.history import RedisHistory
 from .connection.client import RedisClient, ServerClient
 from .connection.pipeline import RedisArgument
@@ -124,10 +125,11 @@ class RedisStore:
             if cursor == b"0":
                 return records
 
-    async def read_counts(self, session_id: str, fields: Sequence[bytes]) -> Counts | None:
+    async def read_counts(self, session_id: str, arms: Sequence[int], *, as_texts: bool = False) -> Counts | None:
         keys = (self._keys.session(session_id), self._keys.counts(session_id), self._keys.probe(session_id))
+        fields = text_fields(arms) if as_texts else arms
         reply = await self._run(scripts.COUNTS, keys, (len(fields), *fields))
-        return messages.read_counts(reply[1]) if reply[0] == b"OK" else None
+        return messages.read_counts(reply[1], fields, arms) if reply[0] == b"OK" else None
 
     async def read_segments(self, session_id: str, names: Sequence[bytes], oldest: int = 0) -> ReadSegments | None:
         keys = (self._keys.session(session_id), *self._keys.segments(session_id), self._keys.probe(session_id))

@@ -8,7 +8,9 @@ from itertools import islice
 from typing import Any
 
 from ..base import NewSession, Snapshot, WholeSession
+from ..base.counts import texts
 from . import messages, scripts
+from .beside.counts import packed, read_fields
 from .connection.pipeline import RedisArgument
 from .keys import ANSWER, EVENT, Keys
 
@@ -52,7 +54,7 @@ class Transfer:
         loaded = await self._run(scripts.LOAD, (f"{copies}session", probe))
         snapshot: Snapshot = messages.snapshot(loaded[1])
         records = await self._hash(f"{copies}slots", probe)
-        counts = await self._hash(f"{copies}counts", probe)
+        counts = read_fields((await self._hash(f"{copies}counts", probe)).items())
         segments = await self._segments(copies, probe)
         events = []
         for number, deadline in sorted(zip(numbers, deadlines, strict=True)):
@@ -90,7 +92,8 @@ class Transfer:
         """Create a session from one that was exported; the reply of the script."""
         parts = self._keys.copies(session_id, secrets.token_hex(8))
         await self._put(f"{parts}slots", whole.records.items())
-        await self._put(f"{parts}counts", whole.counts.items())
+        packed_rows = ((b"%d" % arm, packed(row)) for arm, row in whole.counts.items())
+        await self._put(f"{parts}counts", texts(whole.counts) if new.counts_as_texts else packed_rows)
         await self._put(f"{parts}segments", ((name, record) for name, (_, record) in whole.segments.items()))
         played = ((b"%d" % slot, name) for name, (slot, _) in whole.segments.items())
         await self._put(f"{parts}played", played, "ZADD")

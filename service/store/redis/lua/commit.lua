@@ -10,7 +10,8 @@
 --       9 joined fields (kind byte and digest) to look up, event ids to remember first  10 bytes of 9 to remember
 --       11 new summary  12 'a' to replace about, 's' the specification  13 about  14 entries that the log keeps, about
 --       15 items of answers (field, value, ...)  16 items of records (key, value, ...)  17 records to drop
---       18 whole counts (field, increment, ..., separated by spaces)  19 real counts  20 entries of the log
+--       18 what to add to packed counts: of each arm its index, feedbacks, losses, and the other four or nothing, then ;
+--       19 what to add to counts that are texts (field, increment, ..., separated by spaces)  20 entries of the log
 --       21 items of segments (name, record, ...)  22 items of played (slot, name, ...)  23 segments to drop
 --       24.. these items, in this order, and after them the specification that is replaced
 -- NOT_FOUND  there is no session
@@ -90,32 +91,50 @@ local at_gone = at_segments + segments + played
 -- Counts after this commit, as items of HSET: two commands for all of them, where HINCRBY would be one for each. A count
 -- that somebody changed by hand, to what is no number, stays.
 local counts = {}
-local function add(fields, increments, form)
+local function add(fields, increments, sum)
   local values, items = redis.call('HMGET', COUNTS, unpack(fields)), {}
   for i = 1, #fields do
-    local before = tonumber(values[i] or 0)
-    if before then
-      items[#items + 1] = fields[i]
-      items[#items + 1] = string.format(form, before + increments[i])
+    local is_sum, value = pcall(sum, values[i], increments[i], fields[i])
+    if is_sum then
+      items[#items + 1], items[#items + 2] = fields[i], value
     end
   end
   counts[#counts + 1] = #items > 0 and items or nil
 end
-local function add_all(joined, form)
+local function add_all(joined, pattern, sum)
   local fields, increments = {}, {}
-  for field, increment in string.gmatch(joined, '(%S+) (%S+)') do
+  for field, increment in string.gmatch(joined, pattern) do
     fields[#fields + 1], increments[#increments + 1] = field, increment
-    if #fields == CHUNK then
-      add(fields, increments, form)
+    if #fields == CHUNK / 2 then
+      add(fields, increments, sum)
       fields, increments = {}, {}
     end
   end
   if #fields > 0 then
-    add(fields, increments, form)
+    add(fields, increments, sum)
   end
 end
-add_all(ARGV[18], '%.0f')
-add_all(ARGV[19], '%.17g')
+local function sum_of_packed(packed, added)
+  local f, s, others = string.match(added, '(%d+) (%S+) (.*)')
+  local feedbacks, losses, defaulted, expired, voided, removed = 0, 0
+  if packed then
+    feedbacks, losses, defaulted, expired, voided, removed = cmsgpack.unpack(packed)
+  end
+  if others == '' and not defaulted then
+    return cmsgpack.pack(feedbacks + f, losses + s)
+  end
+  local d, x, v, r = string.match(others, '(%d+) (%d+) (%d+) (%d+)')
+  d, x, v = (defaulted or 0) + (d or 0), (expired or 0) + (x or 0), (voided or 0) + (v or 0)
+  return cmsgpack.pack(feedbacks + f, losses + s, d, x, v, (removed or 0) + (r or 0))
+end
+local function sum_of_texts(text, added, field)
+  return string.format(string.sub(field, 1, 1) == 's' and '%.17g' or '%.0f', (text or 0) + added)
+end
+if ARGV[18] ~= '' then
+  add_all(ARGV[18], '(%d+) ([^;]+);', sum_of_packed)
+elseif ARGV[19] ~= '' then
+  add_all(ARGV[19], '(%S+) (%S+)', sum_of_texts)
+end
 
 -- What this commit remembers goes to the present bucket. Buckets that version 0.1 made are listed too.
 local permanent = ARGV[8] == '-1'

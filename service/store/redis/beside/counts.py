@@ -1,0 +1,64 @@
+"""The counts of arms as Redis has them.
+
+Where they are packed, a field for each arm holds them as numbers of MessagePack, which the script of a commit
+unpacks, adds to and packs again: feedbacks, losses, and the others where one of them is not 0. Else there is a text
+for each.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Sequence
+
+from ...base import ArmCounts
+from ...base.counts import LETTERS, Row, rows_of
+
+_LAYOUTS = {first: struct.Struct(f">{kind}") for first, kind in zip(range(0xCA, 0xD4), "fdBHIQbhiq", strict=True)}
+"""First byte of a number to what follows; other first bytes are small integers themselves."""
+_WRITTEN = ((0xCC, 1 << 8), (0xCD, 1 << 16), (0xCE, 1 << 32), (0xCF, 1 << 64))
+"""First bytes of integers, and what these are less than."""
+
+
+def text_fields(arms: Iterable[int]) -> Sequence[bytes]:
+    """The names of the texts of arms."""
+    return [b"%c%d" % (letter, arm) for arm in arms for letter in LETTERS]
+
+
+def read_fields(fields: Iterable[tuple[bytes, bytes]]) -> dict[int, Sequence[float]]:
+    """Read the counts of arms, packed or texts; one that was changed by hand, to what is no number, is 0."""
+    rows, named = dict[int, Sequence[float]](), []
+    for field, value in fields:
+        if field.isdigit():
+            rows[int(field)] = (0, *_unpacked(value))[: len(LETTERS)]
+        else:
+            named.append((field, value))
+    return rows | rows_of(named) if named else rows
+
+
+def packed(row: Row) -> bytes:
+    """Pack the counts of an arm, but for its acts."""
+    _, feedbacks, losses, *others = ArmCounts(*row)
+    return b"".join(map(_packed, (feedbacks, losses, *(others if any(others) else ()))))
+
+
+def _packed(number: float) -> bytes:
+    if number < 0 or number != int(number):
+        return b"\xcb" + _LAYOUTS[0xCB].pack(number)
+    if number < 0x80:
+        return bytes((int(number),))
+    first = next(first for first, most in _WRITTEN if number < most)
+    return bytes((first,)) + _LAYOUTS[first].pack(int(number))
+
+
+def _unpacked(row: bytes) -> list[float]:
+    numbers, at = list[float](), 0
+    while at < len(row):
+        first, at = row[at], at + 1
+        if (layout := _LAYOUTS.get(first)) is not None and at + layout.size <= len(row):
+            numbers += layout.unpack_from(row, at)
+            at += layout.size
+        elif first < 0x80 or first >= 0xE0:
+            numbers.append(first - 256 * (first >= 0xE0))
+        else:
+            return []
+    return numbers

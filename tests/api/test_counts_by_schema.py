@@ -1,0 +1,107 @@
+"""Counts of arms in sessions begun with an older schema, on every store: they go on, and stay as they are."""
+
+from __future__ import annotations
+
+import pytest
+
+from service.store import open_store
+from service.store.redis.store import RedisStore
+
+PATH = "/v1/sessions/s"
+SESSION = {
+    "session_id": "s",
+    "seed": 5,
+    "learner": {"kind": "centred_tsallis", "arms": ["a", "b", "c"]},
+    "expiry": {"after_seconds": 3600},
+}
+USE = [("a", 0.5), ("b", 0.25), ("a", None), ("a", 0.75), ("c", None), ("b", 0.5)]
+"""Labels that are drawn, and the losses that are reported."""
+SUMS = {"a": (3, 2, 1.25), "b": (2, 2, 0.75), "c": (1, 0, 0.0)}
+"""Acts, feedbacks and losses of each arm after them."""
+
+
+async def use(*clients):
+    """Act and report as ``USE`` says, by each of these clients in turn."""
+    for number, (label, loss) in enumerate(USE):
+        client = clients[number % len(clients)]
+        await client.post(f"{PATH}/acts", json={"count": 1, "eligible": [label]})
+        if loss is not None:
+            event = {"label": label, "loss": loss}
+            assert (await client.post(f"{PATH}/feedback", json=event)).json()["applied"] == 1
+
+
+async def check(client, times):
+    """The counts of all arms are those of ``USE``, so many times."""
+    rows = (await client.get(f"{PATH}/arms")).json()["arms"]
+    for row in rows:
+        acts, feedbacks, losses = SUMS[row["label"]]
+        assert (row["acts"], row["feedbacks"]) == (times * acts, times * feedbacks)
+        assert row["outstanding"] == times * (acts - feedbacks)
+        assert row["mean_loss"] == (pytest.approx(losses / feedbacks) if feedbacks else None)
+    ordered = (await client.get(f"{PATH}/arms", params={"sort": "-acts"})).json()["arms"]
+    assert [row["label"] for row in ordered] == [row["label"] for row in rows]
+
+
+@pytest.mark.parametrize("first", [2, 3, 4])
+@pytest.mark.parametrize("then", [2, 3, 4])
+async def test_counts_go_on_whichever_schema_a_session_began_with(make_client, store, first, then):
+    """By workers that may write different schemas, in turn: packed counts stay packed, and texts texts."""
+    began, goes_on = [await make_client(store, write_schema=each) for each in (first, then)]
+    await began.post("/v1/sessions", json=SESSION)
+    await use(began)
+    await use(goes_on, began)
+
+    await check(began, 2)
+    await check(goes_on, 2)
+    assert ((await store.load("s")).state[0] == 4) == (first == 4)
+
+
+@pytest.mark.parametrize("schema", [3, 4])
+async def test_counts_move_with_an_exported_session(make_client, store, store_url, store_options, schema):
+    here = await make_client(store, write_schema=schema)
+    other = open_store(store_url, options=store_options)
+    there = await make_client(other)
+    await here.post("/v1/sessions", json=SESSION)
+    await use(here)
+    document = (await here.get(f"{PATH}/export")).json()
+    await here.delete(PATH)
+
+    assert (await there.post("/v1/sessions/import", json=document)).status_code == 201
+    await use(there)
+    await check(there, 2)
+    await there.patch(f"{PATH}/arms", json={"remove": ["c"]})
+    await check(there, 2)
+
+
+async def test_a_session_that_1_0_stored_keeps_counts_that_1_0_can_read(make_client, redis_server):
+    """The fields of each arm are texts, as 1.0 left them, and a worker of it may go on with them."""
+    store = RedisStore(redis_server.url)
+    old, client = await make_client(store, write_schema=3), await make_client(store)
+    await old.post("/v1/sessions", json=SESSION)
+    fields = {"a0": "40", "f0": "30", "s0": "2.5", "v0": "1", "x0": "9", "a1": "7", "s2": "not a number"}
+    redis_server.client.hset("bandit:{s}:counts", mapping=fields)
+
+    await use(client)
+
+    expected = {"a0": "43", "f0": "32", "s0": "3.75", "v0": "1", "x0": "9", "a1": "9", "f1": "2", "s1": "0.75"}
+    found = {
+        name.decode(): value.decode() for name, value in redis_server.client.hgetall("bandit:{s}:counts").items()
+    }
+    assert found == expected | {"a2": "1", "s2": "not a number"}
+    first = (await client.get(f"{PATH}/arms")).json()["arms"][0]
+    assert (first["acts"], first["feedbacks"], first["expired"]) == (43, 32, 9)
+    assert first["mean_loss"] == pytest.approx(3.75 / 32)
+    await store.close()
+
+
+async def test_packed_counts_take_one_field_of_each_arm_that_was_reported_on(make_client, redis_server):
+    """Acts take none: each is outstanding, or counted by what became of it."""
+    store = RedisStore(redis_server.url)
+    client = await make_client(store)
+    await client.post("/v1/sessions", json=SESSION)
+
+    await use(client)
+
+    found = redis_server.client.hgetall("bandit:{s}:counts")
+    assert found == {b"0": b"\x02\xca\x3f\xa0\0\0", b"1": b"\x02\xca\x3f\x40\0\0"}
+    await store.close()
