@@ -12,6 +12,8 @@ Entry = Mapping[str, Any]
 """Fields by name, as the service answers them, without those that are null."""
 OUTCOMES = ("applied", "voided", "removed", "expired")
 CHOSEN_BY_CLIENTS = ("label", "segment", "event_id")
+ROUNDING = 1e-9
+"""By so much may a probability exceed 1: sums of floats do, and so do logs of version 1.0.0."""
 MOST = 2**53
 """No log has larger numbers of slots or arms."""
 
@@ -31,7 +33,7 @@ def entry_of(fields: Mapping[str, Any]) -> Entry:
     entry = {name: _READERS.get(name, _as_it_is)(value) for name, value in given.items()}
     if "kind" not in entry:
         raise ValueError("an entry has a kind")
-    if not 0 < entry.get("probability", 1) <= 1:
+    if not 0 < entry.get("probability", 1) <= 1 + ROUNDING:
         raise ValueError("a probability is above 0, and 1 at most")
     if entry.get("outcome", "applied") not in OUTCOMES:
         raise ValueError("unknown outcome")

@@ -219,7 +219,10 @@ def _pooled(pools: FloatArray, over: FloatArray, drawn: FloatArray, slot: Slot) 
 
 
 def _mixture(weights: FloatArray, over: FloatArray) -> FloatArray:
-    mixture: FloatArray = np.add.reduce(column(weights) * over, axis=-2)
+    """Return the mixture of distributions: exactly that of the experts where they agree, so 1 for an arm alone."""
+    first = over[..., :1, :]
+    mixture: FloatArray = np.add.reduce(column(weights[..., 1:]) * (over[..., 1:, :] - first), axis=-2)
+    mixture += first[..., 0, :]
     return mixture
 
 

@@ -48,6 +48,16 @@ async def view(client):
 
 
 @pytest.mark.parametrize("kind", TAKES)
+async def test_an_arm_alone_has_probability_one_to_the_last_digit(client, kind):
+    await session(client, kind=kind, floor=0.1)
+    for _ in range(20):
+        slate = (await acts(client, count=4, distinct=True))["actions"]
+        assert slate[-1]["probability"] == 1
+        events = [{"arm": each["arm"], "slot": each["slot"], "loss": 0.2 + 0.2 * each["arm"]} for each in slate]
+        await client.post(f"{PATH}/feedbacks", json={"events": events})
+
+
+@pytest.mark.parametrize("kind", TAKES)
 async def test_the_numbers_are_those_of_the_run_in_process(client, kind):
     """Labels, indexes, eligible and exclude name the same arms."""
     await session(client, kind=kind)

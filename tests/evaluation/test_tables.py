@@ -82,6 +82,12 @@ def test_a_parquet_file_of_a_data_frame_is_read(tmp_path: Path) -> None:
     assert found(tmp_path / "log.parquet") == found(written(tmp_path / "log.jsonl", LOG))
 
 
+def test_a_probability_may_exceed_one_by_rounding(tmp_path: Path) -> None:
+    sole = {"probability": 1.0000000000000002, "eligible": 1}
+
+    assert found(written(tmp_path / "log.jsonl", [ACT | sole, EVENT]))[0] == [0]
+
+
 @pytest.mark.parametrize(
     "wrong",
     [
