@@ -6,9 +6,9 @@ import asyncio
 import os
 import time
 import weakref
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from contextlib import closing
-from typing import Any
+from typing import Any, NamedTuple
 
 import httpx
 
@@ -75,7 +75,8 @@ class Connection:
             time.sleep(pause)
 
     def _attempt(self, attempts: Attempts) -> Json:
-        _check_open(self._http)
+        if self._http.is_closed:
+            raise _closed()
         request, left = attempts.request(self._http)
         content = b""
         try:
@@ -94,12 +95,45 @@ class Connection:
         self._http.close()
 
 
+class _OfLoop(NamedTuple):
+    """The connections of an event loop, and what closes them."""
+
+    http: httpx.AsyncClient
+    closing: AsyncGenerator[None]
+
+
+async def _closing(http: httpx.AsyncClient) -> AsyncGenerator[None]:
+    """Close connections when this ends: an event loop ends its generators before it is closed."""
+    try:
+        yield
+    finally:
+        await http.aclose()
+
+
 class AsyncConnection:
-    """Calls on one event loop; see ``Connection``."""
+    """Awaited calls, from any event loop; see ``Connection``.
+
+    Each event loop has connections of its own, because a connection lives and dies with the loop that opened it.
+    """
 
     def __init__(self, target: Target, transport: httpx.AsyncBaseTransport | None = None) -> None:
         self._target = target
-        self._http = httpx.AsyncClient(transport=transport, **target.options())
+        self._transport = transport
+        self._of_loops: dict[asyncio.AbstractEventLoop, _OfLoop] = {}
+        self._is_closed = False
+
+    async def _http(self) -> httpx.AsyncClient:
+        """Return the connections of the event loop that runs."""
+        if self._is_closed:
+            raise _closed()
+        loop = asyncio.get_running_loop()
+        if (found := self._of_loops.get(loop)) is None:
+            http = httpx.AsyncClient(transport=self._transport, **self._target.options())
+            found = _OfLoop(http, _closing(http))
+            await anext(found.closing)
+            others = list(self._of_loops.items())
+            self._of_loops = {loop: found} | {each: kept for each, kept in others if not each.is_closed()}
+        return found.http
 
     async def run(self, steps: Steps[T]) -> T:
         """Make the calls of these steps, and return what they come to."""
@@ -136,23 +170,24 @@ class AsyncConnection:
             await asyncio.sleep(pause)
 
     async def _attempt(self, attempts: Attempts) -> Json:
-        _check_open(self._http)
-        request, left = attempts.request(self._http)
+        http = await self._http()
+        request, left = attempts.request(http)
         try:
             async with asyncio.timeout(left.get("all")):
-                response = await self._http.send(request)
+                response = await http.send(request)
         except (httpx.HTTPError, TimeoutError) as error:
             raise _no_answer(request, error) from None
         return attempts.answer(response, response.content)
 
     async def close(self) -> None:
-        """Close the connections."""
-        await self._http.aclose()
+        """Close the connections of the event loop that runs; those of others end with their loops."""
+        self._is_closed = True
+        if (found := self._of_loops.pop(asyncio.get_running_loop(), None)) is not None:
+            await found.closing.aclose()
 
 
-def _check_open(http: httpx.Client | httpx.AsyncClient) -> None:
-    if http.is_closed:
-        raise ClosedError("this client has been closed")
+def _closed() -> ClosedError:
+    return ClosedError("this client has been closed")
 
 
 def _no_answer(request: httpx.Request, error: Exception) -> BanditsError:

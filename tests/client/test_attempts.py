@@ -151,6 +151,7 @@ def test_a_deletion_that_an_earlier_attempt_did_is_a_success():
 
 FAILURES = [
     AWAY,
+    RuntimeError("Event loop is closed"),
     BUSY,
     problem(404, "unknown_session"),
     problem(401, "unauthorized"),

@@ -1,5 +1,6 @@
 """Clients of real processes: answers as in this process, and nothing lost or counted twice when they die."""
 
+import asyncio
 import os
 import re
 import signal
@@ -10,7 +11,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from service.client import AsyncBandits, Bandits, BanditsError, NoAnswerError, ReportRules
+from service.client import AsyncBandits, Bandits, BanditsError, ClosedError, NoAnswerError, ReportRules
 from service.testing import LocalBandits
 from tests.client.conftest import CLICKS
 from tests.support.running import RunningService
@@ -77,6 +78,18 @@ async def test_no_answer_is_one_error_in_an_awaited_call_too():
             await bandits.session("s").act()
 
     assert "".join(traceback.format_exception(raised.value)).count("Traceback") == 1
+
+
+def test_an_awaited_client_serves_one_event_loop_after_the_other(service):
+    bandits = AsyncBandits(service.url, timeout=30)
+    session = asyncio.run(bandits.sessions.create("loops", **CLICKS))
+
+    assert [asyncio.run(session.act()).slot for _ in range(3)] == [1, 2, 3]
+    with ThreadPoolExecutor(3) as pool:
+        assert sorted(pool.map(lambda _: asyncio.run(session.act()).slot, range(3))) == [4, 5, 6]
+    asyncio.run(bandits.close())
+    with pytest.raises(ClosedError):
+        asyncio.run(session.act())
 
 
 class Visitors:

@@ -62,7 +62,7 @@ def _act(
     fallbacks = None if instead is None else [_fallback(each, options.get("segment")) for each in instead]
     try:
         return (yield from _chosen(session_id, route, body, options))
-    except (BanditsError, ValueError, TypeError) as error:
+    except Exception as error:
         if fallbacks is None:
             raise
         _log.warning("session %s: the fallback is shown: %s", session_id, error)
