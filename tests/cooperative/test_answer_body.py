@@ -14,7 +14,7 @@ from service.cooperative.answer_body import answer_body, joined, pack, unpack
 from service.cooperative.fair_yield import BackgroundYield, FairYield
 from service.cooperative.json_stream import json_chunks
 from service.learners.dbgd import DbgdSpec
-from service.sessions.operations.action_json import point_json
+from service.sessions.operations.act import point_json
 
 SORTED = json.JSONEncoder(sort_keys=True)
 

@@ -1,9 +1,11 @@
-"""Acting: open slots, and answer with their actions."""
+"""Acting: open slots, and answer with their actions, as JSON in texts of bounded size."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import json
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -17,10 +19,9 @@ from ...engine.run import Run
 from ...engine.segment_run import SegmentRun
 from ...engine.slot_run import SlotRun
 from ...errors import InvalidRequestError, NoEligibleArmError
-from ...learners.base import IntArray
+from ...learners.base import FloatArray, IntArray, PointLearner
 from ...models.eligible import Choice
 from ...serialization.journal import Acted, Ended, Journal
-from .action_json import arms_json, point_json, points_json
 from .eligible import ANY, Found, check_defined, check_segments, find
 
 
@@ -123,3 +124,66 @@ class Act(Operation):
 def _cells(run: Run) -> int:
     """Numbers that an act of the session computes: one for each arm, or for each coordinate of each query point."""
     return len(run.arms.live) if isinstance(run, ArmRun) else run.learner.dim**2
+
+
+def arms_json(drawn: Iterable[ArmActions], names: Sequence[str] | None, skipped: int, *, single: bool) -> str:
+    """The JSON of drawn arms, or of a ``single`` one; ``skipped`` is named in it unless it is 0.
+
+    An arm has one probability in all slots of an ``ArmActions``, so its part of the text is made once.
+    """
+    more = f',"skipped":{skipped}' if skipped else ""
+    texts: list[str] = []
+    for actions in drawn:
+        arms = actions.arms
+        parts = {
+            arm: f',"arm":{arm},"probability":{p!r}{"" if names is None else _label_json(names[arm])}'
+            for arm, p in dict(zip(arms, actions.probabilities, strict=True)).items()
+        }
+        texts += [f'{{"slot":{slot}{parts[arm]}' for slot, arm in enumerate(arms, actions.slot)]
+    return f"{texts[0]}{more}}}" if single else f'{{"actions":[{"},".join(texts)}}}]{more}}}'
+
+
+def _label_json(label: str) -> str:
+    return f',"label":{json.dumps(label)}'
+
+
+def points_json(points: Iterable[Iterable[str]]) -> Iterator[str]:
+    """The JSON of a list of points."""
+    start = '{"actions":['
+    for point in points:
+        yield start
+        yield from point
+        start = ","
+    yield "]}"
+
+
+def point_json(slot: int, learner: PointLearner[Any], state: Any) -> Iterator[str]:
+    """The JSON of a point and its query points.
+
+    It is made when it is sent, from the state, which is much smaller.
+    """
+    x = learner.x(state)
+    numbers = [repr(number) for number in x.tolist()]
+    yield f'{{"slot":{slot},"x":[{",".join(numbers)}]'
+    if (changes := _changes(x, learner.query_points(state))) is None:
+        yield "}"
+        return
+    start = ',"query_points":['
+    for changed in changes:
+        point = list(numbers)
+        for place, number in changed:
+            point[place] = repr(number)
+        yield f"{start}[{','.join(point)}]"
+        start = ","
+    yield "]}"
+
+
+def _changes(x: FloatArray, points: FloatArray | None) -> Sequence[Sequence[tuple[int, float]]] | None:
+    """For each query point the places, mostly few, where it differs from ``x``, and its numbers there."""
+    if points is None:
+        return None
+    changes: list[list[tuple[int, float]]] = [[] for _ in points]
+    rows, places = np.nonzero(points.view(np.int64) != x.view(np.int64))
+    for row, place, number in zip(*(each.tolist() for each in (rows, places, points[rows, places])), strict=True):
+        changes[row].append((place, number))
+    return changes
