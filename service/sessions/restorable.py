@@ -29,12 +29,23 @@ async def restorable(whole: WholeSession, limits: Limits, rights: Rights) -> Cac
     spec = read.specification
     await run_in_thread_if_large(label_bytes(spec), limits.check, spec, rights)
     try:
-        cached = await decoded(whole.snapshot)
-        if cached.needs_records:
-            cached = await with_records(cached, whole.records)
-        await check_segments(cached, whole.segments)
+        return await read_whole(whole)
     except StateCorruptError as error:
         raise InvalidRequestError.of("state", "is not one that this version can read") from error
+
+
+async def read_whole(whole: WholeSession) -> CachedSession:
+    """Decode all that a session goes on with.
+
+    Raises
+    ------
+    StateCorruptError
+        where anything of it is not what this version writes.
+    """
+    cached = await decoded(whole.snapshot)
+    if cached.needs_records:
+        cached = await with_records(cached, whole.records)
+    await check_segments(cached, whole.segments)
     return cached
 
 

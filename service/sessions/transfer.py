@@ -21,6 +21,7 @@ from ..cooperative.offload import run_in_thread_if_large
 from ..errors import InvalidRequestError, PayloadTooLargeError, UnknownSessionError
 from ..store.base import DIGEST_BYTES, Snapshot, Store, WholeSession
 from ..store.base.counts import rows_of, texts
+from .restorable import read_whole
 
 FORMAT = 1
 """Number of the newest form of the document that this program writes and reads."""
@@ -35,10 +36,11 @@ _SLOT = struct.Struct("<q")
 
 
 async def export(store: Store, session_id: str, most_bytes: int) -> Body:
-    """The document of a session: see ``Sessions.export``."""
+    """The document of a session, if it could be imported: see ``Sessions.export``."""
     whole = await store.export(session_id)
     if whole is None:
         raise UnknownSessionError
+    await read_whole(whole)
     document, size = await run_in_thread_if_large(_size(whole), _document, session_id, whole)
     if size > most_bytes:
         raise PayloadTooLargeError(f"An exported session may have {most_bytes} bytes")

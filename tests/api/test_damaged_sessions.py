@@ -130,3 +130,85 @@ async def test_a_session_without_its_version_is_damaged(client, redis_server):
 
     for answer in (await client.get(PATH), await client.post(f"{PATH}/act")):
         assert (answer.status_code, answer.json()["code"]) == (500, "state_corrupt")
+
+
+WHOLE = {
+    "learner": {"kind": "multiscale_tsallis", "arms": ["a", "b"]},
+    "expiry": {"after_seconds": 60, "default_loss": 1},
+    "decision_log": {"max_entries": 100},
+    "idle_ttl_seconds": 86_400,
+}
+ODD = [b"", b"x", b"\0\xff", b"1e400", b"nan", b"-1", b"9" * 20]
+FIELDS = ["version", "spec", "state", "created_at", "expires_at", "writers", "buckets", "summary", "about"]
+EVENT = {"label": "a", "loss": 1, "event_id": "e"}
+CALLS = [
+    ("GET", "", None),
+    ("POST", "/act", {}),
+    ("POST", "/feedback", EVENT),
+    ("POST", "/feedback", EVENT | {"event_id": "e2"}),
+    ("PATCH", "", {"floor": 0.1}),
+    ("GET", "/arms?sort=mean", None),
+    ("GET", "/decisions", None),
+    ("GET", "/history", None),
+    ("GET", "/export", None),
+]
+
+
+@pytest.fixture
+async def other(make_client, redis_server, client):
+    """Another service, which has nothing of the session in its cache; the first one has."""
+    for name in ("s", "sound"):
+        assert (await client.post("/v1/sessions", json={"session_id": name} | WHOLE)).status_code == 201
+        await client.post(f"/v1/sessions/{name}/act", json={"eligible": ["a"]}, headers={"Idempotency-Key": "k"})
+        assert (await client.post(f"/v1/sessions/{name}/feedback", json=EVENT)).json()["applied"] == 1
+    return await make_client(open_store(redis_server.url))
+
+
+async def unsound(*clients):
+    """Answers that blame the service or the store for a session; a list shows the sound one in any case."""
+    found = []
+    for client in clients:
+        for method, path, body in CALLS:
+            answer = await client.request(method, PATH + path, json=body)
+            if answer.status_code >= 500 and answer.json()["code"] != "state_corrupt":
+                found.append((method, path, answer.json()["code"]))
+        listed = await client.get("/v1/sessions")
+        assert "sound" in {summary["session_id"] for summary in listed.json()["sessions"]}
+        assert (await client.post("/v1/sessions/sound/act")).status_code == 200
+    assert (await clients[0].delete(PATH)).status_code in {204, 404}
+    return found
+
+
+@pytest.mark.parametrize("value", ODD, ids=ascii)
+@pytest.mark.parametrize("field", FIELDS)
+async def test_whichever_field_is_changed_the_session_alone_is_blamed(client, other, redis_server, field, value):
+    redis_server.client.hset("bandit:{s}", field, value)
+
+    assert await unsound(client, other) == []
+
+
+@pytest.mark.parametrize("value", [*ODD, b"\xcb\x7f\xf0" + bytes(6), b"\xcb\xff\xff" + bytes(6)], ids=ascii)
+async def test_counts_that_are_no_numbers_count_nothing(client, other, redis_server, value):
+    for field in [*redis_server.client.hkeys("bandit:{s}:counts"), "0", "a0", "f0", "s0"]:
+        redis_server.client.hset("bandit:{s}:counts", field, value)
+
+    assert await unsound(client, other) == []
+
+
+@pytest.mark.parametrize("key", ["", ":slots", ":counts", ":log", ":seen"])
+@pytest.mark.parametrize("value", ["text", "list", "hash", "nothing"])
+async def test_whichever_key_is_of_another_type_the_session_alone_is_blamed(
+    client, other, redis_server, key, value
+):
+    names = redis_server.client.keys(f"bandit:{{s}}{key}*" if key else "bandit:{s}")
+    assert names
+    for name in names:
+        redis_server.client.delete(name)
+        if value == "text":
+            redis_server.client.set(name, "x")
+        elif value == "list":
+            redis_server.client.rpush(name, "x")
+        elif value == "hash":
+            redis_server.client.hset(name, "x", "x")
+
+    assert await unsound(client, other) == []

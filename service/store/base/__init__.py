@@ -17,7 +17,7 @@ from __future__ import annotations
 from .commits import Commit, Committed, Conflict, Known, NewSession, NotFound, Outcome
 from .contract import History, Reminders, Store
 from .counts import ArmCounts
-from .failures import NO_CONNECTION, StoreFullError, StoreUnavailableError
+from .failures import NO_CONNECTION, StoreFullError, StoreUnavailableError, WrongTypeError
 from .reads import Counts, Listed, Log, LogEntry, Page, ReadSegments, Snapshot, WholeSession
 
 __all__ = [
@@ -44,6 +44,7 @@ __all__ = [
     "StoreFullError",
     "StoreUnavailableError",
     "WholeSession",
+    "WrongTypeError",
 ]
 
 DIGEST_BYTES = 16

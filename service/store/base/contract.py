@@ -58,7 +58,11 @@ class History(Protocol):
 
 
 class Store(Protocol):
-    """A store of sessions. Every method raises ``StoreUnavailableError`` where the store can't be used."""
+    """A store of sessions.
+
+    Every method raises ``StoreUnavailableError`` where the store can't be used, and those about one session
+    ``StateCorruptError`` where a key of that session is of another type than they make it.
+    """
 
     @property
     def reminders(self) -> Reminders:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
@@ -51,6 +52,7 @@ def rows_of(named: Iterable[tuple[bytes, bytes]]) -> dict[int, list[float]]:
 
 def _number(text: bytes) -> float | None:
     try:
-        return int(text) if text.lstrip(b"-").isdigit() else float(text)
+        number = int(text) if text.lstrip(b"-").isdigit() else float(text)
     except ValueError:
         return None
+    return number if math.isfinite(number) else None

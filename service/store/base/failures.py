@@ -12,3 +12,7 @@ class StoreUnavailableError(Exception):
 
 class StoreFullError(StoreUnavailableError):
     """The store has no room for what was to be written, in memory or on its disk."""
+
+
+class WrongTypeError(StoreUnavailableError):
+    """A key is of another type than any call makes it: somebody changed it by hand."""

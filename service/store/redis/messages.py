@@ -14,6 +14,8 @@ from .keys import ANSWER, EVENT, Keys
 
 FIELD_BYTES = len(EVENT) + DIGEST_BYTES
 """Length of a field that stands for an event id: its kind byte and the digest."""
+END_OF_TIME = 253_402_300_800
+"""Unix seconds of the first moment that no date can name."""
 _LISTED_BUCKET = re.compile(rb"([0-9]+)=([0-9]+)")
 
 
@@ -25,11 +27,24 @@ def text(data: bytes) -> str:
 def snapshot(fields: Sequence[bytes | None]) -> Snapshot:
     """Read the fields of a session; damaged ones give an empty state, which no codec accepts."""
     version, spec, state, created_at, expires_at = fields
-    try:
-        times = float(created_at or b""), int(expires_at) / 1000 if expires_at is not None else None
-    except ValueError:
-        return Snapshot(text(version or b""), spec or b"", b"", 0.0, None)
-    return Snapshot(text(version or b""), spec or b"", state or b"", *times)
+    name, times = _version(version), _times(created_at, expires_at)
+    if not name or times is None:
+        return Snapshot(name, spec or b"", b"", 0.0, None)
+    return Snapshot(name, spec or b"", state or b"", *times)
+
+
+def _version(data: bytes | None) -> str:
+    """Read a version; nothing where no commit wrote it, since none could be made on it."""
+    found = text(data or b"")
+    return found if found.isascii() and found.isprintable() else ""
+
+
+def _times(created_at: bytes | None, expires_at: bytes | None) -> tuple[float, float | None] | None:
+    """Unix seconds of both times of a session; None where one is damaged, or the first is missing."""
+    created, expires = _seconds(created_at, 1), _seconds(expires_at, 1000)
+    if created is None or (expires is None and expires_at is not None):
+        return None
+    return created, expires
 
 
 def bucket_numbers(listed: bytes) -> Sequence[int]:
@@ -116,15 +131,16 @@ def listed(rows: Sequence[Sequence[bytes | None]], keys: Keys) -> list[Listed]:
     for key, version, created_at, expires_at, about, summary in rows:
         if version is None:
             continue
-        times = (_seconds(created_at, 1), _seconds(expires_at, 1000))
+        created, expires = _times(created_at, expires_at) or (None, None)
         session_id = keys.session_id(text(key or b""))
-        found.append(Listed(session_id, text(version), *times, about or b"", summary or b""))
+        found.append(Listed(session_id, text(version), created, expires, about or b"", summary or b""))
     return found
 
 
 def _seconds(value: bytes | None, units: int) -> float | None:
     """Unix seconds of a stored time, None where it is missing or damaged."""
     try:
-        return None if value is None else float(value) / units
+        seconds = float(value or b"") / units
     except ValueError:
         return None
+    return seconds if 0 <= seconds < END_OF_TIME else None

@@ -7,6 +7,7 @@ import logging
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from ...errors import StateCorruptError
 from ..base import (
     Commit,
     Committed,
@@ -22,6 +23,7 @@ from ..base import (
     StoreFullError,
     StoreUnavailableError,
     WholeSession,
+    WrongTypeError,
 )
 from ..clock import StoreClock
 from ..cursors import names_behind
@@ -242,6 +244,10 @@ class RedisStore:
             )
         except StoreFullError:
             room.on_refused(size_of(args) if script.writes else 0)
+            raise
+        except WrongTypeError as error:
+            if keys[0].startswith(self._keys.before_id):
+                raise StateCorruptError from error
             raise
         if script.writes and room.refused:
             room.on_written(size_of(args))

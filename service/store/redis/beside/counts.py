@@ -7,6 +7,7 @@ for each.
 
 from __future__ import annotations
 
+import math
 import struct
 from collections.abc import Iterable, Sequence
 
@@ -61,4 +62,4 @@ def _unpacked(row: bytes) -> list[float]:
             numbers.append(first - 256 * (first >= 0xE0))
         else:
             return []
-    return numbers
+    return numbers if all(map(math.isfinite, numbers)) else []

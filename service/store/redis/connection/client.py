@@ -12,7 +12,6 @@ from typing import Any
 
 from redis.exceptions import DataError, RedisError
 
-from ...base import StoreFullError, StoreUnavailableError
 from ...options import StoreOptions
 from ..scripts import Script
 from .failures import failure_of
@@ -110,7 +109,7 @@ class RedisClient(ABC):
                 failure = failure_of(error)
                 may_retry = failure.is_transient and (retry or not attempt.sent)
                 if not may_retry or not self._may_wait(started, retry_seconds):
-                    raise (StoreFullError if failure.is_full else StoreUnavailableError)(failure.reason) from error
+                    raise failure.kind(failure.reason) from error
             else:
                 self._down_since = None
                 return reply

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from redis import exceptions
 from redis.asyncio.sentinel import MasterNotFoundError
 
-from ...base.failures import NO_CONNECTION
+from ...base.failures import NO_CONNECTION, StoreFullError, StoreUnavailableError, WrongTypeError
 
 _CLOSED_HANDLE = "the handler is closed"
 
@@ -21,8 +21,8 @@ class StoreFailure(NamedTuple):
     reason: str
     is_transient: bool = False
     """Whether a retry may succeed."""
-    is_full: bool = False
-    """Whether it has no room for what was to be written, and may still carry out other calls."""
+    kind: type[StoreUnavailableError] = StoreUnavailableError
+    """What is raised of it."""
 
 
 LOADING = StoreFailure("the store is loading its data (LOADING)", is_transient=True)
@@ -35,9 +35,10 @@ NO_SENTINEL = StoreFailure("sentinels are out of reach, and no other knows the m
 TIMEOUT = StoreFailure("the store did not answer in time", is_transient=True)
 TOO_MANY_CLIENTS = StoreFailure("the store has too many clients", is_transient=True)
 MOVED = StoreFailure("the server is one of a cluster and keeps this session elsewhere (MOVED)")
-FULL = StoreFailure("the store is full (OOM)", is_full=True)
+FULL = StoreFailure("the store is full (OOM)", kind=StoreFullError)
 READ_ONLY = StoreFailure("the store is a read-only replica (READONLY)")
-DISK_ERROR = StoreFailure("the store can't write to its disk (MISCONF)", is_full=True)
+DISK_ERROR = StoreFailure("the store can't write to its disk (MISCONF)", kind=StoreFullError)
+WRONG_TYPE = StoreFailure("a key of the store has another type (WRONGTYPE)", kind=WrongTypeError)
 REPLICAS_BEHIND = StoreFailure("too few replicas of the store have the commit (BANDIT_MIN_REPLICAS)")
 NO_REPLICAS = StoreFailure("the store has too few replicas (NOREPLICAS)")
 NO_PERMISSION = StoreFailure("the store's user lacks a permission (NOPERM)")
@@ -65,6 +66,7 @@ _BY_TEXT = {
     "BUSY ": BUSY,
     "MISCONF ": DISK_ERROR,
     "NOREPLICAS ": NO_REPLICAS,
+    "WRONGTYPE ": WRONG_TYPE,
     "max number of clients": TOO_MANY_CLIENTS,
     "user executing the script": NO_PERMISSION,
     "can't access at least one of the keys": NO_PERMISSION,
