@@ -24,6 +24,9 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.05, 5.0
 """Seconds between attempts: a random part of these, doubled each time."""
 REPEATED = frozenset({408, 429, 500, 502, 503, 504})
 """Statuses after which the same request may succeed, here or at another worker."""
+SHARE = 0.75
+"""Of the time that is left, what an attempt may take that is not the last: slow answers are used, and a server that
+hangs leaves time for another."""
 LEAST = 0.001
 """Seconds that a step of an attempt gets where none are left."""
 
@@ -102,10 +105,10 @@ class Attempts:
         self._made = 0
 
     def request(self, http: httpx.Client | httpx.AsyncClient) -> tuple[httpx.Request, TimeLeft]:
-        """Build the next attempt: it gets half of the time that is left, the last one all of it."""
+        """Build the next attempt: it gets most of the time that is left, the last one all of it."""
         call, now = self.call, time.monotonic()
         left = max(LEAST, self._deadline - now)
-        time_left = TimeLeft(now + (left if self._made >= self._retries else left / 2))
+        time_left = TimeLeft(now + (left if self._made >= self._retries else left * SHARE))
         self._made += 1
         headers = {} if call.key is None else {"Idempotency-Key": call.key}
         if call.content is not None:

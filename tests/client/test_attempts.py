@@ -4,6 +4,7 @@ import json
 import socket
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 import httpx
@@ -244,6 +245,24 @@ def test_a_call_ends_in_its_time_whatever_the_server_does(sent, every):
 
     assert isinstance(action.error, NoAnswerError)
     assert seconds < 0.8
+
+
+def test_a_slow_answer_is_used_that_comes_well_within_the_time():
+    answer = json.dumps(ACTION).encode()
+
+    def serve():
+        connection, _ = listener.accept()
+        with connection:
+            connection.recv(65536)
+            assert not over.wait(1.2)
+            connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(answer) + answer)
+
+    over = threading.Event()
+    with socket.create_server(("127.0.0.1", 0)) as listener, ThreadPoolExecutor(1) as pool:
+        served = pool.submit(serve)
+        with Bandits(f"http://127.0.0.1:{listener.getsockname()[1]}", timeout=2) as bandits:
+            assert not bandits.session("s").act(fallback="hat").is_fallback
+        served.result()
 
 
 def test_a_call_ends_in_its_time_while_the_address_is_looked_up(monkeypatch):
