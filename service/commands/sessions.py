@@ -32,9 +32,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         changed = _word(words, name, run, f"{name} arms of a session")
         changed.add_argument("arms", nargs="+", metavar="ARM", help="labels")
     log = _word(words, "decisions", _decisions, "the decision log as JSON lines, such as `evaluate` reads")
-    log.add_argument("--limit", type=int, help="at most so many entries")
+    log.add_argument("--limit", type=_count, help="at most so many entries")
     deleted = _word(words, "delete", _delete, "delete a session and all it has learned")
     deleted.add_argument("--yes", action="store_true", help="don't ask")
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError("must be a whole number, 0 or more")
+    return int(text)
 
 
 def _word(

@@ -93,6 +93,9 @@ def _report(
     yield f"{outcomes.arms.size} acts with a {outcomes.word}"
     for why, count in outcomes.left_out.items():
         yield f"{count} acts left out: {why}"
+    if not means:
+        yield f"\n{NOT_ENOUGH}"
+        return
     yield f"\nmean {outcomes.word} by arm, {confidence:.0%} interval"
     for each in means:
         yield f"  {each.name:<24} {each.acts:>9} acts  {_shown(each.ips)}"

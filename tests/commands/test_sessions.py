@@ -123,7 +123,15 @@ def test_fields_that_are_wrong_are_named(command, service):
 
 
 @pytest.mark.parametrize(
-    "words", [["sessions", "list", "--nix"], ["sessions"], ["sessions", "pause", "s"], ["import"], ["version", "x"]]
+    "words",
+    [
+        ["sessions", "list", "--nix"],
+        ["sessions"],
+        ["sessions", "pause", "s"],
+        ["import"],
+        ["version", "x"],
+        ["sessions", "decisions", "s", "--limit", "-1"],
+    ],
 )
 def test_wrong_flags_are_one_line(command, capsys, words):
     with pytest.raises(SystemExit) as ended:

@@ -132,7 +132,7 @@ def test_what_cannot_be_read_is_said_in_one_line(
 def test_an_empty_log_is_no_data(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "log.jsonl").write_text("")
 
-    assert run(capsys, tmp_path / "log.jsonl")[1].startswith("0 acts")
+    assert run(capsys, tmp_path / "log.jsonl")[1] == "0 acts with a loss\n\nnot enough data\n"
 
 
 def test_wrong_flags_are_one_line(capsys: pytest.CaptureFixture[str]) -> None:
