@@ -96,6 +96,20 @@ async def _many_labels_replaced(service: InProcessApp) -> Call:
     return "PUT", f"{path}/arms", {"arms": LABELS[10_000:] + [f"new {number}" for number in range(10_000)]}
 
 
+async def _many_labels_paused(service: InProcessApp) -> Call:
+    return "PATCH", f"{await service.create({'kind': 'fixed', 'arms': LABELS})}/arms", {"pause": LABELS[1:]}
+
+
+async def _floor_at_many_labels(service: InProcessApp) -> Call:
+    return "PATCH", await service.create({"kind": "fixed", "arms": LABELS}), {"floor": 0.1}
+
+
+async def _many_probabilities(_: InProcessApp) -> Call:
+    labels = [f"label {number}" for number in range(50_000)]
+    learner = {"kind": "fixed", "arms": labels, "probabilities": dict.fromkeys(labels, 1 / 50_000)}
+    return "POST", "/v1/sessions", {"learner": learner}
+
+
 async def _arms_by_mean(service: InProcessApp) -> Call:
     path = await service.create({"kind": "dexp3", "n_arms": 100_000})
     await service.call("POST", f"{path}/act")
@@ -124,6 +138,9 @@ LARGE_REQUESTS = {
     "many_labels_added": Large("80,000 labels added", _many_labels_added),
     "many_labels_removed": Large("80,000 labels removed", _many_labels_removed),
     "many_labels_replaced": Large("a catalogue of 80,000 labels, an eighth of them new", _many_labels_replaced),
+    "many_labels_paused": Large("80,000 labels paused", _many_labels_paused),
+    "floor_at_many_labels": Large("a floor at 80,000 labels", _floor_at_many_labels),
+    "many_probabilities": Large("a session with 50,000 probabilities", _many_probabilities, 201),
     "arms_by_mean": Large("page of 100,000 arms by their means", _arms_by_mean),
     "page_of_sessions": Large("page of 1,000 sessions", _page_of_sessions),
 }

@@ -159,8 +159,8 @@ async def commit_of(draft: Draft, session_id: str, base: CachedSession, versions
     if writes and has_same_arms:
         state = CachedSession.encode(draft.run, draft.write_schema)
     elif writes:
-        # Labels are encoded again, of which there may be many.
-        size = LABEL_BYTES * len(draft.run.arms.added or ()) if isinstance(draft.run, ArmRun) else 0
+        # Arms are encoded again, of which there may be many.
+        size = LABEL_BYTES * draft.run.arms.size if isinstance(draft.run, ArmRun) else 0
         state = await run_in_thread_if_large(size, CachedSession.encode, draft.run, draft.write_schema)
     is_known = base.is_listed and not is_respecified and has_same_arms
     shown = b""
@@ -192,7 +192,7 @@ async def commit_of(draft: Draft, session_id: str, base: CachedSession, versions
         checksum=base.checksum,
         idle_ttl_ms=after.idle_ttl_ms if extends else None,
         permanent=after.idle_ttl_seconds is None and spec.idle_ttl_seconds is not None,
-        spec=draft.stored.encode() if is_respecified else None,
+        spec=await _specification(draft) if is_respecified else None,
         events=list(draft.event_ids),
         event_lookups=list(draft.asked_events - draft.known.duplicates - draft.event_ids.keys()),
         lookups=list(draft.asked_keys - draft.known.answers.keys()),
@@ -217,9 +217,16 @@ async def _segments_of(draft: Draft, run: SegmentRun) -> dict[bytes, tuple[int, 
     return found
 
 
+async def _specification(draft: Draft) -> bytes:
+    """The bytes of a specification that replaces another."""
+    return await run_in_thread_if_large(_label_bytes(draft.run), draft.stored.encode)
+
+
 async def _about(draft: Draft) -> bytes:
     """What lists show and seldom changes."""
-    run = draft.run
-    labels = len(run.arms.names or ()) if isinstance(run, ArmRun) else 0
     chosen = draft.stored.specification.chosen()
-    return await run_in_thread_if_large(LABEL_BYTES * labels, summary.encode_about, chosen, run)
+    return await run_in_thread_if_large(_label_bytes(draft.run), summary.encode_about, chosen, draft.run)
+
+
+def _label_bytes(run: Run) -> int:
+    return LABEL_BYTES * len(run.arms.names or ()) if isinstance(run, ArmRun) else 0

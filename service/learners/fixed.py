@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import cached_property
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
@@ -59,12 +60,13 @@ class FixedSpec(ArmsSpec):
             raise FieldValueError("probabilities", "probabilities must name every label in arms, and no other")
         if isinstance(given, list) and len(given) != self.arm_count:
             raise FieldValueError("probabilities", "probabilities must have one number for each arm")
-        if given is not None and not abs(math.fsum(self.by_position()) - 1) <= SUM_TOLERANCE:
+        if given is not None and not abs(math.fsum(self.by_position) - 1) <= SUM_TOLERANCE:
             raise FieldValueError("probabilities", "probabilities must sum to 1")
         return self
 
+    @cached_property
     def by_position(self) -> list[float]:
-        """Return the probabilities at the start, in the order of the arms."""
+        """The probabilities at the start, in the order of the arms; there may be many, and views show them."""
         if self.probabilities is None:
             return [1 / self.arm_count] * self.arm_count
         if isinstance(self.probabilities, dict):
@@ -72,10 +74,10 @@ class FixedSpec(ArmsSpec):
         return self.probabilities
 
     def resolved(self) -> dict[str, Any]:
-        return super().resolved() | {"probabilities": self.by_position()}
+        return super().resolved() | {"probabilities": self.by_position}
 
     def build(self) -> Fixed:
-        return Fixed(self.arm_count, np.array(self.by_position(), dtype=np.float64))
+        return Fixed(self.arm_count, np.array(self.by_position, dtype=np.float64))
 
 
 class State(NamedTuple):

@@ -34,7 +34,7 @@ def fields_of(session_id: str, snapshot: Snapshot, cached: CachedSession) -> dic
     view = summary(session_id, snapshot, cached)
     if isinstance(run, ArmRun):
         names = run.arms.names or ()
-        view["paused"] = [names[arm] for arm in sorted(run.arms.paused)]
+        view["paused"] = list(map(names.__getitem__, sorted(run.arms.paused)))
         view["probabilities"] = p = run.probabilities
         view["effective_arms"] = effective_arms(p)
     else:

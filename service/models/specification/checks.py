@@ -34,9 +34,11 @@ def initial_arms(session: SessionFields) -> Sequence[InitialArm]:
     ValueError
         naming the entry of ``initial`` that does not fit.
     """
+    if session.initial is None:
+        return []
     labels = {label: place for place, label in enumerate(getattr(session.learner, "arms", None) or ())}
     found = []
-    for number, entry in enumerate(session.initial or ()):
+    for number, entry in enumerate(session.initial):
         try:
             found.append(_initial_arm(session, entry, labels))
         except ValueError as error:

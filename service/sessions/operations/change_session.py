@@ -12,6 +12,7 @@ from ...commit.batch import settle_due
 from ...commit.draft import Draft
 from ...commit.operation import Applied, Operation
 from ...cooperative.answer_body import Body, joined
+from ...cooperative.offload import run_in_thread_if_large
 from ...engine.run import Run
 from ...engine.session_changes import with_window_and_floor
 from ...errors import FieldValueError, InvalidRequestError
@@ -20,6 +21,7 @@ from ...models.specification import Specification
 from ...models.stored import Stored
 from ...serialization import records
 from ...serialization.journal import Journal, SessionChanged
+from ..limits import label_bytes
 from .eligible import check_defined
 
 
@@ -34,7 +36,8 @@ class ChangeSession(Operation):
 
     async def check(self, draft: Draft) -> Stored:
         """Return the session's specification after the change, if it is one."""
-        specification = _changed(draft.stored.specification, self.fields)
+        before = draft.stored.specification
+        specification = await run_in_thread_if_large(label_bytes(before), _changed, before, self.fields)
         if specification.floor:
             check_defined("floor", draft.run.learner)
         if (field := specification.beyond_0_1) is not None:

@@ -77,4 +77,5 @@ class ReadCounts:
 
 
 def _with_acts(row: ArmCounts, outstanding: int) -> ArmCounts:
-    return row._replace(acts=outstanding + row.feedbacks + row.expired + row.voided + row.removed)
+    acts = outstanding + row.feedbacks + row.expired + row.voided + row.removed
+    return ArmCounts(acts, *row[1:])

@@ -59,7 +59,10 @@ async def arms_page(
         if counts.versions <= {snapshot.version}:
             break
     following = f"{sort}~{start + limit}" if start + limit < len(order) else None
-    rows = [_row(run, float(probabilities[arm]), counts, arm) for arm in arms]
+    rows, fair_yield = [], FairYield()
+    for arm in arms:
+        rows.append(_row(run, float(probabilities[arm]), counts, arm))
+        await fair_yield()
     return answer_body(json_chunks({"arms": rows, "next_cursor": following}))
 
 
