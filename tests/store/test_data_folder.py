@@ -175,6 +175,17 @@ def test_parts_without_their_manifest_are_refused(started: Started) -> None:
         started()
 
 
+def test_a_folder_whose_data_was_moved_away_is_said_to_be_empty(
+    started: Started, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = write(started())
+    assert "starting empty" not in caplog.text
+    (folder / "appendonlydir").rename(folder / "appendonlydir.bak")
+
+    assert value(started()) is None
+    assert "has no data any more, though valkey" in caplog.text
+
+
 @pytest.mark.parametrize("zeros", [1, 4096, 200_000])
 def test_zero_bytes_at_the_end_are_cut_off(started: Started, caplog: pytest.LogCaptureFixture, zeros: int) -> None:
     folder = write(started())

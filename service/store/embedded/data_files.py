@@ -42,6 +42,8 @@ def writers_of(folder: Path) -> Sequence[Version]:
         recorded = None if fields is None else Version(str(fields["program"]), *map(int, fields["version"]))
     except (ValueError, KeyError, TypeError) as error:
         raise EmbeddedStoreError(f"{record} can't be read: {error}; delete it if the data is whole") from error
+    if recorded is not None and not has_data(folder):
+        log.warning("%s has no data any more, though %s wrote there: starting empty", folder, recorded)
     writers = [recorded, *(_head_writer(path) for path in bases if path.exists())]
     return [one for one in writers if one is not None]
 
@@ -56,10 +58,11 @@ def record_writer(folder: Path, version: Version) -> None:
     """Note which program writes to a folder from now on, unless nobody knows."""
     if not version.is_known:
         return
-    text = json.dumps({"program": version.name, "version": version[1:]})
-    new = folder / f"{RECORD}.new"
-    new.write_text(text + "\n")
-    new.replace(folder / RECORD)
+    record, new = folder / RECORD, folder / f"{RECORD}.new"
+    text = json.dumps({"program": version.name, "version": version[1:]}) + "\n"
+    if not record.exists() or record.read_text() != text:  # A full disk has no room for what is there already.
+        new.write_text(text)
+        new.replace(record)
 
 
 def delete_temporary(folder: Path) -> None:
@@ -77,7 +80,7 @@ def has_lone_snapshot(folder: Path) -> bool:
         where parts of an append-only file have lost their manifest: a server would start empty beside them, too.
     """
     parts = folder / _APPEND_ONLY
-    if any(parts.glob("*.manifest")) or (folder / _OLD_APPEND_ONLY).exists():
+    if _has_append_only(folder):
         return False
     if left := sorted(path.name for path in parts.glob("*.[ai]*") if path.stat().st_size):
         raise EmbeddedStoreError(
@@ -85,6 +88,15 @@ def has_lone_snapshot(folder: Path) -> bool:
             "from a backup, or move this one away; nothing was changed"
         )
     return (folder / SNAPSHOT).exists()
+
+
+def has_data(folder: Path) -> bool:
+    """Return whether a folder has anything that a server loads."""
+    return _has_append_only(folder) or (folder / SNAPSHOT).exists()
+
+
+def _has_append_only(folder: Path) -> bool:
+    return any((folder / _APPEND_ONLY).glob("*.manifest")) or (folder / _OLD_APPEND_ONLY).exists()
 
 
 def cut_zeros(folder: Path) -> int:

@@ -25,6 +25,8 @@ class FolderLock:
     ------
     EmbeddedStoreError
         if another process still holds the lock.
+    OSError
+        if the folder can't be written to.
     """
 
     def __init__(self, folder: Path, wait_seconds: float = 2.0) -> None:
@@ -36,8 +38,12 @@ class FolderLock:
                 os.close(self.fd)
                 raise EmbeddedStoreError(f"{folder} is in use by another service (process {holder})")
             time.sleep(0.02)
-        os.truncate(self.fd, 0)
-        os.write(self.fd, f"{os.getpid()}\n".encode())
+        try:
+            os.truncate(self.fd, 0)
+            os.write(self.fd, f"{os.getpid()}\n".encode())
+        except OSError:
+            self.release()
+            raise
 
     def _acquired(self) -> bool:
         try:

@@ -93,20 +93,29 @@ class EmbeddedServer:
             return
         if self._binary is None:
             find_binary()  # raises before a folder is made
+        is_restart = self._lock is not None
         self._acquire_folder()
         try:
-            program = choose_program(self._binary, data_files.writers_of(self.folder))
-            data_files.delete_temporary(self.folder)
-            if data_files.has_lone_snapshot(self.folder):
-                self._load_snapshot(program.path, timeout)
-            if cut := data_files.cut_zeros(self.folder):
-                log.warning("cut %d zero bytes off the end of the append-only file: a power failure left them", cut)
-            data_files.record_writer(self.folder, program.version)
-            self._process = self._spawn(program.path)
-            self._await_answer(time.monotonic() + timeout)
-        except BaseException:
-            self.stop()
+            self._start(timeout)
+        except BaseException as error:
+            if is_restart:
+                self._end(timeout)  # Folder and URL stay: workers know them, and it is tried again.
+            else:
+                self.stop()
+            if isinstance(error, OSError):
+                raise self._unusable(error) from error
             raise
+
+    def _start(self, timeout: float) -> None:
+        program = choose_program(self._binary, data_files.writers_of(self.folder))
+        data_files.delete_temporary(self.folder)
+        if data_files.has_lone_snapshot(self.folder):
+            self._load_snapshot(program.path, timeout)
+        if cut := data_files.cut_zeros(self.folder):
+            log.warning("cut %d zero bytes off the end of the append-only file: a power failure left them", cut)
+        data_files.record_writer(self.folder, program.version)
+        self._process = self._spawn(program.path)
+        self._await_answer(time.monotonic() + timeout)
 
     @property
     def pid(self) -> int | None:
@@ -124,6 +133,15 @@ class EmbeddedServer:
         ----------
         timeout : seconds for the server to write its data and end; it is killed after that
         """
+        self._end(timeout)
+        if self._lock is not None:
+            self._lock.release()
+            self._lock = None
+        if self._socket_folder is not None:
+            shutil.rmtree(self._socket_folder)
+            self._socket_folder = None
+
+    def _end(self, timeout: float) -> None:
         self._socket_suffix = ""
         if self._process is not None:
             self._process.terminate()
@@ -133,12 +151,9 @@ class EmbeddedServer:
                 self._process.kill()
                 self._process.wait()
             self._process = None
-        if self._lock is not None:
-            self._lock.release()
-            self._lock = None
-        if self._socket_folder is not None:
-            shutil.rmtree(self._socket_folder)
-            self._socket_folder = None
+
+    def _unusable(self, error: OSError) -> EmbeddedStoreError:
+        return EmbeddedStoreError(f"{self.folder} can't be used as data folder: {error.strerror}")
 
     def _acquire_folder(self) -> None:
         if self._lock is None:
@@ -146,7 +161,7 @@ class EmbeddedServer:
                 self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
                 self._lock = FolderLock(self.folder)
             except OSError as error:
-                raise EmbeddedStoreError(f"{self.folder} can't be used as data folder: {error.strerror}") from error
+                raise self._unusable(error) from error
 
     def _load_snapshot(self, binary: Path, timeout: float) -> None:
         """Make an append-only file of a snapshot that was put into the folder, before workers may connect."""
