@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ..cooperative.answer_body import Body, compress_if_large, unpack
 from ..cooperative.fair_yield import FairYield
@@ -147,65 +147,64 @@ async def commit_of(draft: Draft, session_id: str, base: CachedSession, versions
 
     Where nothing changed it writes nothing, and only confirms that ``base`` is still the session's version.
     """
-    spec = base.stored.specification
-    is_respecified, after = draft.stored is not base.stored, draft.stored.specification
+    spec, after = base.stored.specification, draft.stored.specification
     writes = draft.changed or bool(draft.answers) or (spec.decision_log is not None and bool(draft.journal))
     version = versions.new()
     if draft.shows_version:
         draft.show_version(version if writes else base.version)
         await draft.fair_yield()
-    has_same_arms = getattr(draft.run, "arms", None) is getattr(base.run, "arms", None)
-    state = b""
-    if writes and has_same_arms:
-        state = CachedSession.encode(draft.run, draft.write_schema)
-    elif writes:
-        # Arms are encoded again, of which there may be many.
-        size = LABEL_BYTES * draft.run.arms.size if isinstance(draft.run, ArmRun) else 0
-        state = await run_in_thread_if_large(size, CachedSession.encode, draft.run, draft.write_schema)
-    is_known = base.is_listed and not is_respecified and has_same_arms
-    shown = b""
-    if writes:
-        draft.effective = effective = Effective.of(draft.run, base.effective)
-        surplus = draft.mostly_surplus
-        shown = summary.encode_summary(draft.run, version, effective=effective.value, mostly_surplus=surplus)
     answers = {}
     for key, (body, packed) in draft.answers.items():
         answers[key] = body + await compress_if_large(packed)
-    await draft.fair_yield()
-    segments = {}
-    if writes and isinstance(draft.run, SegmentRun):
-        segments = await _segments_of(draft, draft.run)
-    losses = base.run.params.losses
-    default = None if spec.expiry is None else spec.expiry.default(losses.word)
-    as_texts = draft.write_schema < PACKED_COUNTS
-    counts = await draft.journal.counts(losses, default, draft.fair_yield, acts=as_texts)
-    entries = []
-    if spec.decision_log is not None:
-        entries = await draft.journal.entries(default, losses.word, draft.fair_yield)
     extends = draft.extends_deadline and after.idle_ttl_seconds is not None
     return Commit(
         session_id=session_id,
         writer=versions.writer,
         expected=base.version,
         version=version if writes else None,
-        state=state,
         checksum=base.checksum,
         idle_ttl_ms=after.idle_ttl_ms if extends else None,
         permanent=after.idle_ttl_seconds is None and spec.idle_ttl_seconds is not None,
-        spec=await _specification(draft) if is_respecified else None,
+        spec=None if draft.stored is base.stored else await _specification(draft),
         events=list(draft.event_ids),
         event_lookups=list(draft.asked_events - draft.known.duplicates - draft.event_ids.keys()),
         lookups=list(draft.asked_keys - draft.known.answers.keys()),
         answers=answers,
-        records={**draft.dropped, **records.encode(draft.run, state[0])} if writes else {},
-        summary=shown,
-        about=await _about(draft) if writes and not is_known else None,
-        segments=segments,
-        counts=counts,
-        counts_as_texts=as_texts,
-        entries=entries,
         max_entries=0 if spec.decision_log is None else spec.decision_log.max_entries,
+        **(await _written(draft, base, version) if writes else {}),
     )
+
+
+async def _written(draft: Draft, base: CachedSession, version: str) -> dict[str, Any]:
+    """Make what a commit writes of a draft's run and journal: fields of ``Commit`` by name."""
+    run, spec = draft.run, base.stored.specification
+    has_same_arms = getattr(run, "arms", None) is getattr(base.run, "arms", None)
+    if has_same_arms:
+        state = CachedSession.encode(run, draft.write_schema)
+    else:
+        # Arms are encoded again, of which there may be many.
+        size = LABEL_BYTES * run.arms.size if isinstance(run, ArmRun) else 0
+        state = await run_in_thread_if_large(size, CachedSession.encode, run, draft.write_schema)
+    draft.effective = effective = Effective.of(run, base.effective)
+    surplus = draft.mostly_surplus
+    shown = summary.encode_summary(run, version, effective=effective.value, mostly_surplus=surplus)
+    await draft.fair_yield()
+    is_known = base.is_listed and draft.stored is base.stored and has_same_arms
+    losses, as_texts = base.run.params.losses, draft.write_schema < PACKED_COUNTS
+    default = None if spec.expiry is None else spec.expiry.default(losses.word)
+    entries = []
+    if spec.decision_log is not None:
+        entries = await draft.journal.entries(default, losses.word, draft.fair_yield)
+    return {
+        "state": state,
+        "records": {**draft.dropped, **records.encode(run, state[0])},
+        "summary": shown,
+        "about": None if is_known else await _about(draft),
+        "segments": await _segments_of(draft, run) if isinstance(run, SegmentRun) else {},
+        "counts": await draft.journal.counts(losses, default, draft.fair_yield, acts=as_texts),
+        "counts_as_texts": as_texts,
+        "entries": entries,
+    }
 
 
 async def _segments_of(draft: Draft, run: SegmentRun) -> dict[bytes, tuple[int, bytes] | None]:

@@ -97,7 +97,7 @@ class Journal(list[Happening]):
         fair_yield : is awaited between entries
         acts : whether acts are counted too: packed counts go without, as what became of each is counted
         """
-        counts: Counts = defaultdict(_nothing)
+        counts: Counts = defaultdict(lambda: [0] * len(ArmCounts._fields))
         for each in self:
             await fair_yield()
             if isinstance(each, Acted):
@@ -130,10 +130,6 @@ class Journal(list[Happening]):
                 entries.append(_JSON.encode(entry).encode())
                 await fair_yield()
         return entries
-
-
-def _nothing() -> list[float]:
-    return [0] * len(ArmCounts._fields)
 
 
 def _add_all(counts: Counts, what: int, arms: Sequence[int]) -> None:

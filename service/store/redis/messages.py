@@ -80,7 +80,9 @@ def commit_args(commit: Commit) -> Sequence[RedisArgument]:
     gone = [name for name, segment in commit.segments.items() if segment is None]
     sizes = (len(answers), len(records), len(dropped), rows, named, len(commit.entries))
     sizes_of_segments = (len(segments), len(played), len(gone))
-    about = (commit.summary, _replaced(commit), commit.about or b"", commit.max_entries)
+    # Letters of what is replaced that other commits leave.
+    replaced = ("" if commit.about is None else "a") + ("" if commit.spec is None else "s")
+    about = (commit.summary, replaced, commit.about or b"", commit.max_entries)
     spec = () if commit.spec is None else (commit.spec,)
     items = (*answers, *records, *dropped, *commit.entries, *segments, *played, *gone, *spec)
     return (*head, events + lookups, len(events), *about, *sizes, *sizes_of_segments, *items)
@@ -90,11 +92,6 @@ def _added(arm: int, row: Row) -> str:
     """What to add to the packed counts of an arm, as the script takes it apart."""
     _, feedbacks, losses, *others = row
     return f"{arm} {feedbacks} {losses} {' '.join(map(str, others)) if any(others) else ''};"
-
-
-def _replaced(commit: Commit) -> str:
-    """Letters of what a commit replaces that others leave."""
-    return ("" if commit.about is None else "a") + ("" if commit.spec is None else "s")
 
 
 def read_known(reply: Sequence[bytes]) -> Known:
