@@ -32,7 +32,7 @@ EventId = Annotated[
 Surplus = Literal["refuse", "skip"]
 """What to do with events that match no outstanding decision."""
 VALIDATED_AT_ONCE = 100
-"""Events validated between two looks at the number of errors."""
+"""Events validated between two looks at how many are wrong."""
 
 
 class _Event(Posted):
@@ -118,15 +118,15 @@ def _validate_events(events: Any, validate: ValidatorFunctionWrapHandler) -> Any
     """Validate a batch piece by piece, up to the piece in which enough is found to be wrong."""
     if not isinstance(events, list) or len(events) <= VALIDATED_AT_ONCE:
         return validate(events)
-    valid, errors = [], 0
+    valid, wrong = [], 0
     for end in range(VALIDATED_AT_ONCE, len(events) + VALIDATED_AT_ONCE, VALIDATED_AT_ONCE):
         try:
             valid += validate(events[end - VALIDATED_AT_ONCE : end])
         except ValidationError as error:
-            errors += error.error_count()
-        if errors >= MAX_INDEXES:
+            wrong += len({each["loc"][0] for each in error.errors(include_url=False, include_input=False)})
+        if wrong >= MAX_INDEXES:
             return validate(events[:end])
-    return validate(events) if errors else valid
+    return validate(events) if wrong else valid
 
 
 Events = Annotated[list[Event], Field(min_length=1), WrapValidator(_validate_events)]

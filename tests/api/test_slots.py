@@ -111,6 +111,14 @@ async def test_of_many_surplus_events_the_first_thousand_are_named_and_all_are_c
     assert detail.endswith("act first, or leave such events out with ?on_surplus=skip")
 
 
+async def test_a_thousand_wrong_events_are_named_however_much_is_wrong_in_each(client, create):
+    path = await create()
+    events = [{"arm": -1, "slot": 0, "kind": "click", "at": "now"}] * 1500
+    refused = await client.post(f"{path}/feedbacks", json={"events": events})
+
+    assert refused.json()["indexes"] == list(range(1000))
+
+
 async def test_more_losses_than_acts_are_refused_whole(client, create):
     path = await create(learner={"kind": "dexp3", "n_arms": 1})
     await client.post(f"{path}/acts", json={"count": 3})
