@@ -168,8 +168,8 @@ def _unpack_events(data: bytes) -> list[tuple[float, list[bytes]]]:
         until, count = _EVENTS.unpack_from(data, at)
         at += _EVENTS.size
         end = at + count * DIGEST_BYTES
+        if end > len(data):
+            raise ValueError("cut short")
         events.append((until, [data[place : place + DIGEST_BYTES] for place in range(at, end, DIGEST_BYTES)]))
         at = end
-    if at != len(data):
-        raise ValueError("cut short")
     return events

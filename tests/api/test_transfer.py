@@ -3,6 +3,8 @@
 import hashlib
 import json
 import random
+import struct
+from base64 import b64encode
 
 import pytest
 
@@ -137,6 +139,9 @@ CHANGES = {
     "no base64": lambda document: sealed(document | {"records": [{"part": "???"}]}),
     "cut in its records": lambda document: sealed(document | {"records": [{"part": "AAAA"}]}),
     "cut in its event ids": lambda document: sealed(document | {"event_ids": [{"part": "AAAA"}]}),
+    "with as good as no event ids where there are to be four billion": lambda document: sealed(
+        document | {"event_ids": [{"part": b64encode(struct.pack("<dI", 0, 2**32 - 1)).decode()}]}
+    ),
     "of an unknown learner": lambda document: sealed(document | {"specification": {}}),
     "of no time": lambda document: sealed(document | {"created_at": 1e300}),
     "of a foreign id": lambda document: sealed(document | {"session_id": "a/b"}),
