@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 from urllib.parse import quote
 
@@ -72,6 +72,21 @@ def test_a_service_that_does_not_trust_its_store_says_so_at_the_start(server: Re
         assert SECRET not in service.text()
         assert quote(SECRET, safe="") not in service.text()
         assert service.stop() == 0
+
+
+@pytest.mark.servers("redis-server")
+@pytest.mark.parametrize("name", ["localhost", "elsewhere"])
+def test_a_service_checks_the_name_in_its_url(tmp_path: Path, name: str) -> None:
+    """The name, not the address that a worker finds for it, is in the certificate."""
+    authority = Authority(tmp_path / "authority", f"DNS:{name}")
+    server = TlsServer(tmp_path / "server", authority)
+    server.start()
+    url = f"{server.url.replace('127.0.0.1', 'localhost')}?{authority.option}"
+    with closing(server), RunningService(tmp_path, "--store-url", url) as service:
+        if name == "localhost":
+            service.wait_ready()
+        else:
+            wait_until(lambda: any("Hostname mismatch" in message for message in service.messages()))
 
 
 @pytest.mark.parametrize(

@@ -13,17 +13,18 @@ KEY = "-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2"
 
 
 class Authority:
-    """Makes certificates for 127.0.0.1."""
+    """Makes certificates for a name, as OpenSSL writes it."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, name: str = "IP:127.0.0.1") -> None:
         folder.mkdir()
         self._folder = folder
+        self._name = name
         self.certificate = self._made("ca", "-addext", "basicConstraints=critical,CA:TRUE")
 
     def server_flags(self) -> list[str]:
         """What makes a redis-server speak TLS with a certificate of this authority."""
         signer = ("-CA", str(self.certificate), "-CAkey", str(self._folder / "ca.key"))
-        leaf = ("-addext", "subjectAltName=IP:127.0.0.1", "-addext", "basicConstraints=CA:FALSE")
+        leaf = ("-addext", f"subjectAltName={self._name}", "-addext", "basicConstraints=CA:FALSE")
         own = self._made("server", *signer, *leaf)
         files = (
             f"--tls-cert-file {own} --tls-key-file {own.with_suffix('.key')} --tls-ca-cert-file {self.certificate}"
