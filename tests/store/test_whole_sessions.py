@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import os
+import threading
+from typing import Any
 
 import pytest
 
 from service.store.base import ArmCounts, Committed, Known, NewSession, Store
 from service.store.memory import MemoryStore
+from service.store.redis import transfer
+from service.store.redis.store import RedisStore
+from tests.support.real_redis import RedisServer
 from tests.support.sessions import commit, digest, new_session
 
 
@@ -64,6 +69,30 @@ async def test_a_session_is_restored_as_it_was_exported(store: Store, records: i
     assert await store.recall("s", digest("k")) is None
     (listed,) = (await store.list(None, 9)).sessions
     assert (listed.about, listed.summary) == (b"about", b"summary")
+
+
+async def test_counts_of_many_arms_are_read_in_a_thread(
+    redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read, threads = transfer.read_fields, []
+
+    def noted(fields: Any) -> Any:
+        threads.append(threading.get_ident())
+        return read(fields)
+
+    monkeypatch.setattr(transfer, "read_fields", noted)
+    store = RedisStore(redis_server.url)
+    await store.create(new_session())
+    counts = {arm: ArmCounts(feedbacks=arm + 1, losses=0.5) for arm in range(3_000)}
+    await store.commit(commit("v0", "v1", counts=counts))
+
+    whole = await store.export("s")
+
+    assert whole is not None
+    assert {arm: ArmCounts(*row) for arm, row in whole.counts.items()} == counts
+    assert len(threads) == 1
+    assert threads != [threading.get_ident()]
+    await store.close()
 
 
 async def test_event_ids_count_in_the_restored_session(store: Store) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
+from ...cooperative.offload import run_in_thread_if_large
 from ..base import NewSession, Snapshot, WholeSession
 from ..base.counts import texts
 from . import messages, scripts
@@ -20,6 +21,8 @@ FIELDS_AT_ONCE = 500
 """Fields read or written in one call."""
 BYTES_AT_ONCE = 1_000_000
 """Bytes of fields after which a call is sent."""
+COUNTS_BYTES = 16
+"""Bytes of a field with counts, about."""
 AHEAD = 6
 """Widths of a bucket from its beginning to its deadline."""
 
@@ -54,7 +57,8 @@ class Transfer:
         loaded = await self._run(scripts.LOAD, (f"{copies}session", probe))
         snapshot: Snapshot = messages.snapshot(loaded[1])
         records = await self._hash(f"{copies}slots", probe)
-        counts = read_fields((await self._hash(f"{copies}counts", probe)).items())
+        counted = await self._hash(f"{copies}counts", probe)
+        counts = await run_in_thread_if_large(COUNTS_BYTES * len(counted), read_fields, counted.items())
         segments = await self._segments(copies, probe)
         events = []
         for number, deadline in sorted(zip(numbers, deadlines, strict=True)):
