@@ -41,10 +41,11 @@ ARROWS = {
 """Folder (or file) of ``service/`` to the folders it may import beside itself and the leaves."""
 LOADTEST = {"engine", "learners", "client"}
 LOADTEST_ALSO = {
+    "loadtest.bench.count_costs": {"models", "serialization", "sessions", "store", *LEAVES},
     "loadtest.bench.event_loop_turns": {"server.worker"},
     "loadtest.bench.in_process_app": {"app", "store.memory", *LEAVES},
 }
-"""What these two drive within their own process."""
+"""What these drive within their own process."""
 CLIENT = {"httpx", "httpcore"}
 """What the client needs beside Python: httpx, and what that makes its connections with."""
 PURE = {

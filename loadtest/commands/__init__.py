@@ -7,6 +7,7 @@ import typer
 from loadtest.commands.bench import bench
 from loadtest.commands.burst import burst
 from loadtest.commands.chaos import chaos
+from loadtest.commands.counts import counts
 from loadtest.commands.day import day
 from loadtest.commands.during import during
 from loadtest.commands.expiry import expiry
@@ -32,6 +33,7 @@ app.command()(bench)
 app.command()(growth)
 app.command()(turns)
 app.command()(stored)
+app.command()(counts)
 
 
 @app.callback()

@@ -101,12 +101,13 @@ class Journal(list[Happening]):
         for each in self:
             await fair_yield()
             if isinstance(each, Acted):
-                if acts:
-                    _add_all(counts, ACTS, each.actions.arms)
+                for arm, count in Counter(each.actions.arms).items() if acts else ():
+                    counts[arm][ACTS] += count
             elif isinstance(each, Settled):
-                _add_all(counts, FEEDBACKS, each.arms)
                 for arm, share in zip(each.arms, losses.shares(each.losses), strict=True):
-                    counts[arm][LOSSES] += share
+                    row = counts[arm]
+                    row[FEEDBACKS] += 1
+                    row[LOSSES] += share
             elif isinstance(each, Ended):
                 _count_ended(counts, each, losses, default_loss)
             elif isinstance(each, ArmsChanged):
@@ -130,11 +131,6 @@ class Journal(list[Happening]):
                 entries.append(_JSON.encode(entry).encode())
                 await fair_yield()
         return entries
-
-
-def _add_all(counts: Counts, what: int, arms: Sequence[int]) -> None:
-    for arm, count in Counter(arms).items() if len(arms) > 1 else ((arms[0], 1),):
-        counts[arm][what] += count
 
 
 def _count_ended(counts: Counts, each: Ended, losses: LossRange, default: float | None) -> None:
