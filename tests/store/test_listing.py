@@ -137,3 +137,22 @@ async def test_sessions_present_all_along_are_listed_while_others_come_and_go(st
 async def test_a_foreign_cursor_is_refused(store: Store, cursor: str) -> None:
     with pytest.raises(ValueError, match="cursor"):
         await store.list(cursor, 10)
+
+
+async def test_a_cursor_stays_short_whatever_else_is_among_the_keys(store: Store) -> None:
+    """It is part of an address, of which proxies take 8 kB; it carries the ids that were scanned and not shown."""
+    names = [f"{n:036}" for n in range(700)]
+    for name in names:
+        await store.create(new_session(name))
+        if name.endswith("0"):
+            await store.commit(commit("v0", "v1", session_id=name, records={b"1": b"x"}))
+    found, lengths, cursor = [], [], None
+    while True:
+        page = await store.list(cursor, 300)
+        found += page.session_ids
+        if (cursor := page.next_cursor) is None:
+            break
+        lengths.append(len(cursor))
+
+    assert sorted(found) == names
+    assert max(lengths) < 2_000

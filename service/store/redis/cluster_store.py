@@ -42,13 +42,13 @@ class ClusterListing(Listing):
         super().__init__(run, keys)
         self._nodes = nodes
 
-    async def _scan(self, cursor: str, count: int, enough: int) -> tuple[str, Sequence[Listed]]:
+    async def _scan(self, cursor: str, fewest: int, enough: int) -> tuple[str, Sequence[Listed]]:
         position, _, place = cursor.partition("-")
         at = int(place or 0)
         masters = await self._nodes.masters()
         if at >= len(masters):
             return "end", ()
-        following, found = await self._scan_on(self._probe_on(masters[at]), position, count, enough)
+        following, found = await self._scan_on(self._probe_on(masters[at]), position, fewest, enough)
         if following != "0":
             return f"{following}-{at}", found
         return ("end" if at + 1 == len(masters) else f"0-{at + 1}"), found

@@ -16,11 +16,11 @@ from .scripts import Script
 MAX_SCANS_PER_PAGE = 50
 """On a server full of other keys a page ends after so many scans, perhaps empty, with a cursor to go on."""
 STEPS_PER_SCAN = 20
-"""Steps of one scan: it looks at this many times the keys that it is asked for."""
+"""Steps of one scan: it looks at this many times the sessions that are missing."""
 MIN_SCAN = 10
-"""Smallest number of keys that one step looks at."""
+"""Fewest keys that one step looks at."""
 WALK = 500
-"""Keys that one step looks at when the index is made."""
+"""Fewest keys that one step looks at when the index is made."""
 INDEX_MS = 600_000
 """Milliseconds after which an index is forgotten."""
 MAX_BUILDS = 3
@@ -87,19 +87,19 @@ class Listing:
         rest, scans = list(carried[limit:]), 0
         while len(found) < limit and scan != "end" and scans < MAX_SCANS_PER_PAGE:
             wanted = limit - len(found)
-            scan, more = await self._scan(scan, max(wanted, MIN_SCAN), wanted)
+            scan, more = await self._scan(scan, MIN_SCAN, wanted)
             found += more[:wanted]
             rest += [session.session_id for session in more[wanted:]]
             scans += 1
         return Page(found, None if scan == "end" and not rest else "~".join([scan, *rest]))
 
-    async def _scan(self, cursor: str, count: int, enough: int) -> tuple[str, Sequence[Listed]]:
+    async def _scan(self, cursor: str, fewest: int, enough: int) -> tuple[str, Sequence[Listed]]:
         """Sessions in the next part of the keys, and where to go on."""
-        following, found = await self._scan_on(self._keys.server_probe, cursor, count, enough)
+        following, found = await self._scan_on(self._keys.server_probe, cursor, fewest, enough)
         return ("end" if following == "0" else following), found
 
-    async def _scan_on(self, probe: str, cursor: str, count: int, enough: int) -> tuple[str, Sequence[Listed]]:
-        args = (cursor, self._keys.session_pattern, count, STEPS_PER_SCAN, enough)
+    async def _scan_on(self, probe: str, cursor: str, fewest: int, enough: int) -> tuple[str, Sequence[Listed]]:
+        args = (cursor, self._keys.session_pattern, fewest, STEPS_PER_SCAN, enough)
         _, following, rows = await self._run(scripts.SCAN, (probe,), args)
         return messages.text(following), sorted(messages.listed(rows, self._keys))
 
