@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from service.errors import StateCorruptError
 from service.store.base import ArmCounts, Committed, Conflict, NotFound, StoreUnavailableError
 from service.store.options import StoreOptions
 from service.store.redis.keys import Keys
@@ -157,7 +158,7 @@ async def test_nothing_is_written_where_a_key_beside_the_state_has_another_type(
     redis_server.client.set(f"bandit:{{s}}:{part}", "text", ex=1000)
     before = redis_server.client.hgetall("bandit:{s}")
 
-    with pytest.raises(StoreUnavailableError):
+    with pytest.raises(StateCorruptError):
         await store.commit(commit("v0", "v1", **({part: BESIDE[part]} if part == "counts" else BESIDE)))
     assert redis_server.client.hgetall("bandit:{s}") == before
 

@@ -120,7 +120,7 @@ async def test_the_store_calls_of_a_request_are_its_children(traced):
     act = await traced.span("POST", "/v1/sessions/s-1/act")
     (commit,) = traced.spans("store commit")
 
-    assert [child.name for child in children] == ["store create", "store load"]
+    assert [child.name for child in children] == ["store create"]
     assert commit.parent == act.context
     assert commit.kind is SpanKind.CLIENT
     assert dict(commit.attributes) == {
