@@ -25,7 +25,7 @@ class BatchedExp3Spec(ArmsSpec, OneRateSpec):
     max_delay: MaxDelay
 
     def theorem_rate(self, horizon: int, scale: float) -> float:
-        """Return c sqrt(2 ln K/((K + 10 w) T))."""
+        """Return c sqrt(2 ln K/((K + 10 w) T)), w being the slots of a block (docs/theory.md)."""
         block = max(1, self.max_delay)
         return scale * math.sqrt(2 * math.log(self.arm_count) / ((self.arm_count + 10 * block) * horizon))
 

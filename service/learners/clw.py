@@ -57,6 +57,11 @@ BASES = {"exp3": EXP3, "tsallis": TSALLIS}
 def check_window(schedule: str, max_delay: int) -> None:
     """Refuse a window of the random schedule that is too long to be kept.
 
+    Parameters
+    ----------
+    schedule : "blocks" or "random"
+    max_delay : d-bar, in slots
+
     Raises
     ------
     ValueError

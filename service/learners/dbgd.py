@@ -29,7 +29,13 @@ class Rates(NamedTuple):
 
 
 def theorem_rates(dim: int, horizon: int, total_delay: int, scale: float = 1.0) -> Rates:
-    """Return the rates of Theorem 2."""
+    """Return the rates of Theorem 2.
+
+    Parameters
+    ----------
+    horizon, total_delay : T and D, in slots
+    scale : c, a factor of both rates
+    """
     slots = horizon + total_delay
     return Rates(scale / math.sqrt(dim * slots), scale / slots)
 

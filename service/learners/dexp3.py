@@ -38,6 +38,11 @@ class Rates(NamedTuple):
 def theorem_rates(n_arms: int, horizon: int, max_delay: int, total_delay: int, scale: float = 1.0) -> Rates:
     """Return the rates of Theorem 1, with d-bar = 0 taken as 1.
 
+    Parameters
+    ----------
+    horizon, max_delay, total_delay : T, d-bar and D, in slots
+    scale : c, a factor of eta, from which delta_1 follows
+
     Raises
     ------
     ValueError
@@ -138,6 +143,7 @@ class Dexp3(ArmLearner[State]):
     n_arms : K at the start
     rates : fixed rates, or None for the anytime ones
     max_outstanding : cap on what one slot adds to the anytime delay sum; None for no cap
+    mode : where the rates come from, for the view
     """
 
     information: ClassVar = Information.ARM

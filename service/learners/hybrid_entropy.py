@@ -17,7 +17,13 @@ SOLVED = 1e-13
 
 
 def depth(x: FloatArray, root_rate: float, entropy_rate: float) -> FloatArray:
-    """Return A x^(-1/2) - B ln x: how far below its sum lambda must lie for an arm to have probability x."""
+    """Return A x^(-1/2) - B ln x: how far below its sum lambda must lie for an arm to have probability x.
+
+    Parameters
+    ----------
+    x : positive, shape (..., n_arms)
+    root_rate, entropy_rate : A > 0 and B >= 0
+    """
     below: FloatArray = root_rate / np.sqrt(x) - entropy_rate * np.log(x)
     return below
 

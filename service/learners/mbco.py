@@ -34,7 +34,13 @@ class TwoRatesSpec(RatedSpec, PointsSpec):
         return Rates(self.learning_rate, cast("float", self.perturbation))
 
     def theorem_rates(self, horizon: int, scale: float) -> Rates:
-        """Return the theorem's rates times ``scale`` for ``horizon`` slots."""
+        """Return the theorem's rates times ``scale``.
+
+        Parameters
+        ----------
+        horizon : T, in slots
+        scale : c, a factor of both rates
+        """
         raise NotImplementedError
 
 

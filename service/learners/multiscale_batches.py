@@ -15,7 +15,14 @@ from .multiscale_state import EXPERTS, State, clipped
 
 
 def settled(state: State, arms: Sequence[int], losses: Sequence[float], fall: float) -> State:
-    """Return the state after losses in order: see ``stepped`` and ``learned`` of one event."""
+    """Return the state after losses in order: see ``stepped`` and ``learned`` of one event.
+
+    Parameters
+    ----------
+    arms : position of each event's arm
+    losses : of each event, on the learner's scale
+    fall : bound on the fall of a sum by one event, in units of scale/sqrt(p)
+    """
     events, mean = state.events, state.mean
     spread, size, largest = state.variance_sum, state.deviation_sum, state.variance_max
     deviations = [loss - state.shift for loss in losses]
@@ -30,7 +37,13 @@ def settled(state: State, arms: Sequence[int], losses: Sequence[float], fall: fl
 
 
 def corrected(state: State, arms: Sequence[int], losses: Sequence[float], default: float, fall: float) -> State:
-    """Return the state after losses in place of the default, in order: see ``corrected`` of one event."""
+    """Return the state after losses in place of the default, in order: see ``corrected`` of one event.
+
+    Parameters
+    ----------
+    arms, losses, fall : as for ``settled``
+    default : the loss with which each of the decisions was charged
+    """
     mean, counted, before = state.mean, max(state.events, 1), default - state.shift
     spread, size, largest = state.variance_sum, state.deviation_sum, state.variance_max
     for loss in losses:

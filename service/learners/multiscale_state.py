@@ -68,7 +68,10 @@ class State(NamedTuple):
 
 
 def scales_at(state: State, t: int) -> FloatArray:
-    """Return each expert's scale for slot ``t``: c sqrt(min(max(t, n), h) (V + M)/(n + 1) + g D (A/n)^2)."""
+    """Return each expert's scale for slot ``t``, shape (..., 5), which is 0 before the first event.
+
+    It is c sqrt(min(max(t, n), h) (V + M)/(n + 1) + g D (A/n)^2).
+    """
     if not state.events:
         return np.zeros_like(state.scales)
     slots, square = max(t, state.events), variance(state)
@@ -84,7 +87,7 @@ def scales_at(state: State, t: int) -> FloatArray:
 
 
 def mixture_scale(state: State, t: int) -> Any:
-    """Return A0 for slot ``t``."""
+    """Return A0 for slot ``t``: ``MIXTURE_SHARE`` sqrt(max(t, n) (V + M)/(n + 1)), 0 before the first event."""
     return MIXTURE_SHARE * _sqrt(max(t, state.events) * variance(state)) if state.events else 0.0 * state.mean
 
 
@@ -103,9 +106,15 @@ def stepped(
 
     Parameters
     ----------
+    arm : its position; an int, or an int array over the leading axes
+    deviation : of its loss from b, or from the default that the loss replaces
     fall : bound on the fall of a sum, in units of scale/sqrt(p)
     count : steps of this kind; -1 takes one back
     divisor : in place of the arm's share of the mixture's pool, for one run
+
+    Returns
+    -------
+    S, shape (..., 5, n_arms), and W, shape (..., 5).
     """
     if not isinstance(arm, np.ndarray):
         return _stepped_one(state, arm, float(deviation), fall, count, divisor)
@@ -121,7 +130,13 @@ def stepped(
 
 
 def clipped(move: FloatArray, unit: FloatArray, fall: float) -> FloatArray:
-    """Return moves within their bounds, ``unit`` being scale/sqrt(p)."""
+    """Return moves of sums, at least -fall unit and at most ``LARGEST_RISE`` unit.
+
+    Parameters
+    ----------
+    move, unit : of shapes that broadcast; a unit is scale/sqrt(p)
+    fall : as for ``stepped``
+    """
     return np.minimum(np.maximum(move, -fall * unit), LARGEST_RISE * unit)
 
 
@@ -146,7 +161,14 @@ def _stepped_one(
 
 
 def learned(state: State, loss: Any, deviation: Any, count: int, sums: tuple[FloatArray, FloatArray]) -> State:
-    """Return the state with ``count`` more losses in n, mean, V, A and M, and with these sums."""
+    """Return the state with ``count`` more losses in n, mean, V, A and M, and with these sums.
+
+    Parameters
+    ----------
+    loss : on the learner's scale; a float, or an array over the leading axes
+    deviation : of the loss from b
+    sums : of the experts and of the mixture, as ``stepped`` returns them
+    """
     events = state.events + count
     mean = state.mean + count * (loss - state.mean) / events
     if not state.events_at_open:
@@ -164,7 +186,13 @@ def learned(state: State, loss: Any, deviation: Any, count: int, sums: tuple[Flo
 
 
 def corrected(state: State, loss: Any, default: float, sums: tuple[FloatArray, FloatArray]) -> State:
-    """Return the state with ``loss`` in place of ``default`` in mean, V and A, and these sums; M only grows."""
+    """Return the state with ``loss`` in place of ``default`` in mean, V and A, and these sums; M only grows.
+
+    Parameters
+    ----------
+    loss, sums : as for ``learned``
+    default : the loss with which the decision was charged
+    """
     mean = state.mean + (loss - default) / max(state.events, 1)
     if not state.events_at_open:
         return state._replace(sums=sums[0], mixture_sums=sums[1], mean=mean)
@@ -181,7 +209,12 @@ def corrected(state: State, loss: Any, default: float, sums: tuple[FloatArray, F
 
 
 def uncharged(state: State, default: float, sums: tuple[FloatArray, FloatArray]) -> State:
-    """Return the state with one ``default`` less in n, mean, V and A, and with these sums."""
+    """Return the state with one ``default`` less in n, mean, V and A, and with these sums.
+
+    Parameters
+    ----------
+    default, sums : as for ``corrected``
+    """
     state = state._replace(sums=sums[0], mixture_sums=sums[1], events=max(state.events - 1, 0))
     if state.events_at_open:
         spread, size = _without(state, default, 0.0 * state.mean)

@@ -80,6 +80,7 @@ class RateFields(NamedTuple):
         Raises
         ------
         ValueError
+            for either.
         """
         mode = self.mode(spec)
         if getattr(spec, "rate_scale", None) is not None and mode is not RateMode.THEOREM:

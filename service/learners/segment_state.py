@@ -92,8 +92,14 @@ def stepped(
 
     Parameters
     ----------
+    arm : its position
+    deviation : of its loss from the segment's b, or from the default that the loss replaces
     fall : bound on the fall of a sum, in units of scale/sqrt(p)
     count : 1; -1 takes such a step back
+
+    Returns
+    -------
+    R, shape (3,), and S, shape (n_arms,).
     """
     pool = float(segment.pool[arm])
     if not (segment.scale > 0 and pool > 0):
@@ -111,7 +117,13 @@ def _clipped(move: float, unit: float, fall: float) -> float:
 
 
 def learned(shared: Shared, loss: float, sums: FixedArray) -> Shared:
-    """Return the same with one more loss in n, mean, V and M, and with these sums of the mixture."""
+    """Return the same with one more loss in n, mean, V and M, and with these sums of the mixture.
+
+    Parameters
+    ----------
+    loss : on the learner's scale
+    sums : of the mixture, as ``stepped`` returns them
+    """
     events = shared.events + 1
     mean = shared.mean + (loss - shared.mean) / events
     if not shared.events_at_open:
@@ -127,7 +139,13 @@ def learned(shared: Shared, loss: float, sums: FixedArray) -> Shared:
 
 
 def corrected(shared: Shared, loss: float, default: float, sums: FixedArray) -> Shared:
-    """Return the same with ``loss`` in place of ``default`` in mean and V; M only grows."""
+    """Return the same with ``loss`` in place of ``default`` in mean and V; M only grows.
+
+    Parameters
+    ----------
+    loss, sums : as for ``learned``
+    default : the loss with which the decision was charged
+    """
     mean = shared.mean + (loss - default) / max(shared.events, 1)
     if not shared.events_at_open:
         return shared._replace(mixture_sums=sums, mean=mean)
@@ -142,7 +160,12 @@ def corrected(shared: Shared, loss: float, default: float, sums: FixedArray) -> 
 
 
 def uncharged(shared: Shared, default: float, sums: FixedArray) -> Shared:
-    """Return the same with one ``default`` less in n, mean and V."""
+    """Return the same with one ``default`` less in n, mean and V.
+
+    Parameters
+    ----------
+    default, sums : as for ``corrected``
+    """
     events = max(shared.events - 1, 0)
     mean = shared.mean - (default - shared.mean) / events if events else 0.0
     if not shared.events_at_open:
@@ -152,7 +175,12 @@ def uncharged(shared: Shared, default: float, sums: FixedArray) -> Shared:
 
 
 def with_fewer(segment: Segment, positions: Any) -> Segment:
-    """Return a segment without the arms at ``positions``."""
+    """Return a segment without some arms.
+
+    Parameters
+    ----------
+    positions : of the arms to remove, not all of them
+    """
     drawn = remove_arms(segment.drawn, positions)
     return segment._replace(
         sums=np.delete(segment.sums, positions),

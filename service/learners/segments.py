@@ -49,9 +49,13 @@ class Moment(NamedTuple, Generic[P]):
 class Segments(Generic[P]):
     """The rule of segments around a global part.
 
+    Arms are given by position, losses and defaults on the learner's scale. The segment of a moment is that of the
+    decision.
+
     Parameters
     ----------
-    part : the global part; a ``ProvisionalLearner`` where defaults are provisional
+    part : the global part; a ``ProvisionalLearner`` where defaults are provisional, which ``correct`` and
+        ``uncharge`` need: with another they raise a TypeError
     """
 
     def __init__(self, part: PooledLearner[P]) -> None:
@@ -59,6 +63,12 @@ class Segments(Generic[P]):
 
     def open(self, part: P, shared: Shared, segment: Segment, slot: Slot) -> tuple[Moment[P], FloatArray]:
         """Open a slot of a segment.
+
+        Parameters
+        ----------
+        part : state of the global part
+        segment : the one that plays, with the arms there are
+        slot : its ``outstanding`` counts the decisions of all segments
 
         Returns
         -------
@@ -80,7 +90,7 @@ class Segments(Generic[P]):
         return Moment(part, shared, opened), p
 
     def settle(self, moment: Moment[P], arm: int, loss: float) -> Moment[P]:
-        """Learn from a loss of ``arm``, by position, that an outstanding decision of the segment may have had."""
+        """Learn from a loss of ``arm`` that an outstanding decision of the segment may have had."""
         return self._learned(moment, arm, loss, ends=1)
 
     def charge(self, moment: Moment[P], arm: int, default: float) -> Moment[P]:
@@ -134,7 +144,14 @@ class Segments(Generic[P]):
     def probabilities(
         self, moment: Moment[P], segment: Segment, eligible: IntArray | None = None, floor: float = 0.0
     ) -> FloatArray:
-        """Return the distribution of a segment that readers see: see ``ArmLearner.probabilities``."""
+        """Return the distribution of a segment that readers see, shape (n_arms,).
+
+        Parameters
+        ----------
+        moment : of any segment
+        segment : the one whose distribution it is
+        eligible, floor : as for ``ArmLearner.probabilities``
+        """
         experts = segment.full
         if not _is_all(eligible, experts):
             experts = self._experts(moment.part, moment.shared, segment, segment.slots, eligible)

@@ -132,5 +132,11 @@ class OneRateSpec(RatedSpec):
         return self.learning_rate or 0.0
 
     def theorem_rate(self, horizon: int, scale: float) -> float:
-        """Return the theorem's eta times ``scale`` for ``horizon`` slots."""
+        """Return the theorem's eta times ``scale``.
+
+        Parameters
+        ----------
+        horizon : T, in slots
+        scale : c
+        """
         raise NotImplementedError

@@ -34,7 +34,13 @@ class WarmStart(NamedTuple):
 
     @classmethod
     def of(cls, arms: Sequence[InitialArm], n_arms: int) -> WarmStart:
-        """Count the acts of these arms, one or more."""
+        """Count the acts of some arms.
+
+        Parameters
+        ----------
+        arms : one or more, each once
+        n_arms : K, the arms in all
+        """
         events = sum(arm.acts for arm in arms)
         mean = sum(arm.acts * arm.mean for arm in arms) / events
         advantages = np.zeros(n_arms)

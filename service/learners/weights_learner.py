@@ -51,7 +51,13 @@ class WeightsLearner(ArmLearner[State]):
         return self.open(state, slot), count
 
     def learned(self, state: State, arm: Any, loss: Any, divisor: Any) -> State:
-        """Return the state after a loss of ``arm``, divided by ``divisor``."""
+        """Return the state after a loss of ``arm``, divided by ``divisor``.
+
+        Parameters
+        ----------
+        arm, loss : as for ``settle``
+        divisor : a probability of the arm; a float, or an array over the leading axes
+        """
         return state._replace(log_weights=lowered(state.log_weights, arm, self.learning_rate, loss, divisor))
 
     def remove_arms(self, state: State, positions: IntArray) -> State:

@@ -52,7 +52,13 @@ class ProvisionalLearner(PooledLearner[S]):
         """
 
     def correct_all(self, state: S, arms: Sequence[int], losses: Sequence[float], default: float) -> S:
-        """Return the state after events of one run in order: to the bit what ``correct`` makes one by one."""
+        """Return the state after events of one run in order: to the bit what ``correct`` makes one by one.
+
+        Parameters
+        ----------
+        arms, losses : as for ``settle_all``
+        default : the loss with which each of the decisions was charged
+        """
         for arm, loss in zip(arms, losses, strict=True):
             state = self.correct(state, arm, loss, default)
         return state

@@ -29,7 +29,13 @@ def draw(p: FloatArray, u: Any) -> Any:
 
 
 def draw_all(p: FloatArray, u: FloatArray) -> IntArray:
-    """Return what ``draw`` returns for each uniform of one run, shape (draws,), from p of shape (n_arms,)."""
+    """Return the positions that ``draw`` returns for each uniform of one run, shape (draws,).
+
+    Parameters
+    ----------
+    p : shape (n_arms,)
+    u : floats in [0, 1), shape (draws,)
+    """
     arms = np.cumsum(p).searchsorted(u, side="right")
     if arms.max() == p.size:
         arms[arms == p.size] = np.flatnonzero(p)[-1]

@@ -70,7 +70,13 @@ class Schedule:
         return total
 
     def open(self, clock: Clock, slot: Slot) -> Clock:
-        """Return the clock of the next slot, with its sum at 0 and whether it ends in an update."""
+        """Return the clock of the next slot, with its sum at 0 and whether it ends in an update.
+
+        Parameters
+        ----------
+        clock : of the slot that closes
+        slot : the one that opens; the random schedule updates by its ``v``
+        """
         t, length = clock.t + 1, 2 * self._delay
         sums = clock.sums
         if self._random or (t - 1) % self._delay == 0:

@@ -26,14 +26,27 @@ def remove_arms(p: FloatArray, positions: IntArray, floor: float = 0.0) -> Float
 
 
 def add_arms(p: FloatArray, count: int) -> FloatArray:
-    """Return ``p`` with ``count`` more arms at 1/n each of n in all; the others share the rest in their ratios."""
+    """Return ``p`` with ``count`` more arms at 1/n each of n in all; the others share the rest in their ratios.
+
+    Parameters
+    ----------
+    p : shape (..., n_arms)
+    count : one or more
+    """
     before = p.shape[-1]
     n_arms = before + count
     return np.concatenate([p * (before / n_arms), np.full((*p.shape[:-1], count), 1 / n_arms)], axis=-1)
 
 
 def spread(p: FloatArray, eligible: IntArray, n_arms: int) -> FloatArray:
-    """Return numbers of the arms at ``eligible``, shape (..., len(eligible)), over all arms, 0 for the others."""
+    """Return numbers of the arms at ``eligible`` over all arms, shape (..., n_arms), 0 for the others.
+
+    Parameters
+    ----------
+    p : one number for each of these arms, shape (..., len(eligible))
+    eligible : positions of the arms
+    n_arms : arms in all
+    """
     everywhere = np.zeros((*p.shape[:-1], n_arms))
     everywhere[..., eligible] = p
     return everywhere

@@ -1,6 +1,6 @@
 """Exponential weights kept as logarithms, so that no step underflows to a division by 0.
 
-The largest log-weight is always 0. Arrays may carry leading axes.
+The largest log-weight is always 0. Log-weights and distributions have shape (..., n_arms).
 """
 
 from __future__ import annotations
@@ -20,12 +20,24 @@ LOWEST = -1e300
 
 
 def exp3_rate(n_arms: int, updates: float, scale: float = 1.0) -> float:
-    """Return EXP3's learning rate for T updates, c sqrt((1 + ln K)/(K T)) (Auer et al. 2002, up to constants)."""
+    """Return EXP3's learning rate for T updates, c sqrt((1 + ln K)/(K T)) (Auer et al. 2002, up to constants).
+
+    Parameters
+    ----------
+    n_arms : K
+    updates : T, steps that the learner will make
+    scale : c
+    """
     return scale * math.sqrt((1 + math.log(n_arms)) / (n_arms * updates))
 
 
 def probabilities(log_weights: FloatArray, eligible: IntArray | None = None) -> FloatArray:
-    """Return the distribution proportional to the weights, over the arms at ``eligible`` (None: all arms)."""
+    """Return the distribution proportional to the weights, over the arms at ``eligible``.
+
+    Parameters
+    ----------
+    eligible : positions of these arms; the others have probability 0. None: all arms
+    """
     if eligible is not None:
         part = log_weights[..., eligible]
         shares_of_part = probabilities(part - part.max(axis=-1, keepdims=True))
@@ -36,7 +48,16 @@ def probabilities(log_weights: FloatArray, eligible: IntArray | None = None) -> 
 
 
 def lowered(log_weights: FloatArray, arm: Any, learning_rate: float, loss: Any, divisor: Any) -> FloatArray:
-    """Multiply the weight of ``arm`` by exp(-eta loss/divisor): eq. (est.exp3) and the one after it."""
+    """Return the log-weights after one loss.
+
+    The weight of ``arm`` is multiplied by exp(-eta loss/divisor): eq. (est.exp3) and the one after it.
+
+    Parameters
+    ----------
+    arm : its position; an int, or an int array over the leading axes
+    learning_rate : eta
+    loss, divisor : >= 0, and the probability to divide by; floats, or arrays over the leading axes
+    """
     lower = log_weights.copy()
     lower[at(arm)] -= learning_rate * loss / np.maximum(divisor, SMALLEST_DIVISOR)
     lower -= lower.max(axis=-1, keepdims=True)

@@ -20,7 +20,13 @@ _ULPS = 16.0
 
 
 def shrunk_scale(delta: float, dim: int, inradius: float, reach: float) -> float:
-    """Return 1 - delta/inradius, less the rounding margin.
+    """Return the scale of the shrunk set, 1 - delta/inradius less a margin for rounding.
+
+    Parameters
+    ----------
+    delta : largest distance of a query point from x
+    inradius : radius of the ball inscribed in X
+    reach : bound on the size of any coordinate of a point of X, which gives the margin
 
     Raises
     ------
@@ -50,7 +56,13 @@ class FeasibleSet(ABC):
 
     @abstractmethod
     def project_scaled(self, z: FloatArray, scale: float) -> FloatArray:
-        """Return the nearest point of c + scale (X - c) to each point of ``z``, shape (..., dim)."""
+        """Return the nearest point of c + scale (X - c) to each point of ``z``.
+
+        Parameters
+        ----------
+        z : points anywhere, shape (..., dim)
+        scale : in (0, 1]
+        """
 
     def shrunk(self, delta: float) -> Shrunk:
         """Return the set of points x for which x and x + delta e_k lie in X, also after rounding.

@@ -8,7 +8,12 @@ from ..base import FloatArray
 
 
 def project_onto_face(z: FloatArray, total: float) -> FloatArray:
-    """Return the nearest point of {x >= 0, sum x = total} to each point of ``z``, shape (..., dim).
+    """Return the nearest point of {x >= 0, sum x = total} to each point of ``z``.
+
+    Parameters
+    ----------
+    z : points anywhere, shape (..., dim)
+    total : positive
 
     Notes
     -----
@@ -27,7 +32,12 @@ def project_onto_face(z: FloatArray, total: float) -> FloatArray:
 
 
 def project_onto_simplex(z: FloatArray, total: float) -> FloatArray:
-    """Return the nearest point of {x >= 0, sum x <= total} to each point of ``z``, shape (..., dim)."""
+    """Return the nearest point of {x >= 0, sum x <= total} to each point of ``z``.
+
+    Parameters
+    ----------
+    z, total : as for ``project_onto_face``
+    """
     clipped = np.maximum(z, 0.0)
     outside = clipped.sum(axis=-1, keepdims=True) > total
     if not outside.any():

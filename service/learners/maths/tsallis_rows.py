@@ -78,7 +78,15 @@ def _moved(lam: Any, unsolved: Any, scale: Any, totals: Any) -> tuple[FloatArray
 
 
 def step(lam: list[float], row: int, scale: float, total: float, cubes: float, squares: float) -> bool:
-    """Take a step in one row of ``lam``, in place, and return whether it is not solved yet; see ``_moved``."""
+    """Take a step in one row of ``lam``, in place, and return whether it is not solved yet; see ``_moved``.
+
+    Parameters
+    ----------
+    lam : multiplier of each row
+    row : index of the row
+    scale : of the row, positive
+    total, cubes, squares : the row's sums of x, x^(3/2) and x^2 at its multiplier
+    """
     over = total * math.sqrt(total)
     gap, slope = 1 / math.sqrt(total) - 1, cubes / over
     bend, square = gap * (3 * (cubes * cubes / total - squares) / over), slope * slope
@@ -122,9 +130,13 @@ def distribution_over_few(sums: FloatArray, scale: Any, before: FloatArray, floo
 def over_few(
     values: list[float], scale: float, before: list[float], floor: float
 ) -> tuple[list[float], list[float]]:
-    """Return the sums, the least of which is 0, and p of ``distribution_over_few``, for one run in plain floats.
+    """Return the sums and p of ``distribution_over_few``, for one run in plain floats.
 
-    The scale must be positive.
+    Parameters
+    ----------
+    values : the sums, the least of them 0
+    scale : positive
+    before, floor : as for ``distribution_over_few``
     """
     lam, x = _solved(values, scale, before)
     values = [lam + scale / math.sqrt(floor) if y < floor else v for v, y in zip(values, x, strict=True)]

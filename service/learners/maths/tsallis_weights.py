@@ -1,4 +1,7 @@
-"""Weights of 1/2-Tsallis follow-the-regularised-leader: minus eta times the sums of losses, the largest 0."""
+"""Weights of 1/2-Tsallis follow-the-regularised-leader: minus eta times the sums of losses, the largest 0.
+
+Weights and distributions have shape (..., n_arms).
+"""
 
 from __future__ import annotations
 
