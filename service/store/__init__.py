@@ -29,6 +29,11 @@ def open_store(url: str, *, options: StoreOptions | None = None) -> Store:
 def check_capabilities(url: str, *, workers: int, min_replicas: int) -> None:
     """Refuse settings that the store at a URL cannot fulfil; nothing is opened.
 
+    Parameters
+    ----------
+    workers : worker processes that share the store
+    min_replicas : replicas that must acknowledge a commit; 0 waits for none
+
     Raises
     ------
     ValueError

@@ -12,6 +12,11 @@ _CURSOR = re.compile(r"after~[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 def after_of(cursor: str | None, prefix: str) -> str:
     """Return the id after which a page begins, '' for the first page.
 
+    Parameters
+    ----------
+    cursor : None for the first page
+    prefix : what the listed ids begin with; '' for all ids
+
     Raises
     ------
     ValueError
@@ -29,7 +34,13 @@ def cursor_after(session_id: str) -> str:
 
 
 def names_behind(names: Iterable[bytes], after: bytes | None, limit: int, *, backwards: bool) -> Sequence[bytes]:
-    """Return the first ``limit`` of some names behind ``after``, in their order or backwards."""
+    """Return the first ``limit`` of some names behind ``after``, in their order or backwards.
+
+    Parameters
+    ----------
+    after : a name, itself left out; None to begin with the first, or with the last backwards
+    backwards : whether the order is turned round, so that smaller names are behind ``after``
+    """
     if backwards:
         return heapq.nlargest(limit, (name for name in names if after is None or name < after))
     return heapq.nsmallest(limit, (name for name in names if after is None or name > after))

@@ -29,7 +29,12 @@ class Reminders(Protocol):
         """Drop the note of a session that no longer exists."""
 
     async def acquire_lease(self, worker: str, seconds: float) -> bool:
-        """Try to become, or stay, the worker that sweeps for the next ``seconds``; False if another one is."""
+        """Try to become, or stay, the worker that sweeps for the next ``seconds``; False if another one is.
+
+        Parameters
+        ----------
+        worker : a name that no other worker has
+        """
 
 
 class History(Protocol):
@@ -44,6 +49,7 @@ class History(Protocol):
         Parameters
         ----------
         created_at : of the session that the sample is of, as its snapshots have it
+        place : number of the sample's period since 1970: one sample is kept for each
 
         Returns
         -------
@@ -102,7 +108,12 @@ class Store(Protocol):
         """
 
     async def read_segments(self, session_id: str, names: Sequence[bytes], oldest: int = 0) -> ReadSegments | None:
-        """Read segments by name, and which ``oldest`` were played least recently; None without such a session."""
+        """Read segments by name, and which ``oldest`` were played least recently; None without such a session.
+
+        Parameters
+        ----------
+        oldest : how many of the segments played least recently to name; 0 for none
+        """
 
     async def segment_names(
         self, session_id: str, after: bytes | None, limit: int, *, backwards: bool = False
@@ -138,6 +149,7 @@ class Store(Protocol):
         ----------
         prefix : what their ids begin with; lists by prefix are in the order of ids, and a session that a program
             without an index of ids created is missing for some minutes at most
+        cursor : ``next_cursor`` of the page before, with the same prefix; None for the first
 
         Raises
         ------

@@ -55,7 +55,12 @@ def _head_writer(path: Path) -> Version | None:
 
 
 def record_writer(folder: Path, version: Version) -> None:
-    """Note which program writes to a folder from now on, unless nobody knows."""
+    """Note which program writes to a folder from now on.
+
+    Parameters
+    ----------
+    version : of the server's program; one that is not known leaves the record as it is
+    """
     if not version.is_known:
         return
     record, new = folder / RECORD, folder / f"{RECORD}.new"

@@ -256,7 +256,13 @@ class EmbeddedServer:
 
 
 def data_folder(url: str, folder: Path) -> Path | None:
-    """Return the folder, as an absolute path, if the store at a URL is the embedded server of this folder."""
+    """Return the folder, as an absolute path, if the store at a URL is the embedded server of this folder.
+
+    Parameters
+    ----------
+    url : store URL, as workers have it
+    folder : the data folder of this service; a relative path is below the working folder
+    """
     own = EmbeddedServer(folder)
     if len(os.fsencode(own.folder / SOCKET)) <= LONGEST_SOCKET_PATH:
         return own.folder if url == own.url else None

@@ -55,7 +55,12 @@ class MemorySession:
 
     @classmethod
     def restored(cls, whole: WholeSession, new: NewSession) -> MemorySession:
-        """A session that was exported, without a deadline."""
+        """A session that was exported, without a deadline.
+
+        Parameters
+        ----------
+        new : its version and what lists show of it; the rest is that of ``whole``
+        """
         snapshot = whole.snapshot
         session = cls(new.version, snapshot.spec, snapshot.state, snapshot.created_at, None)
         session.records, session.segments = dict(whole.records), dict(whole.segments)
@@ -66,7 +71,12 @@ class MemorySession:
         return session
 
     def write_beside(self, commit: Commit, now: float) -> None:
-        """Write what a commit brings beside the state: records, counts, what lists show, entries of the log."""
+        """Write what a commit brings beside the state: records, counts, what lists show, entries of the log.
+
+        Parameters
+        ----------
+        now : Unix seconds by the store's clock: the time of the log's entries
+        """
         for key, record in commit.records.items():
             if record is None:
                 self.records.pop(key, None)
@@ -96,7 +106,12 @@ class MemorySession:
         del self.log[: max(0, len(self.log) - most)]
 
     def log_after(self, after: str | None, limit: int) -> Sequence[LogEntry]:
-        """At most ``limit`` entries of the log, from the oldest, or from the one after a position."""
+        """At most ``limit`` entries of the log, oldest first.
+
+        Parameters
+        ----------
+        after : position of the entry before the first; None to begin with the oldest
+        """
         start = 0
         if after is not None:
             start = bisect_right(self.log, tuple(map(int, after.split("-"))), key=lambda entry: entry[:2])

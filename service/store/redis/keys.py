@@ -94,11 +94,21 @@ class Keys:
         return (session + _SEGMENTS, session + _PLAYED)
 
     def seen(self, session_id: str, number: int) -> str:
-        """Return the key of a time bucket."""
+        """Return the key of a time bucket.
+
+        Parameters
+        ----------
+        number : Unix milliseconds by the store's clock at which the bucket begins, divided by its length
+        """
         return f"{self.session(session_id)}:seen:{number}"
 
     def copies(self, session_id: str, token: str) -> str:
-        """Return what the keys of copies begin with; the name of the part follows."""
+        """Return what the keys of copies begin with; the name of the part follows.
+
+        Parameters
+        ----------
+        token : made at random for one export or one restoring
+        """
         return f"{self.session(session_id)}:copy:{token}:"
 
     def whole(self, session_id: str) -> tuple[str, ...]:

@@ -25,7 +25,13 @@ def text(data: bytes) -> str:
 
 
 def snapshot(fields: Sequence[bytes | None]) -> Snapshot:
-    """Read the fields of a session; damaged ones give an empty state, which no codec accepts."""
+    """Read the fields of a session; damaged ones give an empty state, which no codec accepts.
+
+    Parameters
+    ----------
+    fields : version, specification, state, creation in Unix seconds, idle deadline in Unix milliseconds; None for
+        what is missing, and for no deadline
+    """
     version, spec, state, created_at, expires_at = fields
     name, times = _version(version), _times(created_at, expires_at)
     if not name or times is None:
@@ -102,7 +108,14 @@ def read_known(reply: Sequence[bytes]) -> Known:
 
 
 def read_counts(reply: Sequence[bytes | None], fields: Sequence[bytes | int], arms: Sequence[int]) -> Counts:
-    """Read a version and counts of arms; what is missing, or was changed by hand, is 0."""
+    """Read a version and counts of arms; what is missing, or was changed by hand, is 0.
+
+    Parameters
+    ----------
+    reply : the version, then the value of each field, None where there is none
+    fields : those that were asked for: indexes of arms where counts are packed, names of texts else
+    arms : indexes of the arms, in the order of the result
+    """
     version, *values = reply
     pairs = zip(fields, values, strict=True)
     rows = read_fields((b"%d" % name if isinstance(name, int) else name, value) for name, value in pairs if value)
@@ -123,7 +136,13 @@ def read_log(reply: Sequence[Any]) -> Log:
 
 
 def listed(rows: Sequence[Sequence[bytes | None]], keys: Keys) -> list[Listed]:
-    """Read what lists show of sessions; those that are gone are left out."""
+    """Read what lists show of sessions; those that are gone are left out.
+
+    Parameters
+    ----------
+    rows : key, version, creation (Unix seconds), idle deadline (Unix milliseconds), about and summary of each;
+        a session that is gone has no version
+    """
     found = []
     for key, version, created_at, expires_at, about, summary in rows:
         if version is None:

@@ -93,7 +93,12 @@ class Transfer:
                 return items
 
     async def restore(self, session_id: str, whole: WholeSession, new: NewSession) -> Sequence[Any]:
-        """Create a session from one that was exported; the reply of the script."""
+        """Create a session from one that was exported: see ``Store.restore``.
+
+        Returns
+        -------
+        The script's outcome: OK, or another and the fields of the session that has this id.
+        """
         parts = self._keys.copies(session_id, secrets.token_hex(8))
         await self._put(f"{parts}slots", whole.records.items())
         packed_rows = ((b"%d" % arm, packed(row)) for arm, row in whole.counts.items())

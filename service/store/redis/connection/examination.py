@@ -45,6 +45,10 @@ class Examination(NamedTuple):
 async def examine(url: str, options: StoreOptions) -> Examination:
     """Read what the servers at a store URL say.
 
+    Parameters
+    ----------
+    url : of a Redis, sentinels or a cluster, or with unix://, as in ``open_store``
+
     Raises
     ------
     StoreUnavailableError

@@ -70,6 +70,11 @@ class Pipeline(asyncio.Protocol):
     async def open(cls, settings: Mapping[str, Any], reply_seconds: float) -> Pipeline:
         """Connect with redis-py's settings of a connection.
 
+        Parameters
+        ----------
+        settings : redis-py's, as ``read_url`` gives them
+        reply_seconds : timeout of each call from its sending to its reply
+
         Raises
         ------
         RedisError

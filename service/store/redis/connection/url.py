@@ -36,6 +36,11 @@ class RedisUrl(NamedTuple):
 def read_url(url: str, options: StoreOptions) -> RedisUrl:
     """Read the URL of a server, of sentinels or of a cluster.
 
+    Parameters
+    ----------
+    url : with one of the schemes of ``open_store`` but memory:// and embedded:
+    options : its timeouts for connecting and for replies go into the settings
+
     Raises
     ------
     ValueError
