@@ -44,7 +44,13 @@ class Action:
 
     @property
     def choice(self) -> str | int:
-        """The arm's label, or its index where arms have no names."""
+        """The arm's label, or its index where arms have no names.
+
+        Raises
+        ------
+        TypeError
+            for a point.
+        """
         chosen = self.arm if self.label is None else self.label
         if chosen is None:
             raise TypeError("this action is a point: it has `x` and `query_points`")
@@ -153,6 +159,10 @@ def _retry_after(headers: Mapping[str, str]) -> float:
 def read(reader: Reader[T], answer: Any) -> T:
     """Read an answer.
 
+    Parameters
+    ----------
+    answer : of a success; None where it had no content
+
     Raises
     ------
     BadAnswerError
@@ -179,6 +189,10 @@ def action_of(answer: Mapping[str, Any], key: str, segment: str | None) -> Actio
     """Read one action of a call whose Idempotency-Key is ``key``.
 
     Its event id follows from key and slot, so the same decision has it again when the call is replayed.
+
+    Parameters
+    ----------
+    segment : that the act named; None where it named none
     """
     digest = hashlib.blake2b(key.encode(), digest_size=12).hexdigest()
     return Action(**_known(Action, answer), segment=segment, event_id=f"{digest}-{answer['slot']}")

@@ -56,6 +56,13 @@ class Target:
 def target_of(url: str | None, api_key: str | None, timeout: float, max_retries: int, verify: Any) -> Target:
     """Return the target that a user names, completed from the environment.
 
+    Parameters
+    ----------
+    url, api_key : None for those of the environment; an empty key sends none
+    timeout : seconds for a call with all its attempts
+    max_retries : attempts after the first
+    verify : as httpx takes it; True for the certificates that httpx trusts
+
     Raises
     ------
     ValueError
@@ -105,7 +112,12 @@ class Attempts:
         self._made = 0
 
     def request(self, http: httpx.Client | httpx.AsyncClient) -> tuple[httpx.Request, TimeLeft]:
-        """Build the next attempt: it gets most of the time that is left, the last one all of it."""
+        """Build the next attempt: it gets most of the time that is left, the last one all of it.
+
+        Returns
+        -------
+        The request, and the seconds left of its attempt.
+        """
         call, now = self.call, time.monotonic()
         left = max(LEAST, self._deadline - now)
         time_left = TimeLeft(now + (left if self._made >= self._retries else left * SHARE))
@@ -124,13 +136,33 @@ class Attempts:
         return request, time_left
 
     def answer(self, response: httpx.Response, content: bytes) -> Json:
-        """Read an answer that has arrived; raise the error that it is, if it is one."""
+        """Read an answer that has arrived; raise the error that it is, if it is one.
+
+        Parameters
+        ----------
+        content : the body, whole and decompressed
+
+        Returns
+        -------
+        The JSON object; None for no content, or where an earlier attempt has done what was asked (``absent_ok``).
+
+        Raises
+        ------
+        ApiError, BadAnswerError
+            as ``answer_of`` does.
+        """
         if response.status_code == httpx.codes.NOT_FOUND and self.call.absent_ok and self._made > 1:
             return None
         return answer_of(Received(str(response.url), response.status_code, response.headers, content))
 
     def pause(self, error: BanditsError) -> float:
-        """Return the seconds until the next attempt; raise the error where there is none."""
+        """Return the seconds until the next attempt; raise the error where there is none.
+
+        Raises
+        ------
+        BanditsError
+            the one given, where it would come again, or no attempt or too little time is left.
+        """
         retry_after = error.retry_after if isinstance(error, ApiError) else 0.0
         wait = max(retry_after, backoff(self._made - 1))
         if self._made > self._retries or not is_passing(error) or time.monotonic() + wait >= self._deadline:
@@ -144,6 +176,11 @@ def is_passing(error: BanditsError) -> bool:
 
 
 def backoff(failures: int) -> float:
-    """Return a random number of seconds to wait after so many failures before this one."""
+    """Return a random number of seconds to wait after so many failures before this one.
+
+    Parameters
+    ----------
+    failures : in a row, from 0
+    """
     longest = min(LONGEST_PAUSE, FIRST_PAUSE * 2.0 ** min(failures, 20))
     return longest * random.uniform(0.5, 1.0)  # noqa: S311 - spreads clients, keeps no secret

@@ -93,6 +93,10 @@ def _plain(value: Any) -> Json:
 def session_path(session_id: str, *below: str) -> str:
     """Return the path of a session, or of what is below it.
 
+    Parameters
+    ----------
+    below : parts of the path, used as they are
+
     Raises
     ------
     ValueError
@@ -136,6 +140,16 @@ def event_of(decision: Action | Arm | None, fields: Mapping[str, Any]) -> dict[s
 
 
 def events_content(events: Sequence[Mapping[str, Any]], void_field: str) -> str:
-    """Return the body of a batch; voids are said in the session's own word."""
+    """Return the body of a batch; voids are said in the session's own word.
+
+    Parameters
+    ----------
+    void_field : ``loss``, ``reward``, ``losses`` or ``gradient``
+
+    Raises
+    ------
+    ValueError, TypeError
+        for what JSON has no form for, such as NaN.
+    """
     said = [{void_field if name == VOID else name: value for name, value in event.items()} for event in events]
     return encode({"events": said})

@@ -41,7 +41,19 @@ class Connection:
         self._http = httpx.Client(transport=self._transport, mounts=mounts, **options)
 
     def run(self, steps: Steps[T]) -> T:
-        """Make the calls of these steps, and return what they come to."""
+        """Make the calls of these steps, and return what they come to.
+
+        Raises
+        ------
+        ApiError
+            where the service refused, and the steps do not handle it.
+        NoAnswerError
+            where no answer came in time.
+        BadAnswerError
+            where an answer does not come from this service.
+        ClosedError
+            where the connections are closed.
+        """
         try:
             call = next(steps)
             while True:
@@ -56,7 +68,20 @@ class Connection:
             return found
 
     def pages(self, path: str, items: str, reader: Reader[T], **query: Any) -> Iterator[T]:
-        """Go through the items of all pages."""
+        """Go through the items of all pages.
+
+        Parameters
+        ----------
+        path : below the service's address
+        items : the field of a page that lists them
+        reader : makes an item of its JSON
+        query : parameters of every page; those that are None are not sent
+
+        Raises
+        ------
+        BanditsError
+            as ``run`` does, at the page that is asked for next.
+        """
         cursor = None
         while True:
             found, cursor = self.run(page(path, items, reader, {**query, "cursor": cursor}))
@@ -65,7 +90,13 @@ class Connection:
                 return
 
     def send(self, call: Call) -> Json:
-        """Make one call, with all its attempts."""
+        """Make one call, with all its attempts.
+
+        Raises
+        ------
+        BanditsError
+            the error of the last attempt.
+        """
         attempts = Attempts(call, self._target)
         while True:
             try:

@@ -28,7 +28,12 @@ class Seconds(float):
 
     @classmethod
     def until(cls, deadline: float, least: float) -> Seconds:
-        """Return the seconds until a time; ``least`` where there are fewer."""
+        """Return the seconds until a time; ``least`` where there are fewer.
+
+        Parameters
+        ----------
+        deadline : in seconds of the monotonic clock
+        """
         seconds = cls(max(least, deadline - time.monotonic()))
         seconds.deadline = deadline
         return seconds
@@ -149,5 +154,14 @@ class DeadlineTransport(httpx.HTTPTransport):
 
 
 def transports(verify: Any, limits: httpx.Limits) -> dict[str, httpx.BaseTransport]:
-    """Return what httpx is to use where it uses no proxy of the environment."""
+    """Return what httpx is to use where it uses no proxy of the environment.
+
+    Parameters
+    ----------
+    verify : as httpx takes it
+
+    Returns
+    -------
+    Transports by pattern of URLs, as ``mounts`` of httpx's clients; empty where a proxy is used for all.
+    """
     return {} if "all" in getproxies() else {"all://": DeadlineTransport(verify, limits)}

@@ -137,6 +137,11 @@ _BY_STATUS: Mapping[int, type[ApiError]] = {
 def api_error(
     status: int, problem: Mapping[str, Any], request_id: str | None = None, retry_after: float = 0.0
 ) -> ApiError:
-    """Return the error of a problem: of its code's class, else of its status' class."""
+    """Return the error of a problem: of its code's class, else of its status' class.
+
+    Parameters
+    ----------
+    problem : the JSON object of the answer; empty where it has none
+    """
     kind = _BY_CODE.get(str(problem.get("code"))) or _BY_STATUS.get(status, ApiError)
     return kind(status, problem, request_id, retry_after)

@@ -110,7 +110,17 @@ class Lane:
         self._batches: deque[Batch] = deque()
 
     def put(self, event: Event, now: float) -> bool:
-        """Add a report; whether the next call became due earlier by it."""
+        """Add a report; whether the next call became due earlier by it.
+
+        Parameters
+        ----------
+        now : seconds of the monotonic clock
+
+        Raises
+        ------
+        ValueError, TypeError
+            for what JSON has no form for, such as NaN.
+        """
         first = self.is_empty()
         self._waiting.append((event, len(encode(event))))
         self.added += 1
@@ -143,7 +153,13 @@ class Lane:
         return events
 
     def finish(self, now: float, *rest: Sequence[Event]) -> int:
-        """End the first batch, but for these of its events, which go on as batches; the number that is done."""
+        """End the first batch, but for these of its events, which go on as batches; the number that is done.
+
+        Parameters
+        ----------
+        now : seconds of the monotonic clock
+        rest : events of one new batch each; empty ones make none
+        """
         self.failures = 0
         done = len(self._batches.popleft().events) - sum(map(len, rest))
         self._batches.extendleft(Batch(list(events)) for events in reversed(rest) if events)

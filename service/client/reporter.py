@@ -49,7 +49,13 @@ class Reporter:
         self._closed_at: float | None = None
 
     def put(self, session_id: str, event: Event | None) -> bool:
-        """Take a report; whether it will be sent. None stands for that of a fallback."""
+        """Take a report; whether it will be sent. None stands for that of a fallback.
+
+        Raises
+        ------
+        ValueError, TypeError
+            for what JSON has no form for, such as NaN.
+        """
         with self._changed:
             if event is None:
                 self._counts.fallbacks += 1
@@ -87,7 +93,12 @@ class Reporter:
             return replace(self._counts)
 
     def flush(self, timeout: float | None = None) -> bool:
-        """Send what waits now; whether all of it was answered within ``timeout`` seconds."""
+        """Send what waits now; whether all of it was answered within ``timeout`` seconds.
+
+        Parameters
+        ----------
+        timeout : None waits without end
+        """
         with self._changed:
             asked = [(lane, lane.added) for lane in self._lanes.values()]
             for lane, _ in asked:
@@ -96,7 +107,12 @@ class Reporter:
             return self._changed.wait_for(lambda: all(lane.done >= added for lane, added in asked), timeout)
 
     def close(self, timeout: float | None = None) -> None:
-        """Send what waits; drop what is not answered within ``timeout`` seconds, and take nothing more."""
+        """Send what waits; drop what is not answered within ``timeout`` seconds, and take nothing more.
+
+        Parameters
+        ----------
+        timeout : None for ``close_timeout`` of the rules
+        """
         seconds = self._rules.close_timeout if timeout is None else timeout
         with self._changed:
             self._closed_at = time.monotonic() + seconds

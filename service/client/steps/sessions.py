@@ -1,4 +1,7 @@
-"""Sessions and their arms: what is called, and how it is read. No I/O, so the same for both kinds of clients."""
+"""Sessions and their arms: what is called, and how it is read. No I/O, so the same for both kinds of clients.
+
+What a docstring does not name is as in the method of the same name in ``service/client/blocking/``.
+"""
 
 from __future__ import annotations
 
@@ -50,13 +53,30 @@ class SessionChanges(TypedDict, total=False):
 
 
 def view(session_id: str, segment: str | None = None) -> Steps[SessionView]:
-    """View a session, or one of its segments."""
+    """View a session, or one of its segments.
+
+    Parameters
+    ----------
+    segment : None for the whole session
+    """
     query = {} if segment is None else {"segment": segment}
     return read(view_of, (yield Call("GET", session_path(session_id), query=query)))
 
 
 def create(session_id: str | None, options: Mapping[str, Any]) -> Steps[SessionView]:
-    """Create a session, or find the one that was created with the same fields."""
+    """Create a session, or find the one that was created with the same fields.
+
+    Parameters
+    ----------
+    session_id : None lets the service choose one
+
+    Raises
+    ------
+    SessionExistsError
+        where a session has this id and other fields.
+    ValueError
+        for an id that no session can have.
+    """
     body = dict(options)
     if session_id is not None:
         session_path(session_id)
@@ -65,7 +85,17 @@ def create(session_id: str | None, options: Mapping[str, Any]) -> Steps[SessionV
 
 
 def ensure(session_id: str, options: Mapping[str, Any]) -> Steps[SessionView]:
-    """Create a session, or bring its arms and the options that are named in line."""
+    """Create a session, or bring its arms and the options that are named in line.
+
+    Parameters
+    ----------
+    options : those that are not named stay as they are
+
+    Raises
+    ------
+    SessionExistsError
+        where the session differs in what can't change.
+    """
     try:
         found = yield from create(session_id, options)
     except SessionExistsError as error:
@@ -109,12 +139,22 @@ def set_arms(session_id: str, arms: Iterable[str]) -> Steps[SessionView]:
 
 
 def change_arms(session_id: str, changes: Mapping[str, Any]) -> Steps[SessionView]:
-    """Remove, add, resume and pause arms."""
+    """Remove, add, resume and pause arms.
+
+    Parameters
+    ----------
+    changes : fields of ``ArmChanges``
+    """
     return (yield from _changed("PATCH", session_path(session_id, "arms"), changes))
 
 
 def update(session_id: str, changes: Mapping[str, Any]) -> Steps[SessionView]:
-    """Change options of a session."""
+    """Change options of a session.
+
+    Parameters
+    ----------
+    changes : fields of ``SessionChanges``
+    """
     return (yield from _changed("PATCH", session_path(session_id), changes))
 
 
@@ -129,6 +169,18 @@ def delete(session_id: str) -> Steps[None]:
 
 
 def page(path: str, items: str, reader: Reader[T], query: Mapping[str, Any]) -> Steps[tuple[list[T], str | None]]:
-    """Ask for one page: what is on it, and where the next one begins."""
+    """Ask for one page: what is on it, and where the next one begins.
+
+    Parameters
+    ----------
+    path : below the service's address
+    items : the field of a page that lists them
+    reader : makes an item of its JSON
+    query : parameters, ``cursor`` among them; those that are None are not sent
+
+    Returns
+    -------
+    The items, and the cursor of the next page; None for it after the last one.
+    """
     answer = yield Call("GET", path, query={name: value for name, value in query.items() if value is not None})
     return read(lambda found: ([reader(each) for each in found[items]], found["next_cursor"]), answer)

@@ -1,4 +1,7 @@
-"""Acting and reporting: what is called, and how it is read. No I/O, so the same for both kinds of clients."""
+"""Acting and reporting: what is called, and how it is read. No I/O, so the same for both kinds of clients.
+
+What a docstring does not name is as in the method of the same name in ``service/client/blocking/``.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +44,12 @@ class FeedbackOptions(TypedDict, total=False):
 
 
 def act(session_id: str, fallback: Fallback | None, options: ActOptions) -> Steps[Action]:
-    """Ask for one action."""
+    """Ask for one action.
+
+    Parameters
+    ----------
+    fallback : returned where no action comes; None raises the error
+    """
     instead = None if fallback is None else [fallback]
     found = yield from _act(session_id, "act", {}, instead, options)
     return found[0]
@@ -50,7 +58,13 @@ def act(session_id: str, fallback: Fallback | None, options: ActOptions) -> Step
 def acts(
     session_id: str, count: int, distinct: bool, fallback: Sequence[Fallback] | None, options: ActOptions
 ) -> Steps[list[Action]]:
-    """Ask for several actions."""
+    """Ask for several actions.
+
+    Parameters
+    ----------
+    distinct : whether each arm is drawn once at most
+    fallback : of each action, in order; None raises the error
+    """
     body: dict[str, Any] = {"count": count} | ({"distinct": True} if distinct else {})
     return (yield from _act(session_id, "acts", body, fallback if fallback is None else fallback[:count], options))
 
@@ -102,7 +116,13 @@ def feedbacks(
     options: FeedbackOptions,
     key: str | None = None,
 ) -> Steps[Settlement]:
-    """Send events in one call and wait for it; None stands for one of a fallback, and is not sent."""
+    """Send events in one call and wait for it; None stands for one of a fallback, and is not sent.
+
+    Parameters
+    ----------
+    words : as ``void_field`` takes them
+    key : the Idempotency-Key; None makes one
+    """
     sent = [event for event in events if event is not None]
     if not sent:
         return Settlement(fallbacks=len(events))
