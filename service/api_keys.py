@@ -126,7 +126,12 @@ def _read(text: str, where: str) -> Any:
 
 
 def hashed(settings: Settings, keys: Sequence[ApiKey]) -> Settings:
-    """Return the settings as workers get them: with the hashes of the keys in place of keys given as text."""
+    """Return the settings as workers get them: with the hashes of the keys in place of keys given as text.
+
+    Parameters
+    ----------
+    keys : as ``read_keys`` returns them
+    """
     if settings.api_keys_file is not None or not keys:
         return settings
     text = json.dumps([key.model_dump(exclude_defaults=True) for key in keys])
@@ -182,7 +187,12 @@ def _state_of(file: Path) -> tuple[int, ...]:
 
 
 def find(secret: bytes, keys: Iterable[ApiKey]) -> ApiKey | None:
-    """Find the key with a secret, in the same time whether and where it is among them."""
+    """Find the key with a secret, in the same time whether and where it is among them.
+
+    Parameters
+    ----------
+    secret : as the request has it, not hashed
+    """
     digest = hashlib.sha256(secret).hexdigest()
     found = None
     for key in keys:

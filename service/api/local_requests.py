@@ -89,7 +89,12 @@ def _listed(setting: str) -> list[str]:
 
 @lru_cache(maxsize=64)
 def host_name(text: str) -> str:
-    """Return the host of a host and a port: names without their last dot, addresses in one form."""
+    """Return the host of a host and a port: names without their last dot, addresses in one form.
+
+    Parameters
+    ----------
+    text : as ``Host`` has it: IPv6 in brackets, the port after a colon, or none
+    """
     text = text.lower()
     host = text.partition("]")[0] + "]" if text.startswith("[") else text.partition(":")[0].removesuffix(".")
     address = _address(host.strip("[]"))

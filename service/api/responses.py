@@ -21,7 +21,12 @@ def json_response(answer: Answer, status: int = 200) -> Response:
 
 
 def body_response(body: Body, status: int = 200, headers: dict[str, str] | None = None) -> Response:
-    """Make the response of a success; a body in pieces is sent as it is made."""
+    """Make the response of a success; a body in pieces is sent as it is made.
+
+    Parameters
+    ----------
+    headers : beside ``Content-Type``
+    """
     if isinstance(body, bytes):
         return Response(body, status, headers, JSON)
     return StreamedResponse(body, status, headers)

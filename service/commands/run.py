@@ -34,17 +34,37 @@ class Command(Protocol):
         """Add the flags of the word."""
 
     def run(self, options: argparse.Namespace, screen: Screen) -> int:
-        """Run the word, and return the exit code."""
+        """Run the word, and return the exit code.
+
+        Parameters
+        ----------
+        options : the flags of the word, and ``settings``: the flags of ``serve``, not read yet
+
+        Raises
+        ------
+        CommandError, BanditsError, ValueError, OSError
+            where it can't go on; the text is shown to the user.
+        """
 
 
 def command_of(word: str) -> Command:
-    """Return the module of a word."""
+    """Return the module of a word.
+
+    Parameters
+    ----------
+    word : one of ``WORDS``
+    """
     module: Command = import_module(WORDS[word], __package__)
     return module
 
 
 def parser(word: str, program: str) -> FlagParser:
-    """Return the parser of what stands behind a word."""
+    """Return the parser of what stands behind a word.
+
+    Parameters
+    ----------
+    program : what stands before the word, in messages
+    """
     command = command_of(word)
     made = FlagParser(f"{program} {word}", description=command.DESCRIPTION, allow_abbrev=False)
     made.add_argument("--json", action="store_true", help="print JSON")
@@ -53,7 +73,18 @@ def parser(word: str, program: str) -> FlagParser:
 
 
 def parse(word: str, arguments: Sequence[str], program: str) -> argparse.Namespace:
-    """Read what stands behind a word; flags of ``serve`` are in ``settings``, where the word takes them."""
+    """Read what stands behind a word; flags of ``serve`` are in ``settings``, where the word takes them.
+
+    Parameters
+    ----------
+    arguments : what stands behind the word
+    program : what stands before it, in messages
+
+    Raises
+    ------
+    SystemExit
+        for ``--help``, and for wrong arguments after a message on standard error.
+    """
     made = parser(word, program)
     options, rest = made.parse_known_args(arguments)
     if rest and not hasattr(options, "settings"):

@@ -53,7 +53,13 @@ class Screen:
             self.console.print(text, soft_wrap=True)
 
     def table(self, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-        """Print rows; numbers stand at the right."""
+        """Print rows; numbers stand at the right.
+
+        Parameters
+        ----------
+        columns : headings
+        rows : a cell for each column; None is shown as ``NONE``, a float with four digits
+        """
         shown = [[_shown(cell) for cell in row] for row in rows]
         if not self.console.is_terminal:
             sys.stdout.writelines("\t".join(cells) + "\n" for cells in [list(columns), *shown])
@@ -67,7 +73,13 @@ class Screen:
         self.console.print(table)
 
     def progress(self, total: int | None, what: str) -> Progress:
-        """Return a bar for a ``with`` block that counts ``what``; nothing is seen of it without a terminal."""
+        """Return a bar for a ``with`` block that counts ``what``; nothing is seen of it without a terminal.
+
+        Parameters
+        ----------
+        total : how many there are; None where nobody knows
+        what : stands before the bar
+        """
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
         bar = Progress(*columns, console=self._errors, transient=True, disable=not self._errors.is_terminal)
         bar.add_task(what, total=total)

@@ -23,5 +23,11 @@ def add_service_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def client_of(options: argparse.Namespace) -> Bandits:
-    """Return a client of the service that the flags name."""
+    """Return a client of the service that the flags name.
+
+    Raises
+    ------
+    ValueError
+        for a wrong address or key.
+    """
     return Bandits(options.url, timeout=CALL_SECONDS, max_retries=2)

@@ -22,7 +22,12 @@ _DEFLATED = b"x"
 
 
 def answer_body(parts: Iterator[str]) -> Body:
-    """Return an answer of these texts: bytes up to ``STREAMED_FROM_BYTES``, else an iterator of all texts."""
+    """Return an answer of these texts: bytes up to ``STREAMED_FROM_BYTES``, else an iterator of all texts.
+
+    Parameters
+    ----------
+    parts : JSON in ASCII
+    """
     first, size = [], 0
     for text in parts:
         first.append(text)
@@ -33,7 +38,13 @@ def answer_body(parts: Iterator[str]) -> Body:
 
 
 async def pack(parts: Body, fair_yield: FairYield) -> bytes:
-    """Return an answer as idempotency records keep it: compressed if it is made in chunks."""
+    """Return an answer as idempotency records keep it: compressed if it is made in chunks.
+
+    Parameters
+    ----------
+    parts : is used up if it is an iterator
+    fair_yield : awaited after each text
+    """
     if isinstance(parts, bytes):
         return parts
     deflate, made = zlib.compressobj(), []
@@ -68,7 +79,13 @@ def _inflated(kept: bytes) -> Iterator[str]:
 
 
 async def joined(parts: Body, fair_yield: FairYield) -> bytes:
-    """Return all bytes of an answer."""
+    """Return all bytes of an answer.
+
+    Parameters
+    ----------
+    parts : is used up if it is an iterator
+    fair_yield : awaited after each text
+    """
     if isinstance(parts, bytes):
         return parts
     made = []

@@ -12,7 +12,12 @@ class UnauthorizedError(ServiceError):
 
     @classmethod
     def of(cls, found: str) -> UnauthorizedError:
-        """Make the error for what the request has in place of one valid key; its text names the headers."""
+        """Make the error for what the request has in place of one valid key; its text names the headers.
+
+        Parameters
+        ----------
+        found : a clause, such as ``and the request has none``
+        """
         return cls(f"{cls.title}, {found}: send it as `X-API-Key: <key>` or as `Authorization: Bearer <key>`")
 
 

@@ -49,7 +49,12 @@ class MethodNotAllowedError(ServiceError):
 
     @classmethod
     def of(cls, methods: str) -> MethodNotAllowedError:
-        """Make the error for a route that offers these methods."""
+        """Make the error for a route that offers these methods.
+
+        Parameters
+        ----------
+        methods : with commas between them; empty where they are not known
+        """
         return cls(f"{cls.title}; it offers {methods}" if methods else None)
 
 

@@ -47,7 +47,13 @@ class SurplusFeedbackError(ServiceError):
 
     @classmethod
     def of(cls, text: str, events: int, indexes: Sequence[int]) -> SurplusFeedbackError:
-        """Make the error for a request with so many events, of which those at ``indexes`` are surplus."""
+        """Make the error for a request with so many events, of which those at ``indexes`` are surplus.
+
+        Parameters
+        ----------
+        text : for the client
+        indexes : places in the request, from 0
+        """
         error = cls(text, indexes=indexes)
         error.events, error.surplus = events, len(indexes)
         return error
@@ -84,7 +90,13 @@ class OlderSchemaError(ServiceError):
 
     @classmethod
     def of(cls, field: str, schema: int) -> OlderSchemaError:
-        """Make the error for a field, or a value of it, that states of this schema can't hold."""
+        """Make the error for a field, or a value of it, that states of this schema can't hold.
+
+        Parameters
+        ----------
+        field : its path in the body
+        schema : the newest that may be written
+        """
         message = f"needs states of a newer schema than {schema}, up to which BANDIT_WRITE_SCHEMA allows them"
         return cls(f"{field}: {message}", errors=[FieldError(field, message)])
 

@@ -38,7 +38,12 @@ def bind(host: str, port: int) -> socket.socket:
 
 
 def show(host: str, port: int) -> str:
-    """Return host and port as a URL has them."""
+    """Return host and port as a URL has them.
+
+    Parameters
+    ----------
+    host : name or address; IPv6 without brackets
+    """
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
@@ -69,7 +74,12 @@ def _bound(family: int, address: tuple[str, int]) -> socket.socket:
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether only this machine can reach the address."""
+    """Return whether only this machine can reach the address.
+
+    Parameters
+    ----------
+    host : address or name; of the names only ``localhost`` counts
+    """
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:

@@ -71,7 +71,18 @@ class EventLoop(uvloop.Loop):
     async def create_connection(
         self, protocol_factory: Any, host: Any = None, port: Any = None, **options: Any
     ) -> Any:
-        """Connect to the first address of the host that accepts, else raise the error of the last."""
+        """Connect to the first address of the host that accepts, else raise the error of the last.
+
+        Parameters
+        ----------
+        protocol_factory, options : as asyncio takes them; ``server_hostname`` is ``host`` by default
+        host : name or address; None where the options have a socket
+
+        Raises
+        ------
+        OSError
+            where no address accepts, or the name is not found.
+        """
         connect: Any = super().create_connection
         if host is None:
             return await connect(protocol_factory, **options)

@@ -88,6 +88,10 @@ def configure(level: str) -> None:
     """Send every logger of this process to stderr; uvicorn's progress only at level ``debug``.
 
     Uncaught errors are logged too, because their text may contain a store URL, and log lines hide its password.
+
+    Parameters
+    ----------
+    level : in small letters, such as ``info``
     """
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonLines())

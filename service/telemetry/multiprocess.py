@@ -55,7 +55,13 @@ class SharedMetrics:
         return others if self._folder is None else others | {FOLDER: self._folder}
 
     def count(self, name: str, text: str) -> None:
-        """Add 1 to a counter without labels; the workers' scrapes add it to their own, which stay 0."""
+        """Add 1 to a counter without labels; the workers' scrapes add it to their own, which stay 0.
+
+        Parameters
+        ----------
+        name : without the ending ``_total``
+        text : what it counts, as the workers' metric says it
+        """
         if self._folder is None:
             return
         if self._counts is None:
@@ -64,7 +70,12 @@ class SharedMetrics:
         self._counts.write_value(key, self._counts.read_value(key)[0] + 1, 0.0)
 
     def forget_worker(self, number: int) -> None:
-        """Remove the gauges of a worker that has ended; its counters stay."""
+        """Remove the gauges of a worker that has ended; its counters stay.
+
+        Parameters
+        ----------
+        number : its place among the workers, from 0
+        """
         if self._folder is not None:
             mark_process_dead(number, self._folder)
 

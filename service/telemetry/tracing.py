@@ -75,7 +75,13 @@ class Spans:
         return traced
 
     def answered(self, *, method: str, route: str, status: int, request_id: str, session: str | None) -> None:
-        """Set name, status and attributes of the current request's span: what its log line contains."""
+        """Set name, status and attributes of the current request's span: what its log line contains.
+
+        Parameters
+        ----------
+        method, route : as ``Metrics.answered`` returns them
+        session : its id, as log lines show it; None where the path has none
+        """
         span = trace.get_current_span()
         if route != OTHER:
             span.update_name(f"{method} {route}")
@@ -98,6 +104,10 @@ class Spans:
         """Open a span for one call to the store, a child of its request or of the first request of its batch.
 
         The span is linked to the other requests of the batch, at most ``MAX_LINKS``.
+
+        Parameters
+        ----------
+        call : the method of ``Store``, as metrics name it
         """
         batch = BATCH_CONTEXTS.get()
         spans = [context.run(trace.get_current_span) for context in batch[: MAX_LINKS + 1]]

@@ -134,6 +134,10 @@ def _is_json(media_type: str) -> bool:
 def parse(body: bytes, limits: PartLimits) -> dict[str, Any]:
     """Parse the object in a body.
 
+    Parameters
+    ----------
+    limits : of parts; they hold for bodies from ``LARGE_INPUT_BYTES`` on
+
     Raises
     ------
     InvalidRequestError

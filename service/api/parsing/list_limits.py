@@ -12,6 +12,10 @@ from ...settings import Settings
 def check_lengths(body: Mapping[str, Any], settings: Settings) -> None:
     """Refuse a body with a list that is longer than the settings allow.
 
+    Parameters
+    ----------
+    body : as it was parsed, not validated yet
+
     Raises
     ------
     InvalidRequestError

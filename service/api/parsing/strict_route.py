@@ -58,7 +58,13 @@ class StrictRoute(APIRoute):
         super().__init__(path, endpoint, **options)
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """Make the handler of requests."""
+        """Make the handler of requests.
+
+        Raises
+        ------
+        TypeError
+            where another router includes this route.
+        """
         if self._is_made:
             # FastAPI asks again if another router includes this route; that router's dependencies would be ignored.
             raise _not_carried_out(self.path, self.methods, ["routers included in others"])

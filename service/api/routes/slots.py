@@ -110,12 +110,21 @@ async def _answer(request: Request, session_id: str, operation: Act | SettleFeed
 
 
 def act_of(settings: Settings, body: schemas.Act, is_gone: Callable[[], bool] | None) -> Act:
-    """Make the operation of a call of act."""
+    """Make the operation of a call of act.
+
+    Parameters
+    ----------
+    is_gone : whether the client has left; None where nobody knows
+    """
     return Act(1, settings.max_act_cells, single=True, choice=body.choice, segment=body.segment, is_gone=is_gone)
 
 
 def acts_of(settings: Settings, body: Acts, is_gone: Callable[[], bool] | None) -> Act:
     """Make the operation of a call of acts.
+
+    Parameters
+    ----------
+    is_gone : whether the client has left; None where nobody knows
 
     Raises
     ------

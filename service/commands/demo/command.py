@@ -119,7 +119,12 @@ def _every(seconds: float, do: Show) -> Show:
 
 
 def document(shop: Shop, url: str) -> dict[str, object]:
-    """Return what came of it, as JSON."""
+    """Return what came of it, as JSON.
+
+    Returns
+    -------
+    Click rates and shares as numbers between 0 and 1.
+    """
     groups = {"learner": shop.learner, "control": shop.control}
     return {
         "url": url,

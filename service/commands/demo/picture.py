@@ -50,7 +50,12 @@ class Picture:
 
 
 def line(shop: Shop, at: float) -> str:
-    """Return the state of the shop as one line, where there is no terminal."""
+    """Return the state of the shop as one line, where there is no terminal.
+
+    Parameters
+    ----------
+    at : seconds since the start
+    """
     learner, control = shop.learner, shop.control
     change = "the best item changes, " if shop.just_changed(at) else ""
     return (
@@ -74,5 +79,10 @@ def visitors(shop: Shop) -> int:
 
 
 def sparkline(values: Sequence[float] | deque[float]) -> str:
-    """Return bars of up to eight heights."""
+    """Return bars of up to eight heights.
+
+    Parameters
+    ----------
+    values : click rates; from ``HIGHEST`` on they have the highest bar
+    """
     return "".join(BARS[min(int(value / HIGHEST * len(BARS)), len(BARS) - 1)] for value in values)

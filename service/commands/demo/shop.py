@@ -39,7 +39,7 @@ RECENT_SECONDS = 10.0
 
 @dataclass
 class Moment:
-    """What one group saw and did within one step."""
+    """What one group saw and did within one step, which began ``at`` seconds after the start."""
 
     at: float
     best: str = ""
@@ -100,6 +100,8 @@ def _options(kind: str, seed: int | None) -> SessionOptions:
 class Shop:
     """The shop with its two groups of visitors: one learns, the other is shown items by chance.
 
+    Its methods take the time ``at`` in seconds since the start.
+
     Parameters
     ----------
     seed : of visitors and sessions; None for others each time
@@ -132,12 +134,7 @@ class Shop:
         return [item for item in self._gaps[int(at // SOLD_OUT_SECONDS)] if item != self.best(at)]
 
     def step(self, at: float, visitors: int) -> None:
-        """Let visitors come, and report the clicks that are due.
-
-        Parameters
-        ----------
-        at : seconds since the start
-        """
+        """Let visitors come, and report the clicks that are due."""
         some = max(1, round(visitors * CONTROL_SHARE))
         for group, count in ((self.learner, visitors - some), (self.control, some)):
             self._visit(group, at, count)

@@ -20,6 +20,7 @@ class Finding(NamedTuple):
 
     Attributes
     ----------
+    subject : what was examined, in a word or two
     found : what is so
     do : what to do about it; empty for what is well
     """

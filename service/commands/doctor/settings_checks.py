@@ -16,7 +16,12 @@ SCHEMA_OF_0_1 = 1
 
 
 def check(settings: Settings, environment: Mapping[str, str]) -> Iterator[Finding]:
-    """Judge settings that were read without an error."""
+    """Judge settings that were read without an error.
+
+    Parameters
+    ----------
+    environment : its variables named ``BANDIT_...`` are examined, and the secret files that they name
+    """
     found = [*_unknown(environment), *_keys(settings), *_fit(settings)]
     yield from found or [ok("settings", "they fit each other and this machine")]
     for name in ("api_keys_file", "store_url_file", "store_password_file"):

@@ -41,9 +41,21 @@ def service_at(url: str) -> Iterator[httpx.Client]:
 def export_to(http: httpx.Client, session_id: str, folder: Path) -> Path:
     """Write the document of a session to a new file, which appears whole or not at all.
 
+    Parameters
+    ----------
+    http : connections of ``service_at``
+    folder : exists already; a file of this name is replaced
+
     Returns
     -------
     The file, named by the session.
+
+    Raises
+    ------
+    ApiError, BadAnswerError
+        where the service refuses; the latter where it gives no reason.
+    OSError
+        where the file can't be written.
     """
     target = folder / f"{session_id}{SUFFIX}"
     begun = target.with_suffix(".part")
@@ -61,7 +73,20 @@ def export_to(http: httpx.Client, session_id: str, folder: Path) -> Path:
 
 
 def import_from(http: httpx.Client, file: Path) -> Mapping[str, Any]:
-    """Create the session of a file, and return its view."""
+    """Create the session of a file, and return its view.
+
+    Parameters
+    ----------
+    http : connections of ``service_at``
+    file : as ``export_to`` writes it
+
+    Raises
+    ------
+    ApiError, BadAnswerError
+        where the service refuses; the latter where it gives no reason.
+    OSError
+        where the file can't be read.
+    """
     response = http.post(
         "/v1/sessions/import", content=file.read_bytes(), headers={"Content-Type": "application/json"}
     )
@@ -69,7 +94,17 @@ def import_from(http: httpx.Client, file: Path) -> Mapping[str, Any]:
 
 
 def view_of(http: httpx.Client, session_id: str) -> Mapping[str, Any]:
-    """Return the view of a session."""
+    """Return the view of a session.
+
+    Parameters
+    ----------
+    http : connections of ``service_at``
+
+    Raises
+    ------
+    ApiError, BadAnswerError
+        where the service refuses; the latter where it gives no reason.
+    """
     return _json(http.get(f"/v1/sessions/{session_id}"))
 
 

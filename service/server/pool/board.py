@@ -27,7 +27,7 @@ class Board:
     Parameters
     ----------
     descriptor : of the shared memory
-    workers : number of rows
+    workers : number of rows; the methods name a worker by its place, from 0
     clock : seconds, the same for all processes of the machine
 
     Attributes
