@@ -39,7 +39,13 @@ log = logging.getLogger(__name__)
 
 
 class Committer:
-    """Commits the batches of one worker."""
+    """Commits the batches of one worker.
+
+    Parameters
+    ----------
+    metrics : None for counters that nobody reads
+    write_schema : the newest schema in which states may be written
+    """
 
     def __init__(
         self, store: Store, cache: SessionCache, metrics: Metrics | None = None, write_schema: int = SCHEMA
@@ -56,6 +62,10 @@ class Committer:
 
     async def commit(self, session_id: str, batch: Sequence[Operation]) -> Sequence[Answer | Exception]:
         """Apply a batch to a session and commit it; nothing of it is applied where the commit fails.
+
+        Parameters
+        ----------
+        batch : requests, in the order in which they are applied
 
         Returns
         -------

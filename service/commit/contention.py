@@ -110,7 +110,13 @@ class Contention:
         self.sessions: dict[str, _Contended] = {}
 
     def on_conflict(self, session_id: str, winner: str, seconds: float) -> None:
-        """Note that an attempt, which took ``seconds``, conflicted with a commit of the writer ``winner``."""
+        """Note that an attempt conflicted with a commit of another worker.
+
+        Parameters
+        ----------
+        winner : writer of that commit, as its version says
+        seconds : how long this worker's attempt took
+        """
         seconds = min(seconds, LONGEST_ATTEMPT)
         known = self.sessions.get(session_id)
         if known is None:

@@ -88,6 +88,11 @@ class Draft:
     def check_schema(self, field: str, schema: int = 2) -> None:
         """Refuse what states of the schema that may be written can't hold.
 
+        Parameters
+        ----------
+        field : of the request, named in the error
+        schema : the first one that can hold what the field asks for
+
         Raises
         ------
         OlderSchemaError
@@ -146,6 +151,11 @@ async def commit_of(draft: Draft, session_id: str, base: CachedSession, versions
     """Make the commit that moves a session from ``base`` to a draft of it.
 
     Where nothing changed it writes nothing, and only confirms that ``base`` is still the session's version.
+
+    Parameters
+    ----------
+    base : the version that the draft is a copy of
+    versions : of this worker, to make the new version
     """
     spec, after = base.stored.specification, draft.stored.specification
     writes = draft.changed or bool(draft.answers) or (spec.decision_log is not None and bool(draft.journal))

@@ -56,9 +56,15 @@ class SessionLoader:
     ) -> CachedSession:
         """Read the segments that a batch touches, and those it may drop: a session at the version they are of.
 
+        Parameters
+        ----------
+        base : the session at hand, with the segments that have been read already
+
         Raises
         ------
         UnknownSessionError, StateCorruptError, StoreUnavailableError
+        OverloadedError
+            where others commit between the reads again and again.
         """
         for _ in range(MAX_READS):
             if (needed := segments_needed(base.run, batch)) is None:
@@ -105,6 +111,12 @@ class SessionLoader:
 def segments_needed(run: Run, batch: Sequence[Operation]) -> tuple[Sequence[str], int] | None:
     """Return names of the segments to read, and how many of those played least recently may be dropped.
 
+    Parameters
+    ----------
+    run : forgets segments that it can read again, where those at hand take too much memory
+
+    Returns
+    -------
     None where all that the batch needs is at hand.
     """
     if not isinstance(run, SegmentRun):
@@ -124,6 +136,11 @@ def segments_needed(run: Run, batch: Sequence[Operation]) -> tuple[Sequence[str]
 
 async def with_segments(base: CachedSession, names: Sequence[str], found: ReadSegments) -> CachedSession:
     """Return a session with segments that were read at its version.
+
+    Parameters
+    ----------
+    base : a session with segments
+    names : those that ``found`` has the records of, in the same order
 
     Raises
     ------
@@ -147,6 +164,10 @@ async def with_segments(base: CachedSession, names: Sequence[str], found: ReadSe
 
 async def check_segments(cached: CachedSession, found: Mapping[bytes, tuple[int, bytes]]) -> None:
     """Refuse segments that do not belong to a session.
+
+    Parameters
+    ----------
+    found : name to last slot and record, as an exported session has them
 
     Raises
     ------

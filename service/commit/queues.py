@@ -57,6 +57,8 @@ class SessionQueues:
         ------
         ServiceError
             as the operation, or the store, refuses it; nothing of it is applied then.
+        OverloadedError
+            where too many requests wait.
         """
         if self._accepted >= self._max_waiting:
             raise OverloadedError("Too many requests are waiting")

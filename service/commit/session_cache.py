@@ -180,6 +180,7 @@ class CachedSession(NamedTuple):
         ----------
         state : the bytes of the run's state
         run : taken over: nobody else may use it, or earlier copies of it, any more
+        effective : what the commit showed of the distribution
         stored : the specification, where the commit replaced it
         """
         run.on_written(records_codec.rows_of(run, state[0]))
@@ -211,7 +212,12 @@ def _memory(run: Run) -> int:
 
 
 class SessionCache:
-    """The least recently used sessions are dropped when there are too many, or too many bytes."""
+    """The least recently used sessions are dropped when there are too many, or too many bytes.
+
+    Parameters
+    ----------
+    max_bytes : memory that all sessions kept may take, about; one session is kept however large it is
+    """
 
     def __init__(self, max_sessions: int, max_bytes: int = MAX_BYTES) -> None:
         self.watch = SurplusWatch()

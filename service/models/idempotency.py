@@ -18,7 +18,12 @@ class Idempotency(NamedTuple):
 
 
 def digest(text: str, *scope: str) -> bytes:
-    """16 bytes that stand for a text in a scope."""
+    """16 bytes that stand for a text in a scope.
+
+    Parameters
+    ----------
+    scope : texts that set it apart: the same text in another scope has another digest
+    """
     return blake2b("\n".join((*scope, text)).encode(), digest_size=DIGEST_BYTES).digest()
 
 
@@ -28,7 +33,13 @@ def digests(texts: Iterable[str]) -> Sequence[bytes]:
 
 
 async def digest_of(parts: Iterable[str], fair_yield: FairYield) -> bytes:
-    """The digest of a long text."""
+    """16 bytes that stand for a long text, in no scope.
+
+    Parameters
+    ----------
+    parts : of the text, in order; where it is divided makes no difference
+    fair_yield : is awaited after each part
+    """
     found = blake2b(digest_size=DIGEST_BYTES)
     for part in parts:
         found.update(part.encode())

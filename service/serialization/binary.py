@@ -42,7 +42,12 @@ class CodecError(Exception):
 
 @contextmanager
 def foreign(what: str) -> Iterator[None]:
-    """Turn the errors of reading foreign or damaged bytes into ``CodecError``."""
+    """Turn the errors of reading foreign or damaged bytes into ``CodecError``.
+
+    Parameters
+    ----------
+    what : what the bytes should have been: the error says that they are not
+    """
     try:
         yield
     except (ValueError, TypeError, IndexError, OverflowError, RecursionError, struct.error) as error:

@@ -73,6 +73,10 @@ def check_state(run: Run, ledger: Ledger, state: Any) -> None:
 def check_shared(run: SegmentRun, shared: Shared) -> None:
     """Refuse what segments share where it has other sizes, or counts more segments than may be kept.
 
+    Parameters
+    ----------
+    run : the same session at any moment
+
     Raises
     ------
     CodecError
@@ -86,6 +90,10 @@ def check_shared(run: SegmentRun, shared: Shared) -> None:
 
 def check_records(run: Run, records: Records) -> None:
     """Refuse records that name arms the session never had, or rows of another length.
+
+    Parameters
+    ----------
+    run : the session, with the arms and the state that were read
 
     Raises
     ------

@@ -71,6 +71,7 @@ def read(reader: Reader, state: Any) -> Any:
     Raises
     ------
     CodecError, IndexError
+        where ``write`` did not write these bytes behind this state.
     """
     (count,) = reader.unpack(BYTE)
     if count == LOGGED:
@@ -107,9 +108,15 @@ def rows_of(state: Any, stored: Rows) -> Rows:
 def replayed(state: Any, rows: Rows) -> Any:
     """Return a state with the vectors that its rows lead to.
 
+    Parameters
+    ----------
+    state : one that ``is_unread``
+    rows : as ``rows_of`` gives them: shape (n_arms,), then for each commit (3 * n_events,)
+
     Raises
     ------
     CodecError, IndexError, ValueError
+        where the rows are not those of this state.
     """
     base, *parts = rows
     columns = [part.reshape(3, -1).T for part in parts]

@@ -34,7 +34,12 @@ def name_of(segment: str) -> bytes:
 
 
 def encode(run: SegmentRun, name: str) -> tuple[int, bytes] | None:
-    """Return last slot and record of a segment that changed since the last commit; None for one to delete."""
+    """Return last slot and record of a segment that changed since the last commit; None for one to delete.
+
+    Parameters
+    ----------
+    name : one of ``run.segments.changes``
+    """
     kept = run.segments.changes[name]
     return None if kept is None else (kept.last_slot, _encode(name_of(name), kept))
 
@@ -74,6 +79,7 @@ def decode(name: bytes, record: bytes, arms: Arms) -> KeptSegment:
     Parameters
     ----------
     arms : of the session, as of the version that the record was read at
+    name : the segment's, as the store has it
 
     Raises
     ------

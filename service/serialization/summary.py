@@ -126,6 +126,11 @@ def encode_summary(
 def decode(about: bytes, summary: bytes, version: str) -> dict[str, Any] | None:
     """Read what lists show.
 
+    Parameters
+    ----------
+    about, summary : of ``encode_about`` and ``encode_summary``; empty where an older program wrote none
+    version : of the session now
+
     Returns
     -------
     The fields of a view; None where the bytes are not of this version, or not what this program writes.

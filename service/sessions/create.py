@@ -58,7 +58,12 @@ class Created(NamedTuple):
 
 
 class Creator:
-    """Creates sessions, within their limits."""
+    """Creates sessions, within their limits.
+
+    Parameters
+    ----------
+    write_schema : the newest schema in which new sessions may be written
+    """
 
     def __init__(
         self,

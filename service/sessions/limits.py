@@ -93,7 +93,18 @@ class Limits:
 
 
 def check_labels(field: str, labels: Iterable[str], max_bytes: int) -> None:
-    """Refuse labels that are too long; the first of them is named."""
+    """Refuse labels that are too long.
+
+    Parameters
+    ----------
+    field : of the request, named in the error with the label's index
+    max_bytes : of one label, in UTF-8
+
+    Raises
+    ------
+    InvalidRequestError
+        naming the first label that is too long.
+    """
     for index, label in enumerate(labels):
         if (size := len(label.encode())) > max_bytes:
             message = f"a label has at most {max_bytes} bytes, and not {size}: {named(label)}"

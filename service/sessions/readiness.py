@@ -38,7 +38,13 @@ class Readiness:
         self._last: str | None = None
 
     def on_failure(self, call: str, reason: str) -> None:
-        """Note that a call to the store has failed; a reason is logged once in ``SILENT_SECONDS``."""
+        """Note that a call to the store has failed; a reason is logged once in ``SILENT_SECONDS``.
+
+        Parameters
+        ----------
+        call : of the store, or the task that failed, for the log
+        reason : in words that name no secret
+        """
         self._call_failed.set()
         now = time.monotonic()
         if now >= self._silent_until.get(reason, now):

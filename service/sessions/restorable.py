@@ -15,6 +15,10 @@ from .limits import Limits, Rights, label_bytes
 async def restorable(whole: WholeSession, limits: Limits, rights: Rights) -> CachedSession:
     """Read an exported session, with all that goes on with it.
 
+    Parameters
+    ----------
+    rights : how many arms the caller's sessions may have
+
     Raises
     ------
     InvalidRequestError
@@ -50,7 +54,13 @@ async def read_whole(whole: WholeSession) -> CachedSession:
 
 
 def restored(session_id: str, version: str, whole: WholeSession, cached: CachedSession) -> NewSession:
-    """The session to create of an exported one."""
+    """The session to create of an exported one.
+
+    Parameters
+    ----------
+    version : its first one here
+    cached : the same session decoded, as ``restorable`` returns it
+    """
     spec, run = cached.stored.specification, cached.run
     return NewSession(
         session_id,

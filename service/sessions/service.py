@@ -239,6 +239,10 @@ class Sessions:
     ) -> Answer:
         """Create a session from the JSON that ``export`` gave, here or elsewhere; its view.
 
+        Parameters
+        ----------
+        rights : which ids, and how many sessions and arms, the caller may have
+
         Raises
         ------
         InvalidRequestError

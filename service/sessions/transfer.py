@@ -36,7 +36,12 @@ _SLOT = struct.Struct("<q")
 
 
 async def export(store: Store, session_id: str, most_bytes: int) -> Body:
-    """The document of a session, if it could be imported: see ``Sessions.export``."""
+    """The document of a session, if it could be imported: see ``Sessions.export``.
+
+    Parameters
+    ----------
+    most_bytes : how long the document may be, about
+    """
     whole = await store.export(session_id)
     if whole is None:
         raise UnknownSessionError

@@ -29,7 +29,7 @@ def session_view(session_id: str, snapshot: Snapshot, cached: CachedSession) -> 
 
 
 def fields_of(session_id: str, snapshot: Snapshot, cached: CachedSession) -> dict[str, Any]:
-    """The fields of a session's view."""
+    """The fields of a session's view: ``session_view`` has the parameters."""
     run = cached.run
     view = summary(session_id, snapshot, cached)
     if isinstance(run, ArmRun):
@@ -59,6 +59,10 @@ def viewer(session_id: str, snapshot: Snapshot, cached: CachedSession) -> Callab
     """Make a function for the view that a commit answers with: of its run, and whether it is a use.
 
     A use extends the idle deadline. The version is not known before the commit: ``VERSION`` stands for it.
+
+    Parameters
+    ----------
+    snapshot : gives the time of creation, and the idle deadline where the commit is no use
     """
 
     def view(run: Run, extends_deadline: bool) -> Body:

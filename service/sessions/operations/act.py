@@ -127,9 +127,16 @@ def _cells(run: Run) -> int:
 
 
 def arms_json(drawn: Iterable[ArmActions], names: Sequence[str] | None, skipped: int, *, single: bool) -> str:
-    """The JSON of drawn arms, or of a ``single`` one; ``skipped`` is named in it unless it is 0.
+    """The JSON of drawn arms.
 
     An arm has one probability in all slots of an ``ArmActions``, so its part of the text is made once.
+
+    Parameters
+    ----------
+    drawn : what was drawn, in the order of the slots
+    names : labels by index of the arm; None in a session without
+    skipped : how many names in the request were of arms that can't be drawn; shown unless it is 0
+    single : whether the answer is one action in place of a list
     """
     more = f',"skipped":{skipped}' if skipped else ""
     texts: list[str] = []
@@ -161,6 +168,10 @@ def point_json(slot: int, learner: PointLearner[Any], state: Any) -> Iterator[st
     """The JSON of a point and its query points.
 
     It is made when it is sent, from the state, which is much smaller.
+
+    Parameters
+    ----------
+    state : the learner's, as it was in this slot
     """
     x = learner.x(state)
     numbers = [repr(number) for number in x.tolist()]

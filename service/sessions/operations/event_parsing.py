@@ -54,7 +54,12 @@ def _arm_feedback(event: Event, run: ArmRun) -> ArmFeedback:
 
 
 def plain_losses(events: PlainEvents, run: Run) -> Sequence[float] | None:
-    """Read events of arms as losses, all at once; None where some need a look of their own."""
+    """Read events of arms as losses, all at once.
+
+    Returns
+    -------
+    The loss of each event as a learner takes it; None where events have to be read one by one.
+    """
     if not isinstance(run, ArmRun) or type(run) not in _PLAIN_RUNS or len(run.arms.live) != len(run.arms.positions):
         return None
     losses = run.params.losses

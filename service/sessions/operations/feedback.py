@@ -85,7 +85,13 @@ class SettleFeedback(Operation):
         return feedback
 
     async def apply(self, draft: Draft, feedback: Sequence[Any] | PlainLosses) -> Applied:
-        """Settle all but duplicates, events of removed arms, and surplus."""
+        """Settle all but duplicates, events of removed arms, and surplus.
+
+        Raises
+        ------
+        SurplusFeedbackError
+            where events have no outstanding decision to settle, unless such events are skipped.
+        """
         if isinstance(feedback, PlainLosses):
             if (judged := feedback.judged(draft)) is not None:
                 return self._applied(draft, judged, await feedback.settle(draft))

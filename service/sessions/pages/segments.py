@@ -49,6 +49,10 @@ class Found(NamedTuple):
 async def find(store: Store, reader: Reader, session_id: str, names: Sequence[str]) -> Found:
     """Read segments as they are now, with due decisions settled.
 
+    Parameters
+    ----------
+    names : those that the session does not keep are left out of the result
+
     Raises
     ------
     InvalidRequestError
