@@ -61,7 +61,15 @@ class ActTimes:
         self.changed.add(bucket)
 
     def acted_at(self, arm: int, outstanding: int) -> float | None:
-        """Return the Unix time, to half a bucket, of the oldest of an arm's ``outstanding`` decisions."""
+        """Return the Unix time, to half a bucket, of the act of an arm's oldest outstanding decision.
+
+        None where it is older than all buckets.
+
+        Parameters
+        ----------
+        arm : its index, 0 over points
+        outstanding : its decisions without feedback, one or more
+        """
         for bucket, acts in reversed(self.acts.items()):
             outstanding -= int(acts[arm]) if arm < acts.size else 0
             if outstanding <= 0:
@@ -69,7 +77,10 @@ class ActTimes:
         return None
 
     def opened_at(self, later: int) -> float | None:
-        """Return the Unix time, to half a bucket, of the act that ``later`` other acts followed."""
+        """Return the Unix time, to half a bucket, of the act that ``later`` other acts followed.
+
+        None where it is older than all buckets.
+        """
         for bucket, acts in reversed(self.acts.items()):
             later -= int(acts.sum())
             if later < 0:

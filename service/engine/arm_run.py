@@ -55,6 +55,11 @@ class ArmRun(BaseRun):
         """Open slots in a row as ``act`` does one by one: those of the next ``count`` that can be drawn at once.
 
         These are one or more. Not for runs whose acts do something besides.
+
+        Parameters
+        ----------
+        count : two or more
+        eligible : as for ``act``
         """
         eligible = self._eligible(eligible)
         slot = self._open_slot(self.draws, eligible)
@@ -119,7 +124,14 @@ class ArmRun(BaseRun):
         self.state = self.learner.void(self.state, self.arms.positions[event.arm])
 
     def expire(self, arm: int, count: int, loss: float | None) -> None:
-        """Give up ``count`` outstanding decisions of an arm, by index, and learn ``loss`` of them in one step."""
+        """Give up ``count`` outstanding decisions of an arm, and learn ``loss`` of them in one step.
+
+        Parameters
+        ----------
+        arm : its index
+        count : one or more
+        loss : on the learner's scale; None: nothing is learned
+        """
         self.ledger.expire_of(arm, count)
         if loss is None:
             self.state = self.learner.give_up(self.state, count)

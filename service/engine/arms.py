@@ -42,7 +42,12 @@ class Arms:
 
     @classmethod
     def of(cls, n_arms: int, names: Sequence[str] | None = None) -> Arms:
-        """Start with ``n_arms`` live arms, labelled ``names`` where the session has labels."""
+        """Start with ``n_arms`` live arms.
+
+        Parameters
+        ----------
+        names : a label for each arm, all different; None where the session has no labels
+        """
         return cls(range(n_arms), range(n_arms), names, None if names is None else _labels(names))
 
     @classmethod
@@ -116,9 +121,14 @@ class Arms:
         return frozenset(known[label] for label in labels if label in known and self.is_live(known[label]))
 
     def change(self, add: Iterable[str], remove: Iterable[str]) -> Change:
-        """Return what removing and then adding these labels changes.
+        """Return what removing some labels and then adding others changes.
 
         Labels to remove that no live arm has, and labels to add that one has, change nothing.
+
+        Parameters
+        ----------
+        add : labels; one that is also in ``remove`` is given to a new arm
+        remove : labels
         """
         labels = self.labels or {}
         leaving = {label for label in remove if label in labels and self.is_live(labels[label])}

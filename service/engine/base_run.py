@@ -50,6 +50,10 @@ class BaseRun(ABC):
         """Return the run of the same session and arms at another moment; it shares learner and draws.
 
         What a session keeps beside its state (open slots, times of acts, rows) is empty: it is still to be read.
+
+        Parameters
+        ----------
+        ledger, state : the counts and the learner's state at that moment, which are not copied
         """
         return replace(
             self, ledger=ledger, state=state, act_times=ActTimes.of_session(self.params.expiry), stored_rows=()

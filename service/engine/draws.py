@@ -44,7 +44,15 @@ class Draws:
         return float(self._doubles[place])
 
     def uniforms(self, t: int, count: int) -> FloatArray:
-        """Return those of ``count`` slots, one or more, from ``t`` on."""
+        """Return u_t (or v_t) of slots in a row, shape (count,).
+
+        It may be a view of the block that is kept, so it must not be changed.
+
+        Parameters
+        ----------
+        t : the first slot, from 1
+        count : slots, one or more
+        """
         block, place = divmod(t - 1, BLOCK)
         last = (t + count - 2) // BLOCK
         if block == last == self._block:

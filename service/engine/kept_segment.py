@@ -54,7 +54,13 @@ class KeptSegment(NamedTuple):
         return cls(start_segment(len(live)), live, 0, 0.0, 0, 0, 0, 0.0, 0.0, ())
 
     def learned(self, loss: float, count: int) -> KeptSegment:
-        """Count losses alike."""
+        """Count losses alike.
+
+        Parameters
+        ----------
+        loss : on the learner's scale
+        count : how many, one or more
+        """
         losses = self.losses + count
         return self._replace(losses=losses, mean_loss=self.mean_loss + (loss - self.mean_loss) * (count / losses))
 
@@ -81,7 +87,13 @@ class KeptSegment(NamedTuple):
         return self._replace(segment=segment, live=arms.live)
 
     def aged(self, expiry: Expiry | None, time: float) -> KeptSegment:
-        """Return the segment after the windows that have ended by ``time``, in Unix seconds."""
+        """Return the segment after the windows that have ended by ``time``.
+
+        Parameters
+        ----------
+        expiry : the session's; None: no decision expires, and times of acts are forgotten
+        time : in Unix seconds
+        """
         if expiry is None:
             return self._replace(width=0.0, acts=()) if self.width else self
         kept = self._with_width(expiry.after_seconds / PER_WINDOW, time)

@@ -76,7 +76,13 @@ class KeptSegments:
         return min((each.last_slot, name) for name, each in self.changes.items() if each is not None)[1]
 
     def read(self, found: Mapping[str, KeptSegment | None], oldest: Iterable[tuple[int, str]]) -> KeptSegments:
-        """Return the same with what the store has just been found to hold."""
+        """Return the same with what the store has just been found to hold, and without changes.
+
+        Parameters
+        ----------
+        found : segments by name; None for one that is not kept
+        oldest : last slots and names of the segments played least recently, ascending
+        """
         for name, each in found.items():
             self._note(name, each)
         return replace(self, oldest=tuple(oldest), place=0, changes={})

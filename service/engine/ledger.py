@@ -113,9 +113,14 @@ class ArmLedger(Ledger):
         self.by_arm[arm] -= 1
 
     def settle_all(self, arms: Sequence[int], losses: Sequence[float]) -> None:
-        """Count events of outstanding decisions in order, by the arms' indexes, and their losses.
+        """Count events of outstanding decisions, in order, and their losses.
 
         That is ``settle_of`` and ``learn`` of one after the other, in half the time.
+
+        Parameters
+        ----------
+        arms : of each event, by index
+        losses : of each event, on the learner's scale
         """
         self.outstanding -= len(arms)
         self.feedbacks += len(arms)

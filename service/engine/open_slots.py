@@ -60,7 +60,14 @@ class OpenSlots:
         return [slot for slot in slots if (kept := self.get(slot)) is not None and kept.arm in arms]
 
     def open(self, slot: int, arm: int, record: Record) -> None:
-        """Add an open slot, with a higher number than all before."""
+        """Add an open slot.
+
+        Parameters
+        ----------
+        slot : its number, higher than all before
+        arm : its index
+        record : what ``SlotLearner.record`` returned
+        """
         self.changes[slot] = OpenSlot(arm, record)
 
     def close(self, slot: int | None) -> OpenSlot:

@@ -59,9 +59,14 @@ class SegmentRun(ArmRun):
         return kept.fitted(self.arms).aged(self.params.expiry, self.ledger.time)
 
     def act(self, eligible: IntArray | None = None, segment: str = "") -> ArmAction:
-        """Open the next slot, which is of a segment, and draw its arm: see ``ArmRun.act``.
+        """Open the next slot, which is of a segment, and draw its arm.
 
         A segment that is not kept is begun; where there are too many, the one played least recently is dropped.
+
+        Parameters
+        ----------
+        eligible : as for ``ArmRun.act``
+        segment : its name
         """
         eligible = self._eligible(eligible)
         kept = self.current(segment)

@@ -17,6 +17,11 @@ def with_window_and_floor(run: Run, expiry: Expiry | None, floor: float) -> Run:
 
     Decisions that were opened without a window have theirs from now on. They expire to the accuracy of the wider of
     the two kinds of buckets.
+
+    Parameters
+    ----------
+    expiry : the new window; None: decisions expire no more
+    floor : share of the draws that is uniform over the eligible arms, in [0, 1)
     """
     times = None if expiry is None else _times(run, expiry)
     return replace(run, params=run.params._replace(expiry=expiry, floor=floor), act_times=times)
