@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import signal
 import sys
@@ -29,9 +30,11 @@ StartedFrom = Callable[[str], RedisServer]
 
 
 def pytest_configure() -> None:
-    """Let the processes of tests be interrupted: what a script starts in its background ignores SIGINT."""
-    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    """Let the processes of tests be interrupted, and let no event loop be made that nobody closes."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # As what a script starts in its background does.
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    # Else pytest-asyncio asks for the current loop, which makes one, and `asyncio.run` in a test forgets it.
+    asyncio.set_event_loop(None)
 
 
 @pytest.fixture(autouse=True)
