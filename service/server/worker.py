@@ -191,6 +191,7 @@ def serve(settings: Settings, listener: socket.socket, board: Board, number: int
     )
     signal.signal(signal.SIGHUP, lambda *_: runtime.api_keys.read_again())
     server = Server(config, listener, limit, runtime.metrics.connections.set, board, number)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # uvicorn raises it again when it has ended.
     with asyncio.Runner(loop_factory=EventLoop) as runner:
         runner.run(server.serve(sockets=[]))
 
@@ -200,7 +201,8 @@ def main() -> None:
     descriptor, shared, parent, number = map(int, sys.argv[1:])
     die_with_parent(parent)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)  # Until the keys are read, which are those of the file then.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    # Nothing needs an end yet, and SystemExit may be lost: Python ignores what is raised while it collects objects.
+    signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
     settings = Settings(**json.load(sys.stdin))
     logs.configure(settings.log_level)
     serve(settings, socket.socket(fileno=descriptor), Board(shared, settings.workers), number)

@@ -2,7 +2,10 @@
 
 import asyncio
 import contextlib
+import os
 import signal
+import subprocess
+import sys
 import time
 from types import SimpleNamespace
 
@@ -164,3 +167,27 @@ async def test_a_body_that_comes_to_its_end_after_its_answer_ends_the_connection
         served.on_message_complete()
 
         assert await reader.read() == b""
+
+
+STOPPED_WHILE_COLLECTING = """
+import json, os, signal, sys
+from service.server import worker
+
+class Collected:
+    def __del__(self):
+        os.kill(os.getpid(), signal.SIGTERM)
+
+def load(stream):
+    Collected()
+    sys.exit("went on")
+
+json.load = load
+worker.main()
+"""
+
+
+def test_a_worker_that_starts_is_stopped_also_where_exceptions_are_ignored():
+    command = [sys.executable, "-c", STOPPED_WHILE_COLLECTING, "0", "0", str(os.getpid()), "0"]
+    run = subprocess.run(command, capture_output=True, text=True, check=False)
+
+    assert (run.returncode, run.stderr) == (0, "")
