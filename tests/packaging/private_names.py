@@ -11,6 +11,7 @@ _FLOW = "uvicorn.protocols.http.flow_control:FlowControl"
 _CONNECTION = "redis.asyncio.connection:AbstractConnection"
 
 GROUPS: dict[str, tuple[str, ...]] = {
+    "Ends a worker that is starting, whatever it is doing; documented, in spite of its underscore.": ("os:_exit",),
     "The connection class bounds what a connection holds and answers what is no request, which uvicorn has no "
     "setting for; it extends uvicorn's own, whose callbacks these are.": (
         _PROTOCOL,

@@ -37,6 +37,6 @@ def test_what_a_file_uses_of_other_packages_is_documented_or_listed(path):
 
 
 def test_every_underscore_of_others_is_listed():
-    listed = {name.rpartition(".")[2] for name in PRIVATE}
+    listed = {name.replace(":", ".").rpartition(".")[2] for name in PRIVATE}
 
     assert [(str(path), name) for path, name in foreign_underscores() if name not in listed] == []

@@ -119,12 +119,12 @@ def main() -> None:
     tracer, found = Tracer(), {}
     threading.Thread(target=client, args=(tracer, listener.getsockname()[1], found), daemon=True).start()
     out = os.dup(sys.stdout.fileno())
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # What ends the server is raised again behind it.
     # What runs beside requests waits, even where a request takes longer than its period.
     process_watch.LAG_SECONDS = process_watch.READY_SECONDS = expiry_sweeper.PERIOD_SECONDS = 3600.0
     FairYield.slice_seconds = 3600.0  # Under the tracer a busy machine would add what long work passes.
     sys.setprofile(tracer)
-    serve(Settings(store_url=sys.argv[1]), listener, Board.create(1), 0)
+    with suppress(SystemExit):  # The signal that ends the server is raised again behind it.
+        serve(Settings(store_url=sys.argv[1]), listener, Board.create(1), 0)
     sys.setprofile(None)
     with os.fdopen(out, "w") as report:
         report.write("\n")  # Behind what the server has logged.
