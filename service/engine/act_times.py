@@ -32,7 +32,7 @@ class ActTimes:
 
     @classmethod
     def of_session(cls, expiry: Expiry | None) -> ActTimes | None:
-        """Start with no acts; None for a session without expiry, which keeps no times."""
+        """Start with no acts; return None for a session without expiry, which keeps no times."""
         return None if expiry is None else cls(expiry.after_seconds / PER_WINDOW)
 
     def copy(self) -> ActTimes:

@@ -80,7 +80,7 @@ class ArmRun(BaseRun):
         return ArmActions(slot.t, arms, probabilities, n_eligible)
 
     def can_draw(self, eligible: IntArray | None = None) -> bool:
-        """Whether an act with these eligible arms can draw one; see ``act``."""
+        """Return whether an act with these eligible arms can draw one; see ``act``."""
         eligible = self._eligible(eligible)
         if eligible is None:
             return True
@@ -108,7 +108,16 @@ class ArmRun(BaseRun):
         self.state = self.learner.settle_all(self.state, [positions[arm] for arm in arms], losses)
 
     def delays(self, arms: Sequence[int]) -> Sequence[float]:
-        """Return ``delay`` of events of these arms, by index, settled in this order; none without expiry."""
+        """Return ``delay`` of events of these arms, settled in this order.
+
+        Parameters
+        ----------
+        arms : index of each event's arm; none of the events is surplus
+
+        Returns
+        -------
+        seconds, in the order of the events; without expiry none, and none for an act that is older than all buckets
+        """
         if self.act_times is None:
             return ()
         left, found = dict[int, int](), []

@@ -46,6 +46,7 @@ class Arms:
 
         Parameters
         ----------
+        n_arms : arms at the start, one or more
         names : a label for each arm, all different; None where the session has no labels
         """
         return cls(range(n_arms), range(n_arms), names, None if names is None else _labels(names))
@@ -79,7 +80,7 @@ class Arms:
         return [name if place != REMOVED else None for name, place in zip(self.names, self.positions, strict=True)]
 
     def is_live(self, arm: int) -> bool:
-        """Whether an arm, by index, has not been removed."""
+        """Return whether an arm, by index, has not been removed."""
         return self.positions[arm] != REMOVED
 
     def find(self, names: Iterable[int | str]) -> tuple[IntArray, int]:
@@ -108,7 +109,13 @@ class Arms:
         return np.flatnonzero(may_be_drawn)
 
     def with_pauses(self, resume: Iterable[str], pause: Iterable[str]) -> Arms:
-        """Return the arms after resuming and then pausing those with these labels; absent labels change nothing."""
+        """Return the arms after resuming some and then pausing others; labels that no live arm has change nothing.
+
+        Parameters
+        ----------
+        resume : labels of paused arms that may be drawn again
+        pause : labels of arms that are not to be drawn; one that is also in ``resume`` is paused
+        """
         resumed, stopped = self._live_arms(resume), self._live_arms(pause)
         paused = (self.paused - resumed) | stopped
         if paused == self.paused:

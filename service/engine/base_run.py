@@ -94,12 +94,12 @@ class BaseRun(ABC):
         """
 
     def surplus(self, events: Sequence[Any]) -> list[int]:
-        """Return the indexes of the events that no outstanding decision can have caused."""
+        """Return the indexes of the events that no outstanding decision can have caused, judged in their order."""
         has_decision = self.surplus_checker()
         return [index for index, event in enumerate(events) if not has_decision(event)]
 
     def is_removed(self, event: Any) -> bool:  # noqa: ARG002 - arms can be removed, points cannot
-        """Whether an event is of a removed arm; such an event changes nothing."""
+        """Return whether an event is of a removed arm; such an event changes nothing."""
         return False
 
     def delay(self, event: Any) -> float | None:

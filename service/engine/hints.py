@@ -30,6 +30,7 @@ def hints(run: Run, *, mostly_surplus: bool = False) -> Iterator[Hint]:
 
     Parameters
     ----------
+    run : of the session; its counts, its default loss and whether decisions expire are looked at
     mostly_surplus : whether most of the latest events answered no outstanding decision
     """
     ledger, expires = run.ledger, run.params.expiry is not None
@@ -51,7 +52,7 @@ def hints(run: Run, *, mostly_surplus: bool = False) -> Iterator[Hint]:
 
 
 def _has_other_default(run: Run) -> bool:
-    """Whether outstanding decisions count already, as another loss than those that were reported."""
+    """Return whether outstanding decisions count already, as another loss than those that were reported."""
     expiry, ledger = run.params.expiry, run.ledger
     if expiry is None or not expiry.provisional or not ledger.outstanding:
         return False
@@ -59,7 +60,7 @@ def _has_other_default(run: Run) -> bool:
 
 
 def effective_arms(p: FloatArray) -> float:
-    """Return how many arms a distribution amounts to: exp of its entropy."""
+    """Return how many arms a distribution, shape (arms,), amounts to: exp of its entropy, to 12 digits."""
     positive = p[p > 0]
     # The digits behind are of rounding.
     return float(f"{np.exp(-np.dot(positive, np.log(positive))):.12g}")

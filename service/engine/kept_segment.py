@@ -50,7 +50,7 @@ class KeptSegment(NamedTuple):
 
     @classmethod
     def of(cls, live: Sequence[int]) -> KeptSegment:
-        """Begin a segment with these arms."""
+        """Begin a segment with the arms at these indexes, ascending."""
         return cls(start_segment(len(live)), live, 0, 0.0, 0, 0, 0, 0.0, 0.0, ())
 
     def learned(self, loss: float, count: int) -> KeptSegment:
@@ -65,7 +65,7 @@ class KeptSegment(NamedTuple):
         return self._replace(losses=losses, mean_loss=self.mean_loss + (loss - self.mean_loss) * (count / losses))
 
     def settled(self, loss: float) -> KeptSegment:
-        """Count the feedback of a decision, and its loss."""
+        """Count the feedback of a decision, and its loss on the learner's scale."""
         losses, outstanding = self.losses + 1, max(self.outstanding - 1, 0)
         mean = self.mean_loss + (loss - self.mean_loss) * (1 / losses)
         return self._replace(feedbacks=self.feedbacks + 1, outstanding=outstanding, losses=losses, mean_loss=mean)
@@ -116,7 +116,13 @@ class KeptSegment(NamedTuple):
         return self._replace(width=width, acts=tuple(acts.items()))
 
     def acted(self, slot: int, time: float) -> KeptSegment:
-        """Count an act in a slot, at a time in Unix seconds."""
+        """Count an act.
+
+        Parameters
+        ----------
+        slot : the slot that it opened, from 1
+        time : of the act, in Unix seconds
+        """
         acts = self.acts
         if self.width:
             bucket = int(time // self.width)

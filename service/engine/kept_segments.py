@@ -37,7 +37,7 @@ class KeptSegments:
         return replace(self, changes=self.changes.copy())
 
     def is_known(self, name: str) -> bool:
-        """Whether it is known here if the session keeps a segment."""
+        """Return whether it is known here if the session keeps a segment of this name."""
         return self.is_whole or name in self.changes or name in self.known
 
     def get(self, name: str) -> KeptSegment | None:
@@ -55,7 +55,13 @@ class KeptSegments:
         return self.known.get(name)
 
     def put(self, name: str, kept: KeptSegment) -> None:
-        """Keep a segment as it is now."""
+        """Keep a segment as it is now.
+
+        Parameters
+        ----------
+        name : of the segment, as acts and events give it
+        kept : what it has now; the next commit writes it
+        """
         self.changes[name] = kept
 
     def drop_least_recent(self) -> None:

@@ -72,7 +72,13 @@ class Ledger:
         self.last_event_at = self.time
 
     def learn(self, loss: float, count: int = 1) -> None:
-        """Count ``count`` losses alike, on the learner's scale."""
+        """Count losses that are all alike.
+
+        Parameters
+        ----------
+        loss : each of them, on the learner's scale
+        count : how many, one or more
+        """
         self.equal_losses = self.equal_losses and (not self.losses or loss == self.mean_loss)
         self.losses += count
         # A mean moved like this stays finite, and is exactly the loss while all are alike.
@@ -139,7 +145,13 @@ class ArmLedger(Ledger):
         self.by_arm[arm] -= 1
 
     def expire_of(self, arm: int, count: int = 1) -> None:
-        """Count ``count`` outstanding decisions of an arm, by index, as expired."""
+        """Count outstanding decisions of an arm as expired.
+
+        Parameters
+        ----------
+        arm : its index
+        count : how many expire, at most as many as are outstanding
+        """
         self.expire(count)
         self.by_arm[arm] -= count
 

@@ -136,7 +136,14 @@ class SegmentRun(ArmRun):
             self.state = self.learner.give_up(self.state, count)
 
     def probabilities_of(self, kept: KeptSegment) -> FloatArray:
-        """The distribution of a segment, as ``current`` gives it, shown to readers: see ``probabilities``."""
+        """Return the distribution of a segment that readers see, shape (arms there ever were,), by index.
+
+        It is 0 for removed and for paused arms.
+
+        Parameters
+        ----------
+        kept : the segment as ``current`` returns it
+        """
         moment = Moment(self.state, self.shared, kept.segment)
         shown = self.layer.probabilities(moment, kept.segment, self.arms.unpaused, self.params.floor)
         return self.arms.spread(np.asarray(shown))

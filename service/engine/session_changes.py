@@ -20,6 +20,7 @@ def with_window_and_floor(run: Run, expiry: Expiry | None, floor: float) -> Run:
 
     Parameters
     ----------
+    run : the session's; it stays as it is, and shares its counts and state with the one returned
     expiry : the new window; None: decisions expire no more
     floor : share of the draws that is uniform over the eligible arms, in [0, 1)
     """

@@ -18,13 +18,18 @@ Counts and open slots of the run stay as they are.
 
 
 def check_by_count(outstanding: int) -> SurplusChecker:
-    """Check events that may be of any outstanding decision."""
+    """Return a checker of events each of which may be of any of the ``outstanding`` decisions."""
     left = repeat(True, outstanding)
     return lambda event: next(left, False)  # noqa: ARG005 - any event may be of any decision
 
 
 def check_by_arm(outstanding: IntArray) -> SurplusChecker:
-    """Check events that name an arm; ``outstanding`` counts decisions by the arm's index."""
+    """Return a checker of events that name an arm.
+
+    Parameters
+    ----------
+    outstanding : decisions without feedback of each arm, by index, shape (arms,); it must not change meanwhile
+    """
     left: dict[int, int] = {}
 
     def has_decision(event: ArmFeedback) -> bool:
@@ -36,7 +41,7 @@ def check_by_arm(outstanding: IntArray) -> SurplusChecker:
 
 
 def check_by_slot(open_slots: OpenSlots) -> SurplusChecker:
-    """Check events that name their slot."""
+    """Return a checker of events that name their slot, one of ``open_slots``."""
     used: set[int | None] = set()
 
     def has_decision(event: ArmFeedback) -> bool:
