@@ -55,14 +55,14 @@ async def pack(parts: Body, fair_yield: FairYield) -> bytes:
 
 
 async def compress_if_large(kept: bytes) -> bytes:
-    """A kept answer, compressed unless it is small."""
+    """Return a kept answer, compressed unless it is small or compressed already."""
     if len(kept) < COMPRESSED_FROM_BYTES or kept.startswith(_DEFLATED):
         return kept
     return await run_in_thread_if_large(len(kept), zlib.compress, kept)
 
 
 def is_stored_answer(kept: bytes) -> bool:
-    """Whether it is an answer with a JSON object, and not some other note."""
+    """Return whether kept bytes are an answer with a JSON object, and not some other note."""
     return kept.startswith((b"{", _DEFLATED))
 
 

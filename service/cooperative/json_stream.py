@@ -68,7 +68,7 @@ def _of_sequence(value: Sequence[Any] | np.ndarray, encoder: json.JSONEncoder) -
 
 
 def _of_slice(part: Sequence[Any], encoder: json.JSONEncoder) -> Iterator[str]:
-    """The elements of a slice without brackets; small ones share a chunk."""
+    """Yield the elements of a slice without brackets; small ones share a chunk."""
     if _SCALARS.issuperset(map(type, part)):
         yield encoder.encode(part)[1:-1]
         return

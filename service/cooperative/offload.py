@@ -21,11 +21,13 @@ T = TypeVar("T")
 
 
 async def run_in_thread_if_large(size: int, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Call ``work``, in a thread if its input is large.
+    """Return what ``work`` returns, called in a thread if its input is large.
 
     Parameters
     ----------
-    size : bytes of the input
+    size : bytes of the input; ``LARGE_INPUT_BYTES`` or more are large
+    work : in a thread it shares what it is given with the event loop, which runs on meanwhile
+    *args, **kwargs : what ``work`` is called with
     """
     if size < LARGE_INPUT_BYTES:
         return work(*args, **kwargs)

@@ -21,12 +21,16 @@ def write_columns(outcomes: Outcomes, path: Path, loss_range: tuple[float, float
 
     Parameters
     ----------
-    loss_range : [best, worst] of a session of losses: its rewards are 1 for the best and 0 for the worst
+    outcomes : the acts, as ``match`` returns them
+    path : the file, which is written anew; parquet needs the extra ``export``
+    loss_range : [best, worst] of a session of losses: its rewards are 1 for the best and 0 for the worst. None
+        and a range alike leave rewards as they were posted.
 
     Raises
     ------
     LogFileError
-        for another kind of file, or losses without their range.
+        for another kind of file, parquet without pyarrow, losses without their range, or a range that is not two
+        different finite numbers.
     """
     columns = dict(zip(NAMES, _columns(outcomes, loss_range), strict=True))
     if path.suffix == ".csv":

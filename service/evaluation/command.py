@@ -49,7 +49,7 @@ def main(arguments: Sequence[str], program: str) -> int:
 
 
 def parser(program: str) -> FlagParser:
-    """Return the parser of the command line."""
+    """Return the parser of the command line after the word ``evaluate``, which follows ``program``."""
     made = FlagParser(
         f"{program} evaluate",
         description="What a decision log says: the mean of each arm, and what uniform play and each arm alone "

@@ -68,7 +68,7 @@ def _count(value: Any) -> int:
 
 
 def _labels(value: Any) -> list[str]:
-    """A list, or its text as JSON or as Python writes it."""
+    """Return a list, or what its text lists as JSON or as Python writes it."""
     if isinstance(value, str):
         try:
             value = json.loads(value)

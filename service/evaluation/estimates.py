@@ -40,7 +40,7 @@ class Estimate(NamedTuple):
 
 
 def arm_means(outcomes: Outcomes, confidence: float) -> Iterator[Estimate]:
-    """The mean of each arm over its acts, in the order of the arms.
+    """Yield the mean of each arm over its acts, in the order of the arms.
 
     Parameters
     ----------
@@ -55,7 +55,7 @@ def arm_means(outcomes: Outcomes, confidence: float) -> Iterator[Estimate]:
 
 
 def policies(outcomes: Outcomes, confidence: float) -> Iterator[Estimate]:
-    """The value of uniform play, and of each arm played whenever it could be.
+    """Yield the value of uniform play, and of each arm played whenever it could be.
 
     Parameters
     ----------
@@ -115,7 +115,7 @@ def _z(confidence: float) -> float:
 
 
 def as_json(estimate: Estimate) -> dict[str, Any]:
-    """The fields of an estimate; null where there is not enough data."""
+    """Return the fields of an estimate, as JSON has them; None where there is not enough data."""
     intervals = {"ips": estimate.ips, "snips": estimate.snips}
     shown = {name: None if each is None else each._asdict() for name, each in intervals.items()}
     return {"name": estimate.name, "acts": estimate.acts, "effective": round(estimate.effective, 1), **shown}

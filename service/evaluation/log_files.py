@@ -22,15 +22,18 @@ class LogFileError(Exception):
 
 
 def read_entries(path: Path, form: str | None = None) -> Iterator[Entry]:
-    """Read the entries of a decision log, in order.
+    """Yield the entries of a decision log, in order.
 
     Parameters
     ----------
+    path : of the log
     form : one of ``FORMATS``; by default that of the file's name
 
     Raises
     ------
     LogFileError
+        for a file of no such format or that can't be read, one with something that is no entry, or parquet without
+        pyarrow.
     """
     form = form or path.suffix.removeprefix(".")
     if form not in FORMATS:
@@ -42,7 +45,7 @@ def read_entries(path: Path, form: str | None = None) -> Iterator[Entry]:
 
 
 def _jsonl(path: Path) -> Iterator[Entry]:
-    """One entry a line, or one page of entries a line, as the service answers them."""
+    """Yield the entries of a file, one or a page of them a line, as the service answers them."""
     with path.open(encoding="utf-8") as lines:
         for number, line in enumerate(lines, 1):
             if not line.strip():
@@ -58,7 +61,10 @@ def _rows(value: Any) -> Iterable[Any]:
 
 
 def _csv(path: Path) -> Iterator[Entry]:
-    """A column for each field, named in the first line; empty cells are fields that an entry does not have."""
+    """Yield the entries of a table with a column for each field, named in the first line.
+
+    Empty cells are fields that an entry does not have.
+    """
     with path.open(encoding="utf-8", newline="") as lines:
         rows = csv.DictReader(lines)
         try:

@@ -114,7 +114,8 @@ def match(entries: Iterable[Entry], segment: str | None = None) -> Outcomes:
 
     Parameters
     ----------
-    segment : keeps the acts of this segment alone; "" those that named none
+    entries : of the log of one session, in their order
+    segment : keeps the acts of this segment alone; "" those that named none; None keeps all
 
     Raises
     ------
