@@ -81,7 +81,13 @@ class Writer:
     """Arrays that ``floats`` has written, with the bytes of their numbers."""
 
     def pack(self, kind: struct.Struct, *values: Any) -> None:
-        """Write numbers."""
+        """Write numbers.
+
+        Parameters
+        ----------
+        kind : their layout, little-endian
+        values : one for each field of the layout
+        """
         self.parts.append(kind.pack(*values))
 
     def fields(self, kinds: Iterable[Any], values: Iterable[Any]) -> None:
@@ -90,6 +96,7 @@ class Writer:
         Parameters
         ----------
         kinds : of each field the layout of a scalar, or one of the kinds above; further fields are not written
+        values : of the fields, in order: scalars, arrays, and of rows what has their length
         """
         for kind, value in zip(kinds, values, strict=False):
             if kind is FLOAT_ARRAY:
@@ -102,7 +109,12 @@ class Writer:
                 self.pack(kind, value)
 
     def floats(self, array: Any) -> None:
-        """Write an array of floats."""
+        """Write an array of floats.
+
+        Parameters
+        ----------
+        array : float64, of any shape; may not change while the state is written: later ones are compared with it
+        """
         if not self.compact:
             return self._array(array, array.tobytes())
         data = next((known for other, known in self._floats if other is array), None) or array.tobytes()
@@ -113,7 +125,12 @@ class Writer:
         return None if place else self._array(array, data)
 
     def integers(self, array: Any) -> None:
-        """Write an array of integers."""
+        """Write an array of integers.
+
+        Parameters
+        ----------
+        array : int64, of any shape
+        """
         if not self.compact:
             return self._array(array, array.tobytes())
         indexes = array.nonzero()[0]
@@ -142,7 +159,7 @@ class Reader:
         """Arrays that ``floats`` has read."""
 
     def unpack(self, kind: struct.Struct) -> tuple[Any, ...]:
-        """Read numbers."""
+        """Read the numbers of a layout."""
         return kind.unpack(self._take(kind.size))
 
     def block(self) -> bytes:

@@ -29,6 +29,11 @@ NUMBER_BYTES = 8
 def check_length(state: bytes, spec: Spec) -> None:
     """Refuse a state too short for its learner, before memory of the learner's size is taken.
 
+    Parameters
+    ----------
+    state : the bytes of the session's state, as stored
+    spec : of the session's learner
+
     Raises
     ------
     CodecError
@@ -46,6 +51,8 @@ def check_state(run: Run, ledger: Ledger, state: Any) -> None:
     Parameters
     ----------
     run : the same session at any moment, with the arms that were read
+    ledger : the one that was read
+    state : NamedTuple of the learner's state that was read; vectors still to be made of rows are not checked
 
     Raises
     ------
@@ -76,6 +83,7 @@ def check_shared(run: SegmentRun, shared: Shared) -> None:
     Parameters
     ----------
     run : the same session at any moment
+    shared : what its segments share, as it was read
 
     Raises
     ------
@@ -94,6 +102,7 @@ def check_records(run: Run, records: Records) -> None:
     Parameters
     ----------
     run : the session, with the arms and the state that were read
+    records : those that were read beside its state
 
     Raises
     ------

@@ -89,11 +89,12 @@ class Journal(list[Happening]):
         *,
         acts: bool = False,
     ) -> Counts:
-        """What is to be added to the counts of arms.
+        """Return what is to be added to the counts of arms.
 
         Parameters
         ----------
-        losses, default_loss : of the session as it was before the batch
+        losses : range of the session's losses as it was before the batch
+        default_loss : at which expired decisions were learned, as clients would post it; None where they were not
         fair_yield : is awaited between entries
         acts : whether acts are counted too: packed counts go without, as what became of each is counted
         """
@@ -118,10 +119,11 @@ class Journal(list[Happening]):
     async def entries(
         self, default_loss: float | None, word: str, fair_yield: Callable[[], Awaitable[None]]
     ) -> list[bytes]:
-        """The entries of the decision log, as JSON without their times.
+        """Return the entries of the decision log, as JSON without their times.
 
         Parameters
         ----------
+        default_loss : at which expired decisions were learned, as clients would post it; None where they were not
         word : what clients post, ``loss`` or ``reward``
         fair_yield : is awaited between entries
         """

@@ -31,7 +31,7 @@ _NONE = np.zeros(0)
 
 
 def is_unread(state: Any) -> bool:
-    """Whether the vectors of a state that was read are still to be made of rows."""
+    """Return whether the vectors of a state that was read are still to be made of rows."""
     log: Log | None = getattr(state, "log", None)
     return log is not None and not log.base.size
 
@@ -49,7 +49,13 @@ def shortened(state: Any) -> Any:
 
 
 def write(writer: Writer, state: Any) -> None:
-    """Write what follows a state that was ``shortened``."""
+    """Write what follows a state that was ``shortened``.
+
+    Parameters
+    ----------
+    writer : to which the state's fields have been written
+    state : NamedTuple with ``log``, as ``shortened`` gave it
+    """
     log: Log | None = state.log
     if log is not None and log.is_stored:
         writer.pack(BYTE, LOGGED)
@@ -67,6 +73,11 @@ def _layout(count: int) -> struct.Struct:
 
 def read(reader: Reader, state: Any) -> Any:
     """Read what follows a state, and return the state after it; rows that belong to it are still to be read.
+
+    Parameters
+    ----------
+    reader : from which the state's fields have been read
+    state : NamedTuple of these fields, with ``log`` at its default
 
     Raises
     ------
@@ -97,7 +108,13 @@ def rows_of(state: Any, stored: Rows) -> Rows:
 
     Parameters
     ----------
-    stored : the rows that the store has
+    state : NamedTuple whose ``log`` is stored
+    stored : the rows that the store has, of an earlier state of the same session; () for none
+
+    Returns
+    -------
+    float64 arrays: the vector, shape (n_arms,), then for each commit its events, (3 * n_events,). Those that are in
+    ``stored`` are the same objects.
     """
     log: Log = state.log
     kept = stored if stored and stored[0] is log.base else (log.base,)

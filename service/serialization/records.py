@@ -42,6 +42,7 @@ def encode(run: Run, schema: int = codec.SCHEMA) -> dict[bytes, bytes | None]:
 
     Parameters
     ----------
+    run : the session's, at the moment of that state
     schema : of the state that they stand beside
     """
     records: dict[bytes, bytes | None] = {}
@@ -66,7 +67,17 @@ def dropped_act_times(run: Run) -> dict[bytes, None]:
 
 
 def rows_of(run: Run, schema: int = codec.SCHEMA) -> Rows:
-    """Return the rows of a run's state of a schema, () where it has none."""
+    """Return the rows of a run's state, () where it has none.
+
+    Parameters
+    ----------
+    run : of any session
+    schema : of the state that they stand beside: logs have rows from ``COMPACT`` on
+
+    Returns
+    -------
+    float64 arrays; of learners with rows shape (n_arms,) each, of a log as ``logs.rows_of`` has them.
+    """
     log: Log | None = getattr(run.state, "log", None)
     if schema >= codec.COMPACT and log is not None and log.is_stored:
         return logs.rows_of(run.state, run.stored_rows)
@@ -113,7 +124,13 @@ def _decode_rows(records: Mapping[bytes, bytes], run: Run) -> Rows | None:
 
 
 def record_of(key: bytes, body: bytes) -> bytes:
-    """Return a record with its checksum."""
+    """Return a record with its checksum.
+
+    Parameters
+    ----------
+    key : of the record, in the store
+    body : its numbers
+    """
     return body + checksum(key + b":" + body)
 
 

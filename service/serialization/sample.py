@@ -52,6 +52,7 @@ class Sample(NamedTuple):
 
         Parameters
         ----------
+        run : of the session, with its counts and its learner's state
         at : Unix seconds
         """
         ledger = run.ledger
@@ -66,7 +67,7 @@ class Sample(NamedTuple):
         return cls(at, *counts, *more, ledger.mean_loss, effective_arms(p), arms)
 
     def encode(self) -> bytes:
-        """The bytes of a sample: at most 169."""
+        """Return the bytes of a sample: at most 169."""
         counts = [min(count, MAX_COUNT) for count in self[1:9]]
         head = _HEAD.pack(_FORM, self.at, *counts, self.mean_loss, self.effective_arms)
         arms, x = self.arms[:MAX_ARMS], self.x[:MAX_COORDINATES]

@@ -38,6 +38,7 @@ def encode(run: SegmentRun, name: str) -> tuple[int, bytes] | None:
 
     Parameters
     ----------
+    run : of a session with segments
     name : one of ``run.segments.changes``
     """
     kept = run.segments.changes[name]
@@ -78,8 +79,9 @@ def decode(name: bytes, record: bytes, arms: Arms) -> KeptSegment:
 
     Parameters
     ----------
-    arms : of the session, as of the version that the record was read at
     name : the segment's, as the store has it
+    record : as the store has it, with its checksum
+    arms : of the session, as of the version that the record was read at
 
     Raises
     ------
@@ -115,6 +117,6 @@ def _segment(rows: Any, numbers: Sequence[Any], live: Sequence[int], acts: Any) 
 
 
 def _fits(live: Sequence[int], arms: Arms) -> bool:
-    """Whether these may have been the indexes of a session's arms at some time."""
+    """Return whether these may have been the indexes of a session's arms at some time."""
     ascending = all(one < other for one, other in pairwise(live))
     return bool(live) and ascending and live[0] >= 0 and live[-1] < arms.size

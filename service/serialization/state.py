@@ -87,7 +87,13 @@ class Decoded(NamedTuple):
 
 
 def needed_schema(ledger: Ledger, arms: Arms | None = None) -> int:
-    """Return the oldest schema that holds all but means and times of a session."""
+    """Return the oldest schema that holds all but means and times of a session.
+
+    Parameters
+    ----------
+    ledger : of the session
+    arms : None where arms never changed
+    """
     return 2 if ledger.voided or (arms is not None and arms.paused) else 1
 
 
@@ -96,6 +102,8 @@ def encode(ledger: Ledger, state: Any, arms: Arms | None = None, schema: int = S
 
     Parameters
     ----------
+    ledger : of the session; an ``ArmLedger`` where the learner is over arms
+    state : NamedTuple of the learner's state
     arms : None where arms never changed
     schema : the schema to write, or an older one than ``needed_schema``, which then is written
     shared : NamedTuple of what segments share, in sessions with segments
@@ -124,6 +132,7 @@ def decode(data: bytes, state_type: type, *, by_arm: bool, shared_type: type | N
 
     Parameters
     ----------
+    data : the whole state, with its checksum
     state_type : NamedTuple class of the learner's state
     by_arm : whether the learner is over arms
     shared_type : NamedTuple class of what segments share, in sessions with segments
@@ -215,9 +224,10 @@ def decode_arms(data: bytes, known: Arms, first_names: Sequence[str] | None, sch
 
     Parameters
     ----------
-    data, schema : as ``decode`` gave them
+    data : ``Decoded.arms`` of ``decode``; empty where arms never changed
     known : arms of the same session at some moment, which are returned where they are the ones read
-    first_names : labels the session was created with
+    first_names : labels the session was created with; None without labels
+    schema : ``Decoded.schema`` of ``decode``
 
     Raises
     ------

@@ -26,11 +26,12 @@ _JSON = json.JSONEncoder(separators=(",", ":"))
 
 
 def about(chosen: Mapping[str, Any], run: Run) -> dict[str, Any]:
-    """What seldom changes of a session's view.
+    """Return what seldom changes of a session's view.
 
     Parameters
     ----------
     chosen : the fields that clients choose beside the learner
+    run : of the session, with its present arms
     """
     learner = run.params.learner.resolved()
     if isinstance(run, ArmRun):
@@ -41,20 +42,21 @@ def about(chosen: Mapping[str, Any], run: Run) -> dict[str, Any]:
 
 
 def time_text(unix_seconds: float) -> str:
-    """A time as views show it: RFC 3339 in UTC, to the millisecond."""
+    """Return a time as views show it: RFC 3339 in UTC, to the millisecond."""
     return datetime.fromtimestamp(unix_seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def shown_mean(mean: float) -> float:
-    """A mean as views and lists show it: without the last digits, which depend on the order of additions."""
+    """Return a mean as views and lists show it: without the last digits, which depend on the order of additions."""
     return float(f"{mean:.{MEAN_DIGITS}g}")
 
 
 def counted(run: Run, *, mostly_surplus: bool = False) -> dict[str, Any]:
-    """What every commit may change of a session's view; ``rates`` belong to the learner.
+    """Return what every commit may change of a session's view; ``rates`` belong to the learner.
 
     Parameters
     ----------
+    run : of the session
     mostly_surplus : whether most of the latest events answered no outstanding decision
     """
     ledger, losses = run.ledger, run.params.losses
@@ -84,24 +86,36 @@ def counted(run: Run, *, mostly_surplus: bool = False) -> dict[str, Any]:
 
 
 def effective_arms_of(run: Run) -> float | None:
-    """How many arms the distribution shown to readers amounts to; None over points."""
+    """Return how many arms the distribution shown to readers amounts to; None over points."""
     return effective_arms(run.probabilities) if isinstance(run, ArmRun) else None
 
 
 def joined(about: Mapping[str, Any], counted: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of a view, of its two parts."""
+    """Return the fields of a view, of its two parts.
+
+    Parameters
+    ----------
+    about : as the function ``about`` gives it
+    counted : as the function ``counted`` gives it
+    """
     view = {**about, **counted}
     view["learner"] = {**view["learner"], **view.pop("rates")}
     return view
 
 
 def encode_about(chosen: Mapping[str, Any], run: Run) -> bytes:
-    """The bytes of what seldom changes, without what has many numbers or labels, one for each arm."""
+    """Return the bytes of what seldom changes, without what has many numbers or labels, one for each arm.
+
+    Parameters
+    ----------
+    chosen : the fields that clients choose beside the learner
+    run : of the session, with its present arms
+    """
     return _JSON.encode(shortened(about(chosen, run))).encode()
 
 
 def shortened(view: dict[str, Any]) -> dict[str, Any]:
-    """The fields of a view as lists show them: without what has many numbers or labels, one for each arm."""
+    """Remove from a view, in place, what lists don't show: many numbers or labels, one for each arm."""
     for name in ("arms", "probabilities"):
         if len(view["learner"].get(name) or ()) > MAX_LISTED_LABELS:
             del view["learner"][name]
@@ -111,11 +125,14 @@ def shortened(view: dict[str, Any]) -> dict[str, Any]:
 def encode_summary(
     run: Run, version: str, *, effective: float | None = None, mostly_surplus: bool = False
 ) -> bytes:
-    """The bytes of what a commit changes, as of the version that it makes.
+    """Return the bytes of what a commit changes, as of the version that it makes.
 
     Parameters
     ----------
-    effective : ``effective_arms`` of a moment ago, None over points
+    run : of the session, after the commit
+    version : that the commit makes
+    effective : ``effective_arms`` of a moment ago; None over points
+    mostly_surplus : whether most of the latest events answered no outstanding decision
     """
     shown = counted(run, mostly_surplus=mostly_surplus)
     if effective is not None:
@@ -128,7 +145,8 @@ def decode(about: bytes, summary: bytes, version: str) -> dict[str, Any] | None:
 
     Parameters
     ----------
-    about, summary : of ``encode_about`` and ``encode_summary``; empty where an older program wrote none
+    about : as ``encode_about`` wrote it; empty where an older program wrote none
+    summary : as ``encode_summary`` wrote it; empty where an older program wrote none
     version : of the session now
 
     Returns
