@@ -17,6 +17,7 @@ def open_store(url: str, *, options: StoreOptions | None = None) -> Store:
     ----------
     url : memory://, redis://, unix://, redis+sentinel:// or redis+cluster://, or with TLS rediss://,
         rediss+sentinel:// or rediss+cluster://
+    options : key prefix, limits and timeouts; None for the defaults
 
     Raises
     ------
@@ -31,6 +32,7 @@ def check_capabilities(url: str, *, workers: int, min_replicas: int) -> None:
 
     Parameters
     ----------
+    url : as in ``open_store``, or with embedded:
     workers : worker processes that share the store
     min_replicas : replicas that must acknowledge a commit; 0 waits for none
 

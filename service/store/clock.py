@@ -23,7 +23,7 @@ class StoreClock:
     ----------
     monotonic : returns seconds since any moment
     wall : returns Unix seconds
-    on_step_back : called each time the store's clock turns out to have been set back
+    on_step_back : called each time the store's clock turns out to have been set back; None for nobody
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class StoreClock:
         ----------
         seconds : Unix seconds in the reply
         sent : when the call was sent, by ``monotonic``; the store's clock showed no less when it read the time,
-            unless it was set back
+            unless it was set back; None where no step back is to be found
         """
         step = 0.0 if sent is None or not self._observed else sent + self._offset - seconds
         self._offset = seconds - self.monotonic()

@@ -14,7 +14,7 @@ def after_of(cursor: str | None, prefix: str) -> str:
 
     Parameters
     ----------
-    cursor : None for the first page
+    cursor : as ``cursor_after`` made it; None for the first page
     prefix : what the listed ids begin with; '' for all ids
 
     Raises
@@ -38,7 +38,9 @@ def names_behind(names: Iterable[bytes], after: bytes | None, limit: int, *, bac
 
     Parameters
     ----------
+    names : different from each other, in any order
     after : a name, itself left out; None to begin with the first, or with the last backwards
+    limit : most names returned
     backwards : whether the order is turned round, so that smaller names are behind ``after``
     """
     if backwards:

@@ -46,8 +46,10 @@ class InstrumentedStore:
 
     Parameters
     ----------
+    store : carries out the calls
+    metrics : of this worker
     spans : makes a span for each call; None if requests are not traced
-    on_failure : gets the name of each call that failed, and why
+    on_failure : gets the name of each call that failed, and why; None for nobody
     """
 
     def __init__(

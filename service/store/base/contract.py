@@ -17,13 +17,25 @@ class Reminders(Protocol):
     """
 
     async def remind(self, session_id: str, at: float) -> None:
-        """Note that a session has decisions due at ``at`` (Unix seconds), unless an earlier time is noted."""
+        """Note that a session has decisions due at ``at``, unless an earlier time is noted.
+
+        Parameters
+        ----------
+        session_id : of the session; whether it exists is not looked up
+        at : Unix seconds by the store's clock
+        """
 
     async def due(self, limit: int) -> Sequence[str]:
-        """Ids of sessions with decisions due, at most ``limit`` of each shard."""
+        """Return ids of sessions with decisions due, at most ``limit`` of each shard."""
 
     async def reschedule(self, session_id: str, again_at: float | None) -> None:
-        """Replace a note that is due by the next one (Unix seconds), or drop it; a later note stays."""
+        """Replace a note that is due by the next one, or drop it; a later note stays.
+
+        Parameters
+        ----------
+        session_id : of the session; whether it exists is not looked up
+        again_at : Unix seconds by the store's clock at which its next decisions fall due; None for none
+        """
 
     async def forget(self, session_id: str) -> None:
         """Drop the note of a session that no longer exists."""
@@ -34,6 +46,7 @@ class Reminders(Protocol):
         Parameters
         ----------
         worker : a name that no other worker has
+        seconds : how long the lease lasts from now on, by the store's clock
         """
 
 
@@ -48,8 +61,10 @@ class History(Protocol):
 
         Parameters
         ----------
+        session_id : of the session
         created_at : of the session that the sample is of, as its snapshots have it
         place : number of the sample's period since 1970: one sample is kept for each
+        sample : opaque
 
         Returns
         -------
@@ -60,7 +75,14 @@ class History(Protocol):
         """Read all samples of a session, by place; None where there is no session."""
 
     async def thin(self, session_id: str, dropped: Iterable[int], left: int) -> None:
-        """Drop the samples at these places, after which ``left`` stay."""
+        """Drop the samples at these places, after which ``left`` stay.
+
+        Parameters
+        ----------
+        session_id : of the session; where it does not exist nothing happens
+        dropped : places of samples
+        left : how many samples the session then has, for ``record`` to count on
+        """
 
 
 class Store(Protocol):
@@ -91,7 +113,13 @@ class Store(Protocol):
         """Read a session as it is now; None where there is none. The idle deadline stays."""
 
     async def recall(self, session_id: str, digest: bytes) -> bytes | None:
-        """Read the answer stored under an idempotency key of a session, by its digest; None where there is none."""
+        """Read the answer stored under an idempotency key of a session; None where there is none.
+
+        Parameters
+        ----------
+        session_id : of the session; one that does not exist has no answers
+        digest : of the key, ``DIGEST_BYTES`` long
+        """
 
     async def commit(self, commit: Commit) -> Outcome:
         """Try to commit. Checked in this order: NotFound, Committed before, Conflict, Known; else Committed."""
@@ -104,6 +132,8 @@ class Store(Protocol):
 
         Parameters
         ----------
+        session_id : of the session
+        arms : their indexes
         as_texts : whether the session's commits have ``counts_as_texts``
         """
 
@@ -112,6 +142,8 @@ class Store(Protocol):
 
         Parameters
         ----------
+        session_id : of the session
+        names : as commits have them
         oldest : how many of the segments played least recently to name; 0 for none
         """
 
@@ -124,7 +156,9 @@ class Store(Protocol):
 
         Parameters
         ----------
-        after : a name; None to begin with the first
+        session_id : of the session; one that does not exist has no segments
+        after : a name, which need not exist and is left out; None to begin with the first
+        limit : most names returned
         backwards : whether the order is turned round
         """
 
@@ -133,7 +167,9 @@ class Store(Protocol):
 
         Parameters
         ----------
+        session_id : of the session
         after : position of the entry before the first; None to begin with the oldest
+        limit : most entries returned
         """
 
     async def delete(self, session_id: str) -> bool:
@@ -147,9 +183,10 @@ class Store(Protocol):
 
         Parameters
         ----------
-        prefix : what their ids begin with; lists by prefix are in the order of ids, and a session that a program
-            without an index of ids created is missing for some minutes at most
         cursor : ``next_cursor`` of the page before, with the same prefix; None for the first
+        limit : most sessions returned; a page with fewer need not be the last
+        prefix : what their ids begin with, '' for all; lists by prefix are in the order of ids, and a session that
+            a program without an index of ids created is missing for some minutes at most
 
         Raises
         ------
@@ -165,6 +202,8 @@ class Store(Protocol):
 
         Parameters
         ----------
+        session_id : of the session to create
+        whole : as ``export`` gave it
         new : its version, idle time to live, answer and what lists show of it; the rest is that of ``whole``
 
         Returns
@@ -173,13 +212,19 @@ class Store(Protocol):
         """
 
     async def count(self, prefix: str, most: int) -> int:
-        """Return how many sessions have ids with a prefix, or ``most`` where there are as many or more."""
+        """Return how many sessions have ids with a prefix, or ``most`` where there are as many or more.
+
+        Parameters
+        ----------
+        prefix : what their ids begin with, '' for all
+        most : the largest number that is of interest: counting stops there
+        """
 
     async def ping(self) -> None:
         """Return if the store can commit now."""
 
     def now(self) -> float:
-        """Unix seconds by the store's clock, as of its latest reply; they decrease if that clock was set back."""
+        """Return Unix seconds by the store's clock, as of its latest reply; they decrease if it was set back."""
 
     async def close(self) -> None:
         """Close all connections."""

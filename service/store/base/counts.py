@@ -33,7 +33,7 @@ Rows = Mapping[int, Row]
 
 
 def texts(rows: Rows) -> Iterator[tuple[bytes, bytes]]:
-    """Names and decimal texts of counts other than 0, as exported sessions have them and as 1.0 stores them."""
+    """Return names and decimal texts of counts other than 0, as exports have them and as 1.0 stores them."""
     for arm, row in rows.items():
         for letter, count in zip(LETTERS, row, strict=False):
             if count:

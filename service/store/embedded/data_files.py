@@ -59,6 +59,7 @@ def record_writer(folder: Path, version: Version) -> None:
 
     Parameters
     ----------
+    folder : the data folder
     version : of the server's program; one that is not known leaves the record as it is
     """
     if not version.is_known:

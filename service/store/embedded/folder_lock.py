@@ -19,6 +19,7 @@ class FolderLock:
 
     Parameters
     ----------
+    folder : exists; the lock's file in it is made if missing, and stays
     wait_seconds : timeout; the server of a service that was killed needs a moment to end
 
     Raises

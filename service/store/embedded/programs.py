@@ -36,7 +36,7 @@ class Version(NamedTuple):
         return bool(self.name)
 
     def can_read(self, writer: Version) -> bool:
-        """Whether this server reads what ``writer`` wrote: its own kind if not newer, others up to their fork.
+        """Return whether this reads what ``writer`` wrote: its own kind if not newer, others up to their fork.
 
         A server that nobody knows is tried.
         """

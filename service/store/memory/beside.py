@@ -12,7 +12,7 @@ class MemoryHistory:
 
     Parameters
     ----------
-    find : the session with an id, None where there is none
+    find : returns the session with an id, None where there is none
     """
 
     def __init__(self, find: Callable[[str], MemorySession | None]) -> None:
@@ -36,7 +36,12 @@ class MemoryHistory:
 
 
 class MemoryReminders:
-    """Reminders in the memory of one process; its only worker always has the lease."""
+    """Reminders in the memory of one process; its only worker always has the lease.
+
+    Parameters
+    ----------
+    now : returns Unix seconds by the store's clock
+    """
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now

@@ -37,15 +37,15 @@ class MemorySession:
     """By place."""
 
     def snapshot(self) -> Snapshot:
-        """The session as it is now."""
+        """Return the session as it is now."""
         return Snapshot(self.version, self.spec, self.state, self.created_at, self.expires_at)
 
     def listed(self, session_id: str) -> Listed:
-        """What lists show of it."""
+        """Return what lists show of it."""
         return Listed(session_id, self.version, self.created_at, self.expires_at, self.about, self.summary)
 
     def whole(self, now: float) -> WholeSession:
-        """All that moves with it, at a time in Unix seconds."""
+        """Return all that moves with it, but for event ids that are forgotten at ``now`` (Unix seconds)."""
         events: dict[float, list[bytes]] = {}
         for name, (until, _) in self.seen.items():
             if name.startswith(EVENT) and until > now:
@@ -55,10 +55,11 @@ class MemorySession:
 
     @classmethod
     def restored(cls, whole: WholeSession, new: NewSession) -> MemorySession:
-        """A session that was exported, without a deadline.
+        """Return a session that was exported, without a deadline.
 
         Parameters
         ----------
+        whole : the exported session
         new : its version and what lists show of it; the rest is that of ``whole``
         """
         snapshot = whole.snapshot
@@ -75,6 +76,7 @@ class MemorySession:
 
         Parameters
         ----------
+        commit : that succeeds
         now : Unix seconds by the store's clock: the time of the log's entries
         """
         for key, record in commit.records.items():
@@ -106,11 +108,12 @@ class MemorySession:
         del self.log[: max(0, len(self.log) - most)]
 
     def log_after(self, after: str | None, limit: int) -> Sequence[LogEntry]:
-        """At most ``limit`` entries of the log, oldest first.
+        """Return at most ``limit`` entries of the log, oldest first.
 
         Parameters
         ----------
         after : position of the entry before the first; None to begin with the oldest
+        limit : most entries returned
         """
         start = 0
         if after is not None:

@@ -36,7 +36,8 @@ class MemoryStore:
 
     Parameters
     ----------
-    clock : Unix seconds
+    options : of these the dedupe window; None for the default
+    clock : returns Unix seconds; None for the clock of this machine
     """
 
     def __init__(self, options: StoreOptions | None = None, clock: Callable[[], float] | None = None) -> None:
@@ -152,10 +153,10 @@ class MemoryStore:
         return min(most, sum(1 for one in self._sessions if one.startswith(prefix)))
 
     async def ping(self) -> None:
-        """Nothing can be wrong."""
+        """Return: this store can always commit."""
 
     async def warnings(self) -> Sequence[str]:
-        """What endangers sessions here."""
+        """Return what endangers sessions here."""
         return ["the memory store forgets everything when the process ends"]
 
     def now(self) -> float:
