@@ -21,7 +21,8 @@ class ClusterStore(RedisStore):
 
     Parameters
     ----------
-    url : redis+cluster://, with one or more of the cluster's nodes
+    url : redis+cluster:// or rediss+cluster://, with one or more of the cluster's nodes
+    options : as for every Redis store
     """
 
     def _open(self, url: str) -> RedisClient:
@@ -33,7 +34,14 @@ class ClusterStore(RedisStore):
 
 
 class ClusterListing(Listing):
-    """Lists the sessions of a cluster: scans one master after another, and reads sessions one by one."""
+    """Lists the sessions of a cluster: scans one master after another, and reads sessions one by one.
+
+    Parameters
+    ----------
+    run : runs a script, of the store
+    keys : names of the keys of sessions and of the index
+    nodes : knows the masters of the cluster
+    """
 
     scan_position = re.compile(r"[0-9]{1,20}-[0-9]{1,4}")
     has_all_keys = False

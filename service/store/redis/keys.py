@@ -69,7 +69,13 @@ class Keys:
 
     @classmethod
     def of(cls, prefix: str, window_seconds: float) -> Keys:
-        """Make keys for a dedupe window in seconds."""
+        """Make keys for a dedupe window.
+
+        Parameters
+        ----------
+        prefix : first part of every key
+        window_seconds : shortest time for which event ids and answers are remembered
+        """
         return cls(prefix, max(1, round(window_seconds * 1000 / BUCKETS_PER_WINDOW)))
 
     def session(self, session_id: str) -> str:
@@ -98,6 +104,7 @@ class Keys:
 
         Parameters
         ----------
+        session_id : of the session
         number : Unix milliseconds by the store's clock at which the bucket begins, divided by its length
         """
         return f"{self.session(session_id)}:seen:{number}"
@@ -107,6 +114,7 @@ class Keys:
 
         Parameters
         ----------
+        session_id : of the session that is exported or restored
         token : made at random for one export or one restoring
         """
         return f"{self.session(session_id)}:copy:{token}:"
@@ -121,6 +129,7 @@ class Keys:
 
         Parameters
         ----------
+        session_id : of the session
         seconds : Unix seconds by the store's clock
         also : numbers of buckets that the session lists
         """

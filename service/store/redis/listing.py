@@ -41,6 +41,11 @@ class Listing:
 
     A list of all sessions scans the keys. A list by prefix reads an index of ids, which is made when such a list is
     first asked for, and then again every ten minutes: so it never outlives its use, nor sessions for long.
+
+    Parameters
+    ----------
+    run : runs a script, of the store
+    keys : names of the keys of sessions and of the index
     """
 
     scan_position = re.compile(r"[0-9]{1,20}")
@@ -57,13 +62,37 @@ class Listing:
         await self._run(scripts.INDEX_ADD, (self._keys.index,), (len(ids), *ids))
 
     async def page(self, cursor: str | None, limit: int, prefix: str) -> Page:
-        """List at most ``limit`` sessions: see ``Store.list``."""
+        """List at most ``limit`` sessions: see ``Store.list``.
+
+        Parameters
+        ----------
+        cursor : ``next_cursor`` of the page before, with the same prefix; None for the first
+        limit : most sessions returned
+        prefix : what their ids begin with, '' for all sessions, which are listed without the index
+
+        Raises
+        ------
+        ValueError
+            for a cursor this store never gave.
+        StoreUnavailableError
+            also where the index is lost again and again.
+        """
         return await (self._page_by_prefix(cursor, limit, prefix) if prefix else self._scanned(cursor, limit))
 
     async def count(self, prefix: str, most: int) -> int:
         """Count sessions by prefix: see ``Store.count``.
 
         The index may still have ids of sessions that are gone: they are told apart only where it has too many.
+
+        Parameters
+        ----------
+        prefix : what their ids begin with
+        most : the largest number that is of interest
+
+        Raises
+        ------
+        StoreUnavailableError
+            also where the index is lost again and again.
         """
         indexed, _, _ = await self._index_page(_first(prefix), prefix, 0)
         if indexed < most:
@@ -77,7 +106,7 @@ class Listing:
         return found
 
     async def _scanned(self, cursor: str | None, limit: int) -> Page:
-        """A page of all sessions.
+        """Return a page of all sessions.
 
         A scan may return more sessions than fit the page; the cursor carries the ids of the rest, since the same
         scan might not return them again.
@@ -94,7 +123,7 @@ class Listing:
         return Page(found, None if scan == "end" and not rest else "~".join([scan, *rest]))
 
     async def _scan(self, cursor: str, fewest: int, enough: int) -> tuple[str, Sequence[Listed]]:
-        """Sessions in the next part of the keys, and where to go on."""
+        """Return where to go on, and the sessions in the next part of the keys."""
         following, found = await self._scan_on(self._keys.server_probe, cursor, fewest, enough)
         return ("end" if following == "0" else following), found
 
@@ -104,7 +133,7 @@ class Listing:
         return messages.text(following), sorted(messages.listed(rows, self._keys))
 
     async def _read(self, ids: Sequence[str]) -> Sequence[Listed]:
-        """What lists show of sessions, without those that are gone."""
+        """Return what lists show of sessions, without those that are gone."""
         keys = [self._keys.session(session_id) for session_id in ids]
         _, rows = await self._run(scripts.SESSIONS, (*keys, self._keys.server_probe))
         return messages.listed(rows, self._keys)
@@ -123,7 +152,7 @@ class Listing:
             after = ids[wanted - 1]
 
     async def _index_page(self, start: str, prefix: str, limit: int) -> tuple[int, Sequence[str], Sequence[Any]]:
-        """How many ids the index has from ``start`` on, some of them, and their sessions if the server has them."""
+        """Return how many ids the index has from ``start`` on, some of them, and their sessions if it has them."""
         before_id = self._keys.before_id if self.has_all_keys else ""
         args = (start, b"(" + prefix.encode() + b"\xff", limit, before_id)
         for _ in range(MAX_BUILDS):
@@ -146,7 +175,7 @@ class Listing:
 
 
 def _first(prefix: str) -> str:
-    """Where the ids with a prefix begin in the index; what marks its state comes before all ids."""
+    """Return where the ids with a prefix begin in the index; what marks its state comes before all ids."""
     return f"[{prefix or '0'}"
 
 

@@ -46,7 +46,7 @@ def _version(data: bytes | None) -> str:
 
 
 def _times(created_at: bytes | None, expires_at: bytes | None) -> tuple[float, float | None] | None:
-    """Unix seconds of both times of a session; None where one is damaged, or the first is missing."""
+    """Return Unix seconds of both times of a session; None where one is damaged, or the first is missing."""
     created, expires = _seconds(created_at, 1), _seconds(expires_at, 1000)
     if created is None or (expires is None and expires_at is not None):
         return None
@@ -54,7 +54,7 @@ def _times(created_at: bytes | None, expires_at: bytes | None) -> tuple[float, f
 
 
 def bucket_numbers(listed: bytes) -> Sequence[int]:
-    """Read the numbers of the buckets that a session lists."""
+    """Read the numbers of the buckets in a session's field ``buckets``."""
     return [int(number) for number, _ in _LISTED_BUCKET.findall(listed)]
 
 
@@ -95,13 +95,18 @@ def commit_args(commit: Commit) -> Sequence[RedisArgument]:
 
 
 def _added(arm: int, row: Row) -> str:
-    """What to add to the packed counts of an arm, as the script takes it apart."""
+    """Return what to add to the packed counts of an arm, as the script takes it apart."""
     _, feedbacks, losses, *others = row
     return f"{arm} {feedbacks} {losses} {' '.join(map(str, others)) if any(others) else ''};"
 
 
 def read_known(reply: Sequence[bytes]) -> Known:
-    """Read what the store remembers, from a KNOWN reply."""
+    """Read what the store remembers, from a KNOWN reply.
+
+    Parameters
+    ----------
+    reply : fields of the event ids, one behind the other, then field and answer of each idempotency key
+    """
     events, *items = reply
     duplicates = frozenset(events[at + 1 : at + FIELD_BYTES] for at in range(0, len(events), FIELD_BYTES))
     return Known(duplicates, {field[1:]: answer for field, answer in zip(items[::2], items[1::2], strict=True)})
@@ -123,14 +128,25 @@ def read_counts(reply: Sequence[bytes | None], fields: Sequence[bytes | int], ar
 
 
 def read_segments(reply: Sequence[Any]) -> ReadSegments:
-    """Read segments, as of a version."""
+    """Read segments, as of a version.
+
+    Parameters
+    ----------
+    reply : the version, the record of each segment that was asked for (None where there is none), and name and last
+        slot of each segment played least recently
+    """
     version, records, oldest = reply
     pairs = zip(oldest[1::2], oldest[::2], strict=True)
     return ReadSegments(text(version or b""), records, [(int(float(slot)), name) for slot, name in pairs])
 
 
 def read_log(reply: Sequence[Any]) -> Log:
-    """Read what lists show of a session, and entries of its log."""
+    """Read what lists show of a session, and entries of its log.
+
+    Parameters
+    ----------
+    reply : ``about`` (None where there is none), and position and fields of each entry; the last field is the entry
+    """
     about, entries = reply
     return Log(about or b"", [LogEntry(text(position), fields[-1]) for position, fields in entries])
 
@@ -142,6 +158,7 @@ def listed(rows: Sequence[Sequence[bytes | None]], keys: Keys) -> list[Listed]:
     ----------
     rows : key, version, creation (Unix seconds), idle deadline (Unix milliseconds), about and summary of each;
         a session that is gone has no version
+    keys : of the store, which find the session's id in its key
     """
     found = []
     for key, version, created_at, expires_at, about, summary in rows:
@@ -154,7 +171,7 @@ def listed(rows: Sequence[Sequence[bytes | None]], keys: Keys) -> list[Listed]:
 
 
 def _seconds(value: bytes | None, units: int) -> float | None:
-    """Unix seconds of a stored time, None where it is missing or damaged."""
+    """Return Unix seconds of a stored time, None where it is missing or damaged."""
     try:
         seconds = float(value or b"") / units
     except ValueError:

@@ -21,6 +21,7 @@ class RedisReminders:
     Parameters
     ----------
     run : of the store
+    keys : names of the keys of reminders
     """
 
     def __init__(self, run: RunScript, keys: Keys) -> None:

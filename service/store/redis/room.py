@@ -39,9 +39,14 @@ class Room:
     def check(self, size: int) -> None:
         """Refuse a call for which the embedded store's disk has no room, before it is sent.
 
+        Parameters
+        ----------
+        size : bytes that the call needs, as ``size_of`` estimates them
+
         Raises
         ------
         StoreFullError
+            where the disk has fewer than ``RESERVED_BYTES`` and these bytes free.
         """
         if self.folder is None:
             return

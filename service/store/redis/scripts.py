@@ -21,7 +21,13 @@ class Script(NamedTuple):
 
     @classmethod
     def read(cls, name: str, *, writes: bool = False) -> Script:
-        """Read the script in ``lua/<name>.lua``."""
+        """Read the script in ``lua/<name>.lua``.
+
+        Parameters
+        ----------
+        name : its path in ``lua``, without the ending
+        writes : whether it needs room in the store
+        """
         folder = files(__package__) / "lua"
         source = (folder / "prelude.lua").read_bytes() + (folder / f"{name}.lua").read_bytes()
         return cls(name, source, hashlib.sha1(source, usedforsecurity=False).hexdigest(), writes)

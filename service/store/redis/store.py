@@ -62,7 +62,8 @@ class RedisStore:
 
     Parameters
     ----------
-    url : redis://, rediss://, unix:// or redis+sentinel://; its password is never shown
+    url : redis://, rediss://, unix://, redis+sentinel:// or rediss+sentinel://; its password is never shown
+    options : key prefix, limits and timeouts; None for the defaults
     """
 
     def __init__(self, url: str, options: StoreOptions | None = None) -> None:
@@ -197,7 +198,7 @@ class RedisStore:
                 log.warning("%s", warning)
 
     async def warnings(self) -> Sequence[str]:
-        """Which settings of the server may lose sessions, as far as this user may read them."""
+        """Return which settings of the server may lose sessions, as far as this user may read them."""
         try:
             servers = await self._client.servers()
         except StoreUnavailableError as error:

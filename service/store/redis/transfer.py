@@ -36,7 +36,8 @@ class Transfer:
     ----------
     run : runs a script on keys
     run_on_session : runs a script on all keys of a session
-    now : Unix seconds by the store's clock
+    keys : names of the keys of sessions and of copies
+    now : returns Unix seconds by the store's clock
     """
 
     def __init__(self, run: Run, run_on_session: Run, keys: Keys, now: Callable[[], float]) -> None:
@@ -95,6 +96,12 @@ class Transfer:
     async def restore(self, session_id: str, whole: WholeSession, new: NewSession) -> Sequence[Any]:
         """Create a session from one that was exported: see ``Store.restore``.
 
+        Parameters
+        ----------
+        session_id : of the session to create
+        whole : as ``export`` gave it
+        new : its version, idle time to live, answer and what lists show of it
+
         Returns
         -------
         The script's outcome: OK, or another and the fields of the session that has this id.
@@ -132,7 +139,7 @@ class Transfer:
         return await self._run(scripts.RESTORE, keys, tail)
 
     def _buckets(self, events: Iterable[tuple[float, Sequence[bytes]]]) -> dict[int, list[bytes]]:
-        """Digests by the number of the bucket that is forgotten when they are, at the latest the present one."""
+        """Return digests by the number of the bucket that is forgotten when they are, or of the present one."""
         now_ms, width, present = self._now() * 1000, self._keys.bucket_ms, self._present()
         buckets: dict[int, list[bytes]] = {}
         for deadline, digests in events:
@@ -142,7 +149,7 @@ class Transfer:
         return {number: digests for number, digests in buckets.items() if digests}
 
     def _present(self) -> int:
-        """Number of the present bucket."""
+        """Return the number of the present bucket."""
         return int(self._now() * 1000 // self._keys.bucket_ms)
 
     async def _put(self, key: str, items: Iterable[tuple[bytes, bytes]], command: str = "HSET") -> None:
@@ -155,7 +162,7 @@ class Transfer:
 
 
 def _within(items: list[tuple[bytes, bytes]]) -> tuple[list[tuple[bytes, bytes]], list[tuple[bytes, bytes]]]:
-    """The first items, up to ``BYTES_AT_ONCE``, and the rest."""
+    """Return the first items, up to ``BYTES_AT_ONCE``, and the rest."""
     size = 0
     for place, (field, value) in enumerate(items):
         size += len(field) + len(value)

@@ -21,12 +21,21 @@ _WRITTEN = ((0xCC, 1 << 8), (0xCD, 1 << 16), (0xCE, 1 << 32), (0xCF, 1 << 64))
 
 
 def text_fields(arms: Iterable[int]) -> Sequence[bytes]:
-    """The names of the texts of arms."""
+    """Return the names of the texts of arms, by index, in the order of their counts in a row."""
     return [b"%c%d" % (letter, arm) for arm in arms for letter in LETTERS]
 
 
 def read_fields(fields: Iterable[tuple[bytes, bytes]]) -> dict[int, Sequence[float]]:
-    """Read the counts of arms, packed or texts; one that was changed by hand, to what is no number, is 0."""
+    """Read the counts of arms, packed or texts; one that was changed by hand, to what is no number, is 0.
+
+    Parameters
+    ----------
+    fields : name and value of each: an arm's index and its packed counts, or the name of a text and that
+
+    Returns
+    -------
+    Index of an arm to its counts, which may lack the last ones where these are 0.
+    """
     rows, named = dict[int, Sequence[float]](), []
     for field, value in fields:
         if field.isdigit():

@@ -16,6 +16,7 @@ class RedisHistory:
     Parameters
     ----------
     run : of the store
+    keys : names of the keys of sessions
     """
 
     def __init__(self, run: RunScript, keys: Keys) -> None:

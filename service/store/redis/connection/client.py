@@ -36,6 +36,7 @@ class RedisClient(ABC):
 
     Parameters
     ----------
+    options : timeouts, how long to retry, most connections and replicas to wait for
     send : sends the first command, or the next one if the server does not know the script, and returns the reply
     """
 
@@ -47,7 +48,17 @@ class RedisClient(ABC):
 
     @abstractmethod
     async def ask_each(self, *command: RedisArgument) -> Sequence[Any]:
-        """Return the reply to a command of each server that accepts commits."""
+        """Return the replies to a command, one of each server that accepts commits.
+
+        Parameters
+        ----------
+        command : its name and arguments
+
+        Raises
+        ------
+        StoreUnavailableError
+            for any failure of one of them.
+        """
 
     async def servers(self) -> Sequence[Mapping[str, object]]:
         """Return the lines of INFO, by name, of each server that accepts commits."""
@@ -71,7 +82,9 @@ class RedisClient(ABC):
 
         Parameters
         ----------
-        keys, args : KEYS and ARGV of the script
+        script : is sent whole where the server does not know it yet
+        keys : KEYS of the script, one or more; in a cluster all of one slot
+        args : ARGV of the script, without the last one, which says whether the call waits for replicas
         retry : False if running the script twice could give a wrong answer: it is retried only if it was not sent
         retry_seconds : how long to retry; by default the option of the same name
         replica_seconds : timeout for ``min_replicas`` replicas to have what the reply is based on; 0 waits for none
@@ -123,7 +136,13 @@ class RedisClient(ABC):
 
 
 class ServerClient(RedisClient):
-    """Sends calls to the server of a URL, or to the master that its sentinels name."""
+    """Sends calls to the server of a URL, or to the master that its sentinels name.
+
+    Parameters
+    ----------
+    url : redis://, rediss://, unix://, redis+sentinel:// or rediss+sentinel://
+    options : as for every client
+    """
 
     def __init__(self, url: str, options: StoreOptions) -> None:
         settings, sentinels, service = read_url(url, options)

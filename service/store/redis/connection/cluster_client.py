@@ -39,6 +39,7 @@ class ClusterClient(RedisClient):
     Parameters
     ----------
     url : redis+cluster:// or rediss+cluster://, with one or more of the cluster's nodes
+    options : as for every client; connections are counted for each master
     """
 
     def __init__(self, url: str, options: StoreOptions) -> None:

@@ -48,6 +48,7 @@ async def examine(url: str, options: StoreOptions) -> Examination:
     Parameters
     ----------
     url : of a Redis, sentinels or a cluster, or with unix://, as in ``open_store``
+    options : timeouts; key prefix and replicas to wait for, on which depends which commands are needed
 
     Raises
     ------

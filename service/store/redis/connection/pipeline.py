@@ -95,7 +95,11 @@ class Pipeline(asyncio.Protocol):
         return not self._calls
 
     def send(self, command: bytes) -> asyncio.Future[Any]:
-        """Send a packed command; its reply comes in the future, or a RedisError.
+        """Send a command; its reply comes in the future, or a RedisError.
+
+        Parameters
+        ----------
+        command : as ``packed`` makes it
 
         Raises
         ------
@@ -120,7 +124,7 @@ class Pipeline(asyncio.Protocol):
             self.close()
 
     def close(self, error: RedisError | None = None) -> None:
-        """Close now; calls under way fail with this error."""
+        """Close now; calls under way fail with ``error``, by default a ConnectionError."""
         self.is_open = False
         self._transport.abort()
         if self._timer is not None:

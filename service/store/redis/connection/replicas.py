@@ -43,7 +43,17 @@ class ReplicaWatch:
         self._needed = 0
 
     async def needed(self, pipeline: Pipeline) -> int:
-        """Return how many replicas have to acknowledge what this connection has written."""
+        """Return how many replicas have to acknowledge what this connection has written.
+
+        Parameters
+        ----------
+        pipeline : to the server, which is asked for its replicas every ``LOOK_SECONDS``
+
+        Raises
+        ------
+        RedisError
+            where it can't be asked.
+        """
         if self._clock() >= self._next_look:
             attached = attached_in(await pipeline.send(_INFO))
             self._next_look = self._clock() + LOOK_SECONDS

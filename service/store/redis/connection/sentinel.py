@@ -44,7 +44,7 @@ class Master:
         self._next_check = 0.0
 
     def is_current(self, address: Address) -> bool:
-        """Whether this was the master lately; False also when it is time to ask again."""
+        """Return whether this was the master lately; False also when it is time to ask again."""
         return address == self._address and time.monotonic() < self._next_check
 
     def forget(self) -> None:

@@ -73,6 +73,7 @@ class Server:
     Parameters
     ----------
     settings : redis-py's settings of a connection
+    options : most connections, and timeouts for one of them and for replies
     master : who names the server; None if the settings do
     """
 
@@ -94,7 +95,8 @@ class Server:
 
         Parameters
         ----------
-        commands : not empty
+        commands : name and arguments of each; one or more
+        attempt : says which replicas to wait for; its ``sent`` is set when the server may have received the call
         asking : whether a cluster redirected this one call to this server (ASK)
 
         Raises
