@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.api.test_eligible import PATH, acts, session, view
+from tests.support.one_session import PATH, acts, session, view
 
 GIVEN = {"a": 0.5, "b": 0.25, "c": 0.25, "d": 0}
 

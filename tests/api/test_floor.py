@@ -8,7 +8,7 @@ from service.engine.feedback import ArmFeedback
 from service.engine.params import Params
 from service.engine.run import start_run
 from service.learners import REGISTRY
-from tests.api.test_eligible import ARMS, KINDS, PATH, TAKES, act, session, view
+from tests.support.one_session import ARMS, KINDS, PATH, TAKES, act, session, view
 
 
 @pytest.mark.parametrize("kind", TAKES)

@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from service.store import open_store
+from tests.support.one_session import view
 
 SESSION = {"session_id": "s", "learner": {"kind": "dexp3", "arms": ["a"]}, "seed": 3}
 PATH = "/v1/sessions/s"
@@ -121,3 +122,53 @@ async def test_a_visitors_key_makes_the_choice_stick(client, create):
 
     assert (await chosen(1), await chosen(2)) == (first, other)
     assert (await client.get(path)).json()["slot"] == 2
+
+
+async def test_a_key_gives_the_first_answer_again(client, create):
+    path, other = await create(), await create()
+    headers = {"Idempotency-Key": "k"}
+
+    first = await client.post(f"{path}/act", headers=headers)
+    again = await client.post(f"{path}/act", headers=headers, json={})
+    elsewhere = await client.post(f"{other}/act", headers=headers)
+    feedback = await client.post(
+        f"{path}/feedback", headers=headers, json={"arm": first.json()["arm"], "loss": 0.2}
+    )
+    changed = await client.post(f"{path}/feedback", headers=headers, json={"arm": first.json()["arm"], "loss": 0.9})
+
+    assert (again.text, again.headers["Idempotent-Replayed"]) == (first.text, "true")
+    assert "Idempotent-Replayed" not in elsewhere.headers
+    assert feedback.json()["applied"] == 1
+    assert (changed.status_code, changed.json()["code"]) == (422, "idempotency_conflict")
+    assert (await view(client, path))["slot"] == 1
+    assert (await view(client, path))["feedbacks"] == 1
+
+
+async def test_concurrent_callers_with_one_key_get_one_answer(client, create):
+    path = await create()
+
+    answers = await asyncio.gather(
+        *(client.post(f"{path}/act", headers={"Idempotency-Key": "k"}) for _ in range(20))
+    )
+
+    assert len({answer.text for answer in answers}) == 1
+    assert sum("Idempotent-Replayed" not in answer.headers for answer in answers) == 1
+    assert (await view(client, path))["slot"] == 1
+
+
+@pytest.mark.parametrize("key", ["", "x" * 256, "\u00e9"])
+async def test_keys_are_short_printable_ascii(client, create, key):
+    path = await create()
+
+    response = await client.post(f"{path}/act", headers={"Idempotency-Key": key.encode("utf-8")})
+
+    assert response.status_code == 422
+
+
+async def test_a_refusal_is_not_kept_under_its_key(client, create):
+    path = await create(learner={"kind": "dexp3", "n_arms": 1})
+    request = {"headers": {"Idempotency-Key": "k"}, "json": {"arm": 0, "loss": 0.5}}
+
+    assert (await client.post(f"{path}/feedback", **request)).status_code == 409
+    await client.post(f"{path}/act")
+    assert (await client.post(f"{path}/feedback", **request)).json()["applied"] == 1
