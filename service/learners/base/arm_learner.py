@@ -35,8 +35,9 @@ class ArmLearner(Learner[S]):
 
         Parameters
         ----------
+        state : before the slot is opened
         eligible : positions of the arms that may be drawn, ascending, one or more
-        floor : share that is uniform over them
+        floor : share that is uniform over them, in [0, 1)
         """
         return True
 
@@ -45,6 +46,7 @@ class ArmLearner(Learner[S]):
 
         Parameters
         ----------
+        state : before the first of them
         slot : the first; one more decision is outstanding in each after it
         count : slots to open at most, two or more
 
@@ -80,14 +82,15 @@ class ArmLearner(Learner[S]):
     def probabilities(self, state: S, eligible: IntArray | None = None, floor: float = 0.0) -> FloatArray:
         """Return the distribution shown to readers, shape (..., n_arms).
 
+        Learners without ``takes_eligible`` ignore ``eligible`` and ``floor``.
+
         Parameters
         ----------
+        state : at any moment
         eligible : positions of the arms that may be drawn, ascending: the distribution over these that follows
             from the state as it is, without a new slot. None: the last slot's over all arms, whichever were
             eligible then.
-        floor : share that is uniform over the eligible arms
-
-        Learners without ``takes_eligible`` ignore both.
+        floor : share that is uniform over the eligible arms, in [0, 1)
         """
 
     @abstractmethod
@@ -96,8 +99,10 @@ class ArmLearner(Learner[S]):
 
         Parameters
         ----------
+        state : before the loss; its last slot need not be that of the loss
         arm : position of the arm; an int, or an int array over the leading axes
-        loss : >= 0, and in [0, 1] where losses are normalised, as the theorems need it
+        loss : >= 0, and in [0, 1] where losses are normalised, as the theorems need it; a float, or an array over
+            the leading axes
         count : decisions of the arm that expire together at this loss: one step of ``count`` times the size
         """
 
@@ -106,6 +111,7 @@ class ArmLearner(Learner[S]):
 
         Parameters
         ----------
+        state : of one run, before the first event
         arms : position of each event's arm
         losses : of each event, as for ``settle``
         """
@@ -114,11 +120,23 @@ class ArmLearner(Learner[S]):
         return state
 
     def give_up(self, state: S, count: int) -> S:  # noqa: ARG002 - for learners that count decisions themselves
-        """Return the state after ``count`` outstanding decisions expired without a loss."""
+        """Return the state after outstanding decisions ended without a loss: expired, or of a removed arm.
+
+        Parameters
+        ----------
+        state : before that
+        count : how many ended, of whichever arms
+        """
         return state
 
     def void(self, state: S, arm: Any) -> S:  # noqa: ARG002 - for learners that learn at the act
-        """Return the state after an outstanding decision of ``arm``, by position, was taken back."""
+        """Return the state after an outstanding decision was taken back, because it was never shown.
+
+        Parameters
+        ----------
+        state : before that
+        arm : position of the decision's arm; an int, or an int array over the leading axes
+        """
         return self.give_up(state, 1)
 
     @abstractmethod
@@ -127,6 +145,7 @@ class ArmLearner(Learner[S]):
 
         Parameters
         ----------
+        state : with these arms; their outstanding decisions have been given up before
         positions : of the arms, ascending, not all of them
         """
 
@@ -136,5 +155,6 @@ class ArmLearner(Learner[S]):
 
         Parameters
         ----------
+        state : without them
         count : arms to add, one or more
         """

@@ -19,7 +19,7 @@ class PooledLearner(ArmLearner[S]):
 
         Parameters
         ----------
-        arm, loss, count : as for ``ArmLearner.settle``
+        state, arm, loss, count : as for ``ArmLearner.settle``
         divisor : mean probability of the arm over outstanding decisions, where the caller knows it; 0 moves no sum
         """
 
@@ -35,6 +35,7 @@ class ProvisionalLearner(PooledLearner[S]):
 
         Parameters
         ----------
+        state : as ``draw`` has left it
         arm : its position, as ``draw`` returned it
         default : the loss, on the learner's scale
         """
@@ -46,8 +47,8 @@ class ProvisionalLearner(PooledLearner[S]):
 
         Parameters
         ----------
-        arm, loss : as for ``settle``
-        default : the loss with which the decision was charged
+        state, arm, loss : as for ``settle``
+        default : the loss with which the decision was charged, on the learner's scale
         divisor : as for ``settle``
         """
 
@@ -56,8 +57,8 @@ class ProvisionalLearner(PooledLearner[S]):
 
         Parameters
         ----------
-        arms, losses : as for ``settle_all``
-        default : the loss with which each of the decisions was charged
+        state, arms, losses : as for ``settle_all``
+        default : the loss with which each of the decisions was charged, on the learner's scale
         """
         for arm, loss in zip(arms, losses, strict=True):
             state = self.correct(state, arm, loss, default)
@@ -69,8 +70,8 @@ class ProvisionalLearner(PooledLearner[S]):
 
         Parameters
         ----------
-        arm : its position
-        default : the loss with which the decision was charged
+        state, arm : as for ``settle``
+        default : the loss with which the decision was charged, on the learner's scale
         divisor : as for ``settle``
         """
 
@@ -88,11 +89,12 @@ class SlotLearner(ArmLearner[S]):
 
         Parameters
         ----------
-        arm : position of the arm that was drawn in it
+        state : as ``draw`` has left it
+        arm : position of the arm that was drawn in the slot; an int, or an int array over the leading axes
 
         Returns
         -------
-        Floats, or arrays over the leading axes.
+        floats, or arrays over the leading axes
         """
 
     @abstractmethod
@@ -101,16 +103,17 @@ class SlotLearner(ArmLearner[S]):
 
         Parameters
         ----------
-        arm, loss : as for ``ArmLearner.settle``
+        state, arm, loss : as for ``ArmLearner.settle``
         count : 1
         record : what ``record`` returned of the slot
         """
 
     def forget(self, state: S, record: Record) -> S:  # noqa: ARG002 - for learners whose records hold something
-        """Return the state after an open slot expired without a loss.
+        """Return the state after an open slot is given up without a loss.
 
         Parameters
         ----------
+        state : before that
         record : what ``record`` returned of the slot
         """
         return state

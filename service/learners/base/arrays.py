@@ -18,6 +18,10 @@ def draw(p: FloatArray, u: Any) -> Any:
     ----------
     p : shape (..., n_arms)
     u : float in [0, 1), or an array of them over the leading axes
+
+    Returns
+    -------
+    k, an int, or an int array over the leading axes
     """
     cumulative = np.cumsum(p, axis=-1)
     if p.ndim == 1:
@@ -50,7 +54,13 @@ def at(arm: Any) -> tuple[Any, ...]:
 
 
 def many(state: S, runs: int) -> S:
-    """Return the state of ``runs`` runs that all stand at ``state``: arrays gain a leading axis, numbers do not."""
+    """Return the state of runs that all stand at ``state``: arrays gain a leading axis, numbers do not.
+
+    Parameters
+    ----------
+    state : of one run; its log, where it has one, is left out
+    runs : how many runs, one or more
+    """
     parts = [_repeated(part, runs) for part in state]
     return type(state)._make(parts)  # type: ignore[attr-defined, no-any-return]
 

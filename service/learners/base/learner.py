@@ -35,6 +35,7 @@ class Learner(ABC, Generic[S]):
 
         Parameters
         ----------
+        state : after all events of slot t-1
         slot : what is known when it opens; its ``t`` is one more than that of the slot before
         """
 
@@ -70,6 +71,7 @@ class PointLearner(Learner[S]):
 
         Parameters
         ----------
+        state : before the feedback
         values : the losses at x and its query points, shape (..., dim+1), or the gradient, shape (..., dim)
         outstanding : decisions still without feedback, this one not among them
         """

@@ -89,7 +89,13 @@ class Schedule:
         return Clock(sums, t, np.where(heads, 0, clock.quiet + 1)[()], updating)
 
     def add(self, clock: Clock, loss: Any) -> Clock:
-        """Return the clock after a loss, shape (..., values), has arrived in the open slot."""
+        """Return the clock after a loss has arrived.
+
+        Parameters
+        ----------
+        clock : of the open slot
+        loss : shape (..., values)
+        """
         sums = clock.sums.copy()
         sums[..., clock.t % self._rows, :] += loss
         return clock._replace(sums=sums)

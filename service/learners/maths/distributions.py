@@ -53,12 +53,13 @@ def spread(p: FloatArray, eligible: IntArray, n_arms: int) -> FloatArray:
 
 
 def with_floor(p: FloatArray, floor: float, eligible: IntArray | None = None) -> FloatArray:
-    """Return (1 - floor) p, with ``floor`` shared by the arms at ``eligible`` alike (None: by all arms).
+    """Return (1 - floor) p, with ``floor`` shared by the eligible arms alike.
 
     Parameters
     ----------
     p : shape (..., n_arms), 0 for arms that are not eligible
     floor : in [0, 1); at 0 the distribution is p itself
+    eligible : positions of the arms that share it; None: all arms
     """
     if not floor:
         return p
@@ -71,11 +72,12 @@ def with_floor(p: FloatArray, floor: float, eligible: IntArray | None = None) ->
 
 
 def over(p: FloatArray, eligible: IntArray | None, *, uniform: bool) -> FloatArray:
-    """Return ``p`` over the arms at ``eligible`` alone, in their ratios and with sum 1 (None, or all arms: p).
+    """Return ``p`` over some arms alone, in their ratios and with sum 1, shape (..., n_arms), 0 for the others.
 
     Parameters
     ----------
     p : shape (..., n_arms)
+    eligible : positions of these arms; None, or all arms: p as it is
     uniform : whether these arms are alike where the probabilities of all of them are 0; else they stay 0
     """
     if eligible is None or eligible.size == p.shape[-1]:

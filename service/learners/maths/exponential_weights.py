@@ -36,6 +36,7 @@ def probabilities(log_weights: FloatArray, eligible: IntArray | None = None) -> 
 
     Parameters
     ----------
+    log_weights : shape (..., n_arms), the largest 0
     eligible : positions of these arms; the others have probability 0. None: all arms
     """
     if eligible is not None:
@@ -54,9 +55,12 @@ def lowered(log_weights: FloatArray, arm: Any, learning_rate: float, loss: Any, 
 
     Parameters
     ----------
+    log_weights : before it, shape (..., n_arms)
     arm : its position; an int, or an int array over the leading axes
     learning_rate : eta
-    loss, divisor : >= 0, and the probability to divide by; floats, or arrays over the leading axes
+    loss : >= 0; a float, or an array over the leading axes
+    divisor : the probability to divide by, taken as ``SMALLEST_DIVISOR`` at least; a float, or an array over the
+        leading axes
     """
     lower = log_weights.copy()
     lower[at(arm)] -= learning_rate * loss / np.maximum(divisor, SMALLEST_DIVISOR)
@@ -65,13 +69,25 @@ def lowered(log_weights: FloatArray, arm: Any, learning_rate: float, loss: Any, 
 
 
 def without(log_weights: FloatArray, positions: IntArray) -> FloatArray:
-    """Return the weights without the arms at ``positions``, scaled so that the largest is 1."""
+    """Return the log-weights without some arms, shifted so that the largest is 0.
+
+    Parameters
+    ----------
+    log_weights : shape (..., n_arms)
+    positions : of the arms to remove, not all of them
+    """
     kept = np.delete(log_weights, positions, axis=-1)
     shifted: FloatArray = kept - kept.max(axis=-1, keepdims=True)
     return shifted
 
 
 def joined(log_weights: FloatArray, count: int) -> FloatArray:
-    """Return the weights with ``count`` more arms at the mean of the others, which is 1/n of n in all."""
+    """Return the log-weights with more arms at the mean weight of the others, which is probability 1/n of n in all.
+
+    Parameters
+    ----------
+    log_weights : shape (..., n_arms), the largest 0
+    count : arms to add behind the others
+    """
     mean = np.log(np.exp(log_weights).mean(axis=-1, keepdims=True))
     return np.concatenate([log_weights, np.repeat(mean, count, axis=-1)], axis=-1)

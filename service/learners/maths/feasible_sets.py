@@ -25,6 +25,7 @@ def shrunk_scale(delta: float, dim: int, inradius: float, reach: float) -> float
     Parameters
     ----------
     delta : largest distance of a query point from x
+    dim : coordinates of a point; the margin grows with it
     inradius : radius of the ball inscribed in X
     reach : bound on the size of any coordinate of a point of X, which gives the margin
 
@@ -69,6 +70,10 @@ class FeasibleSet(ABC):
 
         It is the shrunk set described at the top of this module, smaller by a few units in the last place: by
         (2 dim + 16) ulps of ``reach``, more than projecting and adding delta err together.
+
+        Parameters
+        ----------
+        delta : distance of the query points from x, in [0, inradius)
 
         Raises
         ------

@@ -30,7 +30,11 @@ def solve(sums: FloatArray, scale: Any, guess: Any) -> tuple[Any, FloatArray]:
     ----------
     sums : shape (..., n_arms), least entry 0
     scale : positive, a float or shape (...)
-    guess : lambda to start from
+    guess : lambda to start from, a float or shape (...)
+
+    Returns
+    -------
+    lambda, a float or shape (...), and the squares, shape (..., n_arms)
     """
     if sums.ndim == 1:
         return _solve_one(sums, float(scale), float(guess))

@@ -23,7 +23,12 @@ def solve_rows(sums: FloatArray, scale: FloatArray, guess: FloatArray) -> tuple[
     Parameters
     ----------
     sums : shape (..., rows, n_arms), least entry of each row 0
-    scale, guess : positive, and lambda to start from, shape (..., rows)
+    scale : positive, shape (..., rows)
+    guess : lambda to start from, shape (..., rows)
+
+    Returns
+    -------
+    lambda of each row, shape (..., rows), and the squares, shape (..., rows, n_arms)
     """
     if sums.ndim == 2:
         return _solve_rows_of_one(sums, scale, guess)
@@ -134,7 +139,7 @@ def over_few(
 
     Parameters
     ----------
-    values : the sums, the least of them 0
+    values : the n sums, the least of them 0
     scale : positive
     before, floor : as for ``distribution_over_few``
     """

@@ -21,12 +21,24 @@ def probabilities(weights: FloatArray) -> FloatArray:
 
 
 def without(weights: FloatArray, positions: IntArray) -> FloatArray:
-    """Return weights without the arms at ``positions``; the others keep the ratios of their probabilities."""
+    """Return weights without some arms; the others keep the ratios of their probabilities.
+
+    Parameters
+    ----------
+    weights : shape (..., n_arms), the largest 0
+    positions : of the arms to remove, not all of them
+    """
     return _weights(distributions.remove_arms(probabilities(weights), positions))
 
 
 def joined(weights: FloatArray, count: int) -> FloatArray:
-    """Return weights with ``count`` more arms, each with probability 1/n of n in all."""
+    """Return weights with more arms behind the others, each with probability 1/n of n in all.
+
+    Parameters
+    ----------
+    weights : shape (..., n_arms), the largest 0
+    count : arms to add
+    """
     return _weights(distributions.add_arms(probabilities(weights), count))
 
 
