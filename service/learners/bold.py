@@ -103,7 +103,7 @@ class Bold(SlotLearner[State]):
         return (float(state.instance),)
 
     def settle(self, state: State, arm: Any, loss: Any, count: int = 1, record: Record = ()) -> State:
-        """EXP3's update of the record's instance, with its own p, which frees it."""
+        """Update the record's instance as EXP3 does, with the instance's own p, and free it."""
         instance = int(record[0])
         rows = list(state.log_weights)
         divisor = probabilities(rows[instance])[at(arm)]

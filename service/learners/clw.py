@@ -169,7 +169,7 @@ class Clw(ArmLearner[State]):
         return lowered(state.log_weights, state.arm, self.learning_rate, loss, state.p[at(state.arm)])
 
     def draw(self, state: State, slot: Slot) -> tuple[State, Any]:
-        """The arm in force, drawn anew where the slot before ended in an update."""
+        """Draw an arm where ``state.redraw`` says so, and keep the one in force otherwise."""
         if not np.any(state.redraw):
             return state, state.arm
         arm = np.where(state.redraw, draw(state.p, slot.u), state.arm)
@@ -181,7 +181,7 @@ class Clw(ArmLearner[State]):
         return state._replace(sums=clock.sums)
 
     def remove_arms(self, state: State, positions: IntArray) -> State:
-        """Where the arm in force is removed, the losses of its block are dropped and the next slot draws."""
+        """Remove arms; if the arm in force is one of them, drop its block's losses and let the next slot draw."""
         arm = np.where(np.isin(state.arm, positions), NO_ARM, state.arm - np.searchsorted(positions, state.arm))
         log_weights = self._base.without(state.log_weights, positions)
         sums = np.where((arm == NO_ARM)[..., None, None], 0.0, state.sums)

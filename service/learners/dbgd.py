@@ -29,11 +29,13 @@ class Rates(NamedTuple):
 
 
 def theorem_rates(dim: int, horizon: int, total_delay: int, scale: float = 1.0) -> Rates:
-    """Return the rates of Theorem 2.
+    """Return the rates of Theorem 2, c/sqrt(K (T + D)) and c/(T + D).
 
     Parameters
     ----------
-    horizon, total_delay : T and D, in slots
+    dim : K, coordinates of a point
+    horizon : T, in slots
+    total_delay : D, in slots
     scale : c, a factor of both rates
     """
     slots = horizon + total_delay
@@ -122,7 +124,7 @@ class Dbgd(PointLearner[State]):
         return state.x[..., None, :] + self._offsets
 
     def settle(self, state: State, values: FloatArray, outstanding: int) -> State:
-        """Eqs. (g_estimate) and (xupdate), or the anytime step."""
+        """Step by eqs. (g_estimate) and (xupdate), or by the anytime rule."""
         g = forward_difference(values, self.perturbation)
         if self._learning_rate is not None:
             return state._replace(x=self._shrunk.project(state.x - self._learning_rate * g))
@@ -137,7 +139,7 @@ class Dbgd(PointLearner[State]):
         return state._replace(x=self._shrunk.project(state.x - self._step(state) * g))
 
     def _step(self, state: State) -> Any:
-        """max(r, R/20)/sqrt(G), shaped to multiply a gradient; 0 before the first gradient."""
+        """Return max(r, R/20)/sqrt(G), shaped to multiply a gradient; 0 before the first gradient."""
         distance = np.maximum(state.distance, FIRST_DISTANCE * self.feasible_set.diameter)
         gradient_sum = np.asarray(state.gradient_sum)
         step = np.where(gradient_sum > 0, distance / np.sqrt(np.maximum(gradient_sum, np.finfo(float).tiny)), 0.0)

@@ -40,7 +40,10 @@ def theorem_rates(n_arms: int, horizon: int, max_delay: int, total_delay: int, s
 
     Parameters
     ----------
-    horizon, max_delay, total_delay : T, d-bar and D, in slots
+    n_arms : K
+    horizon : T, in slots
+    max_delay : d-bar, in slots
+    total_delay : D, in slots
     scale : c, a factor of eta, from which delta_1 follows
 
     Raises
@@ -63,7 +66,10 @@ def anytime_rates(n_arms: int, t: int, total_delay: float) -> Rates:
 
     Parameters
     ----------
-    total_delay : sum over the slots so far of the decisions outstanding at their start
+    n_arms : K
+    t : slot, from 1
+    total_delay : D, the sum over the slots so far of the decisions outstanding at their start, capped where the
+        learner has a cap
     """
     floor = min(1 / (t + total_delay), 0.25)
     eta = ANYTIME_SCALE * math.sqrt((1 + math.log(n_arms)) / (n_arms * t + total_delay))
@@ -180,7 +186,7 @@ class Dexp3(ArmLearner[State]):
         return State(state.p, state.p, *rates, delay_sum, _at_opening(state)), count
 
     def settle(self, state: State, arm: Any, loss: Any, count: int = 1) -> State:
-        """Eqs. (estloss), (tildew1), (w1), (tildep1); ``count`` multiplies the exponent before one trim."""
+        """Apply eqs. (estloss), (tildew1), (w1), (tildep1); ``count`` multiplies the exponent before one trim."""
         index = at(arm)
         return self._step(state, index, count * np.minimum(state.loss_clip, loss / state.p_open[index]))
 

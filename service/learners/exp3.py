@@ -59,6 +59,6 @@ class Exp3(WeightsLearner, SlotLearner[State]):
         return (state.p_open[at(arm)],)
 
     def settle(self, state: State, arm: Any, loss: Any, count: int = 1, record: Record = ()) -> State:
-        """Eq. (est.exp3) with the record's p_s."""
+        """Apply eq. (est.exp3) with the record's p_s."""
         (divisor,) = record
         return self.learned(state, arm, count * loss, divisor)

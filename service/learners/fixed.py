@@ -117,7 +117,7 @@ class Fixed(ArmLearner[State]):
         return self.open(state, slot), count
 
     def can_draw(self, state: State, eligible: IntArray, floor: float) -> bool:
-        """Not where all eligible arms have probability 0, and no floor."""
+        """Return whether the eligible arms have a positive probability, or there is a floor."""
         return floor > 0 or bool((state.p[..., eligible].sum(axis=-1) > 0).all())
 
     def settle(self, state: State, arm: Any, loss: Any, count: int = 1) -> State:  # noqa: ARG002 - nothing is learned

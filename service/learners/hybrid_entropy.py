@@ -22,7 +22,8 @@ def depth(x: FloatArray, root_rate: float, entropy_rate: float) -> FloatArray:
     Parameters
     ----------
     x : positive, shape (..., n_arms)
-    root_rate, entropy_rate : A > 0 and B >= 0
+    root_rate : A > 0
+    entropy_rate : B >= 0
     """
     below: FloatArray = root_rate / np.sqrt(x) - entropy_rate * np.log(x)
     return below
@@ -34,7 +35,12 @@ def solve_hybrid(sums: FloatArray, root_rate: float, entropy_rate: float) -> Flo
     Parameters
     ----------
     sums : shape (..., n_arms), least entry 0
-    root_rate, entropy_rate : A > 0 and B >= 0
+    root_rate : A > 0
+    entropy_rate : B >= 0
+
+    Returns
+    -------
+    x, shape (..., n_arms)
     """
     n_arms = sums.shape[-1]
     high = np.full(sums.shape[:-1], -root_rate)

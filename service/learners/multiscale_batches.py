@@ -19,6 +19,7 @@ def settled(state: State, arms: Sequence[int], losses: Sequence[float], fall: fl
 
     Parameters
     ----------
+    state : of one run, before the first event
     arms : position of each event's arm
     losses : of each event, on the learner's scale
     fall : bound on the fall of a sum by one event, in units of scale/sqrt(p)
@@ -41,8 +42,8 @@ def corrected(state: State, arms: Sequence[int], losses: Sequence[float], defaul
 
     Parameters
     ----------
-    arms, losses, fall : as for ``settled``
-    default : the loss with which each of the decisions was charged
+    state, arms, losses, fall : as for ``settled``
+    default : the loss with which each of the decisions was charged, on the learner's scale
     """
     mean, counted, before = state.mean, max(state.events, 1), default - state.shift
     spread, size, largest = state.variance_sum, state.deviation_sum, state.variance_max

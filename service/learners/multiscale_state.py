@@ -68,9 +68,18 @@ class State(NamedTuple):
 
 
 def scales_at(state: State, t: int) -> FloatArray:
-    """Return each expert's scale for slot ``t``, shape (..., 5), which is 0 before the first event.
+    """Return each expert's scale for a slot, which is 0 before the first event.
 
     It is c sqrt(min(max(t, n), h) (V + M)/(n + 1) + g D (A/n)^2).
+
+    Parameters
+    ----------
+    state : whose n, V, M, D and A are taken
+    t : the slot, from 1
+
+    Returns
+    -------
+    a, shape (..., 5)
     """
     if not state.events:
         return np.zeros_like(state.scales)
@@ -87,7 +96,19 @@ def scales_at(state: State, t: int) -> FloatArray:
 
 
 def mixture_scale(state: State, t: int) -> Any:
-    """Return A0 for slot ``t``: ``MIXTURE_SHARE`` sqrt(max(t, n) (V + M)/(n + 1)), 0 before the first event."""
+    """Return the mixture's scale for a slot, which is 0 before the first event.
+
+    It is ``MIXTURE_SHARE`` sqrt(max(t, n) (V + M)/(n + 1)).
+
+    Parameters
+    ----------
+    state : whose n, V and M are taken
+    t : the slot, from 1
+
+    Returns
+    -------
+    A0, a float, or an array over the leading axes
+    """
     return MIXTURE_SHARE * _sqrt(max(t, state.events) * variance(state)) if state.events else 0.0 * state.mean
 
 
@@ -106,15 +127,17 @@ def stepped(
 
     Parameters
     ----------
+    state : before the step; its scales, distributions and pools are those of the open slot
     arm : its position; an int, or an int array over the leading axes
-    deviation : of its loss from b, or from the default that the loss replaces
+    deviation : of its loss from b, or from the default that the loss replaces; a float, or an array over the
+        leading axes
     fall : bound on the fall of a sum, in units of scale/sqrt(p)
     count : steps of this kind; -1 takes one back
     divisor : in place of the arm's share of the mixture's pool, for one run
 
     Returns
     -------
-    S, shape (..., 5, n_arms), and W, shape (..., 5).
+    S, shape (..., 5, n_arms), and W, shape (..., 5)
     """
     if not isinstance(arm, np.ndarray):
         return _stepped_one(state, arm, float(deviation), fall, count, divisor)
@@ -134,7 +157,8 @@ def clipped(move: FloatArray, unit: FloatArray, fall: float) -> FloatArray:
 
     Parameters
     ----------
-    move, unit : of shapes that broadcast; a unit is scale/sqrt(p)
+    move : of a sum, unbounded
+    unit : scale/sqrt(p), of a shape that broadcasts with that of ``move``
     fall : as for ``stepped``
     """
     return np.minimum(np.maximum(move, -fall * unit), LARGEST_RISE * unit)
@@ -161,12 +185,14 @@ def _stepped_one(
 
 
 def learned(state: State, loss: Any, deviation: Any, count: int, sums: tuple[FloatArray, FloatArray]) -> State:
-    """Return the state with ``count`` more losses in n, mean, V, A and M, and with these sums.
+    """Return the state with more losses, all alike, in n, mean, V, A and M, and with these sums.
 
     Parameters
     ----------
-    loss : on the learner's scale; a float, or an array over the leading axes
-    deviation : of the loss from b
+    state : before the losses
+    loss : each of them, on the learner's scale; a float, or an array over the leading axes
+    deviation : of the loss from b, of the same shape
+    count : how many losses, one or more
     sums : of the experts and of the mixture, as ``stepped`` returns them
     """
     events = state.events + count
@@ -190,8 +216,10 @@ def corrected(state: State, loss: Any, default: float, sums: tuple[FloatArray, F
 
     Parameters
     ----------
-    loss, sums : as for ``learned``
-    default : the loss with which the decision was charged
+    state : in which the decision counts with ``default``
+    loss : on the learner's scale; a float, or an array over the leading axes
+    default : the loss with which the decision was charged, on the learner's scale
+    sums : as for ``learned``
     """
     mean = state.mean + (loss - default) / max(state.events, 1)
     if not state.events_at_open:
@@ -213,7 +241,7 @@ def uncharged(state: State, default: float, sums: tuple[FloatArray, FloatArray])
 
     Parameters
     ----------
-    default, sums : as for ``corrected``
+    state, default, sums : as for ``corrected``
     """
     state = state._replace(sums=sums[0], mixture_sums=sums[1], events=max(state.events - 1, 0))
     if state.events_at_open:
@@ -232,7 +260,12 @@ def _without(state: State, default: float, deviation: Any) -> tuple[Any, Any]:
 
 
 def larger(one: Any, other: Any) -> Any:
-    """Return the larger of two numbers, or of two numbers for each run."""
+    """Return the larger of two numbers, or of two numbers for each run.
+
+    Parameters
+    ----------
+    one, other : floats, or arrays over the leading axes
+    """
     return max(one, other) if isinstance(one, float) and isinstance(other, float) else np.maximum(one, other)
 
 

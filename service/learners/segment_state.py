@@ -81,7 +81,7 @@ def start_segment(n_arms: int) -> Segment:
 
 
 def variance(shared: Shared) -> float:
-    """Return v, a mean of squared deviations that is not 0 once two losses differed."""
+    """Return v = (V + M)/(n + 1), a mean of squared deviations that is not 0 once two losses differed."""
     return (shared.variance_sum + shared.variance_max) / (shared.events + 1) if shared.events else 0.0
 
 
@@ -90,8 +90,13 @@ def stepped(
 ) -> tuple[FixedArray, FloatArray]:
     """Return the mixture's sums and the segment's, moved by a deviation of ``arm``.
 
+    It is divided by the arm's share of the segment's pool. Where that is 0, and while the segment's scale is 0, the
+    sums stay.
+
     Parameters
     ----------
+    shared : before the step
+    segment : that of the decision, before the step
     arm : its position
     deviation : of its loss from the segment's b, or from the default that the loss replaces
     fall : bound on the fall of a sum, in units of scale/sqrt(p)
@@ -99,7 +104,7 @@ def stepped(
 
     Returns
     -------
-    R, shape (3,), and S, shape (n_arms,).
+    R, shape (3,), and S, shape (n_arms,)
     """
     pool = float(segment.pool[arm])
     if not (segment.scale > 0 and pool > 0):
@@ -117,12 +122,13 @@ def _clipped(move: float, unit: float, fall: float) -> float:
 
 
 def learned(shared: Shared, loss: float, sums: FixedArray) -> Shared:
-    """Return the same with one more loss in n, mean, V and M, and with these sums of the mixture.
+    """Return what is shared with one more loss in n, mean, V and M, and with these sums of the mixture.
 
     Parameters
     ----------
+    shared : before the loss
     loss : on the learner's scale
-    sums : of the mixture, as ``stepped`` returns them
+    sums : of the mixture, shape (3,), as ``stepped`` returns them
     """
     events = shared.events + 1
     mean = shared.mean + (loss - shared.mean) / events
@@ -139,12 +145,13 @@ def learned(shared: Shared, loss: float, sums: FixedArray) -> Shared:
 
 
 def corrected(shared: Shared, loss: float, default: float, sums: FixedArray) -> Shared:
-    """Return the same with ``loss`` in place of ``default`` in mean and V; M only grows.
+    """Return what is shared with ``loss`` in place of ``default`` in mean and V, and these sums; M only grows.
 
     Parameters
     ----------
+    shared : in which the decision counts with ``default``
     loss, sums : as for ``learned``
-    default : the loss with which the decision was charged
+    default : the loss with which the decision was charged, on the learner's scale
     """
     mean = shared.mean + (loss - default) / max(shared.events, 1)
     if not shared.events_at_open:
@@ -160,11 +167,11 @@ def corrected(shared: Shared, loss: float, default: float, sums: FixedArray) -> 
 
 
 def uncharged(shared: Shared, default: float, sums: FixedArray) -> Shared:
-    """Return the same with one ``default`` less in n, mean and V.
+    """Return what is shared with one ``default`` less in n, mean and V, and with these sums of the mixture.
 
     Parameters
     ----------
-    default, sums : as for ``corrected``
+    shared, default, sums : as for ``corrected``
     """
     events = max(shared.events - 1, 0)
     mean = shared.mean - (default - shared.mean) / events if events else 0.0
@@ -179,7 +186,8 @@ def with_fewer(segment: Segment, positions: Any) -> Segment:
 
     Parameters
     ----------
-    positions : of the arms to remove, not all of them
+    segment : with these arms
+    positions : of the arms to remove, an array of ints, ascending, not all of them
     """
     drawn = remove_arms(segment.drawn, positions)
     return segment._replace(
@@ -191,7 +199,15 @@ def with_fewer(segment: Segment, positions: Any) -> Segment:
 
 
 def with_more(segment: Segment, count: int) -> Segment:
-    """Return a segment with ``count`` more arms behind the others."""
+    """Return a segment with more arms behind the others.
+
+    The sums of a new arm are 0; its share of pool and distributions is 1/n of n arms in all.
+
+    Parameters
+    ----------
+    segment : without these arms
+    count : how many, one or more
+    """
     drawn = add_arms(segment.drawn, count)
     return segment._replace(
         sums=np.concatenate([segment.sums, np.zeros(count)]),

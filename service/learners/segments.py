@@ -66,13 +66,14 @@ class Segments(Generic[P]):
 
         Parameters
         ----------
-        part : state of the global part
+        part : state of the global part before the slot
+        shared : what segments share, before the slot
         segment : the one that plays, with the arms there are
         slot : its ``outstanding`` counts the decisions of all segments
 
         Returns
         -------
-        The moment, and the distribution to draw from, shape (n_arms,).
+        the moment, and the distribution to draw from, shape (n_arms,)
         """
         part = self.part.open(part, slot._replace(floor=0.0) if slot.floor else slot)
         shared = _mixed(shared)
@@ -90,11 +91,25 @@ class Segments(Generic[P]):
         return Moment(part, shared, opened), p
 
     def settle(self, moment: Moment[P], arm: int, loss: float) -> Moment[P]:
-        """Learn from a loss of ``arm`` that an outstanding decision of the segment may have had."""
+        """Learn from a loss of an arm that an outstanding decision of the segment may have had.
+
+        Parameters
+        ----------
+        moment : before the loss
+        arm : its position
+        loss : on the learner's scale
+        """
         return self._learned(moment, arm, loss, ends=1)
 
     def charge(self, moment: Moment[P], arm: int, default: float) -> Moment[P]:
-        """Learn the default loss of the arm just drawn; its decision stays outstanding."""
+        """Learn the default loss of the arm just drawn; its decision stays outstanding.
+
+        Parameters
+        ----------
+        moment : as ``open`` returned it
+        arm : position of the arm that was drawn
+        default : the loss, on the learner's scale
+        """
         return self._learned(moment, arm, default, ends=0)
 
     def _learned(self, moment: Moment[P], arm: int, loss: float, ends: int) -> Moment[P]:
@@ -113,7 +128,18 @@ class Segments(Generic[P]):
         return Moment(part, learned(shared, loss, sums), segment)
 
     def correct(self, moment: Moment[P], arm: int, loss: float, default: float) -> Moment[P]:
-        """Put a decision's loss in place of the default that it was charged with."""
+        """Put a decision's loss in place of the default that it was charged with.
+
+        Parameters
+        ----------
+        moment, arm, loss : as for ``settle``
+        default : the loss with which the decision was charged, on the learner's scale
+
+        Raises
+        ------
+        TypeError
+            where the global part takes no provisional default.
+        """
         part, shared, segment = moment
         part = self._provisional.correct(part, arm, loss, default, self._divisor(moment, arm))
         sums = shared.mixture_sums
@@ -124,7 +150,17 @@ class Segments(Generic[P]):
         return Moment(part, corrected(shared, loss, default, sums), segment)
 
     def uncharge(self, moment: Moment[P], arm: int, default: float) -> Moment[P]:
-        """Take back a decision that was charged with the default: it was never shown."""
+        """Take back a decision that was charged with the default: it was never shown.
+
+        Parameters
+        ----------
+        moment, arm, default : as for ``correct``
+
+        Raises
+        ------
+        TypeError
+            where the global part takes no provisional default.
+        """
         part, shared, segment = moment
         part = self._provisional.uncharge(part, arm, default, self._divisor(moment, arm))
         sums = shared.mixture_sums
@@ -136,7 +172,12 @@ class Segments(Generic[P]):
         return Moment(part, uncharged(shared, default, sums), segment)
 
     def void(self, moment: Moment[P], arm: int) -> Moment[P]:
-        """Take back a decision of which nothing was learned."""
+        """Take back a decision of which nothing was learned.
+
+        Parameters
+        ----------
+        moment, arm : as for ``settle``
+        """
         part, shared, segment = moment
         segment = None if segment is None else given_up(segment, 1)
         return Moment(self.part.void(part, arm), shared, segment)
@@ -148,7 +189,7 @@ class Segments(Generic[P]):
 
         Parameters
         ----------
-        moment : of any segment
+        moment : of any segment; its global part and what is shared are taken
         segment : the one whose distribution it is
         eligible, floor : as for ``ArmLearner.probabilities``
         """
@@ -253,5 +294,11 @@ def _mixture(weights: FixedArray, experts: FloatArray) -> FloatArray:
 
 
 def given_up(segment: Segment, count: int) -> Segment:
-    """Return a segment after ``count`` of its decisions expired."""
+    """Return a segment after some of its outstanding decisions ended; its sums stay.
+
+    Parameters
+    ----------
+    segment : before that
+    count : how many ended; fewer than 0 are never left
+    """
     return segment._replace(outstanding=max(segment.outstanding - count, 0))

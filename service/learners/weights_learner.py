@@ -20,7 +20,7 @@ class State(NamedTuple):
 
     @classmethod
     def at(cls, log_weights: FloatArray) -> State:
-        """Return the state with these weights and their distribution."""
+        """Return the state with these weights, shape (..., n_arms), and their distribution."""
         return cls(log_weights, probabilities(log_weights))
 
 
@@ -55,7 +55,7 @@ class WeightsLearner(ArmLearner[State]):
 
         Parameters
         ----------
-        arm, loss : as for ``settle``
+        state, arm, loss : as for ``settle``
         divisor : a probability of the arm; a float, or an array over the leading axes
         """
         return state._replace(log_weights=lowered(state.log_weights, arm, self.learning_rate, loss, divisor))

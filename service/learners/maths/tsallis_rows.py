@@ -69,7 +69,7 @@ def _totals(root: FloatArray, powers: FloatArray) -> FloatArray:
 
 
 def _moved(lam: Any, unsolved: Any, scale: Any, totals: Any) -> tuple[FloatArray, FloatArray]:
-    """Take a step in the rows that are not solved, and say which of them still are not.
+    """Return multipliers after a step in the rows that are not solved, and which of them still are not.
 
     ``totals`` are the sums of x, x^(3/2) and x^2. Where the curvature is large Newton's step is taken.
     """
@@ -173,7 +173,7 @@ def _solved(values: list[float], scale: float, before: list[float]) -> tuple[flo
 
 
 def _of_many(sums: FloatArray, scale: Any, before: FloatArray, floor: float) -> Few:
-    """Of many runs; the same operations bit for bit as for one."""
+    """Return ``distribution_over_few`` of many runs; the same operations bit for bit as for one."""
     sums = sums - sums.min(axis=-1, keepdims=True)
     live = column(scale) > 0
     wide = np.where(live, column(scale), 1.0)
