@@ -16,6 +16,7 @@ from service.learners.base import ArmLearner, Log
 from service.serialization import records
 from service.serialization import state as codec
 from service.serialization.binary import CodecError, checksum
+from service.serialization.state.arms import encode_arms
 from tests.support import vectors
 
 NAMES = ("a", "b", "c")
@@ -93,4 +94,4 @@ def seeds() -> list[bytes]:
         found += [bytes([number, 0]) + state[:-4], bytes([number, 1]) + state, bytes([number, 3]) + joined]
     grown = Arms.of(len(NAMES), NAMES)
     grown = grown.changed(grown.change(["d"], ["b"]))
-    return [*found, b"\0\2" + codec._arms_bytes(grown, codec.SCHEMA)]
+    return [*found, b"\0\2" + encode_arms(grown, codec.SCHEMA)]
