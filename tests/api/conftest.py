@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
 from functools import cache
@@ -13,6 +15,7 @@ import pytest
 from service.app import create_app
 from service.settings import Settings
 from service.store.memory import MemoryStore
+from service.telemetry.logs import JsonLines
 
 Client = httpx.AsyncClient
 MakeClient = Callable[..., Awaitable[Client]]
@@ -54,3 +57,16 @@ def create(client: Client) -> Callable[..., Awaitable[str]]:
         return f"/v1/sessions/{response.json()['session_id']}"
 
     return create_session
+
+
+@pytest.fixture
+def lines(caplog: pytest.LogCaptureFixture) -> Callable[[], list[dict[str, Any]]]:
+    """Take the lines of requests that were logged since the last call."""
+    caplog.set_level(logging.INFO, "service.requests")
+
+    def take() -> list[dict[str, Any]]:
+        records = [record for record in caplog.records if record.name == "service.requests"]
+        caplog.clear()
+        return [json.loads(JsonLines().format(record)) for record in records]
+
+    return take

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from tests.api.test_bodies import assert_problem, post
+from tests.support.problems import assert_problem, post
 
 SECONDS = 2.5
 """Of processor time, which a busy machine does not stretch: far more than a refusal takes (some 0.05 s), far less

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Iterator
 from contextlib import AsyncExitStack
 
 import pytest
@@ -15,8 +14,9 @@ from service.app import create_app
 from service.models.events import ArmEvent, RewardEvent
 from service.settings import Settings
 from service.store.memory import MemoryStore
+from tests.support.asgi import JSON, Asked
+from tests.support.request_corpus import corpus
 
-JSON = [(b"content-type", b"application/json")]
 LEARNERS = {
     "hot": {"learner": {"kind": "dexp3", "n_arms": 3}},
     "rated": {"learner": {"kind": "dexp3", "n_arms": 3}, "reward_range": [0, 1]},
@@ -26,40 +26,6 @@ LEARNERS = {
     "slots": {"learner": {"kind": "exp3", "n_arms": 3, "learning_rate": 0.1}},
     "points": {"learner": {"kind": "dbgd", "dim": 2, "feasible_set": {"kind": "ball", "radius": 1}}},
 }
-NUMBERS = (
-    *("0", "1", "-0", "-1", "2", "0.5", "3.0", "1.0", "1e0", "1E-1", "5e-324", "1e-400", "1e400", "01", "1.", "+1"),
-    *("0.1000000000000000055511151231257827", "0.30000000000000004", "9007199254740993", "1" + "0" * 22),
-    *("0." + "0" * 450 + "1", "1" * 500, "NaN", "Infinity", "true", "null", '"1"', "[1]", '{"a":1}', ""),
-)
-
-
-class Asked:
-    """An application, asked over ASGI: its answers as bytes."""
-
-    def __init__(self, app: FastAPI) -> None:
-        self._app = app
-
-    async def ask(self, path, body=b"", headers=JSON, method="POST", pieces=None, known_length=True):
-        parts = list(pieces or [body])
-        messages = [
-            {"type": "http.request", "body": part, "more_body": n < len(parts)} for n, part in enumerate(parts, 1)
-        ]
-        left, sent = iter(messages), []
-
-        async def receive():
-            return next(left, {"type": "http.disconnect"})
-
-        async def send(message):
-            sent.append(message)
-
-        path, _, query = path.partition("?")
-        length = [(b"content-length", b"%d" % sum(map(len, parts)))] if known_length else []
-        scope = {"type": "http", "http_version": "1.1", "method": method, "path": path, "root_path": ""}
-        scope |= {"raw_path": path.encode(), "query_string": query.encode()}
-        scope |= {"headers": [*length, *headers, (b"x-request-id", b"asked")], "client": ("127.0.0.1", 1)}
-        await self._app(scope, receive, send)
-        head = sent[0]
-        return head["status"], head["headers"], b"".join(message.get("body", b"") for message in sent[1:])
 
 
 @pytest.fixture
@@ -90,77 +56,6 @@ async def both(monkeypatch):
                 assert (await app.ask("/v1/sessions", body))[0] == 201
         by_fastapi.clear()
         yield *asked, by_fastapi
-
-
-def event_bodies() -> Iterator[bytes]:
-    for number in NUMBERS:
-        yield f'{{"arm": 0, "loss": {number}}}'.encode()
-        yield f'{{"loss":0.5,"arm":{number}}}'.encode()
-    yield from (
-        b'{"arm":1,"reward":1}',
-        b'{"arm":0,"loss":0,"loss":1}',
-        b'{"arm":0,"arm":1,"loss":1,"event_id":"a:\\u003ab"}',
-        b'{"arm":0,"arm":1,"loss":1}',
-        b'{"arm":0,"loss":1,"event_id":"one"}',
-        b'{"arm":0,"loss":1,"event_id":"one"}',
-        b'{"arm":0,"loss":1,"event_id":"a:b"}',
-        b'{"arm":0,"loss":1,"event_id":""}',
-        b'{"arm":0,"loss":1,"event_id":null}',
-        b'{"arm":0,"loss":1,"event_id":"tab\\t"}',
-        '{"arm":0,"loss":1,"event_id":"é"}'.encode(),
-        b'{"arm":0,"loss":1,"event_id":"' + b"x" * 129 + b'"}',
-        b'{"arm":0,"loss":1,"slot":1}',
-        b'{"arm":0,"loss":1,"other":1}',
-        b'{"label":"b:c","loss":1}',
-        '{"label":"é","loss":1}'.encode(),
-        b'{"arm":0}',
-        b'{"losses":[0.5,0.5,0.25]}',
-        b'{"arm":99,"loss":1}',
-        b' {"arm": 0 ,\n"loss" : 1 } ',
-        b'{"arm":0,"loss":1}x',
-        b'\xef\xbb\xbf{"arm":0,"loss":1}',
-        b'{"arm":0,"loss":1,"event_id":"\xff"}',
-        *(b"{}", b"[]", b"null", b"", b"{", b"[" * 5000),
-    )
-
-
-def corpus(session: str) -> Iterator[tuple[str, bytes]]:
-    path = f"/v1/sessions/{session}"
-    yield f"{path}/acts", b'{"count":40}'
-    for body in (
-        b"",
-        b"{}",
-        b'{"eligible":[0,1]}',
-        b'{"exclude":["a"]}',
-        b'{"count":1}',
-        b"[]",
-        b'{"eligible":[]}',
-    ):
-        yield f"{path}/act", body
-    for body in (
-        b'{"count":2}',
-        b'{"count":2.0}',
-        b'{"count":51}',
-        b'{"count":0}',
-        b'{"count":2,"distinct":true}',
-    ):
-        yield f"{path}/acts", body
-    for body in event_bodies():
-        yield f"{path}/feedback", body
-        yield f"{path}/feedbacks?on_surplus=skip", b'{"events":[' + body + b"]}"
-    plain = b'{"arm":0,"loss":0.25},{"arm":1,"loss":1,"event_id":"%d"}'
-    yield f"{path}/feedbacks", b'{"events":[' + plain % 1 + b"]}"
-    yield f"{path}/feedbacks", b'{"events":[' + plain % 1 + b',{"arm":2,"loss":0.125}]}'
-    yield f"{path}/feedbacks", b'{"events":[' + b",".join([plain % 2] * 11) + b"]}"
-    yield f"{path}/feedbacks", b'{"events":[],"events":[{"arm":0,"loss":1}]}'
-    for query in ("on_surplus=refuse", "on_surplus=no", "on_surplus=skip&on_surplus=skip", "other=1"):
-        yield f"{path}/feedback?{query}", b'{"arm":0,"loss":0.5}'
-        yield f"{path}/act?{query}", b""
-    yield f"{path}/feedbacks?on_invalid=skip", b'{"events":[{"arm":77,"loss":1}]}'
-    yield from ((f"/v1/sessions/{name}/act", b"") for name in ("none", "-", "a b", "hot\n", "%2e"))
-    yield "/v1/sessions//act", b""
-    yield "/v1/sessions/hot/act/", b""
-    yield "/v1/sessions/none/feedback", b'{"arm":0,"loss":0.5}'
 
 
 @pytest.mark.parametrize(

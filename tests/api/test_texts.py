@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.api.test_bodies import JSON, assert_problem
+from tests.support.problems import JSON, assert_problem
 
 SESSION = '"learner":{"kind":"dexp3","arms":["a","b"]}'
 PLACES = [
