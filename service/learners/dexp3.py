@@ -10,6 +10,7 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from ..errors import FieldValueError
+from . import dexp3_log
 from .base import ArmLearner, FloatArray, Information, IntArray, Log, Slot, Steps, at
 from .maths.distributions import add_arms, remove_arms
 from .rates import RatedSpec, RateFields, RateMode
@@ -19,12 +20,6 @@ ANYTIME_SCALE = 2.0
 """c of the anytime rates."""
 MAX_EXPONENT = 700.0
 """exp(-700) is still a normal double: no weight becomes 0, which with one arm would mean 0 divided by 0."""
-MAX_STEPS = 32
-"""Most events since the slot opened by which p is stored."""
-LOGGED_ARMS = 2_000
-"""Arms from which on a session is stored as a log; with fewer, p_open is stored, and the few steps since."""
-KEPT_STEPS = 128
-"""Events in a log after which, when a slot opens, another begins."""
 
 
 class Rates(NamedTuple):
@@ -136,7 +131,7 @@ class State(NamedTuple):
             where a step is of an arm that there is not.
         """
         with np.errstate(all="ignore"):
-            log = log._replace(is_stored=log.base.size >= LOGGED_ARMS)
+            log = dexp3_log.read(log)
             p_open = _trimmed(log.base, log.steps[: log.opened])
             return self._replace(p=_trimmed(p_open, log.steps[log.opened :]), p_open=p_open, log=log)
 
@@ -169,13 +164,13 @@ class Dexp3(ArmLearner[State]):
 
     def start(self) -> State:
         p = np.full(self.n_arms, 1 / self.n_arms)
-        log = Log(p, (), 0) if self.n_arms < LOGGED_ARMS else None
-        return State(p, p, *(self._rates or anytime_rates(self.n_arms, 1, 0)), delay_sum=0, log=log)
+        rates = self._rates or anytime_rates(self.n_arms, 1, 0)
+        return State(p, p, *rates, delay_sum=0, log=dexp3_log.at_start(p))
 
     def open(self, state: State, slot: Slot) -> State:
         delay_sum = state.delay_sum + min(slot.outstanding, self._cap)
         rates = self._rates or anytime_rates(state.p.shape[-1], slot.t, delay_sum)
-        return State(state.p, state.p, *rates, delay_sum, _at_opening(state))
+        return State(state.p, state.p, *rates, delay_sum, dexp3_log.at_opening(state.log, state.p))
 
     def open_all(self, state: State, slot: Slot, count: int) -> tuple[State, int]:
         """Open all slots: p changes with events alone, and of anytime rates those of the last slot stay."""
@@ -183,7 +178,7 @@ class Dexp3(ArmLearner[State]):
         delays = uncapped * slot.outstanding + uncapped * (uncapped - 1) // 2 + (count - uncapped) * self._cap
         delay_sum = state.delay_sum + delays
         rates = self._rates or anytime_rates(state.p.shape[-1], slot.t + count - 1, delay_sum)
-        return State(state.p, state.p, *rates, delay_sum, _at_opening(state)), count
+        return State(state.p, state.p, *rates, delay_sum, dexp3_log.at_opening(state.log, state.p)), count
 
     def settle(self, state: State, arm: Any, loss: Any, count: int = 1) -> State:
         """Apply eqs. (estloss), (tildew1), (w1), (tildep1); ``count`` multiplies the exponent before one trim."""
@@ -196,7 +191,7 @@ class Dexp3(ArmLearner[State]):
         factors = np.exp(-np.minimum(state.learning_rate * estimates, MAX_EXPONENT))
         least = state.probability_floor / len(state.p)
         steps = tuple((arm, factor, least) for arm, factor in zip(arms, factors.tolist(), strict=True))
-        return state._replace(p=_trimmed(state.p, steps), log=_more(state.log, steps))
+        return state._replace(p=_trimmed(state.p, steps), log=dexp3_log.with_steps(state.log, steps))
 
     def _step(self, state: State, index: tuple[Any, ...], estimate: Any) -> State:
         w = state.p.copy()
@@ -206,7 +201,7 @@ class Dexp3(ArmLearner[State]):
         least = state.probability_floor / w.shape[-1]
         np.maximum(w, least, out=w)
         w /= w.sum(axis=-1, keepdims=True)
-        log = _more(state.log, ((int(index[0]), float(factor), least),)) if w.ndim == 1 else None
+        log = dexp3_log.with_steps(state.log, ((int(index[0]), float(factor), least),)) if w.ndim == 1 else None
         return state._replace(p=w, log=log)
 
     def remove_arms(self, state: State, positions: IntArray) -> State:
@@ -224,21 +219,6 @@ class Dexp3(ArmLearner[State]):
 
     def rates(self, state: State) -> dict[str, Any]:
         return {"rates": self.mode} | {name: getattr(state, name) for name in Rates._fields}
-
-
-def _at_opening(state: State) -> Log | None:
-    """Return the log of a slot that opens at p."""
-    log = state.log
-    if log is not None and log.is_stored and len(log.steps) < KEPT_STEPS:
-        return log._replace(opened=len(log.steps))
-    return Log(state.p, (), 0, state.p.size >= LOGGED_ARMS) if state.p.ndim == 1 else None
-
-
-def _more(log: Log | None, steps: Steps) -> Log | None:
-    if log is None:
-        return None
-    most = 2 * KEPT_STEPS if log.is_stored else MAX_STEPS
-    return log._replace(steps=log.steps + steps) if len(log.steps) + len(steps) <= most else None
 
 
 def _trimmed(p: FloatArray, steps: Steps) -> FloatArray:

@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from service.learners import dexp3
+from service.learners import dexp3_log
 from service.store import open_store
 from service.store.memory import MemoryStore
 
@@ -23,8 +23,8 @@ def shared(store_url, store, store_options):
 
 def patch(monkeypatch):
     """Let logs begin with few arms, and end after few events."""
-    monkeypatch.setattr(dexp3, "LOGGED_ARMS", 4)
-    monkeypatch.setattr(dexp3, "KEPT_STEPS", 5)
+    monkeypatch.setattr(dexp3_log, "LOGGED_ARMS", 4)
+    monkeypatch.setattr(dexp3_log, "KEPT_STEPS", 5)
 
 
 def timeless(answer):

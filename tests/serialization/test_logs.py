@@ -10,7 +10,7 @@ import pytest
 from service.commit.session_cache import CachedSession
 from service.engine.feedback import ArmFeedback
 from service.errors import StateCorruptError
-from service.learners import dexp3
+from service.learners import dexp3, dexp3_log
 from service.models.options import ExpirySpec
 from service.models.specification import Specification
 from service.models.stored import Stored
@@ -24,8 +24,8 @@ LABELS = [f"arm {n}" for n in range(6)]
 @pytest.fixture
 def few_are_many(monkeypatch):
     """Logs begin with few arms, and end after few events."""
-    monkeypatch.setattr(dexp3, "LOGGED_ARMS", ARMS)
-    monkeypatch.setattr(dexp3, "KEPT_STEPS", KEPT)
+    monkeypatch.setattr(dexp3_log, "LOGGED_ARMS", ARMS)
+    monkeypatch.setattr(dexp3_log, "KEPT_STEPS", KEPT)
 
 
 class Stores:
@@ -124,11 +124,11 @@ def test_a_commit_of_many_arms_sends_what_it_did_and_now_and_then_the_whole():
 
     assert sorted(sent)[len(sent) // 2] < 250
     assert vectors_of(session.loaded().run) == vectors_of(session.cached.run)
-    assert sum(len(data) for data in session.kept.values()) < vector + 2 * dexp3.KEPT_STEPS * 32
+    assert sum(len(data) for data in session.kept.values()) < vector + 2 * dexp3_log.KEPT_STEPS * 32
 
 
 def test_fewer_arms_are_stored_whole():
-    session = Stores(dexp3.Dexp3Spec(n_arms=dexp3.LOGGED_ARMS - 1))
+    session = Stores(dexp3.Dexp3Spec(n_arms=dexp3_log.LOGGED_ARMS - 1))
     run = session.run()
     run.act()
     session.commit(run)

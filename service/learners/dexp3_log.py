@@ -1,0 +1,57 @@
+"""The log of DEXP3: a distribution and the events since, from which a reader makes the state again.
+
+Of few arms p_open is stored, and the events since the slot opened. Of many no state has a vector: the log is stored
+beside it, and a commit adds its events.
+"""
+
+from __future__ import annotations
+
+from .base import FloatArray, Log, Steps
+
+MAX_STEPS = 32
+"""Most events since the slot opened by which p is stored."""
+LOGGED_ARMS = 2_000
+"""Arms from which on a session is stored as a log; with fewer, p_open is stored, and the few steps since."""
+KEPT_STEPS = 128
+"""Events in a log after which, when a slot opens, another begins."""
+
+
+def at_start(p: FloatArray) -> Log | None:
+    """Return the log before the first slot, whose p is given; None of many arms, whose log begins with the slot."""
+    return Log(p, (), 0) if p.size < LOGGED_ARMS else None
+
+
+def at_opening(log: Log | None, p: FloatArray) -> Log | None:
+    """Return the log of a slot that opens at ``p``: the same as long as it may grow, else one that begins here.
+
+    Parameters
+    ----------
+    log : of the slot before; None where it is not known
+    p : after the latest event, shape (..., n_arms)
+
+    Returns
+    -------
+    the log; None for many runs at once, which are not stored
+    """
+    if log is not None and log.is_stored and len(log.steps) < KEPT_STEPS:
+        return log._replace(opened=len(log.steps))
+    return Log(p, (), 0, p.size >= LOGGED_ARMS) if p.ndim == 1 else None
+
+
+def with_steps(log: Log | None, steps: Steps) -> Log | None:
+    """Return the log with more events; None where they are too many, or where it was not known before.
+
+    Parameters
+    ----------
+    log : of the open slot
+    steps : what the events did, in their order
+    """
+    if log is None:
+        return None
+    most = 2 * KEPT_STEPS if log.is_stored else MAX_STEPS
+    return log._replace(steps=log.steps + steps) if len(log.steps) + len(steps) <= most else None
+
+
+def read(log: Log) -> Log:
+    """Return a log that was read as it is kept from now on: stored or not, by its number of arms."""
+    return log._replace(is_stored=log.base.size >= LOGGED_ARMS)
