@@ -31,6 +31,7 @@ async def settle_due(run: Run, journal: Journal, seconds: float = math.inf) -> b
 
     Parameters
     ----------
+    run : the session's, after ``advance`` to the present; it is changed
     journal : notes what expires
     seconds : about how long; at least one bucket is expired
 
@@ -65,6 +66,8 @@ async def apply_batch(
 
     Parameters
     ----------
+    base : the session at hand, which stays as it is
+    batch : requests, in the order in which they are applied
     known : what the store has been found to remember of this batch
     now : Unix seconds
     write_schema : the newest schema that a state may be written in

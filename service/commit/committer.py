@@ -65,6 +65,7 @@ class Committer:
 
         Parameters
         ----------
+        session_id : of the session
         batch : requests, in the order in which they are applied
 
         Returns
@@ -136,7 +137,7 @@ class Committer:
     async def _on_conflict(
         self, session_id: str, base: CachedSession, winner: Snapshot, seconds: float
     ) -> CachedSession:
-        """The version to try on next, once others will let an attempt of ``seconds`` through."""
+        """Return the version to try on next, once others will let an attempt of ``seconds`` through."""
         winning = Version.parse(winner.version)
         self.contention.on_conflict(session_id, winning.writer, seconds)
         self._cache.forget(session_id)
@@ -171,7 +172,7 @@ class Committer:
         return base
 
     async def _remind(self, session_id: str, run: Run) -> None:
-        """Before acts of a new bucket of time are committed, note when the session has decisions due."""
+        """Note when the session has decisions due, before acts of a new bucket of time are committed."""
         newest = None if run.act_times is None else run.act_times.newest()
         noted, slot = self._reminded.get(session_id, (None, 0))
         # A lower slot is that of another session, made under this id after the noted one was deleted.

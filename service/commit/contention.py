@@ -114,6 +114,7 @@ class Contention:
 
         Parameters
         ----------
+        session_id : of the session that both wrote
         winner : writer of that commit, as its version says
         seconds : how long this worker's attempt took
         """

@@ -102,18 +102,18 @@ class Draft:
             raise OlderSchemaError.of(field, self.write_schema)
 
     def is_duplicate(self, event_id: bytes) -> bool:
-        """Whether an event id, by its digest, counts already."""
+        """Return whether an event id, by its digest, counts already."""
         self.asked_events.add(event_id)
         return event_id in self.known.duplicates or event_id in self.event_ids
 
     def any_duplicate(self, event_ids: Sequence[bytes]) -> bool:
-        """Whether one of these event ids, by their digests, counts already, or is there twice."""
+        """Return whether one of these event ids, by their digests, counts already, or is there twice."""
         self.asked_events.update(event_ids)
         new = self.known.duplicates.isdisjoint(event_ids) and self.event_ids.keys().isdisjoint(event_ids)
         return not new or len(set(event_ids)) < len(event_ids)
 
     def stored_answer(self, key: Idempotency) -> Answer | None:
-        """The answer that an idempotency key got before, in this batch or an earlier one.
+        """Return the answer that an idempotency key got before, in this batch or an earlier one; None if none.
 
         Raises
         ------
@@ -143,7 +143,7 @@ class Draft:
 
 
 def unpack_answer(stored: bytes) -> tuple[bytes, bytes]:
-    """The digest of the body an idempotency key came with, and the answer it got."""
+    """Return the digest of the body an idempotency key came with, and the answer it got."""
     return stored[:DIGEST_BYTES], stored[DIGEST_BYTES:]
 
 
@@ -154,6 +154,8 @@ async def commit_of(draft: Draft, session_id: str, base: CachedSession, versions
 
     Parameters
     ----------
+    draft : what the batch made of the session; its answers get the new version
+    session_id : of the session
     base : the version that the draft is a copy of
     versions : of this worker, to make the new version
     """
@@ -218,7 +220,7 @@ async def _written(draft: Draft, base: CachedSession, version: str) -> dict[str,
 
 
 async def _segments_of(draft: Draft, run: SegmentRun) -> dict[bytes, tuple[int, bytes] | None]:
-    """The segments that a draft changes, as the store keeps them."""
+    """Return the segments that a draft changes, as the store keeps them."""
     found = {}
     for name in run.segments.changes:
         found[segment_records.name_of(name)] = segment_records.encode(run, name)
@@ -227,12 +229,12 @@ async def _segments_of(draft: Draft, run: SegmentRun) -> dict[bytes, tuple[int, 
 
 
 async def _specification(draft: Draft) -> bytes:
-    """The bytes of a specification that replaces another."""
+    """Encode a specification that replaces another."""
     return await run_in_thread_if_large(_label_bytes(draft.run), draft.stored.encode)
 
 
 async def _about(draft: Draft) -> bytes:
-    """What lists show and seldom changes."""
+    """Encode what lists show and seldom changes."""
     chosen = draft.stored.specification.chosen()
     return await run_in_thread_if_large(_label_bytes(draft.run), summary.encode_about, chosen, draft.run)
 

@@ -23,12 +23,34 @@ MAX_READS = 32
 
 
 async def decoded(snapshot: Snapshot, previous: CachedSession | None = None) -> CachedSession:
-    """Decode a snapshot: see ``CachedSession.of``."""
+    """Decode a snapshot, in a thread where it is large: see ``CachedSession.of``.
+
+    Parameters
+    ----------
+    snapshot : the session as the store keeps it
+    previous : an earlier version, of which learner and draws are used again
+
+    Raises
+    ------
+    StateCorruptError
+        where the stored bytes are not what this version writes.
+    """
     return await run_in_thread_if_large(len(snapshot.spec), CachedSession.of, snapshot, previous)
 
 
 async def with_records(cached: CachedSession, records: Mapping[bytes, bytes]) -> CachedSession:
-    """Add the records beside the state: see ``CachedSession.with_records``."""
+    """Add the records beside the state, in a thread where they are large: see ``CachedSession.with_records``.
+
+    Parameters
+    ----------
+    cached : the session without them
+    records : field to bytes, as ``Store.read_records`` returns them
+
+    Raises
+    ------
+    StateCorruptError
+        where a record is not what this version writes.
+    """
     return await run_in_thread_if_large(sum(map(len, records.values())), cached.with_records, records)
 
 
@@ -58,7 +80,9 @@ class SessionLoader:
 
         Parameters
         ----------
+        session_id : of the session
         base : the session at hand, with the segments that have been read already
+        batch : requests, in the order in which they are applied
 
         Raises
         ------
@@ -87,6 +111,8 @@ class SessionLoader:
 
         Parameters
         ----------
+        session_id : of the session
+        snapshot : the session as the store keeps it
         previous : an earlier version, of which learner and draws are used again
 
         Raises
@@ -114,6 +140,7 @@ def segments_needed(run: Run, batch: Sequence[Operation]) -> tuple[Sequence[str]
     Parameters
     ----------
     run : forgets segments that it can read again, where those at hand take too much memory
+    batch : requests, in the order in which they are applied
 
     Returns
     -------
@@ -141,6 +168,7 @@ async def with_segments(base: CachedSession, names: Sequence[str], found: ReadSe
     ----------
     base : a session with segments
     names : those that ``found`` has the records of, in the same order
+    found : what the store returned, at the version of ``base``
 
     Raises
     ------
@@ -167,6 +195,7 @@ async def check_segments(cached: CachedSession, found: Mapping[bytes, tuple[int,
 
     Parameters
     ----------
+    cached : the session, decoded
     found : name to last slot and record, as an exported session has them
 
     Raises

@@ -79,6 +79,7 @@ class Operation(ABC):
 
         Parameters
         ----------
+        draft : a copy of the session, with what earlier requests of the batch have changed
         checked : what ``check`` returned for this draft
 
         Raises

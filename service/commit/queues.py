@@ -53,6 +53,11 @@ class SessionQueues:
     async def submit(self, session_id: str, operation: Operation) -> Answer:
         """Apply a request to a session; the answer comes once the store has committed it.
 
+        Parameters
+        ----------
+        session_id : of the session, in whose queue the request waits
+        operation : the request
+
         Raises
         ------
         ServiceError
@@ -81,7 +86,7 @@ class SessionQueues:
         return self._accepted
 
     async def drained(self) -> None:
-        """Return when every request accepted so far has been answered."""
+        """Wait until every request accepted so far has been answered."""
         while tasks := [queue.task for queue in self._queues.values() if queue.task is not None]:
             await asyncio.wait(tasks)
 
@@ -100,7 +105,7 @@ class SessionQueues:
 
 
 def _next_batch(waiting: deque[_Waiting]) -> list[_Waiting]:
-    """The next requests to commit together; those whose client has hung up meanwhile are dropped."""
+    """Return the next requests to commit together; those whose client has hung up meanwhile are dropped."""
     batch: list[_Waiting] = []
     weight = 0
     while waiting and (not batch or weight + waiting[0].operation.weight <= MAX_BATCH_WEIGHT):

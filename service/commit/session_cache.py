@@ -48,7 +48,13 @@ class Effective(NamedTuple):
 
     @classmethod
     def of(cls, run: Run, before: Effective | None) -> Effective:
-        """Take the value before for some seconds: computing it costs much where there are many arms."""
+        """Take the value before for some seconds: computing it costs much where there are many arms.
+
+        Parameters
+        ----------
+        run : the session's, as it is about to be committed
+        before : of an earlier commit of this worker; None where there was none
+        """
         if before is not None and run.ledger.time - before.at < EFFECTIVE_SECONDS:
             return before
         return cls(effective_arms_of(run), run.ledger.time)
@@ -83,6 +89,7 @@ class CachedSession(NamedTuple):
 
         Parameters
         ----------
+        snapshot : the session as the store keeps it
         previous : an earlier version, of which learner and draws are used again
 
         Raises
@@ -123,7 +130,7 @@ class CachedSession(NamedTuple):
         )
 
     def with_records(self, records: Mapping[bytes, bytes]) -> CachedSession:
-        """The same version with the records beside the state: open slots, times of acts and rows.
+        """Return the same version with the records beside the state: open slots, times of acts and rows.
 
         Raises
         ------
@@ -144,7 +151,12 @@ class CachedSession(NamedTuple):
         return self._replace(run=run, needs_records=False, size=_memory(run))
 
     def schema(self, allowed: int) -> int:
-        """The schema to write the next version in: whether counts are packed is decided where a session begins."""
+        """Return the schema to write the next version in; counts are packed in sessions that began so.
+
+        Parameters
+        ----------
+        allowed : the newest schema in which states may be written
+        """
         if self.has_packed_counts:
             return max(allowed, codec.PACKED_COUNTS)
         return min(allowed, codec.PACKED_COUNTS - 1)
@@ -156,12 +168,26 @@ class CachedSession(NamedTuple):
 
     @classmethod
     def begun(cls, version: str, stored: Stored, run: Run, state: bytes) -> CachedSession:
-        """A session before its first slot; ``state`` is the bytes of its run's state."""
+        """Make a session before its first slot.
+
+        Parameters
+        ----------
+        version : its first one
+        stored : its specification, with a seed
+        run : which no act or event has changed
+        state : the bytes of the run's state
+        """
         return cls(version, stored, run, state[-CHECKSUM_BYTES:], _memory(run), is_listed=True)
 
     @staticmethod
     def encode(run: Run, schema: int = codec.SCHEMA) -> bytes:
-        """The bytes of a run's state, in this schema of states where it can hold it."""
+        """Return the bytes of a run's state.
+
+        Parameters
+        ----------
+        run : the session's, in which the state is
+        schema : of states, in which it is written; an older one that can't hold it is not taken
+        """
         arms = run.arms if isinstance(run, ArmRun) else None
         shared = run.shared if isinstance(run, SegmentRun) else None
         return codec.encode(run.ledger, run.state, arms, schema, shared)
@@ -174,13 +200,14 @@ class CachedSession(NamedTuple):
         effective: Effective | None = None,
         stored: Stored | None = None,
     ) -> CachedSession:
-        """The session as this worker has just committed it.
+        """Return the session as this worker has just committed it.
 
         Parameters
         ----------
+        version : of that commit
         state : the bytes of the run's state
         run : taken over: nobody else may use it, or earlier copies of it, any more
-        effective : what the commit showed of the distribution
+        effective : what the commit showed of the distribution; None where the next one has to compute it
         stored : the specification, where the commit replaced it
         """
         run.on_written(records_codec.rows_of(run, state[0]))
@@ -199,7 +226,7 @@ class CachedSession(NamedTuple):
 
 
 def _memory(run: Run) -> int:
-    """Bytes of memory that a session takes, about; its state twice, as a commit makes the next beside it."""
+    """Return about how many bytes a session takes; its state twice, as a commit makes the next beside it."""
     state = {id(part): part.nbytes for part in run.state if isinstance(part, np.ndarray)}
     by_arm = run.ledger.by_arm.nbytes if isinstance(run, ArmRun) else 0
     labels = run.arms.names or () if isinstance(run, ArmRun) else ()
@@ -229,14 +256,20 @@ class SessionCache:
         """Sessions put in since ``take_changed``, in order."""
 
     def get(self, session_id: str) -> CachedSession | None:
-        """The session as this worker last saw it; others may have committed since."""
+        """Return the session as this worker last saw it; others may have committed since."""
         cached = self._sessions.get(session_id)
         if cached is not None:
             self._sessions.move_to_end(session_id)
         return cached
 
     def put(self, session_id: str, cached: CachedSession) -> None:
-        """Keep a session's newest version."""
+        """Keep a session's newest version, and drop the sessions used least recently that there is no room for.
+
+        Parameters
+        ----------
+        session_id : of the session
+        cached : the version that this worker has committed or read
+        """
         before = self._sessions.pop(session_id, None)
         self._sessions[session_id] = cached
         self._changed[session_id] = None

@@ -36,6 +36,7 @@ class SurplusWatch:
 
         Parameters
         ----------
+        session_id : of the session
         settled : number of events by outcome
         results : of the batch's requests; those refused for surplus events are counted
         """

@@ -87,7 +87,24 @@ class Creator:
     async def create(
         self, session_id: str | None, spec: Specification, key: Idempotency | None, rights: Rights
     ) -> Created:
-        """Create a session, or find the one that was created with the same fields: see ``Sessions.create``."""
+        """Create a session, or find the one that was created with the same fields: see ``Sessions.create``.
+
+        Parameters
+        ----------
+        session_id : None to have one made: of the key's digest, where there is a key
+        spec : what was posted, checked, with its defaults
+        key : the request's Idempotency-Key, under which the answer is stored; None without one
+        rights : what the caller's API key allows
+
+        Raises
+        ------
+        OlderSchemaError
+            where the specification needs a schema that may not be written yet.
+        ServiceError
+            what ``Sessions.create`` raises, but ``StoreDownError``.
+        StoreUnavailableError
+            where the store can't be reached.
+        """
         await run_in_thread_if_large(label_bytes(spec), self._limits.check, spec, rights)
         if spec.floor:
             check_defined("floor", spec.learner.build())
@@ -104,7 +121,21 @@ class Creator:
             return await self._created(session_id, spec, key)
 
     async def restore(self, document: Mapping[str, Any], rights: Rights, key: Idempotency | None = None) -> Answer:
-        """Create a session from an exported one: see ``Sessions.restore``."""
+        """Create a session from an exported one: see ``Sessions.restore``.
+
+        Parameters
+        ----------
+        document : the JSON object that ``transfer.export`` made, parsed
+        rights : what the caller's API key allows
+        key : the request's Idempotency-Key, under which the answer is stored; None without one
+
+        Raises
+        ------
+        ServiceError
+            what ``Sessions.restore`` raises, but ``StoreDownError``.
+        StoreUnavailableError
+            where the store can't be reached.
+        """
         session_id, whole = await transfer.read(document)
         if not re.fullmatch(SESSION_ID_PATTERN, session_id) or not session_id.startswith(rights.prefix):
             raise ForbiddenError(f"Session ids of this API key must begin with {rights.prefix}")
@@ -125,14 +156,14 @@ class Creator:
         return Answer(await self._reader.view(session_id) if body is None else body)
 
     async def _view_of_restored(self, new: NewSession, exported: Snapshot, cached: CachedSession) -> bytes:
-        """The view of a session that is about to be restored, for its key to store."""
+        """Return the view of a session that is about to be restored, for its key to store."""
         expires_at = cached.stored.specification.expires_at(self._store.now())
         snapshot = exported._replace(version=new.version, expires_at=expires_at)
         view = session_view(new.session_id, snapshot, await self._reader.as_of_now(cached, Journal()))
         return await joined(view, FairYield())
 
     async def _restored_before(self, session_id: str, key: Idempotency | None) -> Answer:
-        """The answer that a key got, of a session that exists.
+        """Return the answer that a key got, of a session that exists.
 
         Raises
         ------
@@ -197,14 +228,14 @@ class _Beginning(NamedTuple):
         return cls(new, CachedSession.begun(version, stored, run, new.state))
 
     def view(self, created: Snapshot) -> Body:
-        """The view of the session as it was created, whatever has happened to it since."""
+        """Return the view of the session as it was created, whatever has happened to it since."""
         expires_at = self.cached.stored.specification.expires_at(created.created_at)
         snapshot = created._replace(version=self.new.version, expires_at=expires_at)
         return session_view(self.new.session_id, snapshot, self.cached)
 
 
 async def _created_before(session_id: str, now: Snapshot, key: Idempotency, stored_answer: bytes) -> Created:
-    """The answer that a key got: the view of an existing session, or that of a new one, made again.
+    """Return the answer that a key got: the view of an existing session, or that of a new one, made again.
 
     For a new session only its first version is stored: its view follows from the specification.
     """
@@ -218,7 +249,7 @@ async def _created_before(session_id: str, now: Snapshot, key: Idempotency, stor
 
 
 def _packed_answer(stored_answer: bytes, key: Idempotency) -> bytes:
-    """What is stored under a key, if it came with this body before too."""
+    """Return what is stored under a key, if it came with this body before too."""
     body, packed = unpack_answer(stored_answer)
     if body != key.body:
         raise IdempotencyConflictError

@@ -54,6 +54,11 @@ class Limits:
     def check(self, spec: Specification, rights: Rights) -> None:
         """Refuse a new session that would be too large.
 
+        Parameters
+        ----------
+        spec : of the session to create
+        rights : what the caller's API key allows, beside the settings
+
         Raises
         ------
         InvalidRequestError
@@ -80,14 +85,26 @@ class Limits:
             raise InvalidRequestError.of("learner.max_open_slots", f"must not exceed {MAX_OPEN_SLOTS}")
 
     def arms_of(self, learner: Spec, rights: Rights) -> ArmLimits:
-        """Return how many arms a session of this learner may have, none for a learner over points."""
+        """Return how many arms a session of this learner may have, none for a learner over points.
+
+        Parameters
+        ----------
+        learner : the session's, as it was posted
+        rights : what the caller's API key allows, beside the settings
+        """
         if not isinstance(learner, ArmsSpec):
             return ArmLimits(0, 0, self.max_label_bytes)
         most, ever = min(self.max_arms(type(learner), rights), learner.most_arms), self._settings.max_arms_ever
         return ArmLimits(most, LIVES * most if ever is None else ever, self.max_label_bytes)
 
     def max_arms(self, spec: type[ArmsSpec], rights: Rights) -> int:
-        """Return how many arms a session of any learner with this class of specification may have at once."""
+        """Return how many arms a session of any learner with this class of specification may have at once.
+
+        Parameters
+        ----------
+        spec : names the setting that limits its arms
+        rights : what the caller's API key allows, beside the settings
+        """
         most: int = getattr(self._settings, spec.arms_setting)
         return most if rights.max_arms is None else min(most, rights.max_arms)
 
@@ -98,6 +115,7 @@ def check_labels(field: str, labels: Iterable[str], max_bytes: int) -> None:
     Parameters
     ----------
     field : of the request, named in the error with the label's index
+    labels : of arms, in the order of the request
     max_bytes : of one label, in UTF-8
 
     Raises
@@ -112,5 +130,5 @@ def check_labels(field: str, labels: Iterable[str], max_bytes: int) -> None:
 
 
 def label_bytes(spec: Specification) -> int:
-    """Bytes that the labels of a new session count for."""
+    """Return how many bytes the labels of a new session count for where large work is done in a thread."""
     return LABEL_BYTES * len(getattr(spec.learner, "arms", None) or ())

@@ -21,16 +21,21 @@ class Reader:
         self._cache = cache
 
     async def view(self, session_id: str) -> Body:
-        """The JSON of a session as it is now, with its due decisions settled: see ``Sessions.view``."""
+        """Return the JSON of a session as it is now, with its due decisions settled: see ``Sessions.view``."""
         snapshot, cached = await self.settled(session_id, Journal())
         return session_view(session_id, snapshot, cached)
 
     async def settled(self, session_id: str, journal: Journal) -> tuple[Snapshot, CachedSession]:
-        """A session as it is now, with its due decisions settled, without committing that.
+        """Read a session as it is now, with its due decisions settled, without committing that.
 
         Parameters
         ----------
+        session_id : of the session to read
         journal : notes what is settled
+
+        Returns
+        -------
+        The session as the store keeps it, and the same decoded and settled.
 
         Raises
         ------
@@ -40,7 +45,13 @@ class Reader:
         return snapshot, await self.as_of_now(cached, journal)
 
     async def as_of_now(self, cached: CachedSession, journal: Journal) -> CachedSession:
-        """The same with its due decisions settled; what is settled is noted in the journal."""
+        """Settle the due decisions of a copy of a session; without expiry it is returned as it is.
+
+        Parameters
+        ----------
+        cached : the session as it was committed, with its records
+        journal : notes what is settled
+        """
         if cached.run.params.expiry is None:
             return cached
         run = cached.run.copy()
@@ -52,7 +63,11 @@ class Reader:
         return cached._replace(run=run)
 
     async def load(self, session_id: str) -> tuple[Snapshot, CachedSession]:
-        """A session as it was last committed, without records that its learner's state does not need.
+        """Read a session as it was last committed, without records that its learner's state does not need.
+
+        Returns
+        -------
+        The session as the store keeps it, and the same decoded.
 
         Raises
         ------
@@ -61,7 +76,7 @@ class Reader:
         return await self._load_with_records(session_id, expires=False)
 
     async def _load_with_records(self, session_id: str, *, expires: bool) -> tuple[Snapshot, CachedSession]:
-        """A session with its records, where its state needs them or ``expires`` and it does; all of one version."""
+        """Read a session, with records where it is unread, or ``expires`` and it needs them; all of one version."""
         while (snapshot := await self._store.load(session_id)) is not None:
             cached = await self.cached(session_id, snapshot)
             is_needed = cached.is_unread or (expires and cached.run.params.expiry is not None)
@@ -75,6 +90,11 @@ class Reader:
 
     async def cached(self, session_id: str, snapshot: Snapshot) -> CachedSession:
         """Decode a snapshot, unless the cache holds it.
+
+        Parameters
+        ----------
+        session_id : of the session, by which the cache knows it
+        snapshot : the session as the store keeps it
 
         Raises
         ------

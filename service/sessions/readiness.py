@@ -63,7 +63,7 @@ class Readiness:
                 await asyncio.sleep(WATCH_SECONDS)
 
     async def failure(self) -> str | None:
-        """Why the store can't commit now, in words that name no secret; None where it can."""
+        """Return why the store can't commit now, in words that name no secret; None where it can."""
         if self._pinging is None or self._pinging.done():
             self._pinging = asyncio.create_task(self._checked())
         pinging = self._pinging

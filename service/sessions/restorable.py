@@ -17,6 +17,8 @@ async def restorable(whole: WholeSession, limits: Limits, rights: Rights) -> Cac
 
     Parameters
     ----------
+    whole : of ``transfer.read``, and not trusted
+    limits : of this service, for the session's size
     rights : how many arms the caller's sessions may have
 
     Raises
@@ -54,11 +56,13 @@ async def read_whole(whole: WholeSession) -> CachedSession:
 
 
 def restored(session_id: str, version: str, whole: WholeSession, cached: CachedSession) -> NewSession:
-    """The session to create of an exported one.
+    """Return the session to create of an exported one.
 
     Parameters
     ----------
+    session_id : which it had, and has again
     version : its first one here
+    whole : gives specification and state, byte for byte
     cached : the same session decoded, as ``restorable`` returns it
     """
     spec, run = cached.stored.specification, cached.run

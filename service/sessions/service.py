@@ -78,6 +78,8 @@ class Sessions:
         Parameters
         ----------
         session_id : None to have one made
+        spec : what was posted, checked
+        key : the request's Idempotency-Key, under which the answer is stored; None without one
         rights : what the caller may create
 
         Raises
@@ -90,6 +92,8 @@ class Sessions:
             where the session with this id has other fields.
         IdempotencyConflictError
             where the key came with another body before.
+        OlderSchemaError
+            where the session needs a schema that may not be written yet.
         StateCorruptError
             where the session with this id can't be read.
         OverloadedError
@@ -101,11 +105,12 @@ class Sessions:
             return await self._creator.create(session_id, spec, key, rights)
 
     async def view(self, session_id: str, segment: str | None = None) -> Body:
-        """The JSON of a session as it is now, with due decisions settled; nothing is committed.
+        """Return the JSON of a session as it is now, with due decisions settled; nothing is committed.
 
         Parameters
         ----------
-        segment : shows what is of this segment alone in place of the same of the session
+        session_id : of the session; one that no session can have is unknown
+        segment : shows what is of this segment alone in place of the same of the session; None for the session
 
         Raises
         ------
@@ -125,12 +130,14 @@ class Sessions:
             return await self._reader.view(session_id)
 
     async def segments(self, session_id: str, cursor: str | None, limit: int, sort: SegmentSort) -> Body:
-        """The JSON of a page of the segments that a session keeps.
+        """Return the JSON of a page of the segments that a session keeps.
 
         Parameters
         ----------
+        session_id : of the session, which has segments
         cursor : ``next_cursor`` of the page before in the same order; None for the first
         limit : segments on the page, at most
+        sort : the order; with a hyphen, descending
 
         Raises
         ------
@@ -144,7 +151,7 @@ class Sessions:
             return await segments_page(self._store, self._reader, session_id, cursor, limit, sort)
 
     async def list(self, cursor: str | None, limit: int, prefix: str = "") -> Body:
-        """The JSON of a page of sessions: all of a view but probabilities and points.
+        """Return the JSON of a page of sessions: all of a view but probabilities and points.
 
         Parameters
         ----------
@@ -165,16 +172,18 @@ class Sessions:
     async def arms(
         self, session_id: str, cursor: str | None, limit: int, sort: ArmSort, segment: str | None = None
     ) -> Body:
-        """The JSON of a page of a session's live arms, with what is counted of each.
+        """Return the JSON of a page of a session's live arms, with what is counted of each.
 
         Due decisions are settled first, as in a view. Counts of a session that an earlier program created begin at
         its first commit by this one.
 
         Parameters
         ----------
+        session_id : of the session, which is over arms
         cursor : ``next_cursor`` of the page before in the same order; None for the first
         limit : arms on the page, at most
-        segment : shows the probabilities of this segment alone
+        sort : the order; with a hyphen, descending
+        segment : shows the probabilities of this segment alone; None for the session's, and its counts
 
         Raises
         ------
@@ -188,10 +197,11 @@ class Sessions:
             return await arms_page(self._store, self._reader, session_id, cursor, limit, sort, segment)
 
     async def decisions(self, session_id: str, cursor: str | None, limit: int) -> Body:
-        """The JSON of a page of a session's decision log, oldest first.
+        """Return the JSON of a page of a session's decision log, oldest first.
 
         Parameters
         ----------
+        session_id : of the session, which keeps a log
         cursor : ``next_cursor`` of the page before; None for the first
         limit : entries on the page, at most
 
@@ -209,7 +219,7 @@ class Sessions:
             return await decisions_page(self._store, session_id, cursor, limit)
 
     async def history(self, session_id: str) -> Body:
-        """The JSON of a session's history: samples of its counts and of its learner, oldest first.
+        """Return the JSON of a session's history: samples of its counts and of its learner, oldest first.
 
         Raises
         ------
@@ -221,7 +231,7 @@ class Sessions:
             return await history_page(self._store, self._reader, session_id)
 
     async def export(self, session_id: str) -> Body:
-        """The JSON of a whole session, seed included: see ``transfer``.
+        """Return the JSON of a whole session, seed included: see ``transfer``.
 
         Raises
         ------
@@ -237,11 +247,13 @@ class Sessions:
     async def restore(
         self, document: Mapping[str, Any], rights: Rights = ALL, key: Idempotency | None = None
     ) -> Answer:
-        """Create a session from the JSON that ``export`` gave, here or elsewhere; its view.
+        """Create a session from the JSON that ``export`` gave, here or elsewhere, and answer with its view.
 
         Parameters
         ----------
+        document : that JSON, parsed
         rights : which ids, and how many sessions and arms, the caller may have
+        key : the request's Idempotency-Key, under which the answer is stored; None without one
 
         Raises
         ------
@@ -282,6 +294,11 @@ class Sessions:
 
         Events of a request that is refused are counted.
 
+        Parameters
+        ----------
+        session_id : of the session; one that no session can have is unknown
+        operation : the request, which waits in the session's queue
+
         Raises
         ------
         ServiceError
@@ -301,11 +318,13 @@ class Sessions:
     async def change_arms(
         self, session_id: str, change: ArmsRequest, key: Idempotency | None, rights: Rights = ALL
     ) -> Answer:
-        """Change a session's arms by their labels; its view as of that commit.
+        """Change a session's arms by their labels, and answer with its view as of that commit.
 
         Parameters
         ----------
+        session_id : of the session, whose arms have labels
         change : makes the operation, of the limits of the session and of what makes its view
+        key : the request's Idempotency-Key, under which the answer is stored; None without one
         rights : how many arms the caller's sessions may have
 
         Raises
@@ -325,11 +344,13 @@ class Sessions:
         return await self._queues.submit(session_id, operation)
 
     async def change(self, session_id: str, fields: Mapping[str, Any], key: Idempotency | None) -> Answer:
-        """Change a session's window, idle time or floor; its view as of that commit.
+        """Change a session's window, idle time or floor, and answer with its view as of that commit.
 
         Parameters
         ----------
+        session_id : of the session
         fields : ``expiry``, ``idle_ttl_seconds`` and ``floor``, those to change
+        key : the request's Idempotency-Key, under which the answer is stored; None without one
 
         Raises
         ------
@@ -353,11 +374,11 @@ class Sessions:
         return self._queues.waiting
 
     def now(self) -> float:
-        """Unix seconds by the store's clock."""
+        """Return Unix seconds by the store's clock."""
         return self._store.now()
 
     async def drained(self) -> None:
-        """Return when everything accepted so far has been answered."""
+        """Wait until everything accepted so far has been answered."""
         await self._queues.drained()
 
 

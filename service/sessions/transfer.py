@@ -36,11 +36,17 @@ _SLOT = struct.Struct("<q")
 
 
 async def export(store: Store, session_id: str, most_bytes: int) -> Body:
-    """The document of a session, if it could be imported: see ``Sessions.export``.
+    """Return the document of a session, if it could be imported: see ``Sessions.export``.
 
     Parameters
     ----------
+    store : has the session
+    session_id : of the session to export
     most_bytes : how long the document may be, about
+
+    Raises
+    ------
+    UnknownSessionError, StateCorruptError, PayloadTooLargeError, StoreUnavailableError
     """
     whole = await store.export(session_id)
     if whole is None:
@@ -54,7 +60,7 @@ async def export(store: Store, session_id: str, most_bytes: int) -> Body:
 
 
 def _size(whole: WholeSession) -> int:
-    """Bytes in a session, about."""
+    """Return about how many bytes a session has."""
     items = (*whole.records.items(), *((k, v) for k, (_, v) in whole.segments.items()))
     events = sum(len(digests) for _, digests in whole.events) * DIGEST_BYTES
     counts = len(whole.counts) * COUNTS_BYTES
@@ -63,7 +69,7 @@ def _size(whole: WholeSession) -> int:
 
 
 def _document(session_id: str, whole: WholeSession) -> tuple[dict[str, Any], int]:
-    """The document without its digest, and its bytes, about."""
+    """Return the document without its digest, and its bytes, about."""
     blobs = {
         "counts": _pack(dict(texts(whole.counts))),
         "event_ids": _pack_events(whole.events),

@@ -18,10 +18,11 @@ from ..store.base import Snapshot
 
 
 def session_view(session_id: str, snapshot: Snapshot, cached: CachedSession) -> Body:
-    """The JSON of a session's view.
+    """Return the JSON of a session's view.
 
     Parameters
     ----------
+    session_id : shown in the view; neither of the others knows it
     snapshot : gives version and times
     cached : gives the rest; its run may be ahead of the snapshot
     """
@@ -29,7 +30,14 @@ def session_view(session_id: str, snapshot: Snapshot, cached: CachedSession) -> 
 
 
 def fields_of(session_id: str, snapshot: Snapshot, cached: CachedSession) -> dict[str, Any]:
-    """The fields of a session's view: ``session_view`` has the parameters."""
+    """Return the fields of a session's view.
+
+    Parameters
+    ----------
+    session_id : shown in the view; neither of the others knows it
+    snapshot : gives version and times
+    cached : gives the rest; its run may be ahead of the snapshot
+    """
     run = cached.run
     view = summary(session_id, snapshot, cached)
     if isinstance(run, ArmRun):
@@ -43,7 +51,14 @@ def fields_of(session_id: str, snapshot: Snapshot, cached: CachedSession) -> dic
 
 
 def summary(session_id: str, snapshot: Snapshot, cached: CachedSession) -> dict[str, Any]:
-    """The fields of a session's view except ``probabilities`` or ``x``, which may be long."""
+    """Return the fields of a session's view except ``probabilities`` or ``x``, which may be long.
+
+    Parameters
+    ----------
+    session_id : shown in the view; neither of the others knows it
+    snapshot : gives version and times
+    cached : gives the rest; its run may be ahead of the snapshot
+    """
     run = cached.run
     chosen = cached.stored.specification.chosen()
     return {
@@ -62,7 +77,9 @@ def viewer(session_id: str, snapshot: Snapshot, cached: CachedSession) -> Callab
 
     Parameters
     ----------
+    session_id : shown in the view
     snapshot : gives the time of creation, and the idle deadline where the commit is no use
+    cached : gives the specification; its run is replaced by the commit's
     """
 
     def view(run: Run, extends_deadline: bool) -> Body:

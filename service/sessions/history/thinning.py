@@ -19,7 +19,7 @@ MAX_SAMPLES = PER_LEVEL + (LEVELS - 1) * (PER_LEVEL - PER_LEVEL // GROWTH + 2)
 
 
 def place_of(at: float) -> int:
-    """The place of a sample taken at a time, in Unix seconds."""
+    """Return the place of a sample taken at a time, in Unix seconds."""
     return int(at // PERIOD_SECONDS)
 
 
@@ -28,6 +28,7 @@ def dropped(places: Iterable[int], now: int) -> set[int]:
 
     Parameters
     ----------
+    places : of a history's samples, in any order
     now : the present place
     """
     kept: dict[tuple[int, int], int] = {}
@@ -40,7 +41,7 @@ def dropped(places: Iterable[int], now: int) -> set[int]:
 
 
 def _level(age: int) -> int:
-    """The finest level that reaches back to an age, in places."""
+    """Return the finest level that reaches back to an age, in places."""
     level = 0
     while level < LEVELS and age >= PER_LEVEL * GROWTH**level:
         level += 1

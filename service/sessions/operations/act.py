@@ -122,12 +122,12 @@ class Act(Operation):
 
 
 def _cells(run: Run) -> int:
-    """Numbers that an act of the session computes: one for each arm, or for each coordinate of each query point."""
+    """Return how many numbers an act computes: one for each arm, or for each coordinate of each query point."""
     return len(run.arms.live) if isinstance(run, ArmRun) else run.learner.dim**2
 
 
 def arms_json(drawn: Iterable[ArmActions], names: Sequence[str] | None, skipped: int, *, single: bool) -> str:
-    """The JSON of drawn arms.
+    """Return the JSON of drawn arms.
 
     An arm has one probability in all slots of an ``ArmActions``, so its part of the text is made once.
 
@@ -155,7 +155,7 @@ def _label_json(label: str) -> str:
 
 
 def points_json(points: Iterable[Iterable[str]]) -> Iterator[str]:
-    """The JSON of a list of points."""
+    """Yield the JSON of a list of points, each given as ``point_json`` yields it."""
     start = '{"actions":['
     for point in points:
         yield start
@@ -165,12 +165,14 @@ def points_json(points: Iterable[Iterable[str]]) -> Iterator[str]:
 
 
 def point_json(slot: int, learner: PointLearner[Any], state: Any) -> Iterator[str]:
-    """The JSON of a point and its query points.
+    """Yield the JSON of a point and its query points.
 
     It is made when it is sent, from the state, which is much smaller.
 
     Parameters
     ----------
+    slot : in which the point was played
+    learner : the session's, which finds the points in a state
     state : the learner's, as it was in this slot
     """
     x = learner.x(state)
@@ -190,7 +192,7 @@ def point_json(slot: int, learner: PointLearner[Any], state: Any) -> Iterator[st
 
 
 def _changes(x: FloatArray, points: FloatArray | None) -> Sequence[Sequence[tuple[int, float]]] | None:
-    """For each query point the places, mostly few, where it differs from ``x``, and its numbers there."""
+    """Return for each query point the places, mostly few, where it differs from ``x``, and its numbers there."""
     if points is None:
         return None
     changes: list[list[tuple[int, float]]] = [[] for _ in points]

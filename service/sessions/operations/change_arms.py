@@ -159,7 +159,7 @@ class ReplaceArms(_ArmsOperation):
 
 
 def _stays(arms: Arms, change: Change) -> bool:
-    """Whether an arm is left when those that leave are removed."""
+    """Return whether an arm is left when those that leave are removed."""
     return len(change.removed) < len(arms.live)
 
 

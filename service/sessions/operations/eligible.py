@@ -26,12 +26,17 @@ ANY = Found()
 
 
 def takes_eligible(learner: Learner[Any]) -> bool:
-    """Whether slots of this learner may name their eligible arms and have a floor."""
+    """Return whether slots of this learner may name their eligible arms and have a floor."""
     return isinstance(learner, ArmLearner) and learner.takes_eligible
 
 
 def check_defined(field: str, learner: Learner[Any]) -> None:
     """Refuse a field that makes sense for learners with eligible arms only.
+
+    Parameters
+    ----------
+    field : of the request, named in the error
+    learner : the session's
 
     Raises
     ------
@@ -44,6 +49,11 @@ def check_defined(field: str, learner: Learner[Any]) -> None:
 
 def find(run: Run, choice: Choice) -> Found:
     """Find the arms that an act names.
+
+    Parameters
+    ----------
+    run : the session's, in which they are looked up
+    choice : the arms that may be drawn, or those that may not
 
     Raises
     ------

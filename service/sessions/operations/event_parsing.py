@@ -56,6 +56,11 @@ def _arm_feedback(event: Event, run: ArmRun) -> ArmFeedback:
 def plain_losses(events: PlainEvents, run: Run) -> Sequence[float] | None:
     """Read events of arms as losses, all at once.
 
+    Parameters
+    ----------
+    events : one or more, with arms by index
+    run : the session's, which says how losses are posted
+
     Returns
     -------
     The loss of each event as a learner takes it; None where events have to be read one by one.

@@ -127,7 +127,7 @@ class SettleFeedback(Operation):
         )
 
     def _ended(self, judged: _Judged, feedback: Sequence[Any]) -> Iterator[Ended]:
-        """What is noted of events of arms, in their order."""
+        """Yield what is noted of events of arms, in their order."""
         removed = set(judged.removed)
         for index in sorted([*judged.applied, *judged.removed]):
             event = self.events[index]
@@ -208,7 +208,12 @@ class PlainLosses(NamedTuple):
         return _Judged(applied=list(range(len(self.losses))), event_ids=dict.fromkeys(event_ids))
 
     async def settle(self, draft: Draft) -> Sequence[float]:
-        """Settle all events in their order, and note them; the seconds from act to event of the first of them."""
+        """Settle all events in their order, and note them.
+
+        Returns
+        -------
+        The seconds from act to event of the first of them, ``MAX_DELAYS`` at most, where known.
+        """
         run, events = draft.run, self.events
         assert isinstance(run, ArmRun)  # noqa: S101 - others have no plain losses
         delays = () if run.act_times is None else run.delays(events.arms[:MAX_DELAYS])

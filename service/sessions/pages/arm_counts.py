@@ -62,15 +62,18 @@ class ReadCounts:
             self._rows[arm] = row if self._outstanding is None else _with_acts(row, int(self._outstanding[arm]))
 
     def of(self, arm: int) -> ArmCounts:
-        """The counts of an arm that was read."""
+        """Return the counts of an arm that was read."""
         return self._rows[arm]
 
     def acts(self, arm: int) -> float:
-        """The acts of an arm that was read."""
+        """Return the acts of an arm that was read."""
         return self._rows[arm].acts
 
     def mean(self, arm: int) -> float | None:
-        """The mean loss of an arm over applied events and decisions learned at the default; None without any."""
+        """Return the mean loss of an arm over applied events and decisions learned at the default.
+
+        It is on the scale of what clients post, and None without any such event or decision.
+        """
         counts = self._rows[arm]
         count = counts.feedbacks + counts.defaulted
         return shown_mean(self._losses.at_share(counts.losses / count)) if count > 0 else None

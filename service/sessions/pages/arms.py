@@ -41,7 +41,26 @@ async def arms_page(
     sort: ArmSort,
     segment: str | None = None,
 ) -> Body:
-    """The JSON of a page of live arms: see ``Sessions.arms``."""
+    """Return the JSON of a page of live arms: see ``Sessions.arms``.
+
+    Parameters
+    ----------
+    store : has the counts of arms and the segments
+    reader : reads the session
+    session_id : of the session, which is over arms
+    cursor : ``next_cursor`` of the page before in the same order; None for the first
+    limit : arms on the page, at most
+    sort : the order; with a hyphen, descending
+    segment : shows the probabilities of this segment alone, sorted by index or probability; None for the session
+
+    Raises
+    ------
+    InvalidRequestError
+        for a session over points, a cursor of another list, or an order that segments do not have.
+    UnknownSegmentError
+        where the session does not keep this segment.
+    UnknownSessionError, StateCorruptError, StoreUnavailableError
+    """
     start = _start(cursor, sort)
     if segment is not None:
         return await _of_segment(store, reader, session_id, start, limit, sort, segment)
@@ -69,7 +88,7 @@ async def arms_page(
 async def _of_segment(
     store: Store, reader: Reader, session_id: str, start: int, limit: int, sort: ArmSort, segment: str
 ) -> Body:
-    """The same of one segment: its probabilities alone."""
+    """Return the same of one segment: its probabilities alone."""
     if sort.removeprefix("-") not in ("index", "probability"):
         raise InvalidRequestError.of("sort", "of a segment arms are sorted by index or probability")
     found = await find(store, reader, session_id, [segment])
@@ -91,7 +110,7 @@ def _over_arms(run: Run) -> ArmRun:
 
 
 def _start(cursor: str | None, sort: ArmSort) -> int:
-    """Number of arms on the pages before."""
+    """Return the number of arms on the pages before."""
     if cursor is None:
         return 0
     found = _CURSOR.fullmatch(cursor)
@@ -103,7 +122,7 @@ def _start(cursor: str | None, sort: ArmSort) -> int:
 
 
 async def _ordered(run: ArmRun, probabilities: FloatArray, counts: ReadCounts, sort: ArmSort) -> NDArray[np.int64]:
-    """Indexes of the live arms in their order; ties by index, arms without a mean last."""
+    """Return the indexes of the live arms in their order; ties by index, arms without a mean last."""
     live, by = np.array(run.arms.live), sort.removeprefix("-")
     if by == "probability":
         return await _arranged(live, probabilities[live], sort)
@@ -115,7 +134,7 @@ async def _ordered(run: ArmRun, probabilities: FloatArray, counts: ReadCounts, s
 
 
 async def _keys(key: Callable[[int], float | None], arms: Sequence[int]) -> FloatArray:
-    """What arms are sorted by, some at a time; not a number where an arm has nothing."""
+    """Return what arms are sorted by, made some at a time; not a number where an arm has nothing."""
     keys, fair_yield = [], FairYield()
     for at in range(0, len(arms), KEYS_AT_ONCE):
         some = map(key, arms[at : at + KEYS_AT_ONCE])
@@ -125,7 +144,7 @@ async def _keys(key: Callable[[int], float | None], arms: Sequence[int]) -> Floa
 
 
 async def _arranged(live: NDArray[np.int64], keys: NDArray[Any], sort: ArmSort) -> NDArray[np.int64]:
-    """Indexes in the order of their keys; a missing mean is NaN, which sorts last either way."""
+    """Return the indexes in the order of their keys; a missing mean is NaN, which sorts last either way."""
     signed = -keys if sort.startswith("-") else keys
     order: NDArray[np.int64] = live[await run_in_thread_if_large(keys.nbytes, np.argsort, signed, kind="stable")]
     return order

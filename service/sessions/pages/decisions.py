@@ -15,7 +15,23 @@ _CURSOR = re.compile("[0-9]{1,15}-[0-9]{1,18}")
 
 
 async def decisions_page(store: Store, session_id: str, cursor: str | None, limit: int) -> Body:
-    """The JSON of a page of the decision log: see ``Sessions.decisions``."""
+    """Return the JSON of a page of the decision log: see ``Sessions.decisions``.
+
+    Parameters
+    ----------
+    store : has the log
+    session_id : of the session
+    cursor : ``next_cursor`` of the page before; None for the first
+    limit : entries on the page, at most
+
+    Raises
+    ------
+    InvalidRequestError
+        for a cursor of another list.
+    NoDecisionLogError
+        where the session keeps none.
+    UnknownSessionError, StateCorruptError, StoreUnavailableError
+    """
     if cursor is not None and not _CURSOR.fullmatch(cursor):
         raise InvalidRequestError.of("cursor", "is not one this service gave")
     log = await store.read_log(session_id, cursor, limit + 1)

@@ -17,7 +17,18 @@ from ..read import Reader
 
 
 async def history_page(store: Store, reader: Reader, session_id: str) -> Body:
-    """The JSON of a session's history: see ``Sessions.history``."""
+    """Return the JSON of a session's history: see ``Sessions.history``.
+
+    Parameters
+    ----------
+    store : has the samples
+    reader : reads the session, which says how its losses were posted
+    session_id : of the session
+
+    Raises
+    ------
+    UnknownSessionError, StateCorruptError, StoreUnavailableError
+    """
     _, cached = await reader.load(session_id)
     stored = await store.history.read(session_id)
     if stored is None:

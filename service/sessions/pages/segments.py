@@ -51,6 +51,9 @@ async def find(store: Store, reader: Reader, session_id: str, names: Sequence[st
 
     Parameters
     ----------
+    store : has the segments
+    reader : reads the session
+    session_id : of the session
     names : those that the session does not keep are left out of the result
 
     Raises
@@ -82,7 +85,23 @@ async def find(store: Store, reader: Reader, session_id: str, names: Sequence[st
 
 
 async def segment_view(store: Store, reader: Reader, session_id: str, name: str) -> Body:
-    """The JSON of a session's view with what is of one segment: see ``Sessions.view``."""
+    """Return the JSON of a session's view with what is of one segment: see ``Sessions.view``.
+
+    Parameters
+    ----------
+    store : has the segment
+    reader : reads the session
+    session_id : of the session
+    name : of the segment
+
+    Raises
+    ------
+    UnknownSegmentError
+        where the session does not keep this segment.
+    InvalidRequestError
+        for a session without segments.
+    UnknownSessionError, StateCorruptError, StoreUnavailableError
+    """
     found = await find(store, reader, session_id, [name])
     if name not in found.segments:
         raise UnknownSegmentError
@@ -95,7 +114,23 @@ async def segment_view(store: Store, reader: Reader, session_id: str, name: str)
 async def segments_page(
     store: Store, reader: Reader, session_id: str, cursor: str | None, limit: int, sort: SegmentSort
 ) -> Body:
-    """The JSON of a page of segments: see ``Sessions.segments``."""
+    """Return the JSON of a page of segments: see ``Sessions.segments``.
+
+    Parameters
+    ----------
+    store : has the segments
+    reader : reads the session
+    session_id : of the session
+    cursor : ``next_cursor`` of the page before in the same order; None for the first
+    limit : segments on the page, at most
+    sort : the order; with a hyphen, descending
+
+    Raises
+    ------
+    InvalidRequestError
+        for a session without segments, an order for which they are too many, or a cursor of another list.
+    UnknownSessionError, StateCorruptError, StoreUnavailableError
+    """
     place = _place(cursor, sort)
     if sort in ("segment", "-segment"):
         names = await _names(store, session_id, place, limit + 1, backwards=sort.startswith("-"))
@@ -122,7 +157,7 @@ async def _names(
 
 
 async def _rows(store: Store, reader: Reader, session_id: str, names: Sequence[str]) -> list[dict[str, Any]]:
-    """The rows of these segments, some at a time; those dropped meanwhile are left out."""
+    """Return the rows of these segments, made some at a time; those dropped meanwhile are left out."""
     rows, fair_yield, done = list[dict[str, Any]](), FairYield(), 0
     n_at_once = 1
     while done < max(len(names), 1):
@@ -136,7 +171,7 @@ async def _rows(store: Store, reader: Reader, session_id: str, names: Sequence[s
 
 
 async def _sorted(store: Store, reader: Reader, session_id: str, sort: SegmentSort) -> list[dict[str, Any]]:
-    """All rows in their order; ties by name, segments without a mean last."""
+    """Return all rows in their order; ties by name, segments without a mean last."""
     names = await _names(store, session_id, None, MAX_SORTED + 1)
     if len(names) > MAX_SORTED:
         raise InvalidRequestError.of("sort", f"of more than {MAX_SORTED} segments the list sorts by segment only")
@@ -166,7 +201,7 @@ def _cursor(sort: str, place: str) -> str:
 
 
 def _place(cursor: str | None, sort: str) -> str | None:
-    """Where the page begins: behind a name, or after so many rows."""
+    """Return where the page begins: behind a name, or after so many rows."""
     if cursor is None:
         return None
     made_for, _, place = cursor.partition("~")

@@ -17,7 +17,23 @@ from . import MAX_PAGE
 
 
 async def sessions_page(store: Store, reader: Reader, cursor: str | None, limit: int, prefix: str) -> Body:
-    """The JSON of a page of sessions: see ``Sessions.list``."""
+    """Return the JSON of a page of sessions: see ``Sessions.list``.
+
+    Parameters
+    ----------
+    store : lists the sessions
+    reader : reads those of which the store has nothing for lists, as an earlier program wrote them
+    cursor : ``next_cursor`` of the page before; None for the first
+    limit : sessions on the page; of more than ``MAX_PAGE``, ``MAX_PAGE``
+    prefix : what the listed ids begin with; empty for all
+
+    Raises
+    ------
+    InvalidRequestError
+        for a cursor of another list.
+    StoreUnavailableError
+        where the store can't be reached.
+    """
     try:
         page = await store.list(cursor, min(limit, MAX_PAGE), prefix)
     except ValueError as error:
@@ -32,7 +48,7 @@ async def sessions_page(store: Store, reader: Reader, cursor: str | None, limit:
 
 
 def _summary(session: Listed) -> dict[str, Any] | None:
-    """What the last commit wrote for lists; None where an earlier program made it."""
+    """Return what the last commit wrote for lists; None where an earlier program made it."""
     fields = listed_fields.decode(session.about, session.summary, session.version)
     if fields is None or session.created_at is None:
         return None
@@ -45,7 +61,7 @@ def _summary(session: Listed) -> dict[str, Any] | None:
 
 
 async def _summary_of_state(reader: Reader, session_id: str) -> dict[str, Any] | None:
-    """The same, of the whole state; None where the session has been deleted since."""
+    """Return the same, of the whole state; None where the session has been deleted since."""
     try:
         snapshot, cached = await reader.load(session_id)
         shown = listed_fields.shortened(summary(session_id, snapshot, cached))
