@@ -16,9 +16,9 @@ from ..engine.run import Run
 from ..errors import ClientGoneError, InternalError, ServiceError
 from ..serialization.journal import Ended, Journal
 from ..serialization.state import SCHEMA
+from .cache.cached_session import CachedSession
 from .draft import Answer, Draft, KnownKeys
 from .operation import Operation
-from .session_cache import CachedSession
 
 EXPIRY_SECONDS = 0.05
 """Seconds of expiry in one commit, pauses included; what is due beyond it is settled by further commits first."""

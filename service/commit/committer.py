@@ -22,11 +22,12 @@ from ..serialization.state import SCHEMA
 from ..store.base import Commit, Committed, Conflict, Known, Snapshot, Store, StoreUnavailableError
 from ..telemetry.metrics import Labels, Metrics
 from .batch import apply_batch
+from .cache.cached_session import CachedSession, Effective
+from .cache.session_cache import SessionCache
 from .contention import Contention, Version, Versions, honour_grace, request_grace
 from .draft import Answer, Draft, KnownKeys, commit_of
 from .loading import SessionLoader
 from .operation import Operation
-from .session_cache import CachedSession, Effective, SessionCache
 
 MAX_GRACE_REQUESTS = 8
 """Tries to request grace, each lost to another's commit."""

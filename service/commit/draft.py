@@ -19,8 +19,8 @@ from ..serialization import records, segment_records, summary
 from ..serialization.journal import Journal
 from ..serialization.state import PACKED_COUNTS, SCHEMA
 from ..store.base import DIGEST_BYTES, Commit
+from .cache.cached_session import CachedSession, Effective
 from .contention import Versions
-from .session_cache import CachedSession, Effective
 
 VERSION = "\0"
 """Stands in an answer for the version its commit makes; no label or other text of an answer has this character."""

@@ -15,8 +15,9 @@ from ..serialization import segment_records
 from ..serialization.binary import CodecError
 from ..serialization.segment_records import name_of
 from ..store.base import ReadSegments, Snapshot, Store
+from .cache.cached_session import CachedSession
+from .cache.session_cache import SessionCache
 from .operation import Operation
-from .session_cache import CachedSession, SessionCache
 
 MAX_READS = 32
 """Reads of segments, each of another version than the session's at hand, before a batch is refused as overload."""

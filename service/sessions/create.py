@@ -11,11 +11,11 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
+from ..commit.cache.cached_session import CachedSession
 from ..commit.contention import Versions
 from ..commit.draft import Answer, unpack_answer
 from ..commit.loading import decoded
 from ..commit.queues import SessionQueues
-from ..commit.session_cache import CachedSession
 from ..cooperative.answer_body import Body, compress_if_large, is_stored_answer, joined, unpack
 from ..cooperative.fair_yield import FairYield
 from ..cooperative.offload import run_in_thread_if_large

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from ..commit.batch import settle_due
+from ..commit.cache.cached_session import CachedSession
+from ..commit.cache.session_cache import SessionCache
 from ..commit.loading import decoded, with_records
-from ..commit.session_cache import CachedSession, SessionCache
 from ..cooperative.answer_body import Body
 from ..engine.slot_run import SlotRun
 from ..errors import UnknownSessionError

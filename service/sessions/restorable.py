@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from ..commit.cache.cached_session import CachedSession
 from ..commit.loading import check_segments, decoded, with_records
-from ..commit.session_cache import CachedSession
 from ..cooperative.offload import run_in_thread_if_large
 from ..errors import InvalidRequestError, StateCorruptError
 from ..models import stored as stored_specification

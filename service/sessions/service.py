@@ -7,11 +7,12 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any
 
+from ..commit.cache.cached_session import CachedSession
+from ..commit.cache.session_cache import SessionCache
 from ..commit.committer import Committer
 from ..commit.draft import Answer as Answer
 from ..commit.operation import Operation
 from ..commit.queues import SessionQueues
-from ..commit.session_cache import CachedSession, SessionCache
 from ..cooperative.answer_body import Body
 from ..engine.run import Run
 from ..errors import (

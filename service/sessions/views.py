@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from ..commit.cache.cached_session import CachedSession
 from ..commit.draft import VERSION
-from ..commit.session_cache import CachedSession
 from ..cooperative.answer_body import Body, answer_body
 from ..cooperative.json_stream import json_chunks
 from ..engine.arm_run import ArmRun

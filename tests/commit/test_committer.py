@@ -7,10 +7,10 @@ import asyncio
 import pytest
 
 from service.commit import contention
+from service.commit.cache.session_cache import SessionCache
 from service.commit.committer import MAX_ATTEMPTS, Committer
 from service.commit.operation import Applied
 from service.commit.queues import SessionQueues
-from service.commit.session_cache import SessionCache
 from service.errors import InternalError, OverloadedError, StoreDownError, UnknownSessionError
 from service.learners.dexp3 import Dexp3Spec
 from service.models.specification import Specification

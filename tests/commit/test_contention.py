@@ -9,10 +9,10 @@ import statistics
 import pytest
 
 from service.commit import contention
+from service.commit.cache.session_cache import SessionCache
 from service.commit.committer import Committer
 from service.commit.contention import CONTENDED_SECONDS, LONGEST_WAIT, Contention, Version
 from service.commit.queues import SessionQueues
-from service.commit.session_cache import SessionCache
 from service.learners.dexp3 import Dexp3Spec
 from service.models.events import ArmEvent
 from service.models.specification import Specification

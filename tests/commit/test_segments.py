@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from service.commit.cache.session_cache import SessionCache
 from service.commit.committer import Committer
 from service.commit.queues import SessionQueues
-from service.commit.session_cache import SessionCache
 from service.models.events import ArmEvent
 from service.models.specification import Specification
 from service.sessions.operations import Act, SettleFeedback

@@ -16,7 +16,7 @@ from hypothesis.stateful import (
     rule,
 )
 
-from service.commit.session_cache import CachedSession
+from service.commit.cache.cached_session import CachedSession
 from service.engine.actions import ArmAction
 from service.engine.arms import Change
 from service.engine.expiry import expire_oldest

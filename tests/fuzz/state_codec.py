@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from service.commit.session_cache import CachedSession
+from service.commit.cache.cached_session import CachedSession
 from service.engine.arms import Arms
 from service.engine.params import Expiry, Params
 from service.engine.run import Run, start_run

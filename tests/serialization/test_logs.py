@@ -7,7 +7,7 @@ import random
 import numpy as np
 import pytest
 
-from service.commit.session_cache import CachedSession
+from service.commit.cache.cached_session import CachedSession
 from service.engine.feedback import ArmFeedback
 from service.errors import StateCorruptError
 from service.learners import dexp3, dexp3_log

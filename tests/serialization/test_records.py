@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from service.commit.session_cache import CachedSession
+from service.commit.cache.cached_session import CachedSession
 from service.engine.feedback import ArmFeedback
 from service.learners import REGISTRY
 from service.models.specification import Specification

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from service.commit.session_cache import CachedSession
+from service.commit.cache.cached_session import CachedSession
 from service.engine.actions import ArmAction
 from service.engine.feedback import ArmFeedback
 from service.engine.params import Expiry, Params

@@ -7,7 +7,8 @@ import json
 import numpy as np
 import pytest
 
-from service.commit.session_cache import CachedSession, SessionCache
+from service.commit.cache.cached_session import CachedSession
+from service.commit.cache.session_cache import SessionCache
 from service.models.events import ArmEvent
 from service.models.specification import Specification
 from service.models.stored import Stored

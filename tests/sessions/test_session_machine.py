@@ -31,8 +31,8 @@ from hypothesis.stateful import (
 
 from service.commit import batch
 from service.commit.batch import settle_due
+from service.commit.cache.cached_session import CachedSession
 from service.commit.operation import Operation
-from service.commit.session_cache import CachedSession
 from service.engine.run import Run
 from service.errors import InvalidRequestError, NoEligibleArmError, StoreDownError, SurplusFeedbackError
 from service.learners import REGISTRY

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from service.commit.session_cache import CachedSession
+from service.commit.cache.cached_session import CachedSession
 from service.engine.actions import ArmAction
 from service.engine.arm_run import ArmRun
 from service.engine.feedback import ArmFeedback, PointFeedback

@@ -12,9 +12,9 @@ from opentelemetry.trace import SpanKind, StatusCode
 
 from service.api.metric_labels import labels
 from service.app import create_app
+from service.commit.cache.session_cache import SessionCache
 from service.commit.committer import Committer
 from service.commit.queues import SessionQueues
-from service.commit.session_cache import SessionCache
 from service.learners.dexp3 import Dexp3Spec
 from service.models.specification import Specification
 from service.models.stored import Stored

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable
 from contextlib import suppress
 
-from ...commit.session_cache import SessionCache
+from ...commit.cache.session_cache import SessionCache
 from ...cooperative.fair_yield import FairYield
 from ...errors import StateCorruptError, UnknownSessionError
 from ...serialization.journal import Journal

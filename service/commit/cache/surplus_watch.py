@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from ..errors import SurplusFeedbackError
+from ...errors import SurplusFeedbackError
 
 WINDOW = 1000
 """Events that are judged together."""
