@@ -16,7 +16,7 @@ from ..commit.contention import Versions
 from ..commit.draft import Answer, unpack_answer
 from ..commit.loading import decoded
 from ..commit.queues import SessionQueues
-from ..cooperative.answer_body import Body, compress_if_large, is_stored_answer, joined, unpack
+from ..cooperative.answer_body import compress_if_large, is_stored_answer, joined, unpack
 from ..cooperative.fair_yield import FairYield
 from ..cooperative.offload import run_in_thread_if_large
 from ..errors import (
@@ -32,16 +32,16 @@ from ..models.idempotency import Idempotency
 from ..models.specification import SESSION_ID_PATTERN, Specification
 from ..models.stored import Stored
 from ..serialization import state as codec
-from ..serialization import summary
 from ..serialization.journal import Journal
 from ..store.base import NewSession, Snapshot, Store
 from ..telemetry.metrics import Metrics
-from . import transfer
+from .beginning import Beginning
 from .limits import Limits, Rights, label_bytes
 from .operations import Show
 from .operations.eligible import check_defined
 from .read import Reader
-from .restorable import restorable, restored
+from .transfer.document import read as read_document
+from .transfer.restorable import restorable, restored
 from .views import session_view, viewer
 
 NEEDED_BEYOND_0_1 = 2
@@ -125,7 +125,7 @@ class Creator:
 
         Parameters
         ----------
-        document : the JSON object that ``transfer.export`` made, parsed
+        document : the JSON object that ``transfer.document.export`` made, parsed
         rights : what the caller's API key allows
         key : the request's Idempotency-Key, under which the answer is stored; None without one
 
@@ -136,7 +136,7 @@ class Creator:
         StoreUnavailableError
             where the store can't be reached.
         """
-        session_id, whole = await transfer.read(document)
+        session_id, whole = await read_document(document)
         if not re.fullmatch(SESSION_ID_PATTERN, session_id) or not session_id.startswith(rights.prefix):
             raise ForbiddenError(f"Session ids of this API key must begin with {rights.prefix}")
         cached = await restorable(whole, self._limits, rights)
@@ -182,7 +182,7 @@ class Creator:
         raise OverloadedError("The session was deleted at each attempt")
 
     async def _create(self, session_id: str, spec: Specification, key: Idempotency | None) -> Created:
-        begin = partial(_Beginning.of, session_id, self._versions.new(), key, self._write_schema)
+        begin = partial(Beginning.of, session_id, self._versions.new(), key, self._write_schema)
         begun = await run_in_thread_if_large(label_bytes(spec), begin, Stored.of(spec))
         existing = await self._store.create(begun.new)
         if existing.version == begun.new.version:
@@ -206,34 +206,6 @@ class Creator:
             raise ForbiddenError(f"This API key may have {most} sessions")
 
 
-class _Beginning(NamedTuple):
-    """A session before its first slot: as the store keeps it, and decoded."""
-
-    new: NewSession
-    cached: CachedSession
-
-    @classmethod
-    def of(cls, session_id: str, version: str, key: Idempotency | None, schema: int, stored: Stored) -> _Beginning:
-        run, spec = stored.start(), stored.specification
-        new = NewSession(
-            session_id=session_id,
-            version=version,
-            spec=stored.encode(),
-            state=CachedSession.encode(run, schema),
-            idle_ttl_ms=spec.idle_ttl_ms,
-            answer=None if key is None else (key.key, key.body + version.encode()),
-            about=summary.encode_about(spec.chosen(), run),
-            summary=summary.encode_summary(run, version, effective=summary.effective_arms_of(run)),
-        )
-        return cls(new, CachedSession.begun(version, stored, run, new.state))
-
-    def view(self, created: Snapshot) -> Body:
-        """Return the view of the session as it was created, whatever has happened to it since."""
-        expires_at = self.cached.stored.specification.expires_at(created.created_at)
-        snapshot = created._replace(version=self.new.version, expires_at=expires_at)
-        return session_view(self.new.session_id, snapshot, self.cached)
-
-
 async def _created_before(session_id: str, now: Snapshot, key: Idempotency, stored_answer: bytes) -> Created:
     """Return the answer that a key got: the view of an existing session, or that of a new one, made again.
 
@@ -243,7 +215,7 @@ async def _created_before(session_id: str, now: Snapshot, key: Idempotency, stor
     if is_stored_answer(packed):
         return Created(Answer(unpack(packed), replayed=True), new=False)
     stored = (await decoded(now)).stored
-    begin = partial(_Beginning.of, session_id, packed.decode(), None, codec.SCHEMA)
+    begin = partial(Beginning.of, session_id, packed.decode(), None, codec.SCHEMA)
     begun = await run_in_thread_if_large(len(now.spec), begin, stored)
     return Created(Answer(begun.view(now), replayed=True), new=True)
 

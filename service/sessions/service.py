@@ -1,10 +1,9 @@
-"""What can be asked of sessions: create, view, list, delete, change arms, and submit any other operation."""
+"""What can be asked of sessions: to create, change and delete them, besides what ``queries`` reads."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any
 
 from ..commit.cache.cached_session import CachedSession
@@ -15,49 +14,40 @@ from ..commit.operation import Operation
 from ..commit.queues import SessionQueues
 from ..cooperative.answer_body import Body
 from ..engine.run import Run
-from ..errors import (
-    InvalidRequestError,
-    StateCorruptError,
-    StoreDownError,
-    SurplusFeedbackError,
-    UnknownSessionError,
-)
+from ..errors import InvalidRequestError, StateCorruptError, SurplusFeedbackError, UnknownSessionError
 from ..learners import REGISTRY
 from ..models.idempotency import Idempotency
-from ..models.specification import SESSION_ID_PATTERN, Specification
+from ..models.specification import Specification
 from ..models.stored import Stored
 from ..settings import Settings
-from ..store.base import Store, StoreUnavailableError
+from ..store.base import Store
 from ..telemetry.metrics import Labels, Metrics
-from . import transfer
 from .create import Created, Creator
 from .history.sampler import Sampler
 from .limits import ALL, Limits, Rights
 from .operations import ChangeArms, ChangeSession, ReplaceArms, SettleFeedback
-from .pages.arms import ArmSort, arms_page
-from .pages.decisions import decisions_page
-from .pages.history import history_page
-from .pages.segments import SegmentSort, segment_view, segments_page
-from .pages.sessions import sessions_page
+from .queries import SessionQueries, check_id, is_id, store_errors
 from .read import Reader
 from .views import viewer
-
-_is_id = re.compile(SESSION_ID_PATTERN).fullmatch
-
 
 ArmsRequest = Callable[..., ChangeArms | ReplaceArms]
 
 
-class Sessions:
-    """The sessions of a store, as requests reach them."""
+class Sessions(SessionQueries):
+    """The sessions of a store, as requests reach them.
+
+    Parameters
+    ----------
+    store : has the sessions; others may change them at the same time
+    settings : limits of sessions and queues, the size of the cache, and the schema of states
+    metrics : count what is done; None for counters that nobody reads
+    """
 
     def __init__(self, store: Store, settings: Settings, metrics: Metrics | None = None) -> None:
-        self._store = store
-        self._max_import_bytes = settings.max_import_bytes
+        cache = SessionCache(settings.cache_sessions)
+        super().__init__(store, Reader(store, cache), settings.max_import_bytes)
         self._metrics = metrics or Metrics(Labels(learners=REGISTRY))
         self._limits = Limits(settings)
-        cache = SessionCache(settings.cache_sessions)
-        self._reader = Reader(store, cache)
         self.sampler = Sampler(store, cache, self._reader)
         self._committer = Committer(store, cache, self._metrics, settings.write_schema)
         self._queues = SessionQueues(
@@ -102,148 +92,8 @@ class Sessions:
         StoreDownError
             where the store can't be reached; the session may have been created.
         """
-        with _store_errors():
+        with store_errors():
             return await self._creator.create(session_id, spec, key, rights)
-
-    async def view(self, session_id: str, segment: str | None = None) -> Body:
-        """Return the JSON of a session as it is now, with due decisions settled; nothing is committed.
-
-        Parameters
-        ----------
-        session_id : of the session; one that no session can have is unknown
-        segment : shows what is of this segment alone in place of the same of the session; None for the session
-
-        Raises
-        ------
-        UnknownSegmentError, InvalidRequestError
-            where the session does not keep this segment, or has none.
-        UnknownSessionError
-            where there is no such session.
-        StateCorruptError
-            where its stored bytes can't be read.
-        StoreDownError
-            where the store can't be reached.
-        """
-        _check_id(session_id)
-        with _store_errors():
-            if segment is not None:
-                return await segment_view(self._store, self._reader, session_id, segment)
-            return await self._reader.view(session_id)
-
-    async def segments(self, session_id: str, cursor: str | None, limit: int, sort: SegmentSort) -> Body:
-        """Return the JSON of a page of the segments that a session keeps.
-
-        Parameters
-        ----------
-        session_id : of the session, which has segments
-        cursor : ``next_cursor`` of the page before in the same order; None for the first
-        limit : segments on the page, at most
-        sort : the order; with a hyphen, descending
-
-        Raises
-        ------
-        InvalidRequestError
-            for a session without segments, an order for which they are too many, or a cursor of another list.
-        ServiceError
-            what ``view`` raises.
-        """
-        _check_id(session_id)
-        with _store_errors():
-            return await segments_page(self._store, self._reader, session_id, cursor, limit, sort)
-
-    async def list(self, cursor: str | None, limit: int, prefix: str = "") -> Body:
-        """Return the JSON of a page of sessions: all of a view but probabilities and points.
-
-        Parameters
-        ----------
-        cursor : ``next_cursor`` of the page before; None for the first
-        limit : sessions on the page, at most
-        prefix : what the listed ids begin with
-
-        Raises
-        ------
-        InvalidRequestError
-            for a cursor of another list.
-        StoreDownError
-            where the store can't be reached.
-        """
-        with _store_errors():
-            return await sessions_page(self._store, self._reader, cursor, limit, prefix)
-
-    async def arms(
-        self, session_id: str, cursor: str | None, limit: int, sort: ArmSort, segment: str | None = None
-    ) -> Body:
-        """Return the JSON of a page of a session's live arms, with what is counted of each.
-
-        Due decisions are settled first, as in a view. Counts of a session that an earlier program created begin at
-        its first commit by this one.
-
-        Parameters
-        ----------
-        session_id : of the session, which is over arms
-        cursor : ``next_cursor`` of the page before in the same order; None for the first
-        limit : arms on the page, at most
-        sort : the order; with a hyphen, descending
-        segment : shows the probabilities of this segment alone; None for the session's, and its counts
-
-        Raises
-        ------
-        InvalidRequestError
-            for a session over points, or a cursor of another list.
-        ServiceError
-            what ``view`` raises.
-        """
-        _check_id(session_id)
-        with _store_errors():
-            return await arms_page(self._store, self._reader, session_id, cursor, limit, sort, segment)
-
-    async def decisions(self, session_id: str, cursor: str | None, limit: int) -> Body:
-        """Return the JSON of a page of a session's decision log, oldest first.
-
-        Parameters
-        ----------
-        session_id : of the session, which keeps a log
-        cursor : ``next_cursor`` of the page before; None for the first
-        limit : entries on the page, at most
-
-        Raises
-        ------
-        NoDecisionLogError
-            where the session keeps none.
-        InvalidRequestError
-            for a cursor of another list.
-        ServiceError
-            what ``view`` raises.
-        """
-        _check_id(session_id)
-        with _store_errors():
-            return await decisions_page(self._store, session_id, cursor, limit)
-
-    async def history(self, session_id: str) -> Body:
-        """Return the JSON of a session's history: samples of its counts and of its learner, oldest first.
-
-        Raises
-        ------
-        ServiceError
-            what ``view`` raises.
-        """
-        _check_id(session_id)
-        with _store_errors():
-            return await history_page(self._store, self._reader, session_id)
-
-    async def export(self, session_id: str) -> Body:
-        """Return the JSON of a whole session, seed included: see ``transfer``.
-
-        Raises
-        ------
-        PayloadTooLargeError
-            where it would be longer than an import may be.
-        ServiceError
-            what ``view`` raises.
-        """
-        _check_id(session_id)
-        with _store_errors():
-            return await transfer.export(self._store, session_id, self._max_import_bytes)
 
     async def restore(
         self, document: Mapping[str, Any], rights: Rights = ALL, key: Idempotency | None = None
@@ -265,7 +115,7 @@ class Sessions:
         ServiceError
             what ``create`` raises.
         """
-        with _store_errors():
+        with store_errors():
             return await self._creator.restore(document, rights, key)
 
     async def delete(self, session_id: str) -> None:
@@ -278,8 +128,8 @@ class Sessions:
         StoreDownError
             where the store can't be reached; the session may have been deleted.
         """
-        _check_id(session_id)
-        with _store_errors():
+        check_id(session_id)
+        with store_errors():
             snapshot = await self._store.load(session_id)
             deleted = await self._store.delete(session_id)
             await self._committer.forget(session_id)
@@ -307,7 +157,7 @@ class Sessions:
             ``IdempotencyConflictError``, ``StateCorruptError``, ``OverloadedError``, ``StoreDownError`` and
             ``InternalError``. Nothing of the request is applied, except that after a ``StoreDownError`` it may be.
         """
-        if not _is_id(session_id):
+        if not is_id(session_id):
             raise UnknownSessionError
         try:
             return await self._queues.submit(session_id, operation)
@@ -337,8 +187,8 @@ class Sessions:
         ServiceError
             what ``submit`` raises.
         """
-        _check_id(session_id)
-        with _store_errors():
+        check_id(session_id)
+        with store_errors():
             snapshot, cached = await self._reader.load(session_id)
         limits = self._limits.arms_of(cached.run.params.learner, rights)
         operation = change(limits, viewer(session_id, snapshot, cached), idempotency=key)
@@ -360,8 +210,8 @@ class Sessions:
         ServiceError
             what ``submit`` raises.
         """
-        _check_id(session_id)
-        with _store_errors():
+        check_id(session_id)
+        with store_errors():
             snapshot, cached = await self._reader.load(session_id)
 
         def view(stored: Stored, run: Run, extends_deadline: bool) -> Body:
@@ -374,24 +224,6 @@ class Sessions:
         """Requests that wait for a commit, or are in one."""
         return self._queues.waiting
 
-    def now(self) -> float:
-        """Return Unix seconds by the store's clock."""
-        return self._store.now()
-
     async def drained(self) -> None:
         """Wait until everything accepted so far has been answered."""
         await self._queues.drained()
-
-
-@contextmanager
-def _store_errors() -> Iterator[None]:
-    """Turn the store's failure into the service's error."""
-    try:
-        yield
-    except StoreUnavailableError as error:
-        raise StoreDownError(str(error)) from error
-
-
-def _check_id(session_id: str) -> None:
-    if not _is_id(session_id):
-        raise UnknownSessionError

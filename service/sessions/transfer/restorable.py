@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from ..commit.cache.cached_session import CachedSession
-from ..commit.loading import check_segments, decoded, with_records
-from ..cooperative.offload import run_in_thread_if_large
-from ..errors import InvalidRequestError, StateCorruptError
-from ..models import stored as stored_specification
-from ..serialization import summary
-from ..store.base import NewSession, WholeSession
-from .limits import Limits, Rights, label_bytes
+from ...commit.cache.cached_session import CachedSession
+from ...commit.loading import check_segments, decoded, with_records
+from ...cooperative.offload import run_in_thread_if_large
+from ...errors import InvalidRequestError, StateCorruptError
+from ...models import stored as stored_specification
+from ...serialization import summary
+from ...store.base import NewSession, WholeSession
+from ..limits import Limits, Rights, label_bytes
 
 
 async def restorable(whole: WholeSession, limits: Limits, rights: Rights) -> CachedSession:
@@ -17,7 +17,7 @@ async def restorable(whole: WholeSession, limits: Limits, rights: Rights) -> Cac
 
     Parameters
     ----------
-    whole : of ``transfer.read``, and not trusted
+    whole : of ``document.read``, and not trusted
     limits : of this service, for the session's size
     rights : how many arms the caller's sessions may have
 
