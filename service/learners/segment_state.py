@@ -181,6 +181,17 @@ def uncharged(shared: Shared, default: float, sums: FixedArray) -> Shared:
     return shared._replace(mixture_sums=sums, events=events, mean=mean, variance_sum=spread)
 
 
+def given_up(segment: Segment, count: int) -> Segment:
+    """Return a segment after some of its outstanding decisions ended; its sums stay.
+
+    Parameters
+    ----------
+    segment : before that
+    count : how many ended; the number of outstanding decisions stays at 0 or above
+    """
+    return segment._replace(outstanding=max(segment.outstanding - count, 0))
+
+
 def with_fewer(segment: Segment, positions: Any) -> Segment:
     """Return a segment without some arms.
 

@@ -12,9 +12,9 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 
-from .base import FixedArray, FloatArray, IntArray, PooledLearner, ProvisionalLearner, Slot
+from .base import FloatArray, IntArray, PooledLearner, ProvisionalLearner, Slot
 from .maths.distributions import spread, with_floor
-from .maths.tsallis_rows import over_few, solve_rows
+from .segment_mixture import mixture, next_slot, own_distributions
 from .segment_state import (
     EXPERTS,
     MEAN_PRIOR,
@@ -23,16 +23,13 @@ from .segment_state import (
     Segment,
     Shared,
     corrected,
+    given_up,
     learned,
     stepped,
     uncharged,
     variance,
 )
 
-COSTS = (0.0, 1.0, 2.0)
-"""C: what the mixture asks of an expert before it trusts it, in units of its scale."""
-FLOOR_SHARE = 0.25
-"""The floor at the start, as a share of uniform play; it falls as 1/sqrt(t)."""
 LARGEST_FALL, LARGEST_CORRECTION = 0.25, 1.0
 """Bounds on the fall of a sum by one event and by one correction, in units of scale/sqrt(p)."""
 P = TypeVar("P", bound=tuple[Any, ...])
@@ -76,11 +73,11 @@ class Segments(Generic[P]):
         the moment, and the distribution to draw from, shape (n_arms,)
         """
         part = self.part.open(part, slot._replace(floor=0.0) if slot.floor else slot)
-        shared = _mixed(shared)
+        shared = next_slot(shared)
         slots, events = segment.slots + 1, segment.events
         full = self._experts(part, shared, segment, slots, None)
         drawn = full if _is_all(slot.eligible, full) else self._experts(part, shared, segment, slots, slot.eligible)
-        p = with_floor(_mixture(shared.weights, drawn), slot.floor, slot.eligible)
+        p = with_floor(mixture(shared.weights, drawn), slot.floor, slot.eligible)
         weight = segment.outstanding
         pool = segment.pool * (weight / (weight + 1)) + p / (weight + 1) if weight else p
         shift = (events * segment.mean + MEAN_PRIOR * shared.mean) / (events + MEAN_PRIOR)
@@ -196,7 +193,7 @@ class Segments(Generic[P]):
         experts = segment.full
         if not _is_all(eligible, experts):
             experts = self._experts(moment.part, moment.shared, segment, segment.slots, eligible)
-        return with_floor(_mixture(moment.shared.weights, experts), floor, eligible)
+        return with_floor(mixture(moment.shared.weights, experts), floor, eligible)
 
     @property
     def _provisional(self) -> ProvisionalLearner[P]:
@@ -220,7 +217,7 @@ class Segments(Generic[P]):
         """
         p = np.asarray(self.part.probabilities(part))
         n_arms, places = p.size, slice(None) if eligible is None else eligible
-        own = _own(shared, segment, slots, p, places)
+        own = own_distributions(shared, segment, slots, p, places)
         if own is None:
             n_eligible = n_arms if eligible is None else eligible.size
             own = np.full((EXPERTS - 1, n_eligible), 1 / n_eligible)
@@ -232,73 +229,3 @@ class Segments(Generic[P]):
 
 def _is_all(eligible: IntArray | None, experts: FloatArray) -> bool:
     return eligible is None or eligible.size == experts.shape[-1]
-
-
-def _own(shared: Shared, segment: Segment, slots: int, p: FloatArray, places: Any) -> FloatArray | None:
-    """Return the distributions of its own sums at ``places``, shape (2, places); None before losses differ.
-
-    Parameters
-    ----------
-    p : the global part's distribution over all arms, shape (n_arms,)
-    """
-    v, t = variance(shared), max(shared.t, 1)
-    if not v > 0:
-        return None
-    played, held = max(slots, segment.events), [min(memory, t) for memory in MEMORIES]
-    strengths = [played + each for each in held]
-    scales = np.array([math.sqrt(each * v) for each in strengths])
-    prior = np.sqrt(p[places])
-    np.divide(math.sqrt(max(t, shared.events) * v), prior, out=prior)
-    sums = np.multiply(np.array([each / t for each in held])[:, None], prior)
-    sums += segment.sums[places]
-    sums -= np.minimum.reduce(sums, axis=-1, keepdims=True)
-    _, x = solve_rows(sums, scales, _guess(sums, scales, segment.full[1:, places]))
-    floors = np.array([FLOOR_SHARE / math.sqrt(each) / p.size for each in strengths])
-    np.maximum(x, floors[:, None], out=x)
-    x /= np.add.reduce(x, axis=-1)[:, None]
-    return x
-
-
-def _guess(sums: FloatArray, scales: FloatArray, before: FloatArray) -> FloatArray:
-    """Return multipliers to start from: near where they are if the distributions before have changed little."""
-    weight = before * np.sqrt(before)
-    total = np.add.reduce(weight, axis=-1)
-    weight *= sums
-    guess: FloatArray = (np.add.reduce(weight, axis=-1) - scales * np.add.reduce(before, axis=-1)) / total
-    return guess
-
-
-def _mixed(shared: Shared) -> Shared:
-    """Return the same in the next slot, with its distribution over the experts."""
-    t, events = shared.t + 1, shared.events
-    scale = math.sqrt(max(t, events) * variance(shared))
-    before = shared.mixture_sums.tolist()
-    least = min(before)
-    sums, weights = [each - least for each in before], [1 / EXPERTS] * EXPERTS
-    if scale > 0:
-        asked = [each + scale * cost for each, cost in zip(sums, COSTS, strict=True)]
-        least = min(asked)
-        asked = [each - least for each in asked]
-        floor = FLOOR_SHARE / math.sqrt(t) / EXPERTS
-        raised, weights = over_few(asked, scale, shared.weights.tolist(), floor)
-        sums = [each + (after - more) for each, after, more in zip(sums, raised, asked, strict=True)]
-    _, _, _, _, _, mean, spread, largest, _, _, kept = shared
-    return Shared(np.array(sums), np.array(weights), t, events, events, mean, spread, largest, scale, mean, kept)
-
-
-def _mixture(weights: FixedArray, experts: FloatArray) -> FloatArray:
-    """Return the mixture, exactly that of the experts where they agree, shape (n_arms,)."""
-    mixture: FloatArray = np.add.reduce(weights[1:, None] * (experts[1:] - experts[0]), axis=0)
-    mixture += experts[0]
-    return mixture
-
-
-def given_up(segment: Segment, count: int) -> Segment:
-    """Return a segment after some of its outstanding decisions ended; its sums stay.
-
-    Parameters
-    ----------
-    segment : before that
-    count : how many ended; fewer than 0 are never left
-    """
-    return segment._replace(outstanding=max(segment.outstanding - count, 0))

@@ -10,8 +10,8 @@ import pytest
 from service.learners.base import FloatArray, PooledLearner, Slot, draw
 from service.learners.centred_tsallis import CentredTsallis
 from service.learners.multiscale_tsallis import MultiscaleTsallis
-from service.learners.segment_state import start_segment, start_shared, with_fewer, with_more
-from service.learners.segments import Moment, Segments, given_up
+from service.learners.segment_state import given_up, start_segment, start_shared, with_fewer, with_more
+from service.learners.segments import Moment, Segments
 from tests.support import vectors
 
 PARTS = [CentredTsallis, MultiscaleTsallis]
