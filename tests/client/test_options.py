@@ -1,0 +1,73 @@
+"""Options of a client: from the environment, refused, not printed, and compared by ``ensure``."""
+
+import json
+
+import httpx
+import pytest
+
+from service.client import AuthenticationError, Bandits, attempts
+from tests.client.conftest import SETTLED, Script, problem, scripted
+
+pytestmark = pytest.mark.usefixtures("short_pauses")
+
+
+def test_a_missing_key_is_told_with_where_to_give_it():
+    bandits, _ = scripted(problem(401, "unauthorized"))
+
+    with pytest.raises(
+        AuthenticationError, match=r"^401 unauthorized: .*; give api_key=, or set DELAYED_BANDITS_API_KEY$"
+    ):
+        bandits.session("s").act()
+
+
+def test_address_and_key_come_from_the_environment(monkeypatch):
+    script = Script(httpx.Response(200, json=SETTLED))
+    with pytest.raises(ValueError, match="DELAYED_BANDITS_URL"):
+        Bandits()
+    monkeypatch.setenv("DELAYED_BANDITS_URL", "http://service/prefix")
+    monkeypatch.setenv("DELAYED_BANDITS_API_KEY", "secret")
+    Bandits(transport=script).session("s").feedback("hat", loss=1)
+    Bandits("http://other", api_key="other", transport=script).session("s").feedback("hat", loss=1)
+
+    assert [str(each.url) for each in script.requests] == [
+        "http://service/prefix/v1/sessions/s/feedbacks",
+        "http://other/v1/sessions/s/feedbacks",
+    ]
+    assert [each.headers["Authorization"] for each in script.requests] == ["Bearer secret", "Bearer other"]
+    assert json.loads(script.requests[0].content) == {"events": [{"label": "hat", "loss": 1}]}
+
+
+@pytest.mark.parametrize(
+    ("url", "options"),
+    [
+        ("localhost:8000", {}),
+        ("ftp://service", {}),
+        ("http://service?a=b", {}),
+        ("http://service", {"timeout": 0}),
+        ("http://service", {"max_retries": -1}),
+        ("http://service", {"api_key": "two words"}),
+    ],
+)
+def test_what_no_call_can_be_made_with_is_refused(url, options):
+    with pytest.raises(ValueError, match=r"url|timeout|api_key"):
+        Bandits(url, **options)
+
+
+def test_the_api_key_is_not_printed():
+    target = attempts.target_of("http://service", "secret", 1.0, 1, verify=True)
+
+    assert "secret" not in repr(target)
+
+
+def test_ensure_changes_the_options_that_are_named():
+    view = {"session_id": "s", "learner": {"kind": "fixed", "arms": ["a"]}, "version": "v", "floor": 0.0}
+    view |= dict.fromkeys(("slot", "feedbacks", "outstanding", "expired", "removed"), 0)
+    view["expiry"] = {"after_seconds": 60.0, "default_loss": 0.0, "provisional": True}
+    exists = problem(409, "session_exists", errors=[{"index": None, "field": "expiry", "message": ""}])
+    bandits, script = scripted(exists, httpx.Response(200, json=view))
+    expiry = {"after_seconds": 90, "default_loss": 0}
+    bandits.sessions.ensure("s", learner=view["learner"], expiry=expiry, floor=0)
+
+    assert [request.method for request in script.requests] == ["POST", "GET", "PATCH"]
+    assert script.requests[-1].url.path == "/v1/sessions/s"
+    assert json.loads(script.requests[-1].content) == {"expiry": expiry}
