@@ -89,7 +89,7 @@ def read_keys(settings: Settings) -> Sequence[ApiKey]:
 
 
 def needs_keys(settings: Settings) -> bool:
-    """Whether the service has API keys."""
+    """Return whether the service has API keys."""
     return settings.api_keys_file is not None or _inline(settings) != ""
 
 
@@ -130,6 +130,7 @@ def hashed(settings: Settings, keys: Sequence[ApiKey]) -> Settings:
 
     Parameters
     ----------
+    settings : as they were read
     keys : as ``read_keys`` returns them
     """
     if settings.api_keys_file is not None or not keys:
@@ -192,6 +193,7 @@ def find(secret: bytes, keys: Iterable[ApiKey]) -> ApiKey | None:
     Parameters
     ----------
     secret : as the request has it, not hashed
+    keys : of the service, with their hashes
     """
     digest = hashlib.sha256(secret).hexdigest()
     found = None

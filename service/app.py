@@ -92,7 +92,7 @@ class Application(FastAPI):
         await self.outermost(scope, receive, send)
 
     def openapi(self) -> dict[str, Any]:
-        """The OpenAPI document, made once."""
+        """Return the OpenAPI document, made once."""
         if self.openapi_schema is None:
             self.openapi_schema = document(self, self._runtime.settings)
         return self.openapi_schema
@@ -112,8 +112,10 @@ def create_app(
 
     Parameters
     ----------
-    metrics_folder : where the workers of one service count together
-    spans : makes traces, and is closed with the store
+    settings : of the service, checked
+    store : opened already; None where the URL is to be opened
+    metrics_folder : where the workers of one service count together; None where this process is the only one
+    spans : makes traces, and is closed with the store; None where no traces are made
     draining : whether the service is about to stop: it is not ready then
     """
     metrics = Metrics(labels(), metrics_folder)
@@ -174,7 +176,13 @@ async def _finish(*tasks: asyncio.Task[Any]) -> None:
 
 
 def store_options(settings: Settings, metrics: Metrics) -> StoreOptions:
-    """Collect what the settings say about the store, and what it counts."""
+    """Collect what the settings say about the store, and what it counts.
+
+    Parameters
+    ----------
+    settings : of the service: key prefix, dedupe window, connections and timeouts of its store
+    metrics : count the steps back of the store's clock
+    """
     return StoreOptions(
         prefix=settings.key_prefix,
         dedupe_window_seconds=settings.dedupe_window_seconds,

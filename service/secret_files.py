@@ -28,6 +28,11 @@ def read_secret(file: Path) -> str:
 def with_password(url: str, password: str) -> str:
     """Put a password into a store URL, with its special characters encoded.
 
+    Parameters
+    ----------
+    url : of the store, with a user or without, and no password
+    password : as it is, without encoding
+
     Raises
     ------
     ValueError

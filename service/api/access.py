@@ -63,7 +63,12 @@ class Access:
     names_no_session: bool = False
 
     def is_open(self, settings: Settings) -> bool:
-        """Whether requests need no key."""
+        """Return whether requests need no key.
+
+        Parameters
+        ----------
+        settings : of the service, which may open the route
+        """
         return self.keyless or (self.opened_by is not None and self.opened_by(settings))
 
 
@@ -81,7 +86,22 @@ def access(
     max_body_bytes: Callable[[Settings], int] = attrgetter("max_body_bytes"),
     names_no_session: bool = False,
 ) -> Callable[[_Handler], _Handler]:
-    """Say of a handler, or of a mounted application, who may call it; see ``Access`` for the parameters."""
+    """Say of a handler, or of a mounted application, who may call it.
+
+    Parameters
+    ----------
+    roles : of the keys that may call it
+    logged : which of its successes get a line in the log
+    keyless : whether it asks for no key at all
+    opened_by : whether the settings make it ask for no key; None where none does
+    of_all_sessions : whether its answers contain data of all sessions, so that keys with a prefix may not call it
+    max_body_bytes : largest body, by the settings
+    names_no_session : whether its path looks like that of a session and is not
+
+    Returns
+    -------
+    The decorator, which returns the handler itself.
+    """
     declared = Access(roles, logged, keyless, opened_by, of_all_sessions, max_body_bytes, names_no_session)
 
     def say(handler: _Handler) -> _Handler:
@@ -92,7 +112,7 @@ def access(
 
 
 def access_of(route: BaseRoute) -> Access:
-    """What a route says of itself.
+    """Return what a route says of itself.
 
     Raises
     ------

@@ -19,13 +19,13 @@ REQUEST_ID = b"x-request-id"
 
 
 def request_ids() -> Iterator[bytes]:
-    """Ids that no other process makes."""
+    """Make ids that no other process makes, without end."""
     process = secrets.token_hex(8)
     return (f"{process}-{number:x}".encode() for number in itertools.count(1))
 
 
 def reason_of(error: ServiceError | None) -> dict[str, str | None]:
-    """What the log line of a request says of the error that answered it; nothing of a success."""
+    """Return what the log line of a request says of the error that answered it; nothing of a success."""
     return {} if error is None else {"code": error.code, "reason": logs.shown(error.reason, logs.MAX_REASON_CHARS)}
 
 

@@ -67,7 +67,7 @@ class LocalRequests:
         return known or (not self._on_loopback and _is_private(host))
 
     def _is_welcome(self, origin: str, named: set[str]) -> bool:
-        """Whether a page may send requests: one of this service, of a local name, or of an allowed origin."""
+        """Return whether a page may send requests: one of this service, a local name, or an allowed origin."""
         if ANY in self._origins or origin in self._origins:
             return True
         found = _ORIGIN.fullmatch(origin)
@@ -108,7 +108,7 @@ def _plain_host(text: str) -> str:
 
 @lru_cache(maxsize=64)
 def is_local(host: str) -> bool:
-    """Whether a host, as ``host_name`` returns it, is this machine whoever looks it up."""
+    """Return whether a host, as ``host_name`` returns it, is this machine whoever looks it up."""
     if host == "localhost" or host.endswith(".localhost"):
         return True
     address = _address(host)

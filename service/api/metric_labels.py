@@ -23,7 +23,7 @@ def labels() -> Labels:
 
 
 def _routes() -> Iterator[tuple[str, str]]:
-    """Methods and paths; of what is not in the OpenAPI document, GET alone."""
+    """Return methods and paths; of what is not in the OpenAPI document, GET alone."""
     for route in ROUTES:
         if isinstance(route, APIRoute):
             yield from ((method, route.path) for method in route.methods or ())

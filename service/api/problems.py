@@ -102,7 +102,9 @@ def problem(error: ServiceError, retry_after: int, headers: Mapping[str, str] | 
 
     Parameters
     ----------
+    error : which the client gets
     retry_after : seconds in ``Retry-After``, for errors after which the same request may succeed
+    headers : further ones; None for none
     """
     extra = dict(headers or {})
     if error.retry:
@@ -155,6 +157,8 @@ def install(app: FastAPI, metrics: Metrics, retry_after: int) -> None:
 
     Parameters
     ----------
+    app : gets the handlers of exceptions
+    metrics : count the problems by code
     retry_after : seconds in ``Retry-After``, for errors after which the same request may succeed
     """
 

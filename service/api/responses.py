@@ -16,7 +16,13 @@ REPLAYED = {"Idempotent-Replayed": "true"}
 
 
 def json_response(answer: Answer, status: int = 200) -> Response:
-    """Make the response of a success; a header marks the stored answer of an earlier request with the same key."""
+    """Make the response of a success; a header marks the stored answer of an earlier request with the same key.
+
+    Parameters
+    ----------
+    answer : what the session answered
+    status : of HTTP
+    """
     return body_response(answer.body, status, REPLAYED if answer.replayed else None)
 
 
@@ -25,6 +31,8 @@ def body_response(body: Body, status: int = 200, headers: dict[str, str] | None 
 
     Parameters
     ----------
+    body : JSON, as bytes or in pieces of text
+    status : of HTTP
     headers : beside ``Content-Type``
     """
     if isinstance(body, bytes):

@@ -40,6 +40,6 @@ class Runtime:
 
 
 def runtime_of(request: Request) -> Runtime:
-    """What the process shares that serves a request."""
+    """Return what the process that serves a request shares among its requests."""
     runtime: Runtime = request.app.state.runtime
     return runtime

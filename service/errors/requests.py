@@ -16,7 +16,15 @@ class InvalidRequestError(ServiceError):
     def of(
         cls, field: str, message: str, index: int | None = None, logged_message: str | None = None
     ) -> InvalidRequestError:
-        """Make the error for one wrong field; see ``FieldError`` for the parameters."""
+        """Make the error for one wrong field.
+
+        Parameters
+        ----------
+        field : path in the body, below the event where ``index`` names one
+        message : what is wrong, for the client
+        index : position of the event in its batch; None outside batches
+        logged_message : what the log line says in place of ``message``, where that repeats what the client sent
+        """
         return cls.of_all([FieldError(field, message, index, logged_message=logged_message)])
 
     @classmethod

@@ -47,12 +47,13 @@ class SurplusFeedbackError(ServiceError):
 
     @classmethod
     def of(cls, text: str, events: int, indexes: Sequence[int]) -> SurplusFeedbackError:
-        """Make the error for a request with so many events, of which those at ``indexes`` are surplus.
+        """Make the error for a request of which some events are surplus.
 
         Parameters
         ----------
         text : for the client
-        indexes : places in the request, from 0
+        events : number of events in the request
+        indexes : places of the surplus ones in the request, from 0
         """
         error = cls(text, indexes=indexes)
         error.events, error.surplus = events, len(indexes)

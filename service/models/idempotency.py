@@ -18,10 +18,11 @@ class Idempotency(NamedTuple):
 
 
 def digest(text: str, *scope: str) -> bytes:
-    """16 bytes that stand for a text in a scope.
+    """Return 16 bytes that stand for a text in a scope.
 
     Parameters
     ----------
+    text : an event id, or a client's key
     scope : texts that set it apart: the same text in another scope has another digest
     """
     return blake2b("\n".join((*scope, text)).encode(), digest_size=DIGEST_BYTES).digest()
@@ -33,7 +34,7 @@ def digests(texts: Iterable[str]) -> Sequence[bytes]:
 
 
 async def digest_of(parts: Iterable[str], fair_yield: FairYield) -> bytes:
-    """16 bytes that stand for a long text, in no scope.
+    """Return 16 bytes that stand for a long text, in no scope.
 
     Parameters
     ----------

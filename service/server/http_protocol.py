@@ -196,5 +196,5 @@ class LimitedHttpProtocol(EndingProtocol):
 
 
 def _is_full(cycle: RequestResponseCycle | None) -> bool:
-    """Whether more of a request's body is there than its handler, which still runs, has taken."""
+    """Return whether more of a request's body is there than its handler, which still runs, has taken."""
     return cycle is not None and not cycle.response_complete and len(cycle.body) > HIGH_WATER_LIMIT

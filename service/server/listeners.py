@@ -19,6 +19,7 @@ def bind(host: str, port: int) -> socket.socket:
 
     Parameters
     ----------
+    host : name or address of this machine; IPv6 without brackets
     port : 0 chooses a free port
 
     Raises
@@ -43,6 +44,7 @@ def show(host: str, port: int) -> str:
     Parameters
     ----------
     host : name or address; IPv6 without brackets
+    port : where the service listens
     """
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 

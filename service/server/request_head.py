@@ -67,7 +67,10 @@ def _named_in(url: bytes) -> bytes:
 
 @lru_cache(maxsize=64)
 def is_host(value: bytes) -> bool:
-    """Whether a value is a host, or a host and a port; both may be empty: RFC 9112, section 3.2, and RFC 3986."""
+    """Return whether a value is a host, or a host and a port; both may be empty.
+
+    RFC 9112, section 3.2, and RFC 3986 define them.
+    """
     found = _HOST.fullmatch(value)
     if found is None or int(found["port"] or 0) > MAX_PORT:
         return False

@@ -155,6 +155,8 @@ def serve(settings: Settings, listener: socket.socket, board: Board, number: int
 
     Parameters
     ----------
+    settings : of the service, with its keys hashed
+    listener : the socket that all workers share, bound
     board : where the worker says that it lives
     number : the worker's place among the workers, from 0
     """

@@ -172,7 +172,7 @@ class Settings(BaseSettings):
     )
 
     def to_json(self) -> str:
-        """All of it, secrets included, for a worker's ``Settings(**json.loads(text))``."""
+        """Return all of it as JSON, secrets included, for a worker's ``Settings(**json.loads(text))``."""
         keys = None if self.api_keys is None else self.api_keys.get_secret_value()
         secrets = {"store_url": self.store_url.get_secret_value(), "api_keys": keys}
         return json.dumps(self.model_dump(mode="json") | secrets)

@@ -54,7 +54,14 @@ class FlagParser(argparse.ArgumentParser):
 
 
 def add_flag(parser: argparse.ArgumentParser, *names: str, **options: Any) -> argparse.Action:
-    """Add a flag whose help names no Python types or values."""
+    """Add a flag whose help names no Python types or values.
+
+    Parameters
+    ----------
+    parser : of the command line, or a group of its flags
+    names : of the flag, with their hyphens
+    options : as pydantic-settings gives them to ``add_argument``: with ``help`` and ``metavar``
+    """
     text = options["help"].removesuffix(" (default: null)").replace("(default: False)", "(default: false)")
     options |= {"help": text, "metavar": _VALUES.get(options["metavar"], options["metavar"])}
     return parser.add_argument(*names, **options)

@@ -18,13 +18,13 @@ from .values import StoreUrl, has_scheme
 
 
 def unknown_variables(environment: Mapping[str, str]) -> list[str]:
-    """Variables that look like settings but are not, such as misspelt ones."""
+    """Return variables that look like settings but are not, such as misspelt ones."""
     known = {f"BANDIT_{name.upper()}" for name in Settings.model_fields}
     return sorted(name for name in environment if name.upper().startswith("BANDIT_") and name.upper() not in known)
 
 
 def read_settings(arguments: Sequence[str] = ()) -> Settings:
-    """Settings from flags (``--store-url memory://``), the environment and defaults.
+    """Read settings from flags (``--store-url memory://``), the environment and defaults.
 
     Raises
     ------

@@ -29,7 +29,10 @@ class SecretText(Secret[str]):
 
 
 def hide_password(url: str) -> str:
-    """A store URL as logs may show it; of one with a stray ``@``, which may hide a password, the scheme alone."""
+    """Return a store URL as logs may show it.
+
+    Of one with a stray ``@``, which may hide a password, that is the scheme alone.
+    """
     scheme, slashes, rest = url.partition("://")
     if not slashes:
         return f"{url.partition(':')[0]}:{'***' if url.partition(':')[2] else ''}"

@@ -40,7 +40,7 @@ def hide_passwords(text: str) -> str:
 
 
 def _tail(text: str) -> str:
-    """The end of a traceback, which has the error itself."""
+    """Return the end of a traceback, which has the error itself."""
     return hide_passwords(text[-2 * MAX_CHARS :])[-MAX_CHARS:]
 
 
@@ -67,7 +67,13 @@ class JsonLines(logging.Formatter):
 
 
 def shown(text: str | None, most: int = MAX_FIELD_CHARS) -> str | None:
-    """Return a text of a request as its log line shows it: without passwords, with at most ``most`` characters."""
+    """Return a text of a request as its log line shows it, without passwords.
+
+    Parameters
+    ----------
+    text : of the request; None, for one that it lacks, is returned as it is
+    most : characters, from which on it is cut
+    """
     return None if text is None else hide_passwords(text[: 2 * most])[:most]
 
 
@@ -76,6 +82,7 @@ def request(*, status: int, **fields: str | float | None) -> None:
 
     Parameters
     ----------
+    status : of HTTP
     fields : of its line; those that are None are left out. Texts of the request are as ``shown`` returns them
     """
     level = logging.INFO if status < 500 else logging.WARNING

@@ -225,7 +225,9 @@ class Metrics:
 
         Parameters
         ----------
+        method : of HTTP, in capitals; empty where there was no request
         route : template of the route
+        status : of HTTP
         seconds : time from the request's head to its answer
 
         Returns

@@ -63,7 +63,7 @@ class ProcessWatch:
 
 
 def resident_bytes() -> int:
-    """Memory of this process that is not swapped out; 0 where the system doesn't say (Linux does)."""
+    """Return the memory of this process that is not swapped out; 0 where the system doesn't say (Linux does)."""
     try:
         pages = int(_STATM.read_text().split()[1])
     except OSError:

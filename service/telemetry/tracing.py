@@ -80,6 +80,8 @@ class Spans:
         Parameters
         ----------
         method, route : as ``Metrics.answered`` returns them
+        status : of HTTP
+        request_id : as the answer's header has it
         session : its id, as log lines show it; None where the path has none
         """
         span = trace.get_current_span()

@@ -47,7 +47,7 @@ def why_not(environment: Mapping[str, str]) -> str | None:
 
 
 def _given(environment: Mapping[str, str], what: str) -> str | None:
-    """The exporter's variable for traces if it is set, else the one for all signals."""
+    """Return the exporter's variable for traces if it is set, else the one for all signals."""
     return environment.get(f"{_OTLP}_TRACES_{what}") or environment.get(f"{_OTLP}_{what}") or None
 
 

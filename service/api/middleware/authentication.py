@@ -64,7 +64,7 @@ class ApiKeyMiddleware:
             _check_prefix(key.session_prefix, scope["path"], access)
 
     def _find(self, scope: Scope) -> tuple[Match, Access | None]:
-        """What the route says that the router will choose: the first with path and method, else with the path."""
+        """Return what the router's route says: the first with path and method, else the first with the path."""
         with_path = None
         for route, access in self._routes:
             match, _ = route.matches(scope)
@@ -87,7 +87,7 @@ class ApiKeyMiddleware:
 
 
 def _secrets(scope: Scope) -> list[bytes]:
-    """What the request gives as keys, once each."""
+    """Return what the request gives as keys, once each."""
     found = []
     for name, value in scope["headers"]:
         if name == b"authorization":

@@ -135,7 +135,7 @@ class RequestLogMiddleware:
             )
 
     def _is_as_before(self, route: str, status: int) -> bool:
-        """Whether the route's answer before had the same status."""
+        """Return whether the route's answer before had the same status."""
         before = self._last_status.get(route, 200)
         self._last_status[route] = status
         return status == before

@@ -29,7 +29,13 @@ _FASTAPI_ERRORS = ("HTTPValidationError", "ValidationError")
 
 
 def document(app: FastAPI, settings: Settings) -> dict[str, Any]:
-    """Make the document of an application, with the limits that the settings give."""
+    """Make the document of an application, with the limits that the settings give.
+
+    Parameters
+    ----------
+    app : with all its routes
+    settings : of the service: prefix of its paths, limits of fields, and whether keys are needed
+    """
     prefix = settings.root_path
     keyless = {route.path for route in app.routes if isinstance(route, APIRoute) and access_of(route).keyless}
     described = get_openapi(
@@ -90,7 +96,7 @@ def _fit_problems(path: str, call: dict[str, Any], *, asks_for_key: bool) -> Non
 
 
 def _drop_bodies(head: dict[str, Any]) -> None:
-    """An answer to HEAD has the headers of the one to GET, and no body."""
+    """Leave of the answers to HEAD the headers that they share with those to GET."""
     head["responses"] = {
         status: {name: part for name, part in response.items() if name != "content"}
         for status, response in head["responses"].items()

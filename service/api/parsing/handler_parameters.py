@@ -36,7 +36,9 @@ class Field:
 
         Parameters
         ----------
+        value : as it was parsed
         place : what the places of errors begin with
+        errors : of the request so far; is extended
         """
         try:
             return self.adapter.validate_python(value)
@@ -120,7 +122,7 @@ def _refused_of_body(source: params.Body, field: Field) -> list[str]:
 
 
 def _is_object(field: Field) -> bool:
-    """Whether a body is an object; of models this is known without their JSON schemas, which take long to make."""
+    """Return whether a body is an object; of models it is known without JSON schemas, which take long to make."""
     kind = get_args(field.annotation)[0]
     if isinstance(kind, type) and issubclass(kind, BaseModel) and not issubclass(kind, RootModel):
         return True

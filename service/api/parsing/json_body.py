@@ -50,12 +50,18 @@ class PartLimits(NamedTuple):
 
     @classmethod
     def of(cls, settings: Settings) -> PartLimits:
-        """Allow what the longest batch and the most labels need."""
+        """Make the limits that allow what the longest batch and the most labels need."""
         events, arms = settings.max_events, settings.max_arms
         return cls(2 * events + MAX_FIELDS, 4 * events + arms + MAX_FIELDS, 8 * events + 2 * arms)
 
     def allow(self, outside: bytes, quotes: int) -> bool:
-        """Whether a body may have so many quotes, and these characters outside its texts."""
+        """Return whether a body may have so many quotes, and these characters outside its texts.
+
+        Parameters
+        ----------
+        outside : the body without its texts, or all of it, which has no fewer brackets and colons
+        quotes : double quotes in the body, where those within texts may be left out
+        """
         brackets = outside.count(b"[") + outside.count(b"{")
         return brackets <= self.objects and outside.count(b":") <= self.fields and quotes <= 2 * self.texts
 
@@ -119,7 +125,7 @@ def _check_media_type(request: Request, body: bytes) -> None:
 
 
 def _is_json(media_type: str) -> bool:
-    """Whether a media type is JSON in UTF-8; parameters other than ``charset`` only need the right form."""
+    """Return whether a media type is JSON in UTF-8; parameters other than ``charset`` only need the right form."""
     kind, *parameters = media_type[:MAX_MEDIA_TYPE].split(";")
     given = [_PARAMETER.fullmatch(parameter) for parameter in parameters if parameter.strip()]
     charsets = [each[2].lower() for each in given if each and each[1].lower() == "charset"]
@@ -136,6 +142,7 @@ def parse(body: bytes, limits: PartLimits) -> dict[str, Any]:
 
     Parameters
     ----------
+    body : as it was received
     limits : of parts; they hold for bodies from ``LARGE_INPUT_BYTES`` on
 
     Raises

@@ -15,6 +15,7 @@ def check_lengths(body: Mapping[str, Any], settings: Settings) -> None:
     Parameters
     ----------
     body : as it was parsed, not validated yet
+    settings : of the service: most events of a batch, and largest dimension
 
     Raises
     ------

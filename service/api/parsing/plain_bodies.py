@@ -29,7 +29,13 @@ def plain_event(body: bytes) -> PlainEvents | None:
 
 
 def plain_events(body: bytes, most: int) -> PlainEvents | None:
-    """Read a batch of up to ``most`` events; None where it is not plain."""
+    """Read a batch of events; None where it is not plain.
+
+    Parameters
+    ----------
+    body : as it was received
+    most : events that the batch may have
+    """
     value = _parsed(body)
     if type(value) is not dict or len(value) != 1:
         return None

@@ -138,7 +138,7 @@ def _refused_handlers(handler: Callable[..., Any]) -> Iterator[str]:
 
 
 def _read_query(fields: Mapping[str, Field], given: QueryParams, errors: Errors) -> dict[str, Any]:
-    """Query parameters by name, with defaults; each may be given once, and unknown ones are errors."""
+    """Read query parameters by name, with defaults; each may be given once, and unknown ones are errors."""
     counts = Counter(name for name, _ in given.multi_items())
     errors += [
         {"type": "extra_forbidden", "loc": ("query", name), "msg": "there is no such query parameter"}

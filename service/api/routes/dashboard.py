@@ -45,7 +45,7 @@ router = APIRouter(include_in_schema=False)
 
 @cache
 def charts_folder() -> Path | None:
-    """Where the package plotly keeps ``CHARTS``; None where it is not installed."""
+    """Return where the package plotly keeps ``CHARTS``; None where it is not installed."""
     found = find_spec("plotly")
     folders = [] if found is None else found.submodule_search_locations or []
     candidates = (Path(folder) / "package_data" for folder in folders)

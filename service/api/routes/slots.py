@@ -114,6 +114,8 @@ def act_of(settings: Settings, body: schemas.Act, is_gone: Callable[[], bool] | 
 
     Parameters
     ----------
+    settings : of the service: the largest act
+    body : of the request, checked
     is_gone : whether the client has left; None where nobody knows
     """
     return Act(1, settings.max_act_cells, single=True, choice=body.choice, segment=body.segment, is_gone=is_gone)
@@ -124,6 +126,8 @@ def acts_of(settings: Settings, body: Acts, is_gone: Callable[[], bool] | None) 
 
     Parameters
     ----------
+    settings : of the service: the largest act, and most acts of a call
+    body : of the request, checked
     is_gone : whether the client has left; None where nobody knows
 
     Raises

@@ -58,12 +58,24 @@ class Board:
         self._numbers[_DRAINING] = 1.0
 
     def beat(self, worker: int, connections: int) -> None:
-        """Say that a worker's event loop runs, and how many connections it holds."""
+        """Say that a worker's event loop runs, and how many connections it holds.
+
+        Parameters
+        ----------
+        worker : its place among the workers, from 0
+        connections : open ones, 0 or more
+        """
         self._numbers[_row(worker) + 1] = connections
         self._numbers[_row(worker)] = self._clock()
 
     def count(self, worker: int, connections: int) -> None:
-        """Say how many connections a worker holds."""
+        """Say how many connections a worker holds.
+
+        Parameters
+        ----------
+        worker : its place among the workers, from 0
+        connections : open ones, 0 or more
+        """
         self._numbers[_row(worker) + 1] = connections
 
     def last_beat(self, worker: int) -> float:

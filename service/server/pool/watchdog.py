@@ -67,7 +67,7 @@ class Watchdog:
 
 
 def is_traced(process: int) -> bool:
-    """Whether a debugger holds the process; always False where there is no ``/proc``."""
+    """Return whether a debugger holds the process; always False where there is no ``/proc``."""
     try:
         status = Path(f"/proc/{process}/status").read_text()
     except OSError:
