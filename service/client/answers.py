@@ -161,6 +161,7 @@ def read(reader: Reader[T], answer: Any) -> T:
 
     Parameters
     ----------
+    reader : makes of the JSON what the caller wants
     answer : of a success; None where it had no content
 
     Raises
@@ -186,12 +187,14 @@ def settlement_of(answer: Mapping[str, Any]) -> Settlement:
 
 
 def action_of(answer: Mapping[str, Any], key: str, segment: str | None) -> Action:
-    """Read one action of a call whose Idempotency-Key is ``key``.
+    """Read one action of a call.
 
     Its event id follows from key and slot, so the same decision has it again when the call is replayed.
 
     Parameters
     ----------
+    answer : the JSON object of the action
+    key : the Idempotency-Key of the call
     segment : that the act named; None where it named none
     """
     digest = hashlib.blake2b(key.encode(), digest_size=12).hexdigest()

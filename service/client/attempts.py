@@ -98,7 +98,7 @@ class TimeLeft(dict[str, float]):
         return Seconds.until(self.deadline, LEAST)
 
     def is_over(self) -> bool:
-        """Whether none are left."""
+        """Return whether none are left."""
         return time.monotonic() >= self.deadline
 
 
@@ -140,6 +140,7 @@ class Attempts:
 
         Parameters
         ----------
+        response : of httpx; its head is read, and its body may have been taken from it
         content : the body, whole and decompressed
 
         Returns
@@ -171,7 +172,7 @@ class Attempts:
 
 
 def is_passing(error: BanditsError) -> bool:
-    """Whether the same request may succeed later."""
+    """Return whether the same request may succeed later."""
     return isinstance(error, NoAnswerError) or (isinstance(error, ApiError) and error.status in REPEATED)
 
 

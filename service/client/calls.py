@@ -95,6 +95,7 @@ def session_path(session_id: str, *below: str) -> str:
 
     Parameters
     ----------
+    session_id : of the session, as the caller gave it
     below : parts of the path, used as they are
 
     Raises
@@ -144,6 +145,7 @@ def events_content(events: Sequence[Mapping[str, Any]], void_field: str) -> str:
 
     Parameters
     ----------
+    events : as ``event_of`` returns them, none of a fallback
     void_field : ``loss``, ``reward``, ``losses`` or ``gradient``
 
     Raises

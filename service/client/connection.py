@@ -68,7 +68,7 @@ class Connection:
             return found
 
     def pages(self, path: str, items: str, reader: Reader[T], **query: Any) -> Iterator[T]:
-        """Go through the items of all pages.
+        """Yield the items of all pages.
 
         Parameters
         ----------
@@ -167,7 +167,13 @@ class AsyncConnection:
         return found.http
 
     async def run(self, steps: Steps[T]) -> T:
-        """Make the calls of these steps, and return what they come to."""
+        """Make the calls of these steps, and return what they come to.
+
+        Raises
+        ------
+        BanditsError
+            as that of ``Connection`` does.
+        """
         try:
             call = next(steps)
             while True:
@@ -182,7 +188,20 @@ class AsyncConnection:
             return found
 
     async def pages(self, path: str, items: str, reader: Reader[T], **query: Any) -> AsyncIterator[T]:
-        """Go through the items of all pages."""
+        """Yield the items of all pages.
+
+        Parameters
+        ----------
+        path : below the service's address
+        items : the field of a page that lists them
+        reader : makes an item of its JSON
+        query : parameters of every page; those that are None are not sent
+
+        Raises
+        ------
+        BanditsError
+            as ``run`` does, at the page that is asked for next.
+        """
         cursor = None
         while True:
             found, cursor = await self.run(page(path, items, reader, {**query, "cursor": cursor}))
@@ -222,7 +241,7 @@ def _closed() -> ClosedError:
 
 
 def _no_answer(request: httpx.Request, error: Exception) -> BanditsError:
-    """The error to raise, without its cause: the text names that, and httpx's traceback would hide it."""
+    """Return the error to raise, without its cause: the text names that, and httpx's traceback would hide it."""
     text = f"{request.method} {request.url}: {type(error).__name__}: {error}".rstrip(": ")
     return BanditsError(text) if isinstance(error, _OWN_FAULTS) else NoAnswerError(text)
 

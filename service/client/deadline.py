@@ -28,11 +28,12 @@ class Seconds(float):
 
     @classmethod
     def until(cls, deadline: float, least: float) -> Seconds:
-        """Return the seconds until a time; ``least`` where there are fewer.
+        """Return the seconds until a time.
 
         Parameters
         ----------
         deadline : in seconds of the monotonic clock
+        least : is returned where fewer are left
         """
         seconds = cls(max(least, deadline - time.monotonic()))
         seconds.deadline = deadline
@@ -159,6 +160,7 @@ def transports(verify: Any, limits: httpx.Limits) -> dict[str, httpx.BaseTranspo
     Parameters
     ----------
     verify : as httpx takes it
+    limits : of connections, as httpx takes them
 
     Returns
     -------

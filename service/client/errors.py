@@ -141,7 +141,10 @@ def api_error(
 
     Parameters
     ----------
+    status : of HTTP, 300 or more
     problem : the JSON object of the answer; empty where it has none
+    request_id : of the answer's header; None where it has none
+    retry_after : seconds that the answer asks to wait for; 0 where it does not
     """
     kind = _BY_CODE.get(str(problem.get("code"))) or _BY_STATUS.get(status, ApiError)
     return kind(status, problem, request_id, retry_after)

@@ -110,10 +110,11 @@ class Lane:
         self._batches: deque[Batch] = deque()
 
     def put(self, event: Event, now: float) -> bool:
-        """Add a report; whether the next call became due earlier by it.
+        """Add a report, and return whether the next call became due earlier by it.
 
         Parameters
         ----------
+        event : the report, with an event id
         now : seconds of the monotonic clock
 
         Raises
@@ -134,7 +135,7 @@ class Lane:
         self.due_at, self._hurried = 0.0, self.added
 
     def is_empty(self) -> bool:
-        """Whether all is done."""
+        """Return whether all is done."""
         return not self._waiting and not self._batches
 
     def head(self) -> Batch:
@@ -153,12 +154,16 @@ class Lane:
         return events
 
     def finish(self, now: float, *rest: Sequence[Event]) -> int:
-        """End the first batch, but for these of its events, which go on as batches; the number that is done.
+        """End the first batch, but for these of its events, which go on as batches.
 
         Parameters
         ----------
         now : seconds of the monotonic clock
         rest : events of one new batch each; empty ones make none
+
+        Returns
+        -------
+        How many of its events are done.
         """
         self.failures = 0
         done = len(self._batches.popleft().events) - sum(map(len, rest))

@@ -49,7 +49,12 @@ class Reporter:
         self._closed_at: float | None = None
 
     def put(self, session_id: str, event: Event | None) -> bool:
-        """Take a report; whether it will be sent. None stands for that of a fallback.
+        """Take a report, and return whether it will be sent.
+
+        Parameters
+        ----------
+        session_id : of the session
+        event : as ``event_of`` returns it; None for that of a fallback, which is counted and not sent
 
         Raises
         ------
@@ -93,11 +98,11 @@ class Reporter:
             return replace(self._counts)
 
     def flush(self, timeout: float | None = None) -> bool:
-        """Send what waits now; whether all of it was answered within ``timeout`` seconds.
+        """Send what waits now, and return whether all of it was answered in time.
 
         Parameters
         ----------
-        timeout : None waits without end
+        timeout : seconds; None waits without end
         """
         with self._changed:
             asked = [(lane, lane.added) for lane in self._lanes.values()]
@@ -200,7 +205,7 @@ def _comes_back(error: BanditsError) -> bool:
 
 
 def _wrong(error: BanditsError, count: int) -> list[int]:
-    """Positions of the events that a batch was refused for."""
+    """Return the positions of the events that a batch was refused for."""
     return [index for index in error.indexes if index < count] if isinstance(error, ApiError) else []
 
 

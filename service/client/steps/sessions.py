@@ -57,6 +57,7 @@ def view(session_id: str, segment: str | None = None) -> Steps[SessionView]:
 
     Parameters
     ----------
+    session_id : of the session
     segment : None for the whole session
     """
     query = {} if segment is None else {"segment": segment}
@@ -69,6 +70,7 @@ def create(session_id: str | None, options: Mapping[str, Any]) -> Steps[SessionV
     Parameters
     ----------
     session_id : None lets the service choose one
+    options : the other fields of ``POST /v1/sessions``
 
     Raises
     ------
@@ -89,6 +91,7 @@ def ensure(session_id: str, options: Mapping[str, Any]) -> Steps[SessionView]:
 
     Parameters
     ----------
+    session_id : of the session
     options : those that are not named stay as they are
 
     Raises
@@ -113,7 +116,7 @@ def ensure(session_id: str, options: Mapping[str, Any]) -> Steps[SessionView]:
 
 
 def _differ(found: SessionView, options: Mapping[str, Any]) -> bool:
-    """Whether what was named differs from the session in a way that can't change."""
+    """Return whether what was named differs from the session in a way that can't change."""
     if (options["learner"].get("arms") is not None) != bool(found.arms):
         return True
     learner = {name: value for name, value in options["learner"].items() if name != "arms"}
@@ -124,7 +127,7 @@ def _differ(found: SessionView, options: Mapping[str, Any]) -> bool:
 
 
 def _same(wanted: Any, present: Any) -> bool:
-    """Whether a value is in force; a provisional default that is not named is as it is."""
+    """Return whether a value is in force; a provisional default that is not named is as it is."""
     if isinstance(wanted, Mapping) and isinstance(present, Mapping):
         names = wanted.keys() | (present.keys() - {"provisional"})
         return all(_same(wanted.get(name), present.get(name)) for name in names)
@@ -134,7 +137,13 @@ def _same(wanted: Any, present: Any) -> bool:
 
 
 def set_arms(session_id: str, arms: Iterable[str]) -> Steps[SessionView]:
-    """Exchange the arms for these; those that stay keep what they have learned."""
+    """Exchange the arms for these; those that stay keep what they have learned.
+
+    Parameters
+    ----------
+    session_id : of the session, whose arms have labels
+    arms : labels of all arms that it is to have
+    """
     return (yield from _changed("PUT", session_path(session_id, "arms"), {"arms": list(arms)}))
 
 
@@ -143,6 +152,7 @@ def change_arms(session_id: str, changes: Mapping[str, Any]) -> Steps[SessionVie
 
     Parameters
     ----------
+    session_id : of the session, whose arms have labels
     changes : fields of ``ArmChanges``
     """
     return (yield from _changed("PATCH", session_path(session_id, "arms"), changes))
@@ -153,6 +163,7 @@ def update(session_id: str, changes: Mapping[str, Any]) -> Steps[SessionView]:
 
     Parameters
     ----------
+    session_id : of the session
     changes : fields of ``SessionChanges``
     """
     return (yield from _changed("PATCH", session_path(session_id), changes))

@@ -48,7 +48,9 @@ def act(session_id: str, fallback: Fallback | None, options: ActOptions) -> Step
 
     Parameters
     ----------
+    session_id : of the session
     fallback : returned where no action comes; None raises the error
+    options : which arms, for whom, under which key, and how long it may take
     """
     instead = None if fallback is None else [fallback]
     found = yield from _act(session_id, "act", {}, instead, options)
@@ -62,8 +64,11 @@ def acts(
 
     Parameters
     ----------
+    session_id : of the session
+    count : actions, one or more
     distinct : whether each arm is drawn once at most
     fallback : of each action, in order; None raises the error
+    options : which arms, for whom, under which key, and how long it may take
     """
     body: dict[str, Any] = {"count": count} | ({"distinct": True} if distinct else {})
     return (yield from _act(session_id, "acts", body, fallback if fallback is None else fallback[:count], options))
@@ -116,11 +121,14 @@ def feedbacks(
     options: FeedbackOptions,
     key: str | None = None,
 ) -> Steps[Settlement]:
-    """Send events in one call and wait for it; None stands for one of a fallback, and is not sent.
+    """Send events in one call and wait for it.
 
     Parameters
     ----------
+    session_id : of the session
+    events : as ``event_of`` returns them; None stands for one of a fallback, and is not sent
     words : as ``void_field`` takes them
+    options : what becomes of surplus and of wrong events, and how long it may take
     key : the Idempotency-Key; None makes one
     """
     sent = [event for event in events if event is not None]
@@ -140,6 +148,8 @@ def void_field(session_id: str, events: Iterable[Mapping[str, Any]], words: dict
 
     Parameters
     ----------
+    session_id : of the session
+    events : those that are about to be sent
     words : of sessions known so far; is completed
     """
     if session_id not in words and any(VOID in event for event in events):
