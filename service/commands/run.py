@@ -39,6 +39,7 @@ class Command(Protocol):
         Parameters
         ----------
         options : the flags of the word, and ``settings``: the flags of ``serve``, not read yet
+        screen : where the word prints
 
         Raises
         ------
@@ -63,6 +64,7 @@ def parser(word: str, program: str) -> FlagParser:
 
     Parameters
     ----------
+    word : one of ``WORDS``
     program : what stands before the word, in messages
     """
     command = command_of(word)
@@ -77,6 +79,7 @@ def parse(word: str, arguments: Sequence[str], program: str) -> argparse.Namespa
 
     Parameters
     ----------
+    word : one of ``WORDS``
     arguments : what stands behind the word
     program : what stands before it, in messages
 

@@ -63,7 +63,17 @@ def _add_create(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace, screen: Screen) -> int:
-    """Run the second word."""
+    """Run the second word.
+
+    Parameters
+    ----------
+    options : the flags of the second word, and ``run``: what carries it out
+    screen : where it prints
+
+    Returns
+    -------
+    The exit code.
+    """
     with client_of(options) as bandits:
         code: int = options.run(options, screen, bandits)
         return code

@@ -18,7 +18,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace, screen: Screen) -> int:  # noqa: ARG001 - as all commands are called
-    """Print the versions."""
+    """Print the versions.
+
+    Parameters
+    ----------
+    options : no flags; only taken, as all commands take them
+    screen : where they are printed
+
+    Returns
+    -------
+    The exit code, 0.
+    """
     found = {"delayed-bandits": __version__, "python": platform.python_version()}
     found |= {name: _installed(name) or "not installed" for name in PACKAGES}
     if screen.as_json:

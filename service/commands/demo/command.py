@@ -44,7 +44,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace, screen: Screen) -> int:
-    """Run the shop until its time is over, or Ctrl-C."""
+    """Run the shop until its time is over, or Ctrl-C.
+
+    Parameters
+    ----------
+    options : the flags of ``add_arguments``, parsed
+    screen : where the shop is shown
+
+    Returns
+    -------
+    The exit code, 0.
+    """
     screen.say("starting a service with its sessions in memory ...")
     with running_service(options.port) as url, Bandits(url, api_key="", timeout=CALL_SECONDS) as bandits:
         shop = Shop(bandits, options.seed)
@@ -60,7 +70,7 @@ def run(options: argparse.Namespace, screen: Screen) -> int:
 
 
 def _has_browser() -> bool:
-    """Whether a browser would open a window: one within this terminal would stop the demo."""
+    """Return whether a browser would open a window: one within this terminal would stop the demo."""
     return sys.platform == "darwin" or bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
 
 
@@ -76,7 +86,9 @@ def play(
 
     Parameters
     ----------
+    shop : which the visitors come to
     visitors : each second
+    seconds : how long it goes on; infinite for ever
     show : called after each step with the seconds since the start
     clock, sleep : read time, and let it pass, in seconds
     """
@@ -89,7 +101,14 @@ def play(
 
 @contextmanager
 def display(shop: Shop, screen: Screen, url: str) -> Iterator[Show]:
-    """Yield what shows the shop: a picture on a terminal, else a line now and then, and nothing beside JSON."""
+    """Yield what shows the shop: a picture on a terminal, else a line now and then, and nothing beside JSON.
+
+    Parameters
+    ----------
+    shop : which is shown
+    screen : where it is shown
+    url : of the service, with the dashboard
+    """
     if screen.as_json:
         yield lambda _: None
     elif not screen.console.is_terminal:
@@ -120,6 +139,11 @@ def _every(seconds: float, do: Show) -> Show:
 
 def document(shop: Shop, url: str) -> dict[str, object]:
     """Return what came of it, as JSON.
+
+    Parameters
+    ----------
+    shop : after its last visitor
+    url : of the service
 
     Returns
     -------

@@ -54,6 +54,7 @@ def line(shop: Shop, at: float) -> str:
 
     Parameters
     ----------
+    shop : as it is now
     at : seconds since the start
     """
     learner, control = shop.learner, shop.control

@@ -62,23 +62,33 @@ class Group:
     moments: deque[Moment] = field(default_factory=deque)
 
     def begin(self, at: float, best: str) -> Moment:
-        """Begin a step with this best item, and forget what is no longer recent."""
+        """Begin a step with this best item, and forget what is no longer recent.
+
+        Parameters
+        ----------
+        at : seconds since the start
+        best : label of the item that is clicked most in this step
+
+        Returns
+        -------
+        The step's counts, for the visits of the step to be counted in.
+        """
         while self.moments and self.moments[0].at < at - RECENT_SECONDS:
             self.moments.popleft()
         self.moments.append(Moment(at, best))
         return self.moments[-1]
 
     def rate(self) -> float:
-        """Share of the recent visitors who clicked, or will."""
+        """Return the share of the recent visitors who clicked, or will."""
         return _share(sum(each.clicks for each in self.moments), sum(each.visitors for each in self.moments))
 
     def share_of_best(self) -> float:
-        """Share of the recent visitors who saw the best item, since it is the best one."""
+        """Return the share of the recent visitors who saw the best item, since it is the best one."""
         since = [each for each in self.moments if each.best == self.moments[-1].best]
         return _share(sum(each.saw_best for each in since), sum(each.visitors for each in since))
 
     def total_rate(self) -> float:
-        """Share of all visitors who clicked, or will."""
+        """Return the share of all visitors who clicked, or will."""
         return _share(self.total.clicks, self.total.visitors)
 
 
@@ -124,7 +134,7 @@ class Shop:
         return self._reigns[int(at // REIGN_SECONDS)]
 
     def just_changed(self, at: float) -> bool:
-        """Whether the best item changed less than ``NEWS_SECONDS`` ago."""
+        """Return whether the best item changed less than ``NEWS_SECONDS`` ago."""
         return at >= REIGN_SECONDS and at % REIGN_SECONDS < NEWS_SECONDS
 
     def sold_out(self, at: float) -> Sequence[str]:
@@ -134,7 +144,13 @@ class Shop:
         return [item for item in self._gaps[int(at // SOLD_OUT_SECONDS)] if item != self.best(at)]
 
     def step(self, at: float, visitors: int) -> None:
-        """Let visitors come, and report the clicks that are due."""
+        """Let visitors come, and report the clicks that are due.
+
+        Parameters
+        ----------
+        at : seconds since the start
+        visitors : of both groups, two or more
+        """
         some = max(1, round(visitors * CONTROL_SHARE))
         for group, count in ((self.learner, visitors - some), (self.control, some)):
             self._visit(group, at, count)

@@ -31,7 +31,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace, screen: Screen) -> int:
-    """Print a line for each finding."""
+    """Print a line for each finding.
+
+    Parameters
+    ----------
+    options : the flags of ``add_arguments``, and ``settings``: the flags of ``serve``, not read yet
+    screen : where they are printed
+
+    Returns
+    -------
+    The exit code: the level of the worst finding.
+
+    Raises
+    ------
+    CommandError
+        where the settings can't be read.
+    """
     try:
         settings = read_settings(options.settings)
     except SettingsError as refused:
@@ -60,7 +75,7 @@ def _findings(settings: Settings, url: str | None) -> Iterator[Finding]:
 
 
 def _names_a_store(settings: Settings) -> bool:
-    """Whether a setting names a store: that of a service elsewhere is not the one of the defaults."""
+    """Return whether a setting names a store: that of a service elsewhere is not the one of the defaults."""
     return settings.store_url.scheme != "embedded" or "data_dir" in settings.model_fields_set
 
 

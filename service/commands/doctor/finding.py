@@ -32,15 +32,35 @@ class Finding(NamedTuple):
 
 
 def ok(subject: str, found: str) -> Finding:
-    """Return what is well."""
+    """Return what is well.
+
+    Parameters
+    ----------
+    subject : what was examined, in a word or two
+    found : what is so
+    """
     return Finding(Level.OK, subject, found)
 
 
 def warning(subject: str, found: str, do: str) -> Finding:
-    """Return what should be changed."""
+    """Return what should be changed.
+
+    Parameters
+    ----------
+    subject : what was examined, in a word or two
+    found : what is so
+    do : what to do about it
+    """
     return Finding(Level.WARNING, subject, found, do)
 
 
 def error(subject: str, found: str, do: str) -> Finding:
-    """Return what loses data or keeps the service from working."""
+    """Return what loses data or keeps the service from working.
+
+    Parameters
+    ----------
+    subject : what was examined, in a word or two
+    found : what is so
+    do : what to do about it
+    """
     return Finding(Level.ERROR, subject, found, do)

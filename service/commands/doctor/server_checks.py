@@ -22,6 +22,8 @@ def check(found: Examination, settings: Settings, now: float | None = None) -> I
 
     Parameters
     ----------
+    found : what the servers were asked, of all servers of the store
+    settings : of the service, as it would use them
     now : Unix seconds of this machine's clock; by default now
     """
     for server in found.servers:

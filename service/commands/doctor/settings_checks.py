@@ -20,6 +20,7 @@ def check(settings: Settings, environment: Mapping[str, str]) -> Iterator[Findin
 
     Parameters
     ----------
+    settings : as ``read_settings`` returns them
     environment : its variables named ``BANDIT_...`` are examined, and the secret files that they name
     """
     found = [*_unknown(environment), *_keys(settings), *_fit(settings)]

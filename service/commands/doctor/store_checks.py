@@ -84,7 +84,7 @@ def _embedded(settings: Settings) -> Iterator[Finding]:
 
 
 def _is_running(path: Path) -> bool:
-    """Whether a server listens; the file alone is left by one that was killed."""
+    """Return whether a server listens; the file alone is left by one that was killed."""
     if not path.exists() or len(os.fsencode(path)) > LONGEST_SOCKET_PATH:
         return False
     with socket.socket(socket.AF_UNIX) as asking:

@@ -24,7 +24,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace, screen: Screen) -> int:
-    """Write a file for each session."""
+    """Write a file for each session.
+
+    Parameters
+    ----------
+    options : the flags of ``add_arguments``, parsed
+    screen : where the files are listed
+
+    Returns
+    -------
+    The exit code, 0.
+
+    Raises
+    ------
+    CommandError
+        where neither sessions are named nor all of them, or both.
+    BanditsError, OSError
+        where the service refuses, or a file can't be written.
+    """
     if bool(options.sessions) == options.all:
         raise CommandError("name sessions, or all of them with --all")
     names = options.sessions

@@ -22,7 +22,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace, screen: Screen) -> int:
-    """Create a session for each file."""
+    """Create a session for each file.
+
+    Parameters
+    ----------
+    options : the flags of ``add_arguments``, parsed
+    screen : where the sessions are listed
+
+    Returns
+    -------
+    The exit code, 0.
+
+    Raises
+    ------
+    CommandError
+        where a session exists already, unless such sessions are skipped, or a folder has no files.
+    BanditsError, OSError
+        where the service refuses, or a file can't be read.
+    """
     files = list(_files(options.files))
     done, skipped = [], []
     with screen.progress(len(files), "imported") as bar, service_at(options.url) as http:

@@ -44,6 +44,7 @@ def export_to(http: httpx.Client, session_id: str, folder: Path) -> Path:
     Parameters
     ----------
     http : connections of ``service_at``
+    session_id : of the session
     folder : exists already; a file of this name is replaced
 
     Returns
@@ -99,6 +100,7 @@ def view_of(http: httpx.Client, session_id: str) -> Mapping[str, Any]:
     Parameters
     ----------
     http : connections of ``service_at``
+    session_id : of the session
 
     Raises
     ------
