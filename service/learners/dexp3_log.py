@@ -17,7 +17,7 @@ KEPT_STEPS = 128
 
 
 def at_start(p: FloatArray) -> Log | None:
-    """Return the log before the first slot, whose p is given; None of many arms, whose log begins with the slot."""
+    """Return the log before slot 1 at ``p``, shape (n_arms,); None of many arms, whose log begins with the slot."""
     return Log(p, (), 0) if p.size < LOGGED_ARMS else None
 
 

@@ -167,7 +167,7 @@ def clipped(move: FloatArray, unit: FloatArray, fall: float) -> FloatArray:
 def _stepped_one(
     state: State, arm: int, deviation: float, fall: float, count: int, divisor: float | None
 ) -> tuple[FloatArray, FloatArray]:
-    """``stepped`` for one run, in plain floats; the same operations bit for bit."""
+    """Return what ``stepped`` returns, for one run in plain floats; the same operations bit for bit."""
     *pools, pool = state.pools[:, arm].tolist()
     pool = pool if divisor is None else divisor
     if not pool > 0:

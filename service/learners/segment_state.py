@@ -47,7 +47,7 @@ class Shared(NamedTuple):
 
 
 class Segment(NamedTuple):
-    """What one segment has of its own; all but the sums and counts stays from one of its slots to the next."""
+    """What one segment has of its own; all but sums, mean and counts stays from one of its slots to the next."""
 
     sums: FloatArray
     """S, sums of centred, importance-weighted losses, shape (n_arms,)."""

@@ -54,7 +54,7 @@ def solve(sums: FloatArray, scale: Any, guess: Any) -> tuple[Any, FloatArray]:
 
 
 def _solve_one(sums: FloatArray, scale: float, guess: float) -> tuple[float, FloatArray]:
-    """``solve`` for one run in plain floats, which are several times faster; the same operations bit for bit."""
+    """Return what ``solve`` returns, for one run in plain floats: several times faster, the same bit for bit."""
     lam = min(guess, -scale)
     root = scale / (sums - lam)
     for _ in range(MAX_SOLVE_STEPS):

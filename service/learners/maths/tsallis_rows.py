@@ -44,7 +44,7 @@ def solve_rows(sums: FloatArray, scale: FloatArray, guess: FloatArray) -> tuple[
 
 
 def _solve_rows_of_one(sums: FloatArray, scale: FloatArray, guess: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """``solve_rows`` for one run, whose few numbers are plain floats; the same operations bit for bit."""
+    """Return what ``solve_rows`` returns, for one run, whose few numbers are plain floats; the same bit for bit."""
     scales, wide, root, powers = scale.tolist(), scale[:, None], np.empty(sums.shape), np.empty((3, *sums.shape))
     at = np.minimum(guess, -scale)
     lam, wide_lam, unsolved = at.tolist(), at[:, None], list(range(len(scales)))
@@ -153,7 +153,7 @@ def over_few(
 
 
 def _solved(values: list[float], scale: float, before: list[float]) -> tuple[float, list[float]]:
-    """``solve_rows`` for one row, in plain floats."""
+    """Return what ``solve_rows`` returns, for one row in plain floats."""
     over = under = 0.0
     for value, share in zip(values, before, strict=True):
         root = math.sqrt(share)
