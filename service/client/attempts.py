@@ -29,6 +29,8 @@ SHARE = 0.75
 hangs leaves time for another."""
 LEAST = 0.001
 """Seconds that a step of an attempt gets where none are left."""
+_OWN_FAULTS = (httpx.LocalProtocolError, httpx.UnsupportedProtocol)
+"""Requests that no attempt can send."""
 
 
 @dataclass(frozen=True)
@@ -174,6 +176,18 @@ class Attempts:
 def is_passing(error: BanditsError) -> bool:
     """Return whether the same request may succeed later."""
     return isinstance(error, NoAnswerError) or (isinstance(error, ApiError) and error.status in REPEATED)
+
+
+def no_answer(request: httpx.Request, error: Exception) -> BanditsError:
+    """Return the error to raise, without its cause: the text names that, and httpx's traceback would hide it.
+
+    Parameters
+    ----------
+    request : which got no answer
+    error : of httpx, or ``TimeoutError``
+    """
+    text = f"{request.method} {request.url}: {type(error).__name__}: {error}".rstrip(": ")
+    return BanditsError(text) if isinstance(error, _OWN_FAULTS) else NoAnswerError(text)
 
 
 def backoff(failures: int) -> float:

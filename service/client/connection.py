@@ -1,19 +1,18 @@
-"""Sending calls, blocking and on an event loop. All else that calls need has no I/O."""
+"""Sending calls that block. All else that calls need has no I/O."""
 
 from __future__ import annotations
 
-import asyncio
 import os
 import time
 import weakref
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from collections.abc import Iterator
 from contextlib import closing
-from typing import Any, NamedTuple
+from typing import Any
 
 import httpx
 
 from .answers import Reader
-from .attempts import Attempts, Target
+from .attempts import Attempts, Target, no_answer
 from .calls import Call, Json, Steps, T
 from .deadline import transports
 from .errors import BanditsError, ClosedError, NoAnswerError
@@ -107,7 +106,7 @@ class Connection:
 
     def _attempt(self, attempts: Attempts) -> Json:
         if self._http.is_closed:
-            raise _closed()
+            raise ClosedError("this client has been closed")
         request, left = attempts.request(self._http)
         content = b""
         try:
@@ -118,7 +117,7 @@ class Connection:
                     if left.is_over():
                         raise NoAnswerError(f"{request.url}: the answer did not end in time")
         except httpx.HTTPError as error:
-            raise _no_answer(request, error) from None
+            raise no_answer(request, error) from None
         return attempts.answer(response, content)
 
     def close(self) -> None:
@@ -126,128 +125,6 @@ class Connection:
         self._http.close()
 
 
-class _OfLoop(NamedTuple):
-    """The connections of an event loop, and what closes them."""
-
-    http: httpx.AsyncClient
-    closing: AsyncGenerator[None]
-
-
-async def _closing(http: httpx.AsyncClient) -> AsyncGenerator[None]:
-    """Close connections when this ends: an event loop ends its generators before it is closed."""
-    try:
-        yield
-    finally:
-        await http.aclose()
-
-
-class AsyncConnection:
-    """Awaited calls, from any event loop; see ``Connection``.
-
-    Each event loop has connections of its own, because a connection lives and dies with the loop that opened it.
-    """
-
-    def __init__(self, target: Target, transport: httpx.AsyncBaseTransport | None = None) -> None:
-        self._target = target
-        self._transport = transport
-        self._of_loops: dict[asyncio.AbstractEventLoop, _OfLoop] = {}
-        self._is_closed = False
-
-    async def _http(self) -> httpx.AsyncClient:
-        """Return the connections of the event loop that runs."""
-        if self._is_closed:
-            raise _closed()
-        loop = asyncio.get_running_loop()
-        if (found := self._of_loops.get(loop)) is None:
-            http = httpx.AsyncClient(transport=self._transport, **self._target.options())
-            found = _OfLoop(http, _closing(http))
-            await anext(found.closing)
-            others = list(self._of_loops.items())
-            self._of_loops = {loop: found} | {each: kept for each, kept in others if not each.is_closed()}
-        return found.http
-
-    async def run(self, steps: Steps[T]) -> T:
-        """Make the calls of these steps, and return what they come to.
-
-        Raises
-        ------
-        BanditsError
-            as that of ``Connection`` does.
-        """
-        try:
-            call = next(steps)
-            while True:
-                try:
-                    answer = await self._send(call)
-                except Exception as error:
-                    call = steps.throw(error)
-                else:
-                    call = steps.send(answer)
-        except StopIteration as end:
-            found: T = end.value
-            return found
-
-    async def pages(self, path: str, items: str, reader: Reader[T], **query: Any) -> AsyncIterator[T]:
-        """Yield the items of all pages.
-
-        Parameters
-        ----------
-        path : below the service's address
-        items : the field of a page that lists them
-        reader : makes an item of its JSON
-        query : parameters of every page; those that are None are not sent
-
-        Raises
-        ------
-        BanditsError
-            as ``run`` does, at the page that is asked for next.
-        """
-        cursor = None
-        while True:
-            found, cursor = await self.run(page(path, items, reader, {**query, "cursor": cursor}))
-            for each in found:
-                yield each
-            if cursor is None:
-                return
-
-    async def _send(self, call: Call) -> Json:
-        attempts = Attempts(call, self._target)
-        while True:
-            try:
-                return await self._attempt(attempts)
-            except BanditsError as error:
-                pause = attempts.pause(error)
-            await asyncio.sleep(pause)
-
-    async def _attempt(self, attempts: Attempts) -> Json:
-        http = await self._http()
-        request, left = attempts.request(http)
-        try:
-            async with asyncio.timeout(left.get("all")):
-                response = await http.send(request)
-        except (httpx.HTTPError, TimeoutError) as error:
-            raise _no_answer(request, error) from None
-        return attempts.answer(response, response.content)
-
-    async def close(self) -> None:
-        """Close the connections of the event loop that runs; those of others end with their loops."""
-        self._is_closed = True
-        if (found := self._of_loops.pop(asyncio.get_running_loop(), None)) is not None:
-            await found.closing.aclose()
-
-
-def _closed() -> ClosedError:
-    return ClosedError("this client has been closed")
-
-
-def _no_answer(request: httpx.Request, error: Exception) -> BanditsError:
-    """Return the error to raise, without its cause: the text names that, and httpx's traceback would hide it."""
-    text = f"{request.method} {request.url}: {type(error).__name__}: {error}".rstrip(": ")
-    return BanditsError(text) if isinstance(error, _OWN_FAULTS) else NoAnswerError(text)
-
-
-_OWN_FAULTS = (httpx.LocalProtocolError, httpx.UnsupportedProtocol)
-"""Requests that no attempt can send."""
 _open: weakref.WeakSet[Connection] = weakref.WeakSet()
 
 

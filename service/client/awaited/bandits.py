@@ -7,8 +7,9 @@ from typing import Any, Self
 
 import httpx
 
+from ..async_connection import AsyncConnection
 from ..attempts import target_of
-from ..connection import AsyncConnection, Connection
+from ..connection import Connection
 from ..report_queue import OnError, ReportCounts, ReportRules
 from ..reporter import Reporter
 from .session import AsyncSession

@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any, Unpack
 
 from ..answers import Action, SessionView, Settlement
+from ..async_connection import AsyncConnection
 from ..calls import VOID, Arm, Fallback, Outcome, Where, event_of, session_path
-from ..connection import AsyncConnection
 from ..reporter import Reporter
 from ..steps import sessions, slots
 from ..steps.sessions import ArmChanges, SessionChanges

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from typing import Unpack
 
 from ..answers import SessionView, view_of
-from ..connection import AsyncConnection
+from ..async_connection import AsyncConnection
 from ..reporter import Reporter
 from ..steps import sessions
 from ..steps.sessions import SessionOptions
