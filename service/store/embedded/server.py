@@ -5,19 +5,16 @@ from __future__ import annotations
 import logging
 import os
 import shutil
-import socket
-import subprocess
-import sys
 import tempfile
 import threading
 import time
-from contextlib import suppress
 from pathlib import Path
 from typing import Literal
 from urllib.parse import quote, unquote
 
 from . import data_files
 from .folder_lock import EmbeddedStoreError, FolderLock
+from .process import ServerProcess
 from .programs import choose_program, find_binary
 
 __all__ = ["EmbeddedServer", "data_folder", "find_binary"]
@@ -28,8 +25,6 @@ LONGEST_SOCKET_PATH = 100
 """Bytes; systems allow 103 or 107."""
 SNAPSHOT_SECONDS = 600.0
 """Time limit for making an append-only file of a snapshot."""
-_CHUNK = 1 << 16
-DAMAGED = "the append-only file is damaged: copy the whole folder first, then restore a backup"
 
 log = logging.getLogger(__name__)
 
@@ -55,9 +50,8 @@ class EmbeddedServer:
         self._fsync = fsync
         self._binary = binary
         self._lock: FolderLock | None = None
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: ServerProcess | None = None
         self._socket_folder: str | None = None
-        self._socket_suffix = ""
 
     @property
     def socket_path(self) -> str:
@@ -114,8 +108,14 @@ class EmbeddedServer:
         if cut := data_files.cut_zeros(self.folder):
             log.warning("cut %d zero bytes off the end of the append-only file: a power failure left them", cut)
         data_files.record_writer(self.folder, program.version)
-        self._process = self._spawn(program.path)
-        self._await_answer(time.monotonic() + timeout)
+        self._process = self._spawn(program.path, self.socket_path)
+        self._process.await_answer(time.monotonic() + timeout)
+
+    def _spawn(self, program: Path, socket_path: str, *, appendonly: bool = True) -> ServerProcess:
+        assert self._lock is not None  # noqa: S101 - the folder is locked first
+        return ServerProcess(
+            program, self.folder, socket_path, self._lock.fd, fsync=self._fsync, appendonly=appendonly
+        )
 
     @property
     def pid(self) -> int | None:
@@ -142,14 +142,8 @@ class EmbeddedServer:
             self._socket_folder = None
 
     def _end(self, timeout: float) -> None:
-        self._socket_suffix = ""
         if self._process is not None:
-            self._process.terminate()
-            try:
-                self._process.wait(timeout)
-            except subprocess.TimeoutExpired:
-                self._process.kill()
-                self._process.wait()
+            self._process.stop(timeout)
             self._process = None
 
     def _unusable(self, error: OSError) -> EmbeddedStoreError:
@@ -163,96 +157,33 @@ class EmbeddedServer:
             except OSError as error:
                 raise self._unusable(error) from error
 
-    def _load_snapshot(self, binary: Path, timeout: float) -> None:
+    def _load_snapshot(self, program: Path, timeout: float) -> None:
         """Make an append-only file of a snapshot that was put into the folder, before workers may connect."""
         log.warning("loading the snapshot %s, beside which there is no append-only file", data_files.SNAPSHOT)
-        self._socket_suffix = ".load"
-        self._process = self._spawn(binary, appendonly="no")
+        self._process = process = self._spawn(program, f"{self.socket_path}.load", appendonly=False)
         until = time.monotonic() + max(timeout, SNAPSHOT_SECONDS)
-        self._await_answer(until)
-        while self._ask().startswith(b"-LOADING"):
-            self._pause_until(until)
-        self._ask(b"CONFIG SET appendonly yes")
+        process.await_answer(until)
+        while process.ask().startswith(b"-LOADING"):
+            _pause_until(until, process)
+        process.ask(b"CONFIG SET appendonly yes")
         while not {b"aof_enabled:1", b"aof_rewrite_in_progress:0", b"aof_rewrite_scheduled:0"} <= {
-            *self._ask(b"INFO persistence").splitlines()
+            *process.ask(b"INFO persistence").splitlines()
         }:
-            self._pause_until(until)
-        self._process.terminate()
-        self._process.wait(timeout)
-        self._socket_suffix = ""
+            _pause_until(until, process)
+        process.terminate(timeout)
         if data_files.has_lone_snapshot(self.folder):
-            raise EmbeddedStoreError(f"the snapshot {data_files.SNAPSHOT} can't be loaded{self._last_words()}")
+            raise _not_loaded(process)
         (self.folder / data_files.SNAPSHOT).rename(self.folder / data_files.LOADED)
 
-    def _pause_until(self, until: float) -> None:
-        if self.poll() is not None or time.monotonic() > until:
-            raise EmbeddedStoreError(f"the snapshot {data_files.SNAPSHOT} can't be loaded{self._last_words()}")
-        time.sleep(0.01)
 
-    def _spawn(self, binary: Path, appendonly: str = "yes") -> subprocess.Popen[bytes]:
-        assert self._lock is not None  # noqa: S101 - the folder is locked first
-        launcher = [sys.executable, "-I", "-S", str(Path(__file__).with_name("child.py")), str(os.getpid())]
-        with self._log.open("ab") as log:
-            return subprocess.Popen(  # noqa: S603 - our own program and arguments
-                [*launcher, str(binary), *self._arguments(appendonly)],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                pass_fds=(self._lock.fd,),
-                start_new_session=True,  # Ctrl-C reaches the service only, which stops the server last
-            )
+def _pause_until(until: float, process: ServerProcess) -> None:
+    if process.poll() is not None or time.monotonic() > until:
+        raise _not_loaded(process)
+    time.sleep(0.01)
 
-    def _arguments(self, appendonly: str) -> list[str]:
-        settings = {
-            "port": "0",
-            "unixsocket": self.socket_path + self._socket_suffix,
-            "unixsocketperm": "700",
-            "dir": str(self.folder),
-            "logfile": str(self._log),
-            "daemonize": "no",
-            "databases": "1",
-            "save": "",
-            "appendonly": appendonly,
-            "appendfsync": self._fsync,
-            "maxmemory-policy": "noeviction",
-        }
-        return [argument for name, value in settings.items() for argument in (f"--{name}", value)]
 
-    @property
-    def _log(self) -> Path:
-        return self.folder / "server.log"
-
-    def _await_answer(self, until: float) -> None:
-        answer = b""
-        while answer != b"+PONG":
-            if self.poll() is not None:
-                raise EmbeddedStoreError(
-                    f"the store's server ended at once (exit code {self.poll()}){self._last_words()}"
-                )
-            if time.monotonic() > until:
-                if answer.startswith(b"-LOADING"):
-                    return
-                raise EmbeddedStoreError(f"the store's server did not answer in time{self._last_words()}")
-            time.sleep(0.005)
-            answer = self._ask()
-
-    def _ask(self, command: bytes = b"PING") -> bytes:
-        """Return the server's answer, empty if there is none."""
-        with socket.socket(socket.AF_UNIX) as asking, suppress(OSError):
-            asking.settimeout(1.0)
-            asking.connect(self.socket_path + self._socket_suffix)
-            asking.sendall(command + b"\r\n")
-            return asking.recv(_CHUNK).strip()
-        return b""
-
-    def _last_words(self) -> str:
-        if not self._log.exists():
-            return ""
-        lines = self._log.read_text("utf-8", "replace").splitlines()
-        # Servers advise a repair that throws data away, with a tool that may not be there.
-        said = [line for line in lines[-5:] if "--fix" not in line]
-        advice = [] if len(said) == len(lines[-5:]) else [DAMAGED]
-        return "".join(f"\n  {line}" for line in [f"from {self._log}:", *said, *advice])
+def _not_loaded(process: ServerProcess) -> EmbeddedStoreError:
+    return EmbeddedStoreError(f"the snapshot {data_files.SNAPSHOT} can't be loaded{process.last_words()}")
 
 
 def data_folder(url: str, folder: Path) -> Path | None:
