@@ -12,7 +12,8 @@ from . import messages, scripts
 from .connection.client import RedisClient
 from .connection.cluster_client import ClusterClient, SlotRange, slot_of
 from .keys import Keys
-from .listing import Listing, Run
+from .listing import Listing
+from .script_runner import ScriptRunner
 from .store import RedisStore
 
 
@@ -30,7 +31,7 @@ class ClusterStore(RedisStore):
         return self._nodes
 
     def _make_listing(self) -> Listing:
-        return ClusterListing(self._run, self._keys, self._nodes)
+        return ClusterListing(self._runner, self._keys, self._nodes)
 
 
 class ClusterListing(Listing):
@@ -38,7 +39,7 @@ class ClusterListing(Listing):
 
     Parameters
     ----------
-    run : runs a script, of the store
+    runner : of the store
     keys : names of the keys of sessions and of the index
     nodes : knows the masters of the cluster
     """
@@ -46,8 +47,8 @@ class ClusterListing(Listing):
     scan_position = re.compile(r"[0-9]{1,20}-[0-9]{1,4}")
     has_all_keys = False
 
-    def __init__(self, run: Run, keys: Keys, nodes: ClusterClient) -> None:
-        super().__init__(run, keys)
+    def __init__(self, runner: ScriptRunner, keys: Keys, nodes: ClusterClient) -> None:
+        super().__init__(runner, keys)
         self._nodes = nodes
 
     async def _scan(self, cursor: str, fewest: int, enough: int) -> tuple[str, Sequence[Listed]]:

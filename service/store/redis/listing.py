@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from ..base import Listed, Page, StoreUnavailableError
 from ..cursors import after_of, cursor_after
 from . import messages, scripts
-from .connection.pipeline import RedisArgument
 from .keys import Keys
-from .scripts import Script
+from .script_runner import ScriptRunner
 
 MAX_SCANS_PER_PAGE = 50
 """On a server full of other keys a page ends after so many scans, perhaps empty, with a cursor to go on."""
@@ -28,14 +27,6 @@ MAX_BUILDS = 3
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
 
-class Run(Protocol):
-    """Runs a script and returns its reply from the outcome on."""
-
-    async def __call__(
-        self, script: Script, keys: Sequence[str], args: Sequence[RedisArgument] = ()
-    ) -> Sequence[Any]: ...
-
-
 class Listing:
     """Lists the sessions of one server.
 
@@ -44,7 +35,7 @@ class Listing:
 
     Parameters
     ----------
-    run : runs a script, of the store
+    runner : of the store
     keys : names of the keys of sessions and of the index
     """
 
@@ -53,8 +44,8 @@ class Listing:
     has_all_keys = True
     """Whether the server of the index has all sessions."""
 
-    def __init__(self, run: Run, keys: Keys) -> None:
-        self._run = run
+    def __init__(self, runner: ScriptRunner, keys: Keys) -> None:
+        self._run = runner.run
         self._keys = keys
 
     async def add(self, ids: Sequence[str]) -> None:

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Awaitable, Callable, Sequence
 from importlib.resources import files
-from typing import Any, NamedTuple
-
-from .connection.pipeline import RedisArgument
+from typing import NamedTuple
 
 
 class Script(NamedTuple):
@@ -32,9 +29,6 @@ class Script(NamedTuple):
         source = (folder / "prelude.lua").read_bytes() + (folder / f"{name}.lua").read_bytes()
         return cls(name, source, hashlib.sha1(source, usedforsecurity=False).hexdigest(), writes)
 
-
-RunScript = Callable[[Script, Sequence[str], Sequence[RedisArgument]], Awaitable[Sequence[Any]]]
-"""Runs a script with keys and arguments, and returns its outcome and what follows."""
 
 CREATE = Script.read("create", writes=True)
 LOAD = Script.read("load")

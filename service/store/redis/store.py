@@ -5,9 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
-from ...errors import StateCorruptError
 from ..base import (
     Commit,
     Committed,
@@ -20,38 +18,29 @@ from ..base import (
     Page,
     ReadSegments,
     Snapshot,
-    StoreFullError,
     StoreUnavailableError,
     WholeSession,
-    WrongTypeError,
 )
-from ..clock import StoreClock
 from ..cursors import names_behind
 from ..options import StoreOptions
 from . import messages, scripts
 from .beside.counts import text_fields
 from .beside.history import RedisHistory
+from .beside.reminders import RedisReminders
 from .connection.client import RedisClient, ServerClient
-from .connection.pipeline import RedisArgument
 from .keys import ANSWER, Keys
 from .listing import Listing
-from .reminders import RedisReminders
-from .room import Room, size_of
-from .scripts import Script
+from .script_runner import ScriptRunner
 from .transfer import Transfer
 
 log = logging.getLogger(__name__)
 
 PING_RETRY_SECONDS = 0.1
 """How long a ping is retried; enough to replace a lost connection."""
-MAX_KEY_CORRECTIONS = 5
-"""Attempts to send the keys of all buckets of a session before the store counts as unavailable."""
 RECORDS_AT_ONCE = 500
 """Records looked at in one call: a million, which a session may have, take redis-py longer than a call may take."""
 NAMES_AT_ONCE = 1000
 """Names of segments looked at in one call."""
-MAX_LISTED = 10_000
-"""Sessions whose other buckets a worker remembers."""
 
 
 class RedisStore:
@@ -70,31 +59,27 @@ class RedisStore:
         self._options = options or StoreOptions()
         self._client = self._open(url)
         self._keys = Keys.of(self._options.prefix, self._options.dedupe_window_seconds)
-        self._clock = StoreClock(on_step_back=self._options.on_clock_step_back)
-        self.now = self._clock.now
-        self.reminders = RedisReminders(self._run, self._keys)
-        self.history = RedisHistory(self._run, self._keys)
+        self._runner = ScriptRunner(self._client, self._keys, self._options)
+        self._run, self._run_on_session = self._runner.run, self._runner.run_on_session
+        self.now = self._runner.clock.now
+        self.reminders = RedisReminders(self._runner, self._keys)
+        self.history = RedisHistory(self._runner, self._keys)
         self._listing = self._make_listing()
-        self._transfer = Transfer(self._run, self._run_on_session_keys, self._keys, self.now)
-        self._room = Room(self._options.data_folder)
+        self._transfer = Transfer(self._runner, self._keys)
         self._warned = False
-        self._listed: dict[str, Sequence[int]] = {}
-        """Session to the numbers of its buckets, where they were other than the time suggests."""
-        # A reply that waits for replicas must come before the connection is given up.
-        self._replica_seconds = min(self._options.replica_seconds, self._options.reply_seconds / 2)
 
     def _open(self, url: str) -> RedisClient:
         return ServerClient(url, self._options)
 
     def _make_listing(self) -> Listing:
-        return Listing(self._run, self._keys)
+        return Listing(self._runner, self._keys)
 
     async def create(self, session: NewSession) -> Snapshot:
         digest, answer = session.answer or (b"", b"")
         field = ANSWER + digest if session.answer else b""
         fields = (session.version, session.spec, session.state, session.about, session.summary)
         tail = (*fields, session.idle_ttl_ms or 0, field, answer)
-        reply = await self._run_on_session_keys(scripts.CREATE, session.session_id, tail)
+        reply = await self._run_on_session(scripts.CREATE, session.session_id, tail)
         await self._listing.add([session.session_id])
         if reply[0] == b"OK":
             return messages.snapshot((session.version.encode(), session.spec, session.state, *reply[1]))
@@ -106,12 +91,12 @@ class RedisStore:
         return messages.snapshot(reply[1]) if reply[0] == b"OK" else None
 
     async def recall(self, session_id: str, digest: bytes) -> bytes | None:
-        reply = await self._run_on_session_keys(scripts.RECALL, session_id, (ANSWER + digest,))
+        reply = await self._run_on_session(scripts.RECALL, session_id, (ANSWER + digest,))
         answer: bytes | None = reply[1]
         return answer
 
     async def commit(self, commit: Commit) -> Outcome:
-        reply = await self._run_on_session_keys(scripts.COMMIT, commit.session_id, messages.commit_args(commit))
+        reply = await self._run_on_session(scripts.COMMIT, commit.session_id, messages.commit_args(commit))
         outcome = reply[0]
         if outcome == b"OK":
             return Committed(messages.snapshot(reply[1]) if len(reply) > 1 else None)
@@ -155,7 +140,7 @@ class RedisStore:
         return messages.read_log(reply[1]) if reply[0] == b"OK" else None
 
     async def delete(self, session_id: str) -> bool:
-        reply = await self._run_on_session_keys(scripts.DELETE, session_id, (), retry=False)
+        reply = await self._run_on_session(scripts.DELETE, session_id, (), retry=False)
         return bool(reply[0] == b"OK")
 
     async def list(self, cursor: str | None, limit: int, prefix: str = "") -> Page:
@@ -179,17 +164,16 @@ class RedisStore:
         """
         try:
             async with asyncio.timeout(self._options.ping_seconds):
-                sent, size = self._clock.monotonic(), self._room.refused
-                self._room.check(size)
-                reply = await self._client.script(
+                room, size = self._runner.room, self._runner.room.refused
+                room.check(size)
+                await self._run(
                     scripts.PING,
                     (self._keys.server_probe,),
                     (bytes(size),),
                     retry_seconds=PING_RETRY_SECONDS,
                     replica_seconds=self._options.ping_seconds / 2,
                 )
-                self._clock.observe(int(reply[0]) + int(reply[1]) / 1e6, sent)
-                self._room.on_written(size)
+                room.on_written(size)
         except TimeoutError:
             raise StoreUnavailableError("the store did not answer in time") from None
         if not self._warned:
@@ -207,53 +191,6 @@ class RedisStore:
 
     async def close(self) -> None:
         await self._client.close()
-
-    async def _run_on_session_keys(
-        self, script: Script, session_id: str, tail: Sequence[RedisArgument], *, retry: bool = True
-    ) -> Sequence[Any]:
-        """Run a script on all keys of a session.
-
-        Which buckets they are depends on the time, and on what other workers have written. Where keys were missing
-        it writes nothing; its reply names the buckets and corrects this worker's clock, and it is run again.
-        """
-        for _ in range(MAX_KEY_CORRECTIONS):
-            keys = self._keys.at(session_id, self._clock.now(), self._listed.get(session_id, ()))
-            args = (keys.numbers, self._keys.bucket_ms, *tail)
-            reply = await self._run(script, keys.all, args, retry=retry, replica_seconds=self._replica_seconds)
-            if reply[0] != b"KEYS":
-                return reply
-            if len(self._listed) >= MAX_LISTED:
-                self._listed.clear()
-            self._listed[session_id] = messages.bucket_numbers(reply[1])
-        raise StoreUnavailableError("the store's clock jumps")
-
-    async def _run(
-        self,
-        script: Script,
-        keys: Sequence[str],
-        args: Sequence[RedisArgument] = (),
-        *,
-        retry: bool = True,
-        replica_seconds: float = 0.0,
-    ) -> Sequence[Any]:
-        sent, room = self._clock.monotonic(), self._room
-        try:
-            if script.writes and room.folder is not None:
-                room.check(size_of(args))
-            reply: Sequence[Any] = await self._client.script(
-                script, keys, args, retry=retry, replica_seconds=replica_seconds
-            )
-        except StoreFullError:
-            room.on_refused(size_of(args) if script.writes else 0)
-            raise
-        except WrongTypeError as error:
-            if keys[0].startswith(self._keys.before_id):
-                raise StateCorruptError from error
-            raise
-        if script.writes and room.refused:
-            room.on_written(size_of(args))
-        self._clock.observe(int(reply[0]) + int(reply[1]) / 1e6, sent)
-        return reply[2:]
 
 
 def _dangers(info: Mapping[str, object]) -> Iterator[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
@@ -14,6 +14,7 @@ from . import messages, scripts
 from .beside.counts import packed, read_fields
 from .connection.pipeline import RedisArgument
 from .keys import ANSWER, EVENT, Keys
+from .script_runner import ScriptRunner
 
 KEPT_MS = 600_000
 """Milliseconds for which copies are kept that nobody deletes."""
@@ -26,25 +27,20 @@ COUNTS_BYTES = 16
 AHEAD = 6
 """Widths of a bucket from its beginning to its deadline."""
 
-Run = Callable[..., Awaitable[Sequence[Any]]]
-
 
 class Transfer:
     """Exports and restores sessions.
 
     Parameters
     ----------
-    run : runs a script on keys
-    run_on_session : runs a script on all keys of a session
+    runner : of the store
     keys : names of the keys of sessions and of copies
-    now : returns Unix seconds by the store's clock
     """
 
-    def __init__(self, run: Run, run_on_session: Run, keys: Keys, now: Callable[[], float]) -> None:
-        self._run = run
-        self._run_on_session = run_on_session
+    def __init__(self, runner: ScriptRunner, keys: Keys) -> None:
+        self._run, self._run_on_session = runner.run, runner.run_on_session
         self._keys = keys
-        self._now = now
+        self._now = runner.clock.now
 
     async def export(self, session_id: str) -> WholeSession | None:
         """Read a session whole: see ``Store.export``."""
@@ -135,7 +131,7 @@ class Transfer:
         snapshot = whole.snapshot
         created_at = f"{snapshot.created_at:.6f}"
         fields = (new.version, snapshot.spec, snapshot.state, created_at, new.about, new.summary)
-        tail = (*fields, new.idle_ttl_ms or 0, listed, *deadlines)
+        tail: Sequence[RedisArgument] = (*fields, new.idle_ttl_ms or 0, listed, *deadlines)
         return await self._run(scripts.RESTORE, keys, tail)
 
     def _buckets(self, events: Iterable[tuple[float, Sequence[bytes]]]) -> dict[int, list[bytes]]:

@@ -1,1 +1,1 @@
-"""What is kept beside the states of sessions in a Redis server; imports keys, scripts and connections."""
+"""What is kept beside the states of sessions in a Redis server; imports keys, scripts and what runs them."""

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from .. import scripts
 from ..connection.pipeline import RedisArgument
 from ..keys import SAMPLE, Keys
-from ..scripts import RunScript
+from ..script_runner import ScriptRunner
 
 
 class RedisHistory:
@@ -15,12 +15,12 @@ class RedisHistory:
 
     Parameters
     ----------
-    run : of the store
+    runner : of the store
     keys : names of the keys of sessions
     """
 
-    def __init__(self, run: RunScript, keys: Keys) -> None:
-        self._run = run
+    def __init__(self, runner: ScriptRunner, keys: Keys) -> None:
+        self._run = runner.run
         self._keys = keys
 
     async def record(self, session_id: str, created_at: float, place: int, sample: bytes) -> int | None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from zlib import crc32
 
-from . import scripts
-from .keys import Keys
-from .scripts import RunScript
+from .. import scripts
+from ..keys import Keys
+from ..script_runner import ScriptRunner
 
 SHARDS = 16
 """Number of keys over which the reminders are spread."""
@@ -20,12 +20,12 @@ class RedisReminders:
 
     Parameters
     ----------
-    run : of the store
+    runner : of the store
     keys : names of the keys of reminders
     """
 
-    def __init__(self, run: RunScript, keys: Keys) -> None:
-        self._run = run
+    def __init__(self, runner: ScriptRunner, keys: Keys) -> None:
+        self._run = runner.run
         self._keys = keys
 
     async def remind(self, session_id: str, at: float) -> None:
