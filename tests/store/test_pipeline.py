@@ -92,11 +92,11 @@ def cut(server: RedisServer) -> None:
 async def test_what_was_under_way_is_acknowledged_once(
     own_redis_server: RedisServer, harm: Callable[[RedisServer], None]
 ) -> None:
-    own_redis_server.client.config_set("appendfsync", "always")
     store = await store_with_sessions(own_redis_server.url, PATIENT)
     load = Load(store)
     await load.more()
     for _ in range(3):
+        own_redis_server.client.config_set("appendfsync", "always")  # A server that was started again forgets it.
         await asyncio.to_thread(harm, own_redis_server)
         await load.more()
     await load.end()
