@@ -2,107 +2,33 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from typing import Any
-
 import numpy as np
 import pytest
 from hypothesis import strategies as st
-from hypothesis.stateful import (
-    RuleBasedStateMachine,
-    initialize,
-    invariant,
-    precondition,
-    rule,
-)
+from hypothesis.stateful import precondition, rule
 
 from service.commit.cache.cached_session import CachedSession
-from service.engine.actions import ArmAction
 from service.engine.arms import Change
 from service.engine.expiry import expire_oldest
 from service.engine.feedback import ArmFeedback
-from service.engine.params import Expiry, Params
 from service.engine.run import start_run
 from service.engine.slot_run import SlotRun
-from service.learners import REGISTRY
-from service.learners.base import IntArray
 from service.models.specification import Specification
 from service.models.stored import Stored
 from service.serialization import records
 from service.serialization import state as codec
 from service.serialization.binary import CHECKSUM_BYTES
-from tests.support import vectors
-from tests.support.machines import run_machine
-
-WINDOW = 64.0
-NAMES = ["a", "b", "c"]
-MORE: dict[str, dict[str, Any]] = {
-    "exp3": {"learning_rate": 0.5, "max_open_slots": 20},
-    "exp3_current": {"learning_rate": 0.5},
-    "bold": {"learning_rate": 0.5, "max_open_slots": 20},
-    "clw": {"learning_rate": 0.5, "max_delay": 2, "schedule": "random"},
-}
-"""Rates at which few events matter, and few open slots."""
-FIELDS = {kind: fields | MORE.get(kind, {}) for kind, fields in vectors.over_arms().items()}
+from tests.support.counted_run import WINDOW, CountedRun
+from tests.support.machines import ANY_LABEL, FIELDS, NAMES, run_machine
 
 
-TAKES_ELIGIBLE = [
-    kind
-    for kind, fields in FIELDS.items()
-    if REGISTRY[kind].model_validate({"kind": kind, "n_arms": 2} | fields).build().takes_eligible  # type: ignore
-]
-ANY_LABEL = st.sampled_from(["a", "b", "c", "x", "y", "nobody"])
-
-
-class SessionMachine(RuleBasedStateMachine):
-    """One session; acts, and what became of them, are counted here too, by arm."""
-
-    kind = "dexp3"
-
-    @initialize(
-        loss=st.sampled_from([None, 0.0, 1.0]), seed=st.integers(0, 2**32), floor=st.sampled_from([0.0, 0.3])
-    )
-    def start(self, loss: float | None, seed: int, floor: float) -> None:
-        spec = REGISTRY[self.kind].model_validate({"kind": self.kind, "arms": NAMES} | FIELDS[self.kind])
-        self.params = Params(spec, seed, expiry=Expiry(WINDOW, loss), floor=floor if self.takes_eligible else 0.0)
-        self.run = start_run(self.params)
-        self.now = 1e6
-        self.run.advance(self.now)
-        self.kept: dict[bytes, bytes] = {}
-        self.acts, self.settled, self.voided = Counter[int](), Counter[int](), Counter[int]()
-        self.expired, self.removed = Counter[int](), Counter[int]()
-        self.open: list[ArmAction] = []
-        """Actions that may still get feedback."""
-        self.labels = list(NAMES)
-        self.paused: set[str] = set()
-
-    @property
-    def takes_eligible(self) -> bool:
-        return self.kind in TAKES_ELIGIBLE
-
-    def outstanding(self) -> list[int]:
-        assert self.run.ledger.by_arm is not None
-        return self.run.ledger.by_arm.tolist()
+class SessionMachine(CountedRun):
+    """All that a session does to its run."""
 
     @rule(count=st.integers(1, 8))
     def act(self, count: int) -> None:
         for _ in range(count):
             assert self.draw(None) in set(self.labels) - self.paused
-
-    def draw(self, eligible: IntArray | None) -> str:
-        """Act, and return the label that was drawn."""
-        before, floor = self.outstanding(), self.params.floor
-        action = self.run.act(eligible)
-        assert isinstance(action, ArmAction)
-        assert self.run.arms.is_live(action.arm)
-        assert action.eligible == (len(self.labels) - len(self.paused) if eligible is None else eligible.size)
-        assert floor / action.eligible <= action.probability <= 1 + 1e-9
-        self.acts[action.arm] += 1
-        self.open.append(action)
-        before[action.arm] += 1
-        self.count(before, self.expired)
-        assert self.run.arms.names is not None
-        return self.run.arms.names[action.arm]
 
     @precondition(lambda self: self.takes_eligible)
     @rule(
@@ -143,12 +69,6 @@ class SessionMachine(RuleBasedStateMachine):
         self.labels = staying + [label for label in arms if label not in staying]
         self.paused &= set(arms)
         assert [label for label in self.run.arms.shown_names or () if label is not None] == self.labels
-
-    def count(self, before: list[int], what: Counter[int]) -> None:
-        """What is missing from the outstanding decisions has become ``what``."""
-        for arm, (then, now) in enumerate(zip(before, self.outstanding(), strict=False)):
-            assert now <= then
-            what[arm] += then - now
 
     @precondition(lambda self: self.open)
     @rule(data=st.data(), loss=st.floats(0, 1), is_void=st.booleans())
@@ -220,31 +140,6 @@ class SessionMachine(RuleBasedStateMachine):
         self.run = CachedSession("v", stored, fresh, data[-CHECKSUM_BYTES:], len(data)).with_records(self.kept).run
         assert codec.encode(self.run.ledger, self.run.state, self.run.arms) == data
         assert self.run.probabilities.tolist() == run.probabilities.tolist()
-
-    @invariant()
-    def every_act_is_one_of_five_things(self) -> None:
-        ledger, left = self.run.ledger, self.outstanding()
-        for arm, count in enumerate(left):
-            assert count >= 0
-            ended = self.settled[arm] + self.expired[arm] + self.removed[arm] + self.voided[arm]
-            assert self.acts[arm] == ended + count
-        totals = (ledger.feedbacks, ledger.expired, ledger.removed, ledger.voided, ledger.outstanding)
-        assert min(totals) >= 0
-        counted = (self.settled, self.expired, self.removed, self.voided)
-        assert totals == (*(each.total() for each in counted), sum(left))
-        assert ledger.slot == sum(totals)
-
-    @invariant()
-    def probabilities_are_those_of_the_arms_there_are(self) -> None:
-        p, arms = self.run.probabilities, self.run.arms
-        assert p.size == arms.size == len(self.outstanding())
-        assert abs(p.sum() - 1) < 1e-9
-        assert (p >= 0).all()
-        names = arms.names or ()
-        assert {names[arm] for arm in arms.paused} == self.paused
-        may = [arm for arm in arms.live if names[arm] not in self.paused]
-        assert not np.delete(p, may).any()
-        assert (p[may] >= self.params.floor / len(may)).all()
 
 
 @pytest.mark.parametrize("kind", FIELDS)

@@ -9,16 +9,10 @@ import numpy as np
 import pytest
 
 from service.learners import REGISTRY
-from service.learners.base import ArmLearner, IntArray, Record, Slot, SlotLearner, many
+from service.learners.base import ArmLearner, Record, Slot, SlotLearner, many
 from tests.support import vectors
 
-KINDS = [
-    kind
-    for kind in vectors.over_arms()
-    if getattr(
-        vectors.build({"spec": {"kind": kind, "n_arms": 3} | vectors.over_arms()[kind]}), "takes_eligible", 0
-    )
-]
+KINDS = vectors.with_eligible_arms()
 TRACES = [
     pytest.param(trace, id=f"{kind}-{trace['name']}")
     for kind in KINDS
@@ -26,10 +20,6 @@ TRACES = [
     for trace in vectors.traces(f"eligible_{kind}")
 ]
 K = 7
-
-
-def positions(arms: list[int] | None) -> IntArray | None:
-    return None if arms is None else np.array(arms, dtype=np.int64)
 
 
 @pytest.mark.parametrize("trace", TRACES)
@@ -44,7 +34,7 @@ def test_learner_follows_its_trace(trace: dict[str, Any]) -> None:
     for step in trace["steps"]:
         floor = step.get("floor", 0.0)
         if "open" in step:
-            slot = Slot(step["open"], 0, step.get("u", 0.0), 0.0, positions(step.get("eligible")), floor)
+            slot = Slot(step["open"], 0, step.get("u", 0.0), 0.0, vectors.positions(step.get("eligible")), floor)
             state, arm = learner.draw(learner.open(state, slot), slot)
             assert arm == step.get("arm", arm)
             records[slot.t] = learner.record(state, arm) if isinstance(learner, SlotLearner) else ()
@@ -53,7 +43,7 @@ def test_learner_follows_its_trace(trace: dict[str, Any]) -> None:
             kept = {"record": records[step["slot"]]} if "slot" in step else {}
             state = learner.settle(state, step["event"], vectors.number(step["loss"]), **kept)
         else:
-            shown = learner.probabilities(state, positions(step["show"]), floor)
+            shown = learner.probabilities(state, vectors.positions(step["show"]), floor)
         if "p" in step:
             np.testing.assert_allclose(shown, vectors.numbers(step["p"]), rtol=trace["tolerance"])
         for name, expected in step.get("state", {}).items():
@@ -132,7 +122,7 @@ def test_centred_tsallis_gives_the_numbers_of_another_implementation(floor: floa
     waiting: list[int] = []
     for t in range(1, 200):
         arms = subset(rng, K)
-        slot = Slot(t, 0, float(rng.random()), 0.0, positions(arms), floor)
+        slot = Slot(t, 0, float(rng.random()), 0.0, vectors.positions(arms), floor)
         state, arm = learner.draw(learner.open(state, slot), slot)
         np.testing.assert_allclose(learner.distribution(state), plain.open(arms, floor), rtol=1e-9, atol=1e-12)
         waiting.append(arm)
@@ -141,7 +131,7 @@ def test_centred_tsallis_gives_the_numbers_of_another_implementation(floor: floa
             state = learner.settle(state, settled, loss)
             plain.event(settled, loss)
         others = subset(rng, K - 1)
-        shown = learner.probabilities(state, positions(others), floor)
+        shown = learner.probabilities(state, vectors.positions(others), floor)
         np.testing.assert_allclose(shown, plain.over(others, floor), rtol=1e-9, atol=1e-12)
 
 
@@ -178,7 +168,7 @@ def test_many_runs_are_as_each_alone(kind: str, floor: float) -> None:
     learner, rng, runs = learner_of(kind), np.random.default_rng(5), 3
     together, alone = many(learner.start(), runs), [learner.start() for _ in range(runs)]
     for t in range(1, 80):
-        arms, u, losses = positions(subset(rng, K)), rng.random(runs), rng.random(runs)
+        arms, u, losses = vectors.positions(subset(rng, K)), rng.random(runs), rng.random(runs)
         losses[0] = 0.5
         slot = Slot(t, 0, u, 0.0, arms, floor)
         together, drawn = learner.draw(learner.open(together, slot), slot)
@@ -203,11 +193,11 @@ def test_what_is_drawn_from_is_a_distribution_over_the_eligible_arms_with_the_fl
     state = learner.start()
     for t in range(1, 300):
         arms = subset(rng, K)
-        slot = Slot(t, 0, float(rng.random()), 0.0, positions(arms), floor)
+        slot = Slot(t, 0, float(rng.random()), 0.0, vectors.positions(arms), floor)
         state, arm = learner.draw(learner.open(state, slot), slot)
         assert arm in arms
         barred = [each for each in range(K) if each not in arms]
-        for p in (learner.distribution(state), learner.probabilities(state, positions(arms), floor)):
+        for p in (learner.distribution(state), learner.probabilities(state, vectors.positions(arms), floor)):
             assert p.sum() == pytest.approx(1, abs=1e-12)
             assert not p[barred].any()
             assert (p[arms] >= floor / len(arms)).all()

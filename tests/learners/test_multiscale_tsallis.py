@@ -1,147 +1,20 @@
-"""multiscale_tsallis: its traces, another implementation of its rule, and what always holds."""
+"""What always holds of multiscale_tsallis: symmetries, exact steps back, and that nothing breaks it."""
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service.learners.base import FloatArray, IntArray, Slot, many
+from service.learners.base import FloatArray, Slot, many
 from service.learners.multiscale_tsallis import MultiscaleTsallis, State
-from tests.support import vectors
 from tests.support.examples import examples
-from tests.support.plain_multiscale import PlainMultiscale
+from tests.support.multiscale_games import Course, Game
 
-TRACES = sorted(path.stem for path in vectors.VECTORS.glob("multiscale_[0-9]*.json"))
 MOVED = "sums", "mixture_sums", "mean", "variance_sum", "deviation_sum"
-
-
-def positions(arms: list[int] | None) -> IntArray | None:
-    return None if arms is None else np.array(arms, dtype=np.int64)
-
-
-def applied(learner: MultiscaleTsallis, state: State, op: dict[str, Any], default: float | None) -> State:
-    """The state after an operation other than open, as the traces name it."""
-    match op["op"]:
-        case "event":
-            return learner.settle(state, op["arm"], op["loss"], op["count"])
-        case "charge":
-            return learner.charge(state, op["arm"], default)
-        case "correct":
-            return learner.correct(state, op["arm"], op["loss"], default)
-        case "void" if default is not None:
-            return learner.uncharge(state, op["arm"], default)
-        case "add_arms":
-            return learner.add_arms(state, op["count"])
-        case "remove_arms":
-            return learner.remove_arms(state, np.array(op["positions"]))
-        case name:
-            assert name in {"void", "expire"}
-            return learner.give_up(state, op.get("count", 1)) if default is None else state
-
-
-@pytest.mark.parametrize("name", TRACES)
-def test_learner_follows_its_trace(name: str) -> None:
-    trace = vectors.load(name)
-    learner, default = MultiscaleTsallis(trace["n_arms"]), trace["provisional_default"]
-    state, tolerance = learner.start(), {"rtol": 0, "atol": trace["tolerance"]}
-
-    for op in trace["ops"]:
-        if op["op"] == "open":
-            where = positions(op["eligible"])
-            slot = Slot(op["t"], op["outstanding"], op["u"], 0.0, where, 0.0, default is not None)
-            state, arm = learner.draw(learner.open(state, slot), slot)
-            assert arm == op["arm"]
-            np.testing.assert_allclose(learner.distribution(state), op["p"], **tolerance)
-            np.testing.assert_allclose(state.weights, op["w"], **tolerance)
-            if op["full_p"] is not None:
-                np.testing.assert_allclose(state.p, op["full_p"], **tolerance)
-            continue
-        state = applied(learner, state, op, default)
-        if "pool" in op:
-            np.testing.assert_allclose(state.sums, op["S"], **tolerance)
-            np.testing.assert_allclose(state.pools[-1], op["pool"], **tolerance)
-        elif "S" in op:
-            np.testing.assert_allclose(state.sums[:, op["arm"]], op["S"], **tolerance)
-            np.testing.assert_allclose(state.mixture_sums, op["mS"], **tolerance)
-            np.testing.assert_allclose([state.mean, state.variance_sum], [op["mean"], op["V"]], **tolerance)
-
-
-class Game(NamedTuple):
-    """Slots with random feedback, in which anything may happen that a session allows."""
-
-    n_arms: int
-    default: float | None
-    seed: int
-    slots: int
-
-
-def operations(game: Game) -> Any:
-    """Yields ("open", outstanding, eligible, floor) and is sent the arm, or another operation and its arguments."""
-    rng, waiting, k = np.random.default_rng(game.seed), [], game.n_arms
-    losses = rng.random(16)
-    for _ in range(game.slots):
-        eligible = (
-            sorted(rng.choice(k, rng.integers(1, k + 1), replace=False).tolist()) if rng.random() < 0.4 else None
-        )
-        arm = yield "open", len(waiting) + 20_000 * (rng.random() < 0.02), eligible, 0.2 * (rng.random() < 0.3)
-        waiting.append(arm)
-        if game.default is not None:
-            yield "charge", arm
-        while waiting and rng.random() < 0.45:
-            arm, loss = waiting.pop(rng.integers(len(waiting))), float(losses[arm] < rng.random())
-            if rng.random() < 0.1:
-                yield "void", arm
-            elif game.default is None:
-                yield "event", arm, loss, int(rng.integers(1, 4))
-            else:
-                yield "correct", arm, loss
-        if rng.random() < 0.03 and k < 12:
-            k += 2
-            yield "add_arms", 2
-        elif rng.random() < 0.03 and k > 3:
-            gone, k = sorted(rng.choice(k, 2, replace=False).tolist()), k - 2
-            waiting = [arm - sum(each < arm for each in gone) for arm in waiting if arm not in gone]
-            yield "remove_arms", gone
-
-
-@pytest.mark.parametrize(
-    "game",
-    [
-        Game(3, None, 1, 120),
-        Game(5, 1.0, 2, 120),
-        pytest.param(Game(8, None, 3, 1500), marks=pytest.mark.slow),
-        pytest.param(Game(8, 0.5, 4, 1500), marks=pytest.mark.slow),
-        pytest.param(Game(2, 0.0, 5, 1500), marks=pytest.mark.slow),
-        pytest.param(Game(1, 1.0, 6, 300), marks=pytest.mark.slow),
-    ],
-)
-def test_it_does_what_the_rule_says_number_by_number(game: Game) -> None:
-    learner, plain = MultiscaleTsallis(game.n_arms), PlainMultiscale(game.n_arms, game.default)
-    state, steps, sent, t = learner.start(), operations(game), None, 0
-    rng = np.random.default_rng(game.seed + 100)
-
-    while True:
-        try:
-            name, *args = steps.send(sent)
-        except StopIteration:
-            break
-        if name == "open":
-            t += 1
-            outstanding, eligible, floor = args
-            slot = Slot(t, outstanding, rng.random(), 0.0, positions(eligible), floor, game.default is not None)
-            state, sent = learner.draw(learner.open(state, slot), slot)
-            np.testing.assert_allclose(learner.distribution(state), plain.open(*args), rtol=0, atol=1e-9)
-            continue
-        getattr(plain, name)(*args)
-        fields = {"arm": args[0], "loss": args[1] if len(args) > 1 else None, "count": (args[2:] or args)[0]}
-        state = applied(learner, state, {"op": name, "positions": args[0], **fields}, game.default)
-        np.testing.assert_allclose(state.sums, plain.s, rtol=1e-9, atol=1e-9)
-        np.testing.assert_allclose(state.mixture_sums, plain.w_sums, rtol=1e-9, atol=1e-9)
-        np.testing.assert_allclose(state.pools, [*plain.q, plain.pool], rtol=0, atol=1e-9)
 
 
 def play(
@@ -247,28 +120,18 @@ def test_the_only_charge_taken_back_leaves_the_start() -> None:
 @pytest.mark.parametrize("default", [0.0, 0.5, 1.0])
 def test_nothing_breaks_it(default: float, slots: int) -> None:
     """Surplus corrections, sets of eligible arms, floors, arms that come and go."""
-    game, learner = Game(4, default, 7, slots), MultiscaleTsallis(4)
-    state, steps, sent, t = learner.start(), operations(game), None, 0
-    rng = np.random.default_rng(8)
-    while True:
-        try:
-            name, *args = steps.send(sent)
-        except StopIteration:
-            break
+    learner, rng = MultiscaleTsallis(4), np.random.default_rng(8)
+    course = Course(learner, Game(4, default, 7, slots), rng)
+
+    for name, args in course.steps():
         if name == "open":
-            t += 1
-            slot = Slot(t, args[0], rng.random(), 0.0, positions(args[1]), args[2], provisional=True)
-            state, sent = learner.draw(learner.open(state, slot), slot)
-            p = learner.distribution(state)
+            p = learner.distribution(course.state)
             assert abs(p.sum() - 1) < 1e-12
             assert args[1] is None or np.delete(p, args[1]).sum() == 0
-        else:
-            loss = args[1] if len(args) > 1 else None
-            op = {"op": name, "arm": args[0], "loss": loss, "count": args[0], "positions": args[0]}
-            state = applied(learner, state, op, default)
         if rng.random() < 0.1:
-            state = learner.correct(state, int(rng.integers(state.sums.shape[-1])), float(rng.integers(2)), default)
-    assert all(np.isfinite(part).all() for part in state)
+            arm, loss = int(rng.integers(course.state.sums.shape[-1])), float(rng.integers(2))
+            course.state = learner.correct(course.state, arm, loss, default)
+    assert all(np.isfinite(part).all() for part in course.state)
 
 
 def test_new_arms_start_at_their_share() -> None:

@@ -21,9 +21,9 @@ from service.models.stored import Stored
 from service.serialization import state as codec
 from service.sessions.operations import Act, SettleFeedback
 from service.store import open_store
-from tests.engine.test_run_machine import FIELDS
 from tests.support.crashing import Worker
 from tests.support.examples import some_quick
+from tests.support.machines import FIELDS
 from tests.support.real_redis import RedisServer
 
 WINDOW = 32.0

@@ -21,8 +21,8 @@ from service.serialization import records
 from service.serialization import state as codec
 from service.sessions.operations import Act
 from service.store import open_store
-from tests.engine.test_run_machine import FIELDS
 from tests.support.crashing import Worker
+from tests.support.machines import FIELDS
 from tests.support.real_redis import RedisServer
 
 BUCKETS = 64

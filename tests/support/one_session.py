@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from service.learners import REGISTRY
 from tests.support import vectors
 
 PATH = "/v1/sessions/s"
 ARMS = ["a", "b", "c", "d"]
 KINDS = vectors.over_arms()
-TAKES = [
-    kind
-    for kind, fields in KINDS.items()
-    if REGISTRY[kind].model_validate({"kind": kind, "n_arms": 2} | fields).build().takes_eligible
-]
+TAKES = vectors.with_eligible_arms()
 
 
 async def session(client, *, kind="centred_tsallis", arms=ARMS, **fields):

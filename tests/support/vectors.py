@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from service.learners import REGISTRY
-from service.learners.base import ArmLearner, FloatArray, Learner, PointLearner, Record, Slot, SlotLearner
+from service.learners.base import ArmLearner, FloatArray, IntArray, Learner, PointLearner, Record, Slot, SlotLearner
 
 VECTORS = Path(__file__).parent.parent / "vectors"
 RECORD = "pytest tests/learners --update-vectors"
@@ -43,6 +43,15 @@ def over_arms() -> dict[str, dict[str, Any]]:
     """Every kind of learner over arms, with the fields that contract tests create its sessions with."""
     arms = [kind for kind in kinds() if "n_arms" in REGISTRY[kind].model_fields]
     return {kind: load(kind).get("contract", {}) for kind in arms}
+
+
+def with_eligible_arms() -> list[str]:
+    """Kinds over arms whose slots may name the arms that may be drawn."""
+    specs = {kind: {"kind": kind, "n_arms": 2} | fields for kind, fields in over_arms().items()}
+    learners = {kind: REGISTRY[kind].model_validate(spec).build() for kind, spec in specs.items()}
+    return [
+        kind for kind, learner in learners.items() if isinstance(learner, ArmLearner) and learner.takes_eligible
+    ]
 
 
 def has(name: str) -> bool:
@@ -83,6 +92,11 @@ def number(value: float | str) -> float:
 
 def numbers(values: list[float | str]) -> FloatArray:
     return np.array([number(value) for value in values])
+
+
+def positions(arms: list[int] | None) -> IntArray | None:
+    """Which arms may be drawn, as a slot has them."""
+    return None if arms is None else np.array(arms, dtype=np.int64)
 
 
 def build(trace: dict[str, Any]) -> Learner[Any]:
