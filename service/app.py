@@ -57,6 +57,7 @@ class Application(FastAPI):
     ----------
     runtime : what requests share; on ``state.runtime``
     lifespan : runs from before the first request until after the last answer
+    spans : makes traces; None where requests are not traced
 
     Attributes
     ----------

@@ -34,6 +34,8 @@ class ConnectionErrorResponder:
 
     Parameters
     ----------
+    metrics : count the errors by code
+    settings : say after how many seconds a client may try again
     ids : for answers; the same as for requests
     """
 

@@ -63,6 +63,7 @@ class HotRoutes:
     ----------
     app : what the others go to
     described : the application with the routes, and with the answers to errors
+    runtime : of the same application
     """
 
     def __init__(self, app: ASGIApp, described: FastAPI, runtime: Runtime) -> None:

@@ -116,7 +116,13 @@ def problem(error: ServiceError, retry_after: int, headers: Mapping[str, str] | 
 
 
 class ProblemResponse(Response):
-    """The response for an error; it leaves the error in the scope, for the log line of the request."""
+    """The response for an error; it leaves the error in the scope, for the log line of the request.
+
+    Parameters
+    ----------
+    error : which the client gets
+    headers : beside ``Content-Type``
+    """
 
     def __init__(self, error: ServiceError, headers: Mapping[str, str]) -> None:
         super().__init__(json.dumps(problem_fields(error)), error.status, headers, MEDIA_TYPE)

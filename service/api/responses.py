@@ -41,7 +41,14 @@ def body_response(body: Body, status: int = 200, headers: dict[str, str] | None 
 
 
 class StreamedResponse(Response):
-    """A response whose body is made while it is sent, so that a slow client never keeps all of it in memory."""
+    """A response whose body is made while it is sent, so that a slow client never keeps all of it in memory.
+
+    Parameters
+    ----------
+    body : pieces of JSON, in order
+    status : of HTTP
+    headers : beside ``Content-Type``; None for none
+    """
 
     def __init__(self, body: Iterator[str], status: int, headers: dict[str, str] | None) -> None:
         super().__init__(None, status, headers, JSON)

@@ -34,6 +34,11 @@ class AsyncConnection:
     """Awaited calls, from any event loop; see ``Connection``.
 
     Each event loop has connections of its own, because a connection lives and dies with the loop that opened it.
+
+    Parameters
+    ----------
+    target : where calls go, and how long they may take
+    transport : in place of the network; None for the network
     """
 
     def __init__(self, target: Target, transport: httpx.AsyncBaseTransport | None = None) -> None:

@@ -105,7 +105,13 @@ class TimeLeft(dict[str, float]):
 
 
 class Attempts:
-    """The attempts of one call: how long each may take, whether there is another, and when."""
+    """The attempts of one call: how long each may take, whether there is another, and when.
+
+    Parameters
+    ----------
+    call : which is made; its own timeout goes before that of ``target``
+    target : where it goes, how long it may take, and how often it is tried again
+    """
 
     def __init__(self, call: Call, target: Target) -> None:
         self.call = call

@@ -24,7 +24,8 @@ class Connection:
 
     Parameters
     ----------
-    transport : in place of the network
+    target : where calls go, and how long they may take
+    transport : in place of the network; None for the network
     """
 
     def __init__(self, target: Target, transport: httpx.BaseTransport | None = None) -> None:

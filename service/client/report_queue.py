@@ -94,6 +94,11 @@ class Batch:
 class Lane:
     """The reports of one session.
 
+    Parameters
+    ----------
+    session_id : of the session
+    rules : when reports are sent, and how many in one call
+
     Attributes
     ----------
     due_at : when the next call may be made

@@ -26,6 +26,8 @@ class Reporter:
 
     Parameters
     ----------
+    connection : by which the reports are sent; blocking, as a thread sends them
+    rules : when reports are sent, how many in one call, and how many may wait
     on_error : is called with reports that are dropped, from any thread; by default they are logged
 
     Attributes

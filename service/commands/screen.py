@@ -22,6 +22,7 @@ class CommandError(Exception):
 
     Parameters
     ----------
+    text : for the user, one line
     code : exit code
     """
 

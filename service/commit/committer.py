@@ -44,6 +44,8 @@ class Committer:
 
     Parameters
     ----------
+    store : has the sessions
+    cache : of this worker
     metrics : None for counters that nobody reads
     write_schema : the newest schema in which states may be written
     """

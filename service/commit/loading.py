@@ -56,7 +56,13 @@ async def with_records(cached: CachedSession, records: Mapping[bytes, bytes]) ->
 
 
 class SessionLoader:
-    """Reads sessions whole, with their records, into a cache."""
+    """Reads sessions whole, with their records, into a cache.
+
+    Parameters
+    ----------
+    store : has the sessions
+    cache : of this worker, which gets what is read
+    """
 
     def __init__(self, store: Store, cache: SessionCache) -> None:
         self._store = store

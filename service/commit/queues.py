@@ -39,6 +39,7 @@ class SessionQueues:
 
     Parameters
     ----------
+    committer : of this worker, which commits the batches
     max_queue, max_waiting : requests that may wait for one session, and for all together
     """
 

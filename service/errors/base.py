@@ -41,6 +41,7 @@ class FieldValueError(ValueError):
     Parameters
     ----------
     field : the path of the value below the object that raises this
+    message : what is wrong, for the client
     """
 
     def __init__(self, field: str, message: str) -> None:

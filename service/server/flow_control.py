@@ -12,6 +12,8 @@ class ConnectionFlow(FlowControl):
 
     Parameters
     ----------
+    transport : of the connection
+    loop : that the connection runs on, for its timer
     write_seconds : seconds in which a client has to read some of the answers that wait for it
 
     Attributes

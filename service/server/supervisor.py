@@ -63,6 +63,7 @@ class Supervisor:
 
     Parameters
     ----------
+    settings : of the service, as workers get them
     listener : bound, and shared by all workers
     server : the embedded server, already started; None for other stores
     serving : is called when the first worker serves

@@ -102,9 +102,11 @@ class Server(uvicorn.Server):
 
     Parameters
     ----------
+    config : of uvicorn, with the application and the class of connections
     listener : the shared socket
     limit : counts the connections
     told : gets the number of connections at each beat
+    board : where the worker says that it lives
     number : the worker's place among the workers, from 0
     """
 

@@ -62,6 +62,11 @@ class Creator:
 
     Parameters
     ----------
+    store : has the sessions
+    reader : of the same store, for sessions that exist already
+    queues : of the same store, for requests that a session has to answer under a key
+    limits : of this service
+    metrics : count the created sessions
     write_schema : the newest schema in which new sessions may be written
     """
 

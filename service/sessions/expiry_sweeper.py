@@ -38,6 +38,8 @@ class Sweeper:
 
     Parameters
     ----------
+    reminders : say which sessions are due, and who sweeps
+    sessions : of the same store, where due decisions are settled
     tell : gets the number of sessions that are due and not settled yet, whenever it has changed
     on_failure : gets "sweep" and the reason each time the store has failed a sweep
     """

@@ -15,7 +15,13 @@ from .views import session_view
 
 
 class Reader:
-    """Reads sessions from the store, and decodes those that the cache does not hold at the stored version."""
+    """Reads sessions from the store, and decodes those that the cache does not hold at the stored version.
+
+    Parameters
+    ----------
+    store : has the sessions
+    cache : of this worker; nothing is added to it
+    """
 
     def __init__(self, store: Store, cache: SessionCache) -> None:
         self._store = store

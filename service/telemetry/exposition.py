@@ -18,7 +18,13 @@ CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
 
 
 class Exposition:
-    """The metrics of a registry as text; with a shared ``folder``, summed over all workers."""
+    """The metrics of a registry as text; with a shared ``folder``, summed over all workers.
+
+    Parameters
+    ----------
+    registry : of this process
+    folder : where all workers of the service keep their metrics; None where this process is the only one
+    """
 
     def __init__(self, registry: CollectorRegistry, folder: Path | None) -> None:
         self._registry = registry

@@ -70,6 +70,7 @@ class Metrics:
 
     Parameters
     ----------
+    labels : values that labels can have
     folder : where all workers keep their metrics; ``exposition`` then reports sums over the workers. None: this
         process reports its metrics alone
     """

@@ -22,6 +22,7 @@ class ProcessWatch:
 
     Parameters
     ----------
+    metrics : get what is measured
     waiting : how many requests wait in this worker
     is_ready : whether the worker can commit; asks the store
     """

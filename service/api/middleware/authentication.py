@@ -30,7 +30,9 @@ class ApiKeyMiddleware:
 
     Parameters
     ----------
+    app : what is asked once a request may pass
     routes : of that application, with who may call them
+    runtime : has the keys, which may change while it runs
     """
 
     def __init__(self, app: ASGIApp, routes: RouteAccess, runtime: Runtime) -> None:

@@ -44,6 +44,7 @@ class RequestLogMiddleware:
     ----------
     app : the application
     routes : those of the application, which say what successes are logged
+    runtime : has metrics, ids for requests that bring none, and the share of successes to log
     spans : gets the status and route of each request; None if requests are not traced
     """
 

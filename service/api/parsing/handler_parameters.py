@@ -53,6 +53,7 @@ class HandlerParameters:
 
     Parameters
     ----------
+    handler : of the route, with annotations of all its parameters
     convertors : the parameters in the route's path
 
     Attributes

@@ -18,7 +18,13 @@ LONGEST = 56
 
 
 class Picture:
-    """The state of a shop, and how its click rates went, one bar for each call of ``note``."""
+    """The state of a shop, and how its click rates went, one bar for each call of ``note``.
+
+    Parameters
+    ----------
+    shop : which is shown
+    url : of the service, with the dashboard
+    """
 
     def __init__(self, shop: Shop, url: str) -> None:
         self._shop, self._url = shop, url

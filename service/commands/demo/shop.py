@@ -114,6 +114,7 @@ class Shop:
 
     Parameters
     ----------
+    bandits : client of the service, in which two sessions are created
     seed : of visitors and sessions; None for others each time
     """
 

@@ -19,6 +19,7 @@ class SessionCache:
 
     Parameters
     ----------
+    max_sessions : how many are kept, at most
     max_bytes : memory that all sessions kept may take, about; one session is kept however large it is
     """
 

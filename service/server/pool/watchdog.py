@@ -25,6 +25,7 @@ class Watchdog:
 
     Parameters
     ----------
+    board : where the workers say that they live
     seconds : for how long a worker may say nothing
     """
 

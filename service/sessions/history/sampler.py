@@ -33,6 +33,7 @@ class Sampler:
 
     Parameters
     ----------
+    store : has the sessions, and gets the samples
     cache : knows which sessions the worker has changed
     reader : reads those that are not in the cache any more
     """

@@ -21,6 +21,9 @@ class ReadCounts:
 
     Parameters
     ----------
+    store : has the counts
+    session_id : of the session
+    losses : how the session's losses are posted, in which means are shown
     uncommitted : what is to be added
     outstanding : decisions of each arm, of sessions with packed counts: their acts follow from it; else None
     """
