@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from ...commit.draft import Draft
@@ -12,18 +12,16 @@ from ...commit.operation import Applied, Operation
 from ...cooperative.json_stream import COMPACT
 from ...engine.arm_run import ArmRun
 from ...engine.run import Run
-from ...engine.slot_run import SlotRun
 from ...errors import MAX_INDEXES, FieldError, InvalidRequestError, SurplusFeedbackError
-from ...models.events import Event, OneArmEvent, Surplus
+from ...models.events import Event, Surplus
 from ...models.idempotency import digests
 from ...models.plain_events import PlainEvents
-from ...serialization.journal import Ended, Settled
+from ...serialization.journal import Settled
 from .event_parsing import PARSERS, plain_losses
+from .judged_events import MAX_DELAYS, Judged, ended, judge_each, settle_each, surplus_text
 
 SETTLED_AT_ONCE = 50
 """Plain events settled between two pauses."""
-MAX_DELAYS = 100
-"""The delays of the first events of a request are measured, at most so many."""
 
 
 @dataclass(slots=True)
@@ -97,20 +95,20 @@ class SettleFeedback(Operation):
                 return self._applied(draft, judged, await feedback.settle(draft))
             feedback = await self._read(draft)
         run = draft.run
-        judged = await self._judged(draft, feedback)
+        judged = await judge_each(draft, self.events, feedback)
         if judged.surplus and not self._skips(run):
-            raise SurplusFeedbackError.of(_surplus_text(run, judged), len(self.events), judged.surplus)
-        delays = await _settle(draft, [feedback[index] for index in judged.applied])
-        for ended in self._ended(judged, feedback):
-            draft.journal.append(ended)
+            raise SurplusFeedbackError.of(surplus_text(run, judged), len(self.events), judged.surplus)
+        delays = await settle_each(draft, [feedback[index] for index in judged.applied])
+        for each in ended(self.events, judged, feedback):
+            draft.journal.append(each)
             await draft.fair_yield()
         return self._applied(draft, judged, delays)
 
     def _skips(self, run: Run) -> bool:
         return self.on_surplus == "skip" or (self.on_surplus is None and run.params.expiry is not None)
 
-    def _applied(self, draft: Draft, judged: _Judged, delays: Sequence[float] = ()) -> Applied:
-        counts, ledger = judged.counts(), draft.run.ledger
+    def _applied(self, draft: Draft, judged: Judged, delays: Sequence[float] = ()) -> Applied:
+        counts, ledger = _counts(judged), draft.run.ledger
         if self._skips(draft.run):
             counts["surplus"] = len(judged.surplus)
         settlement: dict[str, Any] = {**counts}
@@ -126,76 +124,24 @@ class SettleFeedback(Operation):
             delays=delays,
         )
 
-    def _ended(self, judged: _Judged, feedback: Sequence[Any]) -> Iterator[Ended]:
-        """Yield what is noted of events of arms, in their order."""
-        removed = set(judged.removed)
-        for index in sorted([*judged.applied, *judged.removed]):
-            event = self.events[index]
-            if isinstance(event, OneArmEvent):
-                outcome = "removed" if index in removed else "voided" if feedback[index].is_void else "applied"
-                noted = (feedback[index].arm, outcome, event.value, event.event_id, event.slot)
-                yield Ended(*noted, segment=event.segment)
 
-    async def _judged(self, draft: Draft, feedback: Sequence[Any]) -> _Judged:
-        """Find out what becomes of each event; its id counts unless the event is surplus or does not fit."""
-        run, judged = draft.run, _Judged()
-        settles_a_decision = run.surplus_checker()
-        for index, (event, each) in enumerate(zip(self.events, feedback, strict=True)):
-            await draft.fair_yield()
-            if each is None:
-                judged.invalid.append(index)
-                continue
-            event_id = event.digest
-            if event_id is not None and (draft.is_duplicate(event_id) or event_id in judged.event_ids):
-                judged.duplicates += 1
-                continue
-            if run.is_removed(each):
-                judged.removed.append(index)
-            elif settles_a_decision(each):
-                judged.applied.append(index)
-                judged.voided += each.is_void
-            else:
-                judged.surplus.append(index)
-                continue
-            if event_id is not None:
-                judged.event_ids[event_id] = None
-        return judged
-
-
-@dataclass(slots=True)
-class _Judged:
-    """What becomes of a batch's events."""
-
-    applied: list[int] = field(default_factory=list)
-    """Indexes, also of voids."""
-    invalid: list[int] = field(default_factory=list)
-    """Indexes of events that do not fit the session."""
-    removed: list[int] = field(default_factory=list)
-    """Indexes of events of removed arms."""
-    surplus: list[int] = field(default_factory=list)
-    """Indexes."""
-    event_ids: dict[bytes, None] = field(default_factory=dict)
-    """Digests of the ids that count from now on, in order."""
-    duplicates: int = 0
-    voided: int = 0
-
-    def counts(self) -> dict[str, int]:
-        """Return what settlements and metrics count, but surplus and invalid events."""
-        counts = {"applied": len(self.applied) - self.voided, "duplicates": self.duplicates}
-        rare = {"removed": len(self.removed), "voided": self.voided}
-        return counts | {outcome: count for outcome, count in rare.items() if count}
+def _counts(judged: Judged) -> dict[str, int]:
+    """Return what settlements and metrics count, but surplus and invalid events."""
+    counts = {"applied": len(judged.applied) - judged.voided, "duplicates": judged.duplicates}
+    rare = {"removed": len(judged.removed), "voided": judged.voided}
+    return counts | {outcome: count for outcome, count in rare.items() if count}
 
 
 class PlainLosses(NamedTuple):
     """Plain events of arms that a session has, with their losses on the learner's scale.
 
-    They are settled together where all of them are applied; otherwise each is judged alone, by ``_judged``.
+    They are settled together where all of them are applied; otherwise each is judged alone, by ``judge_each``.
     """
 
     events: PlainEvents
     losses: Sequence[float]
 
-    def judged(self, draft: Draft) -> _Judged | None:
+    def judged(self, draft: Draft) -> Judged | None:
         """Find out whether every event is applied; None where one is a duplicate or surplus."""
         event_ids = digests(event_id for event_id in self.events.event_ids if event_id is not None)
         if draft.any_duplicate(event_ids):
@@ -205,7 +151,7 @@ class PlainLosses(NamedTuple):
         counts, outstanding = Counter(self.events.arms), run.ledger.by_arm
         if any(outstanding[arm] < count for arm, count in counts.items()):
             return None
-        return _Judged(applied=list(range(len(self.losses))), event_ids=dict.fromkeys(event_ids))
+        return Judged(applied=list(range(len(self.losses))), event_ids=dict.fromkeys(event_ids))
 
     async def settle(self, draft: Draft) -> Sequence[float]:
         """Settle all events in their order, and note them.
@@ -224,35 +170,3 @@ class PlainLosses(NamedTuple):
             run.settle_all(events.arms[piece], self.losses[piece])
         draft.journal.append(Settled(events.arms, events.values, events.event_ids))
         return delays
-
-
-async def _settle(draft: Draft, feedback: Sequence[Any]) -> Sequence[float]:
-    """Settle events that are not surplus; the seconds from act to event of the first of them, where known."""
-    run = draft.run
-    delays: list[float] = []
-    for each in feedback:
-        if each.is_void:
-            run.void(each)
-        else:
-            if len(delays) < MAX_DELAYS and (delay := run.delay(each)) is not None:
-                delays.append(delay)
-            run.settle(each)
-        await draft.fair_yield()
-    return delays
-
-
-def _surplus_text(run: Run, judged: _Judged) -> str:
-    surplus, count = len(judged.surplus), len(judged.applied) + len(judged.surplus)
-    if isinstance(run, SlotRun):
-        names = "names" if surplus == 1 else "name"
-        return f"{surplus} of {_number(count, 'event')} {names} a slot that is not outstanding; {_TO_SETTLE}"
-    which = " for their arms" if isinstance(run, ArmRun) else ""
-    decisions = _number(run.ledger.outstanding, "outstanding decision")
-    return f"{_number(count, 'event')} for {decisions}: {surplus} too many{which}; {_TO_SETTLE}"
-
-
-_TO_SETTLE = "act first, or leave such events out with ?on_surplus=skip"
-
-
-def _number(count: int, noun: str) -> str:
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
