@@ -17,12 +17,11 @@ from collections.abc import Sequence
 from ..engine.run import Run
 from ..engine.segment_run import SegmentRun
 from ..errors import InternalError, OverloadedError, ServiceError, StoreDownError, UnknownSessionError
-from ..serialization import records, summary
 from ..serialization.state import SCHEMA
 from ..store.base import Commit, Committed, Conflict, Known, Snapshot, Store, StoreUnavailableError
 from ..telemetry.metrics import Labels, Metrics
 from .batch import apply_batch
-from .cache.cached_session import CachedSession, Effective
+from .cache.cached_session import CachedSession
 from .cache.session_cache import SessionCache
 from .contention import Contention, Version, Versions, honour_grace, request_grace
 from .draft import Answer, Draft, KnownKeys, commit_of
@@ -57,6 +56,7 @@ class Committer:
         self._versions = Versions()
         self._store = store
         self._cache = cache
+        self._watch = cache.watch
         self._loader = SessionLoader(store, cache)
         self._metrics = metrics or Metrics(Labels())
         self._write_schema = write_schema
@@ -90,7 +90,7 @@ class Committer:
 
     async def forget(self, session_id: str) -> None:
         """Keep nothing of a session that no longer exists."""
-        self._cache.watch.forget(session_id)
+        self._watch.forget(session_id)
         self._cache.forget(session_id)
         self._reminded.pop(session_id, None)
         await self._store.reminders.forget(session_id)
@@ -105,8 +105,10 @@ class Committer:
             draft = await apply_batch(base, batch, known, self._store.now(), base.schema(self._write_schema))
             if draft.run.act_times is not None:
                 await self._remind(session_id, draft.run)
-            draft.mostly_surplus = session_id in self._cache.watch.mostly_surplus
-            commit = await commit_of(draft, session_id, base, self._versions)
+            surplus = session_id in self._watch.mostly_surplus
+            commit = await commit_of(
+                draft, session_id, base, self._versions.writer, self._versions.new(), mostly_surplus=surplus
+            )
             outcome = await self._store.commit(commit)
             if isinstance(outcome, Committed):
                 self._on_committed(base, commit, draft, outcome)
@@ -126,7 +128,7 @@ class Committer:
         raise OverloadedError("Too many workers write this session at once")
 
     def _on_committed(self, base: CachedSession, commit: Commit, draft: Draft, outcome: Committed) -> None:
-        self._cache.watch.count(commit.session_id, draft.counts, draft.results)
+        self._watch.count(commit.session_id, draft.counts, draft.results)
         self._metrics.count(draft.counts, base.run.ledger, draft.run.ledger, draft.delays)
         if outcome.snapshot is not None:
             # An earlier sending did it, and others have committed since.
@@ -146,29 +148,16 @@ class Committer:
         self._cache.forget(session_id)
         await honour_grace(winning)
         base = await self._loader.decode(session_id, winner, base)
+        writer, surplus = self._versions.writer, session_id in self._watch.mostly_surplus
         for _ in range(MAX_GRACE_REQUESTS):
             version = request_grace(self._versions.new(), seconds)
             if version is None:
                 break
-            state = CachedSession.encode(base.run, base.schema(self._write_schema))
-            effective = Effective.of(base.run, base.effective)
-            about = summary.encode_about(base.stored.specification.chosen(), base.run)
-            same = Commit(
-                session_id,
-                self._versions.writer,
-                base.version,
-                version,
-                state,
-                base.checksum,
-                records=records.encode(base.run, state[0]),
-                summary=summary.encode_summary(
-                    base.run, version, effective=effective.value, mostly_surplus=base.mostly_surplus
-                ),
-                about=about,
-            )
-            outcome = await self._store.commit(same)
+            draft = Draft(base.run.copy(), KnownKeys(), base.stored, base.schema(self._write_schema), changed=True)
+            unchanged = await commit_of(draft, session_id, base, writer, version, mostly_surplus=surplus)
+            outcome = await self._store.commit(unchanged)
             if not isinstance(outcome, Conflict):
-                base = base.committed_as(version, state, base.run.copy())
+                base = base.committed_as(version, unchanged.state, draft.run, draft.effective)
                 self._cache.put(session_id, base)
                 break
             base = await self._loader.decode(session_id, outcome.snapshot, base)

@@ -20,7 +20,6 @@ from ..serialization.journal import Journal
 from ..serialization.state import PACKED_COUNTS, SCHEMA
 from ..store.base import DIGEST_BYTES, Commit
 from .cache.cached_session import CachedSession, Effective
-from .contention import Versions
 
 VERSION = "\0"
 """Stands in an answer for the version its commit makes; no label or other text of an answer has this character."""
@@ -82,8 +81,6 @@ class Draft:
     """Keys of records to drop unless they are written."""
     effective: Effective | None = None
     """What lists show of the distribution."""
-    mostly_surplus: bool = False
-    """Whether most of the session's latest events were surplus."""
 
     def check_schema(self, field: str, schema: int = 2) -> None:
         """Refuse what states of the schema that may be written can't hold.
@@ -147,7 +144,9 @@ def unpack_answer(stored: bytes) -> tuple[bytes, bytes]:
     return stored[:DIGEST_BYTES], stored[DIGEST_BYTES:]
 
 
-async def commit_of(draft: Draft, session_id: str, base: CachedSession, versions: Versions) -> Commit:
+async def commit_of(
+    draft: Draft, session_id: str, base: CachedSession, writer: str, version: str, *, mostly_surplus: bool
+) -> Commit:
     """Make the commit that moves a session from ``base`` to a draft of it.
 
     Where nothing changed it writes nothing, and only confirms that ``base`` is still the session's version.
@@ -157,11 +156,12 @@ async def commit_of(draft: Draft, session_id: str, base: CachedSession, versions
     draft : what the batch made of the session; its answers get the new version
     session_id : of the session
     base : the version that the draft is a copy of
-    versions : of this worker, to make the new version
+    writer : this worker
+    version : the new one
+    mostly_surplus : whether most of the session's latest events were surplus, for lists
     """
     spec, after = base.stored.specification, draft.stored.specification
     writes = draft.changed or bool(draft.answers) or (spec.decision_log is not None and bool(draft.journal))
-    version = versions.new()
     if draft.shows_version:
         draft.show_version(version if writes else base.version)
         await draft.fair_yield()
@@ -171,7 +171,7 @@ async def commit_of(draft: Draft, session_id: str, base: CachedSession, versions
     extends = draft.extends_deadline and after.idle_ttl_seconds is not None
     return Commit(
         session_id=session_id,
-        writer=versions.writer,
+        writer=writer,
         expected=base.version,
         version=version if writes else None,
         checksum=base.checksum,
@@ -183,11 +183,11 @@ async def commit_of(draft: Draft, session_id: str, base: CachedSession, versions
         lookups=list(draft.asked_keys - draft.known.answers.keys()),
         answers=answers,
         max_entries=0 if spec.decision_log is None else spec.decision_log.max_entries,
-        **(await _written(draft, base, version) if writes else {}),
+        **(await _written(draft, base, version, mostly_surplus) if writes else {}),
     )
 
 
-async def _written(draft: Draft, base: CachedSession, version: str) -> dict[str, Any]:
+async def _written(draft: Draft, base: CachedSession, version: str, mostly_surplus: bool) -> dict[str, Any]:
     """Make what a commit writes of a draft's run and journal: fields of ``Commit`` by name."""
     run, spec = draft.run, base.stored.specification
     has_same_arms = getattr(run, "arms", None) is getattr(base.run, "arms", None)
@@ -198,8 +198,7 @@ async def _written(draft: Draft, base: CachedSession, version: str) -> dict[str,
         size = LABEL_BYTES * run.arms.size if isinstance(run, ArmRun) else 0
         state = await run_in_thread_if_large(size, CachedSession.encode, run, draft.write_schema)
     draft.effective = effective = Effective.of(run, base.effective)
-    surplus = draft.mostly_surplus
-    shown = summary.encode_summary(run, version, effective=effective.value, mostly_surplus=surplus)
+    shown = summary.encode_summary(run, version, effective=effective.value, mostly_surplus=mostly_surplus)
     await draft.fair_yield()
     is_known = base.is_listed and draft.stored is base.stored and has_same_arms
     losses, as_texts = base.run.params.losses, draft.write_schema < PACKED_COUNTS

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import json
 
 import pytest
 
 from service.commit import contention
 from service.commit.cache.session_cache import SessionCache
 from service.commit.committer import MAX_ATTEMPTS, Committer
+from service.commit.contention import Version
 from service.commit.operation import Applied
 from service.commit.queues import SessionQueues
 from service.errors import InternalError, OverloadedError, StoreDownError, UnknownSessionError
 from service.learners.dexp3 import Dexp3Spec
+from service.models.events import ArmEvent
 from service.models.specification import Specification
 from service.models.stored import Stored
 from service.serialization import state as codec
-from service.sessions.operations import Act
+from service.sessions.operations import Act, SettleFeedback
 from service.store.base import Conflict, NewSession, StoreUnavailableError
 from service.store.memory import MemoryStore
 
@@ -136,6 +139,19 @@ async def test_conflicts_without_end_become_overload(store, queues, monkeypatch)
         await queues.submit("s", act())
     assert len(store.commits) == MAX_ATTEMPTS
     assert await slot_in(store) == 0
+
+
+async def test_lists_keep_the_hint_of_surplus_in_a_commit_that_requests_grace(store, queues, monkeypatch):
+    await queues.submit("s", SettleFeedback([ArmEvent(arm=0, loss=0.5)] * 1000, "skip"))
+    await queues_on(store).submit("s", act())
+    monkeypatch.setattr(contention, "LONGEST_ATTEMPT", 0.0)
+    store.commits.clear()
+
+    await queues.submit("s", act())
+
+    of_grace = [commit for commit in store.commits if commit.version and Version.parse(commit.version).grace_ms]
+    hints = [json.loads(commit.summary)["hints"] for commit in of_grace]
+    assert [[hint["code"] for hint in each] for each in hints] == [["mostly_surplus"]]
 
 
 async def test_a_store_that_fails_is_told_and_the_next_request_starts_afresh(store, queues):
