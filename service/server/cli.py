@@ -16,7 +16,7 @@ from ..store import check_capabilities, open_store
 from ..store.embedded.folder_lock import EmbeddedStoreError
 from ..store.embedded.server import EmbeddedServer
 from ..telemetry import logs, tracing_config
-from .connection_limit import raise_file_limit
+from .connection.limit import raise_file_limit
 from .listeners import AddressError, bind, is_loopback, show
 from .supervisor import Supervisor
 

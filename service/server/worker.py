@@ -28,8 +28,8 @@ from ..app import create_app
 from ..settings import Settings
 from ..telemetry import logs, multiprocess
 from ..telemetry.tracing_config import open_traces
-from .connection_limit import ConnectionLimit, allowed_connections
-from .http_protocol import LimitedHttpProtocol
+from .connection.http_protocol import LimitedHttpProtocol
+from .connection.limit import ConnectionLimit, allowed_connections
 from .pool.acceptor import Acceptor
 from .pool.board import BEAT_SECONDS, Board
 

@@ -13,10 +13,10 @@ import pytest
 import uvicorn
 from uvicorn.server import ServerState
 
-from service.server import connection_end
-from service.server.connection_end import Part
-from service.server.connection_limit import ConnectionLimit
-from service.server.http_protocol import LimitedHttpProtocol
+from service.server.connection import end
+from service.server.connection.end import Part
+from service.server.connection.http_protocol import LimitedHttpProtocol
+from service.server.connection.limit import ConnectionLimit
 from tests.support.connections import JSON, answers, connected, ends, request
 from tests.support.running import RunningService, create
 from tests.support.waiting import wait_until
@@ -146,7 +146,7 @@ async def spoken_to():
 
 @pytest.mark.parametrize("cut", [1, 30, len(HEAD), -2, -1])
 async def test_a_request_whose_rest_comes_soon_is_served_as_the_last(monkeypatch, cut):
-    monkeypatch.setattr(connection_end, "STOP_SECONDS", 7200)
+    monkeypatch.setattr(end, "STOP_SECONDS", 7200)
     whole = HEAD + b"Content-Length: 9\r\n\r\n" + b"123456789"
     async with spoken_to() as (reader, writer, served):
         writer.write(whole[:cut])
@@ -158,7 +158,7 @@ async def test_a_request_whose_rest_comes_soon_is_served_as_the_last(monkeypatch
 
 
 async def test_a_body_that_comes_to_its_end_after_its_answer_ends_the_connection(monkeypatch):
-    monkeypatch.setattr(connection_end, "STOP_SECONDS", 7200)
+    monkeypatch.setattr(end, "STOP_SECONDS", 7200)
     async with spoken_to() as (reader, writer, served):
         writer.write(WHOLE)
         await reader.readuntil(b"\r\n\r\n")

@@ -7,13 +7,14 @@ import socket
 import sys
 from collections.abc import Callable
 from enum import Enum
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
-from ..errors import BadRequestError, OverloadedError, ServiceError
-from .connection_limit import ConnectionLimit
+from ...errors import BadRequestError, OverloadedError, ServiceError
+from .answer_transport import AnswerTransport
 from .flow_control import ConnectionFlow
+from .limit import ConnectionLimit
 
 STOP_SECONDS = 1.0
 """How long a stop waits for the rest of a request, and then for a client to close its end."""
@@ -38,14 +39,6 @@ class Part(Enum):
     """The last request is whole, or there was none yet."""
     HEAD = "head"
     BODY = "body"
-
-
-class _AnswerTransport(NamedTuple):
-    """The transport as a request's answer uses it, with a ``close`` that loses no bytes of the answer."""
-
-    write: Callable[[bytes], None]
-    is_closing: Callable[[], bool]
-    close: Callable[[], None]
 
 
 class EndingProtocol(HttpToolsProtocol):
@@ -101,7 +94,7 @@ class EndingProtocol(HttpToolsProtocol):
         super().connection_made(transport)  # type: ignore[arg-type]
         self.flow = ConnectionFlow(self.transport, self.loop, self.timeout_keep_alive)
         self._only_health = self._limit.opened(self)
-        self._answer_transport = _AnswerTransport(self.transport.write, self.transport.is_closing, self._close)
+        self._answer_transport = AnswerTransport(self.transport, self.loop, self._close)
         # uvicorn starts it after the first answer: a connection that never sends anything would stay.
         self.timeout_keep_alive_task = self.loop.call_later(
             self.timeout_keep_alive, self.timeout_keep_alive_handler
@@ -221,6 +214,7 @@ class EndingProtocol(HttpToolsProtocol):
 
     def _linger(self) -> None:
         """End a connection while its client may still send: unread bytes would reset it, and lose the answer."""
+        self._answer_transport.end()
         self._lingering, self.flow.unparsed = True, b""
         self._unset_keepalive_if_required()
         if self._half_closed:

@@ -14,7 +14,7 @@ import re
 from collections.abc import Sequence
 from functools import lru_cache
 
-from ..errors import BadRequestError, HeadTooLargeError
+from ...errors import BadRequestError, HeadTooLargeError
 
 MAX_URL_BYTES = 16_384
 """Room for the longest cursor of a list of sessions, with the path and the limit."""

@@ -10,9 +10,9 @@ import httptools
 from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
 from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
-from ..errors import BadRequestError, HeadTooLargeError, OverloadedError, ServiceError
-from .connection_end import EndingProtocol, Part
-from .connection_limit import HEALTH_PATHS
+from ...errors import BadRequestError, HeadTooLargeError, OverloadedError, ServiceError
+from .end import EndingProtocol, Part
+from .limit import HEALTH_PATHS
 from .request_head import check_head
 
 MAX_HEAD_BYTES = 65_536
@@ -180,6 +180,7 @@ class LimitedHttpProtocol(EndingProtocol):
             self.transport.close()
 
     def on_response_complete(self) -> None:
+        self._answer_transport.end()
         if self._lingering:
             self.server_state.total_requests += 1
             return
