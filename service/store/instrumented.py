@@ -44,6 +44,8 @@ NAMES: Mapping[type[Outcome], str] = {
 class InstrumentedStore:
     """Wraps a store: records latency, failures and outcomes of its calls in metrics and spans.
 
+    ``Store`` says what each call does.
+
     Parameters
     ----------
     store : carries out the calls

@@ -8,7 +8,7 @@ from .session import MemorySession
 
 
 class MemoryHistory:
-    """Samples in the memory of one process.
+    """Samples in the memory of one process: ``History`` says what each call does.
 
     Parameters
     ----------
@@ -37,6 +37,8 @@ class MemoryHistory:
 
 class MemoryReminders:
     """Reminders in the memory of one process; its only worker always has the lease.
+
+    ``Reminders`` says what each call does.
 
     Parameters
     ----------

@@ -32,7 +32,7 @@ MAX_WRITERS = 128
 
 
 class MemoryStore:
-    """The store contract in one process. No call waits for anything, so each is atomic on the event loop.
+    """The contract ``Store`` in one process. No call waits for anything, so each is atomic on the event loop.
 
     Parameters
     ----------

@@ -44,7 +44,7 @@ NAMES_AT_ONCE = 1000
 
 
 class RedisStore:
-    """Sessions on one Redis or Valkey server, 6.2 or newer.
+    """Sessions on one Redis or Valkey server, 6.2 or newer: ``Store`` says what each call does.
 
     A call is retried if its connection is lost. That is safe: a commit or creation that was carried out finds its
     version in the store. A deletion is not retried if the server may have received it.

@@ -13,6 +13,8 @@ from ..script_runner import ScriptRunner
 class RedisHistory:
     """Samples in fields of the session's hash: they end with the session, whatever ends it.
 
+    ``History`` says what each call does.
+
     Parameters
     ----------
     runner : of the store

@@ -18,6 +18,8 @@ KEPT_MS = 24 * 3600 * 1000
 class RedisReminders:
     """Reminders in sorted sets; the score is the due time in milliseconds by the server's clock.
 
+    ``Reminders`` says what each call does.
+
     Parameters
     ----------
     runner : of the store
