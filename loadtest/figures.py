@@ -9,21 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from service.learners import REGISTRY
 from service.learners.base import FloatArray, IntArray
 
-DISPLAY_NAMES = {
-    "dexp3": "DEXP3",
-    "dbgd": "DBGD",
-    "exp3": "EXP3",
-    "exp3_current": "EXP3 with current p",
-    "bold": "BOLD",
-    "clw": "CLW",
-    "ogd": "OGD",
-    "solid": "SOLID",
-    "mbco": "(K+1)-point BCO",
-    "clw_mbco": "CLW-BCO",
-    "centred_tsallis": "centred Tsallis",
-}
 STYLE: dict[Any, Any] = {
     "font.family": "serif",
     "mathtext.fontset": "cm",
@@ -67,8 +55,8 @@ MAX_POINTS = 2000
 
 
 def display_name(kind: str) -> str:
-    """What the literature calls a learner."""
-    return DISPLAY_NAMES.get(kind, kind)
+    """Return the learner's name, with which the docstring of its specification begins; other texts as they are."""
+    return (REGISTRY[kind].__doc__ or kind).partition(":")[0] if kind in REGISTRY else kind
 
 
 @contextmanager

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from service.learners import REGISTRY
-from tests.support.vectors import over_arms
+from tests.support.vectors import over_arms, with_eligible_arms
 
 LOG = {"decision_log": {"max_entries": 10_000}}
 LABELS = ["a", "b", 'quote "', "ü", "e"]
@@ -23,7 +23,7 @@ SESSIONS = {
     "open slots": {"learner": {"kind": "exp3", "n_arms": 5, "learning_rate": 0.1, "max_open_slots": 40}},
     "segments": {"learner": {"kind": "centred_tsallis", "n_arms": 5}, "segments": {"max": 3}},
 }
-TAKE_ELIGIBLE = {"multiscale_tsallis", "centred_tsallis", "exp3", "fixed"}
+TAKE_ELIGIBLE = with_eligible_arms()
 CASES = [(name, {}) for name in SESSIONS] + [
     (name, body)
     for name, fields in SESSIONS.items()

@@ -15,21 +15,31 @@ from service.engine.run import start_run
 from service.learners import REGISTRY
 from service.learners.base import Slot
 from service.learners.maths.block_schedules import Kind, Schedule
+from service.learners.rates import RatedSpec
+from service.learners.specs import ArmsSpec
 from tests.support.feasible_sets import contains
 
 BALL = {"dim": 2, "feasible_set": {"kind": "ball", "radius": 1.0}}
 ARMS = {"n_arms": 3}
 RATES = {"learning_rate": 0.1}
-NEEDS: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = {
-    "exp3": (ARMS, RATES, {"horizon": 100}),
-    "exp3_current": (ARMS, RATES, {"horizon": 100}),
-    "bold": (ARMS, RATES, {"horizon": 100, "max_delay": 3}),
-    "clw": (ARMS | {"max_delay": 3}, RATES, {"horizon": 100}),
-    "ogd": (BALL, RATES, {"horizon": 100}),
-    "solid": (BALL, RATES, {"horizon": 100, "total_delay": 30}),
-    "mbco": (BALL, RATES | {"perturbation": 0.01}, {"horizon": 100}),
-    "clw_mbco": (BALL | {"max_delay": 3}, RATES | {"perturbation": 0.01}, {"horizon": 100}),
+THEOREM = {"horizon": 100, "max_delay": 3, "total_delay": 30}
+
+
+def needs(spec: type[RatedSpec]) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
+    """Fields that a learner always has, those that give its rates, and those of its theorem."""
+    rates = spec.rate_fields
+    shape = ARMS if issubclass(spec, ArmsSpec) else BALL
+    always = {name for name, field in spec.model_fields.items() if field.is_required()} & THEOREM.keys()
+    given = {name: 0.01 if name == "perturbation" else 0.1 for name in rates.given}
+    return shape | {name: THEOREM[name] for name in always}, given, {name: THEOREM[name] for name in rates.theorem}
+
+
+NEEDS = {
+    kind: needs(spec)
+    for kind, spec in REGISTRY.items()
+    if issubclass(spec, RatedSpec) and not spec.rate_fields.anytime
 }
+"""Learners whose sessions must say where the rates come from."""
 
 
 def build(kind: str, fields: dict[str, Any]) -> Any:
@@ -129,12 +139,12 @@ def test_random_schedule_updates_as_often_as_expected() -> None:
     assert abs(count - expected) <= 5 * np.sqrt(expected)
 
 
-@pytest.mark.parametrize("kind", ["exp3", "exp3_current", "bold", "clw"])
+@pytest.mark.parametrize("kind", [kind for kind, (shape, *_) in NEEDS.items() if "n_arms" in shape])
 @pytest.mark.parametrize("n_arms", [1, 2, 1000])
 @pytest.mark.parametrize("rate", [1e-12, 1.0, 1e12])
 def test_weights_stay_finite_at_any_rate(kind: str, n_arms: int, rate: float) -> None:
     """Losses up to the largest raw one; the sum of p may err by 1e-12."""
-    fields = {"kind": kind, "n_arms": n_arms, "learning_rate": rate} | ({"max_delay": 1} if kind == "clw" else {})
+    fields = NEEDS[kind][0] | {"kind": kind, "n_arms": n_arms, "learning_rate": rate}
     run = start_run(Params(REGISTRY[kind].model_validate(fields), seed=3))
     waiting: list[ArmAction] = []
     for t in range(300):

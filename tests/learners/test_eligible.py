@@ -136,9 +136,7 @@ def test_centred_tsallis_gives_the_numbers_of_another_implementation(floor: floa
 
 
 def learner_of(kind: str) -> ArmLearner[Any]:
-    learner = vectors.build({"spec": {"kind": kind, "n_arms": K} | vectors.over_arms()[kind]})
-    assert isinstance(learner, ArmLearner)
-    return learner
+    return vectors.learner_over_arms(kind, K)
 
 
 def settled(learner: ArmLearner[Any], state: Any, arm: Any, loss: Any) -> Any:

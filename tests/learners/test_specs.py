@@ -10,6 +10,8 @@ from pydantic import ValidationError
 from service.learners import REGISTRY
 from service.learners.dbgd import DbgdSpec
 from service.learners.dexp3 import Dexp3Spec
+from service.learners.rates import RatedSpec
+from service.learners.specs import ArmsSpec
 
 BALL = {"dim": 2, "feasible_set": {"kind": "ball", "radius": 1.0}}
 GIVEN = {"learning_rate": 0.1, "loss_clip": 2.0, "probability_floor": 0.1}
@@ -159,10 +161,14 @@ def test_messages_name_what_to_change() -> None:
         Dexp3Spec.model_validate({"n_arms": 2, "horizon": 6, "total_delay": 0, "max_delay": 3})
 
 
-@pytest.mark.parametrize("kind", ["exp3", "exp3_current", "bold", "clw"])
+@pytest.mark.parametrize(
+    "kind", [kind for kind, spec in REGISTRY.items() if issubclass(spec, ArmsSpec) and issubclass(spec, RatedSpec)]
+)
 def test_missing_arms_are_named_before_rates_are_computed_from_them(kind: str) -> None:
+    theorem = {"horizon": 100, "max_delay": 3, "total_delay": 300}
+    given = {name: value for name, value in theorem.items() if name in REGISTRY[kind].model_fields}
     with pytest.raises(ValidationError, match="give either n_arms or arms"):
-        REGISTRY[kind].model_validate({"horizon": 100} | ({"max_delay": 3} if kind in {"bold", "clw"} else {}))
+        REGISTRY[kind].model_validate(given)
 
 
 def test_json_numbers_are_read_strictly() -> None:
@@ -170,6 +176,12 @@ def test_json_numbers_are_read_strictly() -> None:
     for text in ('{"n_arms": "2"}', '{"n_arms": 2.5}', '{"n_arms": true}', '{"n_arms": 2, "learning_rate": NaN}'):
         with pytest.raises(ValidationError):
             Dexp3Spec.model_validate_json(text)
+
+
+def test_rated_learners_have_a_theorem() -> None:
+    for kind, spec in REGISTRY.items():
+        has = not issubclass(spec, RatedSpec) or spec.rate_fields.theorem
+        assert has, f"{kind} has no theorem: inherit ArmsSpec or PointsSpec without RatedSpec"
 
 
 def test_every_kind_is_its_own_key() -> None:

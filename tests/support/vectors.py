@@ -47,11 +47,14 @@ def over_arms() -> dict[str, dict[str, Any]]:
 
 def with_eligible_arms() -> list[str]:
     """Kinds over arms whose slots may name the arms that may be drawn."""
-    specs = {kind: {"kind": kind, "n_arms": 2} | fields for kind, fields in over_arms().items()}
-    learners = {kind: REGISTRY[kind].model_validate(spec).build() for kind, spec in specs.items()}
-    return [
-        kind for kind, learner in learners.items() if isinstance(learner, ArmLearner) and learner.takes_eligible
-    ]
+    return [kind for kind in over_arms() if learner_over_arms(kind).takes_eligible]
+
+
+def learner_over_arms(kind: str, n_arms: int = 3) -> ArmLearner[Any]:
+    """The learner that contract tests of this kind play."""
+    learner = build({"spec": {"kind": kind, "n_arms": n_arms} | over_arms()[kind]})
+    assert isinstance(learner, ArmLearner)
+    return learner
 
 
 def has(name: str) -> bool:
