@@ -116,7 +116,9 @@ async def _change_arms(request: Request, session_id: str, change: ArmsRequest) -
     return json_response(await sessions.change_arms(session_id, change, key, rights_of(request)))
 
 
-@router.delete("/{session_id}", status_code=204, response_class=Response)
+@router.delete(
+    "/{session_id}", status_code=204, response_class=Response, response_description="The session is deleted"
+)
 @access(ADMINS)
 async def delete_session(request: Request, session_id: str) -> Response:
     """Delete a session and all its data."""
