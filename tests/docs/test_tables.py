@@ -11,6 +11,7 @@ from service.api.access import ADMINS, CLIENTS, READERS, VIEWERS, access_of
 from service.api.routes import ROUTES
 from service.errors import ServiceError
 from service.learners import REGISTRY
+from service.learners.rates import RatedSpec
 from service.settings import Settings
 from service.store.redis import keys
 from tests.support.pages import ROOT, row, rows
@@ -25,24 +26,33 @@ def spec(kind, fields):
     )
 
 
-def needs_rates(kind):
+def rates_of(kind):
+    """Where the rates come from in a session that gives none; where it must give some, the ways to do that."""
     try:
-        spec(kind, SIZES)
+        learner = spec(kind, SIZES).build()
     except ValidationError:
-        return True
-    return False
+        return "given, or the theorem's" if issubclass(REGISTRY[kind], RatedSpec) else "given"
+    return learner.rates(learner.start())["rates"].value
+
+
+def check(page, heads, expected):
+    """The page's table with these heads has these rows, in this order, and no others."""
+    there = rows(page, *heads)
+    missing = [each for each in expected if each not in there]
+
+    assert not missing, f"{page} lacks these rows:\n" + "\n".join(missing)
+    assert there == expected, f"{page} has more rows than there should be, or another order"
 
 
 def test_the_learners_are_those_of_the_registry():
-    """Each row is what a learner says of itself; after adding one, this shows the row that is missing."""
+    """Each row is what a learner says of itself."""
     expected = []
     for kind, cls in REGISTRY.items():
         name, _, description = cls.__doc__.splitlines()[0].partition(": ")
         information = spec(kind, SIZES | THEOREM).build().information
-        rates = "given, or the theorem's" if needs_rates(kind) else "anytime"
-        expected.append(row(f"`{kind}`", name, information, rates, description))
+        expected.append(row(f"`{kind}`", name, information, rates_of(kind), description))
 
-    assert rows("docs/learners.md", "`kind`", "learner", "feedback", "rates", "") == expected
+    check("docs/learners.md", ("`kind`", "learner", "feedback", "rates", ""), expected)
 
 
 def test_the_settings_are_those_of_the_code():
@@ -51,14 +61,14 @@ def test_the_settings_are_those_of_the_code():
         for name, field in Settings.model_fields.items()
     ]
 
-    assert rows("docs/settings.md", "variable", "default", "") == expected
+    check("docs/settings.md", ("variable", "default", ""), expected)
 
 
 def test_the_errors_are_those_of_the_code():
     errors = sorted(ServiceError.__subclasses__(), key=lambda error: (error.status, error.code))
     expected = [row(str(error.status), f"`{error.code}`", error.__doc__.splitlines()[0]) for error in errors]
 
-    assert rows("docs/errors.md", "status", "`code`", "") == expected
+    check("docs/errors.md", ("status", "`code`", ""), expected)
 
 
 def test_the_interface_page_has_every_route_with_its_role():
@@ -76,25 +86,14 @@ def test_the_interface_page_has_every_route_with_its_role():
         for method in route.methods
         if method != "HEAD" or route.include_in_schema
     }
+    missing = [
+        row(f"`{method} {path}`", role, "<what it does>")
+        for (method, path), role in expected.items()
+        if told.get((method, path)) != role
+    ]
 
-    assert told == expected
-
-
-def test_the_security_page_names_the_calls_of_clients():
-    """Those of ``@access(CLIENTS)`` that need a key."""
-    (line,) = re.findall(r"^\| `role` \|.*", (ROOT / "docs/security.md").read_text(), re.M)
-    named = {
-        (method, path.replace("...", "/v1/sessions/{session_id}"))
-        for method, path in re.findall(r"`([A-Z]+) ([^`]+)`", line)
-    }
-    routes = [(route, access_of(route)) for route in ROUTES]
-
-    assert named == {
-        (method, route.path)
-        for route, declared in routes
-        if "client" in declared.roles and not declared.keyless
-        for method in route.methods - {"HEAD"}
-    }
+    assert not missing, "docs/api.md lacks these rows:\n" + "\n".join(missing)
+    assert told == expected, "docs/api.md has rows of routes that are gone"
 
 
 def test_the_deployment_page_has_every_variable_of_the_compose_file():

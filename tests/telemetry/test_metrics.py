@@ -2,11 +2,9 @@
 
 import asyncio
 import os
-import re
 import signal
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import httpx
 import pytest
@@ -16,10 +14,10 @@ from service.api.metric_labels import labels
 from service.telemetry.metrics import Metrics
 from service.telemetry.multiprocess import FOLDER, SharedMetrics
 from tests.support.http import http_client
+from tests.support.pages import row, rows
 from tests.support.running import RunningService, create
 from tests.support.waiting import wait_until
 
-DOCS = (Path(__file__).parents[2] / "docs/metrics.md").read_text()
 FEED = "/v1/sessions/{session_id}/feedback"
 
 
@@ -165,18 +163,16 @@ def test_events_are_counted_by_outcome(tmp_path):
 
 
 def test_the_catalogue_is_that_of_the_code():
-    rows = re.findall(r"^\| `(bandit_\w+)` \| (\w+) \| (.*?) \| (.*) \|$", DOCS, re.M)
-    told = {name: (kind, re.findall(r"`(\w+)`", names), text) for name, kind, names, text in rows}
-    coded = {
-        family.name + ("_total" if family.type == "counter" else ""): (
-            family.type,
-            [name for name in family.samples[0].labels if name != "le"],
-            family.documentation,
-        )
-        for family in Metrics(labels()).registry.collect()
-    }
+    there = rows("docs/metrics.md", "metric", "type", "labels", "")
+    expected = []
+    for family in Metrics(labels()).registry.collect():
+        name = family.name + ("_total" if family.type == "counter" else "")
+        names = ", ".join(f"`{name}`" for name in family.samples[0].labels if name != "le")
+        expected.append(row(f"`{name}`", family.type, names, family.documentation))
+    missing = [each for each in expected if each not in there]
 
-    assert told == coded
+    assert not missing, "docs/metrics.md lacks these rows:\n" + "\n".join(missing)
+    assert sorted(there) == sorted(expected), "docs/metrics.md has rows of metrics that are gone"
 
 
 @pytest.mark.servers("promtool")
