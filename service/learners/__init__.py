@@ -1,6 +1,6 @@
 """The learners by their kinds. Imports nothing else of the project.
 
-A new learner is one file, one line here and one vector file: see docs/adding-a-learner.md.
+docs/adding-a-learner.md says how a learner is added.
 """
 
 from __future__ import annotations
