@@ -16,9 +16,9 @@ from collections.abc import Sequence
 
 from ..engine.run import Run
 from ..engine.segment_run import SegmentRun
-from ..errors import InternalError, OverloadedError, ServiceError, StoreDownError, UnknownSessionError
+from ..errors import InternalError, OverloadedError, ServiceError, UnknownSessionError
 from ..serialization.state import SCHEMA
-from ..store.base import Commit, Committed, Conflict, Known, Snapshot, Store, StoreUnavailableError
+from ..store.base import Commit, Committed, Conflict, Known, Snapshot, Store
 from ..telemetry.metrics import Labels, Metrics
 from .batch import apply_batch
 from .cache.cached_session import CachedSession
@@ -78,8 +78,6 @@ class Committer:
         self._metrics.commit_requests(len(batch))
         try:
             return await self._commit(session_id, batch)
-        except StoreUnavailableError as error:
-            failure: ServiceError = StoreDownError(str(error))
         except ServiceError as error:
             failure = error
         except Exception:

@@ -26,14 +26,14 @@ ServiceError
 ├── StateCorruptError          500 state_corrupt
 ├── InternalError              500 internal_error
 ├── OverloadedError            503 overloaded
-└── StoreDownError             503 store_unavailable
+└── StoreUnavailableError      503 store_unavailable
 """
 
 from __future__ import annotations
 
 from .access import CrossSiteError, ForbiddenError, ForeignHostError, UnauthorizedError
 from .base import MAX_ANSWER, MAX_INDEXES, MAX_LISTED, MAX_MESSAGE, FieldError, FieldValueError, ServiceError
-from .faults import InternalError, OverloadedError, StateCorruptError, StoreDownError
+from .faults import InternalError, OverloadedError, StateCorruptError, StoreUnavailableError
 from .requests import (
     BadRequestError,
     ClientGoneError,
@@ -85,7 +85,7 @@ __all__ = [
     "ServiceError",
     "SessionExistsError",
     "StateCorruptError",
-    "StoreDownError",
+    "StoreUnavailableError",
     "SurplusFeedbackError",
     "UnauthorizedError",
     "UnknownSegmentError",

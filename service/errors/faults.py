@@ -23,7 +23,10 @@ class OverloadedError(ServiceError):
     status, code, title, retry = 503, "overloaded", "Too many requests are waiting", True
 
 
-class StoreDownError(ServiceError):
-    """The store does not answer or refuses commands. Retry with the same ids."""
+class StoreUnavailableError(ServiceError):
+    """The store does not answer or refuses commands. Retry with the same ids.
+
+    The text says why, and names no secret.
+    """
 
     status, code, title, retry = 503, "store_unavailable", "The store is not available", True

@@ -106,9 +106,7 @@ class Creator:
         OlderSchemaError
             where the specification needs a schema that may not be written yet.
         ServiceError
-            what ``Sessions.create`` raises, but ``StoreDownError``.
-        StoreUnavailableError
-            where the store can't be reached.
+            what ``Sessions.create`` raises.
         """
         await run_in_thread_if_large(label_bytes(spec), self._limits.check, spec, rights)
         if spec.floor:
@@ -137,9 +135,7 @@ class Creator:
         Raises
         ------
         ServiceError
-            what ``Sessions.restore`` raises, but ``StoreDownError``.
-        StoreUnavailableError
-            where the store can't be reached.
+            what ``Sessions.restore`` raises.
         """
         session_id, whole = await read_document(document)
         if not re.fullmatch(SESSION_ID_PATTERN, session_id) or not session_id.startswith(rights.prefix):

@@ -14,8 +14,8 @@ from contextlib import suppress
 
 from ..cooperative.answer_body import joined
 from ..cooperative.fair_yield import FairYield
-from ..errors import ServiceError, StateCorruptError, StoreDownError, UnknownSessionError
-from ..store.base import Reminders, StoreUnavailableError
+from ..errors import ServiceError, StateCorruptError, StoreUnavailableError, UnknownSessionError
+from ..store.base import Reminders
 from .operations import NextDue
 from .service import Sessions
 
@@ -104,7 +104,7 @@ class Sweeper:
         except StateCorruptError:
             log.error("state can't be read: session %s", session_id)
             await self._reminders.reschedule(session_id, self._sessions.now() + RETRY_SECONDS)
-        except StoreDownError as error:
-            raise StoreUnavailableError(str(error)) from error
+        except StoreUnavailableError:
+            raise
         except ServiceError as error:
             log.warning("session %s is swept later: %s", session_id, error)

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 from ..cooperative.answer_body import Body
-from ..errors import StoreDownError, UnknownSessionError
+from ..errors import UnknownSessionError
 from ..models.specification import SESSION_ID_PATTERN
-from ..store.base import Store, StoreUnavailableError
+from ..store.base import Store
 from .pages.arms import ArmSort, arms_page
 from .pages.decisions import decisions_page
 from .pages.history import history_page
@@ -53,14 +51,13 @@ class SessionQueries:
             where there is no such session.
         StateCorruptError
             where its stored bytes can't be read.
-        StoreDownError
+        StoreUnavailableError
             where the store can't be reached.
         """
         check_id(session_id)
-        with store_errors():
-            if segment is not None:
-                return await segment_view(self._store, self._reader, session_id, segment)
-            return await self._reader.view(session_id)
+        if segment is not None:
+            return await segment_view(self._store, self._reader, session_id, segment)
+        return await self._reader.view(session_id)
 
     async def segments(self, session_id: str, cursor: str | None, limit: int, sort: SegmentSort) -> Body:
         """Return the JSON of a page of the segments that a session keeps.
@@ -80,8 +77,7 @@ class SessionQueries:
             what ``view`` raises.
         """
         check_id(session_id)
-        with store_errors():
-            return await segments_page(self._store, self._reader, session_id, cursor, limit, sort)
+        return await segments_page(self._store, self._reader, session_id, cursor, limit, sort)
 
     async def list(self, cursor: str | None, limit: int, prefix: str = "") -> Body:
         """Return the JSON of a page of sessions: all of a view but probabilities and points.
@@ -96,11 +92,10 @@ class SessionQueries:
         ------
         InvalidRequestError
             for a cursor of another list.
-        StoreDownError
+        StoreUnavailableError
             where the store can't be reached.
         """
-        with store_errors():
-            return await sessions_page(self._store, self._reader, cursor, limit, prefix)
+        return await sessions_page(self._store, self._reader, cursor, limit, prefix)
 
     async def arms(
         self, session_id: str, cursor: str | None, limit: int, sort: ArmSort, segment: str | None = None
@@ -126,8 +121,7 @@ class SessionQueries:
             what ``view`` raises.
         """
         check_id(session_id)
-        with store_errors():
-            return await arms_page(self._store, self._reader, session_id, cursor, limit, sort, segment)
+        return await arms_page(self._store, self._reader, session_id, cursor, limit, sort, segment)
 
     async def decisions(self, session_id: str, cursor: str | None, limit: int) -> Body:
         """Return the JSON of a page of a session's decision log, oldest first.
@@ -148,8 +142,7 @@ class SessionQueries:
             what ``view`` raises.
         """
         check_id(session_id)
-        with store_errors():
-            return await decisions_page(self._store, session_id, cursor, limit)
+        return await decisions_page(self._store, session_id, cursor, limit)
 
     async def history(self, session_id: str) -> Body:
         """Return the JSON of a session's history: samples of its counts and of its learner, oldest first.
@@ -160,8 +153,7 @@ class SessionQueries:
             what ``view`` raises.
         """
         check_id(session_id)
-        with store_errors():
-            return await history_page(self._store, self._reader, session_id)
+        return await history_page(self._store, self._reader, session_id)
 
     async def export(self, session_id: str) -> Body:
         """Return the JSON of a whole session, seed included: see ``transfer.document``.
@@ -174,21 +166,11 @@ class SessionQueries:
             what ``view`` raises.
         """
         check_id(session_id)
-        with store_errors():
-            return await document.export(self._store, session_id, self._max_import_bytes)
+        return await document.export(self._store, session_id, self._max_import_bytes)
 
     def now(self) -> float:
         """Return Unix seconds by the store's clock."""
         return self._store.now()
-
-
-@contextmanager
-def store_errors() -> Iterator[None]:
-    """Turn the store's failure into the service's error."""
-    try:
-        yield
-    except StoreUnavailableError as error:
-        raise StoreDownError(str(error)) from error
 
 
 def check_id(session_id: str) -> None:

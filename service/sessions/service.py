@@ -26,7 +26,7 @@ from .create import Created, Creator
 from .history.sampler import Sampler
 from .limits import ALL, Limits, Rights
 from .operations import ChangeArms, ChangeSession, ReplaceArms, SettleFeedback
-from .queries import SessionQueries, check_id, is_id, store_errors
+from .queries import SessionQueries, check_id, is_id
 from .read import Reader
 from .views import viewer
 
@@ -89,11 +89,10 @@ class Sessions(SessionQueries):
             where the session with this id can't be read.
         OverloadedError
             where the session is being deleted again and again, or too many requests wait for it.
-        StoreDownError
+        StoreUnavailableError
             where the store can't be reached; the session may have been created.
         """
-        with store_errors():
-            return await self._creator.create(session_id, spec, key, rights)
+        return await self._creator.create(session_id, spec, key, rights)
 
     async def restore(
         self, document: Mapping[str, Any], rights: Rights = ALL, key: Idempotency | None = None
@@ -115,8 +114,7 @@ class Sessions(SessionQueries):
         ServiceError
             what ``create`` raises.
         """
-        with store_errors():
-            return await self._creator.restore(document, rights, key)
+        return await self._creator.restore(document, rights, key)
 
     async def delete(self, session_id: str) -> None:
         """Delete a session and all its data.
@@ -125,14 +123,13 @@ class Sessions(SessionQueries):
         ------
         UnknownSessionError
             where there is no such session.
-        StoreDownError
+        StoreUnavailableError
             where the store can't be reached; the session may have been deleted.
         """
         check_id(session_id)
-        with store_errors():
-            snapshot = await self._store.load(session_id)
-            deleted = await self._store.delete(session_id)
-            await self._committer.forget(session_id)
+        snapshot = await self._store.load(session_id)
+        deleted = await self._store.delete(session_id)
+        await self._committer.forget(session_id)
         if not deleted:
             raise UnknownSessionError
         self._metrics.sessions_deleted()
@@ -154,8 +151,9 @@ class Sessions(SessionQueries):
         ------
         ServiceError
             whichever the operation refuses the session or the request with; besides ``UnknownSessionError``,
-            ``IdempotencyConflictError``, ``StateCorruptError``, ``OverloadedError``, ``StoreDownError`` and
-            ``InternalError``. Nothing of the request is applied, except that after a ``StoreDownError`` it may be.
+            ``IdempotencyConflictError``, ``StateCorruptError``, ``OverloadedError``,
+            ``StoreUnavailableError`` and ``InternalError``. Nothing of the request is applied, except that after a
+            ``StoreUnavailableError`` it may be.
         """
         if not is_id(session_id):
             raise UnknownSessionError
@@ -188,8 +186,7 @@ class Sessions(SessionQueries):
             what ``submit`` raises.
         """
         check_id(session_id)
-        with store_errors():
-            snapshot, cached = await self._reader.load(session_id)
+        snapshot, cached = await self._reader.load(session_id)
         limits = self._limits.arms_of(cached.run.params.learner, rights)
         operation = change(limits, viewer(session_id, snapshot, cached), idempotency=key)
         return await self._queues.submit(session_id, operation)
@@ -211,8 +208,7 @@ class Sessions(SessionQueries):
             what ``submit`` raises.
         """
         check_id(session_id)
-        with store_errors():
-            snapshot, cached = await self._reader.load(session_id)
+        snapshot, cached = await self._reader.load(session_id)
 
         def view(stored: Stored, run: Run, extends_deadline: bool) -> Body:
             return viewer(session_id, snapshot, cached._replace(stored=stored))(run, extends_deadline)

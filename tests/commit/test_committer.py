@@ -13,14 +13,14 @@ from service.commit.committer import MAX_ATTEMPTS, Committer
 from service.commit.contention import Version
 from service.commit.operation import Applied
 from service.commit.queues import SessionQueues
-from service.errors import InternalError, OverloadedError, StoreDownError, UnknownSessionError
+from service.errors import InternalError, OverloadedError, StoreUnavailableError, UnknownSessionError
 from service.learners.dexp3 import Dexp3Spec
 from service.models.events import ArmEvent
 from service.models.specification import Specification
 from service.models.stored import Stored
 from service.serialization import state as codec
 from service.sessions.operations import Act, SettleFeedback
-from service.store.base import Conflict, NewSession, StoreUnavailableError
+from service.store.base import Conflict, NewSession
 from service.store.memory import MemoryStore
 
 
@@ -157,7 +157,7 @@ async def test_lists_keep_the_hint_of_surplus_in_a_commit_that_requests_grace(st
 async def test_a_store_that_fails_is_told_and_the_next_request_starts_afresh(store, queues):
     store.failures = [StoreUnavailableError("down")]
 
-    with pytest.raises(StoreDownError):
+    with pytest.raises(StoreUnavailableError):
         await queues.submit("s", act())
     assert b'"slot":1' in (await queues.submit("s", act())).body
 

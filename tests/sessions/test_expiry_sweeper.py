@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from service.errors import StoreDownError
+from service.errors import StoreUnavailableError
 from service.learners.dexp3 import Dexp3Spec
 from service.models.options import ExpirySpec
 from service.models.specification import Specification
@@ -191,7 +191,7 @@ async def test_the_hint_is_in_the_store_before_the_acts_are(redis_server):
         expiry = ExpirySpec(after_seconds=0.1, default_loss=1.0)
         await worker.sessions.create("s", Specification(learner=Dexp3Spec(n_arms=3), seed=1, expiry=expiry), None)
         worker.store.fault = fault
-        with pytest.raises(StoreDownError):
+        with pytest.raises(StoreUnavailableError):
             await worker.sessions.submit("s", Act(5, 10**6))
         while not await worker.store.reminders.due(10):  # noqa: ASYNC110 - a condition in the store
             await asyncio.sleep(0)

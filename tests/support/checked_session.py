@@ -17,7 +17,7 @@ from service.commit.batch import settle_due
 from service.commit.cache.cached_session import CachedSession
 from service.commit.operation import Operation
 from service.engine.run import Run
-from service.errors import StoreDownError
+from service.errors import StoreUnavailableError
 from service.learners import REGISTRY
 from service.models.events import ArmEvent, OneArmEvent, RewardEvent
 from service.models.options import DecisionLogSpec, ExpirySpec, Word
@@ -92,7 +92,7 @@ class CheckedSession(RuleBasedStateMachine):
         worker.store.fault = fault
         try:
             answer = self.runner.run(worker.sessions.submit(self.name, operation))
-        except StoreDownError:
+        except StoreUnavailableError:
             assert fault is not None
             if dies:
                 worker.reborn()

@@ -26,7 +26,7 @@ from ...errors import (
     RequestTimeoutError,
     SessionExistsError,
     StateCorruptError,
-    StoreDownError,
+    StoreUnavailableError,
     SurplusFeedbackError,
     UnauthorizedError,
     UnknownSegmentError,
@@ -88,7 +88,7 @@ _ERRORS = {
     "head_too_large": HeadTooLargeError(),
     "state_corrupt": StateCorruptError(),
     "internal_error": InternalError(),
-    "store_unavailable": StoreDownError(),
+    "store_unavailable": StoreUnavailableError(),
     "overloaded": OverloadedError(),
 }
 

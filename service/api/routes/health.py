@@ -6,7 +6,7 @@ from typing import Any
 
 from fastapi import APIRouter, Request, Response
 
-from ...errors import OverloadedError, StoreDownError
+from ...errors import OverloadedError, StoreUnavailableError
 from ...telemetry.exposition import CONTENT_TYPE
 from ..access import READERS, VIEWERS, Logged, access
 from ..parsing.json_body import JSON
@@ -41,7 +41,7 @@ async def readyz(request: Request) -> Response:
     if runtime_of(request).draining():
         raise OverloadedError(DRAINING)
     if (reason := await runtime_of(request).readiness.failure()) is not None:
-        raise StoreDownError(reason)
+        raise StoreUnavailableError(reason)
     return Response(OK, media_type=JSON)
 
 

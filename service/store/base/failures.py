@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
+from ...errors import StoreUnavailableError as StoreUnavailableError
+
 NO_CONNECTION = "no connection to the store"
 """How the text begins where no server listens at the store's address."""
-
-
-class StoreUnavailableError(Exception):
-    """The store can't be reached or refuses to work now; the text says why and names no secret."""
 
 
 class StoreFullError(StoreUnavailableError):
