@@ -12,6 +12,7 @@ from service.api.routes import ROUTES
 from service.errors import ServiceError
 from service.learners import REGISTRY
 from service.learners.rates import RatedSpec
+from service.learners.specs import ArmsSpec
 from service.settings import Settings
 from service.store.redis import keys
 from tests.support.pages import ROOT, row, rows
@@ -53,6 +54,21 @@ def test_the_learners_are_those_of_the_registry():
         expected.append(row(f"`{kind}`", name, information, rates_of(kind), description))
 
     check("docs/learners.md", ("`kind`", "learner", "feedback", "rates", ""), expected)
+
+
+def test_every_learner_has_its_section_over_arms_or_over_points():
+    """A heading may name several kinds."""
+    sections = re.split(r"^## (.+)\n", (ROOT / "docs/learners.md").read_text(), flags=re.M)
+    placed = {
+        (title, kind)
+        for title, text in zip(sections[1::2], sections[2::2], strict=True)
+        for heading in re.findall(r"^### (`.+)", text, re.M)
+        for kind in re.findall(r"`(\w+)`", heading)
+    }
+
+    assert placed == {
+        ("Over arms" if issubclass(cls, ArmsSpec) else "Over points", kind) for kind, cls in REGISTRY.items()
+    }
 
 
 def test_the_settings_are_those_of_the_code():
