@@ -79,6 +79,7 @@ TOUCHING_OTHER_PACKAGES = (
     "tests/server",
     "tests/store",
     "tests/telemetry",
+    "tests/test_secret_files.py",
     "tests/test_settings.py",
 )
 

@@ -15,6 +15,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
+from service.settings import Settings
 from service.store import open_store
 from service.store.base import Store
 from service.store.embedded.server import EmbeddedServer
@@ -48,6 +49,13 @@ def _logging_as_before() -> Iterator[None]:
         root.removeHandler(handler)
     root.setLevel(level)
     sys.excepthook, sys.unraisablehook, threading.excepthook = hooks
+
+
+@pytest.fixture
+def no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Forget the variables that would set something here."""
+    for name in Settings.model_fields:
+        monkeypatch.delenv(f"BANDIT_{name.upper()}", raising=False)
 
 
 @pytest.fixture(

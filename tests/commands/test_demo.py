@@ -9,13 +9,13 @@ import sys
 
 import pytest
 
+from loadtest.processes.ports import free_port
 from service.commands.demo import command, picture
 from service.commands.demo.own_service import running_service
 from service.commands.demo.shop import LEARNER, Shop
 from service.commands.screen import CommandError, Screen
 from service.testing import LocalBandits
 from tests.support.compose import ROOT
-from tests.support.real_redis import free_port
 
 COMMAND = [sys.executable, "-m", "service", "demo", "--no-browser", "--visitors", "20"]
 

@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 import httpx
 import pytest
 
+from loadtest.processes.ports import free_port
 from service.api.problems import problem_fields
 from service.errors import (
     BadRequestError,
@@ -23,7 +24,6 @@ from service.errors import (
 )
 from tests.support.connections import Answer, answers
 from tests.support.nginx import CONFIG, before
-from tests.support.real_redis import free_port
 from tests.support.running import RunningService, create
 from tests.support.waiting import SECONDS
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from loadtest.processes.ports import free_port
 from service.sessions.readiness import Readiness
 from service.store import open_store
-from tests.support.real_redis import free_port
 
 
 async def test_a_store_that_is_away_is_logged_with_what_to_do(caplog):

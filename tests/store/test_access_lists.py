@@ -8,12 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from loadtest.processes.ports import free_port
 from service.store import open_store
 from service.store.base import Committed, Known, StoreUnavailableError
 from service.store.options import StoreOptions
 from tests.support.cluster import state
 from tests.support.compose import COMPOSE, ROOT
-from tests.support.real_redis import RedisServer, free_port
+from tests.support.real_redis import RedisServer
 from tests.support.sentinel import Watched
 from tests.support.sessions import commit, digest, new_session
 from tests.support.waiting import wait_until

@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 import redis
 
+from loadtest.processes.ports import free_port
 from service.store.base import Committed, StoreUnavailableError
 from service.store.options import StoreOptions
 from service.store.redis.store import RedisStore
-from tests.support.real_redis import RedisServer, free_port
+from tests.support.real_redis import RedisServer
 from tests.support.sessions import commit, digest, new_session
 from tests.support.waiting import wait_until
 

@@ -9,10 +9,11 @@ from urllib.parse import quote
 
 import pytest
 
+from loadtest.processes.ports import free_port
 from service.store import open_store
 from service.store.base import Committed, Store, StoreUnavailableError
 from service.store.options import StoreOptions
-from tests.support.real_redis import RedisServer, free_port
+from tests.support.real_redis import RedisServer
 from tests.support.running import RunningService
 from tests.support.sessions import commit, digest, new_session
 from tests.support.tls import Authority, TlsSentinel, TlsServer

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import quote
 
-from tests.support.real_redis import RedisServer, free_port
+from loadtest.processes.ports import free_port
+from tests.support.real_redis import RedisServer
 from tests.support.tls import Authority, TlsSentinel, TlsServer, watched
 from tests.support.waiting import wait_until
 

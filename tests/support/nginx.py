@@ -10,9 +10,9 @@ from pathlib import Path
 
 import httpx
 
+from loadtest.processes.ports import free_port
 from tests.support.compose import ROOT
 from tests.support.programs import program
-from tests.support.real_redis import free_port
 from tests.support.waiting import SECONDS, wait_until
 
 AS_ROOT = " user root;" if os.geteuid() == 0 else ""

@@ -12,10 +12,10 @@ from typing import Any
 
 import httpx
 
+from loadtest.processes.ports import free_port
 from tests.support.http import http_client
 from tests.support.pages import ROOT
 from tests.support.programs import program
-from tests.support.real_redis import free_port
 from tests.support.waiting import SECONDS, wait_until
 
 MONITORING = ROOT / "deploy/monitoring"

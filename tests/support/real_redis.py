@@ -3,30 +3,19 @@
 from __future__ import annotations
 
 import os
-import random
 import signal
-import socket
 import subprocess
 import sys
-from contextlib import suppress
 from pathlib import Path
 
 import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
+from loadtest.processes.ports import free_port
 from service.store.embedded import child
 from tests.support.programs import WHEEL, program
 from tests.support.waiting import wait_until
-
-
-def free_port() -> int:
-    """A port that nobody listens on, below those that systems give to outgoing connections."""
-    while True:
-        port = random.randrange(10_000, 32_000)
-        with socket.socket() as probe, suppress(OSError):
-            probe.bind(("127.0.0.1", port))
-            return port
 
 
 class RedisServer:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from typing import Any
 
-from service.store.base import Commit, NewSession
+from service.store.base import Commit, NewSession, Store
 
 
 def digest(text: object) -> bytes:
@@ -22,3 +22,9 @@ def commit(expected: str, version: str | None, **fields: Any) -> Commit:
     state = b"" if version is None else f"state of {version}".encode()
     given = {"session_id": "s", "writer": "a", "expected": expected, "version": version, "state": state}
     return Commit(**(given | fields))
+
+
+async def version(store: Store, session_id: str = "s") -> str | None:
+    """The version of a session, None without one."""
+    snapshot = await store.load(session_id)
+    return snapshot.version if snapshot is not None else None

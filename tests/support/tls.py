@@ -6,8 +6,9 @@ import subprocess
 from pathlib import Path
 from urllib.parse import quote
 
+from loadtest.processes.ports import free_port
 from tests.support.programs import REDIS, program
-from tests.support.real_redis import RedisServer, free_port
+from tests.support.real_redis import RedisServer
 
 KEY = "-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2"
 

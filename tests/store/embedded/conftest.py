@@ -1,0 +1,41 @@
+"""An embedded server, of each kind of program in turn."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import redis
+
+from service.store.embedded.programs import BINARIES
+from service.store.embedded.server import EmbeddedServer
+from tests.support.programs import program
+
+
+@pytest.fixture(autouse=True)
+def in_path(server_program: str, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each kind of server in turn is the one that is found."""
+    folder = tmp_path_factory.mktemp("bin")
+    (folder / BINARIES[0]).symlink_to(program(server_program))
+    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[EmbeddedServer]:
+    embedded = EmbeddedServer(tmp_path / "data")
+    embedded.start()
+    yield embedded
+    embedded.stop()
+
+
+def asked(server: EmbeddedServer) -> redis.Redis:
+    return redis.Redis.from_url(server.url, protocol=2)
+
+
+def script(folder: Path, text: str) -> Path:
+    path = folder / "program"
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+    return path

@@ -1,0 +1,42 @@
+"""One replay over HTTP and in process, and whether both came to the same numbers."""
+
+from __future__ import annotations
+
+import uuid
+
+import numpy as np
+
+from loadtest.client import Client
+from loadtest.replay import delays
+from loadtest.replay.arm_worlds import ArmWorld
+from loadtest.replay.driver import Driver
+from loadtest.replay.http_driver import HttpDriver
+from loadtest.replay.in_process_driver import InProcessDriver
+from loadtest.replay.plan import RateChoice, World, plan_session
+from loadtest.replay.replay import Record, Replay
+from service.engine.loss_range import LossRange
+
+SLOTS = 150
+
+
+def rated_world(slots: int, n_arms: int = 30) -> ArmWorld:
+    """Ratings in -10..10 with two decimals."""
+    ratings = np.round(np.random.default_rng(2).uniform(-10, 10, (slots, n_arms)), 2)
+    return ArmWorld("rated", ratings, LossRange(10.0, -10.0))
+
+
+def play(world: World, driver: Driver, **how: object) -> Record:
+    return Replay(world, delays.strict(world.slots), driver).run(**how)
+
+
+def both(world: World, kind: str, http: Client, **how: object) -> tuple[Record, Record]:
+    plan = plan_session(world, kind, RateChoice.AUTO, 11, {})
+    return play(world, HttpDriver(http, plan, uuid.uuid4().hex), **how), play(world, InProcessDriver(plan))
+
+
+def assert_equal(over_http: Record, in_process: Record) -> None:
+    assert over_http.problems() == in_process.problems() == []
+    assert over_http.expected.tolist() == in_process.expected.tolist()
+    assert over_http.losses.tolist() == in_process.losses.tolist()
+    assert over_http.digest == in_process.digest
+    assert over_http.counts == in_process.counts
