@@ -17,7 +17,11 @@ from tests.support.sessions import commit, digest, new_session
 from tests.support.waiting import wait_until
 
 PATIENT = StoreOptions(reply_seconds=0.5, retry_seconds=60)
-IMPATIENT = StoreOptions(reply_seconds=0.5, retry_seconds=0)
+IMPATIENT = {
+    "kill": StoreOptions(reply_seconds=20, retry_seconds=0),
+    "freeze": StoreOptions(reply_seconds=0.5, retry_seconds=0),
+}
+"""A reply must not be missing for too long before the server is killed."""
 
 
 def killed(server: RedisServer) -> None:
@@ -60,7 +64,7 @@ async def test_what_was_under_way_is_acknowledged_once(
 
 @pytest.mark.parametrize("harm", ["kill", "freeze"])
 async def test_no_call_is_left_without_an_end(own_redis_server: RedisServer, harm: str) -> None:
-    store = await store_with_sessions(own_redis_server.url, IMPATIENT)
+    store = await store_with_sessions(own_redis_server.url, IMPATIENT[harm])
     own_redis_server.client.execute_command("CLIENT", "PAUSE", 60_000, "ALL")
     calls = [asyncio.create_task(store.commit(commit("v0", "v1", session_id=name))) for name in NAMES]
     calls += [asyncio.create_task(store.load(name)) for name in NAMES]
