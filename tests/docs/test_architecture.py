@@ -15,7 +15,8 @@ from tests.test_imports import ARROWS, LEAVES
 
 PAGE_NAME = "docs/architecture.md"
 PAGE = (ROOT / PAGE_NAME).read_text()
-NAMED = r"`([\w.]+)`(†?)(?: in `([\w/]+\.py)`)?"
+WAY = PAGE.partition("## The way of one feedback")[2].partition("\n`python -m")[0]
+NAMED = r"`([\w.]+)`(†?)(?:\s+in\s+`([\w/]+\.py)`)?"
 OF_A_FUNCTION = r"[A-Z]\w*\.\w+|[a-z]+_\w+"
 
 
@@ -42,11 +43,29 @@ def figures(calls):
     return len(set(calls)), len(set(files)), changes
 
 
-@pytest.mark.parametrize("request_", ["act", "feedback"])
-def test_the_page_names_every_file_that_a_request_passes(passed, request_):
-    unnamed = {file for file, _ in passed[request_] if f"`{file}`" not in PAGE}
+def told_of(request):
+    """What each step of the way says of a request: what happens, and the files."""
+    steps = []
+    for step in re.split(r"^\d+\. ", WAY, flags=re.M)[1:]:
+        happens, *lines = re.split(r"^ +- ", step, flags=re.M)
+        by_head = dict(re.split(r":\s", line, maxsplit=1) for line in lines)
+        act, _, files_of_act = by_head.get("Act", "").partition("Files:")
+        told = (happens, by_head["Files"]) if request == "feedback" else (act, by_head["Files"] + files_of_act)
+        steps.append(told)
+    return steps
 
-    assert unnamed == set()
+
+@pytest.mark.parametrize("request_", ["act", "feedback"])
+def test_the_steps_name_every_file_that_a_request_passes_in_order(passed, request_):
+    """By the first call of each file; a file may be named in several steps."""
+    steps = [set(re.findall(r"`([\w/]+\.py)`", files)) for _, files in told_of(request_)]
+    step, misplaced = 0, []
+    for file in dict.fromkeys(file for file, _ in passed[request_]):
+        named = [number for number in range(step, len(steps)) if file in steps[number]]
+        step = min(named, default=step)
+        misplaced += [] if named else [file]
+
+    assert misplaced == []
 
 
 @pytest.mark.parametrize("request_", ["act", "feedback"])
@@ -57,11 +76,11 @@ def test_the_page_states_how_long_the_way_is(passed, request_):
     assert stated == figures(passed[request_])
 
 
-@pytest.mark.parametrize(("request_", "column"), [("feedback", 1), ("act", 3)])
-def test_a_request_calls_the_functions_that_its_way_names(passed, request_, column):
+@pytest.mark.parametrize("request_", ["act", "feedback"])
+def test_a_request_calls_the_functions_that_its_way_names(passed, request_):
     """Methods, functions named with their file, and others with an underscore; a dagger marks other branches."""
     called = {name for file, function in passed[request_] for name in (function, f"{function} in {file}")}
-    told = "\n".join(cells[column] for cells in cells_of("step", "what happens", "files", "`act`"))
+    told = "\n".join(happens for happens, _ in told_of(request_))
     named = [
         (f"{name} in {file}" if file else name, bool(dagger))
         for name, dagger, file in re.findall(NAMED, told)
