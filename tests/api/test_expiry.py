@@ -74,11 +74,16 @@ async def test_acting_commits_what_is_due_first(client, clock):
     assert (seen["slot"], seen["expired"], seen["outstanding"]) == (6, 5, 1)
 
 
-async def test_a_late_click_settles_the_oldest_decision_or_is_skipped(client, clock):
+async def two_acts_half_a_window_apart(client, clock):
     path = await session(client, n_arms=1)
     await client.post(f"{path}/act")
     clock.now += WINDOW / 2
     await client.post(f"{path}/act")
+    return path
+
+
+async def test_a_late_click_settles_the_oldest_decision_or_is_skipped(client, clock):
+    path = await two_acts_half_a_window_apart(client, clock)
     clock.now += WINDOW / 2 + 2
 
     click = {"arm": 0, "loss": 1}
@@ -90,10 +95,7 @@ async def test_a_late_click_settles_the_oldest_decision_or_is_skipped(client, cl
 
 
 async def test_a_click_leaves_the_younger_decision_to_expire(client, clock):
-    path = await session(client, n_arms=1)
-    await client.post(f"{path}/act")
-    clock.now += WINDOW / 2
-    await client.post(f"{path}/act")
+    path = await two_acts_half_a_window_apart(client, clock)
     await client.post(f"{path}/feedback", json={"arm": 0, "loss": 1})
     clock.now += WINDOW / 2 + 2
     assert (await client.get(path)).json()["expired"] == 0

@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
-from service.client import Bandits, ReportRules, attempts
+from service.client import Bandits, ReportRules, Session, attempts
 from service.testing import LocalBandits
 from tests.support.waiting import SECONDS
 
@@ -113,3 +113,8 @@ class Gate:
         self.entered.release()
         assert self.opened.wait(SECONDS)
         return settled(request)
+
+
+@pytest.fixture
+def shop(bandits: LocalBandits) -> Session:
+    return bandits.sessions.create("shop", **CLICKS)

@@ -1,21 +1,10 @@
-"""Every call against a service in this process."""
+"""Every call that acts or reports, against a service in this process."""
 
 import numpy as np
 import pytest
 
-from service.client import (
-    InvalidRequestError,
-    NotFoundError,
-    SessionExistsError,
-    SurplusFeedbackError,
-    UnknownSessionError,
-)
+from service.client import InvalidRequestError, SurplusFeedbackError
 from tests.client.conftest import CLICKS
-
-
-@pytest.fixture
-def shop(bandits):
-    return bandits.sessions.create("shop", **CLICKS)
 
 
 def test_an_action_says_what_to_show_and_its_feedback_counts_once(shop):
@@ -82,83 +71,6 @@ def test_slots_go_with_the_action_where_a_learner_needs_them(bandits):
     assert session.feedback(first, loss=0.5).applied == 1
 
 
-def test_sessions_are_created_viewed_listed_and_deleted(bandits):
-    for number in range(5):
-        bandits.sessions.create(f"s{number}", **CLICKS)
-
-    assert sorted(view.session_id for view in bandits.sessions.list(limit=2)) == [f"s{n}" for n in range(5)]
-    view = bandits.sessions.get("s1")
-    assert view.arms == ["shoes", "hat", "scarf"]
-    assert (view.slot, view["loss_range"], view.outcome_field) == (0, [1.0, 0.0], "loss")
-    bandits.sessions.delete("s1")
-    with pytest.raises(UnknownSessionError) as raised:
-        bandits.sessions.get("s1")
-    assert isinstance(raised.value, NotFoundError)
-    assert (raised.value.status, raised.value.code) == (404, "unknown_session")
-    assert raised.value.request_id
-
-
-def test_arms_are_changed(shop):
-    assert shop.change_arms(add=["belt"], remove=["hat"]).arms == ["shoes", "scarf", "belt"]
-
-
-def test_ensure_creates_once_and_takes_what_is_there(bandits):
-    for _ in range(2):
-        assert bandits.sessions.ensure("shop", **CLICKS).view().arms == ["shoes", "hat", "scarf"]
-    with pytest.raises(SessionExistsError):
-        bandits.sessions.ensure("shop", **CLICKS | {"loss_range": [0, 1]})
-    with pytest.raises(SessionExistsError):
-        bandits.sessions.ensure("shop", **CLICKS | {"learner": {"kind": "dexp3", "n_arms": 3}})
-
-
-def test_ensure_brings_arms_in_line(bandits):
-    bandits.sessions.ensure("shop", **CLICKS)
-    changed = CLICKS | {"learner": CLICKS["learner"] | {"arms": ["scarf", "belt"]}}
-    for _ in range(2):
-        assert bandits.sessions.ensure("shop", **changed).view().arms == ["scarf", "belt"]
-    assert sorted(bandits.sessions.ensure("shop", **CLICKS).view().arms) == ["hat", "scarf", "shoes"]
-    with pytest.raises(SessionExistsError):
-        bandits.sessions.ensure("shop", **changed | {"loss_range": [0, 1]})
-
-
-def test_ensure_brings_options_in_line(bandits):
-    fields = {"learner": CLICKS["learner"], "reward_range": [0, 1]}
-    shop = bandits.sessions.ensure("shop", **fields)
-    for seconds in (60, 90):
-        expiry = {"after_seconds": seconds, "default_reward": 0}
-        view = bandits.sessions.ensure("shop", **fields, expiry=expiry, floor=0.1).view()
-        assert (view["expiry"], view["floor"]) == (expiry, 0.1)
-        assert bandits.sessions.ensure("shop", **fields).view().version == view.version
-    assert bandits.sessions.ensure("shop", **fields, expiry=None).view()["expiry"] is None
-    assert shop.update(idle_ttl_seconds=100)["idle_ttl_seconds"] == 100
-
-
-@pytest.mark.parametrize("first", [{"n_arms": 3}, {"arms": ["a", "b", "c"]}])
-def test_ensure_takes_no_session_with_other_arms_than_it_can_bring_in_line(bandits, first):
-    bandits.sessions.ensure("s", learner={"kind": "dexp3", **first})
-    others = [{"n_arms": 4}, {"arms": ["a", "b"]} if "n_arms" in first else {"n_arms": 3}]
-    for other in others:
-        with pytest.raises(SessionExistsError):
-            bandits.sessions.ensure("s", learner={"kind": "dexp3", **other})
-
-
-def test_ensure_leaves_what_is_not_named(bandits):
-    bandits.sessions.ensure("shop", **CLICKS | {"learner": CLICKS["learner"] | {"tracking": True}})
-
-    assert bandits.sessions.ensure("shop", **CLICKS).view().learner["tracking"] is True
-    with pytest.raises(SessionExistsError):
-        bandits.sessions.ensure("shop", **CLICKS | {"seed": 8})
-    with pytest.raises(SessionExistsError):
-        bandits.sessions.ensure("shop", **CLICKS | {"learner": CLICKS["learner"] | {"tracking": False}})
-
-
-def test_arms_are_exchanged_paused_and_resumed(shop):
-    assert shop.set_arms(["shoes", "belt"]).arms == ["shoes", "belt"]
-    assert shop.change_arms(pause=["belt"])["paused"] == ["belt"]
-    assert {shop.act().label for _ in range(10)} == {"shoes"}
-    assert shop.change_arms(resume=["belt"])["paused"] == []
-
-
 def test_several_actions_may_be_distinct(shop):
     shown = shop.acts(5, distinct=True)
 
@@ -197,16 +109,6 @@ def test_events_that_do_not_fit_may_be_skipped(shop):
     )
 
     assert (settled.applied, settled.invalid, settled.invalid_indexes) == (1, 1, (0,))
-
-
-def test_arms_and_decisions_are_gone_through_page_by_page(bandits):
-    shop = bandits.sessions.create("shop", **CLICKS | {"decision_log": {"max_entries": 1000}})
-    for action in shop.acts(3):
-        shop.feedback(action, loss=1)
-
-    assert [each["label"] for each in shop.arms(limit=2)] == ["shoes", "hat", "scarf"]
-    assert sum(each["acts"] for each in shop.arms(sort="-acts")) == 3
-    assert [each["kind"] for each in shop.decisions(limit=2)].count("act") == 3
 
 
 def test_refusals_say_which_event_was_wrong(shop):

@@ -18,25 +18,14 @@ from service.learners.base import ArmLearner, Record, Slot, SlotLearner, many
 from tests.support import vectors
 
 FIELDS = vectors.over_arms()
-TRACES = [
-    pytest.param(trace, id=f"{kind}-{trace['name']}")
-    for kind in FIELDS
-    if vectors.has(f"arms_{kind}")
-    for trace in vectors.traces(f"arms_{kind}")
-]
 NAMES = ["a", "b", "c", "d", "e"]
 
 
-def started(learner: ArmLearner[Any], fields: dict[str, Any]) -> Any:
-    values = {name: vectors.numbers(value) if isinstance(value, list) else value for name, value in fields.items()}
-    return learner.start()._replace(**values)
-
-
-@pytest.mark.parametrize("trace", TRACES)
+@pytest.mark.parametrize("trace", vectors.traces_of("arms"))
 def test_learner_follows_its_trace(trace: dict[str, Any]) -> None:
     learner = vectors.build(trace)
     assert isinstance(learner, ArmLearner)
-    state, records = started(learner, trace.get("start", {})), dict[int, Record]()
+    state, records = vectors.start_of(learner, trace), dict[int, Record]()
 
     for step in trace["steps"]:
         shown = learner.probabilities

@@ -13,23 +13,14 @@ from service.learners.base import ArmLearner, Record, Slot, SlotLearner, many
 from tests.support import vectors
 
 KINDS = vectors.with_eligible_arms()
-TRACES = [
-    pytest.param(trace, id=f"{kind}-{trace['name']}")
-    for kind in KINDS
-    if vectors.has(f"eligible_{kind}")
-    for trace in vectors.traces(f"eligible_{kind}")
-]
 K = 7
 
 
-@pytest.mark.parametrize("trace", TRACES)
+@pytest.mark.parametrize("trace", vectors.traces_of("eligible"))
 def test_learner_follows_its_trace(trace: dict[str, Any]) -> None:
     learner = vectors.build(trace)
     assert isinstance(learner, ArmLearner)
-    start = {
-        name: vectors.numbers(at) if isinstance(at, list) else at for name, at in trace.get("start", {}).items()
-    }
-    state, records = learner.start()._replace(**start), dict[int, Record]()
+    state, records = vectors.start_of(learner, trace), dict[int, Record]()
 
     for step in trace["steps"]:
         floor = step.get("floor", 0.0)

@@ -1,111 +1,14 @@
-"""The wheel, installed into an environment of its own, serves as the checkout does. Needs no network."""
+"""The wheel, installed into an environment of its own, serves as the checkout does."""
 
 import json
-import os
-import subprocess
 import sys
-import sysconfig
-import tomllib
-import zipfile
-from email import message_from_bytes
-from importlib.metadata import Distribution
-from importlib.util import find_spec, module_from_spec, spec_from_file_location
-from pathlib import Path
 
 import pytest
-from packaging.requirements import Requirement
 
 from service import __version__
 from service.__main__ import NOT_INSTALLED, SERVER_PACKAGES
+from tests.packaging.conftest import run
 from tests.support.running import RunningService, create
-
-ROOT = Path(__file__).parents[2]
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-ENVIRONMENT = {
-    name: value for name, value in os.environ.items() if not name.startswith(("BANDIT_", "COVERAGE_", "PYTHONPATH"))
-}
-
-
-@pytest.fixture(scope="module")
-def wheel(tmp_path_factory):
-    """The wheel, built with what is installed here."""
-    folder = tmp_path_factory.mktemp("wheel")
-    subprocess.run([sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", folder], cwd=ROOT, check=True)
-    (path,) = folder.iterdir()
-    return path
-
-
-@pytest.fixture(scope="module")
-def bare(wheel, tmp_path_factory):
-    """The scripts' folder of an environment that holds the wheel and nothing else."""
-    venv = tmp_path_factory.mktemp("environment")
-    make, python = [sys.executable, "-m", "venv", venv], venv / "bin/python"
-    if find_spec("pip"):
-        subprocess.run([*make, "--without-pip"], check=True)
-        pip = [sys.executable, "-m", "pip", "--python", python]
-    else:
-        subprocess.run(make, check=True)
-        pip = [python, "-m", "pip"]
-    subprocess.run([*pip, "--quiet", "install", "--no-deps", "--no-index", wheel], check=True)
-    return venv / "bin"
-
-
-@pytest.fixture
-def scripts(bare):
-    """The same, with the packages that are installed here."""
-    (site_packages,) = bare.parent.glob("lib/python*/site-packages")
-    link = site_packages / "tests_packages.pth"
-    link.write_text("\n".join({sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}))
-    yield bare
-    link.unlink()
-
-
-@pytest.fixture
-def elsewhere(tmp_path):
-    """A folder of somebody whose own modules have the names of ours and of our dependencies."""
-    folder = tmp_path / "elsewhere"
-    for name in ("service", "redis", "settings"):
-        (folder / name).mkdir(parents=True)
-        (folder / name / "__init__.py").write_text(f"raise SystemExit('the {name} of another project')\n")
-    return folder
-
-
-def run(command, *words, cwd):
-    return subprocess.run([command, *words], cwd=cwd, env=ENVIRONMENT, capture_output=True, text=True, check=False)
-
-
-def test_the_wheel_installs_one_name(wheel):
-    names = zipfile.ZipFile(wheel).namelist()
-
-    assert {name.split("/")[0] for name in names} == {
-        "delayed_bandits",
-        f"delayed_bandits-{__version__}.dist-info",
-    }
-    files = ("py.typed", "store/redis/lua/commit.lua", "dashboard/index.html", "dashboard/assets/js/app.js")
-    assert {f"delayed_bandits/{file}" for file in files} <= set(names)
-
-
-def test_the_wheel_says_what_it_is_and_needs(wheel):
-    with zipfile.ZipFile(wheel) as archive:
-        metadata = message_from_bytes(archive.read(f"delayed_bandits-{__version__}.dist-info/METADATA"))
-    needed = [Requirement(line) for line in metadata.get_all("Requires-Dist")]
-
-    assert metadata["Version"] == __version__
-    assert [each.name for each in needed if each.marker is None] == ["httpx"]
-    assert {"server", "dashboard", "embedded", "otel"} <= set(metadata.get_all("Provides-Extra"))
-    assert metadata["Description-Content-Type"] == "text/markdown"
-    assert metadata.get_payload(decode=True).decode().strip() == (ROOT / "README.md").read_text().strip()
-
-
-def test_every_dependency_has_a_lowest_version_and_a_ceiling():
-    requirements = [
-        *PROJECT["dependencies"],
-        *(one for each in PROJECT["optional-dependencies"].values() for one in each),
-    ]
-
-    for requirement in map(Requirement, requirements):
-        operators = {each.operator for each in requirement.specifier}
-        assert operators == (set() if requirement.name == PROJECT["name"] else {">=", "<"}), requirement
 
 
 def test_it_serves_beside_a_foreign_service(scripts, elsewhere, tmp_path):
@@ -214,36 +117,3 @@ def test_help_and_bad_flags_are_as_in_a_checkout(scripts, elsewhere):
         2,
         "delayed-bandits: there is no flag --no-such-flag: see --help\n",
     )
-
-
-def test_what_the_command_looks_for_is_what_the_extra_installs():
-    extra = {Requirement(one).name.replace("-", "_") for one in PROJECT["optional-dependencies"]["server"]}
-
-    assert set(SERVER_PACKAGES) == extra
-
-
-@pytest.fixture(scope="module")
-def hatch_build():
-    """The build's own hook, which is no module of a package."""
-    spec = spec_from_file_location("hatch_build", ROOT / "hatch_build.py")
-    module = module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-def test_links_of_the_long_description_come_from_one_value(hatch_build):
-    text = "[a](docs/a.md#b), [c](#c), [d](https://d.example/e), ![f](docs/f.png)"
-    links = "https://git.example/us/{view}/v{version}/"
-
-    assert hatch_build.absolute_links(text, "", "1") == text
-    assert hatch_build.absolute_links(text, links, "1") == (
-        "[a](https://git.example/us/blob/v1/docs/a.md#b), [c](#c), [d](https://d.example/e), "
-        "![f](https://git.example/us/raw/v1/docs/f.png)"
-    )
-
-
-def test_the_metadata_is_that_of_the_installed_wheel(bare):
-    (info,) = bare.parent.glob("lib/python*/site-packages/delayed_bandits-*.dist-info")
-    scripts = Distribution.at(info).entry_points.select(group="console_scripts")
-
-    assert [(each.name, each.value) for each in scripts] == [("delayed-bandits", "delayed_bandits.__main__:run")]

@@ -60,6 +60,15 @@ async def use(url: str, **options: object) -> None:
         await store.close()
 
 
+async def needs(server: RedisServer, url: str, where: str, refusal: str) -> None:
+    """The shipped rights are too few there, and enough with what the page adds."""
+    allow(server)
+    with pytest.raises(StoreUnavailableError, match=refusal):
+        await use(url)
+    allow(server, *ADDED[where])
+    await use(url)
+
+
 async def test_the_shipped_rights_are_enough_for_a_server(own_redis_server: RedisServer) -> None:
     allow(own_redis_server)
     await use(f"redis://small:secret@127.0.0.1:{own_redis_server.port}/0")
@@ -67,11 +76,7 @@ async def test_the_shipped_rights_are_enough_for_a_server(own_redis_server: Redi
 
 async def test_another_database_needs_one_more(own_redis_server: RedisServer) -> None:
     url = f"redis://small:secret@127.0.0.1:{own_redis_server.port}/1"
-    allow(own_redis_server)
-    with pytest.raises(StoreUnavailableError, match=r"NOPERM.*select|Invalid Database"):
-        await use(url)
-    allow(own_redis_server, *ADDED["another database than 0"])
-    await use(url)
+    await needs(own_redis_server, url, "another database than 0", r"NOPERM.*select|Invalid Database")
 
 
 async def test_another_prefix_needs_its_keys(own_redis_server: RedisServer) -> None:
@@ -86,11 +91,7 @@ async def test_a_cluster_needs_its_map(server_program: str, tmp_path: Path) -> N
         server.client.execute_command("CLUSTER", "ADDSLOTSRANGE", 0, 16383)
         wait_until(lambda: state(server)["cluster_state"] == "ok")
         url = f"redis+cluster://small:secret@127.0.0.1:{server.port}"
-        allow(server)
-        with pytest.raises(StoreUnavailableError, match=r"NOPERM.*cluster\|slots"):
-            await use(url)
-        allow(server, *ADDED["`redis+cluster://`"])
-        await use(url)
+        await needs(server, url, "`redis+cluster://`", r"NOPERM.*cluster\|slots")
     finally:
         server.close()
 

@@ -1,4 +1,4 @@
-"""What every store promises: atomic, ordered, once."""
+"""What every store promises: what is written is there, once and whole, and a stale commit is a conflict."""
 
 from __future__ import annotations
 
@@ -7,14 +7,8 @@ import struct
 
 import pytest
 
-from service.store.base import Committed, Conflict, NewSession, NotFound, Snapshot, Store
-from tests.support.sessions import commit, new_session
-
-
-async def loaded(store: Store, session_id: str = "s") -> Snapshot:
-    snapshot = await store.load(session_id)
-    assert snapshot is not None
-    return snapshot
+from service.store.base import Committed, Conflict, NewSession, NotFound, Store
+from tests.support.sessions import commit, loaded, new_session
 
 
 async def test_a_created_session_is_loaded_as_it_was_given(store: Store) -> None:
@@ -97,46 +91,6 @@ async def test_the_same_commit_again_is_committed_once(store: Store) -> None:
     assert await loaded(store) == after
 
 
-async def test_a_lost_reply_is_cleared_up_after_another_has_committed(store: Store) -> None:
-    """A commits and loses the reply, B commits, A asks again: committed, and here is what B made of it."""
-    await store.create(new_session())
-    await store.commit(commit("v0", "a1", events=[b"e" * 16]))
-    await store.commit(commit("a1", "b1", writer="b"))
-
-    outcome = await store.commit(commit("v0", "a1", events=[b"e" * 16]))
-
-    assert outcome == Committed(await loaded(store))
-    assert outcome.snapshot is not None
-    assert outcome.snapshot.version == "b1"
-
-
-async def test_a_writer_is_remembered_until_128_others_have_written_after_it(store: Store) -> None:
-    await store.create(new_session())
-    await store.commit(commit("v0", "v1", writer="00"))
-    for n in range(1, 128):
-        await store.commit(commit(f"v{n}", f"v{n + 1}", writer=f"{n:02x}"))
-    still = await store.commit(commit("v0", "v1", writer="00"))
-    await store.commit(commit("v128", "v129", writer="80"))
-    forgotten = await store.commit(commit("v0", "v1", writer="00"))
-    next_silent = await store.commit(commit("v1", "v2", writer="01"))
-
-    assert isinstance(still, Committed)
-    assert forgotten == Conflict(await loaded(store))
-    assert isinstance(next_silent, Committed)
-
-
-async def test_writing_again_renews_a_writers_place(store: Store) -> None:
-    await store.create(new_session())
-    await store.commit(commit("v0", "v1", writer="00"))
-    await store.commit(commit("v1", "v2", writer="01"))
-    await store.commit(commit("v2", "v3", writer="00"))
-    for n in range(3, 130):
-        await store.commit(commit(f"v{n}", f"v{n + 1}", writer=f"f{n:02x}"))
-
-    assert isinstance(await store.commit(commit("v2", "v3", writer="00")), Committed)
-    assert await store.commit(commit("v1", "v2", writer="01")) == Conflict(await loaded(store))
-
-
 async def test_a_state_changed_by_hand_is_a_conflict_and_stays(store: Store) -> None:
     await store.create(new_session(state=b"bytes....tampered"))
     before = await loaded(store)
@@ -162,25 +116,6 @@ async def test_a_confirmation_holds_for_the_present_version_only_and_writes_noth
     assert await store.commit(commit("v0", None)) == Conflict(before)
     assert await loaded(store) == before
     assert await store.commit(commit("v1", None, events=[b"e" * 16])) == Committed()
-
-
-async def test_two_writers_in_turn_lose_nothing(store: Store) -> None:
-    """Each adds its numbers to what it sees; after a conflict it goes on from the snapshot it got."""
-    await store.create(new_session(state=b""))
-    cached = {writer: await loaded(store) for writer in "ab"}
-    for n in range(60):
-        writer = "aab"[n % 3]
-        while True:
-            seen = cached[writer]
-            state, version = seen.state + bytes([n]), f"{writer}{n}"
-            outcome = await store.commit(commit(seen.version, version, writer=writer, state=state))
-            if isinstance(outcome, Committed):
-                cached[writer] = seen._replace(version=version, state=state)
-                break
-            assert isinstance(outcome, Conflict)
-            cached[writer] = outcome.snapshot
-
-    assert (await loaded(store)).state == bytes(range(60))
 
 
 async def test_deleting_leaves_nothing_for_the_next_session_of_that_id(store: Store) -> None:

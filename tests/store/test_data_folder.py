@@ -1,56 +1,16 @@
-"""Data folders that another program began, that hold a restored snapshot, or that a power failure left."""
+"""Data folders that another program or another version began."""
 
 from __future__ import annotations
 
-import logging
-import os
-import subprocess
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-import redis
 
-from service.store.embedded.data_files import LOADED, RECORD, SNAPSHOT
+from service.store.embedded.data_files import RECORD
 from service.store.embedded.folder_lock import EmbeddedStoreError
 from service.store.embedded.programs import BINARIES, Version
-from service.store.embedded.server import EmbeddedServer
+from tests.support.data_folders import Started, contents, value, write
 from tests.support.programs import REDIS, WHEEL, program
-
-Started = Callable[..., EmbeddedServer]
-
-
-@pytest.fixture
-def started(tmp_path: Path) -> Iterator[Started]:
-    """Starts the server of the folder ``data`` by its program; None searches for one."""
-    with ExitStack() as stack:
-
-        def started(binary: str | None = WHEEL) -> EmbeddedServer:
-            server = EmbeddedServer(tmp_path / "data", binary=None if binary is None else Path(program(binary)))
-            stack.callback(server.stop)
-            server.start()
-            return server
-
-        yield started
-
-
-def value(server: EmbeddedServer) -> object:
-    with redis.Redis.from_url(server.url, protocol=2) as client:
-        return client.get("key")
-
-
-def write(server: EmbeddedServer) -> Path:
-    """Write a key, stop the server, and return its folder."""
-    with redis.Redis.from_url(server.url, protocol=2) as client:
-        client.set("key", "value")
-    server.stop()
-    return server.folder
-
-
-def contents(folder: Path) -> dict[str, bytes]:
-    parts = (folder / "appendonlydir").iterdir()
-    return {path.name: path.read_bytes() for path in parts}
 
 
 def only_in_path(folder: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
@@ -111,111 +71,6 @@ def test_a_record_that_is_damaged_is_named(started: Started, text: str) -> None:
 
     with pytest.raises(EmbeddedStoreError, match=r"program\.json can't be read"):
         started()
-
-
-def restored(folder: Path) -> None:
-    """Leave nothing but a snapshot in a folder, as a restored backup does."""
-    port = "0"
-    words = ["--port", port, "--dir", str(folder), "--unixsocket", str(folder / "s"), "--save", ""]
-    process = subprocess.Popen([program(WHEEL), *words], stdout=subprocess.DEVNULL)
-    with redis.Redis(unix_socket_path=str(folder / "s"), protocol=2) as client:
-        while not (folder / "s").exists():
-            assert process.poll() is None
-        client.set("key", "value")
-        client.save()
-    process.kill()
-    process.wait()
-
-
-def test_a_lone_snapshot_is_loaded_and_kept(
-    started: Started, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    folder = tmp_path / "data"
-    folder.mkdir()
-    restored(folder)
-    with caplog.at_level(logging.WARNING):
-        server = started()
-
-    assert value(server) == b"value"
-    assert "loading the snapshot dump.rdb" in caplog.text
-    assert (folder / LOADED).exists()
-    assert not (folder / SNAPSHOT).exists()
-    server.stop()
-    assert value(started()) == b"value"
-
-
-def test_a_snapshot_that_cannot_be_loaded_is_refused_and_left_alone(started: Started, tmp_path: Path) -> None:
-    folder = tmp_path / "data"
-    folder.mkdir()
-    (folder / SNAPSHOT).write_bytes(b"VALKEY080 damaged")
-
-    for _ in range(2):
-        with pytest.raises(EmbeddedStoreError):
-            started()
-
-    assert (folder / SNAPSHOT).read_bytes() == b"VALKEY080 damaged"
-    assert not (folder / RECORD).exists()
-
-
-def test_a_snapshot_beside_an_append_only_file_is_said_to_be_unread(
-    started: Started, caplog: pytest.LogCaptureFixture
-) -> None:
-    folder = write(started())
-    (folder / SNAPSHOT).write_bytes(b"old")
-
-    assert value(started()) == b"value"
-    assert "dump.rdb is not read" in caplog.text
-
-
-def test_parts_without_their_manifest_are_refused(started: Started) -> None:
-    folder = write(started())
-    (folder / "appendonlydir" / "appendonly.aof.manifest").unlink()
-
-    with pytest.raises(EmbeddedStoreError, match="no manifest"):
-        started()
-
-
-def test_a_folder_whose_data_was_moved_away_is_said_to_be_empty(
-    started: Started, caplog: pytest.LogCaptureFixture
-) -> None:
-    folder = write(started())
-    assert "starting empty" not in caplog.text
-    (folder / "appendonlydir").rename(folder / "appendonlydir.bak")
-
-    assert value(started()) is None
-    assert "has no data any more, though valkey" in caplog.text
-
-
-@pytest.mark.parametrize("zeros", [1, 4096, 200_000])
-def test_zero_bytes_at_the_end_are_cut_off(started: Started, caplog: pytest.LogCaptureFixture, zeros: int) -> None:
-    folder = write(started())
-    (path,) = (folder / "appendonlydir").glob("*.incr.aof")
-    whole = path.read_bytes()
-    path.write_bytes(whole + bytes(zeros))
-
-    assert value(started()) == b"value"
-    assert f"cut {zeros} zero bytes" in caplog.text
-    assert path.read_bytes().startswith(whole)
-
-
-def test_a_damaged_file_is_refused_without_advice_that_destroys_data(started: Started) -> None:
-    folder = write(started())
-    (path,) = (folder / "appendonlydir").glob("*.incr.aof")
-    path.write_bytes(b"nonsense\r\n" + path.read_bytes())
-
-    with pytest.raises(EmbeddedStoreError, match="copy the whole folder first") as refused:
-        started()
-
-    assert "--fix" not in str(refused.value)
-
-
-def test_what_a_killed_server_had_begun_to_write_is_deleted(started: Started) -> None:
-    folder = write(started())
-    for left in (folder / "temp-123.rdb", folder / "appendonlydir" / "temp-rewriteaof-9.aof"):
-        left.write_bytes(b"begun")
-
-    assert value(started()) == b"value"
-    assert not [name for _, _, names in os.walk(folder) for name in names if name.startswith("temp-")]
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from typing import Any
 
-from service.store.base import Commit, NewSession, Store
+from service.store.base import Commit, NewSession, Snapshot, Store
 
 
 def digest(text: object) -> bytes:
@@ -22,6 +22,13 @@ def commit(expected: str, version: str | None, **fields: Any) -> Commit:
     state = b"" if version is None else f"state of {version}".encode()
     given = {"session_id": "s", "writer": "a", "expected": expected, "version": version, "state": state}
     return Commit(**(given | fields))
+
+
+async def loaded(store: Store, session_id: str = "s") -> Snapshot:
+    """A session that is there."""
+    snapshot = await store.load(session_id)
+    assert snapshot is not None
+    return snapshot
 
 
 async def version(store: Store, session_id: str = "s") -> str | None:

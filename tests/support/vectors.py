@@ -77,6 +77,16 @@ def all_traces(field: str) -> list[Any]:
     ]
 
 
+def traces_of(prefix: str) -> list[Any]:
+    """The traces of every file ``<prefix>_<kind>``, of learners over arms."""
+    return [
+        pytest.param(trace, id=f"{kind}-{trace['name']}")
+        for kind in over_arms()
+        if has(f"{prefix}_{kind}")
+        for trace in traces(f"{prefix}_{kind}")
+    ]
+
+
 def specs() -> list[Any]:
     """Every specification in the vector files, once: what contract tests of learners run on."""
     found: dict[str, Any] = {}
@@ -104,6 +114,12 @@ def positions(arms: list[int] | None) -> IntArray | None:
 
 def build(trace: dict[str, Any]) -> Learner[Any]:
     return REGISTRY[trace["spec"]["kind"]].model_validate(trace["spec"]).build()
+
+
+def start_of(learner: Learner[Any], trace: dict[str, Any]) -> Any:
+    """The state in which a trace starts: the learner's first one but for the fields that the trace names."""
+    given = trace.get("start", {})
+    return learner.start()._replace(**{n: numbers(at) if isinstance(at, list) else at for n, at in given.items()})
 
 
 class Moment(NamedTuple):

@@ -1,0 +1,93 @@
+"""Every call that makes, shows, changes or lists sessions, against a service in this process."""
+
+import pytest
+
+from service.client import NotFoundError, SessionExistsError, UnknownSessionError
+from tests.client.conftest import CLICKS
+
+
+def test_sessions_are_created_viewed_listed_and_deleted(bandits):
+    for number in range(5):
+        bandits.sessions.create(f"s{number}", **CLICKS)
+
+    assert sorted(view.session_id for view in bandits.sessions.list(limit=2)) == [f"s{n}" for n in range(5)]
+    view = bandits.sessions.get("s1")
+    assert view.arms == ["shoes", "hat", "scarf"]
+    assert (view.slot, view["loss_range"], view.outcome_field) == (0, [1.0, 0.0], "loss")
+    bandits.sessions.delete("s1")
+    with pytest.raises(UnknownSessionError) as raised:
+        bandits.sessions.get("s1")
+    assert isinstance(raised.value, NotFoundError)
+    assert (raised.value.status, raised.value.code) == (404, "unknown_session")
+    assert raised.value.request_id
+
+
+def test_arms_are_changed(shop):
+    assert shop.change_arms(add=["belt"], remove=["hat"]).arms == ["shoes", "scarf", "belt"]
+
+
+def test_ensure_creates_once_and_takes_what_is_there(bandits):
+    for _ in range(2):
+        assert bandits.sessions.ensure("shop", **CLICKS).view().arms == ["shoes", "hat", "scarf"]
+    with pytest.raises(SessionExistsError):
+        bandits.sessions.ensure("shop", **CLICKS | {"loss_range": [0, 1]})
+    with pytest.raises(SessionExistsError):
+        bandits.sessions.ensure("shop", **CLICKS | {"learner": {"kind": "dexp3", "n_arms": 3}})
+
+
+def test_ensure_brings_arms_in_line(bandits):
+    bandits.sessions.ensure("shop", **CLICKS)
+    changed = CLICKS | {"learner": CLICKS["learner"] | {"arms": ["scarf", "belt"]}}
+    for _ in range(2):
+        assert bandits.sessions.ensure("shop", **changed).view().arms == ["scarf", "belt"]
+    assert sorted(bandits.sessions.ensure("shop", **CLICKS).view().arms) == ["hat", "scarf", "shoes"]
+    with pytest.raises(SessionExistsError):
+        bandits.sessions.ensure("shop", **changed | {"loss_range": [0, 1]})
+
+
+def test_ensure_brings_options_in_line(bandits):
+    fields = {"learner": CLICKS["learner"], "reward_range": [0, 1]}
+    shop = bandits.sessions.ensure("shop", **fields)
+    for seconds in (60, 90):
+        expiry = {"after_seconds": seconds, "default_reward": 0}
+        view = bandits.sessions.ensure("shop", **fields, expiry=expiry, floor=0.1).view()
+        assert (view["expiry"], view["floor"]) == (expiry, 0.1)
+        assert bandits.sessions.ensure("shop", **fields).view().version == view.version
+    assert bandits.sessions.ensure("shop", **fields, expiry=None).view()["expiry"] is None
+    assert shop.update(idle_ttl_seconds=100)["idle_ttl_seconds"] == 100
+
+
+@pytest.mark.parametrize("first", [{"n_arms": 3}, {"arms": ["a", "b", "c"]}])
+def test_ensure_takes_no_session_with_other_arms_than_it_can_bring_in_line(bandits, first):
+    bandits.sessions.ensure("s", learner={"kind": "dexp3", **first})
+    others = [{"n_arms": 4}, {"arms": ["a", "b"]} if "n_arms" in first else {"n_arms": 3}]
+    for other in others:
+        with pytest.raises(SessionExistsError):
+            bandits.sessions.ensure("s", learner={"kind": "dexp3", **other})
+
+
+def test_ensure_leaves_what_is_not_named(bandits):
+    bandits.sessions.ensure("shop", **CLICKS | {"learner": CLICKS["learner"] | {"tracking": True}})
+
+    assert bandits.sessions.ensure("shop", **CLICKS).view().learner["tracking"] is True
+    with pytest.raises(SessionExistsError):
+        bandits.sessions.ensure("shop", **CLICKS | {"seed": 8})
+    with pytest.raises(SessionExistsError):
+        bandits.sessions.ensure("shop", **CLICKS | {"learner": CLICKS["learner"] | {"tracking": False}})
+
+
+def test_arms_are_exchanged_paused_and_resumed(shop):
+    assert shop.set_arms(["shoes", "belt"]).arms == ["shoes", "belt"]
+    assert shop.change_arms(pause=["belt"])["paused"] == ["belt"]
+    assert {shop.act().label for _ in range(10)} == {"shoes"}
+    assert shop.change_arms(resume=["belt"])["paused"] == []
+
+
+def test_arms_and_decisions_are_gone_through_page_by_page(bandits):
+    shop = bandits.sessions.create("shop", **CLICKS | {"decision_log": {"max_entries": 1000}})
+    for action in shop.acts(3):
+        shop.feedback(action, loss=1)
+
+    assert [each["label"] for each in shop.arms(limit=2)] == ["shoes", "hat", "scarf"]
+    assert sum(each["acts"] for each in shop.arms(sort="-acts")) == 3
+    assert [each["kind"] for each in shop.decisions(limit=2)].count("act") == 3
