@@ -13,6 +13,7 @@ from typing import Any
 from loadtest.bench.targets import FLOORS, HOT, MANY
 
 PACKAGES = ("fastapi", "starlette", "uvicorn", "uvloop", "httptools", "pydantic", "numpy", "redis", "hiredis")
+VERSIONS_SHOWN = ("fastapi", "uvicorn", "pydantic", "numpy")
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -47,14 +48,20 @@ def _over(numbers: Mapping[str, Sequence[float]], name: str, floor: str) -> dict
 
 
 def workers_ratio(found: Mapping[str, Measured]) -> dict[str, Any]:
-    """The service's medians with the most workers to those with the fewest."""
+    """The service's medians with the most workers to those with the fewest.
+
+    ``cpu_allows`` is what processor time would allow with a core for each process: the ratio of the numbers of
+    workers, over that of the processor time of an act or event.
+    """
     fewest, most = (pick(found, key=int) for pick in (min, max))
 
-    def ratio(target: str) -> float:
-        one, other = (statistics.median(found[count].rates[target]) for count in (most, fewest))
-        return one / other
+    def ratio(numbers: str, target: str) -> float:
+        one, other = (statistics.median(getattr(found[count], numbers)[target]) for count in (most, fewest))
+        return float(one / other)
 
-    return {f"{most}_to_{fewest}": {target: ratio(target) for target in (HOT, MANY)}}
+    rate = {target: ratio("rates", target) for target in (HOT, MANY)}
+    allowed = {target: int(most) / int(fewest) / ratio("cpu", target) for target in (HOT, MANY)}
+    return {f"{most}_to_{fewest}": rate | {f"{target}_cpu_allows": number for target, number in allowed.items()}}
 
 
 def spread(numbers: Sequence[float]) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import httpx
 
@@ -17,6 +17,8 @@ from loadtest.processes import RedisProcess, ServiceProcess, running_redis, runn
 SESSIONS = "/v1/sessions"
 IDLE_ARMS = 100
 """Arms of the sessions whose memory is measured."""
+LOGGED_ARMS = (10, 1_000, 10_000)
+"""Arms of the sessions whose log is measured."""
 PAIRS = 200
 """Acts, each with an event, of the session whose memory in Redis is measured."""
 _KEYS = ("", ":slots", ":counts", ":log", ":segments", ":played")
@@ -51,6 +53,41 @@ class Stores(NamedTuple):
             arm = self.client.post(f"{path}/act").raise_for_status().json()["arm"]
             event = {"arm": arm, "loss": number % 7 / 7}
             self.client.post(f"{path}/feedback", json=event).raise_for_status()
+
+
+def stored_bytes(
+    clients: int,
+    seconds: float,
+    sessions: int,
+    kind: str = "dexp3",
+    n_arms: Sequence[int] = LOGGED_ARMS,
+    *flags: str,
+) -> dict[str, Any]:
+    """Measure all.
+
+    Parameters
+    ----------
+    clients : connections that share a session whose log is measured
+    seconds : time for each number of arms
+    sessions : idle sessions in a worker
+    kind : learner over arms
+    n_arms : numbers of arms of the sessions whose log is measured
+    flags : of the service
+
+    Returns
+    -------
+    ``log_bytes`` of a request by number of arms, and ``idle_memory`` in bytes of a session, in ``redis`` and in a
+    ``worker``.
+
+    Raises
+    ------
+    LoadTestError
+        where the service or Redis does not start.
+    """
+    with running_stores(*flags) as stores:
+        memory = idle_memory(stores, kind, sessions)
+        logged = {str(each): log_bytes(stores, kind, each, clients, seconds) for each in n_arms}
+    return {"log_bytes": logged, "idle_memory": memory._asdict()}
 
 
 @contextmanager

@@ -13,6 +13,7 @@ from loadtest.bench.closed_loop import Conversation, act_and_feedback, posts, re
 
 NOTHING, READ, SCRIPT = "nothing", "redis_get", "lua_script"
 HOT, MANY, ACTS, EVENTS = "hot", "many", "bulk_acts", "bulk_events"
+EVERYSEC, MANY_EVERYSEC, FEW_ARMS, MOST_ARMS = "hot_everysec", "many_everysec", "few_arms", "most_arms"
 VIEW, LIST, CREATE = "view", "list", "create"
 MEMORY_HOT, MEMORY_MANY, LOCKED_HOT, LOCKED_MANY = "memory_hot", "memory_many", "locked_hot", "locked_many"
 LABELS = {
@@ -24,7 +25,11 @@ LABELS = {
     LOCKED_HOT: "river in Redis, locked: one session",
     LOCKED_MANY: "river in Redis, locked: {sessions} sessions",
     HOT: "service: act and feedback, one session",
+    EVERYSEC: "service: one session, `appendfsync everysec`",
+    FEW_ARMS: "service: one session, 10 arms",
+    MOST_ARMS: "service: one session, 10,000 arms",
     MANY: "service: act and feedback, {sessions} sessions",
+    MANY_EVERYSEC: "service: {sessions} sessions, `appendfsync everysec`",
     ACTS: "service: acts, {bulk} a call",
     EVENTS: "service: events, {bulk} a call",
     VIEW: "service: view of a session",
@@ -32,6 +37,10 @@ LABELS = {
     CREATE: "service: sessions created",
 }
 FLOORS = (NOTHING, READ)
+ARMS = {FEW_ARMS: 10, MOST_ARMS: 10_000}
+"""Of sessions that are used beside those of the command's number of arms."""
+AUDITED = (HOT, EVERYSEC, FEW_ARMS, MOST_ARMS, MANY, MANY_EVERYSEC)
+"""Targets of single calls, whose acts and events the sessions count."""
 IN_MEMORY, IN_REDIS = (MEMORY_HOT, MEMORY_MANY), (LOCKED_HOT, LOCKED_MANY)
 CALLS = 100
 """Calls of ``acts`` before a turn of bulk events, and calls with their events in it."""
@@ -72,6 +81,8 @@ class Target(NamedTuple):
     """Whether what it acknowledges is counted by sessions."""
     per_call: int = 1
     """Acts, events or listed sessions in one request."""
+    appendfsync: str = "always"
+    """When Redis writes its log to the disk meanwhile."""
     prepare: Callable[[], Iterator[bytes]] | None = None
     """Acts before a turn, and returns the bodies of the events that clients post in it, all together."""
 
@@ -108,16 +119,21 @@ def of_peers(port: int, pids: Sequence[int], redis: int, sessions: int) -> dict[
 def of_service(url: str, pids: Sequence[int], options: Options, learner: Mapping[str, object]) -> dict[str, Target]:
     """Single calls in one session and in many, calls in bulk and views of the first one, lists and creations."""
     port = int(url.rpartition(":")[2])
-    act, feedback = f"{SESSIONS}/s%d/act", f"{SESSIONS}/s%d/feedback"
-    hot, many = (
-        calls_in_turn(port, pids, act, feedback, count)._replace(is_audited=True) for count in (1, options.sessions)
-    )
+
+    def single(name: str, count: int) -> Target:
+        path = f"{SESSIONS}/{name}%d"
+        return calls_in_turn(port, pids, f"{path}/act", f"{path}/feedback", count)._replace(is_audited=True)
+
+    hot, many = single("s", 1), single("s", options.sessions)
     bulk = partial(Target, port, pids=pids, is_audited=True, per_call=options.bulk)
     acts, new = json.dumps({"count": options.bulk}).encode(), json.dumps({"learner": learner}).encode()
     other = partial(Target, port, pids=pids)
     return {
         HOT: hot,
+        EVERYSEC: hot._replace(appendfsync="everysec"),
+        **{name: single(name, 1) for name in ARMS},
         MANY: many,
+        MANY_EVERYSEC: many._replace(appendfsync="everysec"),
         ACTS: bulk(talk=partial(repeated, "POST", f"{SESSIONS}/s0/acts", acts)),
         EVENTS: bulk(talk=partial(posts, "", iter(())), prepare=partial(acted, url, "s0", options.bulk, CALLS)),
         VIEW: other(talk=partial(repeated, "GET", f"{SESSIONS}/s0")),

@@ -19,6 +19,8 @@ from loadtest.bench.measured import Measured, cpu_seconds, machine, workers_rati
 from loadtest.bench.open_loop import latencies
 from loadtest.bench.servers import running_uvicorn
 from loadtest.bench.targets import (
+    ARMS,
+    AUDITED,
     CALLS,
     HOT,
     MANY,
@@ -50,6 +52,7 @@ def bench(options: Options, data: Path, logs: Path, advance: Callable[[], object
     LoadTestError
         where something does not start, a request fails, or a session has other counts than were acknowledged.
     """
+    before = machine()
     with running_redis(data, logs) as redis:
         found = {str(count): _measured(options, redis, logs, count, advance) for count in options.workers}
         with Redis(port=redis.port) as client:
@@ -58,7 +61,7 @@ def bench(options: Options, data: Path, logs: Path, advance: Callable[[], object
         "workers": {count: measured.summary() for count, measured in found.items()},
         "workers_ratio": workers_ratio(found),
         "options": options._asdict(),
-        "machine": machine() | {"redis_server": server["redis_version"], "appendfsync": "always"},
+        "machine": before | {"redis_server": server["redis_version"], "appendfsync": "always"},
         "generator": "clients in Python" if options.wrk is None else "wrk; clients in Python for bulk and latency",
     }
 
@@ -66,13 +69,13 @@ def bench(options: Options, data: Path, logs: Path, advance: Callable[[], object
 def _measured(
     options: Options, redis: RedisProcess, logs: Path, workers: int, advance: Callable[[], object]
 ) -> Measured:
-    measured, acknowledged = Measured(names_of(options, workers)), 2 * options.sessions
+    measured, acknowledged = Measured(names_of(options, workers)), 2 * (options.sessions + len(ARMS))
     with _targets(options, redis, logs, workers) as targets:
         for target in targets.values():
-            acknowledged += _turn(options, target, WARM_UP * options.seconds)[0]
+            acknowledged += _turn(options, redis, target, WARM_UP * options.seconds)[0]
         for _ in range(options.repetitions):
             for name, target in targets.items():
-                counted, rate, used = _turn(options, target, options.seconds)
+                counted, rate, used = _turn(options, redis, target, options.seconds)
                 measured.rates[name].append(rate)
                 measured.cpu[name].append(used)
                 acknowledged += counted
@@ -80,12 +83,12 @@ def _measured(
         rate = OPEN_LOOP_SHARE * statistics.median(measured.rates[MANY])
         measured.latency = latencies(targets[MANY].port, targets[MANY].talk, options.clients, options.seconds, rate)
         acknowledged += int(measured.latency["requests"])
-        turns = 2 * (options.repetitions + 1) if options.wrk else 0  # of HOT and MANY
+        turns = len(AUDITED) * (options.repetitions + 1) if options.wrk else 0
         _audit(targets[HOT].port, acknowledged, turns * options.clients)
     return measured
 
 
-def _turn(options: Options, target: Target, seconds: float) -> tuple[int, float, float]:
+def _turn(options: Options, redis: RedisProcess, target: Target, seconds: float) -> tuple[int, float, float]:
     """Call a target for some seconds.
 
     Returns
@@ -97,6 +100,7 @@ def _turn(options: Options, target: Target, seconds: float) -> tuple[int, float,
     if target.prepare is not None:
         bodies, acted = target.prepare(), CALLS * target.per_call
         talk = partial(posts, f"{SESSIONS}/s0/feedbacks", bodies)
+    redis.command(f"CONFIG SET appendfsync {target.appendfsync}")
     before = cpu_seconds(target.pids)
     rate = run_load(target._replace(talk=talk), options.wrk, options.clients, seconds)
     done = rate.requests * target.per_call
@@ -139,7 +143,8 @@ def _targets(options: Options, redis: RedisProcess, logs: Path, workers: int) ->
     ):
         _create(service.url, options)
         found = of_floors(*floors, redis.pid, options.n_arms)
-        found |= of_service(service.url, [*service.workers(), redis.pid], options, _learner(options))
+        learner = LEARNER | {"n_arms": options.n_arms}
+        found |= of_service(service.url, [*service.workers(), redis.pid], options, learner)
         if options.peers:
             variables = {PEERS_ARMS: str(options.n_arms), PEERS_REDIS: url}
             peers = stack.enter_context(running_uvicorn("peers", variables, logs, workers, "/memory/0/act"))
@@ -147,19 +152,16 @@ def _targets(options: Options, redis: RedisProcess, logs: Path, workers: int) ->
         yield {name: found[name] for name in names_of(options, workers)}
 
 
-def _learner(options: Options) -> dict[str, Any]:
-    return LEARNER | {"n_arms": options.n_arms}
-
-
 def _create(url: str, options: Options) -> None:
     """Create the sessions, and use each once: the first request of a session in a worker reads it."""
-    learner = _learner(options)
+    numbers = {f"s{number}": options.n_arms for number in range(options.sessions)}
+    numbers |= {f"{name}0": n_arms for name, n_arms in ARMS.items()}
     with httpx.Client(base_url=url) as client:
-        for number in range(options.sessions):
-            body = {"session_id": f"s{number}", "learner": learner, "seed": number}
+        for seed, (name, n_arms) in enumerate(numbers.items()):
+            body = {"session_id": name, "learner": LEARNER | {"n_arms": n_arms}, "seed": seed}
             created = client.post(SESSIONS, json=body)
             if created.status_code != httpx.codes.CREATED:
                 raise LoadTestError(f"a session was not created: {created.text}")
-            arm = client.post(f"{SESSIONS}/s{number}/act").raise_for_status().json()["arm"]
+            arm = client.post(f"{SESSIONS}/{name}/act").raise_for_status().json()["arm"]
             event = {"arm": arm, "loss": 0.5}
-            client.post(f"{SESSIONS}/s{number}/feedback", json=event).raise_for_status()
+            client.post(f"{SESSIONS}/{name}/feedback", json=event).raise_for_status()

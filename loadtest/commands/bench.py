@@ -1,21 +1,33 @@
-"""``bench``: the service's throughput beside floors on the same stack."""
+"""``bench``: all figures of the service in one run, beside floors on the same stack."""
 
 from __future__ import annotations
 
+import datetime as dt
+import json
 import tempfile
+from collections.abc import Iterable, Sequence
+from enum import StrEnum
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.progress import TimeRemainingColumn
+from rich.progress import TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Column, Table
 
-from loadtest.bench.targets import FLOORS, LABELS, PAGE, Options, names_of
+from loadtest.bench.growth.measure import measure as measure_growth
+from loadtest.bench.growth.measure import steps_of
+from loadtest.bench.growth.scene import GrowthOptions
+from loadtest.bench.report import GOALS_HEAD, HEAD, goal_rows, page_with, target_rows
+from loadtest.bench.start_times import start_times
+from loadtest.bench.stored_bytes import stored_bytes
+from loadtest.bench.targets import Options, names_of
 from loadtest.bench.throughput import bench as measure
 from loadtest.bench.wrk import find_wrk
+from loadtest.commands.growth import print_growth, write_growth
 from loadtest.commands.output import (
     console,
+    messages,
     print_note,
     print_table,
     print_written,
@@ -23,6 +35,20 @@ from loadtest.commands.output import (
     write_summary,
 )
 from loadtest.commands.own_processes import own_processes
+
+FULL = GrowthOptions()
+SIZES = ("sessions", "arms", "outstanding", "open_slots", "events", "workers")
+
+
+class Part(StrEnum):
+    """What is measured beside rates and processor times."""
+
+    START = "start"
+    """Import of the application, and a start until it is ready."""
+    STORED = "stored"
+    """Bytes of the log, and memory of idle sessions."""
+    GROWTH = "growth"
+    """How times grow with sizes."""
 
 
 def bench(
@@ -40,12 +66,22 @@ def bench(
         list[int] | None,
         typer.Option(min=1, help="Number of worker processes; repeat it to measure several. 1 and 2 if not given."),
     ] = None,
+    without: Annotated[
+        list[Part] | None, typer.Option(help="Part that is left out; repeat it to leave out several.")
+    ] = None,
+    grow_to: Annotated[
+        int, typer.Option(min=3, help="Largest size of what grows: see the command growth.")
+    ] = FULL.outstanding,
     with_wrk: Annotated[
         bool, typer.Option("--wrk/--no-wrk", help="Whether wrk makes the load, if it is installed.")
     ] = True,
     out: Annotated[Path, typer.Option(help="Folder for summary.json and the logs.")] = Path("runs/bench"),
+    page: Annotated[
+        Path | None,
+        typer.Option(help="Write the tables into this page, and the figures into results/."),
+    ] = None,
 ) -> None:
-    """Measure requests per second and processor time of the service, beside endpoints that do less work."""
+    """Measure the service beside endpoints that do less: rates, times, bytes, and how they grow."""
     program = find_wrk() if with_wrk else None
     has_peers = find_spec("river") is not None
     if not has_peers:
@@ -53,33 +89,65 @@ def bench(
     options = Options(
         seconds, repetitions, clients, n_arms, workers or [1, 2], sessions, wrk=program, peers=has_peers
     )
-    with own_processes(out), tempfile.TemporaryDirectory(prefix="bench-") as data:
-        steps = repetitions * sum(len(names_of(options, count)) for count in options.workers)
-        with progress_bar("bench", steps, TimeRemainingColumn()) as advance:
-            summary = measure(options, Path(data), out, advance)
-    write_summary(out, summary)
+    with own_processes(out):
+        summary = _throughput(options, out) | {"date": dt.datetime.now(dt.UTC).date().isoformat()}
+        summary |= _other_parts(options, set(Part) - set(without or ()), grow_to, out)
+        write_summary(out, summary)
+    _print(summary)
+    if page is not None:
+        _write(summary, page)
+    print_written(out if page is None else page)
+
+
+def _throughput(options: Options, out: Path) -> dict[str, Any]:
+    steps = options.repetitions * sum(len(names_of(options, count)) for count in options.workers)
+    with (
+        tempfile.TemporaryDirectory(prefix="bench-") as data,
+        progress_bar("rates and processor times", steps, TimeRemainingColumn()) as advance,
+    ):
+        return measure(options, Path(data), out, advance)
+
+
+def _other_parts(options: Options, parts: set[Part], grow_to: int, out: Path) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    if Part.START in parts:
+        with messages.status("start"):
+            found[Part.START] = start_times(options.repetitions)
+    if Part.STORED in parts:
+        with messages.status("bytes"):
+            found[Part.STORED] = stored_bytes(options.clients, options.seconds, options.sessions)
+    if Part.GROWTH in parts:
+        made = {name: getattr(options, name) for name in ("seconds", "repetitions", "clients", "wrk")}
+        grown = FULL._replace(**{name: min(getattr(FULL, name), grow_to) for name in SIZES}, **made)
+        with progress_bar("growth", steps_of(grown), TimeElapsedColumn()) as advance:
+            found[Part.GROWTH] = measure_growth(grown, out, advance)
+    return {str(part): figures for part, figures in found.items()}
+
+
+def _print(summary: dict[str, Any]) -> None:
     for count, found in summary["workers"].items():
-        print_table(_table(count, found, options))
+        title = f"{count} worker{'' if count == '1' else 's'}: medians (least to most)"
+        print_table(_table(title, HEAD, target_rows(summary, count)))
         latency = found["open_loop_milliseconds"]
         times = "p50 {p50:.1f} ms, p99 {p99:.1f} ms ({p99_over_p50:.1f} times)".format(**latency)
         console.print(f"open loop, {latency['rate']:,.0f} requests/s: {times}", highlight=False)
-    for name, ratios in summary["workers_ratio"].items():
-        console.print(f"workers {name}: {', '.join(f'{k} {v:.2f}' for k, v in ratios.items())}", highlight=False)
+    if Part.GROWTH in summary:
+        print_growth(summary[Part.GROWTH])
+    print_table(_table("Goals, one worker", GOALS_HEAD, goal_rows(summary)))
     console.print(f"load: {summary['generator']}; {summary['machine']}", highlight=False, soft_wrap=True)
-    print_written(out)
 
 
-def _table(workers: str, found: dict[str, Any], options: Options) -> Table:
-    title = f"{workers} worker{'' if workers == '1' else 's'}: medians (least to most)"
-    columns = ("per second", "CPU us", "rate / N", "rate / G", "CPU / N", "CPU / G")
-    table = Table(Column("target", no_wrap=True), *columns, title=title, title_justify="left")
-    for name in names_of(options, int(workers)):
-        cells = [_spread(found["per_second"][name], ",.0f"), _spread(found["cpu_microseconds"][name], ",.1f")]
-        ratios = [found[kind][floor] for kind in ("rate_over", "cpu_over") for floor in FLOORS]
-        cells += ["" if name in FLOORS else _spread(each[name], ".2f") for each in ratios]
-        table.add_row(LABELS[name].format(sessions=options.sessions, bulk=options.bulk, page=PAGE), *cells)
+def _table(title: str, head: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
+    table = Table(Column(head[0], no_wrap=True), *head[1:], title=title, title_justify="left")
+    for cells in rows:
+        table.add_row(*cells)
     return table
 
 
-def _spread(numbers: dict[str, Any], form: str) -> str:
-    return "{} ({} to {})".format(*(format(numbers[name], form) for name in ("median", "min", "max")))
+def _write(summary: dict[str, Any], page: Path) -> None:
+    folder = page.parent / "results"
+    folder.mkdir(exist_ok=True)
+    if Part.GROWTH in summary:
+        write_growth(summary[Part.GROWTH], page)
+    (folder / "bench.json").write_text(json.dumps(summary, indent=1) + "\n", encoding="utf-8")
+    page.write_text(page_with(page.read_text("utf-8"), summary), encoding="utf-8")

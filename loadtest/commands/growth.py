@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -61,12 +62,13 @@ def growth(
     (out / "growth.md").write_text(section(summary) + "\n", encoding="utf-8")
     draw(of_json(summary["rows"]), out / "growth")
     if page is not None:
-        _write(summary, page)
-    print_table(_table(summary))
+        write_growth(summary, page)
+    print_growth(summary)
     print_written(out if page is None else page)
 
 
-def _write(summary: dict[str, Any], page: Path) -> None:
+def write_growth(summary: Mapping[str, Any], page: Path) -> None:
+    """Write the table into a page, and figures and picture into ``results/`` beside it."""
     folder = page.parent / "results"
     folder.mkdir(exist_ok=True)
     (folder / "growth.json").write_text(json.dumps(summary, indent=1) + "\n", encoding="utf-8")
@@ -74,8 +76,9 @@ def _write(summary: dict[str, Any], page: Path) -> None:
     page.write_text(page_with(page.read_text("utf-8"), summary), encoding="utf-8")
 
 
-def _table(summary: dict[str, Any]) -> Table:
+def print_growth(summary: Mapping[str, Any]) -> None:
+    """Print the table."""
     table = Table(*HEAD, title="Growth", title_justify="left")
     for cells in cells_of(of_json(summary["rows"])):
         table.add_row(*cells)
-    return table
+    print_table(table)

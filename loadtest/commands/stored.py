@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from loadtest.bench.stored_bytes import IDLE_ARMS, idle_memory, log_bytes, running_stores
+from loadtest.bench.stored_bytes import IDLE_ARMS, LOGGED_ARMS, stored_bytes
 from loadtest.commands.output import console, errors_reported, print_written, write_summary
 
 
@@ -24,14 +24,15 @@ def stored(
     """Measure what Redis logs for each request, and what an idle session takes in memory."""
     with errors_reported():
         out.mkdir(parents=True, exist_ok=True)
-        with running_stores("--write-schema", str(write_schema)) as stores:
-            memory = idle_memory(stores, kind, sessions)
-            logged = {n: log_bytes(stores, kind, n, clients, seconds) for n in n_arms or (10, 1_000, 10_000)}
-    write_summary(out, {"log_bytes": logged, "idle_memory": memory._asdict()})
+        found = stored_bytes(
+            clients, seconds, sessions, kind, n_arms or LOGGED_ARMS, "--write-schema", str(write_schema)
+        )
+    write_summary(out, found)
     table = Table("what", "bytes", title=f"{kind}, {clients} clients", title_justify="left")
-    for arms, each in logged.items():
-        table.add_row(f"log of a request, {arms:,} arms", f"{each:,.0f}")
-    table.add_row(f"idle session of {IDLE_ARMS} arms in Redis", f"{memory.redis:,}")
-    table.add_row(f"idle session of {IDLE_ARMS} arms in a worker", f"{memory.worker:,.0f}")
+    for arms, each in found["log_bytes"].items():
+        table.add_row(f"log of a request, {int(arms):,} arms", f"{each:,.0f}")
+    memory = found["idle_memory"]
+    table.add_row(f"idle session of {IDLE_ARMS} arms in Redis", f"{memory['redis']:,}")
+    table.add_row(f"idle session of {IDLE_ARMS} arms in a worker", f"{memory['worker']:,.0f}")
     console.print(table)
     print_written(out)

@@ -37,15 +37,15 @@ def cells_of(rows: Sequence[Row]) -> Iterator[tuple[str, ...]]:
 
 
 def _measured(step: Step, exponent: Exponent | None) -> tuple[str, str, str]:
-    spread = f"{_number(step.median)} ({_number(min(step.values))} to {_number(max(step.values))})"
+    spread = f"{number(step.median)} ({number(min(step.values))} to {number(max(step.values))})"
     power = "" if exponent is None else f"{exponent.middle:.2f}"
     if exponent is not None and exponent.is_superlinear:
         power = f"**{power}**"
-    return spread, power, _number(step.livez_ms)
+    return spread, power, number(step.livez_ms)
 
 
-def _number(value: float) -> str:
-    """Three digits, or all before the point."""
+def number(value: float) -> str:
+    """Return three digits, or all before the point."""
     if value >= 100:
         return f"{value:,.0f}"
     return f"{value:.2f}" if value < 10 else f"{value:.1f}"

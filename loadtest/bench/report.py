@@ -1,0 +1,75 @@
+"""The tables of the bench, for a terminal and for the page of figures."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from loadtest.bench.goals import Compared, compared
+from loadtest.bench.growth.report import number
+from loadtest.bench.measured import VERSIONS_SHOWN
+from loadtest.bench.targets import FLOORS, LABELS, PAGE
+from loadtest.study.page import wrapped
+
+BEGIN, END = "<!-- bench: what follows is written by the command -->", "<!-- bench: end -->"
+HEAD = ("target", "per second", "over N's", "over G's", "processor time, us", "over N's")
+GOALS_HEAD = ("what", "0.1", "goal", "measured: median (least to most)", "reached")
+
+
+def section(summary: Mapping[str, Any]) -> str:
+    """Return the text between the markers of the page, markers included."""
+    one = table(HEAD, target_rows(summary, "1"))
+    return "\n\n".join([BEGIN, machine(summary), one, table(GOALS_HEAD, goal_rows(summary)), END])
+
+
+def page_with(page: str, summary: Mapping[str, Any]) -> str:
+    """Return the page with another section between its markers."""
+    before, _, rest = page.partition(BEGIN)
+    return before + section(summary) + rest.partition(END)[2]
+
+
+def table(head: Sequence[str], rows: Iterator[Sequence[str]]) -> str:
+    """Return a table as Markdown."""
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+
+
+def target_rows(summary: Mapping[str, Any], workers: str) -> Iterator[Sequence[str]]:
+    """Yield a row for each target, as ``HEAD`` names its cells."""
+    found, options = summary["workers"][workers], summary["options"]
+    for name, rates in found["per_second"].items():
+        label = LABELS[name].format(sessions=f"{options['sessions']:,}", bulk=options["bulk"], page=PAGE)
+        over = [found["rate_over"][floor].get(name) for floor in FLOORS]
+        used, over_n = found["cpu_microseconds"][name], found["cpu_over"][FLOORS[0]].get(name)
+        yield (label, *map(spread_cell, (rates, *over, used, over_n)))
+
+
+def goal_rows(summary: Mapping[str, Any]) -> Iterator[Sequence[str]]:
+    """Yield a row for each goal, as ``GOALS_HEAD`` names its cells."""
+    return map(_goal_row, compared(summary))
+
+
+def _goal_row(each: Compared) -> Sequence[str]:
+    goal, found = each
+    sign = "at most" if goal.at_most else "at least"
+    reached = "" if found is None else "yes" if goal.is_reached(found["median"]) else "no"
+    return (goal.name, goal.before, f"{sign} {goal.wanted:g}", spread_cell(found) or "not measured", reached)
+
+
+def spread_cell(found: Mapping[str, Any] | None) -> str:
+    """Return median and extremes; the median alone where there is one number, nothing where there is none."""
+    if found is None:
+        return ""
+    middle, least, most = (number(found[name]) for name in ("median", "min", "max"))
+    return middle if least == most else f"{middle} ({least} to {most})"
+
+
+def machine(summary: Mapping[str, Any]) -> str:
+    """Say what made the figures, on what, and when."""
+    about, options = summary["machine"], summary["options"]
+    versions = ", ".join(f"{name} {about['versions'][name]}" for name in VERSIONS_SHOWN)
+    return wrapped(
+        f"One worker; {options['repetitions']} rounds of {options['seconds']:g} s a target; load: "
+        f"{summary['generator']}. {about['cpus']} cores, load average {about['load_average'][0]:.1f} before the "
+        f"command; Python {about['python']}, Redis {about['redis_server']}, {versions}; {summary['date']}."
+    )
