@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from redis.exceptions import DataError, RedisError
+from redis.exceptions import RedisError
 
 from ...options import StoreOptions
 from ..scripts import Script
@@ -116,8 +116,6 @@ class RedisClient(ABC):
             try:
                 async with self._places:
                     reply = await send(attempt)
-            except DataError:
-                raise
             except RedisError as error:
                 failure = failure_of(error)
                 may_retry = failure.is_transient and (retry or not attempt.sent)
