@@ -21,8 +21,6 @@ WATCH_SECONDS = 1.0
 """Time between two looks at the file of the keys."""
 MAX_KEYS = 1000
 """Every request's key is compared with all of them."""
-IN_SCOPE = "bandit.api_key"
-"""Where middleware leaves a request's ApiKey in its ASGI scope."""
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
 Role = Literal["reader", "client", "admin"]

@@ -20,7 +20,7 @@ from pydantic import TypeAdapter, ValidationError
 from starlette.routing import BaseRoute
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from .. import api_keys
+from ..asgi_scope import IS_GONE, KEY_IN_SCOPE
 from ..cooperative.offload import LARGE_INPUT_BYTES
 from ..errors import RequestTimeoutError, ServiceError
 from ..models.events import Event
@@ -28,7 +28,6 @@ from ..sessions.operations import Act, SettleFeedback
 from ..sessions.service import Answer
 from ..settings import Settings
 from . import schemas
-from .parsing.dependencies import IS_GONE
 from .parsing.json_body import EMPTY, JSON, PartLimits, parse
 from .parsing.list_limits import check_lengths
 from .parsing.plain_bodies import plain_event, plain_events
@@ -127,7 +126,7 @@ class HotRoutes:
         if types != [_JSON] or not size.isdigit() or len(size) > len(str(LARGE_INPUT_BYTES)):
             return None
         limit = self._runtime.settings.max_body_bytes
-        if (key := scope.get(api_keys.IN_SCOPE)) is not None and key.max_body_bytes is not None:
+        if (key := scope.get(KEY_IN_SCOPE)) is not None and key.max_body_bytes is not None:
             limit = min(limit, key.max_body_bytes)
         return found if (found := int(size)) < min(limit, LARGE_INPUT_BYTES) else None
 

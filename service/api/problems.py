@@ -14,6 +14,7 @@ from starlette.exceptions import HTTPException
 from starlette.routing import Match
 from starlette.types import Receive, Scope, Send
 
+from ..asgi_scope import ERROR_IN_SCOPE, ID_IN_SCOPE
 from ..errors import (
     MAX_ANSWER,
     MAX_INDEXES,
@@ -45,11 +46,6 @@ _BY_STATUS: dict[int, type[ServiceError]] = {
         UnsupportedMediaTypeError,
     )
 }
-
-ID_IN_SCOPE = "bandit.request_id"
-"""Where a request's id is found in its ASGI scope."""
-ERROR_IN_SCOPE = "bandit.error"
-"""Where the ServiceError is found that a request was answered with."""
 
 _METHODS = ("DELETE", "GET", "HEAD", "PATCH", "POST", "PUT")
 

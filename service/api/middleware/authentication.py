@@ -9,6 +9,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ... import api_keys
 from ...api_keys import ApiKey, Role
+from ...asgi_scope import KEY_IN_SCOPE
 from ...errors import ForbiddenError, ServiceError, UnauthorizedError, UnknownSessionError
 from ..access import ADMINS, Access, RouteAccess
 from ..problems import problem
@@ -57,7 +58,7 @@ class ApiKeyMiddleware:
         match, access = self._find(scope)
         if access is not None and access.is_open(self._runtime.settings):
             return
-        scope[api_keys.IN_SCOPE] = key = self._identify(scope)
+        scope[KEY_IN_SCOPE] = key = self._identify(scope)
         # The router answers calls of no route, and shows which paths exist, so only admins get its answer.
         roles = access.roles if access is not None and match is Match.FULL else ADMINS
         if key.role not in roles:

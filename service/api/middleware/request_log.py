@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Any
 from fastapi.routing import APIRoute
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from ...api_keys import IN_SCOPE
+from ...asgi_scope import ERROR_IN_SCOPE, ID_IN_SCOPE, KEY_IN_SCOPE
 from ...errors import NotFoundError, OverloadedError
 from ...telemetry import logs
 from ...telemetry.metrics import OTHER
 from ..access import Logged, RouteAccess
 from ..connection_errors import REQUEST_ID, reason_of
-from ..problems import ERROR_IN_SCOPE, ID_IN_SCOPE, problem
+from ..problems import problem
 from ..routes import dashboard, docs
 from ..runtime import Runtime
 
@@ -128,7 +128,7 @@ class RequestLogMiddleware:
                 route=route,
                 status=status,
                 duration_ms=round(seconds * 1000, 3),
-                api_key=None if (key := scope.get(IN_SCOPE)) is None else key.name,
+                api_key=None if (key := scope.get(KEY_IN_SCOPE)) is None else key.name,
                 session=session,
                 client=logs.shown(peer[0]) if (peer := scope.get("client")) else None,
                 trace_id=_trace_id(scope["headers"]) if self._spans is None else self._spans.trace_id(),

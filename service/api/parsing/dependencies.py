@@ -10,8 +10,8 @@ from typing import Any
 
 from fastapi import Request
 
-from ... import api_keys
 from ...api_keys import ApiKey
+from ...asgi_scope import IS_GONE, KEY_IN_SCOPE
 from ...cooperative.fair_yield import FairYield
 from ...cooperative.json_stream import json_chunks
 from ...errors import InvalidRequestError
@@ -31,15 +31,12 @@ IDEMPOTENCY_PARAMETER: dict[str, Any] = {
 """What the OpenAPI document says of the header."""
 _SORTED = json.JSONEncoder(sort_keys=True)
 
-IS_GONE = "bandit.is_gone"
-"""Extension of the ASGI scope: a function that says whether the client has left; the connection class sets it."""
-
 KEYED = {"parameters": [IDEMPOTENCY_PARAMETER]}
 
 
 def api_key_of(request: Request) -> ApiKey | None:
     """Return the API key of a request; None where the service has no keys."""
-    key: ApiKey | None = request.scope.get(api_keys.IN_SCOPE)
+    key: ApiKey | None = request.scope.get(KEY_IN_SCOPE)
     return key
 
 

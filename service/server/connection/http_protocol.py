@@ -10,6 +10,7 @@ import httptools
 from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
 from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
+from ...asgi_scope import IS_GONE
 from ...errors import BadRequestError, HeadTooLargeError, OverloadedError, ServiceError
 from .end import EndingProtocol, Part
 from .limit import HEALTH_PATHS
@@ -27,8 +28,6 @@ PARSED_AT_ONCE_BYTES = 16_384
 
 _SPACE = b" \t"
 """What may stand around a header's value and is no part of it: RFC 9110, section 5.5."""
-IS_GONE = "bandit.is_gone"
-"""Extension of the ASGI scope: a function that says whether the client has left."""
 FULL = "This worker has all the connections that it may have"
 _FRAMING = frozenset({b"content-length", b"transfer-encoding"})
 """Headers that say where a body ends."""
