@@ -11,7 +11,7 @@ would give, byte for byte: ``tests/api/test_hot_routes.py`` sends one corpus of 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Container, Coroutine, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple, cast
 
@@ -23,7 +23,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from ..asgi_scope import IS_GONE, KEY_IN_SCOPE
 from ..cooperative.offload import LARGE_INPUT_BYTES
 from ..errors import RequestTimeoutError, ServiceError
-from ..models.events import Event
+from ..models.events import Event, Surplus
 from ..sessions.operations import Act, SettleFeedback
 from ..sessions.service import Answer
 from ..settings import Settings
@@ -34,13 +34,18 @@ from .parsing.plain_bodies import plain_event, plain_events
 from .responses import json_response
 from .routes import slots
 from .runtime import Runtime
+from .slot_operations import ANY_ARM, act_of, acts_of, feedback_of, feedbacks_of
 
 PREFIX = "/v1/sessions/"
 _JSON = JSON.encode()
 _ELSEWHERE = frozenset({b"transfer-encoding", b"content-encoding", b"idempotency-key", b"expect"})
 """Headers that only the routes read."""
-_NO_QUERY: Mapping[bytes, Any] = {b"": None}
-_ON_SURPLUS: Mapping[bytes, Any] = {b"": None, b"on_surplus=skip": "skip", b"on_surplus=refuse": "refuse"}
+_NO_QUERY = frozenset({b""})
+_ON_SURPLUS: Mapping[bytes, Surplus | None] = {
+    b"": None,
+    b"on_surplus=skip": "skip",
+    b"on_surplus=refuse": "refuse",
+}
 
 
 class _Call(NamedTuple):
@@ -49,10 +54,12 @@ class _Call(NamedTuple):
     route: BaseRoute
     read: Callable[[bytes], Any]
     """Reads a body; None where that is left to the route."""
-    operation: Callable[[Any, Any, Callable[[], bool] | None], Act | SettleFeedback]
-    """Makes the operation: of what was read, what the query says, and what says whether the client has left."""
-    queries: Mapping[bytes, Any]
-    """Query strings of plain requests, and what they say."""
+    operation: Callable[[Any, Any], Act | SettleFeedback]
+    """Makes the operation: of what was read, and of what else the call needs to know."""
+    known: Callable[[Scope], Any]
+    """Finds that: whether the client has left, or what the query says."""
+    queries: Container[bytes]
+    """Query strings of plain requests."""
 
 
 class HotRoutes:
@@ -86,8 +93,7 @@ class HotRoutes:
             # A body that was cut off is shorter than it was said to be.
             read, answer = call.read(body) if len(body) == size else None, None
             if read is not None:
-                is_gone = scope.get("extensions", {}).get(IS_GONE)
-                operation = call.operation(read, call.queries[scope["query_string"]], is_gone)
+                operation = call.operation(read, call.known(scope))
                 answer = await self._runtime.sessions.submit(session_id, operation)
         except ServiceError as error:
             await self._answer_error(ServiceError, error, scope, receive, send)
@@ -192,47 +198,42 @@ def _calls(routes: Sequence[BaseRoute], settings: Settings) -> Mapping[str, _Cal
     kinds: Sequence[Any] = (schemas.Act, schemas.Acts, Event, schemas.Feedbacks)
     limits = PartLimits.of(settings)
     act, acts, event, events = (partial(_read, TypeAdapter(kind), settings, limits) for kind in kinds)
-
-    any_arm = partial(Act, 1, settings.max_act_cells, single=True)
-
-    def read_act(body: bytes) -> Any:
-        return slots.ANY_ARM if body in (b"", EMPTY) else act(body)
-
-    def read_event(body: bytes) -> Any:
-        if (plain := plain_event(body)) is not None:
-            return plain
-        return None if (read := event(body)) is None else [read]
-
-    def read_events(body: bytes) -> Any:
-        if (plain := plain_events(body, settings.max_events)) is not None:
-            return plain
-        return None if (read := events(body)) is None else read.events
-
+    read_events = partial(_read_events, settings.max_events, events)
     return {
-        "act": _Call(
-            found[slots.act],
-            read_act,
-            lambda body, _, gone: (
-                any_arm(is_gone=gone) if body is slots.ANY_ARM else slots.act_of(settings, body, gone)
-            ),
-            _NO_QUERY,
-        ),
-        "acts": _Call(
-            found[slots.acts], acts, lambda body, _, gone: slots.acts_of(settings, body, gone), _NO_QUERY
-        ),
+        "act": _Call(found[slots.act], partial(_read_act, act), partial(act_of, settings), _is_gone, _NO_QUERY),
+        "acts": _Call(found[slots.acts], acts, partial(acts_of, settings), _is_gone, _NO_QUERY),
         "feedback": _Call(
-            found[slots.feedback],
-            read_event,
-            lambda events, on_surplus, _: SettleFeedback(events, on_surplus, single=True),
-            _ON_SURPLUS,
+            found[slots.feedback], partial(_read_event, event), feedback_of, _on_surplus, _ON_SURPLUS
         ),
-        "feedbacks": _Call(
-            found[slots.feedbacks],
-            read_events,
-            lambda events, on_surplus, _: SettleFeedback(events, on_surplus),
-            _ON_SURPLUS,
-        ),
+        "feedbacks": _Call(found[slots.feedbacks], read_events, feedbacks_of, _on_surplus, _ON_SURPLUS),
     }
+
+
+def _is_gone(scope: Scope) -> Callable[[], bool] | None:
+    """Return what says whether the client has left; None where nobody knows."""
+    is_gone: Callable[[], bool] | None = scope.get("extensions", {}).get(IS_GONE)
+    return is_gone
+
+
+def _on_surplus(scope: Scope) -> Surplus | None:
+    return _ON_SURPLUS[scope["query_string"]]
+
+
+def _read_act(read: Callable[[bytes], Any], body: bytes) -> schemas.Act | None:
+    act: schemas.Act | None = ANY_ARM if body in (b"", EMPTY) else read(body)
+    return act
+
+
+def _read_event(read: Callable[[bytes], Any], body: bytes) -> Sequence[Event] | None:
+    if (plain := plain_event(body)) is not None:
+        return plain
+    return None if (event := read(body)) is None else [event]
+
+
+def _read_events(most: int, read: Callable[[bytes], Any], body: bytes) -> Sequence[Event] | None:
+    if (plain := plain_events(body, most)) is not None:
+        return plain
+    return None if (found := read(body)) is None else found.events
 
 
 def _read(adapter: TypeAdapter[Any], settings: Settings, limits: PartLimits, body: bytes) -> Any:

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Annotated, Literal
 
 from fastapi import Body, Query, Request, Response
 
-from ...errors import InvalidRequestError
 from ...models.events import Event, Surplus
 from ...sessions.operations import Act, SettleFeedback
-from ...settings import Settings
 from .. import schemas
 from ..access import CLIENTS, Logged, access
 from ..openapi.answer_examples import ACTION, ACTIONS, SETTLEMENT
@@ -21,10 +18,9 @@ from ..parsing.strict_route import StrictRouter
 from ..responses import json_response
 from ..runtime import runtime_of
 from ..schemas import Action, Actions, Acts, Feedbacks, Settlement
+from ..slot_operations import ANY_ARM, act_of, acts_of, feedback_of, feedbacks_of
 
 router = StrictRouter(prefix="/v1/sessions/{session_id}", tags=["slots"], responses=PROBLEMS)
-
-ANY_ARM = schemas.Act()
 
 OnSurplus = Annotated[
     Surplus | None,
@@ -82,7 +78,7 @@ async def feedback(
     on_surplus: OnSurplus = None,
 ) -> Response:
     """Report the loss of one decision."""
-    return await _answer(request, session_id, SettleFeedback([body], on_surplus, single=True))
+    return await _answer(request, session_id, feedback_of([body], on_surplus))
 
 
 @router.post(
@@ -97,51 +93,10 @@ async def feedbacks(
     on_invalid: OnInvalid = "refuse",
 ) -> Response:
     """Report a batch of events: all are applied, or none."""
-    operation = SettleFeedback(body.events, on_surplus, skips_invalid=on_invalid == "skip")
+    operation = feedbacks_of(body.events, on_surplus, skips_invalid=on_invalid == "skip")
     return await _answer(request, session_id, operation)
 
 
 async def _answer(request: Request, session_id: str, operation: Act | SettleFeedback) -> Response:
     operation.idempotency = await idempotency_of(request)
     return json_response(await runtime_of(request).sessions.submit(session_id, operation))
-
-
-# What ``hot_routes`` does with what it has read, as the routes above do.
-
-
-def act_of(settings: Settings, body: schemas.Act, is_gone: Callable[[], bool] | None) -> Act:
-    """Make the operation of a call of act.
-
-    Parameters
-    ----------
-    settings : of the service: the largest act
-    body : of the request, checked
-    is_gone : whether the client has left; None where nobody knows
-    """
-    return Act(1, settings.max_act_cells, single=True, choice=body.choice, segment=body.segment, is_gone=is_gone)
-
-
-def acts_of(settings: Settings, body: Acts, is_gone: Callable[[], bool] | None) -> Act:
-    """Make the operation of a call of acts.
-
-    Parameters
-    ----------
-    settings : of the service: the largest act, and most acts of a call
-    body : of the request, checked
-    is_gone : whether the client has left; None where nobody knows
-
-    Raises
-    ------
-    InvalidRequestError
-        for more acts than the settings allow.
-    """
-    if body.count > settings.max_acts:
-        raise InvalidRequestError.of("count", f"must not exceed {settings.max_acts}")
-    return Act(
-        body.count,
-        settings.max_act_cells,
-        choice=body.choice,
-        distinct=body.distinct,
-        segment=body.segment,
-        is_gone=is_gone,
-    )
