@@ -5,7 +5,12 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from fastapi import Request, Response
 
+from service.api.access import CLIENTS, access
+from service.api.parsing.dependencies import idempotency_of
+from service.api.parsing.strict_route import StrictRouter
+from service.api.routes import ROUTES
 from service.store import open_store
 from tests.support.one_session import view
 
@@ -172,3 +177,20 @@ async def test_a_refusal_is_not_kept_under_its_key(client, create):
     assert (await client.post(f"{path}/feedback", **request)).status_code == 409
     await client.post(f"{path}/act")
     assert (await client.post(f"{path}/feedback", **request)).json()["applied"] == 1
+
+
+async def test_a_route_without_a_body_takes_a_key(make_client, monkeypatch):
+    router = StrictRouter(prefix="/v1/new")
+
+    @router.post("/{session_id}")
+    @access(CLIENTS)
+    async def new(request: Request, session_id: str) -> Response:
+        key = await idempotency_of(request)
+        return Response(key.key)
+
+    monkeypatch.setattr("service.app.ROUTES", [*ROUTES, *router.routes])
+    client = await make_client()
+    one, same, other = [await client.post(f"/v1/new/{name}", headers=KEY) for name in ("a", "a", "b")]
+
+    assert one.status_code == 200
+    assert one.content == same.content != other.content

@@ -15,22 +15,17 @@ from service.learners.rates import RatedSpec
 from service.learners.specs import ArmsSpec
 from service.settings import Settings
 from service.store.redis import keys
+from tests.support import vectors
 from tests.support.pages import ROOT, row, rows
 
 SIZES = {"n_arms": 3, "dim": 2, "feasible_set": {"kind": "ball", "radius": 1.0}}
-THEOREM = {"horizon": 1000, "max_delay": 3, "total_delay": 100}
-
-
-def spec(kind, fields):
-    return REGISTRY[kind].model_validate(
-        {"kind": kind} | {name: value for name, value in fields.items() if name in REGISTRY[kind].model_fields}
-    )
 
 
 def rates_of(kind):
     """Where the rates come from in a session that gives none; where it must give some, the ways to do that."""
+    sizes = {name: size for name, size in SIZES.items() if name in REGISTRY[kind].model_fields}
     try:
-        learner = spec(kind, SIZES).build()
+        learner = vectors.build({"spec": {"kind": kind} | sizes})
     except ValidationError:
         return "given, or the theorem's" if issubclass(REGISTRY[kind], RatedSpec) else "given"
     return learner.rates(learner.start())["rates"].value
@@ -50,7 +45,7 @@ def test_the_learners_are_those_of_the_registry():
     expected = []
     for kind, cls in REGISTRY.items():
         name, _, description = cls.__doc__.splitlines()[0].partition(": ")
-        information = spec(kind, SIZES | THEOREM).build().information
+        information = vectors.build(vectors.traces(kind)[0]).information
         expected.append(row(f"`{kind}`", name, information, rates_of(kind), description))
 
     check("docs/learners.md", ("`kind`", "learner", "feedback", "rates", ""), expected)

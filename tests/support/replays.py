@@ -15,6 +15,7 @@ from loadtest.replay.in_process_driver import InProcessDriver
 from loadtest.replay.plan import RateChoice, World, plan_session
 from loadtest.replay.replay import Record, Replay
 from service.engine.loss_range import LossRange
+from tests.support import vectors
 
 SLOTS = 150
 
@@ -30,7 +31,8 @@ def play(world: World, driver: Driver, **how: object) -> Record:
 
 
 def both(world: World, kind: str, http: Client, **how: object) -> tuple[Record, Record]:
-    plan = plan_session(world, kind, RateChoice.AUTO, 11, {})
+    fields = vectors.load(kind).get("contract", {})
+    plan = plan_session(world, kind, RateChoice.AUTO, 11, fields)
     return play(world, HttpDriver(http, plan, uuid.uuid4().hex), **how), play(world, InProcessDriver(plan))
 
 

@@ -75,7 +75,7 @@ async def idempotency_of(request: Request) -> Idempotency | None:
     )
     if (api_key := api_key_of(request)) is not None:
         scope = (*scope, api_key.name)
-    body = json_chunks(request.state.body or {}, _SORTED)
+    body = json_chunks(getattr(request.state, "body", None) or {}, _SORTED)
     return Idempotency(
         digest(keys[0], *scope), await digest_of(chain([request.url.query, "\n"], body), FairYield())
     )

@@ -27,12 +27,12 @@ from loadtest.replay.plan import Plan, RateChoice, plan_session
 from loadtest.replay.replay import Record
 from loadtest.replay.simulated_time import SimulatedTime
 from service.app import create_app
-from service.learners import REGISTRY
 from service.settings import Settings
 from service.store.memory import MemoryStore
+from tests.support import vectors
 
 STREAM = ClickStream(window=40.0, interval=1.0, delay_median=10.0)
-KINDS = [kind for kind, spec in REGISTRY.items() if "n_arms" in spec.model_fields]
+KINDS = vectors.over_arms()
 
 
 def world(slots: int = 300, n_arms: int = 6) -> ArmWorld:
@@ -45,7 +45,7 @@ def world(slots: int = 300, n_arms: int = 6) -> ArmWorld:
 
 def plan_of(clicks: ArmWorld, kind: str = "centred_tsallis", stream: ClickStream = STREAM) -> Plan:
     late = stream.settled_after(clicks.slots)
-    plan = plan_session(clicks, kind, RateChoice.AUTO, 5, {}, late)
+    plan = plan_session(clicks, kind, RateChoice.AUTO, 5, KINDS[kind], late)
     return replace(plan, session=plan.session | stream.session_fields())
 
 
