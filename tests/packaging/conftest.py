@@ -4,14 +4,12 @@ import os
 import subprocess
 import sys
 import sysconfig
-import tomllib
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 ENVIRONMENT = {
     name: value for name, value in os.environ.items() if not name.startswith(("BANDIT_", "COVERAGE_", "PYTHONPATH"))
 }

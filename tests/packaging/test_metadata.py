@@ -10,7 +10,8 @@ from packaging.requirements import Requirement
 
 from service import __version__
 from service.__main__ import SERVER_PACKAGES
-from tests.packaging.conftest import PROJECT, ROOT
+from tests.packaging.conftest import ROOT
+from tests.support.requirements import PROJECT
 
 
 def test_the_wheel_installs_one_name(wheel):

@@ -1,4 +1,4 @@
-"""What docker-compose.yml says, for tests that hold it or run with it."""
+"""What docker-compose.yml and the Dockerfile say, for tests that hold it or run with it."""
 
 from __future__ import annotations
 
@@ -9,3 +9,4 @@ import yaml
 
 ROOT = Path(__file__).parents[2]
 COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
+DOCKERFILE = (ROOT / "Dockerfile").read_text()

@@ -1,4 +1,4 @@
-"""One replay over HTTP and in process, and whether both came to the same numbers."""
+"""Plans of replays, replays over HTTP and in process, and whether both came to the same numbers."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ import numpy as np
 
 from loadtest.client import Client
 from loadtest.replay import delays
-from loadtest.replay.arm_worlds import ArmWorld
+from loadtest.replay.arm_worlds import ArmWorld, mab_synthetic
 from loadtest.replay.driver import Driver
 from loadtest.replay.http_driver import HttpDriver
 from loadtest.replay.in_process_driver import InProcessDriver
-from loadtest.replay.plan import RateChoice, World, plan_session
+from loadtest.replay.plan import Plan, RateChoice, World, plan_session
+from loadtest.replay.quadratic_worlds import bco_synthetic
 from loadtest.replay.replay import Record, Replay
 from service.engine.loss_range import LossRange
 from tests.support import vectors
@@ -42,3 +43,8 @@ def assert_equal(over_http: Record, in_process: Record) -> None:
     assert over_http.losses.tolist() == in_process.losses.tolist()
     assert over_http.digest == in_process.digest
     assert over_http.counts == in_process.counts
+
+
+def plan(kind: str = "dexp3", rates: RateChoice = RateChoice.AUTO, seed: int = 3, **options: object) -> Plan:
+    world = mab_synthetic() if kind == "dexp3" else bco_synthetic()
+    return plan_session(world, kind, rates, seed, options)

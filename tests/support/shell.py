@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.util
 import re
 import shlex
-import tomllib
 from itertools import pairwise
 from pathlib import Path
 
@@ -17,8 +16,9 @@ from service.commands.run import parse
 from service.evaluation.command import parser
 from service.settings import read_settings
 from tests.support.compose import COMPOSE, ROOT
+from tests.support.requirements import PROJECT
 
-EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+EXTRAS = PROJECT["optional-dependencies"]
 SYNTAX = {"for", "do", "done"}
 OTHER_PROGRAMS = {
     ".",
