@@ -28,7 +28,7 @@ HEADINGS = {
     "clicks": "Only clicks are reported",
     "changes": "The world changes",
     "weary": "Items that wear out",
-    "libraries": "Beside libraries",
+    "libraries": "Compared with libraries",
     "compared": "Our other learners",
     "stalls": "Stalled runs",
     "sixth": "A sixth expert, measured and not adopted",
@@ -38,19 +38,20 @@ ABOUT = {
 Every decision is answered; the answer names its arm and comes late.""",
     "clicks": """\
 W is the window in slots. *Provisional* learns a missing click at the act and corrects it; *waiting* learns it
-when the window ends, as all columns do that don't say so. `multiscale_tsallis` is provisional, and waits in a
-column of its own. Clicks after their window are sent too.""",
+when the window ends. All other columns wait for the window. `multiscale_tsallis` is provisional, and has a second
+column in which it waits. Clicks after their window are sent too.""",
     "changes": """\
 Regret is against the best arm of each moment. Where W is given only clicks are reported.""",
     "weary": """\
-Clicks (or rewards) in per cent of uniform play's: more is better. What was shown much is clicked less.""",
+Clicks (or rewards) in per cent of uniform play's: more is better. Visitors click less on items that were shown
+often.""",
     "libraries": """\
-What a user could install instead (extra `peers`), with their defaults (epsilon .1), told the arm of every loss
-when it comes, and of missing clicks at the window's end. Some need a millisecond for an event: short horizons and
-few seeds.""",
+Libraries that a user could install instead (extra `peers`), with their defaults (epsilon .1). They get the arm of
+every loss when it comes, and of missing clicks at the window's end. Some need a millisecond for an event, so the
+horizons are short and the seeds few.""",
     "compared": """\
-Each at the rates of its theorem, with the horizon and delays of the world. EXP3, BOLD and delayed Tsallis are
-told the slot of each loss.""",
+Each learner has the rates of its theorem, with the horizon and delays of the world. EXP3, BOLD and delayed Tsallis
+get the slot of each loss.""",
     "stalls": """\
 Worlds in which arms are hard to tell apart, with more seeds.""",
     "sixth": """\
@@ -61,14 +62,14 @@ METHOD = """\
 The tables show regret in per cent of uniform play's in the same worlds, mean ± standard error over the seeds
 (0, 1, 2, ...; each draws its rates and the order of its arms), and in brackets the share of stalled runs.
 Regret is in expected losses against the best arm of each moment, for Jester's visitors against the one best
-joke. T is the horizon in slots; a dash is for what was not played. {worlds} worlds, {clicks} of them of clicks
+joke. T is the horizon in slots. A dash means: not played. {worlds} worlds, {clicks} of them of clicks
 alone; runs of a world: {seeds}; {minutes} minutes of one processor in all. No bound is proved for
 `multiscale_tsallis` and `centred_tsallis`. The paper's own experiments are in
-[results-paper.md](results-paper.md), learning from some of the answers in
-[results-expiry.md](results-expiry.md)."""
+[results-paper.md](results-paper.md); [results-expiry.md](results-expiry.md) has learning from some of the
+answers."""
 COMMAND = """\
-This command plays the study and writes this page, its tables and its figures. What its folder of results holds is
-not played again, so it can be stopped and started:
+This command plays the study and writes this page, its tables and its figures. It plays only what its folder of
+results does not have yet, so you can stop and start it:
 
 ```sh
 python -m loadtest study --data jester_dataset_1_1.zip --page docs/results.md

@@ -101,6 +101,6 @@ class HeadTooLargeError(ServiceError):
 
 
 class ClientGoneError(ServiceError):
-    """The client has reset its connection, and the act was not done: seen in logs and metrics alone."""
+    """The client has reset its connection, and the act was not done. Only logs and metrics show this code."""
 
     status, code, title = 499, "client_gone", "The client has left before the act was done"

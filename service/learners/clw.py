@@ -35,9 +35,7 @@ ScheduleKind = Annotated[
 
 BaseKind = Annotated[
     Literal["exp3", "tsallis"],
-    Field(
-        description="What learns from the sums: EXP3, the default, or Tsallis entropy (Cesa-Bianchi et al. 2022)."
-    ),
+    Field(description="Learner of the sums: EXP3, the default, or Tsallis entropy (Cesa-Bianchi et al. 2022)."),
 ]
 
 

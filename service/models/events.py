@@ -44,7 +44,7 @@ class _Event(Posted):
         return None if self.event_id is None else digest(self.event_id)
 
 
-VOID = "null: the decision was never shown, and nothing is learned of it."
+VOID = "null: the decision was never shown, and the session learns nothing from it."
 
 
 class OneArmEvent(_Event):

@@ -41,7 +41,7 @@ class ExpirySpec(Posted):
         bool | None,
         Field(
             description="Whether every act counts as the default loss at once, and an event within the time "
-            "corrects it: for ``multiscale_tsallis`` with a default loss, and true there unless it is posted.",
+            "corrects it. Default: true for ``multiscale_tsallis`` with a default loss, else false.",
         ),
     ] = None
 
@@ -56,11 +56,11 @@ class ExpirySpec(Posted):
 
 
 class InitialArmSpec(Posted):
-    """What is known of an arm before the first slot."""
+    """The mean of an arm before the first slot."""
 
     arm: Annotated[Whole | None, Field(ge=0, le=MAX_COUNT)] = None
     label: LabelText | None = None
-    acts: Annotated[Whole, Field(ge=1, le=MAX_INITIAL_ACTS, description="Acts that the mean is over.")]
+    acts: Annotated[Whole, Field(ge=1, le=MAX_INITIAL_ACTS, description="Number of acts in the mean.")]
     mean_loss: Annotated[float | None, Field(allow_inf_nan=False)] = None
     mean_reward: Annotated[float | None, Field(allow_inf_nan=False, description="With ``reward_range``.")] = None
 
@@ -73,7 +73,7 @@ class DecisionLogSpec(Posted):
         Field(
             ge=1,
             le=MAX_LOG_ENTRIES,
-            description="About how many entries are kept: at most a hundred more; the oldest are dropped.",
+            description="Number of entries that are kept, and at most a hundred more; the oldest are dropped.",
         ),
     ]
 
@@ -87,7 +87,7 @@ Floor = Annotated[
     Field(
         ge=0,
         lt=1,
-        description="Share of the draws that is uniform over the arms that may be drawn. Above 0 for learners "
-        "over arms that define it alone.",
+        description="Share of the draws that is uniform over the arms that may be drawn. Only some learners over "
+        "arms accept a floor above 0.",
     ),
 ]

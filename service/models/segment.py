@@ -1,4 +1,4 @@
-"""Segments as clients name them: who asks, and who answers."""
+"""Segments as clients name them, in acts and events."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ Segment = Annotated[
     Field(
         min_length=1,
         max_length=MAX_SEGMENT_BYTES,
-        description="Who asks, in a session with ``segments``: 1 to 128 bytes. The events of a decision name the "
-        "segment of its act.",
+        description="The segment, in a session with ``segments``: 1 to 128 bytes. The events of a decision name "
+        "the segment of its act.",
     ),
 ]
 
 
 class SegmentsSpec(Posted):
-    """Acts and events name segments, and each is learned for with what it has in common with the others."""
+    """Acts and events name segments. The session learns for each, and shares what the segments have in common."""
 
     max: Annotated[
         Whole,

@@ -28,7 +28,7 @@ class Settings(BaseSettings):
         "certificate authority.",
     )
     store_url_file: Path | None = Field(
-        None, description="File with the store's URL, instead of the URL itself: for one with a password."
+        None, description="File with the store's URL, instead of the URL itself, for a URL with a password."
     )
     store_password_file: Path | None = Field(
         None, description="File with the password of the store's user; the URL then has none."
@@ -56,7 +56,7 @@ class Settings(BaseSettings):
         ge=2,
         le=1e9,
         allow_inf_nan=False,
-        description="A worker whose event loop has stood still for so long is killed and replaced.",
+        description="A worker is killed and replaced if its event loop has not run for this time.",
     )
     max_connections: Count = Field(
         4096,
@@ -75,12 +75,12 @@ class Settings(BaseSettings):
     open_docs: bool = Field(False, description="Whether `/docs` and `/openapi.json` are served without an API key.")
     allowed_hosts: Annotated[str, AfterValidator(hosts)] = Field(
         "",
-        description="Without API keys: hosts that requests may name beside local ones, separated by commas, "
-        "without ports; `*` for all.",
+        description="Without API keys: hosts that requests may name in addition to local ones, separated by "
+        "commas, without ports; `*` for all.",
     )
     allowed_origins: Annotated[str, AfterValidator(origins)] = Field(
         "",
-        description="Without API keys: origins of pages elsewhere that may send requests, such as "
+        description="Without API keys: origins of pages of other sites that may send requests, such as "
         "`https://shop.example`, separated by commas; `*` for all.",
     )
     trusted_proxies: Annotated[str, AfterValidator(networks)] = Field(
@@ -104,8 +104,8 @@ class Settings(BaseSettings):
         ge=0,
         le=1e9,
         allow_inf_nan=False,
-        description="How long a service that is told to stop still serves while `/readyz` answers 503, so that "
-        "load balancers leave it out.",
+        description="Time for which a service that is told to stop still serves while `/readyz` answers 503, so "
+        "that load balancers stop sending it requests.",
     )
     grace_seconds: Seconds = Field(20, description="How long a stop waits for accepted requests.")
     keep_alive_seconds: Seconds = Field(
@@ -122,8 +122,9 @@ class Settings(BaseSettings):
     )
     store_connections: Count = Field(
         32,
-        description="Largest number of connections from one worker to the store, at least two. Calls share one; "
-        "those that wait for replicas, and large ones, have one alone. 32 calls for each may be under way.",
+        description="Largest number of connections from one worker to the store, at least two. Most calls share "
+        "one connection; calls that wait for replicas, and large calls, each use a separate one. Up to 32 calls "
+        "for each connection may be under way.",
     )
     min_replicas: int = Field(
         0,
@@ -137,14 +138,14 @@ class Settings(BaseSettings):
         ge=1,
         le=4,
         description="Newest schema in which sessions are written. Keep 1 during a rolling upgrade from 0.1, until "
-        "no replica of it is left: what 0.1 can't read is then refused (409 `older_schema`). Keep 3 during one "
-        "from 1.0: with 4, new sessions have their counts of arms in fewer bytes, and 1.0 can't read them. 2 holds "
-        "what 3 does, in more bytes.",
+        "no replica of it is left: requests that need a newer schema are then refused (409 `older_schema`). Keep 3 "
+        "during one from 1.0: with 4, new sessions have their counts of arms in fewer bytes, and 1.0 can't read "
+        "them. 2 holds the same as 3, in more bytes.",
     )
     cache_sessions: Count = Field(1024, description="Number of sessions that a worker caches in memory.")
     dashboard: bool = Field(True, description="Whether browsers get the dashboard at `/`; else the documentation.")
     history: bool = Field(
-        True, description="Whether samples of each session are kept, which `GET /v1/sessions/{id}/history` shows."
+        True, description="Whether the service keeps samples of each session, for `GET /v1/sessions/{id}/history`."
     )
     max_queue: Count = Field(1000, description="Largest number of requests of one session that wait in a worker.")
     max_waiting: Count = Field(

@@ -102,9 +102,9 @@ def _problem(status: int, note: str = "") -> dict[str, Any]:
 
 
 _NOTES = {
-    401: ", where the service has API keys",
-    403: ": the API key does not allow it, or, without keys, a page of another site asks",
-    421: ", where the service has no API keys",
+    401: ", if the service has API keys",
+    403: ": the API key does not allow it, or, without keys, a page of another site sent the request",
+    421: ", if the service has no API keys",
     503: "; carries Retry-After",
 }
 

@@ -19,7 +19,7 @@ CREATE: dict[str, Example] = {
         },
     ),
     "segments": Example(
-        summary="Jokes by country and device, of which the 500 last asked for are kept",
+        summary="Jokes by country and device; the 500 most recent segments are kept",
         value={
             "session_id": "jokes-by-segment",
             "learner": {"kind": "multiscale_tsallis", "arms": ["pun", "riddle", "limerick"]},
@@ -44,7 +44,7 @@ CREATE: dict[str, Example] = {
         },
     ),
     "rewards": Example(
-        summary="Clicks as rewards; a decision without a click counts as none after a day",
+        summary="Clicks as rewards; a decision without a click within a day counts as 0",
         value={
             "session_id": "teasers",
             "learner": {"kind": "multiscale_tsallis", "arms": ["pun", "riddle"]},
@@ -53,7 +53,7 @@ CREATE: dict[str, Example] = {
         },
     ),
     "ratings": Example(
-        summary="A joke without a rating counts as middling after half a day",
+        summary="A joke without a rating counts as average after half a day",
         value={
             "session_id": "jokes-rated",
             "learner": {"kind": "multiscale_tsallis", "arms": ["pun", "riddle"]},
@@ -63,7 +63,7 @@ CREATE: dict[str, Example] = {
         },
     ),
     "known": Example(
-        summary="It begins with what an experiment told, and logs its decisions",
+        summary="Start with the means of an experiment, and keep a decision log",
         value={
             "session_id": "jokes-known",
             "learner": {"kind": "multiscale_tsallis", "arms": ["pun", "riddle", "limerick"]},
@@ -76,7 +76,7 @@ CREATE: dict[str, Example] = {
         },
     ),
     "raw": Example(
-        summary="Losses are learned as they are, to replay a paper",
+        summary="Learn losses without scaling, to repeat an experiment of a paper",
         value={
             "session_id": "replay",
             "learner": {"kind": "dexp3", "n_arms": 3, "horizon": 1000, "max_delay": 10, "total_delay": 5000},
@@ -92,9 +92,11 @@ CREATE: dict[str, Example] = {
     ),
 }
 CHANGE: dict[str, Example] = {
-    "fresh": Example(summary="A joke comes and another goes", value={"add": ["knock-knock"], "remove": ["riddle"]}),
+    "fresh": Example(
+        summary="Add one joke and remove another", value={"add": ["knock-knock"], "remove": ["riddle"]}
+    ),
     "pause": Example(
-        summary="A joke rests, and one that has rested is told again",
+        summary="Pause one joke, and resume another",
         value={"pause": ["pun"], "resume": ["limerick"]},
     ),
 }
@@ -103,7 +105,7 @@ REPLACE: dict[str, Example] = {
 }
 CHANGE_SESSION: dict[str, Example] = {
     "window": Example(
-        summary="Wait an hour for a rating, and learn nothing where none comes",
+        summary="Wait an hour for a rating, and learn nothing if none comes",
         value={"expiry": {"after_seconds": 3600, "default_loss": None}},
     ),
     "floor": Example(summary="Tell one joke in ten at random", value={"floor": 0.1}),
@@ -112,8 +114,8 @@ CHANGE_SESSION: dict[str, Example] = {
 ACT: dict[str, Example] = {
     "any": Example(summary="Any joke that is not paused", value={}),
     "eligible": Example(summary="One of two jokes", value={"eligible": ["pun", "limerick"]}),
-    "exclude": Example(summary="Any joke but the one just told", value={"exclude": ["pun"]}),
-    "by_index": Example(summary="Arms by their indexes, where the session named none", value={"eligible": [0, 2]}),
+    "exclude": Example(summary="Any joke except the one just told", value={"exclude": ["pun"]}),
+    "by_index": Example(summary="Arms by their indexes, in a session without labels", value={"eligible": [0, 2]}),
     "segment": Example(summary="For a phone in Germany, in a session with segments", value={"segment": "de/phone"}),
 }
 ACTS: dict[str, Example] = {
@@ -136,7 +138,7 @@ EVENT: dict[str, Example] = {
         summary="Arm 2 was not shown after all", value={"arm": 2, "loss": None, "event_id": "hidden-1"}
     ),
     "slot": Example(
-        summary="A rating by label, of a learner that needs to know the slot",
+        summary="A rating by label, with the slot that some learners need",
         value={"label": "pun", "loss": 7.25, "slot": 17},
     ),
     "losses": Example(summary="Losses at a point and its two query points", value={"losses": [0.5, 0.51, 0.49]}),
@@ -148,4 +150,4 @@ EVENTS: dict[str, Example] = {
         value={"events": [EVENT["rating"]["value"], {"arm": 0, "loss": -3.0, "event_id": "rating-2"}]},
     )
 }
-IMPORT: dict[str, Example] = {"exported": Example(summary="What an export gave", value=EXPORTED)}
+IMPORT: dict[str, Example] = {"exported": Example(summary="An exported session", value=EXPORTED)}

@@ -21,10 +21,13 @@ def _digits(text: object) -> object:
     return text
 
 
-Cursor = Annotated[str | None, Query(description="``next_cursor`` of the page before.", max_length=MAX_CURSOR)]
+Cursor = Annotated[str | None, Query(description="``next_cursor`` of the previous page.", max_length=MAX_CURSOR)]
 OfSegment = Annotated[
     str | None,
-    Query(description="A segment; the empty one is of acts that named none.", max_length=MAX_SEGMENT_BYTES),
+    Query(
+        description="Name of a segment; the empty name stands for acts without a segment.",
+        max_length=MAX_SEGMENT_BYTES,
+    ),
 ]
 Limit = Annotated[
     int, BeforeValidator(_digits), Query(ge=1, le=MAX_PAGE, description="Largest number of rows on a page.")

@@ -17,7 +17,7 @@ router = StrictRouter(prefix="/v1/key", tags=["keys"], responses=PROBLEMS)
 @router.get("", **describe_answers(KeyView, KEY, {200: "The key"}))
 @access(VIEWERS, logged=Logged.SAMPLE)
 async def show_key(request: Request) -> Response:
-    """Say what the API key of this request may do; where the service has no keys, everybody may do everything."""
+    """Return the rights of this request's API key; if the service has no keys, everybody may do everything."""
     key = api_key_of(request)
     view = KeyView() if key is None else KeyView(name=key.name, role=key.role, session_prefix=key.session_prefix)
     return Response(view.model_dump_json(), media_type="application/json")

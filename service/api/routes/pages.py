@@ -20,9 +20,9 @@ from ..schemas import ArmPage, DecisionPage, History, SegmentPage
 router = StrictRouter(prefix="/v1/sessions/{session_id}", tags=["sessions"], responses=PROBLEMS)
 
 SortSegments = Annotated[
-    SegmentSort, Query(description="Order of the segments; with ``-`` the order is turned round.")
+    SegmentSort, Query(description="Order of the segments; with ``-`` before it the order is reversed.")
 ]
-Sort = Annotated[ArmSort, Query(description="Order of the arms; with ``-`` the largest come first.")]
+Sort = Annotated[ArmSort, Query(description="Order of the arms; with ``-`` before it the largest come first.")]
 
 
 @router.get("/arms", **describe_answers(ArmPage, ARMS, {200: "A page of arms"}))
@@ -35,9 +35,9 @@ async def list_arms(
     sort: Sort = "index",
     segment: OfSegment = None,
 ) -> Response:
-    """List the arms of a session with what is counted of each, a page at a time; removed arms are left out.
+    """List the arms of a session with their counts, a page at a time; removed arms are left out.
 
-    With ``segment`` they are listed with their probabilities in that segment alone.
+    With ``segment`` the list has the probabilities in that segment, and no counts.
     """
     return body_response(await runtime_of(request).sessions.arms(session_id, cursor, limit, sort, segment))
 
@@ -49,7 +49,7 @@ async def list_segments(
 ) -> Response:
     """List the segments that a session keeps, a page at a time.
 
-    Of more than 1,000 segments the list sorts by ``segment`` only.
+    If there are more than 1,000 segments, the list can be sorted by ``segment`` only.
     """
     return body_response(await runtime_of(request).sessions.segments(session_id, cursor, limit, sort))
 
@@ -64,5 +64,5 @@ async def list_decisions(request: Request, session_id: str, cursor: Cursor = Non
 @router.get("/history", **describe_answers(History, HISTORY, {200: "The session over time"}))
 @access(VIEWERS, logged=Logged.SAMPLE)
 async def show_history(request: Request, session_id: str) -> Response:
-    """Read how a session developed: samples of it, oldest first; the older they are, the fewer."""
+    """Read how a session developed: samples, oldest first. Older samples are further apart."""
     return body_response(await runtime_of(request).sessions.history(session_id))

@@ -36,7 +36,7 @@ async def create_session(
 ) -> Response:
     """Create a session: one learner, its parameters, and how its losses are read.
 
-    Posting the same fields again answers with the existing session. Other fields with the same id are refused.
+    If a session with this id and the same fields exists, the answer is that session. Other fields are refused.
     """
     key = await idempotency_of(request)
     created = await runtime_of(request).sessions.create(
@@ -57,7 +57,7 @@ async def list_sessions(request: Request, cursor: Cursor = None, limit: Limit = 
 async def view_session(request: Request, session_id: str, segment: OfSegment = None) -> Response:
     """View a session. This changes nothing, and does not extend its idle deadline.
 
-    With ``segment``, what is of this segment alone stands in place of the same of the session.
+    With ``segment``, the fields that exist for a segment show the values of that segment.
     """
     return body_response(await runtime_of(request).sessions.view(session_id, segment))
 
@@ -86,7 +86,8 @@ async def change_arms(
 ) -> Response:
     """Remove arms by label, add new ones, resume and pause some, in a session with labels.
 
-    At least one arm must stay unpaused. A paused arm is not drawn, keeps what it has learned, and goes on learning.
+    At least one arm must stay unpaused. A paused arm is not drawn. It keeps what it has learned, and still learns
+    from feedback.
 
     A new arm gets the next index and starts at probability 1/n, where n is the new number of arms. The others keep
     their ratios. Outstanding decisions of a removed arm are settled as removed; feedback for them changes nothing.
@@ -103,9 +104,10 @@ async def change_arms(
 async def replace_arms(
     request: Request, session_id: str, body: Annotated[ReplaceArms, Body(openapi_examples=REPLACE)]
 ) -> Response:
-    """Say which arms there shall be, by label: those missing are added, then those not named are removed.
+    """Replace the arms of a session, by label: missing arms are added, then arms that are not named are removed.
 
-    So a catalogue can be exchanged whole. Arms that stay keep what they have learned; paused ones stay paused.
+    Use it to replace a whole catalogue. Arms that stay keep what they have learned, and stay paused if they were
+    paused.
     """
     return await _change_arms(request, session_id, partial(operations.ReplaceArms, arms=body.arms))
 

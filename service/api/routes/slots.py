@@ -35,7 +35,7 @@ OnInvalid = Annotated[
     Literal["refuse", "skip"],
     Query(
         description="What to do with events that do not fit the session (arm, label, slot, range, length): refuse "
-        "the whole request (422), or skip these events. Events that are not of the schema are always refused."
+        "the whole request (422), or skip these events. Events that do not match the schema are always refused."
     ),
 ]
 
@@ -61,7 +61,7 @@ async def acts(
 ) -> Response:
     """Open several slots in a row: the same actions as that many calls of act.
 
-    With ``distinct`` each arm is drawn once at most, as several different arms for one page.
+    With ``distinct`` each arm is drawn at most once, for different arms on one page.
     """
     operation = acts_of(runtime_of(request).settings, body, is_gone_of(request))
     return await _answer(request, session_id, operation)

@@ -19,12 +19,12 @@ from ..schemas import ExportedSession, SessionView
 router = StrictRouter(prefix="/v1/sessions", tags=["sessions"], responses=PROBLEMS)
 
 
-@router.get("/{session_id}/export", **describe_answers(ExportedSession, EXPORTED, {200: "The session, whole"}))
+@router.get("/{session_id}/export", **describe_answers(ExportedSession, EXPORTED, {200: "The whole session"}))
 @access(ADMINS)
 async def export_session(request: Request, session_id: str) -> Response:
-    """Read a session whole, at one version, for an import elsewhere. Its seed is in it: keep the document secret.
+    """Export a whole session, at one version. The document contains the seed: keep it secret.
 
-    Its decision log and the answers stored under idempotency keys are not in it.
+    It does not contain the decision log and the answers stored under idempotency keys.
     """
     return body_response(await runtime_of(request).sessions.export(session_id))
 
@@ -35,9 +35,9 @@ async def import_session(
     request: Request,
     body: Annotated[ExportedSession, Body(openapi_examples=IMPORT)],  # noqa: ARG001 - read as it came, see below
 ) -> Response:
-    """Create a session from what an export gave, under its id, so that it goes on as it would have there.
+    """Create a session from an exported document, with the same id and the same state.
 
-    A document that was changed, is not whole, or was written by a newer version is refused.
+    A document that was changed, is incomplete, or was written by a newer version is refused.
     """
     key = await idempotency_of(request)
     # The digest is that of the document itself, not of what validation made of it.

@@ -38,20 +38,20 @@ class CreateSession(Specification):
 
 
 class Act(Eligibility):
-    """Who asks, and the arms that may be drawn; the body may be left out."""
+    """The segment, and the arms that may be drawn; the body may be left out."""
 
     segment: Segment | None = None
 
 
 class Acts(Eligibility):
-    """How many slots to open in a row, who asks, and the arms that may be drawn in each."""
+    """The number of slots to open in a row, the segment, and the arms that may be drawn in each slot."""
 
     count: Annotated[Whole, Field(ge=1)]
     segment: Segment | None = None
     distinct: Annotated[
         bool,
         Field(
-            description="Draw each arm once at most: where fewer are left there are fewer actions. For the same "
+            description="Draw each arm at most once: if fewer arms are left, there are fewer actions. For the same "
             "learners as ``eligible``."
         ),
         NullIs(False),
@@ -65,19 +65,19 @@ class Feedbacks(Posted):
 
 
 class ChangeSession(Posted):
-    """Fields to replace, each whole; null clears one, and what is left out stays as it is."""
+    """Fields to change. Each is replaced completely, null removes it; fields that are left out do not change."""
 
     expiry: ExpirySpec | None = Field(
         None,
-        description="Open decisions have the new window from their act on; if there was no window, from now "
-        "on. Of a provisional default only ``after_seconds`` may change.",
+        description="Open decisions have the new window, counted from their act; if there was no window, from this "
+        "change. If the default is provisional, only ``after_seconds`` may change.",
     )
     idle_ttl_seconds: IdleTtl | None = None
     floor: Floor | None = None
 
 
 class ChangeArms(Posted):
-    """Labels of arms to remove, to add, to resume and to pause, which is done in this order."""
+    """Labels of arms to remove, to add, to resume and to pause, in this order."""
 
     add: Annotated[
         list[Label],
@@ -107,7 +107,7 @@ class ChangeArms(Posted):
 
 
 class ReplaceArms(Posted):
-    """The arms that there shall be."""
+    """All arms that the session has afterwards."""
 
     arms: Annotated[
         list[Label],

@@ -8,13 +8,13 @@ from pydantic import BaseModel, Field
 
 
 class ArmRow(BaseModel):
-    """An arm and what is counted of it."""
+    """An arm and its counts."""
 
     arm: int
     label: str | None = None
     paused: bool
     probability: float
-    acts: int | None = Field(None, description="These counts are of all segments: left out where one is asked for.")
+    acts: int | None = Field(None, description="These counts cover all segments; left out if ``segment`` is given.")
     outstanding: int | None = None
     feedbacks: int | None = None
     expired: int | None = None
@@ -32,7 +32,7 @@ class ArmPage(BaseModel):
 
 
 class SegmentRow(BaseModel):
-    """A segment and what is counted of it."""
+    """A segment and its counts."""
 
     segment: str
     slots: int
@@ -101,7 +101,7 @@ class HistorySample(BaseModel):
     removed: int
     voided: int
     total_delay: int
-    counted: int = Field(description="How many losses the mean is over: applied events and defaults, so far.")
+    counted: int = Field(description="Number of losses in the mean: applied events and defaults, so far.")
     mean_loss: float | None = Field(None, description="Null before the first.")
     mean_reward: float | None = Field(None, description="The same in a session with ``reward_range``.")
     effective_arms: float | None = Field(None, description="Left out over points.")

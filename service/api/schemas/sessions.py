@@ -27,9 +27,9 @@ class SessionSummary(BaseModel):
     idle_ttl_seconds: float | None
     expiry: dict[str, Any] | None
     floor: float = Field(description="Share of the draws that is uniform over the arms that may be drawn.")
-    decision_log: dict[str, Any] | None = Field(None, description="Left out where the session keeps no log.")
+    decision_log: dict[str, Any] | None = Field(None, description="Left out if the session keeps no log.")
     segments: int | None = Field(
-        None, description="Number of segments that are kept; left out where the session has none."
+        None, description="Number of segments that are kept; left out if the session has none."
     )
     slot: int = Field(description="Number of acts.")
     feedbacks: int = Field(description="Number of applied events.")
@@ -37,7 +37,7 @@ class SessionSummary(BaseModel):
     expired: int = Field(description="Number of acts that expired without feedback.")
     removed: int = Field(description="Number of acts that were outstanding when their arm was removed.")
     voided: int = Field(
-        description="Number of acts taken back. slot = feedbacks + expired + removed + voided + outstanding."
+        description="Number of cancelled acts. slot = feedbacks + expired + removed + voided + outstanding."
     )
     total_delay: int = Field(description="Sum of delays over closed slots.")
     mean_loss: float | None = Field(
@@ -48,13 +48,13 @@ class SessionSummary(BaseModel):
     mean_reward: float | None = Field(None, description="The same in a session with ``reward_range``.")
     counted_from_slot: int | None = Field(
         None,
-        description="The slot from which on means, times and counts of arms are counted, in sessions of version "
-        "0.1; left out where it is the first.",
+        description="The first slot that means, times and counts of arms include, in sessions of version 0.1; left "
+        "out if it is the first slot of the session.",
     )
     last_act_at: str | None = Field(description="null before the first act.")
     last_event_at: str | None = Field(description="null before the first event that settled a decision.")
     effective_arms: float | None = Field(
-        None, description="How many arms ``probabilities`` amount to: exp of their entropy. Not for points."
+        None, description="exp of the entropy of ``probabilities``: n for n equally likely arms. Not for points."
     )
     hints: list[Hint] = Field(description="Why the session may not learn.")
     version: str
@@ -67,10 +67,10 @@ class SessionView(SessionSummary):
 
     segment: str | None = Field(
         None,
-        description="The segment that was asked for: ``slots``, ``feedbacks``, the mean, ``probabilities``, "
-        "``effective_arms`` and ``last_act_at`` are its own then.",
+        description="The segment of the query: ``slots``, ``feedbacks``, the mean, ``probabilities``, "
+        "``effective_arms`` and ``last_act_at`` are those of this segment.",
     )
-    slots: int | None = Field(None, description="Number of acts of the segment that was asked for.")
+    slots: int | None = Field(None, description="Number of acts of the segment of the query.")
     paused: list[str] | None = Field(None, description="Labels of paused arms; left out over points.")
     probabilities: list[float] | None = None
     x: list[float] | None = None
@@ -86,6 +86,6 @@ class SessionList(BaseModel):
 class KeyView(BaseModel):
     """What an API key may do."""
 
-    name: str | None = Field(None, description="Null where the service has no API keys.")
+    name: str | None = Field(None, description="Null if the service has no API keys.")
     role: Literal["reader", "client", "admin"] = "admin"
-    session_prefix: str = Field("", description="What the ids of its sessions begin with.")
+    session_prefix: str = Field("", description="Prefix of the ids of the sessions that the key may use.")

@@ -6,8 +6,8 @@ from pydantic import BaseModel, Field
 
 SKIPPED = Field(
     None,
-    description="Number of names in ``eligible`` or ``exclude`` that are of no arm, or of one that is removed or "
-    "paused; left out if there are none. In an answer with several actions it is beside them.",
+    description="Number of names in ``eligible`` or ``exclude`` that name no arm, or one that is removed or "
+    "paused; left out if there are none. An answer with several actions has it once, next to ``actions``.",
 )
 
 
@@ -36,7 +36,7 @@ class Settlement(BaseModel):
     applied: int
     duplicates: int
     removed: int | None = Field(None, description="Number of events of removed arms; left out if there are none.")
-    voided: int | None = Field(None, description="Number of decisions taken back; left out if there are none.")
+    voided: int | None = Field(None, description="Number of cancelled decisions; left out if there are none.")
     surplus: int | None = Field(None, description="Number of skipped events, with ``on_surplus=skip``.")
     invalid: int | None = Field(None, description="Number of skipped events, with ``on_invalid=skip``.")
     invalid_indexes: list[int] | None = Field(None, description="Their places in the batch, 1,000 at most.")

@@ -22,14 +22,16 @@ class Part(Posted):
 class ExportedSession(Posted):
     """A whole session, as of one version."""
 
-    format: int = Field(ge=1, description="Number of the form of this document.")
+    format: int = Field(ge=1, description="Version of the format of this document.")
     session_id: str = Field(pattern=SESSION_ID_PATTERN)
     version: str
     created_at: float = Field(ge=0, le=LAST_SECOND, description="Unix seconds.")
-    specification: dict[str, Any] = Field(description="What the session was created with, its seed included.")
+    specification: dict[str, Any] = Field(
+        description="The fields that the session was created with, the seed included."
+    )
     state: list[Part]
     records: list[Part]
     counts: list[Part]
     event_ids: list[Part]
-    segments: list[Part] = Field([], description="Left out where the session has none.")
+    segments: list[Part] = Field([], description="Left out if the session has none.")
     sha256: str = Field(description="Of the rest as JSON with sorted keys, without spaces, in ASCII.")

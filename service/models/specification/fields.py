@@ -68,7 +68,8 @@ class SessionFields(Posted):
         Field(
             min_length=1,
             fail_fast=True,
-            description="Means of arms to begin with, for the Tsallis learners. No count of the view has them.",
+            description="Means of arms to begin with, for the Tsallis learners. The counts of the view do not "
+            "include them.",
         ),
     ] = None
     decision_log: Annotated[
