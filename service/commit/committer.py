@@ -131,10 +131,10 @@ class Committer:
         if outcome.snapshot is not None:
             # An earlier sending did it, and others have committed since.
             self._cache.forget(commit.session_id)
-        elif commit.version is not None:
+        elif (written := commit.written) is not None:
             self._cache.put(
                 commit.session_id,
-                base.committed_as(commit.version, commit.state, draft.run, draft.effective, draft.stored),
+                base.committed_as(written.version, written.state, draft.run, draft.effective, draft.stored),
             )
 
     async def _on_conflict(
@@ -154,9 +154,10 @@ class Committer:
             draft = Draft(base.run.copy(), KnownKeys(), base.stored, base.schema(self._write_schema), changed=True)
             unchanged = await commit_of(draft, session_id, base, writer, version, mostly_surplus=surplus)
             outcome = await self._store.commit(unchanged)
+            if isinstance(outcome, Committed):
+                self._on_committed(base, unchanged, draft, outcome)
+                base = self._cache.get(session_id) or await self._loader.load(session_id)
             if not isinstance(outcome, Conflict):
-                base = base.committed_as(version, unchanged.state, draft.run, draft.effective)
-                self._cache.put(session_id, base)
                 break
             base = await self._loader.decode(session_id, outcome.snapshot, base)
         return base

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ..cooperative.answer_body import Body, compress_if_large, unpack
 from ..cooperative.fair_yield import FairYield
@@ -18,7 +18,7 @@ from ..models.stored import Stored
 from ..serialization import records, segment_records, summary
 from ..serialization.journal import Journal
 from ..serialization.state import PACKED_COUNTS, SCHEMA
-from ..store.base import DIGEST_BYTES, Commit
+from ..store.base import DIGEST_BYTES, Commit, Written
 from .cache.cached_session import CachedSession, Effective
 
 VERSION = "\0"
@@ -160,7 +160,7 @@ async def commit_of(
     version : the new one
     mostly_surplus : whether most of the session's latest events were surplus, for lists
     """
-    spec, after = base.stored.specification, draft.stored.specification
+    spec = base.stored.specification
     writes = draft.changed or bool(draft.answers) or (spec.decision_log is not None and bool(draft.journal))
     if draft.shows_version:
         draft.show_version(version if writes else base.version)
@@ -168,28 +168,21 @@ async def commit_of(
     answers = {}
     for key, (body, packed) in draft.answers.items():
         answers[key] = body + await compress_if_large(packed)
-    extends = draft.extends_deadline and after.idle_ttl_seconds is not None
     return Commit(
         session_id=session_id,
         writer=writer,
         expected=base.version,
-        version=version if writes else None,
+        written=await _written(draft, base, version, mostly_surplus) if writes else None,
         checksum=base.checksum,
-        idle_ttl_ms=after.idle_ttl_ms if extends else None,
-        permanent=after.idle_ttl_seconds is None and spec.idle_ttl_seconds is not None,
-        spec=None if draft.stored is base.stored else await _specification(draft),
         events=list(draft.event_ids),
         event_lookups=list(draft.asked_events - draft.known.duplicates - draft.event_ids.keys()),
         lookups=list(draft.asked_keys - draft.known.answers.keys()),
         answers=answers,
-        max_entries=0 if spec.decision_log is None else spec.decision_log.max_entries,
-        **(await _written(draft, base, version, mostly_surplus) if writes else {}),
     )
 
 
-async def _written(draft: Draft, base: CachedSession, version: str, mostly_surplus: bool) -> dict[str, Any]:
-    """Make what a commit writes of a draft's run and journal: fields of ``Commit`` by name."""
-    run, spec = draft.run, base.stored.specification
+async def _written(draft: Draft, base: CachedSession, version: str, mostly_surplus: bool) -> Written:
+    run, spec, after = draft.run, base.stored.specification, draft.stored.specification
     has_same_arms = getattr(run, "arms", None) is getattr(base.run, "arms", None)
     if has_same_arms:
         state = CachedSession.encode(run, draft.write_schema)
@@ -206,16 +199,22 @@ async def _written(draft: Draft, base: CachedSession, version: str, mostly_surpl
     entries = []
     if spec.decision_log is not None:
         entries = await draft.journal.entries(default, losses.word, draft.fair_yield)
-    return {
-        "state": state,
-        "records": {**draft.dropped, **records.encode(run, state[0])},
-        "summary": shown,
-        "about": None if is_known else await _about(draft),
-        "segments": await _segments_of(draft, run) if isinstance(run, SegmentRun) else {},
-        "counts": await draft.journal.counts(losses, default, draft.fair_yield, acts=as_texts),
-        "counts_as_texts": as_texts,
-        "entries": entries,
-    }
+    extends = draft.extends_deadline and after.idle_ttl_seconds is not None
+    return Written(
+        version,
+        state,
+        idle_ttl_ms=after.idle_ttl_ms if extends else None,
+        permanent=after.idle_ttl_seconds is None and spec.idle_ttl_seconds is not None,
+        spec=None if draft.stored is base.stored else await _specification(draft),
+        records={**draft.dropped, **records.encode(run, state[0])},
+        segments=await _segments_of(draft, run) if isinstance(run, SegmentRun) else {},
+        counts=await draft.journal.counts(losses, default, draft.fair_yield, acts=as_texts),
+        counts_as_texts=as_texts,
+        summary=shown,
+        about=None if is_known else await _about(draft),
+        entries=entries,
+        max_entries=0 if spec.decision_log is None else spec.decision_log.max_entries,
+    )
 
 
 async def _segments_of(draft: Draft, run: SegmentRun) -> dict[bytes, tuple[int, bytes] | None]:

@@ -33,7 +33,8 @@ class WatchedStore(MemoryStore):
         return await super().read_segments(session_id, names, oldest)
 
     async def commit(self, commit: Commit) -> Any:
-        self.written.append(set(commit.segments))
+        assert commit.written is not None
+        self.written.append(set(commit.written.segments))
         return await super().commit(commit)
 
 

@@ -110,7 +110,6 @@ async def test_what_is_not_committed_is_not_counted(store: Store) -> None:
 
     assert isinstance(await store.commit(commit("v0", "b1", writer="b", **fields)), Conflict)
     assert isinstance(await store.commit(commit("v1", "v2", events=[digest(1)], **fields)), Known)
-    assert isinstance(await store.commit(commit("v1", None, **fields)), Committed)
     assert await counts(store) == ArmCounts()
     assert await entries(store) == []
 

@@ -12,7 +12,7 @@ import random
 from collections import Counter
 from typing import Literal
 
-from service.store.base import Commit, Committed, Conflict, Known, NewSession, Snapshot, Store
+from service.store.base import Commit, Committed, Conflict, Known, NewSession, Snapshot, Store, Written
 from tests.support.sessions import digest
 
 ANONYMOUS, REPORT = 128, 250
@@ -57,15 +57,17 @@ class Writer:
         self._attempts += 1
         accepted, self._refused = folded(self._cache.state, self._asked_for)
         named = [digest(event) for event in accepted if event < ANONYMOUS]
-        version = f"{self._name}{self._attempts}" if accepted else None
         state = self._cache.state + bytes(accepted)
-        self._asked = Commit(self._session_id, self._name, self._cache.version, version, state, events=named)
+        written = Written(f"{self._name}{self._attempts}", state) if accepted else None
+        self._asked = Commit(self._session_id, self._name, self._cache.version, written, events=named)
         return self._asked
 
     def _learn(self, commit: Commit, outcome: object) -> None:
         self._asked = None
         if isinstance(outcome, Committed):
-            mine = self._cache._replace(version=commit.version or self._cache.version, state=commit.state)
+            mine = self._cache
+            if commit.written is not None:
+                mine = mine._replace(version=commit.written.version, state=commit.written.state)
             self._cache = outcome.snapshot or mine
             self.acknowledged |= set(self._asked_for) - set(self._refused)
             self.refused |= set(self._refused)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from typing import Any
 
-from service.store.base import Commit, NewSession, Snapshot, Store
+from service.store.base import Commit, NewSession, Snapshot, Store, Written
 
 
 def digest(text: object) -> bytes:
@@ -18,10 +18,12 @@ def new_session(session_id: str = "s", **fields: Any) -> NewSession:
 
 
 def commit(expected: str, version: str | None, **fields: Any) -> Commit:
-    """From ``expected`` to ``version`` by writer a, whose state is named after the version."""
-    state = b"" if version is None else f"state of {version}".encode()
-    given = {"session_id": "s", "writer": "a", "expected": expected, "version": version, "state": state}
-    return Commit(**(given | fields))
+    """From ``expected`` to ``version`` by writer a, whose state is named after the version; None writes nothing."""
+    written = None
+    if version is not None:
+        given = {"version": version, "state": f"state of {version}".encode()}
+        written = Written(**given | {name: fields.pop(name) for name in Written._fields if name in fields})
+    return Commit(**({"session_id": "s", "writer": "a", "expected": expected, "written": written} | fields))
 
 
 async def loaded(store: Store, session_id: str = "s") -> Snapshot:

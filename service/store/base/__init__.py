@@ -14,7 +14,7 @@ A writer (one worker incarnation) has one commit in flight per session at a time
 
 from __future__ import annotations
 
-from .commits import Commit, Committed, Conflict, Known, NewSession, NotFound, Outcome
+from .commits import Commit, Committed, Conflict, Known, NewSession, NotFound, Outcome, Written
 from .contract import History, Reminders, Store
 from .counts import ArmCounts
 from .failures import NO_CONNECTION, StoreFullError, StoreUnavailableError, WrongTypeError
@@ -44,6 +44,7 @@ __all__ = [
     "StoreFullError",
     "StoreUnavailableError",
     "WholeSession",
+    "Written",
     "WrongTypeError",
 ]
 

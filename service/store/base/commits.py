@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from .counts import Rows
+from .counts import Row
 from .reads import Snapshot
 
 
@@ -29,42 +29,23 @@ class NewSession:
     """As in its commits."""
 
 
-@dataclass(frozen=True, slots=True)
-class Commit:
-    """One attempt to move a session from ``expected`` to ``version``.
+class Written(NamedTuple):
+    """What a commit writes, beside event ids and answers."""
 
-    With ``version`` None nothing is written, and the idle deadline stays: the store only confirms that ``expected``
-    is still the session's version, and returns the duplicates and replays.
-    """
-
-    session_id: str
-    writer: str
-    """Worker incarnation, lower-case hexadecimal."""
-    expected: str
-    version: str | None
-    """Has no white space, and differs from every other version of every session."""
-    state: bytes = b""
-    checksum: bytes = b""
-    """The last bytes of the expected state; if the stored state has others, it was changed by hand."""
+    version: str
+    """The new one; has no white space, and differs from every other version of every session."""
+    state: bytes
     idle_ttl_ms: int | None = None
     """Milliseconds from the commit to the new idle deadline; None leaves the deadline as it is."""
     permanent: bool = False
     """Whether the session loses its idle deadline."""
     spec: bytes | None = None
     """Replaces the specification; None leaves it."""
-    events: Sequence[bytes] = ()
-    """Digests of event ids to look up and, on OK, to remember."""
-    event_lookups: Sequence[bytes] = ()
-    """Digests of event ids to look up only: they belong to events that are refused or skipped."""
-    lookups: Sequence[bytes] = ()
-    """Digests of idempotency keys to look up."""
-    answers: Mapping[bytes, bytes] = field(default_factory=dict)
-    """Digest of an idempotency key to the answer to store on OK."""
-    records: Mapping[bytes, bytes | None] = field(default_factory=dict)
+    records: Mapping[bytes, bytes | None] = {}
     """Records beside the state that have changed, by key; None deletes a record."""
-    segments: Mapping[bytes, tuple[int, bytes] | None] = field(default_factory=dict)
+    segments: Mapping[bytes, tuple[int, bytes] | None] = {}
     """Segments that have changed: name to the slot in which it was played last and its record; None deletes it."""
-    counts: Rows = field(default_factory=dict)
+    counts: Mapping[int, Row] = {}
     """What to add to the counts of arms beside the state, seven numbers for each; all but losses are integers."""
     counts_as_texts: bool = False
     """Whether the session has its counts as version 1.0 reads them, not packed; that never changes."""
@@ -76,6 +57,31 @@ class Commit:
     """Entries to append to the session's log, in order."""
     max_entries: int = 0
     """About how many entries the log keeps: the oldest are dropped."""
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """One attempt to move a session from ``expected`` to the version that it writes.
+
+    With ``written`` None nothing is written, and the idle deadline stays: the store only confirms that ``expected``
+    is still the session's version, and returns the duplicates and replays.
+    """
+
+    session_id: str
+    writer: str
+    """Worker incarnation, lower-case hexadecimal."""
+    expected: str
+    written: Written | None
+    checksum: bytes = b""
+    """The last bytes of the expected state; if the stored state has others, it was changed by hand."""
+    events: Sequence[bytes] = ()
+    """Digests of event ids to look up and, on OK, to remember."""
+    event_lookups: Sequence[bytes] = ()
+    """Digests of event ids to look up only: they belong to events that are refused or skipped."""
+    lookups: Sequence[bytes] = ()
+    """Digests of idempotency keys to look up."""
+    answers: Mapping[bytes, bytes] = field(default_factory=dict)
+    """Digest of an idempotency key to the answer to store on OK."""
 
 
 class Committed(NamedTuple):

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
 
-from ..base import Commit, Listed, LogEntry, NewSession, Snapshot, WholeSession
+from ..base import Listed, LogEntry, NewSession, Snapshot, WholeSession, Written
 from ..base.counts import Row
 from ..redis.keys import EVENT
 
@@ -71,32 +71,32 @@ class MemorySession:
             session.seen.update({EVENT + digest: (until, b"") for digest in digests})
         return session
 
-    def write_beside(self, commit: Commit, now: float) -> None:
+    def write_beside(self, written: Written, now: float) -> None:
         """Write what a commit brings beside the state: records, counts, what lists show, entries of the log.
 
         Parameters
         ----------
-        commit : that succeeds
+        written : by a commit that succeeds
         now : Unix seconds by the store's clock: the time of the log's entries
         """
-        for key, record in commit.records.items():
+        for key, record in written.records.items():
             if record is None:
                 self.records.pop(key, None)
             else:
                 self.records[key] = record
-        for name, segment in commit.segments.items():
+        for name, segment in written.segments.items():
             if segment is None:
                 self.segments.pop(name, None)
             else:
                 self.segments[name] = segment
-        for arm, row in commit.counts.items():
+        for arm, row in written.counts.items():
             self.counts[arm] = [a + b for a, b in zip_longest(self.counts.get(arm, ()), row, fillvalue=0)]
-        self.summary = commit.summary
-        if commit.about is not None:
-            self.about = commit.about
-        if commit.spec is not None:
-            self.spec = commit.spec
-        self._append(commit.entries, commit.max_entries, int(now * 1000))
+        self.summary = written.summary
+        if written.about is not None:
+            self.about = written.about
+        if written.spec is not None:
+            self.spec = written.spec
+        self._append(written.entries, written.max_entries, int(now * 1000))
 
     def _append(self, entries: Sequence[bytes], most: int, now_ms: int) -> None:
         if not entries:

@@ -20,6 +20,7 @@ from ..base import (
     ReadSegments,
     Snapshot,
     WholeSession,
+    Written,
 )
 from ..clock import StoreClock
 from ..cursors import after_of, cursor_after, names_behind
@@ -71,16 +72,17 @@ class MemoryStore:
         session = self._session(commit.session_id)
         if session is None:
             return NotFound()
-        if commit.version is not None and session.writers.get(commit.writer) == commit.version:
-            return Committed(None if session.version == commit.version else session.snapshot())
+        written = commit.written
+        if written is not None and session.writers.get(commit.writer) == written.version:
+            return Committed(None if session.version == written.version else session.snapshot())
         if session.version != commit.expected or not session.state.endswith(commit.checksum):
             return Conflict(session.snapshot())
         events = [EVENT + digest for digest in (*commit.events, *commit.event_lookups)]
         fields = events + [ANSWER + digest for digest in commit.lookups]
         if found := self._remembered(session, fields):
             return _known(found)
-        if commit.version is not None:
-            self._write(session, commit, commit.version)
+        if written is not None:
+            self._write(session, commit, written)
         return Committed()
 
     async def read_records(self, session_id: str) -> Mapping[bytes, bytes]:
@@ -192,18 +194,18 @@ class MemoryStore:
             heapq.heappush(self._deadlines, (deadline, session_id))
         session.expires_at = deadline
 
-    def _write(self, session: MemorySession, commit: Commit, version: str) -> None:
-        session.version, session.state = version, commit.state
+    def _write(self, session: MemorySession, commit: Commit, written: Written) -> None:
+        session.version, session.state = written.version, written.state
         session.writers.pop(commit.writer, None)
-        session.writers[commit.writer] = version
+        session.writers[commit.writer] = written.version
         if len(session.writers) > MAX_WRITERS:
             del session.writers[next(iter(session.writers))]
         self._remember(session, {EVENT + digest: b"" for digest in commit.events})
         self._remember(session, {ANSWER + digest: answer for digest, answer in commit.answers.items()})
-        session.write_beside(commit, self.now())
-        if commit.permanent:
+        session.write_beside(written, self.now())
+        if written.permanent:
             session.expires_at = None
-        self._extend_deadline(commit.session_id, session, commit.idle_ttl_ms)
+        self._extend_deadline(commit.session_id, session, written.idle_ttl_ms)
 
     def _remember(self, session: MemorySession, fields: Mapping[bytes, bytes]) -> None:
         until = self.now() + self._window

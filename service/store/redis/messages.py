@@ -6,7 +6,19 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from ..base import DIGEST_BYTES, ArmCounts, Commit, Counts, Known, Listed, Log, LogEntry, ReadSegments, Snapshot
+from ..base import (
+    DIGEST_BYTES,
+    ArmCounts,
+    Commit,
+    Counts,
+    Known,
+    Listed,
+    Log,
+    LogEntry,
+    ReadSegments,
+    Snapshot,
+    Written,
+)
 from ..base.counts import Row, texts
 from .beside.counts import read_fields
 from .connection.pipeline import RedisArgument
@@ -16,6 +28,8 @@ FIELD_BYTES = len(EVENT) + DIGEST_BYTES
 """Length of a field that stands for an event id: its kind byte and the digest."""
 END_OF_TIME = 253_402_300_800
 """Unix seconds of the first moment that no date can name."""
+_NOTHING = Written(version="", state=b"")
+"""What a confirmation writes."""
 _LISTED_BUCKET = re.compile(rb"([0-9]+)=([0-9]+)")
 
 
@@ -60,37 +74,38 @@ def bucket_numbers(listed: bytes) -> Sequence[int]:
 
 def commit_args(commit: Commit) -> Sequence[RedisArgument]:
     """Make the arguments of ``commit.lua``, except the first two, which say which buckets the keys are."""
+    written = commit.written or _NOTHING
     events = b"".join([EVENT + digest for digest in commit.events])
     lookups = b"".join(
         [EVENT + digest for digest in commit.event_lookups] + [ANSWER + digest for digest in commit.lookups]
     )
     answers = [item for digest, answer in commit.answers.items() for item in (ANSWER + digest, answer)]
-    records = [item for key, value in commit.records.items() if value is not None for item in (key, value)]
-    dropped = [key for key, value in commit.records.items() if value is None]
+    records = [item for key, value in written.records.items() if value is not None for item in (key, value)]
+    dropped = [key for key, value in written.records.items() if value is None]
     head = (
         commit.writer,
         commit.expected,
-        commit.version or "",
-        commit.state,
+        written.version,
+        written.state,
         commit.checksum,
-        -1 if commit.permanent else commit.idle_ttl_ms or 0,
+        -1 if written.permanent else written.idle_ttl_ms or 0,
     )
     # One argument for all counts: encoding an argument takes longer than taking it apart.
-    if commit.counts_as_texts:
-        rows, named = "", b" ".join([b" ".join(each) for each in texts(commit.counts)])
+    if written.counts_as_texts:
+        rows, named = "", b" ".join([b" ".join(each) for each in texts(written.counts)])
     else:
-        rows, named = "".join([_added(arm, row) for arm, row in commit.counts.items()]), b""
-    kept = {name: segment for name, segment in commit.segments.items() if segment is not None}
+        rows, named = "".join([_added(arm, row) for arm, row in written.counts.items()]), b""
+    kept = {name: segment for name, segment in written.segments.items() if segment is not None}
     segments = [item for name, (_, record) in kept.items() for item in (name, record)]
     played = [item for name, (slot, _) in kept.items() for item in (slot, name)]
-    gone = [name for name, segment in commit.segments.items() if segment is None]
-    sizes = (len(answers), len(records), len(dropped), rows, named, len(commit.entries))
+    gone = [name for name, segment in written.segments.items() if segment is None]
+    sizes = (len(answers), len(records), len(dropped), rows, named, len(written.entries))
     sizes_of_segments = (len(segments), len(played), len(gone))
     # Letters of what is replaced that other commits leave.
-    replaced = ("" if commit.about is None else "a") + ("" if commit.spec is None else "s")
-    about = (commit.summary, replaced, commit.about or b"", commit.max_entries)
-    spec = () if commit.spec is None else (commit.spec,)
-    items = (*answers, *records, *dropped, *commit.entries, *segments, *played, *gone, *spec)
+    replaced = ("" if written.about is None else "a") + ("" if written.spec is None else "s")
+    about = (written.summary, replaced, written.about or b"", written.max_entries)
+    spec = () if written.spec is None else (written.spec,)
+    items = (*answers, *records, *dropped, *written.entries, *segments, *played, *gone, *spec)
     return (*head, events + lookups, len(events), *about, *sizes, *sizes_of_segments, *items)
 
 
