@@ -45,7 +45,7 @@ Probabilities = Annotated[
 
 
 class FixedSpec(ArmsSpec):
-    """Fixed probabilities: takes losses and learns nothing. The control group beside a learner."""
+    """Fixed probabilities: takes losses and learns nothing. For the control group of a learner."""
 
     kind: Literal["fixed"] = "fixed"
     probabilities: Annotated[
