@@ -69,6 +69,15 @@ async def needs(server: RedisServer, url: str, where: str, refusal: str) -> None
     await use(url)
 
 
+def test_every_command_of_a_script_is_among_the_shipped_rights() -> None:
+    scripts = [path.read_text() for path in (ROOT / "service/store/redis/lua").rglob("*.lua")]
+    commands = {f"+{name.lower()}" for text in scripts for name in re.findall(r"redis\.p?call\(\s*'(\w+)'", text)}
+    missing = commands - set(SHIPPED)
+
+    assert len(commands) > 20
+    assert not missing, f"docker-compose.yml: the line of the user bandit lacks {sorted(missing)}"
+
+
 async def test_the_shipped_rights_are_enough_for_a_server(own_redis_server: RedisServer) -> None:
     allow(own_redis_server)
     await use(f"redis://small:secret@127.0.0.1:{own_redis_server.port}/0")

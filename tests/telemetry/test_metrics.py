@@ -1,6 +1,7 @@
 """Metrics: right with many workers and after a death, and never more series than at the start."""
 
 import asyncio
+import inspect
 import os
 import signal
 import subprocess
@@ -11,7 +12,8 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from service.api.metric_labels import labels
-from service.telemetry.metrics import Metrics
+from service.store.base import Store
+from service.telemetry.metrics import CALLS, Metrics
 from service.telemetry.multiprocess import FOLDER, SharedMetrics
 from tests.support.http import http_client
 from tests.support.pages import row, rows
@@ -160,6 +162,12 @@ def test_events_are_counted_by_outcome(tmp_path):
     assert outcomes["refused"] == 6
     assert value(series, "bandit_delay_slots_total") == 0 + 1 + 2
     assert value(series, "bandit_commits_total", outcome="committed") >= 3
+
+
+def test_every_call_to_the_store_is_counted():
+    calls = {name for name, method in vars(Store).items() if inspect.iscoroutinefunction(method)} - {"close"}
+
+    assert calls == set(CALLS), "CALLS in service/telemetry/metrics.py names the methods of the store"
 
 
 def test_the_catalogue_is_that_of_the_code():
