@@ -1,7 +1,7 @@
-"""Choose a language model for each request, by what its answers are worth less what they cost.
+"""Choose a language model for each request, by the rating of its answers less their price.
 
-The rating of an answer comes minutes later, or never. A model that is down is left out by ``exclude``, and an
-answer that nobody got is taken back with ``void``.
+The rating of an answer comes minutes later, or never. A model that is down is left out by ``exclude``, and a
+decision whose answer reached no user is cancelled with ``void``.
 """
 
 from __future__ import annotations

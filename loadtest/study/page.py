@@ -21,7 +21,7 @@ FIGURES = {
     "study_losses": "All losses are reported, or the world changes: regret in per cent of uniform play's",
     "study_clicks": "Clicks alone: regret in per cent of uniform play's",
     "study_growth": "Growth of regret with the number of slots; the dashed guide has slope 1/2",
-    "study_stalls": "Share of runs with at least so much of uniform play's regret",
+    "study_stalls": "Share of runs with at least this regret, as a share of uniform play's",
 }
 HEADINGS = {
     "full": "All losses are reported",
@@ -143,7 +143,7 @@ def _compared(ours: Sequence[World], rival: str) -> list[World]:
 def _against(world: World, rival: str) -> str:
     mine, other = world.figure(MULTISCALE), world.figure(rival)
     assert mine is not None  # noqa: S101 - it was compared
-    pair = f"{mine.mean:.0f} for {100 if other is None else other.mean:.0f}"
+    pair = f"{mine.mean:.0f} against {100 if other is None else other.mean:.0f}"
     return f"{pair} per cent of uniform play's clicks" if world.group == WEARY else pair
 
 

@@ -31,7 +31,7 @@ LARGEST_SUM = 1e100
 
 
 class TsallisDelayedSpec(ArmsSpec):
-    """Delayed Tsallis: arm and slot known; nothing to tune. Its bound is the best there is for such feedback."""
+    """Delayed Tsallis: arm and slot known; nothing to tune. No bound for such feedback has a better order."""
 
     arms_setting: ClassVar = "max_arms_centred"
 

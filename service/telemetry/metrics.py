@@ -87,7 +87,7 @@ class Metrics:
     def _add_processes(self) -> None:
         self._gauge("bandit_workers", "Worker processes that serve.").set(1)
         self.ready = self._gauge(
-            "bandit_ready", "Whether every worker can commit: 1, or 0 as long as `/readyz` is 503.", "livemin"
+            "bandit_ready", "Whether every worker can commit: 1, or 0 while `/readyz` answers 503.", "livemin"
         )
         self.connections = self._gauge("bandit_connections", "Connections of clients that are open.")
         self.queued_requests = self._gauge(
@@ -95,7 +95,7 @@ class Metrics:
         )
         self.event_loop_lag_seconds = self._histogram(
             "bandit_event_loop_lag_seconds",
-            "How late the event loop of a worker runs what is due, measured four times a second.",
+            "Delay with which the event loop of a worker runs a due callback, measured four times a second.",
             _LAG_SECONDS,
         )
         self.sweeper_backlog = self._gauge(
@@ -193,7 +193,7 @@ class Metrics:
         )
 
         self.clock_steps_back = self._counter(
-            "bandit_store_clock_steps_back", "Times that the store's clock was found to have been set back."
+            "bandit_store_clock_steps_back", "Number of times that the store's clock went back."
         )
 
     def count(
