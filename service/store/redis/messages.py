@@ -73,7 +73,11 @@ def bucket_numbers(listed: bytes) -> Sequence[int]:
 
 
 def commit_args(commit: Commit) -> Sequence[RedisArgument]:
-    """Make the arguments of ``commit.lua``, except the first two, which say which buckets the keys are."""
+    """Make the arguments of ``commit.lua``.
+
+    Two come before them, which say which buckets the keys are, and one behind them, which says whether the call
+    waits for replicas.
+    """
     written = commit.written or _NOTHING
     events = b"".join([EVENT + digest for digest in commit.events])
     lookups = b"".join(

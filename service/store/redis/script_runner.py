@@ -47,9 +47,7 @@ class ScriptRunner:
         # A reply that waits for replicas must come before the connection is given up.
         self._replica_seconds = min(options.replica_seconds, options.reply_seconds / 2)
 
-    async def run_on_session(
-        self, script: Script, session_id: str, tail: Sequence[RedisArgument], *, retry: bool = True
-    ) -> Sequence[Any]:
+    async def run_on_session(self, script: Script, session_id: str, tail: Sequence[RedisArgument]) -> Sequence[Any]:
         """Run a script on all keys of a session.
 
         Which buckets they are depends on the time, and on what other workers have written. Where keys were missing
@@ -60,7 +58,6 @@ class ScriptRunner:
         script : takes the keys of ``Keys.at``
         session_id : of the session
         tail : arguments behind the numbers and the width of the buckets
-        retry : as ``RedisClient.script`` has it
 
         Returns
         -------
@@ -76,7 +73,7 @@ class ScriptRunner:
         for _ in range(MAX_KEY_CORRECTIONS):
             keys = self._keys.at(session_id, self.clock.now(), self._listed.get(session_id, ()))
             args = (keys.numbers, self._keys.bucket_ms, *tail)
-            reply = await self.run(script, keys.all, args, retry=retry, replica_seconds=self._replica_seconds)
+            reply = await self.run(script, keys.all, args, replica_seconds=self._replica_seconds)
             if reply[0] != b"KEYS":
                 return reply
             if len(self._listed) >= MAX_LISTED:
@@ -90,8 +87,6 @@ class ScriptRunner:
         keys: Sequence[str],
         args: Sequence[RedisArgument] = (),
         *,
-        retry: bool = True,
-        retry_seconds: float | None = None,
         replica_seconds: float = 0.0,
     ) -> Sequence[Any]:
         """Run a script on these keys.
@@ -101,7 +96,7 @@ class ScriptRunner:
         script : to run
         keys : KEYS of the script, one or more
         args : ARGV of the script
-        retry, retry_seconds, replica_seconds : as ``RedisClient.script`` has them
+        replica_seconds : as ``RedisClient.script`` has it
 
         Returns
         -------
@@ -118,9 +113,7 @@ class ScriptRunner:
         try:
             if script.writes and room.folder is not None:
                 room.check(size_of(args))
-            reply: Sequence[Any] = await self._client.script(
-                script, keys, args, retry=retry, retry_seconds=retry_seconds, replica_seconds=replica_seconds
-            )
+            reply: Sequence[Any] = await self._client.script(script, keys, args, replica_seconds=replica_seconds)
         except StoreFullError:
             room.on_refused(size_of(args) if script.writes else 0)
             raise

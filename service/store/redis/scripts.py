@@ -15,19 +15,26 @@ class Script(NamedTuple):
     sha: str
     writes: bool
     """Whether it needs room in the store."""
+    is_repeatable: bool
+    """Whether running it twice gives the right answer: if not, it is retried only if it was not sent."""
+    retry_seconds: float | None
+    """How long it is retried; None for the option of the same name."""
 
     @classmethod
-    def read(cls, name: str, *, writes: bool = False) -> Script:
+    def read(
+        cls, name: str, *, writes: bool = False, is_repeatable: bool = True, retry_seconds: float | None = None
+    ) -> Script:
         """Read the script in ``lua/<name>.lua``.
 
         Parameters
         ----------
         name : its path in ``lua``, without the ending
-        writes : whether it needs room in the store
+        writes, is_repeatable, retry_seconds : as the fields of the same names
         """
         folder = files(__package__) / "lua"
         source = (folder / "prelude.lua").read_bytes() + (folder / f"{name}.lua").read_bytes()
-        return cls(name, source, hashlib.sha1(source, usedforsecurity=False).hexdigest(), writes)
+        sha = hashlib.sha1(source, usedforsecurity=False).hexdigest()
+        return cls(name, source, sha, writes, is_repeatable, retry_seconds)
 
 
 CREATE = Script.read("create", writes=True)
@@ -39,7 +46,7 @@ COUNTS = Script.read("beside/counts")
 LOG = Script.read("beside/log")
 SEGMENTS = Script.read("beside/segments")
 SEGMENT_NAMES = Script.read("beside/segment_names")
-DELETE = Script.read("delete")
+DELETE = Script.read("delete", is_repeatable=False)
 SCAN = Script.read("listing/scan")
 SESSIONS = Script.read("listing/sessions")
 INDEX_ADD = Script.read("listing/index_add")
@@ -53,7 +60,8 @@ RESTORE = Script.read("transfer/restore")
 RECORD_SAMPLE = Script.read("history/record", writes=True)
 READ_SAMPLES = Script.read("history/read")
 THIN_SAMPLES = Script.read("history/thin")
-PING = Script.read("ping")
+PING = Script.read("ping", retry_seconds=0.1)
+"""Retried long enough to replace a lost connection."""
 MAY_RUN = Script.read("may_run")
 REMIND = Script.read("reminders/remind", writes=True)
 DUE = Script.read("reminders/due")

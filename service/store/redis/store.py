@@ -35,8 +35,6 @@ from .transfer import Transfer
 
 log = logging.getLogger(__name__)
 
-PING_RETRY_SECONDS = 0.1
-"""How long a ping is retried; enough to replace a lost connection."""
 RECORDS_AT_ONCE = 500
 """Records looked at in one call: a million, which a session may have, take redis-py longer than a call may take."""
 NAMES_AT_ONCE = 1000
@@ -140,7 +138,7 @@ class RedisStore:
         return messages.read_log(reply[1]) if reply[0] == b"OK" else None
 
     async def delete(self, session_id: str) -> bool:
-        reply = await self._run_on_session(scripts.DELETE, session_id, (), retry=False)
+        reply = await self._run_on_session(scripts.DELETE, session_id, ())
         return bool(reply[0] == b"OK")
 
     async def list(self, cursor: str | None, limit: int, prefix: str = "") -> Page:
@@ -170,7 +168,6 @@ class RedisStore:
                     scripts.PING,
                     (self._keys.server_probe,),
                     (bytes(size),),
-                    retry_seconds=PING_RETRY_SECONDS,
                     replica_seconds=self._options.ping_seconds / 2,
                 )
                 room.on_written(size)

@@ -74,19 +74,15 @@ class RedisClient(ABC):
         keys: Sequence[str],
         args: Sequence[RedisArgument] = (),
         *,
-        retry: bool = True,
-        retry_seconds: float | None = None,
         replica_seconds: float = 0.0,
     ) -> Any:
         """Run a script and return its reply.
 
         Parameters
         ----------
-        script : is sent whole where the server does not know it yet
+        script : is sent whole where the server does not know it yet; says whether and how long to retry
         keys : KEYS of the script, one or more; in a cluster all of one slot
         args : ARGV of the script, without the last one, which says whether the call waits for replicas
-        retry : False if running the script twice could give a wrong answer: it is retried only if it was not sent
-        retry_seconds : how long to retry; by default the option of the same name
         replica_seconds : timeout for ``min_replicas`` replicas to have what the reply is based on; 0 waits for none
 
         Raises
@@ -98,7 +94,10 @@ class RedisClient(ABC):
         tail = (len(keys), *keys, *args, b"replicated" if replicated else b"")
         commands = (("EVALSHA", script.sha, *tail), ("EVAL", script.source, *tail))
         return await self._send_with_retries(
-            partial(self._send, commands), retry=retry, retry_seconds=retry_seconds, replica_seconds=replica_seconds
+            partial(self._send, commands),
+            retry=script.is_repeatable,
+            retry_seconds=script.retry_seconds,
+            replica_seconds=replica_seconds,
         )
 
     async def _send_with_retries(

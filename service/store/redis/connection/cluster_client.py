@@ -68,32 +68,24 @@ class ClusterClient(RedisClient):
         slot = slot_of(str(commands[0][3]))
         ranges = await self._map(attempt)
         address = next((one.master for one in ranges if one.first <= slot <= one.last), None)
-        asking = False
         for _ in range(MAX_REDIRECTIONS if address else 0):
             assert address is not None  # noqa: S101 - without an address the loop does not run
             try:
-                return await self._on(address, commands, attempt, asking=asking)
+                return await self._on(address, commands, attempt)
             except AskError as error:
-                asking = not isinstance(error, MovedError)
+                attempt.asking = not isinstance(error, MovedError)
                 address = (error.host or address[0], error.port)
-                self._ranges = self._ranges if asking else ()
+                self._ranges = self._ranges if attempt.asking else ()
             except (exceptions.ConnectionError, exceptions.TimeoutError, ClusterDownError):
                 self._ranges = ()
                 raise
         raise ClusterDownError("no node serves the slot")
 
-    async def _on(
-        self,
-        address: Address,
-        commands: Sequence[Sequence[RedisArgument]],
-        attempt: Attempt,
-        *,
-        asking: bool = False,
-    ) -> Any:
+    async def _on(self, address: Address, commands: Sequence[Sequence[RedisArgument]], attempt: Attempt) -> Any:
         if address not in self._servers:
             settings = {**self._settings, "host": address[0], "port": address[1]}
             self._servers[address] = Server(settings, self._options)
-        return await self._servers[address].call(commands, attempt, asking=asking)
+        return await self._servers[address].call(commands, attempt)
 
     async def _map(self, _attempt: Attempt) -> Sequence[SlotRange]:
         async with self._reading:

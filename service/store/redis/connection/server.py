@@ -39,6 +39,8 @@ class Attempt:
     """Timeout for these replicas."""
     sent: bool = False
     """Whether the server may have received the call."""
+    asking: bool = False
+    """Whether a cluster redirected this one call to the server (ASK)."""
 
 
 class Places(asyncio.Semaphore):
@@ -88,16 +90,13 @@ class Server:
         self._places = Places(max(1, options.max_connections - 1), options.pool_wait_seconds)
         self._watches: dict[tuple[str, int], ReplicaWatch] = {}
 
-    async def call(
-        self, commands: Sequence[Sequence[RedisArgument]], attempt: Attempt, *, asking: bool = False
-    ) -> Any:
+    async def call(self, commands: Sequence[Sequence[RedisArgument]], attempt: Attempt) -> Any:
         """Send the first command, or the next one if the server does not know the script, and return the reply.
 
         Parameters
         ----------
         commands : name and arguments of each; one or more
         attempt : says which replicas to wait for; its ``sent`` is set when the server may have received the call
-        asking : whether a cluster redirected this one call to this server (ASK)
 
         Raises
         ------
@@ -109,14 +108,14 @@ class Server:
         first = packed(commands[0])
         if attempt.replicas or len(first) >= LARGE_BYTES:
             async with self._alone() as pipeline:
-                reply = await self._reply(pipeline, first, commands[1:], attempt, asking)
+                reply = await self._reply(pipeline, first, commands[1:], attempt)
                 if attempt.replicas and reply[2] not in UNDECIDED:
                     await self._replicated(pipeline, attempt)
                 return reply
         shared = self._shared
         if shared is None or not shared.is_open or (self._master and not self._is_current(shared)):
             shared = await self._open_shared()
-        return await self._reply(shared, first, commands[1:], attempt, asking)
+        return await self._reply(shared, first, commands[1:], attempt)
 
     async def close(self) -> None:
         """Close all connections."""
@@ -134,11 +133,10 @@ class Server:
         command: bytes,
         others: Sequence[Sequence[RedisArgument]],
         attempt: Attempt,
-        asking: bool,
     ) -> Any:
         try:
             while True:
-                if asking:
+                if attempt.asking:
                     pipeline.send(ASKING).cancel()  # Its reply has a place, and is dropped.
                 reply = pipeline.send(command)
                 attempt.sent = True

@@ -13,7 +13,7 @@
 --       18 what to add to packed counts: of each arm its index, feedbacks, losses, and the other four or nothing, then ;
 --       19 what to add to counts that are texts (field, increment, ..., separated by spaces)  20 entries of the log
 --       21 items of segments (name, record, ...)  22 items of played (slot, name, ...)  23 segments to drop
---       24.. these items, in this order, and after them the specification that is replaced
+--       24.. these items, in this order, and after them the specification that is replaced; the last: prelude.lua
 -- NOT_FOUND  there is no session
 -- OK         written, or confirmed; with a snapshot where an earlier sending of this commit wrote it and others
 --            have committed since
