@@ -15,7 +15,6 @@ from ..engine.expiry import expire_oldest
 from ..engine.run import Run
 from ..errors import ClientGoneError, InternalError, ServiceError
 from ..serialization.journal import Ended, Journal
-from ..serialization.state import SCHEMA
 from .cache.cached_session import CachedSession
 from .draft import Answer, Draft, KnownKeys
 from .operation import Operation
@@ -58,7 +57,7 @@ async def apply_batch(
     batch: Sequence[Operation],
     known: KnownKeys,
     now: float,
-    write_schema: int = SCHEMA,
+    write_schema: int,
     *,
     undoes: bool = False,
 ) -> Draft:

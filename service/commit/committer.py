@@ -17,9 +17,8 @@ from collections.abc import Sequence
 from ..engine.run import Run
 from ..engine.segment_run import SegmentRun
 from ..errors import InternalError, OverloadedError, ServiceError, UnknownSessionError
-from ..serialization.state import SCHEMA
 from ..store.base import Commit, Committed, Conflict, Known, Snapshot, Store
-from ..telemetry.metrics import Labels, Metrics
+from ..telemetry.metrics import Metrics
 from .batch import apply_batch
 from .cache.cached_session import CachedSession
 from .cache.session_cache import SessionCache
@@ -45,20 +44,18 @@ class Committer:
     ----------
     store : has the sessions
     cache : of this worker
-    metrics : None for counters that nobody reads
+    metrics : count decisions and events
     write_schema : the newest schema in which states may be written
     """
 
-    def __init__(
-        self, store: Store, cache: SessionCache, metrics: Metrics | None = None, write_schema: int = SCHEMA
-    ) -> None:
+    def __init__(self, store: Store, cache: SessionCache, metrics: Metrics, write_schema: int) -> None:
         self.contention = Contention()
         self._versions = Versions()
         self._store = store
         self._cache = cache
         self._watch = cache.watch
         self._loader = SessionLoader(store, cache)
-        self._metrics = metrics or Metrics(Labels())
+        self._metrics = metrics
         self._write_schema = write_schema
         self._reminded: dict[str, tuple[int, int]] = {}
         """Session to the newest bucket of acts it was noted for, and its slot then."""
@@ -132,10 +129,8 @@ class Committer:
             # An earlier sending did it, and others have committed since.
             self._cache.forget(commit.session_id)
         elif (written := commit.written) is not None:
-            self._cache.put(
-                commit.session_id,
-                base.committed_as(written.version, written.state, draft.run, draft.effective, draft.stored),
-            )
+            kept = base.committed_as(written, draft.run, draft.effective, draft.stored)
+            self._cache.put(commit.session_id, kept)
 
     async def _on_conflict(
         self, session_id: str, base: CachedSession, winner: Snapshot, seconds: float

@@ -17,7 +17,7 @@ from ..models.idempotency import Idempotency
 from ..models.stored import Stored
 from ..serialization import records, segment_records, summary
 from ..serialization.journal import Journal
-from ..serialization.state import PACKED_COUNTS, SCHEMA
+from ..serialization.state import PACKED_COUNTS, SCHEMA_BYTE
 from ..store.base import DIGEST_BYTES, Commit, Written
 from .cache.cached_session import CachedSession, Effective
 
@@ -51,7 +51,7 @@ class Draft:
     known: KnownKeys
     stored: Stored
     """The session's specification."""
-    write_schema: int = SCHEMA
+    write_schema: int
     """The newest schema that a state may be written in."""
     fair_yield: FairYield = field(default_factory=FairYield)
     """Awaited within long work, so that other requests run in between."""
@@ -206,7 +206,7 @@ async def _written(draft: Draft, base: CachedSession, version: str, mostly_surpl
         idle_ttl_ms=after.idle_ttl_ms if extends else None,
         permanent=after.idle_ttl_seconds is None and spec.idle_ttl_seconds is not None,
         spec=None if draft.stored is base.stored else await _specification(draft),
-        records={**draft.dropped, **records.encode(run, state[0])},
+        records={**draft.dropped, **records.encode(run, state[SCHEMA_BYTE])},
         segments=await _segments_of(draft, run) if isinstance(run, SegmentRun) else {},
         counts=await draft.journal.counts(losses, default, draft.fair_yield, acts=as_texts),
         counts_as_texts=as_texts,

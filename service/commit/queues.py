@@ -43,7 +43,7 @@ class SessionQueues:
     max_queue, max_waiting : requests that may wait for one session, and for all together
     """
 
-    def __init__(self, committer: Committer, *, max_queue: int, max_waiting: int = 10_000) -> None:
+    def __init__(self, committer: Committer, *, max_queue: int, max_waiting: int) -> None:
         self._committer = committer
         self._max_queue = max_queue
         self._max_waiting = max_waiting

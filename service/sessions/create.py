@@ -77,7 +77,7 @@ class Creator:
         queues: SessionQueues,
         limits: Limits,
         metrics: Metrics,
-        write_schema: int = codec.SCHEMA,
+        write_schema: int,
     ) -> None:
         self._versions = Versions()
         self._store = store

@@ -8,10 +8,8 @@ import json
 import pytest
 
 from service.commit import contention
-from service.commit.cache.session_cache import SessionCache
-from service.commit.committer import MAX_ATTEMPTS, Committer
+from service.commit.committer import MAX_ATTEMPTS
 from service.commit.operation import Applied
-from service.commit.queues import SessionQueues
 from service.errors import InternalError, OverloadedError, StoreUnavailableError, UnknownSessionError
 from service.learners.dexp3 import Dexp3Spec
 from service.models.events import ArmEvent
@@ -21,6 +19,7 @@ from service.serialization import state as codec
 from service.sessions.operations import Act, SettleFeedback
 from service.store.base import Conflict, NewSession
 from service.store.memory import MemoryStore
+from tests.support.sessions import queues_on
 
 
 class CountingStore(MemoryStore):
@@ -57,10 +56,6 @@ async def store():
 @pytest.fixture
 def queues(store):
     return queues_on(store)
-
-
-def queues_on(store):
-    return SessionQueues(Committer(store, SessionCache(10)), max_queue=1000)
 
 
 def act(count=1):

@@ -9,10 +9,7 @@ import statistics
 import pytest
 
 from service.commit import contention
-from service.commit.cache.session_cache import SessionCache
-from service.commit.committer import Committer
 from service.commit.contention import CONTENDED_SECONDS, LONGEST_WAIT, Contention, Version
-from service.commit.queues import SessionQueues
 from service.learners.dexp3 import Dexp3Spec
 from service.models.events import ArmEvent
 from service.models.specification import Specification
@@ -21,6 +18,7 @@ from service.serialization import state as codec
 from service.sessions.operations import Act, SettleFeedback
 from service.store.base import Committed, NewSession
 from service.store.redis.store import RedisStore
+from tests.support.sessions import queues_on
 
 
 @pytest.fixture
@@ -105,10 +103,6 @@ class CountedStore(RedisStore):
         outcome = await super().commit(commit)
         CountedStore.commits += isinstance(outcome, Committed)
         return outcome
-
-
-def queues_on(store):
-    return SessionQueues(Committer(store, SessionCache(10)), max_queue=1000)
 
 
 @pytest.mark.alone

@@ -6,9 +6,6 @@ from typing import Any
 
 import pytest
 
-from service.commit.cache.session_cache import SessionCache
-from service.commit.committer import Committer
-from service.commit.queues import SessionQueues
 from service.models.events import ArmEvent
 from service.models.specification import Specification
 from service.sessions.operations import Act, SettleFeedback
@@ -16,6 +13,7 @@ from service.sessions.service import Sessions
 from service.settings import Settings
 from service.store.base import Commit, ReadSegments
 from service.store.memory import MemoryStore
+from tests.support.sessions import queues_on
 
 FIELDS = {"learner": {"kind": "centred_tsallis", "n_arms": 3}, "segments": {"max": 100}, "seed": 1}
 
@@ -55,12 +53,8 @@ def act(segment: str) -> Act:
     return Act(1, 10**6, single=True, segment=segment)
 
 
-def worker(store: MemoryStore) -> SessionQueues:
-    return SessionQueues(Committer(store, SessionCache(10)), max_queue=100)
-
-
 async def test_a_commit_reads_and_writes_the_segments_of_its_batch(store: WatchedStore) -> None:
-    queues = worker(store)
+    queues = queues_on(store)
 
     await queues.submit("s", act("s3"))
     await queues.submit("s", act("s3"))
@@ -72,7 +66,7 @@ async def test_a_commit_reads_and_writes_the_segments_of_its_batch(store: Watche
 
 async def test_after_a_conflict_segments_are_read_again(store: WatchedStore) -> None:
     """Another worker has committed meanwhile, so that nothing which this one had read may count."""
-    one, other = worker(store), worker(store)
+    one, other = queues_on(store), queues_on(store)
     for name in ("s1", "s2", "s3"):
         await one.submit("s", act(name))
     await other.submit("s", act("s1"))

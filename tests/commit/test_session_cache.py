@@ -15,7 +15,7 @@ from service.models.options import ExpirySpec
 from service.models.specification import Specification
 from service.models.stored import Stored
 from service.serialization import records
-from service.store.base import Snapshot
+from service.store.base import Snapshot, Written
 
 MIB = 2**20
 
@@ -57,7 +57,12 @@ def test_all_that_a_session_takes_is_counted(made, least):
     session = made()
 
     assert least < session.size < 4 * least
-    assert session.committed_as("w", session.encode(session.run), session.run.copy()).size == session.size
+    assert (
+        session.committed_as(
+            Written("w", session.encode(session.run)), session.run.copy(), None, session.stored
+        ).size
+        == session.size
+    )
 
 
 def test_sessions_leave_when_their_labels_take_too_much():

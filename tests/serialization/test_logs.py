@@ -15,7 +15,7 @@ from service.models.options import ExpirySpec
 from service.models.specification import Specification
 from service.models.stored import Stored
 from service.serialization import records
-from service.store.base import Snapshot
+from service.store.base import Snapshot, Written
 
 ARMS, KEPT = 4, 5
 LABELS = [f"arm {n}" for n in range(6)]
@@ -47,7 +47,7 @@ class Stores:
         changed = records.encode(run, schema)
         self.kept = {key: data for key, data in {**self.kept, **changed}.items() if data is not None}
         self.sent = len(self.state) + sum(len(data or b"") for data in changed.values())
-        self.cached = self.cached.committed_as("v", self.state, run)
+        self.cached = self.cached.committed_as(Written("v", self.state), run, None, self.stored)
 
     def run(self):
         return self.cached.run.copy()

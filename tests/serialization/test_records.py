@@ -12,7 +12,7 @@ from service.models.stored import Stored
 from service.serialization import records
 from service.serialization import state as codec
 from service.serialization.binary import CodecError
-from service.store.base import Snapshot
+from service.store.base import Snapshot, Written
 
 
 def cached(kind="bold", **fields):
@@ -29,7 +29,9 @@ def committed(before, run, kept):
         kept.pop(key, None) if value is None else kept.update({key: value})
     state = before.encode(run)
     snapshot = Snapshot("1", before.stored.encode(), state, 0.0, None)
-    return before.committed_as("1", state, run), CachedSession.of(snapshot).with_records(kept)
+    return before.committed_as(Written("1", state), run, None, before.stored), CachedSession.of(
+        snapshot
+    ).with_records(kept)
 
 
 def test_a_commit_of_bold_sends_its_own_slot_and_instance_however_many_are_open():

@@ -5,7 +5,18 @@ from __future__ import annotations
 import hashlib
 from typing import Any
 
+from service.commit.cache.session_cache import SessionCache
+from service.commit.committer import Committer
+from service.commit.queues import SessionQueues
+from service.serialization.state import SCHEMA
 from service.store.base import Commit, NewSession, Snapshot, Store, Written
+from service.telemetry.metrics import Labels, Metrics
+
+
+def queues_on(store: Store) -> SessionQueues:
+    """The queues of one worker on a store, with a cache of its own."""
+    committer = Committer(store, SessionCache(10), Metrics(Labels()), SCHEMA)
+    return SessionQueues(committer, max_queue=1000, max_waiting=10_000)
 
 
 def digest(text: object) -> bytes:

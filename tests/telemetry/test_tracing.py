@@ -12,9 +12,6 @@ from opentelemetry.trace import SpanKind, StatusCode
 
 from service.api.metric_labels import labels
 from service.app import create_app
-from service.commit.cache.session_cache import SessionCache
-from service.commit.committer import Committer
-from service.commit.queues import SessionQueues
 from service.learners.dexp3 import Dexp3Spec
 from service.models.specification import Specification
 from service.models.stored import Stored
@@ -26,6 +23,7 @@ from service.store.instrumented import InstrumentedStore
 from service.store.memory import MemoryStore
 from service.telemetry.metrics import Metrics
 from service.telemetry.tracing import Spans
+from tests.support.sessions import queues_on
 
 ARMS = {"learner": {"kind": "dexp3", "n_arms": 3}, "seed": 7, "session_id": "s-1"}
 TRACE, CALLER = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
@@ -137,7 +135,7 @@ async def test_one_commit_for_many_requests_belongs_to_the_first_and_is_linked_t
     run = stored.start()
     await store.create(NewSession("s", "first", stored.encode(), codec.encode(run.ledger, run.state)))
     traced = InstrumentedStore(store, Metrics(labels()), Spans(provider))
-    queues = SessionQueues(Committer(traced, SessionCache(1)), max_queue=10)
+    queues = queues_on(traced)
     contexts = []
 
     async def ask():

@@ -21,7 +21,7 @@ from ...serialization import records as records_codec
 from ...serialization import state as codec
 from ...serialization.binary import CHECKSUM_BYTES, CodecError
 from ...serialization.summary import effective_arms_of
-from ...store.base import Snapshot
+from ...store.base import Snapshot, Written
 
 SESSION_BYTES = 2_000
 """Memory that a session takes besides: its objects, and a block of draws."""
@@ -187,34 +187,30 @@ class CachedSession(NamedTuple):
 
     def committed_as(
         self,
-        version: str,
-        state: bytes,
+        written: Written,
         run: Run,
-        effective: Effective | None = None,
-        stored: Stored | None = None,
+        effective: Effective | None,
+        stored: Stored,
     ) -> CachedSession:
         """Return the session as this worker has just committed it.
 
         Parameters
         ----------
-        version : of that commit
-        state : the bytes of the run's state
+        written : by that commit
         run : taken over: nobody else may use it, or earlier copies of it, any more
         effective : what the commit showed of the distribution; None where the next one has to compute it
-        stored : the specification, where the commit replaced it
+        stored : the specification, which the commit may have replaced
         """
-        run.on_written(records_codec.rows_of(run, state[0]))
-        if state[0] == 1:
+        schema = written.state[codec.SCHEMA_BYTE]
+        run.on_written(records_codec.rows_of(run, schema))
+        if schema == 1:
             run.ledger.restart_means()
-        checksum = state[-CHECKSUM_BYTES:]
-        size = _memory(run)
-        stored = stored or self.stored
         return CachedSession(
-            *(version, stored, run, checksum, size),
+            *(written.version, stored, run, written.state[-CHECKSUM_BYTES:], _memory(run)),
             is_listed=True,
             effective=effective,
             created_at=self.created_at,
-            has_packed_counts=state[0] >= codec.PACKED_COUNTS,
+            has_packed_counts=schema >= codec.PACKED_COUNTS,
         )
 
 

@@ -8,12 +8,13 @@ from __future__ import annotations
 from .arms import decode_arms
 from .codec import Decoded, arms_ever, decode, encode
 from .fields import fixed_fields, rows_field
-from .schemas import COMPACT, PACKED_COUNTS, SCHEMA
+from .schemas import COMPACT, PACKED_COUNTS, SCHEMA, SCHEMA_BYTE
 
 __all__ = [
     "COMPACT",
     "PACKED_COUNTS",
     "SCHEMA",
+    "SCHEMA_BYTE",
     "Decoded",
     "arms_ever",
     "decode",

@@ -19,6 +19,8 @@ from ...engine.ledger import Ledger
 
 SCHEMA = 4
 """The newest schema."""
+SCHEMA_BYTE = 0
+"""Where the bytes of a state have the number of their schema."""
 COMPACT = 3
 """The first schema whose states are compact."""
 PACKED_COUNTS = 4
