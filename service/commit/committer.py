@@ -23,9 +23,10 @@ from .batch import apply_batch
 from .cache.cached_session import CachedSession
 from .cache.session_cache import SessionCache
 from .contention import Contention, Version, Versions, honour_grace, request_grace
-from .draft import Answer, Draft, KnownKeys, commit_of
+from .draft import Answer, Draft, KnownKeys
 from .loading import SessionLoader
 from .operation import Operation
+from .written import commit_of
 
 MAX_GRACE_REQUESTS = 8
 """Tries to request grace, each lost to another's commit."""

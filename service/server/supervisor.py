@@ -120,7 +120,7 @@ class Supervisor:
         if self._stopping.is_set():
             logger.info("received %s, killing", number.name)
             self._hurry.set()
-        elif drain and not self._board.draining:
+        elif drain and not self._board.is_draining():
             logger.info("received %s, not ready from now on, stopping in %g s", number.name, drain)
             self._board.drain()
             asyncio.get_running_loop().call_later(drain, self._stopping.set)

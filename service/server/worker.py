@@ -162,12 +162,8 @@ def serve(settings: Settings, listener: socket.socket, board: Board, number: int
     board : where the worker says that it lives
     number : the worker's place among the workers, from 0
     """
-    app = create_app(
-        settings,
-        metrics_folder=multiprocess.share(number),
-        spans=open_traces(),
-        draining=lambda: board.draining,
-    )
+    folder = multiprocess.share(number)
+    app = create_app(settings, metrics_folder=folder, spans=open_traces(), draining=board.is_draining)
     app.openapi()  # Takes 80 ms; otherwise the first requests would wait for it.
     runtime = app.state.runtime
     allowed = allowed_connections(settings.max_connections, settings.store_connections)
@@ -175,7 +171,7 @@ def serve(settings: Settings, listener: socket.socket, board: Board, number: int
     protocol = partial(
         LimitedHttpProtocol,
         check_origin=runtime.check_origin,
-        draining=runtime.draining,
+        draining=board.is_draining,
         limit=limit,
         head_seconds=settings.body_timeout_seconds,
         refuse=runtime.connection_errors,

@@ -112,6 +112,6 @@ def test_the_board_names_the_least_of_the_living_others(board, clock):
     assert board.least_connections(but=2) == float("inf")
     board.forget(0)
     assert list(board.serving()) == [1, 2]
-    assert not board.draining
+    assert not board.is_draining()
     board.drain()
-    assert board.draining
+    assert board.is_draining()

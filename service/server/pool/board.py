@@ -48,9 +48,8 @@ class Board:
         os.truncate(descriptor, _size(workers))
         return cls(descriptor, workers)
 
-    @property
-    def draining(self) -> bool:
-        """Whether the service is about to stop, and still serves."""
+    def is_draining(self) -> bool:
+        """Return whether the service is about to stop, and still serves."""
         return bool(self._numbers[_DRAINING])
 
     def drain(self) -> None:
