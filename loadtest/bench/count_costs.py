@@ -13,10 +13,10 @@ from unittest import mock
 
 from loadtest.processes import RedisProcess
 from loadtest.processes.redis_process import started
+from service.commit.journal import Journal
 from service.learners.dexp3 import Dexp3Spec
 from service.models.events import ArmEvent
 from service.models.specification import Specification
-from service.serialization.journal import Journal
 from service.sessions.operations import Act, SettleFeedback
 from service.sessions.service import Sessions
 from service.settings import Settings

@@ -14,9 +14,9 @@ from ..engine.arm_run import ArmRun
 from ..engine.expiry import expire_oldest
 from ..engine.run import Run
 from ..errors import ClientGoneError, InternalError, ServiceError
-from ..serialization.journal import Ended, Journal
 from .cache.cached_session import CachedSession
 from .draft import Answer, Draft, KnownKeys
+from .journal import Ended, Journal
 from .operation import Operation
 
 EXPIRY_SECONDS = 0.05

@@ -12,9 +12,9 @@ from ..engine.run import Run
 from ..errors import IdempotencyConflictError, OlderSchemaError
 from ..models.idempotency import Idempotency
 from ..models.stored import Stored
-from ..serialization.journal import Journal
 from ..store.base import DIGEST_BYTES
 from .cache.cached_session import Effective
+from .journal import Journal
 
 VERSION = "\0"
 """Stands in an answer for the version its commit makes; no label or other text of an answer has this character."""

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from ..commit.cache.cached_session import CachedSession
 from ..commit.contention import Versions
 from ..commit.draft import Answer, unpack_answer
+from ..commit.journal import Journal
 from ..commit.loading import decoded
 from ..commit.queues import SessionQueues
 from ..cooperative.answer_body import compress_if_large, is_stored_answer, joined, unpack
@@ -32,7 +33,6 @@ from ..models.idempotency import Idempotency
 from ..models.specification import SESSION_ID_PATTERN, Specification
 from ..models.stored import Stored
 from ..serialization import state as codec
-from ..serialization.journal import Journal
 from ..store.base import NewSession, Snapshot, Store
 from ..telemetry.metrics import Metrics
 from .beginning import Beginning

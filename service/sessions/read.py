@@ -5,11 +5,11 @@ from __future__ import annotations
 from ..commit.batch import settle_due
 from ..commit.cache.cached_session import CachedSession
 from ..commit.cache.session_cache import SessionCache
+from ..commit.journal import Journal
 from ..commit.loading import decoded, with_records
 from ..cooperative.answer_body import Body
 from ..engine.slot_run import SlotRun
 from ..errors import UnknownSessionError
-from ..serialization.journal import Journal
 from ..store.base import Snapshot, Store
 from .views import session_view
 

@@ -15,6 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant
 
 from service.commit.batch import settle_due
 from service.commit.cache.cached_session import CachedSession
+from service.commit.journal import Journal
 from service.commit.operation import Operation
 from service.engine.run import Run
 from service.errors import StoreUnavailableError
@@ -22,7 +23,6 @@ from service.learners import REGISTRY
 from service.models.events import ArmEvent, OneArmEvent, RewardEvent
 from service.models.options import DecisionLogSpec, ExpirySpec, Word
 from service.models.specification import Specification
-from service.serialization.journal import Journal
 from service.store import open_store
 from tests.support.crashing import Fault, Worker
 from tests.support.decision_model import WINDOW, Model

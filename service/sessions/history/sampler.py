@@ -12,9 +12,9 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from ...commit.cache.session_cache import SessionCache
+from ...commit.journal import Journal
 from ...cooperative.fair_yield import FairYield
 from ...errors import StateCorruptError, UnknownSessionError
-from ...serialization.journal import Journal
 from ...serialization.sample import Sample
 from ...store.base import Store, StoreUnavailableError
 from ..read import Reader

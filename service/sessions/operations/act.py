@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from ...commit.draft import Draft
+from ...commit.journal import Acted, Ended, Journal
 from ...commit.operation import Applied, Operation
 from ...cooperative.json_stream import CHUNK_SCALARS
 from ...engine.actions import ArmActions
@@ -21,7 +22,6 @@ from ...engine.slot_run import SlotRun
 from ...errors import InvalidRequestError, NoEligibleArmError
 from ...learners.base import FloatArray, IntArray, PointLearner
 from ...models.eligible import Choice
-from ...serialization.journal import Acted, Ended, Journal
 from .eligible import ANY, Found, check_defined, check_segments, find
 
 

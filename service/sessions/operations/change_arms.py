@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 from ...commit.draft import Draft
+from ...commit.journal import ArmsChanged, Journal
 from ...commit.operation import Applied, Operation
 from ...cooperative.answer_body import Body, joined
 from ...cooperative.offload import LABEL_BYTES, run_in_thread_if_large
@@ -15,7 +16,6 @@ from ...engine.arm_run import ArmRun
 from ...engine.arms import Arms, Change
 from ...engine.run import Run
 from ...errors import InvalidRequestError, NoLabelsError
-from ...serialization.journal import ArmsChanged, Journal
 from ..limits import ArmLimits, check_labels
 from .eligible import check_defined
 

@@ -10,6 +10,7 @@ from pydantic import ValidationError
 
 from ...commit.batch import settle_due
 from ...commit.draft import Draft
+from ...commit.journal import Journal, SessionChanged
 from ...commit.operation import Applied, Operation
 from ...cooperative.answer_body import Body, joined
 from ...cooperative.offload import run_in_thread_if_large
@@ -20,7 +21,6 @@ from ...models.options import ExpirySpec
 from ...models.specification import Specification
 from ...models.stored import Stored
 from ...serialization import records
-from ...serialization.journal import Journal, SessionChanged
 from ..limits import label_bytes
 from .eligible import check_defined
 

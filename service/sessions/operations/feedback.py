@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from ...commit.draft import Draft
+from ...commit.journal import Settled
 from ...commit.operation import Applied, Operation
 from ...cooperative.json_stream import COMPACT
 from ...engine.arm_run import ArmRun
@@ -16,7 +17,6 @@ from ...errors import MAX_INDEXES, FieldError, InvalidRequestError, SurplusFeedb
 from ...models.events import Event, Surplus
 from ...models.idempotency import digests
 from ...models.plain_events import PlainEvents
-from ...serialization.journal import Settled
 from .event_parsing import PARSERS, plain_losses
 from .judged_events import MAX_DELAYS, Judged, ended, judge_each, settle_each, surplus_text
 

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ...commit.draft import Draft
+from ...commit.journal import Ended
 from ...engine.arm_run import ArmRun
 from ...engine.run import Run
 from ...engine.slot_run import SlotRun
 from ...models.events import Event, OneArmEvent
-from ...serialization.journal import Ended
 
 MAX_DELAYS = 100
 """The delays of the first events of a request are measured, at most so many."""

@@ -9,6 +9,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from ...commit.journal import Journal
 from ...cooperative.answer_body import Body, answer_body
 from ...cooperative.fair_yield import FairYield
 from ...cooperative.json_stream import json_chunks
@@ -17,7 +18,6 @@ from ...engine.arm_run import ArmRun
 from ...engine.run import Run
 from ...errors import InvalidRequestError, UnknownSegmentError
 from ...learners.base import FloatArray
-from ...serialization.journal import Journal
 from ...store.base import Store
 from ..read import Reader
 from .arm_counts import ReadCounts

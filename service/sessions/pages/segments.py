@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any, Literal, NamedTuple
 
 from ...commit.cache.cached_session import CachedSession
+from ...commit.journal import Journal
 from ...commit.loading import with_segments
 from ...cooperative.answer_body import Body, answer_body
 from ...cooperative.fair_yield import FairYield
@@ -18,7 +19,6 @@ from ...engine.kept_segment import KeptSegment
 from ...engine.kept_segments import KeptSegments
 from ...engine.segment_run import SegmentRun
 from ...errors import InvalidRequestError, StateCorruptError, UnknownSegmentError, UnknownSessionError
-from ...serialization.journal import Journal
 from ...serialization.segment_records import name_of
 from ...serialization.summary import shown_mean, time_text
 from ...store.base import Snapshot, Store

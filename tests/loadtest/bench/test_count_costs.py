@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from loadtest.bench import count_costs
 from loadtest.commands import app
-from service.serialization.journal import Journal
+from service.commit.journal import Journal
 from service.store.redis.store import RedisStore
 
 
@@ -18,7 +18,7 @@ async def test_one_session_has_its_counts_and_one_has_none(monkeypatch: pytest.M
     commit, counts, counted = RedisStore.commit, Journal.counts, {"counted": 0, "bare": 0}
 
     async def noted(store, commit_):
-        counted[commit_.session_id] += sum(row[1] for row in commit_.counts.values())
+        counted[commit_.session_id] += sum(row[1] for row in commit_.written.counts.values())
         return await commit(store, commit_)
 
     monkeypatch.setattr(RedisStore, "commit", noted)
