@@ -29,7 +29,7 @@ class Rate(NamedTuple):
 
 
 def request(method: str, path: str, body: bytes = b"") -> bytes:
-    """A request on a connection that stays open."""
+    """Write a request on a connection that stays open."""
     head = f"{method} {path} HTTP/1.1\r\nHost: localhost\r\n"
     if method == "POST":
         head += f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n"

@@ -46,7 +46,7 @@ class Drawn(BaseModel):
 
 
 def make_app() -> FastAPI:
-    """An endpoint that does nothing (N), one with a GET of a Redis (G), and a learner written as scripts."""
+    """Make an endpoint that does nothing (N), one with a GET of a Redis (G), and a learner written as scripts."""
     app = FastAPI(openapi_url=None)
     redis: Redis = Redis.from_url(os.environ[REDIS], max_connections=64)
     scripts = Path(__file__).parent / "lua"

@@ -64,14 +64,14 @@ class InProcessApp:
         return status, answer
 
     async def create(self, learner: dict[str, Any]) -> str:
-        """The path of a new session."""
+        """Create a session and return its path."""
         status, answer = await self.call("POST", "/v1/sessions", {"learner": learner, "seed": 7})
         if status != HTTPStatus.CREATED:
             raise ServiceError(f"no session: {status}")
         return f"/v1/sessions/{json.loads(b''.join(answer))['session_id']}"
 
     async def acted(self, count: int) -> str:
-        """The path of a session of one arm with so many outstanding acts."""
+        """Create a session of one arm with so many outstanding acts, and return its path."""
         path = await self.create({"kind": "dexp3", "n_arms": 1})
         for _ in range(count // 1000):
             await self.call("POST", f"{path}/acts", {"count": 1000})

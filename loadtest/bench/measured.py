@@ -48,7 +48,7 @@ def _over(numbers: Mapping[str, Sequence[float]], name: str, floor: str) -> dict
 
 
 def workers_ratio(found: Mapping[str, Measured]) -> dict[str, Any]:
-    """The service's medians with the most workers to those with the fewest.
+    """Return the service's medians with the most workers to those with the fewest.
 
     ``cpu_allows`` is what processor time would allow with a core for each process: the ratio of the numbers of
     workers, over that of the processor time of an act or event.
@@ -79,7 +79,7 @@ def cpu_seconds(pids: Sequence[int]) -> float:
 
 
 def machine() -> dict[str, Any]:
-    """What the figures were made on."""
+    """Say what the figures were made on."""
     return {
         "cpus": os.cpu_count(),
         "load_average": os.getloadavg(),

@@ -35,7 +35,7 @@ class Drawn(BaseModel):
 
 
 def make_app() -> FastAPI:
-    """The routes ``act`` and ``feedback``, once for each way to keep the policies."""
+    """Make the routes ``act`` and ``feedback``, once for each way to keep the policies."""
     app = FastAPI(openapi_url=None)
     arms = list(range(int(os.environ[PEERS_ARMS])))
     _in_memory(app, arms)

@@ -143,7 +143,7 @@ def of_service(url: str, pids: Sequence[int], options: Options, learner: Mapping
 
 
 def calls_in_turn(port: int, pids: Sequence[int], act: str, feedback: str, sessions: int) -> Target:
-    """An act and the feedback for its arm, in one of so many sessions; ``%d`` in the paths is its number."""
+    """Make an act and the feedback for its arm, in one of so many sessions; ``%d`` in the paths is its number."""
     says = {"BENCH_ACT": act, "BENCH_FEEDBACK": feedback, "BENCH_SESSIONS": str(sessions)}
     return Target(port, partial(act_and_feedback, act, feedback, sessions), pids, says)
 

@@ -24,7 +24,7 @@ class OtherSession:
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """Calls within the block."""
+        """Call the session within the block."""
         threads = [threading.Thread(target=self._run, daemon=True) for _ in range(CLIENTS)]
         for thread in threads:
             thread.start()

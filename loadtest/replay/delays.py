@@ -22,7 +22,7 @@ class TotalDelay(NamedTuple):
 
 
 def periodic(slots: int) -> IntArray:
-    """The pattern over ``slots`` slots, shape (slots,); element t-1 is d_t."""
+    """Return the pattern over ``slots`` slots, shape (slots,); element t-1 is d_t."""
     return np.resize(np.array(PATTERN, dtype=np.int64), slots)
 
 

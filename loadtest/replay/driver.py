@@ -51,7 +51,7 @@ class Driver(Protocol):
         """Hand over feedback, in this order."""
 
     def counts(self) -> Counts:
-        """What the session has counted."""
+        """Return what the session has counted."""
 
     def describe(self) -> dict[str, Any]:
         """How the session was driven, and its learner's parameters as resolved."""

@@ -80,7 +80,7 @@ class InProcessDriver:
 
 
 def _expiry(fields: dict[str, Any] | None, spec: Spec, losses: LossRange) -> Expiry | None:
-    """A session's expiry as its run has it."""
+    """Return a session's expiry as its run has it."""
     if fields is None:
         return None
     if (default := fields["default_loss"]) is None:

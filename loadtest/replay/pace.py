@@ -47,7 +47,7 @@ class Pace:
         return now if self._interval is None else first + (t - 1) * self._interval
 
     def end(self) -> None:
-        """The slot has ended."""
+        """Note that the slot has ended."""
         self.seconds.append(self._clock() - self._meant)
 
 

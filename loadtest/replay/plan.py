@@ -45,7 +45,7 @@ class World(Protocol):
         """T."""
 
     def head(self, slots: int) -> World:
-        """The same world, ended after ``slots`` slots."""
+        """Return the same world, ended after ``slots`` slots."""
 
     def learner_fields(self) -> dict[str, Any]:
         """Return the learner's fields that the world decides."""
@@ -57,7 +57,7 @@ class World(Protocol):
         """Return a player of this world."""
 
     def best_fixed(self) -> BestFixed:
-        """The best fixed action in hindsight."""
+        """Return the best fixed action in hindsight."""
 
     def baseline(self) -> Baseline:
         """Return the expected losses of a player who never learns."""

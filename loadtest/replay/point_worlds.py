@@ -36,7 +36,7 @@ class PointWorld(ABC):
 
     @abstractmethod
     def head(self, slots: int) -> PointWorld:
-        """The same world, ended after ``slots`` slots."""
+        """Return the same world, ended after ``slots`` slots."""
 
     @abstractmethod
     def loss(self, t: int, x: FloatArray) -> FloatArray:
@@ -44,7 +44,7 @@ class PointWorld(ABC):
 
     @abstractmethod
     def gradient(self, t: int, x: FloatArray) -> FloatArray:
-        """The gradient of f_t at points of shape (..., dim)."""
+        """Return the gradient of f_t at points of shape (..., dim)."""
 
     @abstractmethod
     def losses_at(self, x: FloatArray) -> FloatArray:
@@ -52,7 +52,7 @@ class PointWorld(ABC):
 
     @abstractmethod
     def total(self) -> Quadratic:
-        """The sum of all f_t."""
+        """Return the sum of all f_t."""
 
     def learner_fields(self) -> dict[str, Any]:
         """Return the learner's fields that the world decides."""
@@ -67,7 +67,7 @@ class PointWorld(ABC):
         return PointPlayer(self)
 
     def best_fixed(self) -> BestFixed:
-        """The point of the ball with the smallest sum of losses."""
+        """Return the point of the ball with the smallest sum of losses."""
         x = self.total().minimiser(RADIUS)
         return BestFixed(x.tolist(), "x*", self.losses_at(x))
 
@@ -82,7 +82,7 @@ class PointPlayer(NamedTuple):
     world: PointWorld
 
     def play(self, action: Action, p: FloatArray | None) -> Outcome:  # noqa: ARG002 - points have none
-        """The outcome of ``action``: dim+1 losses where it came with query points, else the gradient."""
+        """Return the outcome of ``action``: dim+1 losses where it came with query points, else the gradient."""
         assert isinstance(action, PointAction)  # noqa: S101 - a world of points is given learners over points
         t = action.slot
         if action.query_points is None:
@@ -99,7 +99,7 @@ class Quadratic(NamedTuple):
     b: FloatArray
 
     def minimiser(self, radius: float) -> FloatArray:
-        """The minimiser on the ball around 0: -(a + m)^-1 b/2, with the least m >= 0 that keeps it inside."""
+        """Return the minimiser on the ball around 0: -(a + m)^-1 b/2, with the least m >= 0 that keeps it in."""
         values, vectors = np.linalg.eigh(self.a)
         rotated = vectors.T @ self.b / 2
 

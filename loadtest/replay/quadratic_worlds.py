@@ -80,7 +80,7 @@ class RegressionWorld(PointWorld):
 
 
 def bco_synthetic(slots: int = SYNTHETIC_SLOTS) -> IsotropicWorld:
-    """The paper's synthetic convex losses in five dimensions, as printed."""
+    """Return the paper's synthetic convex losses in five dimensions, as printed."""
     t = np.arange(1, slots + 1, dtype=float)
     sine, cosine = np.sin(2 * t), np.cos(2 * t)
     b = np.stack([2 * sine + 1, cosine - 2, sine, 2 * sine - 2, np.full_like(t, 2.0)], axis=1)

@@ -9,7 +9,7 @@ from rich.table import Table
 
 
 def table_of(summary: Mapping[str, Any]) -> Table:
-    """The table a command ends with."""
+    """Return the table a command ends with."""
     title = f"{summary['scenario']}, {summary['learner']}, {summary['slots']:,} slots, seed {summary['seed']}"
     table = Table(title=title, title_justify="left", show_header=False)
     table.add_column(style="bold")

@@ -123,7 +123,7 @@ def _baseline(experiment: Experiment, path: Path) -> dict[str, Any]:
 
 
 def figures_of(curve: Curve) -> dict[str, Any]:
-    """A curve as the summary holds it."""
+    """Return a curve as the summary holds it."""
     return {
         "mean": curve.mean,
         "stderr": curve.stderr,

@@ -73,7 +73,7 @@ def _world(point: Point) -> ArmWorld | PointWorld:
 
 
 def shuffled(world: IsotropicWorld, seed: int = SHUFFLE_SEED) -> IsotropicWorld:
-    """The same losses in random order: without it delay meets the losses' own period."""
+    """Return the same losses in random order: without it delay meets the losses' own period."""
     order = np.random.default_rng(seed).permutation(world.slots)
     return IsotropicWorld(f"{world.name}_shuffled", world.a[order], world.b[order])
 

@@ -43,7 +43,7 @@ def between(low: float, high: float) -> Maker:
 
 
 def switching(of: Maker, every: int) -> Maker:
-    """The chances change places every so many slots."""
+    """Let the chances change places every so many slots."""
 
     def make(source: np.random.Generator, arms: int) -> Chances:
         rates, seed = of(source, arms)(1), int(source.integers(1 << 32))
@@ -53,7 +53,7 @@ def switching(of: Maker, every: int) -> Maker:
 
 
 def growing(of: Maker, first: int) -> Maker:
-    """The chances change places at slots first, 2 first, 4 first, ..."""
+    """Let the chances change places at slots first, 2 first, 4 first, ..."""
 
     def make(source: np.random.Generator, arms: int) -> Chances:
         rates, seed = of(source, arms)(1), int(source.integers(1 << 32))

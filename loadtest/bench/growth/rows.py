@@ -85,5 +85,5 @@ def as_json(rows: Sequence[Row]) -> list[dict[str, Any]]:
 
 
 def of_json(rows: Sequence[Mapping[str, Any]]) -> list[Row]:
-    """The inverse of ``as_json``."""
+    """Invert ``as_json``."""
     return [Row(**{**row, "steps": [Step(**step) for step in row["steps"]]}) for row in rows]

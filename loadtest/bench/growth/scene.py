@@ -111,7 +111,7 @@ class Scene:
         return self.probe.longest()
 
     def rate(self, target: Target) -> float:
-        """Requests per second of the closed loop."""
+        """Measure the requests per second of the closed loop."""
         return _per_second(run_load(target, self.options.wrk, self.options.clients, self.options.seconds))
 
     @contextmanager
