@@ -61,9 +61,11 @@ def test_every_learner_has_its_section_over_arms_or_over_points():
         for kind in re.findall(r"`(\w+)`", heading)
     }
 
-    assert placed == {
+    expected = {
         ("Over arms" if issubclass(cls, ArmsSpec) else "Over points", kind) for kind, cls in REGISTRY.items()
     }
+
+    assert placed == expected, "docs/learners.md: each kind has a heading ### below ## Over arms or ## Over points"
 
 
 def test_the_settings_are_those_of_the_code():
