@@ -1,4 +1,4 @@
-"""What can be done to a session's run: one file an operation, each applied by ``commit.batch``."""
+"""What can be done to a session's run: a file or a folder for each operation, applied by ``commit.batch``."""
 
 from .act import Act
 from .change_arms import ChangeArms, ReplaceArms

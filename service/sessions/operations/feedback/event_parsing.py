@@ -7,18 +7,18 @@ from typing import Any
 
 import numpy as np
 
-from ...engine.arm_run import ArmRun
-from ...engine.feedback import ArmFeedback, PointFeedback
-from ...engine.point_run import PointRun
-from ...engine.provisional_run import ProvisionalRun
-from ...engine.run import Run
-from ...engine.slot_run import SlotRun
-from ...errors import InvalidRequestError
-from ...learners.base import Information
-from ...learners.specs import MAX_NAMED
-from ...models.events import Event, GradientEvent, LossesEvent, OneArmEvent
-from ...models.plain_events import PlainEvents
-from .eligible import check_segments
+from ....engine.arm_run import ArmRun
+from ....engine.feedback import ArmFeedback, PointFeedback
+from ....engine.point_run import PointRun
+from ....engine.provisional_run import ProvisionalRun
+from ....engine.run import Run
+from ....engine.slot_run import SlotRun
+from ....errors import InvalidRequestError
+from ....learners.base import Information
+from ....learners.specs import MAX_NAMED
+from ....models.events import Event, GradientEvent, LossesEvent, OneArmEvent
+from ....models.plain_events import PlainEvents
+from ..eligible import check_segments
 
 Parser = Callable[[Event, Any], Any]
 """Makes feedback for a run of an event; the kinds of both depend on the learner's information.

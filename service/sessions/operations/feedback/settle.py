@@ -7,16 +7,16 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from ...commit.draft import Draft
-from ...commit.journal import Settled
-from ...commit.operation import Applied, Operation
-from ...cooperative.json_stream import COMPACT
-from ...engine.arm_run import ArmRun
-from ...engine.run import Run
-from ...errors import MAX_INDEXES, FieldError, InvalidRequestError, SurplusFeedbackError
-from ...models.events import Event, Surplus
-from ...models.idempotency import digests
-from ...models.plain_events import PlainEvents
+from ....commit.draft import Draft
+from ....commit.journal import Settled
+from ....commit.operation import Applied, Operation
+from ....cooperative.json_stream import COMPACT
+from ....engine.arm_run import ArmRun
+from ....engine.run import Run
+from ....errors import MAX_INDEXES, FieldError, InvalidRequestError, SurplusFeedbackError
+from ....models.events import Event, Surplus
+from ....models.idempotency import digests
+from ....models.plain_events import PlainEvents
 from .event_parsing import PARSERS, plain_losses
 from .judged_events import MAX_DELAYS, Judged, ended, judge_each, settle_each, surplus_text
 

@@ -6,12 +6,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ...commit.draft import Draft
-from ...commit.journal import Ended
-from ...engine.arm_run import ArmRun
-from ...engine.run import Run
-from ...engine.slot_run import SlotRun
-from ...models.events import Event, OneArmEvent
+from ....commit.draft import Draft
+from ....commit.journal import Ended
+from ....engine.arm_run import ArmRun
+from ....engine.run import Run
+from ....engine.slot_run import SlotRun
+from ....models.events import Event, OneArmEvent
 
 MAX_DELAYS = 100
 """The delays of the first events of a request are measured, at most so many."""
