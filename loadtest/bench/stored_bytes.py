@@ -34,6 +34,15 @@ class Memory(NamedTuple):
     """By the resident memory of a worker before and after it used many sessions (Linux)."""
 
 
+class Logged(NamedTuple):
+    """What Redis logs."""
+
+    bytes: float
+    """Of a request, act or event."""
+    requests: float
+    """In one commit."""
+
+
 class Stores(NamedTuple):
     """A Redis, a service with one worker that keeps sessions there, and a client of it."""
 
@@ -46,6 +55,12 @@ class Stores(NamedTuple):
         body = {"session_id": name, "learner": {"kind": kind, "n_arms": n_arms}, "seed": 1}
         self.client.post(SESSIONS, json=body).raise_for_status()
         return f"{SESSIONS}/{name}"
+
+    def written(self) -> tuple[int, int]:
+        """Return the bytes of Redis's log, and how many scripts it has run."""
+        scripts = self.redis.information("commandstats").get("cmdstat_evalsha", "calls=0,")
+        size = int(self.redis.information("persistence")["aof_current_size"])
+        return size, int(scripts.partition("=")[2].partition(",")[0])
 
     def use(self, path: str, pairs: int) -> None:
         """Act, and send an event for each act."""
@@ -76,8 +91,8 @@ def stored_bytes(
 
     Returns
     -------
-    ``log_bytes`` of a request by number of arms, and ``idle_memory`` in bytes of a session, in ``redis`` and in a
-    ``worker``.
+    By number of arms ``log_bytes`` of a request, and ``requests_per_commit``; ``idle_memory``, bytes of a session
+    in ``redis`` and in a ``worker``.
 
     Raises
     ------
@@ -86,8 +101,12 @@ def stored_bytes(
     """
     with running_stores(*flags) as stores:
         memory = idle_memory(stores, kind, sessions)
-        logged = {str(each): log_bytes(stores, kind, each, clients, seconds) for each in n_arms}
-    return {"log_bytes": logged, "idle_memory": memory._asdict()}
+        logs = {str(each): logged(stores, kind, each, clients, seconds) for each in n_arms}
+    return {
+        "log_bytes": {name: log.bytes for name, log in logs.items()},
+        "requests_per_commit": {name: log.requests for name, log in logs.items()},
+        "idle_memory": memory._asdict(),
+    }
 
 
 @contextmanager
@@ -102,13 +121,23 @@ def running_stores(*flags: str) -> Iterator[Stores]:
             yield Stores(redis, service, client)
 
 
-def log_bytes(stores: Stores, kind: str, n_arms: int, clients: int, seconds: float) -> float:
-    """Return the bytes that Redis logs for a request, act or event, of clients that share a session."""
+def logged(stores: Stores, kind: str, n_arms: int, clients: int, seconds: float) -> Logged:
+    """Measure the log of Redis while clients act and report in one session.
+
+    Parameters
+    ----------
+    stores : what runs
+    kind : learner over arms
+    n_arms : arms of the session
+    clients : connections that share it
+    seconds : for which they call
+    """
     path = stores.create(f"log-{kind}-{n_arms}-{clients}", kind, n_arms)
-    before = int(stores.redis.information("persistence")["aof_current_size"])
+    before = stores.written()
     talk = (f"{path}/act", f"{path}/feedback")
     rate = run_clients(stores.service.port, lambda: act_and_feedback(*talk), clients, seconds)
-    return (int(stores.redis.information("persistence")["aof_current_size"]) - before) / rate.requests
+    size, commits = (now - then for now, then in zip(stores.written(), before, strict=True))
+    return Logged(size / rate.requests, rate.requests / commits)
 
 
 def idle_memory(stores: Stores, kind: str, sessions: int) -> Memory:

@@ -30,7 +30,8 @@ def stored(
     write_summary(out, found)
     table = Table("what", "bytes", title=f"{kind}, {clients} clients", title_justify="left")
     for arms, each in found["log_bytes"].items():
-        table.add_row(f"log of a request, {int(arms):,} arms", f"{each:,.0f}")
+        batch = found["requests_per_commit"][arms]
+        table.add_row(f"log of a request, {int(arms):,} arms, {batch:.0f} a commit", f"{each:,.0f}")
     memory = found["idle_memory"]
     table.add_row(f"idle session of {IDLE_ARMS} arms in Redis", f"{memory['redis']:,}")
     table.add_row(f"idle session of {IDLE_ARMS} arms in a worker", f"{memory['worker']:,.0f}")

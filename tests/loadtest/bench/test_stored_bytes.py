@@ -23,5 +23,6 @@ def test_bytes_are_measured(tmp_path: Path) -> None:
     summary = json.loads((tmp_path / "summary.json").read_text())
     assert summary["log_bytes"]["500"] > 500 * 8
     assert 100 < summary["log_bytes"]["3000"] < 3000 * 8 / 2
+    assert all(0.3 < each <= 1 for each in summary["requests_per_commit"].values())
     assert 1_000 < summary["idle_memory"]["redis"] < 20_000
     assert "3,000 arms" in result.output
