@@ -42,7 +42,7 @@ async def test_a_commit_moves_the_deadline_and_a_confirmation_does_not(store: St
     first = await store.load("s")
     await store.commit(commit("v0", "v1", idle_ttl_ms=90_000))
     moved = await store.load("s")
-    await store.commit(commit("v1", None, idle_ttl_ms=500_000))
+    await store.commit(commit("v1", None))
     await store.commit(commit("x", "v2", idle_ttl_ms=500_000))
     await store.recall("s", digest("k"))
     after = await store.load("s")
