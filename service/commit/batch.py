@@ -20,12 +20,12 @@ from .journal import Ended, Journal
 from .operation import Operation
 
 EXPIRY_SECONDS = 0.05
-"""Seconds of expiry in one commit, pauses included; what is due beyond it is settled by further commits first."""
+"""Seconds of expiry in one commit, pauses included; what is due beyond it expires in further commits first."""
 
 log = logging.getLogger(__name__)
 
 
-async def settle_due(run: Run, journal: Journal, seconds: float = math.inf) -> bool:
+async def expire_due(run: Run, journal: Journal, seconds: float = math.inf) -> bool:
     """Expire due decisions, a bucket at a time.
 
     Parameters
@@ -61,7 +61,7 @@ async def apply_batch(
     *,
     undoes: bool = False,
 ) -> Draft:
-    """Apply a batch to a copy of a run, or settle some of what is due where that is much.
+    """Apply a batch to a copy of a run, or only expire some of the due decisions where they are many.
 
     Parameters
     ----------
@@ -77,8 +77,8 @@ async def apply_batch(
     draft.run.advance(now)
     if draft.run.act_times is not None and draft.run.due:
         draft.changed = True
-        draft.due_settled = await settle_due(draft.run, draft.journal, EXPIRY_SECONDS)
-        if not draft.due_settled:
+        draft.due_expired = await expire_due(draft.run, draft.journal, EXPIRY_SECONDS)
+        if not draft.due_expired:
             return draft
     for operation in batch:
         before, stored, noted = draft.run.copy() if undoes else None, draft.stored, len(draft.journal)
@@ -115,7 +115,7 @@ async def _apply(operation: Operation, draft: Draft) -> Answer:
     draft.changed |= applied.changed
     draft.extends_deadline |= operation.extends_deadline
     draft.shows_version |= applied.shows_version
-    for what, count in applied.counts.items():
-        draft.counts[what] = draft.counts.get(what, 0) + count
+    for outcome, count in applied.outcomes.items():
+        draft.outcomes[outcome] = draft.outcomes.get(outcome, 0) + count
     draft.delays += applied.delays
     return Answer(body)

@@ -108,7 +108,7 @@ class Committer:
             outcome = await self._store.commit(commit)
             if isinstance(outcome, Committed):
                 self._on_committed(base, commit, draft, outcome)
-                if draft.due_settled:
+                if draft.due_expired:
                     return draft.results
                 base = self._cache.get(session_id) or await self._loader.load(session_id)
                 continue
@@ -124,8 +124,8 @@ class Committer:
         raise OverloadedError("Too many workers write this session at once")
 
     def _on_committed(self, base: CachedSession, commit: Commit, draft: Draft, outcome: Committed) -> None:
-        self._watch.count(commit.session_id, draft.counts, draft.results)
-        self._metrics.count(draft.counts, base.run.ledger, draft.run.ledger, draft.delays)
+        self._watch.count(commit.session_id, draft.outcomes, draft.results)
+        self._metrics.count(draft.outcomes, base.run.ledger, draft.run.ledger, draft.delays)
         if outcome.snapshot is not None:
             # An earlier sending did it, and others have committed since.
             self._cache.forget(commit.session_id)

@@ -64,11 +64,11 @@ class Draft:
     changed: bool = False
     extends_deadline: bool = False
     """Whether a request succeeded that extends the idle deadline."""
-    due_settled: bool = True
-    """Whether all due decisions are settled; if not, no request has been applied yet."""
+    due_expired: bool = True
+    """Whether all due decisions have expired; if not, no request has been applied yet."""
     shows_version: bool = False
     """Whether an answer still has ``VERSION`` in it."""
-    counts: dict[str, int] = field(default_factory=dict)
+    outcomes: dict[str, int] = field(default_factory=dict)
     """Number of events by what became of them."""
     delays: list[float] = field(default_factory=list)
     """Seconds from act to event, where known."""

@@ -23,7 +23,7 @@ class Applied(NamedTuple):
     """Whether the run changed, or an event id counts from now on."""
     shows_version: bool = False
     """Whether the body has ``VERSION`` in it."""
-    counts: Mapping[str, int] = {}
+    outcomes: Mapping[str, int] = {}
     """Number of events by what became of them, as metrics name it."""
     delays: Sequence[float] = ()
     """Seconds from act to event, where known."""

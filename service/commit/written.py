@@ -44,7 +44,7 @@ async def commit_of(
         expected=base.version,
         written=await _written(draft, base, version, mostly_surplus) if writes else None,
         checksum=base.checksum,
-        events=list(draft.event_ids),
+        event_ids=list(draft.event_ids),
         event_lookups=list(draft.asked_events - draft.known.duplicates - draft.event_ids.keys()),
         lookups=list(draft.asked_keys - draft.known.answers.keys()),
         answers=answers,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..commit.batch import settle_due
+from ..commit.batch import expire_due
 from ..commit.cache.cached_session import CachedSession
 from ..commit.cache.session_cache import SessionCache
 from ..commit.journal import Journal
@@ -66,7 +66,7 @@ class Reader:
         if run.due and isinstance(run, SlotRun):
             # Settling pauses, and a commit may be written meanwhile.
             run.open_slots = run.open_slots.separate()
-        await settle_due(run, journal)
+        await expire_due(run, journal)
         return cached._replace(run=run)
 
     async def load(self, session_id: str) -> tuple[Snapshot, CachedSession]:

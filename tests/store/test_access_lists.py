@@ -46,9 +46,9 @@ async def use(url: str, **options: object) -> None:
     try:
         await store.ping()
         await store.create(new_session(answer=(digest("c"), b"created")))
-        changed = commit("v0", "v1", events=[digest(1)], records={b"1": b"x"}, idle_ttl_ms=60_000)
+        changed = commit("v0", "v1", event_ids=[digest(1)], records={b"1": b"x"}, idle_ttl_ms=60_000)
         assert await store.commit(changed) == Committed()
-        assert await store.commit(commit("v1", None, events=[digest(1)])) == Known(frozenset([digest(1)]), {})
+        assert await store.commit(commit("v1", None, event_ids=[digest(1)])) == Known(frozenset([digest(1)]), {})
         assert await store.recall("s", digest("c")) == b"created"
         assert await store.read_records("s") == {b"1": b"x"}
         await store.list(None, 10)

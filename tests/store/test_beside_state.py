@@ -106,10 +106,10 @@ async def test_a_commit_sent_again_adds_nothing(store: Store) -> None:
 async def test_what_is_not_committed_is_not_counted(store: Store) -> None:
     fields = {"counts": ONE, "entries": [b"x"], "max_entries": 9}
     await store.create(new_session())
-    await store.commit(commit("v0", "v1", events=[digest(1)]))
+    await store.commit(commit("v0", "v1", event_ids=[digest(1)]))
 
     assert isinstance(await store.commit(commit("v0", "b1", writer="b", **fields)), Conflict)
-    assert isinstance(await store.commit(commit("v1", "v2", events=[digest(1)], **fields)), Known)
+    assert isinstance(await store.commit(commit("v1", "v2", event_ids=[digest(1)], **fields)), Known)
     assert await counts(store) == ArmCounts()
     assert await entries(store) == []
 

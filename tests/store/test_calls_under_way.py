@@ -133,7 +133,7 @@ async def test_a_large_reply_and_a_large_commit_among_small_ones(redis_server: R
     large = bytes(range(256)) * 20_000
     await store.create(new_session("large", state=large))
     connections = connected_so_far(redis_server)
-    commits = [commit("v0", "v1", session_id=name, events=[digest(name)]) for name in NAMES]
+    commits = [commit("v0", "v1", session_id=name, event_ids=[digest(name)]) for name in NAMES]
     grown = commit("v0", "v1", session_id="large", state=large + b"x")
 
     results = await asyncio.gather(store.load("large"), store.commit(grown), *map(store.commit, commits))

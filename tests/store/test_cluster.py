@@ -18,12 +18,14 @@ PATIENT = StoreOptions(reply_seconds=0.5, retry_seconds=30)
 
 async def everything(store: Store, names: list[str]) -> None:
     for name in names:
-        fields = {"events": [digest(1)], "answers": {digest("k"): b"y"}, "records": {b"1": b"x"}}
+        fields = {"event_ids": [digest(1)], "answers": {digest("k"): b"y"}, "records": {b"1": b"x"}}
         fields["segments"] = {b"a": (7, b"y"), b"b": (3, b"z")}
         assert (await store.create(new_session(name, idle_ttl_ms=600_000))).version == "v0"
         assert await store.commit(commit("v0", "v1", session_id=name, **fields)) == Committed()
         assert await store.commit(commit("v0", "v1", session_id=name, **fields)) == Committed()
-        again = await store.commit(commit("v1", "v2", session_id=name, events=[digest(1)], lookups=[digest("k")]))
+        again = await store.commit(
+            commit("v1", "v2", session_id=name, event_ids=[digest(1)], lookups=[digest("k")])
+        )
         assert again == Known(frozenset([digest(1)]), {digest("k"): b"y"})
         assert isinstance(await store.commit(commit("v0", "b1", session_id=name, writer="b")), Conflict)
         assert await store.read_records(name) == {b"1": b"x"}
@@ -85,7 +87,9 @@ async def test_a_master_that_dies_under_load_costs_no_event_and_doubles_none(clu
             snapshot = await store.load(name)
             assert snapshot is not None
             n = len(snapshot.state)
-            grown = commit(f"v{n}", f"v{n + 1}", session_id=name, state=snapshot.state + b"x", events=[digest(n)])
+            grown = commit(
+                f"v{n}", f"v{n + 1}", session_id=name, state=snapshot.state + b"x", event_ids=[digest(n)]
+            )
             assert await store.commit(grown) == Committed()
             made[name] = n + 1
 

@@ -112,16 +112,16 @@ async def test_a_confirmation_holds_for_the_present_version_only_and_writes_noth
     await store.commit(commit("v0", "v1"))
     before = await loaded(store)
 
-    assert await store.commit(commit("v1", None, events=[b"e" * 16])) == Committed()
+    assert await store.commit(commit("v1", None, event_ids=[b"e" * 16])) == Committed()
     assert await store.commit(commit("v0", None)) == Conflict(before)
     assert await loaded(store) == before
-    assert await store.commit(commit("v1", None, events=[b"e" * 16])) == Committed()
+    assert await store.commit(commit("v1", None, event_ids=[b"e" * 16])) == Committed()
 
 
 async def test_deleting_leaves_nothing_for_the_next_session_of_that_id(store: Store) -> None:
     session = new_session(answer=(b"k" * 16, b"answer"))
     await store.create(session)
-    await store.commit(commit("v0", "v1", events=[b"e" * 16], records={b"7": b"slot"}))
+    await store.commit(commit("v0", "v1", event_ids=[b"e" * 16], records={b"7": b"slot"}))
 
     assert await store.delete("s") is True
 
@@ -132,19 +132,19 @@ async def test_deleting_leaves_nothing_for_the_next_session_of_that_id(store: St
     assert await store.recall("s", b"k" * 16) is None
     assert await store.read_records("s") == {}
     assert await store.commit(commit("v0", "v1")) == Conflict(await loaded(store))
-    assert await store.commit(commit("w0", "w1", events=[b"e" * 16])) == Committed()
+    assert await store.commit(commit("w0", "w1", event_ids=[b"e" * 16])) == Committed()
 
 
 async def test_sessions_do_not_see_each_other(store: Store) -> None:
     for name in ("s", "s2", "S", "a.b-c_d"):
         await store.create(new_session(name, spec=name.encode(), answer=(b"k" * 16, name.encode())))
-    await store.commit(commit("v0", "v1", events=[b"e" * 16], records={b"1": b"x"}))
+    await store.commit(commit("v0", "v1", event_ids=[b"e" * 16], records={b"1": b"x"}))
 
     for name in ("s2", "S", "a.b-c_d"):
         assert (await loaded(store, name))[:2] == ("v0", name.encode())
         assert await store.recall(name, b"k" * 16) == name.encode()
         assert await store.read_records(name) == {}
-        assert await store.commit(commit("v0", "v1", session_id=name, events=[b"e" * 16])) == Committed()
+        assert await store.commit(commit("v0", "v1", session_id=name, event_ids=[b"e" * 16])) == Committed()
 
 
 async def test_a_store_that_works_answers_a_ping(store: Store) -> None:

@@ -37,14 +37,14 @@ async def test_another_window_forgets_nothing_that_was_acknowledged(
 ) -> None:
     first, second = opened(before), opened(after)
     await first.create(new_session(answer=(digest("c"), b"created")))
-    await first.commit(commit("v0", "v1", events=[digest(1)], answers={digest("k"): b"answer"}))
+    await first.commit(commit("v0", "v1", event_ids=[digest(1)], answers={digest("k"): b"answer"}))
 
     assert await second.recall("s", digest("c")) == b"created"
-    assert await second.commit(commit("v1", "v2", events=[digest(1)], lookups=[digest("k")])) == Known(
+    assert await second.commit(commit("v1", "v2", event_ids=[digest(1)], lookups=[digest("k")])) == Known(
         frozenset([digest(1)]), {digest("k"): b"answer"}
     )
-    await second.commit(commit("v1", "v2", events=[digest(2)]))
-    assert await first.commit(commit("v2", "v3", events=[digest(2)])) == Known(frozenset([digest(2)]), {})
+    await second.commit(commit("v1", "v2", event_ids=[digest(2)]))
+    assert await first.commit(commit("v2", "v3", event_ids=[digest(2)])) == Known(frozenset([digest(2)]), {})
 
 
 async def test_workers_of_several_windows_share_a_session_and_leave_no_key(
@@ -54,11 +54,11 @@ async def test_workers_of_several_windows_share_a_session_and_leave_no_key(
     await stores[0].create(new_session(idle_ttl_ms=60_000))
     for n in range(12):
         store = stores[n % len(stores)]
-        changed = commit(f"v{n}", f"v{n + 1}", events=[digest(n)], idle_ttl_ms=60_000 + n)
+        changed = commit(f"v{n}", f"v{n + 1}", event_ids=[digest(n)], idle_ttl_ms=60_000 + n)
         assert await store.commit(changed) == Committed()
-    everything = commit("v12", None, events=[digest(n) for n in range(12)])
+    everything = commit("v12", None, event_ids=[digest(n) for n in range(12)])
     for store in stores:
-        assert await store.commit(everything) == Known(frozenset(everything.events), {})
+        assert await store.commit(everything) == Known(frozenset(everything.event_ids), {})
 
     deadlines = {redis_server.client.pexpiretime(key) for key in redis_server.client.keys("bandit:{s}*")}
     assert len(deadlines) == 1
@@ -71,8 +71,8 @@ async def test_a_longer_window_is_promised_by_the_worker_that_commits(
 ) -> None:
     day, month = opened(DAY), opened(MONTH)
     await day.create(new_session())
-    await month.commit(commit("v0", "v1", events=[digest(1)]))
-    await day.commit(commit("v1", "v2", events=[digest(2)]))
+    await month.commit(commit("v0", "v1", event_ids=[digest(1)]))
+    await day.commit(commit("v1", "v2", event_ids=[digest(2)]))
 
     kept = sorted(redis_server.client.ttl(key) for key in redis_server.client.keys("bandit:{s}:seen:*"))
 
@@ -95,8 +95,8 @@ async def test_ids_of_version_0_1_are_found_by_any_window(
     redis_server.client.expire(seen, 50)
 
     assert await store.recall("s", digest("k")) == b"answer"
-    assert await store.commit(commit("v0", "v1", events=[digest(1)])) == Known(frozenset([digest(1)]), {})
-    await store.commit(commit("v0", "v1", events=[digest(2)], idle_ttl_ms=3600_000))
+    assert await store.commit(commit("v0", "v1", event_ids=[digest(1)])) == Known(frozenset([digest(1)]), {})
+    await store.commit(commit("v0", "v1", event_ids=[digest(2)], idle_ttl_ms=3600_000))
     assert redis_server.client.ttl(seen) > 3000
     assert await store.delete("s") is True
     assert redis_server.client.dbsize() == 0
@@ -109,5 +109,5 @@ async def test_a_list_of_buckets_changed_by_hand_stops_only_its_session(
     await store.create(new_session())
     redis_server.client.hset("bandit:{s}", "buckets", b"nonsense \xff 12=99999999999999999")
 
-    assert await store.commit(commit("v0", "v1", events=[digest(1)])) == Committed()
-    assert await store.commit(commit("v1", "v2", events=[digest(1)])) == Known(frozenset([digest(1)]), {})
+    assert await store.commit(commit("v0", "v1", event_ids=[digest(1)])) == Committed()
+    assert await store.commit(commit("v1", "v2", event_ids=[digest(1)])) == Known(frozenset([digest(1)]), {})

@@ -33,7 +33,7 @@ async def commit_until_it_fails(store: RedisStore, name: str, acknowledged: dict
     with suppress(StoreUnavailableError):
         while True:
             n = acknowledged[name]
-            grown = commit(f"v{n}", f"v{n + 1}", session_id=name, writer=f"{n:x}", events=[digest(n)])
+            grown = commit(f"v{n}", f"v{n + 1}", session_id=name, writer=f"{n:x}", event_ids=[digest(n)])
             assert await store.commit(grown) == Committed()
             acknowledged[name] = n + 1
 

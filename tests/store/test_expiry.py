@@ -28,7 +28,7 @@ async def test_an_idle_session_goes_at_its_deadline_and_no_commit_brings_it_back
 
     assert store.now() >= snapshot.expires_at - 0.002
     assert (
-        await store.commit(commit("v0", "v1", idle_ttl_ms=150, events=[digest(1)], records={b"1": b"x"}))
+        await store.commit(commit("v0", "v1", idle_ttl_ms=150, event_ids=[digest(1)], records={b"1": b"x"}))
         == NotFound()
     )
     assert await gone(store)
@@ -58,7 +58,7 @@ async def test_a_commit_moves_the_deadline_and_a_confirmation_does_not(store: St
 async def test_a_commit_without_idle_time_leaves_the_deadline(store: Store) -> None:
     await store.create(new_session(idle_ttl_ms=400))
     before = await store.load("s")
-    assert await store.commit(commit("v0", "v1", events=[digest(1)], records={b"1": b"x"})) == Committed()
+    assert await store.commit(commit("v0", "v1", event_ids=[digest(1)], records={b"1": b"x"})) == Committed()
     after = await store.load("s")
 
     assert before is not None
@@ -70,13 +70,13 @@ async def test_a_commit_without_idle_time_leaves_the_deadline(store: Store) -> N
 
 async def test_a_new_session_of_an_expired_ones_id_starts_clean(store: Store) -> None:
     await store.create(new_session(idle_ttl_ms=100, answer=(digest("k"), b"old")))
-    await store.commit(commit("v0", "v1", idle_ttl_ms=100, events=[digest(1)], records={b"1": b"x"}))
+    await store.commit(commit("v0", "v1", idle_ttl_ms=100, event_ids=[digest(1)], records={b"1": b"x"}))
     await until(lambda: gone(store))
     await store.create(new_session(version="w0"))
 
     assert await store.recall("s", digest("k")) is None
     assert await store.read_records("s") == {}
-    assert await store.commit(commit("w0", "w1", events=[digest(1)])) == Committed()
+    assert await store.commit(commit("w0", "w1", event_ids=[digest(1)])) == Committed()
 
 
 async def test_commits_that_race_with_expiry_are_whole_or_gone(store: Store) -> None:
@@ -88,7 +88,7 @@ async def test_commits_that_race_with_expiry_are_whole_or_gone(store: Store) -> 
     async def keep_committing(name: str) -> None:
         version, turn = "v0", 0
         while True:
-            fields = {"session_id": name, "events": [digest(turn)], "records": {b"%d" % turn: b"x"}}
+            fields = {"session_id": name, "event_ids": [digest(turn)], "records": {b"%d" % turn: b"x"}}
             outcome = await store.commit(commit(version, f"v{turn + 1}", **fields))
             if outcome == NotFound():
                 return
@@ -108,10 +108,10 @@ async def test_ids_and_answers_are_remembered_for_the_window_and_forgotten_later
     )
     await store.create(new_session())
     recorded_after = time.monotonic()
-    await store.commit(commit("v0", "v1", events=[digest(1)], answers={digest("k"): b"answer"}))
+    await store.commit(commit("v0", "v1", event_ids=[digest(1)], answers={digest("k"): b"answer"}))
     looks = 0
     while True:
-        outcome = await store.commit(commit("v1", None, events=[digest(1)], lookups=[digest("k")]))
+        outcome = await store.commit(commit("v1", None, event_ids=[digest(1)], lookups=[digest("k")]))
         if time.monotonic() - recorded_after > window:
             break
         assert outcome == Known(frozenset([digest(1)]), {digest("k"): b"answer"})
@@ -120,10 +120,10 @@ async def test_ids_and_answers_are_remembered_for_the_window_and_forgotten_later
     assert looks > 0
     await until(lambda: forgotten(store))
     assert await store.recall("s", digest("k")) is None
-    assert await store.commit(commit("v1", "v2", events=[digest(1)])) == Committed()
+    assert await store.commit(commit("v1", "v2", event_ids=[digest(1)])) == Committed()
     await store.delete("s")
     await store.close()
 
 
 async def forgotten(store: Store) -> bool:
-    return await store.commit(commit("v1", None, events=[digest(1)])) == Committed()
+    return await store.commit(commit("v1", None, event_ids=[digest(1)])) == Committed()

@@ -108,7 +108,7 @@ async def test_a_full_disk_is_told_before_it_ends_the_embedded_server(
             failure = await readiness.failure()
             assert failure is not None
             assert "disk is full" in failure
-        assert await store.commit(commit("v0", "v1", events=[digest(1)])) == Committed()
+        assert await store.commit(commit("v0", "v1", event_ids=[digest(1)])) == Committed()
         assert await readiness.failure() is not None
         filler.unlink()
         assert await readiness.failure() is None

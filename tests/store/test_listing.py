@@ -29,7 +29,7 @@ async def test_pages_hold_every_session_within_the_limit(store: Store, limit: in
     names = [f"s{n}.x-{n}_" for n in range(120)]
     for name in names:
         await store.create(new_session(name))
-        fields = {"events": [digest(1)], "records": {b"1": b"x"}, "answers": {digest(2): b"y"}}
+        fields = {"event_ids": [digest(1)], "records": {b"1": b"x"}, "answers": {digest(2): b"y"}}
         await store.commit(commit("v0", "v1", session_id=name, **fields))
 
     found = await pages(store, limit)

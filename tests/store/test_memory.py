@@ -42,18 +42,18 @@ async def test_sessions_nobody_asks_for_are_dropped_all_the_same(store: MemorySt
 
 async def test_a_window_is_counted_from_the_recording(store: MemoryStore, clock: Clock) -> None:
     await store.create(new_session())
-    await store.commit(commit("v0", "v1", events=[digest(1)]))
+    await store.commit(commit("v0", "v1", event_ids=[digest(1)]))
     clock.now = 1030
-    await store.commit(commit("v1", "v2", events=[digest(2)]))
+    await store.commit(commit("v1", "v2", event_ids=[digest(2)]))
     clock.now = 1059.9
-    both = await store.commit(commit("v2", None, events=[digest(1), digest(2)]))
+    both = await store.commit(commit("v2", None, event_ids=[digest(1), digest(2)]))
     clock.now = 1060
-    later = await store.commit(commit("v2", None, events=[digest(1), digest(2)]))
+    later = await store.commit(commit("v2", None, event_ids=[digest(1), digest(2)]))
     clock.now = 1090
 
     assert both == Known(frozenset([digest(1), digest(2)]), {})
     assert later == Known(frozenset([digest(2)]), {})
-    assert await store.commit(commit("v2", "v3", events=[digest(1), digest(2)])) == Committed()
+    assert await store.commit(commit("v2", "v3", event_ids=[digest(1), digest(2)])) == Committed()
 
 
 async def test_time_does_not_follow_a_clock_that_is_set_back(store: MemoryStore, clock: Clock) -> None:

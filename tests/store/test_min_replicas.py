@@ -76,7 +76,7 @@ async def test_nothing_is_acknowledged_while_the_replica_hangs(
 ) -> None:
     """A commit that was refused counts once after all, and is acknowledged when it is on the replica."""
     await store.create(new_session(answer=(digest("k"), b"created")))
-    first = commit("v0", "v1", events=[digest(1)])
+    first = commit("v0", "v1", event_ids=[digest(1)])
     replica.freeze()
     for call in (
         hasty_store.ping(),
@@ -91,7 +91,7 @@ async def test_nothing_is_acknowledged_while_the_replica_hangs(
         with pytest.raises(StoreUnavailableError, match="too few replicas"):
             await call
     assert isinstance(await hasty_store.commit(commit("v0", "w1", writer="b")), Conflict)
-    assert isinstance(await hasty_store.commit(commit("v1", "w2", events=[digest(1)])), Known)
+    assert isinstance(await hasty_store.commit(commit("v1", "w2", event_ids=[digest(1)])), Known)
 
     replica.thaw()
 
@@ -107,7 +107,7 @@ async def test_another_worker_acknowledges_nothing_either(
     """Its connection wrote nothing: duplicates, replays, confirmations and sessions found wait all the same."""
     await store.create(new_session(answer=(digest("k"), b"created")))
     replica.freeze()
-    first = commit("v0", "v1", events=[digest(1)])
+    first = commit("v0", "v1", event_ids=[digest(1)])
     for call in (hasty_store.commit(first), hasty_store.delete("t")):
         with pytest.raises(StoreUnavailableError, match="too few replicas"):
             await call

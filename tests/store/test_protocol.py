@@ -47,7 +47,7 @@ class RecordsEventsBeforeTheState(MemoryStore):
     async def commit(self, commit: Commit) -> Outcome:
         outcome = await super().commit(commit)
         if isinstance(outcome, Conflict):
-            seen = {b"e" + event: b"" for event in commit.events}
+            seen = {b"e" + event: b"" for event in commit.event_ids}
             self._remember(self._sessions[commit.session_id], seen)
         return outcome
 
@@ -55,7 +55,7 @@ class RecordsEventsBeforeTheState(MemoryStore):
 class ForgetsEvents(MemoryStore):
     async def commit(self, commit: Commit) -> Outcome:
         outcome = await super().commit(commit)
-        return await super().commit(replace(commit, events=())) if isinstance(outcome, Known) else outcome
+        return await super().commit(replace(commit, event_ids=())) if isinstance(outcome, Known) else outcome
 
 
 class RetriesWithoutLooking(Writer):

@@ -49,11 +49,11 @@ async def test_a_commit_cut_off_anywhere_is_applied_once(redis_server: RedisServ
         await store.commit(commit("v0", "v1", session_id="none"))
         proxy.arm(*cuts)
 
-        outcome = await store.commit(commit("v0", "v1", events=[digest(1)], answers={digest("k"): b"answer"}))
+        outcome = await store.commit(commit("v0", "v1", event_ids=[digest(1)], answers={digest("k"): b"answer"}))
 
         assert outcome == Committed()
         assert proxy.cut == len(cuts)
-        assert await store.commit(commit("v1", "v2", events=[digest(2)])) == Committed()
+        assert await store.commit(commit("v1", "v2", event_ids=[digest(2)])) == Committed()
         await store.close()
 
 
@@ -88,7 +88,7 @@ async def test_a_commit_that_timed_out_is_applied_once_and_never_later(redis_ser
     await store.create(new_session())
     for n in range(4):
         redis_server.client.execute_command("CLIENT", "PAUSE", 500, "ALL")
-        outcome = await store.commit(commit(f"v{n}", f"v{n + 1}", events=[digest(n)]))
+        outcome = await store.commit(commit(f"v{n}", f"v{n + 1}", event_ids=[digest(n)]))
         assert outcome == Committed()
 
     assert await store.commit(commit("v4", "v5")) == Committed()
@@ -102,7 +102,7 @@ async def test_flushed_scripts_are_sent_again(store: RedisStore, redis_server: R
     await store.create(new_session())
     for n in range(20):
         redis_server.client.script_flush()
-        assert await store.commit(commit(f"v{n}", f"v{n + 1}", events=[digest(n)])) == Committed()
+        assert await store.commit(commit(f"v{n}", f"v{n + 1}", event_ids=[digest(n)])) == Committed()
         assert await version(store) == f"v{n + 1}"
 
 
@@ -143,9 +143,9 @@ async def test_a_cancelled_commit_can_be_asked_about(redis_server: RedisServer) 
     redis_server.client.execute_command("CLIENT", "PAUSE", 300, "ALL")
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.05):
-            await store.commit(commit("v0", "v1", events=[digest(1)]))
+            await store.commit(commit("v0", "v1", event_ids=[digest(1)]))
 
-    assert await store.commit(commit("v0", "v1", events=[digest(1)])) == Committed()
+    assert await store.commit(commit("v0", "v1", event_ids=[digest(1)])) == Committed()
     await store.close()
 
 

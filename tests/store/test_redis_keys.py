@@ -34,7 +34,7 @@ async def test_all_keys_of_an_idle_session_share_its_deadline(store: RedisStore,
     await store.create(new_session(idle_ttl_ms=60_000, answer=(digest("k"), b"answer")))
     for n in range(3):
         ttl = None if n == 1 else 60_000 + n
-        fields = {"events": [digest(n)], "records": {b"1": b"x"}, **BESIDE}
+        fields = {"event_ids": [digest(n)], "records": {b"1": b"x"}, **BESIDE}
         await store.commit(commit(f"v{n}", f"v{n + 1}", idle_ttl_ms=ttl, **fields))
         snapshot = await store.load("s")
 
@@ -50,7 +50,7 @@ async def test_a_bucket_goes_before_a_session_that_outlives_it(redis_server: Red
     store = RedisStore(redis_server.url, StoreOptions(dedupe_window_seconds=4))
     for ttl in (None, 60_000_000):
         await store.create(new_session(idle_ttl_ms=ttl))
-        await store.commit(commit("v0", "v1", events=[digest(1)], idle_ttl_ms=ttl))
+        await store.commit(commit("v0", "v1", event_ids=[digest(1)], idle_ttl_ms=ttl))
         (bucket,) = [key for key in deadlines(redis_server) if ":seen:" in key]
         number = int(bucket.rsplit(":", 1)[1])
 
@@ -61,7 +61,7 @@ async def test_a_bucket_goes_before_a_session_that_outlives_it(redis_server: Red
 
 async def test_a_permanent_session_has_four_permanent_keys(store: RedisStore, redis_server: RedisServer) -> None:
     await store.create(new_session())
-    await store.commit(commit("v0", "v1", events=[digest(1)], records={b"1": b"x"}, **BESIDE))
+    await store.commit(commit("v0", "v1", event_ids=[digest(1)], records={b"1": b"x"}, **BESIDE))
 
     permanent = {key for key, deadline in deadlines(redis_server).items() if deadline == -1}
 
@@ -70,9 +70,9 @@ async def test_a_permanent_session_has_four_permanent_keys(store: RedisStore, re
 
 async def test_a_deleted_session_leaves_no_key(store: RedisStore, redis_server: RedisServer) -> None:
     await store.create(new_session(answer=(digest("k"), b"answer")))
-    await store.commit(commit("v0", "v1", events=[digest(1)], records={b"1": b"x"}, **BESIDE))
+    await store.commit(commit("v0", "v1", event_ids=[digest(1)], records={b"1": b"x"}, **BESIDE))
     await store.delete("s")
-    fields = {"events": [digest(2)], "records": {b"1": b"x"}, "answers": {digest("j"): b""}, **BESIDE}
+    fields = {"event_ids": [digest(2)], "records": {b"1": b"x"}, "answers": {digest("j"): b""}, **BESIDE}
     await store.commit(commit("v1", "v2", **fields))
 
     assert redis_server.client.dbsize() == 0
@@ -84,7 +84,7 @@ async def test_five_hundred_sessions_that_expire_under_commits_leave_no_key(redi
         await store.create(new_session(name, idle_ttl_ms=300, answer=(digest("k"), b"answer")))
         n, outcome = 0, Committed()
         while isinstance(outcome, Committed):
-            outcome = await store.commit(commit(f"v{n}", f"v{n + 1}", session_id=name, events=[digest(n)]))
+            outcome = await store.commit(commit(f"v{n}", f"v{n + 1}", session_id=name, event_ids=[digest(n)]))
             n += 1
         assert outcome == NotFound()
 

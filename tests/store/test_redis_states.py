@@ -33,7 +33,7 @@ async def refused(store: RedisStore, reason: str) -> None:
     with pytest.raises(StoreUnavailableError, match=reason):
         await store.ping()
     with pytest.raises(StoreUnavailableError, match=reason):
-        await store.commit(commit("v0", "v1", events=[digest(1)], idle_ttl_ms=60_000))
+        await store.commit(commit("v0", "v1", event_ids=[digest(1)], idle_ttl_ms=60_000))
     with pytest.raises(StoreUnavailableError, match=reason):
         await store.create(new_session("t", answer=(digest("k"), b"answer")))
 
@@ -42,7 +42,7 @@ async def healed(store: RedisStore) -> None:
     """Nothing of what was refused is there, and everything works."""
     await store.ping()
     assert await store.load("t") is None
-    assert await store.commit(commit("v0", "v1", events=[digest(1)])) == Committed()
+    assert await store.commit(commit("v0", "v1", event_ids=[digest(1)])) == Committed()
 
 
 async def test_a_full_server_refuses_writes_and_still_reads(store: RedisStore, redis_server: RedisServer) -> None:
@@ -182,7 +182,9 @@ async def test_a_cluster_node_is_down_without_slots_and_runs_every_script_with_t
     wait_until(lambda: cluster_node.client.execute_command("CLUSTER INFO")["cluster_state"] == "ok")
 
     await store.create(new_session(idle_ttl_ms=60_000, answer=(digest("k"), b"answer")))
-    outcome = await store.commit(commit("v0", "v1", events=[digest(1)], records={b"1": b"x"}, idle_ttl_ms=60_000))
+    outcome = await store.commit(
+        commit("v0", "v1", event_ids=[digest(1)], records={b"1": b"x"}, idle_ttl_ms=60_000)
+    )
 
     assert outcome == Committed()
     assert await store.recall("s", digest("k")) == b"answer"

@@ -10,9 +10,9 @@ from tests.support.sessions import commit, digest, new_session
 
 async def test_a_recorded_event_is_a_duplicate_for_every_writer(store: Store) -> None:
     await store.create(new_session())
-    await store.commit(commit("v0", "v1", events=[digest(1), digest(2)]))
+    await store.commit(commit("v0", "v1", event_ids=[digest(1), digest(2)]))
 
-    outcome = await store.commit(commit("v1", "b1", writer="b", events=[digest(2), digest(3), digest(1)]))
+    outcome = await store.commit(commit("v1", "b1", writer="b", event_ids=[digest(2), digest(3), digest(1)]))
 
     assert outcome == Known(frozenset([digest(1), digest(2)]), {})
     snapshot = await store.load("s")
@@ -22,14 +22,14 @@ async def test_a_recorded_event_is_a_duplicate_for_every_writer(store: Store) ->
 
 async def test_what_was_refused_as_known_records_nothing(store: Store) -> None:
     await store.create(new_session())
-    await store.commit(commit("v0", "v1", events=[digest(1)]))
+    await store.commit(commit("v0", "v1", event_ids=[digest(1)]))
     await store.commit(
-        commit("v1", "v2", events=[digest(1), digest(2)], answers={digest("k"): b"no"}, records={b"1": b"no"})
+        commit("v1", "v2", event_ids=[digest(1), digest(2)], answers={digest("k"): b"no"}, records={b"1": b"no"})
     )
 
     assert await store.recall("s", digest("k")) is None
     assert await store.read_records("s") == {}
-    assert await store.commit(commit("v1", "v2", events=[digest(2)])) == Committed()
+    assert await store.commit(commit("v1", "v2", event_ids=[digest(2)])) == Committed()
 
 
 async def test_an_answer_is_replayed_and_recalled(store: Store) -> None:
@@ -47,27 +47,27 @@ async def test_an_answer_is_replayed_and_recalled(store: Store) -> None:
 
 async def test_an_event_and_a_key_of_one_digest_are_two_things(store: Store) -> None:
     await store.create(new_session())
-    await store.commit(commit("v0", "v1", events=[digest(1)], answers={digest(2): b"answer"}))
+    await store.commit(commit("v0", "v1", event_ids=[digest(1)], answers={digest(2): b"answer"}))
 
-    assert await store.commit(commit("v1", "v2", events=[digest(2)], lookups=[digest(1)])) == Committed()
-    both = await store.commit(commit("v2", "v3", events=[digest(1)], lookups=[digest(2)]))
+    assert await store.commit(commit("v1", "v2", event_ids=[digest(2)], lookups=[digest(1)])) == Committed()
+    both = await store.commit(commit("v2", "v3", event_ids=[digest(1)], lookups=[digest(2)]))
     assert both == Known(frozenset([digest(1)]), {digest(2): b"answer"})
 
 
 async def test_a_confirmation_tells_what_is_known(store: Store) -> None:
     await store.create(new_session(answer=(digest("k"), b"created")))
-    await store.commit(commit("v0", "v1", events=[digest(1)]))
+    await store.commit(commit("v0", "v1", event_ids=[digest(1)]))
 
-    outcome = await store.commit(commit("v1", None, events=[digest(1), digest(2)], lookups=[digest("k")]))
+    outcome = await store.commit(commit("v1", None, event_ids=[digest(1), digest(2)], lookups=[digest("k")]))
 
     assert outcome == Known(frozenset([digest(1)]), {digest("k"): b"created"})
 
 
 async def test_a_conflict_comes_before_what_is_known(store: Store) -> None:
     await store.create(new_session())
-    await store.commit(commit("v0", "v1", events=[digest(1)]))
+    await store.commit(commit("v0", "v1", event_ids=[digest(1)]))
 
-    assert isinstance(await store.commit(commit("v0", "b1", writer="b", events=[digest(1)])), Conflict)
+    assert isinstance(await store.commit(commit("v0", "b1", writer="b", event_ids=[digest(1)])), Conflict)
 
 
 async def test_the_first_answer_of_a_creation_is_recalled_and_that_of_a_second_is_not(store: Store) -> None:
@@ -83,10 +83,11 @@ async def test_any_number_of_events_goes_in_one_commit(store: Store, count: int)
     await store.create(new_session())
     events = [digest(n) for n in range(count)]
 
-    assert await store.commit(commit("v0", "v1", events=events)) == Committed()
+    assert await store.commit(commit("v0", "v1", event_ids=events)) == Committed()
 
-    assert await store.commit(commit("v1", "v2", events=[*events, digest("new")])) == Known(frozenset(events), {})
-    assert await store.commit(commit("v1", "v2", events=[digest("new")])) == Committed()
+    again = await store.commit(commit("v1", "v2", event_ids=[*events, digest("new")]))
+    assert again == Known(frozenset(events), {})
+    assert await store.commit(commit("v1", "v2", event_ids=[digest("new")])) == Committed()
 
 
 async def test_any_number_of_answers_goes_in_one_commit(store: Store) -> None:
@@ -117,7 +118,7 @@ async def test_ten_thousand_records_go_in_one_commit_and_out_in_the_next(store: 
     await store.create(new_session())
     records = {b"%d" % n: b"r%d" % n for n in range(10_001)}
 
-    await store.commit(commit("v0", "v1", records=records, answers={digest("k"): b"1"}, events=[digest("e")]))
+    await store.commit(commit("v0", "v1", records=records, answers={digest("k"): b"1"}, event_ids=[digest("e")]))
     assert await store.read_records("s") == records
 
     await store.commit(commit("v1", "v2", records=dict.fromkeys(records)))

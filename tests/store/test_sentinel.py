@@ -29,11 +29,11 @@ async def test_a_store_follows_the_master_through_a_failover(watched: Watched) -
     store = open_store(watched.url, options=PATIENT)
     await store.create(new_session())
     for n in range(20):
-        assert await store.commit(commit(f"v{n}", f"v{n + 1}", events=[digest(n)])) == Committed()
+        assert await store.commit(commit(f"v{n}", f"v{n + 1}", event_ids=[digest(n)])) == Committed()
     await asyncio.to_thread(wait_until, watched.in_step)
     watched.master.kill()
 
-    outcome = await store.commit(commit("v20", "v21", events=[digest(20)]))
+    outcome = await store.commit(commit("v20", "v21", event_ids=[digest(20)]))
 
     assert outcome == Committed()
     snapshot = await store.load("s")
@@ -58,7 +58,7 @@ async def test_commits_go_on_at_the_new_master_soon_after_an_ordered_failover(wa
             snapshot = await store.load("s")
             assert snapshot is not None
             n = made[0]
-            outcome = await store.commit(commit(snapshot.version, f"v{n + 1}", events=[digest(n)]))
+            outcome = await store.commit(commit(snapshot.version, f"v{n + 1}", event_ids=[digest(n)]))
             made[0] = n + isinstance(outcome, Committed)
             await asyncio.sleep(0.005)
 

@@ -85,7 +85,7 @@ def connect(server: RedisServer, user: str | None, password: str | None) -> redi
 async def test_the_services_user_may_do_all_that_the_store_does(store: RedisStore) -> None:
     await store.ping()
     await store.create(new_session(idle_ttl_ms=60_000, answer=(digest("k"), b"answer")))
-    fields = {"events": [digest(1)], "records": {b"1": b"x", b"2": None}, "idle_ttl_ms": 60_000}
+    fields = {"event_ids": [digest(1)], "records": {b"1": b"x", b"2": None}, "idle_ttl_ms": 60_000}
 
     assert await store.commit(commit("v0", "v1", **fields)) == Committed()
     assert await store.commit(commit("v1", None)) == Committed()
@@ -104,7 +104,7 @@ async def test_the_services_user_may_do_all_that_the_store_does(store: RedisStor
 
 async def test_what_was_committed_is_there_after_a_kill(server: RedisServer, store: RedisStore) -> None:
     await store.create(new_session())
-    await store.commit(commit("v0", "v1", events=[digest(1)]))
+    await store.commit(commit("v0", "v1", event_ids=[digest(1)]))
     server.kill()
     server.start()
 

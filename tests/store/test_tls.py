@@ -44,7 +44,7 @@ def with_password(server: RedisServer) -> str:
 async def serves(store: Store, session_id: str = "s") -> None:
     await store.ping()
     assert (await store.create(new_session(session_id, idle_ttl_ms=60_000))).version == "v0"
-    assert await store.commit(commit("v0", "v1", session_id=session_id, events=[digest(1)])) == Committed()
+    assert await store.commit(commit("v0", "v1", session_id=session_id, event_ids=[digest(1)])) == Committed()
 
 
 async def test_a_server_is_trusted_by_its_own_authority(server: RedisServer, authority: Authority) -> None:

@@ -48,7 +48,7 @@ def unheeded(loop: Loop, scenario: Callable[[], Awaitable[object]]) -> list[str]
 def calls_to(store: RedisStore) -> list[asyncio.Task[Any]]:
     """Commits, views and large commits, which have a connection each."""
     large = bytes(100_000)
-    calls = [store.commit(commit("v0", "v1", session_id=name, events=[digest(name)])) for name in NAMES]
+    calls = [store.commit(commit("v0", "v1", session_id=name, event_ids=[digest(name)])) for name in NAMES]
     calls += [store.commit(commit("v0", "v1", session_id=name, state=large)) for name in NAMES[:4]]
     return [asyncio.create_task(call) for call in (*calls, *map(store.load, NAMES), store.ping())]
 

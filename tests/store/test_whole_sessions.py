@@ -25,7 +25,7 @@ async def filled(store: Store, records: int = 3, *, as_texts: bool = False) -> N
     await store.create(new_session(spec=b"spec", answer=(digest("k"), b"answer")))
     fields = {
         "state": bytes(range(256)),
-        "events": [digest(n) for n in range(1200)],
+        "event_ids": [digest(n) for n in range(1200)],
         "records": {b"%d" % n: os.urandom(40) for n in range(records)},
         "counts": {0: ArmCounts(feedbacks=3, losses=0.1), 1: ArmCounts(feedbacks=2**53, voided=300)},
         "counts_as_texts": as_texts,
@@ -102,10 +102,10 @@ async def test_event_ids_count_in_the_restored_session(store: Store) -> None:
     await store.delete("s")
     await store.restore("s", whole, restored())
 
-    outcome = await store.commit(commit("r0", "r1", events=[digest(7), digest("new"), digest(1199)]))
+    outcome = await store.commit(commit("r0", "r1", event_ids=[digest(7), digest("new"), digest(1199)]))
 
     assert outcome == Known(frozenset([digest(7), digest(1199)]), {})
-    assert await store.commit(commit("r0", "r1", events=[digest("new")])) == Committed()
+    assert await store.commit(commit("r0", "r1", event_ids=[digest("new")])) == Committed()
 
 
 async def test_an_id_that_exists_is_not_written_over(store: Store) -> None:
@@ -151,7 +151,7 @@ async def test_an_answer_is_restored_beside_the_event_ids(store: Store) -> None:
     assert await store.restore("s", whole, restored(answer=(digest("import"), b"view"))) is None
 
     assert await store.recall("s", digest("import")) == b"view"
-    repeated = commit("r0", "r1", events=[digest(7)], event_lookups=[digest(7)])
+    repeated = commit("r0", "r1", event_ids=[digest(7)], event_lookups=[digest(7)])
     assert (await store.commit(repeated)) == Known(frozenset([digest(7)]), {})
     again = await store.export("s")
     assert again is not None

@@ -9,10 +9,10 @@ from tests.support.sessions import commit, loaded, new_session
 async def test_a_lost_reply_is_cleared_up_after_another_has_committed(store: Store) -> None:
     """A commits and loses the reply, B commits, A asks again: committed, and here is what B made of it."""
     await store.create(new_session())
-    await store.commit(commit("v0", "a1", events=[b"e" * 16]))
+    await store.commit(commit("v0", "a1", event_ids=[b"e" * 16]))
     await store.commit(commit("a1", "b1", writer="b"))
 
-    outcome = await store.commit(commit("v0", "a1", events=[b"e" * 16]))
+    outcome = await store.commit(commit("v0", "a1", event_ids=[b"e" * 16]))
 
     assert outcome == Committed(await loaded(store))
     assert outcome.snapshot is not None

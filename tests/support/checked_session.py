@@ -13,7 +13,7 @@ import numpy as np
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant
 
-from service.commit.batch import settle_due
+from service.commit.batch import expire_due
 from service.commit.cache.cached_session import CachedSession
 from service.commit.journal import Journal
 from service.commit.operation import Operation
@@ -119,7 +119,7 @@ class CheckedSession(RuleBasedStateMachine):
         assert stored.ledger.by_arm.min() >= 0
         run = stored.copy()
         run.advance(self.time)
-        self.runner.run(settle_due(run, Journal()))
+        self.runner.run(expire_due(run, Journal()))
         assert run.ledger.by_arm is not None
         left = [len(self.model.open.get(arm, [])) for arm in range(self.model.arms)]
         assert run.ledger.by_arm.tolist() == left

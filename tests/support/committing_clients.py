@@ -30,7 +30,9 @@ class Load:
     async def _keep_committing(self, name: str) -> None:
         while not self._done:
             n = self.made[name]
-            grown = commit(f"v{n}", f"v{n + 1}", session_id=name, state=b"x" * (n + 1), events=[digest((name, n))])
+            grown = commit(
+                f"v{n}", f"v{n + 1}", session_id=name, state=b"x" * (n + 1), event_ids=[digest((name, n))]
+            )
             assert await self._store.commit(grown) == Committed()
             self.made[name] = n + 1
 

@@ -59,7 +59,7 @@ class Writer:
         named = [digest(event) for event in accepted if event < ANONYMOUS]
         state = self._cache.state + bytes(accepted)
         written = Written(f"{self._name}{self._attempts}", state) if accepted else None
-        self._asked = Commit(self._session_id, self._name, self._cache.version, written, events=named)
+        self._asked = Commit(self._session_id, self._name, self._cache.version, written, event_ids=named)
         return self._asked
 
     def _learn(self, commit: Commit, outcome: object) -> None:

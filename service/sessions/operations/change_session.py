@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from ...commit.batch import settle_due
+from ...commit.batch import expire_due
 from ...commit.draft import Draft
 from ...commit.journal import Journal, SessionChanged
 from ...commit.operation import Applied, Operation
@@ -63,7 +63,7 @@ async def _settled(run: Run) -> Run:
     if not run.due:
         return run
     shown = run.copy()
-    await settle_due(shown, Journal())
+    await expire_due(shown, Journal())
     return shown
 
 

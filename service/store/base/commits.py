@@ -74,7 +74,7 @@ class Commit:
     written: Written | None
     checksum: bytes = b""
     """The last bytes of the expected state; if the stored state has others, it was changed by hand."""
-    events: Sequence[bytes] = ()
+    event_ids: Sequence[bytes] = ()
     """Digests of event ids to look up and, on OK, to remember."""
     event_lookups: Sequence[bytes] = ()
     """Digests of event ids to look up only: they belong to events that are refused or skipped."""

@@ -77,7 +77,7 @@ class MemoryStore:
             return Committed(None if session.version == written.version else session.snapshot())
         if session.version != commit.expected or not session.state.endswith(commit.checksum):
             return Conflict(session.snapshot())
-        events = [EVENT + digest for digest in (*commit.events, *commit.event_lookups)]
+        events = [EVENT + digest for digest in (*commit.event_ids, *commit.event_lookups)]
         fields = events + [ANSWER + digest for digest in commit.lookups]
         if found := self._remembered(session, fields):
             return _known(found)
@@ -200,7 +200,7 @@ class MemoryStore:
         session.writers[commit.writer] = written.version
         if len(session.writers) > MAX_WRITERS:
             del session.writers[next(iter(session.writers))]
-        self._remember(session, {EVENT + digest: b"" for digest in commit.events})
+        self._remember(session, {EVENT + digest: b"" for digest in commit.event_ids})
         self._remember(session, {ANSWER + digest: answer for digest, answer in commit.answers.items()})
         session.write_beside(written, self.now())
         if written.permanent:

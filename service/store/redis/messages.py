@@ -79,7 +79,7 @@ def commit_args(commit: Commit) -> Sequence[RedisArgument]:
     waits for replicas.
     """
     written = commit.written or _NOTHING
-    events = b"".join([EVENT + digest for digest in commit.events])
+    events = b"".join([EVENT + digest for digest in commit.event_ids])
     lookups = b"".join(
         [EVENT + digest for digest in commit.event_lookups] + [ANSWER + digest for digest in commit.lookups]
     )

@@ -48,7 +48,7 @@ async def test_the_packaged_program_serves(tmp_path: Path, monkeypatch: pytest.M
     store = RedisStore(embedded.url)
     await store.create(new_session(idle_ttl_ms=60_000))
 
-    assert await store.commit(commit("v0", "v1", events=[digest(1)], idle_ttl_ms=60_000)) == Committed()
+    assert await store.commit(commit("v0", "v1", event_ids=[digest(1)], idle_ttl_ms=60_000)) == Committed()
     assert await store.delete("s") is True
     await store.close()
     embedded.stop()

@@ -22,7 +22,7 @@ from tests.support.waiting import wait_until
 async def test_what_was_committed_is_there_after_a_stop_and_a_start(server: EmbeddedServer) -> None:
     store = RedisStore(server.url)
     await store.create(new_session())
-    await store.commit(commit("v0", "v1", events=[digest(1)], records={b"1": b"x"}, answers={digest("k"): b"y"}))
+    await store.commit(commit("v0", "v1", event_ids=[digest(1)], records={b"1": b"x"}, answers={digest("k"): b"y"}))
     before = await store.load("s")
     server.stop()
     server.start()

@@ -91,7 +91,7 @@ class SettleFeedback(Operation):
             where events have no outstanding decision to settle, unless such events are skipped.
         """
         if isinstance(feedback, PlainLosses):
-            if (judged := feedback.judged(draft)) is not None:
+            if (judged := feedback.all_applied(draft)) is not None:
                 return self._applied(draft, judged, await feedback.settle(draft))
             feedback = await self._read(draft)
         run = draft.run
@@ -108,28 +108,28 @@ class SettleFeedback(Operation):
         return self.on_surplus == "skip" or (self.on_surplus is None and run.params.expiry is not None)
 
     def _applied(self, draft: Draft, judged: Judged, delays: Sequence[float] = ()) -> Applied:
-        counts, ledger = _counts(judged), draft.run.ledger
+        outcomes, ledger = _outcomes(judged), draft.run.ledger
         if self._skips(draft.run):
-            counts["surplus"] = len(judged.surplus)
-        settlement: dict[str, Any] = {**counts}
+            outcomes["surplus"] = len(judged.surplus)
+        settlement: dict[str, Any] = {**outcomes}
         if self.skips_invalid:
-            counts["invalid"] = settlement["invalid"] = len(judged.invalid)
+            outcomes["invalid"] = settlement["invalid"] = len(judged.invalid)
             settlement["invalid_indexes"] = judged.invalid[:MAX_INDEXES]
         settlement |= {"slot": ledger.slot, "outstanding": ledger.outstanding}
         return Applied(
             COMPACT.encode(settlement).encode(),
             event_ids=list(judged.event_ids),
             changed=bool(judged.applied or judged.event_ids),
-            counts=counts,
+            outcomes=outcomes,
             delays=delays,
         )
 
 
-def _counts(judged: Judged) -> dict[str, int]:
+def _outcomes(judged: Judged) -> dict[str, int]:
     """Return what settlements and metrics count, but surplus and invalid events."""
-    counts = {"applied": len(judged.applied) - judged.voided, "duplicates": judged.duplicates}
+    outcomes = {"applied": len(judged.applied) - judged.voided, "duplicates": judged.duplicates}
     rare = {"removed": len(judged.removed), "voided": judged.voided}
-    return counts | {outcome: count for outcome, count in rare.items() if count}
+    return outcomes | {outcome: count for outcome, count in rare.items() if count}
 
 
 class PlainLosses(NamedTuple):
@@ -141,7 +141,7 @@ class PlainLosses(NamedTuple):
     events: PlainEvents
     losses: Sequence[float]
 
-    def judged(self, draft: Draft) -> Judged | None:
+    def all_applied(self, draft: Draft) -> Judged | None:
         """Find out whether every event is applied; None where one is a duplicate or surplus."""
         event_ids = digests(event_id for event_id in self.events.event_ids if event_id is not None)
         if draft.any_duplicate(event_ids):

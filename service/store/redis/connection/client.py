@@ -17,7 +17,7 @@ from ..scripts import Script
 from .failures import failure_of
 from .pipeline import RedisArgument
 from .sentinel import Master
-from .server import Attempt, Places, Server
+from .server import Attempt, CallLimit, ServerConnections
 from .url import read_url
 
 CALLS_PER_CONNECTION = 32
@@ -43,7 +43,7 @@ class RedisClient(ABC):
     def __init__(self, options: StoreOptions, send: Send) -> None:
         self._options = options
         self._send = send
-        self._places = Places(options.max_connections * CALLS_PER_CONNECTION, options.pool_wait_seconds)
+        self._limit = CallLimit(options.max_connections * CALLS_PER_CONNECTION, options.pool_wait_seconds)
         self._down_since: float | None = None
 
     @abstractmethod
@@ -113,7 +113,7 @@ class RedisClient(ABC):
         while True:
             attempt = Attempt(self._options.min_replicas if replica_seconds else 0, replica_seconds)
             try:
-                async with self._places:
+                async with self._limit:
                     reply = await send(attempt)
             except RedisError as error:
                 failure = failure_of(error)
@@ -143,7 +143,9 @@ class ServerClient(RedisClient):
 
     def __init__(self, url: str, options: StoreOptions) -> None:
         settings, sentinels, service = read_url(url, options)
-        self._server = Server(settings, options, Master(sentinels, service, settings) if sentinels else None)
+        self._server = ServerConnections(
+            settings, options, Master(sentinels, service, settings) if sentinels else None
+        )
         super().__init__(options, self._server.call)
 
     async def ask_each(self, *command: RedisArgument) -> Sequence[Any]:

@@ -14,7 +14,7 @@ from redis.exceptions import AskError, ClusterDownError, MovedError, RedisError
 from ...options import StoreOptions
 from .client import RedisClient
 from .pipeline import RedisArgument
-from .server import Attempt, Server
+from .server import Attempt, ServerConnections
 from .url import read_url
 
 MAX_REDIRECTIONS = 5
@@ -46,7 +46,7 @@ class ClusterClient(RedisClient):
         super().__init__(options, self._send_by_slot)
         settings, self._seeds, _ = read_url(url, options)
         self._settings = settings
-        self._servers: dict[Address, Server] = {}
+        self._servers: dict[Address, ServerConnections] = {}
         self._ranges: Sequence[SlotRange] = ()
         self._reading = asyncio.Lock()
 
@@ -84,7 +84,7 @@ class ClusterClient(RedisClient):
     async def _on(self, address: Address, commands: Sequence[Sequence[RedisArgument]], attempt: Attempt) -> Any:
         if address not in self._servers:
             settings = {**self._settings, "host": address[0], "port": address[1]}
-            self._servers[address] = Server(settings, self._options)
+            self._servers[address] = ServerConnections(settings, self._options)
         return await self._servers[address].call(commands, attempt)
 
     async def _map(self, _attempt: Attempt) -> Sequence[SlotRange]:

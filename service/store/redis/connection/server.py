@@ -43,7 +43,7 @@ class Attempt:
     """Whether a cluster redirected this one call to the server (ASK)."""
 
 
-class Places(asyncio.Semaphore):
+class CallLimit(asyncio.Semaphore):
     """Bounds the calls under way: ``async with`` waits for a place.
 
     Parameters
@@ -66,7 +66,7 @@ class Places(asyncio.Semaphore):
             raise StoreUnavailableError("all connections to the store are busy") from None
 
 
-class Server:
+class ServerConnections:
     """One connection that calls share, and others for calls that need one alone.
 
     A call needs one alone if it waits for replicas, since ``WAIT`` is for what its own connection wrote and holds
@@ -87,7 +87,7 @@ class Server:
         self._opening: asyncio.Task[Pipeline] | None = None
         self._free: list[Pipeline] = []
         """Open connections of calls that had one alone."""
-        self._places = Places(max(1, options.max_connections - 1), options.pool_wait_seconds)
+        self._limit = CallLimit(max(1, options.max_connections - 1), options.pool_wait_seconds)
         self._watches: dict[tuple[str, int], ReplicaWatch] = {}
 
     async def call(self, commands: Sequence[Sequence[RedisArgument]], attempt: Attempt) -> Any:
@@ -189,7 +189,7 @@ class Server:
 
     @asynccontextmanager
     async def _alone(self) -> AsyncIterator[Pipeline]:
-        async with self._places:
+        async with self._limit:
             old = self._free.pop() if self._free else None
             pipeline = old if old is not None and self._is_current(old) else await self._open(old)
             try:
