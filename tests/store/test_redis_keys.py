@@ -150,17 +150,19 @@ async def test_a_count_that_is_no_number_any_more_is_left_and_the_commit_goes_th
         assert redis_server.client.hget("bandit:{s}:counts", field) == value.encode()
 
 
-@pytest.mark.parametrize("part", ["counts", "log"])
+@pytest.mark.parametrize("part", ["counts", "log", "slots", "segments", "played"])
 async def test_nothing_is_written_where_a_key_beside_the_state_has_another_type(
     store: RedisStore, redis_server: RedisServer, part: str
 ) -> None:
+    all_parts = BESIDE | {"records": {b"1": b"x"}, "segments": {b"a": (1, b"one")}}
     await store.create(new_session())
     redis_server.client.set(f"bandit:{{s}}:{part}", "text", ex=1000)
     before = redis_server.client.hgetall("bandit:{s}")
 
     with pytest.raises(StateCorruptError):
-        await store.commit(commit("v0", "v1", **({part: BESIDE[part]} if part == "counts" else BESIDE)))
+        await store.commit(commit("v0", "v1", **all_parts))
     assert redis_server.client.hgetall("bandit:{s}") == before
+    assert set(redis_server.client.keys("bandit:{s}*")) == {b"bandit:{s}", b"bandit:{s}:%b" % part.encode()}
 
 
 async def test_a_session_key_of_another_type_is_a_session_without_anything(

@@ -155,6 +155,15 @@ for number, latest in pairs(deadlines) do
   buckets[#buckets + 1] = number .. '=' .. integer(latest)
 end
 
+-- A key of another type fails here, before anything is written.
+if records + dropped > 0 then
+  redis.call('HMGET', SLOTS, '')
+end
+if segments + gone > 0 then
+  redis.call('HMGET', SEGMENTS, '')
+  redis.call('ZSCORE', PLAYED, '')
+end
+
 -- A server out of memory may refuse a script's first write, and no later one. XADD and HSET are commands that it
 -- refuses: so all is written, or nothing. XADD comes first, as an access list may lack it.
 for at = at_entries, at_entries + entries - 1 do
