@@ -14,6 +14,7 @@ from unittest import mock
 from loadtest.processes import RedisProcess
 from loadtest.processes.redis_process import started
 from service.commit.journal import Journal
+from service.learners import REGISTRY
 from service.learners.dexp3 import Dexp3Spec
 from service.models.events import ArmEvent
 from service.models.specification import Specification
@@ -21,6 +22,7 @@ from service.sessions.operations import Act, SettleFeedback
 from service.sessions.service import Sessions
 from service.settings import Settings
 from service.store.redis.store import RedisStore
+from service.telemetry.metrics import Labels, Metrics
 
 ARMS = 10
 COUNTED, BARE = "counted", "bare"
@@ -51,7 +53,7 @@ async def count_costs(program: str | None, repetitions: int, pairs: int) -> Cost
     found: dict[str, list[float]] = {COUNTED: [], BARE: []}
     with TemporaryDirectory() as name, started(_redis(Path(name), program)) as redis:
         store = RedisStore(f"redis://127.0.0.1:{redis.port}/0")
-        sessions = Sessions(store, Settings(write_schema=4))
+        sessions = Sessions(store, Settings(write_schema=4), Metrics(Labels(learners=REGISTRY)))
         for session in found:
             await sessions.create(session, Specification(learner=Dexp3Spec(n_arms=ARMS), seed=1), None)
         for number in range(repetitions + 1):

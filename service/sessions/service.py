@@ -15,13 +15,12 @@ from ..commit.queues import SessionQueues
 from ..cooperative.answer_body import Body
 from ..engine.run import Run
 from ..errors import InvalidRequestError, StateCorruptError, SurplusFeedbackError, UnknownSessionError
-from ..learners import REGISTRY
 from ..models.idempotency import Idempotency
 from ..models.specification import Specification
 from ..models.stored import Stored
 from ..settings import Settings
 from ..store.base import Store
-from ..telemetry.metrics import Labels, Metrics
+from ..telemetry.metrics import Metrics
 from .create import Created, Creator
 from .history.sampler import Sampler
 from .limits import ALL, Limits, Rights
@@ -40,13 +39,13 @@ class Sessions(SessionQueries):
     ----------
     store : has the sessions; others may change them at the same time
     settings : limits of sessions and queues, the size of the cache, and the schema of states
-    metrics : count what is done; None for counters that nobody reads
+    metrics : count what is done
     """
 
-    def __init__(self, store: Store, settings: Settings, metrics: Metrics | None = None) -> None:
+    def __init__(self, store: Store, settings: Settings, metrics: Metrics) -> None:
         cache = SessionCache(settings.cache_sessions)
         super().__init__(store, Reader(store, cache), settings.max_import_bytes)
-        self._metrics = metrics or Metrics(Labels(learners=REGISTRY))
+        self._metrics = metrics
         self._limits = Limits(settings)
         self.sampler = Sampler(store, cache, self._reader)
         self._committer = Committer(store, cache, self._metrics, settings.write_schema)

@@ -9,11 +9,9 @@ import pytest
 from service.models.events import ArmEvent
 from service.models.specification import Specification
 from service.sessions.operations import Act, SettleFeedback
-from service.sessions.service import Sessions
-from service.settings import Settings
 from service.store.base import Commit, ReadSegments
 from service.store.memory import MemoryStore
-from tests.support.sessions import queues_on
+from tests.support.sessions import queues_on, sessions_on
 
 FIELDS = {"learner": {"kind": "centred_tsallis", "n_arms": 3}, "segments": {"max": 100}, "seed": 1}
 
@@ -40,7 +38,7 @@ class WatchedStore(MemoryStore):
 async def store() -> WatchedStore:
     """A store with a session that keeps thirty segments."""
     store = WatchedStore()
-    sessions = Sessions(store, Settings())
+    sessions = sessions_on(store)
     await sessions.create("s", Specification.model_validate(FIELDS), None)
     for number in range(30):
         await sessions.submit("s", act(f"s{number}"))

@@ -20,11 +20,10 @@ from service.serialization import records
 from service.serialization import state as codec
 from service.serialization.binary import MAX_LENGTH, CodecError, Reader, Writer
 from service.sessions.operations import Act
-from service.sessions.service import Sessions
-from service.settings import Settings
 from service.store.base import NewSession, Snapshot
 from service.store.memory import MemoryStore
 from tests.support import kept_states, runs, vectors
+from tests.support.sessions import sessions_on
 
 FLOATS_OF_A_STATE = 8
 """Bytes."""
@@ -180,7 +179,7 @@ async def test_a_kept_session_of_any_schema_is_written_in_the_schema_that_is_all
     )
     store._sessions["kept"].segments.update(kept_states.stored_segments(kept))
     if isinstance(cached.run, ArmRun):
-        sessions = Sessions(store, Settings(write_schema=schema))
+        sessions = sessions_on(store, write_schema=schema)
         await sessions.submit("kept", Act(1, 10**6, single=True))
 
         # Whether counts are packed is decided where a session begins.

@@ -16,10 +16,9 @@ from service.serialization import records
 from service.serialization import state as codec
 from service.serialization.binary import CodecError
 from service.sessions.operations import SettleFeedback
-from service.sessions.service import Sessions
-from service.settings import Settings
 from service.store import open_store
 from tests.support import kept_states
+from tests.support.sessions import sessions_on
 
 
 def near(value):
@@ -142,7 +141,7 @@ async def test_a_kept_session_works_in_a_redis_with_what_it_remembers(redis_serv
     redis_server.client.hset(seen, b"k" + digest("key"), body + b'{"slot":1}')
     redis_server.client.expire(seen, 1000)
 
-    sessions = Sessions(store, Settings())
+    sessions = sessions_on(store)
     answer = await sessions.submit("kept", SettleFeedback([ArmEvent(arm=0, loss=0.5, event_id="e1")], None))
     view = json.loads(await sessions.view("kept"))
     recalled = await store.recall("kept", digest("key"))

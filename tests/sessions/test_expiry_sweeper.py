@@ -14,12 +14,11 @@ from service.models.specification import Specification
 from service.serialization import state as codec
 from service.sessions.expiry_sweeper import LEASE_SECONDS, Sweeper
 from service.sessions.operations import Act
-from service.sessions.service import Sessions
-from service.settings import Settings
 from service.store import open_store
 from service.store.memory import MemoryStore
 from tests.support.crashing import Worker
 from tests.support.running import RunningService, create
+from tests.support.sessions import sessions_on
 from tests.support.waiting import wait_until
 
 WINDOW = 64.0
@@ -31,7 +30,7 @@ def memory(clock):
 
 
 async def sessions_with_acts(memory, clock, count):
-    sessions = Sessions(memory, Settings())
+    sessions = sessions_on(memory)
     expiry = ExpirySpec(after_seconds=WINDOW, default_loss=1.0)
     spec = Specification(learner=Dexp3Spec(n_arms=3), seed=1, expiry=expiry, idle_ttl_seconds=10 * WINDOW)
     for number in range(count):
@@ -61,7 +60,7 @@ async def test_what_is_due_is_committed_without_a_call_and_without_extending_the
 
 async def test_two_sweepers_at_once_settle_nothing_twice(memory, clock):
     first = await sessions_with_acts(memory, clock, 4)
-    second = Sessions(memory, Settings())
+    second = sessions_on(memory)
 
     await asyncio.gather(*(Sweeper(memory.reminders, each).sweep() for each in (first, second, first)))
 
@@ -71,7 +70,7 @@ async def test_two_sweepers_at_once_settle_nothing_twice(memory, clock):
 
 @pytest.mark.slow
 async def test_a_deleted_session_leaves_no_reminder(store):
-    sessions = Sessions(store, Settings())
+    sessions = sessions_on(store)
     spec = Specification(learner=Dexp3Spec(n_arms=3), seed=1, expiry=ExpirySpec(after_seconds=1, default_loss=1.0))
     for _ in range(2):
         await sessions.create("s", spec, None)
@@ -86,7 +85,7 @@ async def test_a_session_made_anew_elsewhere_is_noted_again(memory, clock):
     sessions = await sessions_with_acts(memory, clock, 1)
     clock.now -= 2 * WINDOW
     expiry = ExpirySpec(after_seconds=WINDOW, default_loss=1.0)
-    other = Sessions(memory, Settings())
+    other = sessions_on(memory)
     await other.delete("s0")
     await other.create("s0", Specification(learner=Dexp3Spec(n_arms=3), seed=1, expiry=expiry), None)
     await sessions.submit("s0", Act(1, 10**6))

@@ -17,10 +17,10 @@ from service.sessions.history.sampler import AT_ONCE, MAX_STORED
 from service.sessions.history.thinning import LEVELS, MAX_SAMPLES, PERIOD_SECONDS, dropped, place_of
 from service.sessions.operations import Act, SettleFeedback
 from service.sessions.service import Sessions
-from service.settings import Settings
 from service.store.base import StoreUnavailableError
 from service.store.memory import MemoryStore
 from tests.support.clock import Clock
+from tests.support.sessions import sessions_on
 
 ACT = Act(1, 1000, single=True)
 DAY = int(24 * 3600 / PERIOD_SECONDS)
@@ -34,7 +34,7 @@ def run_of(**fields):
 
 @pytest.fixture
 def sessions(clock: Clock) -> Sessions:
-    return Sessions(MemoryStore(clock=clock), Settings())
+    return sessions_on(MemoryStore(clock=clock))
 
 
 async def acted(sessions: Sessions, session_id: str) -> None:
@@ -113,7 +113,7 @@ async def test_sessions_that_changed_are_sampled(sessions, clock):
 
 
 async def test_a_session_that_left_the_cache_is_read(clock):
-    sessions = Sessions(MemoryStore(clock=clock), Settings(cache_sessions=1))
+    sessions = sessions_on(MemoryStore(clock=clock), cache_sessions=1)
     for name in ("a", "b"):
         await sessions.create(name, Specification.model_validate(ARMS), None)
         await acted(sessions, name)

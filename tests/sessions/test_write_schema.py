@@ -11,9 +11,8 @@ from service.learners.centred_tsallis import CentredTsallisSpec
 from service.models.events import ArmEvent
 from service.models.specification import Specification
 from service.sessions.operations import Act, SettleFeedback
-from service.sessions.service import Sessions
-from service.settings import Settings
 from service.store.memory import MemoryStore
+from tests.support.sessions import sessions_on
 
 SPEC = Specification(learner=CentredTsallisSpec(n_arms=2), seed=1)
 
@@ -27,7 +26,7 @@ async def acted(sessions):
 @pytest.mark.parametrize("schema", [1, 2, 3])
 async def test_all_states_of_a_session_are_written_in_the_schema_that_is_allowed(schema):
     store = MemoryStore()
-    sessions, written = Sessions(store, Settings(write_schema=schema)), []
+    sessions, written = sessions_on(store, write_schema=schema), []
     await sessions.create("s", SPEC, None)
     for _ in range(2):
         written.append((await store.load("s")).state[0])
@@ -38,7 +37,7 @@ async def test_all_states_of_a_session_are_written_in_the_schema_that_is_allowed
 
 async def test_fields_that_0_1_does_not_know_are_not_stored_at_their_defaults():
     store = MemoryStore()
-    await Sessions(store, Settings()).create("s", SPEC, None)
+    await sessions_on(store).create("s", SPEC, None)
 
     fields = json.loads((await store.load("s")).spec)["specification"]
 
@@ -49,7 +48,7 @@ async def test_a_learner_that_0_1_does_not_know_is_refused_meanwhile():
     class NewSpec(CentredTsallisSpec):
         kind: str = "new"
 
-    sessions = Sessions(MemoryStore(), Settings(write_schema=1))
+    sessions = sessions_on(MemoryStore(), write_schema=1)
 
     with pytest.raises(OlderSchemaError, match="kind"):
         await sessions.create(

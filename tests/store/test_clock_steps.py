@@ -14,7 +14,6 @@ from service.models.options import ExpirySpec
 from service.models.specification import Specification
 from service.sessions.operations import Act
 from service.sessions.service import Sessions
-from service.settings import Settings
 from service.store.base import Committed, Known
 from service.store.clock import StoreClock
 from service.store.options import StoreOptions
@@ -22,7 +21,7 @@ from service.store.redis.store import RedisStore
 from tests.support.clock import Clock
 from tests.support.programs import WHEEL, faketime_library
 from tests.support.real_redis import RedisServer
-from tests.support.sessions import commit, digest, new_session
+from tests.support.sessions import commit, digest, new_session, sessions_on
 from tests.support.waiting import wait_until
 
 HOUR, DAY = 3600, 86_400
@@ -118,7 +117,7 @@ async def test_ids_acknowledged_while_the_clock_is_slow_count_once_after_it_is_r
 async def test_a_step_back_stalls_only_what_was_stamped_and_is_reported(
     store: RedisStore, shifted: ShiftedServer, steps: list[int], caplog: pytest.LogCaptureFixture
 ) -> None:
-    sessions = Sessions(store, Settings())
+    sessions = sessions_on(store)
     shifted.shift(13 * HOUR)
     for name in ("untouched", "touched"):
         await act(sessions, name)

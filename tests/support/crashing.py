@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Literal
 
-from service.sessions.service import Sessions
-from service.settings import Settings
 from service.store.base import Commit, Outcome, Store, StoreUnavailableError
+from tests.support.sessions import sessions_on
 
 Fault = Literal["not sent", "reply lost"]
 
@@ -44,4 +43,4 @@ class Worker:
 
     def reborn(self) -> None:
         """Forget all that is not in the store."""
-        self.sessions = Sessions(self.store, Settings())
+        self.sessions = sessions_on(self.store)

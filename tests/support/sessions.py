@@ -8,7 +8,10 @@ from typing import Any
 from service.commit.cache.session_cache import SessionCache
 from service.commit.committer import Committer
 from service.commit.queues import SessionQueues
+from service.learners import REGISTRY
 from service.serialization.state import SCHEMA
+from service.sessions.service import Sessions
+from service.settings import Settings
 from service.store.base import Commit, NewSession, Snapshot, Store, Written
 from service.telemetry.metrics import Labels, Metrics
 
@@ -17,6 +20,11 @@ def queues_on(store: Store) -> SessionQueues:
     """The queues of one worker on a store, with a cache of its own."""
     committer = Committer(store, SessionCache(10), Metrics(Labels()), SCHEMA)
     return SessionQueues(committer, max_queue=1000, max_waiting=10_000)
+
+
+def sessions_on(store: Store, **settings: Any) -> Sessions:
+    """The sessions of a store, as one worker with these settings serves them."""
+    return Sessions(store, Settings(**settings), Metrics(Labels(learners=REGISTRY)))
 
 
 def digest(text: object) -> bytes:

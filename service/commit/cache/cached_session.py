@@ -70,7 +70,7 @@ class CachedSession(NamedTuple):
     effective: Effective | None = None
     """What the last commit of this worker showed of the distribution."""
     mostly_surplus: bool = False
-    """Whether most of the latest events were surplus, as this worker saw them."""
+    """Whether most of the latest events were surplus, as this worker saw them; set where a view is to show it."""
     created_at: float = 0.0
     """Unix seconds; tells sessions apart that had one id after another."""
     has_packed_counts: bool = False
