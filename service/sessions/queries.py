@@ -56,7 +56,7 @@ class SessionQueries:
         """
         check_id(session_id)
         if segment is not None:
-            return await segment_view(self._store, self._reader, session_id, segment)
+            return await segment_view(self._reader, session_id, segment)
         return await self._reader.view(session_id)
 
     async def segments(self, session_id: str, cursor: str | None, limit: int, sort: SegmentSort) -> Body:
@@ -77,7 +77,7 @@ class SessionQueries:
             what ``view`` raises.
         """
         check_id(session_id)
-        return await segments_page(self._store, self._reader, session_id, cursor, limit, sort)
+        return await segments_page(self._reader, session_id, cursor, limit, sort)
 
     async def list(self, cursor: str | None, limit: int, prefix: str = "") -> Body:
         """Return the JSON of a page of sessions: all of a view but probabilities and points.
@@ -95,7 +95,7 @@ class SessionQueries:
         StoreUnavailableError
             where the store can't be reached.
         """
-        return await sessions_page(self._store, self._reader, cursor, limit, prefix)
+        return await sessions_page(self._reader, cursor, limit, prefix)
 
     async def arms(
         self, session_id: str, cursor: str | None, limit: int, sort: ArmSort, segment: str | None = None
@@ -121,7 +121,7 @@ class SessionQueries:
             what ``view`` raises.
         """
         check_id(session_id)
-        return await arms_page(self._store, self._reader, session_id, cursor, limit, sort, segment)
+        return await arms_page(self._reader, session_id, cursor, limit, sort, segment)
 
     async def decisions(self, session_id: str, cursor: str | None, limit: int) -> Body:
         """Return the JSON of a page of a session's decision log, oldest first.
@@ -153,7 +153,7 @@ class SessionQueries:
             what ``view`` raises.
         """
         check_id(session_id)
-        return await history_page(self._store, self._reader, session_id)
+        return await history_page(self._reader, session_id)
 
     async def export(self, session_id: str) -> Body:
         """Return the JSON of a whole session, seed included: see ``transfer.document``.

@@ -21,10 +21,14 @@ class Reader:
     ----------
     store : has the sessions
     cache : of this worker; nothing is added to it
+
+    Attributes
+    ----------
+    store : has the sessions
     """
 
     def __init__(self, store: Store, cache: SessionCache) -> None:
-        self._store = store
+        self.store = store
         self._cache = cache
 
     async def view(self, session_id: str) -> Body:
@@ -62,7 +66,7 @@ class Reader:
         if cached.run.params.expiry is None:
             return cached
         run = cached.run.copy()
-        run.advance(self._store.now())
+        run.advance(self.store.now())
         if run.due and isinstance(run, SlotRun):
             # Settling pauses, and a commit may be written meanwhile.
             run.open_slots = run.open_slots.separate()
@@ -84,13 +88,13 @@ class Reader:
 
     async def _load_with_records(self, session_id: str, *, expires: bool) -> tuple[Snapshot, CachedSession]:
         """Read a session, with records where it is unread, or ``expires`` and it needs them; all of one version."""
-        while (snapshot := await self._store.load(session_id)) is not None:
+        while (snapshot := await self.store.load(session_id)) is not None:
             cached = await self.cached(session_id, snapshot)
             is_needed = cached.is_unread or (expires and cached.run.params.expiry is not None)
             if not cached.needs_records or not is_needed:
                 return snapshot, cached
-            records = await self._store.read_records(session_id)
-            again = await self._store.load(session_id)
+            records = await self.store.read_records(session_id)
+            again = await self.store.load(session_id)
             if again is not None and again.version == snapshot.version:
                 return snapshot, await with_records(cached, records)
         raise UnknownSessionError

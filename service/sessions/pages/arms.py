@@ -18,7 +18,6 @@ from ...engine.arm_run import ArmRun
 from ...engine.run import Run
 from ...errors import InvalidRequestError, UnknownSegmentError
 from ...learners.base import FloatArray
-from ...store.base import Store
 from ..read import Reader
 from .arm_counts import ReadCounts
 from .segments import find
@@ -33,7 +32,6 @@ MAX_TRIES = 3
 
 
 async def arms_page(
-    store: Store,
     reader: Reader,
     session_id: str,
     cursor: str | None,
@@ -45,7 +43,6 @@ async def arms_page(
 
     Parameters
     ----------
-    store : has the counts of arms and the segments
     reader : reads the session
     session_id : of the session, which is over arms
     cursor : ``next_cursor`` of the page before in the same order; None for the first
@@ -63,14 +60,14 @@ async def arms_page(
     """
     start = _start(cursor, sort)
     if segment is not None:
-        return await _of_segment(store, reader, session_id, start, limit, sort, segment)
+        return await _of_segment(reader, session_id, start, limit, sort, segment)
     for _ in range(MAX_TRIES):
         journal = Journal()
         snapshot, cached = await reader.settled(session_id, journal)
         run, spec = _over_arms(cached.run), cached.stored.specification
         added = await journal.counts(spec.losses, spec.default_loss, FairYield())
         outstanding = run.ledger.by_arm if cached.has_packed_counts else None
-        counts = ReadCounts(store, session_id, spec.losses, added, outstanding)
+        counts = ReadCounts(reader.store, session_id, spec.losses, added, outstanding)
         probabilities = np.asarray(run.probabilities)
         order = await _ordered(run, probabilities, counts, sort)
         arms = order[start : start + limit].tolist()
@@ -85,13 +82,11 @@ async def arms_page(
     return answer_body(json_chunks({"arms": rows, "next_cursor": following}))
 
 
-async def _of_segment(
-    store: Store, reader: Reader, session_id: str, start: int, limit: int, sort: ArmSort, segment: str
-) -> Body:
+async def _of_segment(reader: Reader, session_id: str, start: int, limit: int, sort: ArmSort, segment: str) -> Body:
     """Return the same of one segment: its probabilities alone."""
     if sort.removeprefix("-") not in ("index", "probability"):
         raise InvalidRequestError.of("sort", "of a segment arms are sorted by index or probability")
-    found = await find(store, reader, session_id, [segment])
+    found = await find(reader, session_id, [segment])
     if segment not in found.segments:
         raise UnknownSegmentError
     run, probabilities = found.run, found.run.probabilities_of(found.segments[segment])

@@ -11,17 +11,15 @@ from ...engine.run import Run
 from ...errors import UnknownSessionError
 from ...serialization.sample import Sample
 from ...serialization.summary import shown_mean, time_text
-from ...store.base import Store
 from ..history.thinning import PERIOD_SECONDS, dropped, place_of
 from ..read import Reader
 
 
-async def history_page(store: Store, reader: Reader, session_id: str) -> Body:
+async def history_page(reader: Reader, session_id: str) -> Body:
     """Return the JSON of a session's history: see ``Sessions.history``.
 
     Parameters
     ----------
-    store : has the samples
     reader : reads the session, which says how its losses were posted
     session_id : of the session
 
@@ -30,10 +28,10 @@ async def history_page(store: Store, reader: Reader, session_id: str) -> Body:
     UnknownSessionError, StateCorruptError, StoreUnavailableError
     """
     _, cached = await reader.load(session_id)
-    stored = await store.history.read(session_id)
+    stored = await reader.store.history.read(session_id)
     if stored is None:
         raise UnknownSessionError
-    left = stored.keys() - dropped(stored, place_of(store.now()))
+    left = stored.keys() - dropped(stored, place_of(reader.store.now()))
     samples = (Sample.decode(stored[place]) for place in sorted(left))
     rows = [_row(cached.run, sample) for sample in samples if sample is not None]
     return answer_body(json_chunks({"period_seconds": PERIOD_SECONDS, "samples": rows}))

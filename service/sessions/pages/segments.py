@@ -46,12 +46,11 @@ class Found(NamedTuple):
     """Those that are kept, in the order in which they were asked for."""
 
 
-async def find(store: Store, reader: Reader, session_id: str, names: Sequence[str]) -> Found:
+async def find(reader: Reader, session_id: str, names: Sequence[str]) -> Found:
     """Read segments as they are now, with due decisions settled.
 
     Parameters
     ----------
-    store : has the segments
     reader : reads the session
     session_id : of the session
     names : those that the session does not keep are left out of the result
@@ -66,7 +65,7 @@ async def find(store: Store, reader: Reader, session_id: str, names: Sequence[st
         snapshot, cached = await reader.settled(session_id, Journal())
         # What the worker that commits has read is its own.
         run = replace(check_segments(cached.run), segments=KeptSegments())
-        found = await store.read_segments(session_id, [name_of(name) for name in names])
+        found = await reader.store.read_segments(session_id, [name_of(name) for name in names])
         if found is None:
             raise UnknownSessionError
         if found.version != snapshot.version and tried < MAX_TRIES:
@@ -84,12 +83,11 @@ async def find(store: Store, reader: Reader, session_id: str, names: Sequence[st
     raise StateCorruptError
 
 
-async def segment_view(store: Store, reader: Reader, session_id: str, name: str) -> Body:
+async def segment_view(reader: Reader, session_id: str, name: str) -> Body:
     """Return the JSON of a session's view with what is of one segment: see ``Sessions.view``.
 
     Parameters
     ----------
-    store : has the segment
     reader : reads the session
     session_id : of the session
     name : of the segment
@@ -102,7 +100,7 @@ async def segment_view(store: Store, reader: Reader, session_id: str, name: str)
         for a session without segments.
     UnknownSessionError, StateCorruptError, StoreUnavailableError
     """
-    found = await find(store, reader, session_id, [name])
+    found = await find(reader, session_id, [name])
     if name not in found.segments:
         raise UnknownSegmentError
     kept, run = found.segments[name], found.run
@@ -111,14 +109,11 @@ async def segment_view(store: Store, reader: Reader, session_id: str, name: str)
     return answer_body(json_chunks(view))
 
 
-async def segments_page(
-    store: Store, reader: Reader, session_id: str, cursor: str | None, limit: int, sort: SegmentSort
-) -> Body:
+async def segments_page(reader: Reader, session_id: str, cursor: str | None, limit: int, sort: SegmentSort) -> Body:
     """Return the JSON of a page of segments: see ``Sessions.segments``.
 
     Parameters
     ----------
-    store : has the segments
     reader : reads the session
     session_id : of the session
     cursor : ``next_cursor`` of the page before in the same order; None for the first
@@ -133,12 +128,12 @@ async def segments_page(
     """
     place = _place(cursor, sort)
     if sort in ("segment", "-segment"):
-        names = await _names(store, session_id, place, limit + 1, backwards=sort.startswith("-"))
-        rows = await _rows(store, reader, session_id, names[:limit])
+        names = await _names(reader.store, session_id, place, limit + 1, backwards=sort.startswith("-"))
+        rows = await _rows(reader, session_id, names[:limit])
         following = names[limit - 1] if len(names) > limit else None
     else:
         start = int(place or 0)
-        every = await _sorted(store, reader, session_id, sort)
+        every = await _sorted(reader, session_id, sort)
         rows, after = every[start : start + limit], start + limit
         following = str(after) if after < len(every) else None
     next_cursor = None if following is None else _cursor(sort, following)
@@ -156,12 +151,12 @@ async def _names(
         raise StateCorruptError from error
 
 
-async def _rows(store: Store, reader: Reader, session_id: str, names: Sequence[str]) -> list[dict[str, Any]]:
+async def _rows(reader: Reader, session_id: str, names: Sequence[str]) -> list[dict[str, Any]]:
     """Return the rows of these segments, made some at a time; those dropped meanwhile are left out."""
     rows, fair_yield, done = list[dict[str, Any]](), FairYield(), 0
     n_at_once = 1
     while done < max(len(names), 1):
-        found = await find(store, reader, session_id, names[done : done + n_at_once])
+        found = await find(reader, session_id, names[done : done + n_at_once])
         for name, kept in found.segments.items():
             rows.append(_row(found.run, name, kept))
             await fair_yield()
@@ -170,12 +165,12 @@ async def _rows(store: Store, reader: Reader, session_id: str, names: Sequence[s
     return rows
 
 
-async def _sorted(store: Store, reader: Reader, session_id: str, sort: SegmentSort) -> list[dict[str, Any]]:
+async def _sorted(reader: Reader, session_id: str, sort: SegmentSort) -> list[dict[str, Any]]:
     """Return all rows in their order; ties by name, segments without a mean last."""
-    names = await _names(store, session_id, None, MAX_SORTED + 1)
+    names = await _names(reader.store, session_id, None, MAX_SORTED + 1)
     if len(names) > MAX_SORTED:
         raise InvalidRequestError.of("sort", f"of more than {MAX_SORTED} segments the list sorts by segment only")
-    rows, sign = await _rows(store, reader, session_id, names), -1 if sort.startswith("-") else 1
+    rows, sign = await _rows(reader, session_id, names), -1 if sort.startswith("-") else 1
 
     def key(row: dict[str, Any]) -> tuple[bool, float]:
         value = row["slots"] if sort.endswith("slots") else row.get("mean_loss", row.get("mean_reward"))

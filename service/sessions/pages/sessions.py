@@ -10,18 +10,17 @@ from ...cooperative.json_stream import json_chunks
 from ...engine.slot_run import SlotRun
 from ...errors import InvalidRequestError, StateCorruptError, UnknownSessionError
 from ...serialization import summary as listed_fields
-from ...store.base import Listed, Store
+from ...store.base import Listed
 from ..read import Reader
 from ..views import summary, time_text
 from . import MAX_PAGE
 
 
-async def sessions_page(store: Store, reader: Reader, cursor: str | None, limit: int, prefix: str) -> Body:
+async def sessions_page(reader: Reader, cursor: str | None, limit: int, prefix: str) -> Body:
     """Return the JSON of a page of sessions: see ``Sessions.list``.
 
     Parameters
     ----------
-    store : lists the sessions
     reader : reads those of which the store has nothing for lists, as an earlier program wrote them
     cursor : ``next_cursor`` of the page before; None for the first
     limit : sessions on the page; of more than ``MAX_PAGE``, ``MAX_PAGE``
@@ -35,7 +34,7 @@ async def sessions_page(store: Store, reader: Reader, cursor: str | None, limit:
         where the store can't be reached.
     """
     try:
-        page = await store.list(cursor, min(limit, MAX_PAGE), prefix)
+        page = await reader.store.list(cursor, min(limit, MAX_PAGE), prefix)
     except ValueError as error:
         raise InvalidRequestError.of("cursor", "is not one this service gave") from error
     summaries, fair_yield = [], FairYield()
