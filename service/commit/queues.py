@@ -106,7 +106,7 @@ class SessionQueues:
 
 
 def _next_batch(waiting: deque[_Waiting]) -> list[_Waiting]:
-    """Return the next requests to commit together; those whose client has hung up meanwhile are dropped."""
+    """Return the next requests to commit together; those that were cancelled meanwhile are dropped."""
     batch: list[_Waiting] = []
     weight = 0
     while waiting and (not batch or weight + waiting[0].operation.weight <= MAX_BATCH_WEIGHT):
