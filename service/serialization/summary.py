@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
+from pydantic_core import from_json, to_json
+
 from ..engine.arm_run import ArmRun
 from ..engine.hints import effective_arms, hints
 from ..engine.run import Run
@@ -137,7 +139,7 @@ def encode_summary(
     shown = counted(run, mostly_surplus=mostly_surplus)
     if effective is not None:
         shown["effective_arms"] = effective
-    return _JSON.encode({"version": version, **shown}).encode()
+    return to_json({"version": version, **shown})
 
 
 def decode(about: bytes, summary: bytes, version: str) -> dict[str, Any] | None:
@@ -154,7 +156,7 @@ def decode(about: bytes, summary: bytes, version: str) -> dict[str, Any] | None:
     The fields of a view; None where the bytes are not of this version, or not what this program writes.
     """
     try:
-        seldom, often = json.loads(about), json.loads(summary)
+        seldom, often = from_json(about), from_json(summary)
         return joined(seldom, often) if often.pop("version") == version else None
     except (ValueError, KeyError, TypeError, AttributeError):
         return None

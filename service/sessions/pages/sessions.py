@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ...cooperative.answer_body import Body, answer_body
 from ...cooperative.fair_yield import FairYield
-from ...cooperative.json_stream import json_chunks
+from ...cooperative.json_stream import COMPACT
 from ...engine.slot_run import SlotRun
 from ...errors import InvalidRequestError, StateCorruptError, UnknownSessionError
 from ...serialization import summary as listed_fields
@@ -37,13 +38,23 @@ async def sessions_page(reader: Reader, cursor: str | None, limit: int, prefix: 
         page = await reader.store.list(cursor, min(limit, MAX_PAGE), prefix)
     except ValueError as error:
         raise InvalidRequestError.of("cursor", "is not one this service gave") from error
-    summaries, fair_yield = [], FairYield()
+    texts, fair_yield = [], FairYield()
     for session in page.sessions:
         shown = _summary(session) or await _summary_of_state(reader, session.session_id)
         if shown is not None:
-            summaries.append(shown)
+            texts.append(COMPACT.encode(shown))
         await fair_yield()
-    return answer_body(json_chunks({"sessions": summaries, "next_cursor": page.next_cursor}))
+    return answer_body(_page(texts, page.next_cursor))
+
+
+def _page(texts: Sequence[str], next_cursor: str | None) -> Iterator[str]:
+    """Yield the JSON of a page in parts, a session in each."""
+    start = '{"sessions":['
+    for text in texts:
+        yield start
+        yield text
+        start = ","
+    yield f'{"" if texts else start}],"next_cursor":{COMPACT.encode(next_cursor)}}}'
 
 
 def _summary(session: Listed) -> dict[str, Any] | None:
