@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from fastapi import Response
 from starlette.types import Message, Receive, Scope, Send
 
+from ..asgi_scope import IS_GONE
 from ..cooperative.answer_body import STREAMED_FROM_BYTES, Body
 from ..cooperative.fair_yield import FairYield
 from ..sessions.service import Answer
@@ -56,7 +57,8 @@ class StreamedResponse(Response):
         self._pieces = body
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - ASGI
-        """Send the head, then the body in chunks of at least ``STREAMED_FROM_BYTES``."""
+        """Send the head, then the body in chunks of at least ``STREAMED_FROM_BYTES``, until the client has left."""
+        is_gone = scope.get("extensions", {}).get(IS_GONE, lambda: False)
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
         chunk, size = [], 0
         fair_yield = FairYield()
@@ -66,6 +68,8 @@ class StreamedResponse(Response):
             if size >= STREAMED_FROM_BYTES:
                 await send(_part("".join(chunk).encode(), more=True))
                 chunk, size = [], 0
+                if is_gone():
+                    break
             await fair_yield()
         await send(_part("".join(chunk).encode(), more=False))
 

@@ -71,6 +71,22 @@ async def test_a_head_leaves_before_the_connection_is_closed(recorder, transport
     assert transport.is_closing()
 
 
+async def test_what_comes_before_an_answer_leaves_at_once(recorder, transport):
+    transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+    transport.write(HEAD)
+    transport.write(BODY)
+
+    assert recorder.calls == [b"HTTP/1.1 100 Continue\r\n\r\n", HEAD + BODY]
+
+
+async def test_no_head_is_written_to_a_connection_that_is_lost(recorder, transport):
+    transport.write(HEAD)
+    recorder.close()
+    await asyncio.sleep(0)
+
+    assert recorder.calls == ["close"]
+
+
 @pytest.fixture(scope="module")
 def service(tmp_path_factory):
     with RunningService(tmp_path_factory.mktemp("service"), "--store-url", "memory://") as service:

@@ -1,23 +1,17 @@
 """A stop waits for whole requests, and not for what is none: minutes are only what a hang would take."""
 
-import asyncio
 import contextlib
 import os
 import signal
 import subprocess
 import sys
-import time
-from types import SimpleNamespace
 
 import pytest
-import uvicorn
-from uvicorn.server import ServerState
 
 from service.server.connection import end
 from service.server.connection.end import Part
-from service.server.connection.http_protocol import LimitedHttpProtocol
-from service.server.connection.limit import ConnectionLimit
 from tests.support.connections import JSON, answers, connected, ends, request
+from tests.support.protocol import spoken_to
 from tests.support.running import RunningService, create
 from tests.support.waiting import wait_until
 
@@ -103,47 +97,6 @@ def test_whole_requests_are_answered_and_the_half_one_behind_them_is_told(servic
     assert told[2].headers["retry-after"] == "1"
 
 
-async def _answer(scope, receive, send):
-    message = await receive()
-    while message.get("more_body"):
-        message = await receive()
-    await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"0")]})
-    await send({"type": "http.response.body", "body": b""})
-
-
-class Watched(LimitedHttpProtocol):
-    """Says when something has come."""
-
-    def __init__(self, *args, **kwargs):
-        super().__init__(*args, **kwargs)
-        self.came = asyncio.Event()
-
-    def data_received(self, data):
-        super().data_received(data)
-        self.came.set()
-
-
-@contextlib.asynccontextmanager
-async def spoken_to():
-    """A client's end of a connection, and the service's."""
-    made = asyncio.get_running_loop().create_future()
-
-    def make():
-        config = uvicorn.Config(_answer, lifespan="off", log_config=None)
-        config.load()
-        refuse = SimpleNamespace(status_code=503, body=b"", raw_headers=[])
-        own = {"check_origin": lambda _url, _headers: None, "head_seconds": 7200, "refuse": lambda *_: refuse}
-        own["limit"] = ConnectionLimit(10, time.monotonic)
-        made.set_result(Watched(config, ServerState(), {}, **own))
-        return made.result()
-
-    server = await asyncio.get_running_loop().create_server(make, "127.0.0.1", 0)
-    async with server:
-        reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
-        yield reader, writer, await made
-        writer.close()
-
-
 @pytest.mark.parametrize("cut", [1, 30, len(HEAD), -2, -1])
 async def test_a_request_whose_rest_comes_soon_is_served_as_the_last(monkeypatch, cut):
     monkeypatch.setattr(end, "STOP_SECONDS", 7200)
@@ -167,6 +120,22 @@ async def test_a_body_that_comes_to_its_end_after_its_answer_ends_the_connection
         served.on_message_complete()
 
         assert await reader.read() == b""
+
+
+async def test_a_client_may_send_its_next_request_before_it_knows_that_there_is_none(monkeypatch):
+    """Unread bytes would reset the connection, and with it what the client has not read of the last answer."""
+    monkeypatch.setattr(end, "STOP_SECONDS", 7200)
+    async with spoken_to() as (reader, writer, served):
+        writer.write(HEAD + b"Content-Length: 9\r\n\r\n12345678")
+        await served.came.wait()
+        served.shutdown()
+        writer.write(b"9")
+        assert (await reader.read()).count(b"HTTP/1.1 200 ") == 1
+        served.came.clear()
+        writer.write(WHOLE)
+        await served.came.wait()
+
+        assert not served.transport.is_closing()
 
 
 STOPPED_WHILE_COLLECTING = """

@@ -9,6 +9,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+_CONTINUE = b"HTTP/1.1 100 "
+"""What comes before an answer, and is waited for by a client."""
+
 
 class AnswerTransport:
     """What uvicorn calls to write an answer and to end its connection.
@@ -39,7 +42,7 @@ class AnswerTransport:
         ----------
         data : head of an answer, or a part of its body
         """
-        if self._begins:
+        if self._begins and not data.startswith(_CONTINUE):
             self._begins, self._head = False, data
             self._later = self._loop.call_soon(self._write_head)
         elif self._later is not None:
@@ -63,4 +66,5 @@ class AnswerTransport:
 
     def _write_head(self) -> None:
         self._later = None
-        self._transport.write(self._head)
+        if not self.is_closing():  # The connection may have been lost meanwhile.
+            self._transport.write(self._head)

@@ -87,6 +87,8 @@ class EndingProtocol(HttpToolsProtocol):
         self._final_error: ServiceError | None = None
         # The last answer is written, and what the client still sends is thrown away until it closes its end.
         self._lingering = False
+        # The connection ends although its client did not ask for that: the next request may be on its way.
+        self._cut_short = False
         # The service stops: what is not whole yet is waited for shortly, and nothing after it is served.
         self._stopping = False
 
@@ -158,6 +160,7 @@ class EndingProtocol(HttpToolsProtocol):
     def _make_last(self) -> None:
         """Let the newest request be the last of the connection."""
         if self.cycle is not None:
+            self._cut_short = self._cut_short or self.cycle.keep_alive
             self.cycle.keep_alive = False
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
@@ -199,6 +202,7 @@ class EndingProtocol(HttpToolsProtocol):
             self.pipeline.popleft()
 
     def _answer_final_error(self, error: ServiceError) -> None:
+        self._answer_transport.end()
         answer = self._refuse(error, self.client)
         headers = [*self.server_state.default_headers, *answer.raw_headers]
         lines = [b"%b: %b\r\n" % header for header in headers]
@@ -207,7 +211,7 @@ class EndingProtocol(HttpToolsProtocol):
 
     def _close(self) -> None:
         """Close the connection after an answer that says so."""
-        if self._part is Part.BODY or self.flow.unparsed:
+        if self._part is Part.BODY or self.flow.unparsed or self._cut_short:
             self._linger()
         else:
             self.transport.close()

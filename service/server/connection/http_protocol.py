@@ -97,17 +97,19 @@ class LimitedHttpProtocol(EndingProtocol):
     def _parse(self, data: bytes) -> None:
         self._piece_bytes = len(data)
         self._head_bytes += len(data)
+        rest = None
         try:
             self.parser.feed_data(data)
         except httptools.HttpParserUpgrade as upgrade:
-            self._ignore_upgrade(data[upgrade.args[0] :])
-            return
+            rest = data[upgrade.args[0] :]
         except httptools.HttpParserError as error:
             # The parser wraps what its callbacks raise.
             cause = error.__context__
             self._end_with(cause if isinstance(cause, ServiceError) else BadRequestError())
             return
-        if self._head_bytes > MAX_HEAD_BYTES:
+        if rest is not None:  # Not within the handler of the exception: it would be the cause of errors behind it.
+            self._ignore_upgrade(rest)
+        elif self._head_bytes > MAX_HEAD_BYTES:
             self._end_with(HeadTooLargeError())
         elif self._part is Part.HEAD and self._timer is None:
             self._start_timer()
@@ -151,6 +153,8 @@ class LimitedHttpProtocol(EndingProtocol):
             raise HeadTooLargeError
         check_head(self.parser.get_http_version(), self.url, self.headers)
         self._check_origin(self.url, self.headers)
+        if self.parser.get_http_version() == "1.0":
+            self.expect_100_continue = False  # RFC 9110, section 10.1.1: such a client knows no 100.
         if self._only_health and self.url.partition(b"?")[0] not in HEALTH_PATHS:
             raise OverloadedError(FULL)
         super().on_headers_complete()
@@ -187,6 +191,9 @@ class LimitedHttpProtocol(EndingProtocol):
         super().on_response_complete()
         if self.transport.is_closing():
             return
+        if self._part is not Part.NOTHING:
+            # The next request has begun, and has timers of its own.
+            self._unset_keepalive_if_required()
         if not has_next:
             self._limit.idle(self)
             if self._final_error is not None or self._part is Part.BODY:
