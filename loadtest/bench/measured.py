@@ -29,7 +29,8 @@ class Measured:
         self.rates: dict[str, list[float]] = {name: [] for name in names}
         self.cpu: dict[str, list[float]] = {name: [] for name in self.rates}
         """Microseconds of all processes that work for the target, Redis included."""
-        self.latency: dict[str, float] = {}
+        self.latencies: list[dict[str, float]] = []
+        """What the open loop found, in each repetition."""
 
     def summary(self) -> dict[str, Any]:
         """Rates, and the ratios of each target and its processor time to each floor within each repetition."""
@@ -39,7 +40,9 @@ class Measured:
             "cpu_microseconds": {name: spread(used) for name, used in self.cpu.items()},
             "rate_over": {floor: {name: _over(self.rates, name, floor) for name in others} for floor in FLOORS},
             "cpu_over": {floor: {name: _over(self.cpu, name, floor) for name in others} for floor in FLOORS},
-            "open_loop_milliseconds": self.latency,
+            "open_loop_milliseconds": {
+                name: spread([each[name] for each in self.latencies]) for name in self.latencies[0]
+            },
         }
 
 

@@ -11,7 +11,7 @@ from loadtest.bench.measured import VERSIONS_SHOWN
 from loadtest.bench.targets import FLOORS, LABELS, PAGE
 from loadtest.study.page import wrapped
 
-BEGIN, END = "<!-- bench: what follows is written by the command -->", "<!-- bench: end -->"
+MARKS = BEGIN, END = "<!-- bench: what follows is written by the command -->", "<!-- bench: end -->"
 HEAD = ("target", "per second", "over N's", "over G's", "processor time, us", "over N's")
 GOALS_HEAD = ("what", "0.1", "goal", "measured: median (least to most)", "reached")
 

@@ -127,7 +127,7 @@ def of_service(url: str, pids: Sequence[int], options: Options, learner: Mapping
     hot, many = single("s", 1), single("s", options.sessions)
     bulk = partial(Target, port, pids=pids, is_audited=True, per_call=options.bulk)
     acts, new = json.dumps({"count": options.bulk}).encode(), json.dumps({"learner": learner}).encode()
-    other = partial(Target, port, pids=pids)
+    other, listed = partial(Target, port, pids=pids), min(PAGE, options.sessions)
     return {
         HOT: hot,
         EVERYSEC: hot._replace(appendfsync="everysec"),
@@ -137,7 +137,7 @@ def of_service(url: str, pids: Sequence[int], options: Options, learner: Mapping
         ACTS: bulk(talk=partial(repeated, "POST", f"{SESSIONS}/s0/acts", acts)),
         EVENTS: bulk(talk=partial(posts, "", iter(())), prepare=partial(acted, url, "s0", options.bulk, CALLS)),
         VIEW: other(talk=partial(repeated, "GET", f"{SESSIONS}/s0")),
-        LIST: other(talk=partial(repeated, "GET", f"{SESSIONS}?limit={PAGE}"), per_call=PAGE),
+        LIST: other(talk=partial(repeated, "GET", f"{SESSIONS}?limit={PAGE}"), per_call=listed),
         CREATE: other(talk=partial(repeated, "POST", SESSIONS, new)),
     }
 

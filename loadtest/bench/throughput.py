@@ -81,8 +81,10 @@ def _measured(
                 acknowledged += counted
                 advance()
         rate = OPEN_LOOP_SHARE * statistics.median(measured.rates[MANY])
-        measured.latency = latencies(targets[MANY].port, targets[MANY].talk, options.clients, options.seconds, rate)
-        acknowledged += int(measured.latency["requests"])
+        for _ in range(options.repetitions):
+            target = targets[MANY]
+            measured.latencies.append(latencies(target.port, target.talk, options.clients, options.seconds, rate))
+        acknowledged += sum(int(each["requests"]) for each in measured.latencies)
         turns = len(AUDITED) * (options.repetitions + 1) if options.wrk else 0
         _audit(targets[HOT].port, acknowledged, turns * options.clients)
     return measured

@@ -15,10 +15,11 @@ import typer
 from rich.progress import TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Column, Table
 
+from loadtest.bench.growth import report as growth
 from loadtest.bench.growth.measure import measure as measure_growth
 from loadtest.bench.growth.measure import steps_of
 from loadtest.bench.growth.scene import GrowthOptions
-from loadtest.bench.report import GOALS_HEAD, HEAD, goal_rows, page_with, target_rows
+from loadtest.bench.report import GOALS_HEAD, HEAD, MARKS, goal_rows, machine, page_with, target_rows
 from loadtest.bench.start_times import start_times
 from loadtest.bench.stored_bytes import stored_bytes
 from loadtest.bench.targets import Options, names_of
@@ -54,7 +55,9 @@ class Part(StrEnum):
 def bench(
     seconds: Annotated[
         float,
-        typer.Option(min=0.1, help="Seconds for which a target is called in each round; wrk takes whole ones."),
+        typer.Option(
+            min=0.1, max=3600, help="Seconds for which a target is called in each round; wrk takes whole ones."
+        ),
     ] = 3.0,
     repetitions: Annotated[int, typer.Option(min=1, help="Rounds; each calls every target.")] = 5,
     clients: Annotated[
@@ -82,13 +85,15 @@ def bench(
     ] = None,
 ) -> None:
     """Measure the service beside endpoints that do less: rates, times, bytes, and how they grow."""
+    counts = workers or [1, 2]
+    _check(page, counts)
     program = find_wrk() if with_wrk else None
+    if with_wrk and program is None:
+        print_note("clients in Python make the load: wrk is not installed")
     has_peers = find_spec("river") is not None
     if not has_peers:
         print_note("river is left out: it is not installed (extra peers)")
-    options = Options(
-        seconds, repetitions, clients, n_arms, workers or [1, 2], sessions, wrk=program, peers=has_peers
-    )
+    options = Options(seconds, repetitions, clients, n_arms, counts, sessions, wrk=program, peers=has_peers)
     with own_processes(out):
         summary = _throughput(options, out) | {"date": dt.datetime.now(dt.UTC).date().isoformat()}
         summary |= _other_parts(options, set(Part) - set(without or ()), grow_to, out)
@@ -97,6 +102,17 @@ def bench(
     if page is not None:
         _write(summary, page)
     print_written(out if page is None else page)
+
+
+def _check(page: Path | None, workers: Sequence[int]) -> None:
+    """Refuse a page that can't be written, before anything is measured."""
+    if page is None:
+        return
+    if 1 not in workers:
+        raise typer.BadParameter("the page has the figures of one worker: measure --workers 1 too")
+    text = page.read_text("utf-8") if page.is_file() else ""
+    if lacking := [mark for mark in (*MARKS, *growth.MARKS) if mark not in text]:
+        raise typer.BadParameter(f"the page {page} lacks {lacking[0]}")
 
 
 def _throughput(options: Options, out: Path) -> dict[str, Any]:
@@ -128,13 +144,13 @@ def _print(summary: dict[str, Any]) -> None:
     for count, found in summary["workers"].items():
         title = f"{count} worker{'' if count == '1' else 's'}: medians (least to most)"
         print_table(_table(title, HEAD, target_rows(summary, count)))
-        latency = found["open_loop_milliseconds"]
+        latency = {name: each["median"] for name, each in found["open_loop_milliseconds"].items()}
         times = "p50 {p50:.1f} ms, p99 {p99:.1f} ms ({p99_over_p50:.1f} times)".format(**latency)
         console.print(f"open loop, {latency['rate']:,.0f} requests/s: {times}", highlight=False)
     if Part.GROWTH in summary:
         print_growth(summary[Part.GROWTH])
     print_table(_table("Goals, one worker", GOALS_HEAD, goal_rows(summary)))
-    console.print(f"load: {summary['generator']}; {summary['machine']}", highlight=False, soft_wrap=True)
+    console.print(machine(summary), highlight=False, soft_wrap=True)
 
 
 def _table(title: str, head: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:

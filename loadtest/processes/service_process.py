@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import httpx
 
@@ -18,12 +19,21 @@ from loadtest.processes.waiting import wait_until
 
 
 class ServiceProcess(RunningProcess):
-    """``python -m service`` on a port that stays the same over its lives."""
+    """``python -m service`` on a port that stays the same over its lives.
 
-    def __init__(self, logs: Path, *flags: str) -> None:
+    Parameters
+    ----------
+    logs : folder of its log
+    flags : of the service
+    temporary : folder for its temporary files, which it leaves behind where it is killed; None for the system's
+    """
+
+    def __init__(self, logs: Path, *flags: str, temporary: str | None = None) -> None:
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         clean = {name: value for name, value in os.environ.items() if not name.startswith("BANDIT_")}
+        if temporary is not None:
+            clean["TMPDIR"] = temporary
         command = [sys.executable, "-m", "service", "--port", str(self.port), *flags]
         super().__init__(command, logs / "service.log", clean)
 
@@ -59,10 +69,11 @@ class ServiceProcess(RunningProcess):
 @contextmanager
 def running_service(logs: Path, *flags: str) -> Iterator[ServiceProcess]:
     """Start the service with these flags, wait until it can commit, and end it in any case."""
-    service = ServiceProcess(logs, *flags)
-    service.start()
-    try:
-        wait_until(service.ready, "the service starts")
-        yield service
-    finally:
-        service.end()
+    with TemporaryDirectory(prefix="service-") as folder:
+        service = ServiceProcess(logs, *flags, temporary=folder)
+        service.start()
+        try:
+            wait_until(service.ready, "the service starts")
+            yield service
+        finally:
+            service.end()

@@ -8,7 +8,7 @@ from typing import Any
 from loadtest.bench.growth.rows import Exponent, Row, Step, of_json
 from loadtest.study.page import wrapped
 
-BEGIN, END = "<!-- growth: what follows is written by the command -->", "<!-- growth: end -->"
+MARKS = BEGIN, END = "<!-- growth: what follows is written by the command -->", "<!-- growth: end -->"
 PICTURE = "![Times, and the longest wait of other requests, against sizes](results/growth.png)"
 HEAD = ("what grows", "to", "what is measured", "median (least to most)", "exponent", "longest `/livez`, ms")
 

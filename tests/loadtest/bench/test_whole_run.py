@@ -20,7 +20,12 @@ from tests.support.programs import server_binary
 
 PAGE = ROOT / "docs" / "performance.md"
 BEYOND_SMALL_SIZES = {
+    "1,000 sessions, rate over G",
     "10,000 sessions, rate over G",
+    "1,000 sessions, processor time over N",
+    "two workers over one, 1,000 sessions",
+    "the same, as processor time allows",
+    "kB of an idle session of 100 arms: worker",
     "100,000 arms, one act: passes beyond N",
     "100,000 arms, one event: passes beyond N",
 }
@@ -47,6 +52,29 @@ def test_a_small_run_measures_all_parts(tmp_path: Path) -> None:
     assert "start until ready" in result.output
     assert {path.name for path in (tmp_path / "results").iterdir()} >= {"bench.json", "growth.json", "growth.png"}
     assert set(children(os.getpid())) <= set(before)
+
+
+@pytest.mark.parametrize(
+    ("text", "flags", "reason"),
+    [
+        (f"{BEGIN}\n", [], "lacks"),
+        (f"{BEGIN}\n{END}\n{growth_report.BEGIN}\n{growth_report.END}\n", ["--workers=2"], "one worker"),
+        (None, [], "lacks"),
+    ],
+)
+def test_a_page_that_cannot_be_written_is_refused_before_anything_runs(
+    tmp_path: Path, text: str | None, flags: list[str], reason: str
+) -> None:
+    page = tmp_path / "page.md"
+    if text is not None:
+        page.write_text(text)
+
+    result = CliRunner().invoke(app, ["bench", *flags, f"--page={page}", f"--out={tmp_path / 'out'}"])
+
+    assert result.exit_code == 2
+    assert reason in result.output
+    assert (page.read_text() if page.exists() else None) == text
+    assert not (tmp_path / "out").exists()
 
 
 def test_the_page_is_what_the_command_writes() -> None:
