@@ -13,6 +13,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from ..engine.run import Run
 from ..engine.segment_run import SegmentRun
@@ -36,6 +37,16 @@ MAX_REMINDED = 10_000
 """Sessions whose reminder this worker remembers."""
 
 log = logging.getLogger(__name__)
+
+
+class Lost(NamedTuple):
+    """An attempt that met another worker's commit."""
+
+    winner: Snapshot
+    seconds: float
+    """How long the attempt took."""
+    times: int
+    """How many attempts of the batch failed up to this one."""
 
 
 class Committer:
@@ -93,9 +104,8 @@ class Committer:
 
     async def _commit(self, session_id: str, batch: Sequence[Operation]) -> Sequence[Answer | Exception]:
         base = self._cache.get(session_id) or await self._loader.load(session_id)
-        known, failed = KnownKeys(), 0
+        known, failed, started = KnownKeys(), 0, time.perf_counter()
         while failed < MAX_ATTEMPTS:
-            started = time.perf_counter()
             if isinstance(base.run, SegmentRun):
                 base = await self._loader.with_segments(session_id, base, batch)
             draft = await apply_batch(base, batch, known, self._store.now(), base.schema(self._write_schema))
@@ -110,14 +120,17 @@ class Committer:
                 self._on_committed(base, commit, draft, outcome)
                 if draft.due_expired:
                     return draft.results
+                started = time.perf_counter()
                 base = self._cache.get(session_id) or await self._loader.load(session_id)
                 continue
             failed += 1
             if isinstance(outcome, Conflict):
-                base = await self._on_conflict(session_id, base, outcome.snapshot, time.perf_counter() - started)
+                lost = Lost(outcome.snapshot, time.perf_counter() - started, failed)
+                base, started = await self._on_conflict(session_id, base, lost)
             elif isinstance(outcome, Known):
                 known.duplicates |= outcome.duplicates
                 known.answers.update(outcome.replays)
+                started = time.perf_counter()
             else:
                 await self.forget(session_id)
                 raise UnknownSessionError
@@ -133,18 +146,20 @@ class Committer:
             kept = base.committed_as(written, draft.run, draft.effective, draft.stored)
             self._cache.put(commit.session_id, kept)
 
-    async def _on_conflict(
-        self, session_id: str, base: CachedSession, winner: Snapshot, seconds: float
-    ) -> CachedSession:
-        """Return the version to try on next, once others will let an attempt of ``seconds`` through."""
-        winning = Version.parse(winner.version)
-        self.contention.on_conflict(session_id, winning.writer, seconds)
+    async def _on_conflict(self, session_id: str, base: CachedSession, lost: Lost) -> tuple[CachedSession, float]:
+        """Return the version to try on next, once others will let an attempt through, and when that began.
+
+        The time in which the version is read counts as part of the attempt: the winner does not read one.
+        """
+        winning = Version.parse(lost.winner.version)
+        self.contention.on_conflict(session_id, winning.writer, lost.seconds)
         self._cache.forget(session_id)
         await honour_grace(winning)
-        base = await self._loader.decode(session_id, winner, base)
+        started = time.perf_counter()
+        base = await self._loader.decode(session_id, lost.winner, base)
         writer, surplus = self._versions.writer, session_id in self._watch.mostly_surplus
         for _ in range(MAX_GRACE_REQUESTS):
-            version = request_grace(self._versions.new(), seconds)
+            version = request_grace(self._versions.new(), lost.seconds, lost.times)
             if version is None:
                 break
             draft = Draft(base.run.copy(), KnownKeys(), base.stored, base.schema(self._write_schema), changed=True)
@@ -153,10 +168,11 @@ class Committer:
             if isinstance(outcome, Committed):
                 self._on_committed(base, unchanged, draft, outcome)
                 base = self._cache.get(session_id) or await self._loader.load(session_id)
+            started = time.perf_counter()
             if not isinstance(outcome, Conflict):
                 break
             base = await self._loader.decode(session_id, outcome.snapshot, base)
-        return base
+        return base, started
 
     async def _remind(self, session_id: str, run: Run) -> None:
         """Note when the session has decisions due, before acts of a new bucket of time are committed."""

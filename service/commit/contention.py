@@ -4,8 +4,9 @@ A commit that met another's is tried again at once: the conflict brought the sta
 would only let others overtake again. The worker that won waits instead, long enough for one attempt of every
 worker it has conflicted with lately. So one worker after the other gets through, and batches grow meanwhile.
 
-A batch that takes as long as many of the others' attempts would lose to each of them. It requests grace: it commits
-the unchanged state under a version that names a time, and every worker that meets this version waits so long, once.
+A batch that takes as long as many of the others' attempts, or has lost many times, would lose again. It requests
+grace: it commits the unchanged state under a version that names a time, and every worker that meets this version
+waits so long, once.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ CONTENDED_SECONDS = 1.0
 """How long after a conflict its winner counts as a worker that writes this session too."""
 LONGEST_ATTEMPT = 0.02
 """Seconds up to which an attempt counts as ordinary: longer ones request grace."""
+LOST_BEFORE_GRACE = 8
+"""Attempts of a batch that fail before it requests grace also where each is short."""
 LONGEST_WAIT = 0.1
 """Seconds that a worker waits after a commit, at most."""
 LONGEST_GRACE = 5.0
@@ -65,21 +68,22 @@ class Versions:
         return f"{self.writer}-{self._count:x}"
 
 
-def request_grace(version: str, seconds: float) -> str | None:
+def request_grace(version: str, seconds: float, lost: int) -> str | None:
     """Let a version request twice the time an attempt took.
 
     Parameters
     ----------
     version : as ``Versions`` makes it
     seconds : how long the attempt took
+    lost : how many attempts of the batch failed
 
     Returns
     -------
-    None where the attempt was short: it will get through without grace.
+    None where the attempt was short and not one of many: it will get through without grace.
     """
-    if seconds <= LONGEST_ATTEMPT:
+    if seconds <= LONGEST_ATTEMPT and lost < LOST_BEFORE_GRACE:
         return None
-    return f"{version}-{round(2000 * min(seconds, LONGEST_GRACE / 2))}"
+    return f"{version}-{max(1, round(2000 * min(seconds, LONGEST_GRACE / 2)))}"
 
 
 async def honour_grace(version: Version) -> None:

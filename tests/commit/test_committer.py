@@ -124,8 +124,9 @@ async def test_a_conflict_is_folded_again_on_what_came_back(store, queues):
 
 
 async def test_conflicts_without_end_become_overload(store, queues, monkeypatch):
-    # An attempt that takes long on a busy machine would commit a request for grace besides.
+    # A long or often repeated attempt would commit a request for grace besides.
     monkeypatch.setattr(contention, "LONGEST_ATTEMPT", float("inf"))
+    monkeypatch.setattr(contention, "LOST_BEFORE_GRACE", MAX_ATTEMPTS + 1)
     snapshot = await store.load("s")
     store.failures = [Conflict(snapshot)] * MAX_ATTEMPTS
 
@@ -133,6 +134,18 @@ async def test_conflicts_without_end_become_overload(store, queues, monkeypatch)
         await queues.submit("s", act())
     assert len(store.commits) == MAX_ATTEMPTS
     assert await slot_in(store) == 0
+
+
+async def test_a_batch_that_loses_often_requests_grace(store, queues, monkeypatch):
+    monkeypatch.setattr(contention, "LONGEST_ATTEMPT", float("inf"))
+    snapshot = await store.load("s")
+    store.failures = [Conflict(snapshot)] * contention.LOST_BEFORE_GRACE
+
+    await queues.submit("s", act())
+
+    graces = [contention.Version.parse(commit.written.version).grace_ms > 0 for commit in store.commits]
+    assert graces == [False] * contention.LOST_BEFORE_GRACE + [True, False]
+    assert await slot_in(store) == 1
 
 
 async def test_lists_keep_the_hint_of_surplus_in_a_commit_that_requests_grace(store, queues, monkeypatch):

@@ -166,8 +166,10 @@ async def test_a_large_batch_is_not_starved_by_small_requests(redis_server):
 
 async def test_a_version_that_asks_for_time_is_waited_for_so_long(slept):
     await contention.honour_grace(Version.parse("ab-1"))
-    await contention.honour_grace(Version.parse(contention.request_grace("ab-2", 0.15)))
-    await contention.honour_grace(Version.parse(contention.request_grace("ab-3", 3600.0)))
+    await contention.honour_grace(Version.parse(contention.request_grace("ab-2", 0.15, 1)))
+    await contention.honour_grace(Version.parse(contention.request_grace("ab-3", 3600.0, 1)))
 
     assert slept == [0.3, contention.LONGEST_GRACE]
-    assert contention.request_grace("ab-4", contention.LONGEST_ATTEMPT) is None
+    assert contention.request_grace("ab-4", contention.LONGEST_ATTEMPT, contention.LOST_BEFORE_GRACE - 1) is None
+    assert contention.request_grace("ab-5", 0.004, contention.LOST_BEFORE_GRACE) == "ab-5-8"
+    assert contention.request_grace("ab-6", 0.0, contention.LOST_BEFORE_GRACE) == "ab-6-1"
