@@ -15,6 +15,7 @@ from typing import Literal
 import pytest
 
 from loadtest.bench.servers import children
+from loadtest.commands.bench import Part
 from tests.support.programs import server_binary
 from tests.support.running import alive
 from tests.support.waiting import wait_until
@@ -34,6 +35,7 @@ def test_no_process_stays_behind(tmp_path: Path, end: str) -> None:
     mark = uuid.uuid4().hex
     words = ["bench", "--repetitions", "1", "--workers", "2", "--sessions", "2", "--clients", "2", "--no-wrk"]
     words += ["--seconds", "0.2" if end == "normal" else "60", "--out", str(tmp_path)]
+    words += [f"--without={part}" for part in Part]
     with subprocess.Popen(
         [sys.executable, "-m", "loadtest", *words],
         env=os.environ | {MARK: mark},
