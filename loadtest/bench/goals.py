@@ -25,8 +25,8 @@ from loadtest.bench.targets import (
 Found = Mapping[str, Any]
 """The summary of a run, as ``summary.json`` has it."""
 KILO = 1000.0
-SESSIONS = 1000
-"""Where there are many; fewer say nothing of the goals that name so many, nor of a worker's memory for each."""
+MANY_SESSIONS = 1000
+"""Sessions that goals name; fewer say nothing of the goals that name so many, nor of a worker's memory for each."""
 
 
 class Goal(NamedTuple):
@@ -76,7 +76,7 @@ def _over(kind: str, floor: str, target: str) -> Callable[[Found], Mapping[str, 
 
 def _check_many(summary: Found) -> None:
     """Raise KeyError where a run used fewer sessions than the goals name."""
-    if summary["options"]["sessions"] < SESSIONS:
+    if summary["options"]["sessions"] < MANY_SESSIONS:
         raise KeyError(MANY)
 
 

@@ -6,32 +6,20 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from loadtest.bench.goals import Compared, compared
-from loadtest.bench.growth.report import number
+from loadtest.bench.markdown import number, spread_text, table
 from loadtest.bench.measured import VERSIONS_SHOWN
 from loadtest.bench.targets import FLOORS, LABELS, PAGE
 from loadtest.study.page import wrapped
 
-MARKS = BEGIN, END = "<!-- bench: what follows is written by the command -->", "<!-- bench: end -->"
+MARKS = ("<!-- bench: what follows is written by the command -->", "<!-- bench: end -->")
 HEAD = ("target", "per second", "over N's", "over G's", "processor time, us", "over N's")
 GOALS_HEAD = ("what", "0.1", "goal", "measured: median (least to most)", "reached")
 
 
 def section(summary: Mapping[str, Any]) -> str:
-    """Return the text between the markers of the page, markers included."""
+    """Return the text between the marks of the page."""
     one = table(HEAD, target_rows(summary, "1"))
-    return "\n\n".join([BEGIN, machine(summary), one, table(GOALS_HEAD, goal_rows(summary)), END])
-
-
-def page_with(page: str, summary: Mapping[str, Any]) -> str:
-    """Return the page with another section between its markers."""
-    before, _, rest = page.partition(BEGIN)
-    return before + section(summary) + rest.partition(END)[2]
-
-
-def table(head: Sequence[str], rows: Iterator[Sequence[str]]) -> str:
-    """Return a table as Markdown."""
-    lines = [head, ["---"] * len(head), *rows]
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+    return "\n\n".join([machine(summary), one, table(GOALS_HEAD, goal_rows(summary))])
 
 
 def target_rows(summary: Mapping[str, Any], workers: str) -> Iterator[Sequence[str]]:
@@ -57,11 +45,12 @@ def _goal_row(each: Compared) -> Sequence[str]:
 
 
 def spread_cell(found: Mapping[str, Any] | None) -> str:
-    """Return median and extremes; the median alone where there is one number, nothing where there is none."""
+    """Return median and extremes; the median alone where these look the same, nothing where there is none."""
     if found is None:
         return ""
-    middle, least, most = (number(found[name]) for name in ("median", "min", "max"))
-    return middle if least == most else f"{middle} ({least} to {most})"
+    if number(found["min"]) == number(found["max"]):
+        return number(found["median"])
+    return spread_text(found["median"], found["min"], found["max"])
 
 
 def machine(summary: Mapping[str, Any]) -> str:

@@ -19,7 +19,8 @@ from loadtest.bench.growth import report as growth
 from loadtest.bench.growth.measure import measure as measure_growth
 from loadtest.bench.growth.measure import steps_of
 from loadtest.bench.growth.scene import GrowthOptions
-from loadtest.bench.report import GOALS_HEAD, HEAD, MARKS, goal_rows, machine, page_with, target_rows
+from loadtest.bench.markdown import page_with
+from loadtest.bench.report import GOALS_HEAD, HEAD, MARKS, goal_rows, machine, section, target_rows
 from loadtest.bench.start_times import start_times
 from loadtest.bench.stored_bytes import stored_bytes
 from loadtest.bench.targets import Options, names_of
@@ -166,4 +167,4 @@ def _write(summary: dict[str, Any], page: Path) -> None:
     if Part.GROWTH in summary:
         write_growth(summary[Part.GROWTH], page)
     (folder / "bench.json").write_text(json.dumps(summary, indent=1) + "\n", encoding="utf-8")
-    page.write_text(page_with(page.read_text("utf-8"), summary), encoding="utf-8")
+    page.write_text(page_with(page.read_text("utf-8"), MARKS, section(summary)), encoding="utf-8")

@@ -13,9 +13,10 @@ from rich.table import Table
 
 from loadtest.bench.growth.measure import measure, steps_of
 from loadtest.bench.growth.picture import draw
-from loadtest.bench.growth.report import HEAD, cells_of, page_with, section
+from loadtest.bench.growth.report import HEAD, MARKS, cells_of, section
 from loadtest.bench.growth.rows import of_json
 from loadtest.bench.growth.scene import GrowthOptions
+from loadtest.bench.markdown import page_with
 from loadtest.bench.wrk import find_wrk
 from loadtest.commands.output import print_table, print_written, progress_bar, write_summary
 from loadtest.commands.own_processes import own_processes
@@ -73,7 +74,7 @@ def write_growth(summary: Mapping[str, Any], page: Path) -> None:
     folder.mkdir(exist_ok=True)
     (folder / "growth.json").write_text(json.dumps(summary, indent=1) + "\n", encoding="utf-8")
     draw(of_json(summary["rows"]), folder / "growth")
-    page.write_text(page_with(page.read_text("utf-8"), summary), encoding="utf-8")
+    page.write_text(page_with(page.read_text("utf-8"), MARKS, section(summary)), encoding="utf-8")
 
 
 def print_growth(summary: Mapping[str, Any]) -> None:

@@ -20,7 +20,7 @@ from pydantic import TypeAdapter, ValidationError
 from starlette.routing import BaseRoute
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from ..asgi_scope import IS_GONE, KEY_IN_SCOPE
+from ..asgi_scope import KEY_IN_SCOPE, is_gone_of
 from ..cooperative.offload import LARGE_INPUT_BYTES
 from ..errors import RequestTimeoutError, ServiceError
 from ..models.events import Event, Surplus
@@ -200,19 +200,13 @@ def _calls(routes: Sequence[BaseRoute], settings: Settings) -> Mapping[str, _Cal
     act, acts, event, events = (partial(_read, TypeAdapter(kind), settings, limits) for kind in kinds)
     read_events = partial(_read_events, settings.max_events, events)
     return {
-        "act": _Call(found[slots.act], partial(_read_act, act), partial(act_of, settings), _is_gone, _NO_QUERY),
-        "acts": _Call(found[slots.acts], acts, partial(acts_of, settings), _is_gone, _NO_QUERY),
+        "act": _Call(found[slots.act], partial(_read_act, act), partial(act_of, settings), is_gone_of, _NO_QUERY),
+        "acts": _Call(found[slots.acts], acts, partial(acts_of, settings), is_gone_of, _NO_QUERY),
         "feedback": _Call(
             found[slots.feedback], partial(_read_event, event), feedback_of, _on_surplus, _ON_SURPLUS
         ),
         "feedbacks": _Call(found[slots.feedbacks], read_events, feedbacks_of, _on_surplus, _ON_SURPLUS),
     }
-
-
-def _is_gone(scope: Scope) -> Callable[[], bool] | None:
-    """Return what says whether the client has left; None where nobody knows."""
-    is_gone: Callable[[], bool] | None = scope.get("extensions", {}).get(IS_GONE)
-    return is_gone
 
 
 def _on_surplus(scope: Scope) -> Surplus | None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from fastapi import Response
 from starlette.types import Message, Receive, Scope, Send
 
-from ..asgi_scope import IS_GONE
+from ..asgi_scope import is_gone_of
 from ..cooperative.answer_body import STREAMED_FROM_BYTES, Body
 from ..cooperative.fair_yield import FairYield
 from ..sessions.service import Answer
@@ -58,7 +58,7 @@ class StreamedResponse(Response):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - ASGI
         """Send the head, then the body in chunks of at least ``STREAMED_FROM_BYTES``, until the client has left."""
-        is_gone = scope.get("extensions", {}).get(IS_GONE, lambda: False)
+        is_gone = is_gone_of(scope)
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
         chunk, size = [], 0
         fair_yield = FairYield()
@@ -68,7 +68,7 @@ class StreamedResponse(Response):
             if size >= STREAMED_FROM_BYTES:
                 await send(_part("".join(chunk).encode(), more=True))
                 chunk, size = [], 0
-                if is_gone():
+                if is_gone is not None and is_gone():
                     break
             await fair_yield()
         await send(_part("".join(chunk).encode(), more=False))

@@ -6,25 +6,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from loadtest.bench.growth.rows import Exponent, Row, Step, of_json
+from loadtest.bench.markdown import number, spread_text, table
 from loadtest.study.page import wrapped
 
-MARKS = BEGIN, END = "<!-- growth: what follows is written by the command -->", "<!-- growth: end -->"
+MARKS = ("<!-- growth: what follows is written by the command -->", "<!-- growth: end -->")
 PICTURE = "![Times, and the longest wait of other requests, against sizes](results/growth.png)"
 HEAD = ("what grows", "to", "what is measured", "median (least to most)", "exponent", "longest `/livez`, ms")
 
 
 def section(summary: Mapping[str, Any]) -> str:
-    """Return the text between the markers of the page, markers included."""
+    """Return the text between the marks of the page."""
     rows = of_json(summary["rows"])
-    lines = [f"| {' | '.join(HEAD)} |", "|---|---|---|---|---|---|", *map(_line, cells_of(rows))]
-    parts = [_machine(summary), "\n".join(lines), _verdict(rows), _arms(rows, summary["compared"]), PICTURE]
-    return "\n\n".join([BEGIN, *parts, END])
-
-
-def page_with(page: str, summary: Mapping[str, Any]) -> str:
-    """Return the page with another section between its markers."""
-    before, _, rest = page.partition(BEGIN)
-    return before + section(summary) + rest.partition(END)[2]
+    arms = _arms(rows, summary["compared"])
+    return "\n\n".join([_machine(summary), table(HEAD, cells_of(rows)), _verdict(rows), arms, PICTURE])
 
 
 def cells_of(rows: Sequence[Row]) -> Iterator[tuple[str, ...]]:
@@ -37,22 +31,11 @@ def cells_of(rows: Sequence[Row]) -> Iterator[tuple[str, ...]]:
 
 
 def _measured(step: Step, exponent: Exponent | None) -> tuple[str, str, str]:
-    spread = f"{number(step.median)} ({number(min(step.values))} to {number(max(step.values))})"
+    spread = spread_text(step.median, min(step.values), max(step.values))
     power = "" if exponent is None else f"{exponent.middle:.2f}"
     if exponent is not None and exponent.is_superlinear:
         power = f"**{power}**"
     return spread, power, number(step.livez_ms)
-
-
-def number(value: float) -> str:
-    """Return three digits, or all before the point."""
-    if value >= 100:
-        return f"{value:,.0f}"
-    return f"{value:.2f}" if value < 10 else f"{value:.1f}"
-
-
-def _line(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(cells)} |"
 
 
 def _verdict(rows: Sequence[Row]) -> str:

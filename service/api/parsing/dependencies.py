@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
 from itertools import chain
 from typing import Any
 
 from fastapi import Request
 
 from ...api_keys import ApiKey
-from ...asgi_scope import IS_GONE, KEY_IN_SCOPE
+from ...asgi_scope import KEY_IN_SCOPE
 from ...cooperative.fair_yield import FairYield
 from ...cooperative.json_stream import json_chunks
 from ...errors import InvalidRequestError
@@ -38,12 +37,6 @@ def api_key_of(request: Request) -> ApiKey | None:
     """Return the API key of a request; None where the service has no keys."""
     key: ApiKey | None = request.scope.get(KEY_IN_SCOPE)
     return key
-
-
-def is_gone_of(request: Request) -> Callable[[], bool] | None:
-    """Return what says whether the client of a request has left; None where nobody knows."""
-    is_gone: Callable[[], bool] | None = request.scope.get("extensions", {}).get(IS_GONE)
-    return is_gone
 
 
 def rights_of(request: Request) -> Rights:

@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 from fastapi import Body, Query, Request, Response
 
+from ...asgi_scope import is_gone_of
 from ...models.events import Event, Surplus
 from ...sessions.operations import Act, SettleFeedback
 from .. import schemas
@@ -13,7 +14,7 @@ from ..access import CLIENTS, Logged, access
 from ..openapi.answer_examples import ACTION, ACTIONS, SETTLEMENT
 from ..openapi.answers import PROBLEMS, describe_answers
 from ..openapi.body_examples import ACT, ACTS, EVENT, EVENTS
-from ..parsing.dependencies import idempotency_of, is_gone_of
+from ..parsing.dependencies import idempotency_of
 from ..parsing.strict_route import StrictRouter
 from ..responses import json_response
 from ..runtime import runtime_of
@@ -48,7 +49,7 @@ async def act(
     body: Annotated[schemas.Act, Body(openapi_examples=ACT)] = ANY_ARM,
 ) -> Response:
     """Open the next slot and draw an arm, one that may be drawn, or play a point."""
-    operation = act_of(runtime_of(request).settings, body, is_gone_of(request))
+    operation = act_of(runtime_of(request).settings, body, is_gone_of(request.scope))
     return await _answer(request, session_id, operation)
 
 
@@ -63,7 +64,7 @@ async def acts(
 
     With ``distinct`` each arm is drawn at most once, for different arms on one page.
     """
-    operation = acts_of(runtime_of(request).settings, body, is_gone_of(request))
+    operation = acts_of(runtime_of(request).settings, body, is_gone_of(request.scope))
     return await _answer(request, session_id, operation)
 
 

@@ -12,13 +12,15 @@ from typer.testing import CliRunner
 
 from loadtest.bench.goals import GOALS, compared
 from loadtest.bench.growth import report as growth_report
-from loadtest.bench.report import BEGIN, END, section, spread_cell
+from loadtest.bench.markdown import page_with
+from loadtest.bench.report import MARKS, section, spread_cell
 from loadtest.bench.servers import children
 from loadtest.commands import app
 from tests.support.pages import ROOT
 from tests.support.programs import server_binary
 
 PAGE = ROOT / "docs" / "performance.md"
+ALL_MARKS = (*MARKS, *growth_report.MARKS)
 BEYOND_SMALL_SIZES = {
     "1,000 sessions, rate over G",
     "10,000 sessions, rate over G",
@@ -37,7 +39,7 @@ BEYOND_SMALL_SIZES = {
 def test_a_small_run_measures_all_parts(tmp_path: Path) -> None:
     server_binary()
     page = tmp_path / "performance.md"
-    page.write_text(f"{BEGIN}\n\n{END}\n\n{growth_report.BEGIN}\n\n{growth_report.END}\n")
+    page.write_text("\n\n".join(ALL_MARKS))
     before = children(os.getpid())
     small = ["--seconds=0.2", "--repetitions=1", "--clients=4", "--sessions=30", "--grow-to=30", "--no-wrk"]
 
@@ -57,8 +59,8 @@ def test_a_small_run_measures_all_parts(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "flags", "reason"),
     [
-        (f"{BEGIN}\n", [], "lacks"),
-        (f"{BEGIN}\n{END}\n{growth_report.BEGIN}\n{growth_report.END}\n", ["--workers=2"], "one worker"),
+        (f"{MARKS[0]}\n", [], "lacks"),
+        ("\n".join(ALL_MARKS), ["--workers=2"], "one worker"),
         (None, [], "lacks"),
     ],
 )
@@ -81,7 +83,9 @@ def test_the_page_is_what_the_command_writes() -> None:
     """Numbers written by hand are faults: after a change of its words, write the page again."""
     summary = json.loads((PAGE.parent / "results" / "bench.json").read_text())
 
-    assert section(summary) in PAGE.read_text()
+    text = PAGE.read_text()
+
+    assert page_with(text, MARKS, section(summary)) == text
     assert all(found is not None for _, found in compared(summary))
 
 

@@ -11,8 +11,9 @@ import pytest
 from typer.testing import CliRunner
 
 from loadtest.bench.growth.livez import running_probe
-from loadtest.bench.growth.report import BEGIN, END, section
+from loadtest.bench.growth.report import MARKS, section
 from loadtest.bench.growth.rows import of_json
+from loadtest.bench.markdown import page_with
 from loadtest.bench.servers import children
 from loadtest.commands import app
 from loadtest.errors import LoadTestError
@@ -31,7 +32,7 @@ SMALL = {"sessions": 30, "arms": 20, "outstanding": 60, "open-slots": 60, "event
 def test_all_that_grows_is_measured_at_small_sizes(tmp_path: Path) -> None:
     server_binary()
     page = tmp_path / "performance.md"
-    page.write_text(f"begin\n\n{BEGIN}\n\n{END}\n\nend\n")
+    page.write_text(f"begin\n\n{MARKS[0]}\n\n{MARKS[1]}\n\nend\n")
     words = [f"--{name}={most}" for name, most in SMALL.items()]
     words += ["--seconds=0.2", "--repetitions=2", "--calls=2", "--clients=4", "--no-wrk"]
     before = children(os.getpid())
@@ -45,7 +46,7 @@ def test_all_that_grows_is_measured_at_small_sizes(tmp_path: Path) -> None:
     assert list(most.values()) == [30, 20, 60, 12, 2]
     for row in rows:
         assert all(len(step.values) == 2 and min(step.values) > 0 and step.livez_ms > 0 for step in row.steps), row
-    assert page.read_text() == f"begin\n\n{section(summary)}\n\nend\n"
+    assert page.read_text() == f"begin\n\n{MARKS[0]}\n\n{section(summary)}\n\n{MARKS[1]}\n\nend\n"
     assert {path.suffix for path in (tmp_path / "results").iterdir()} == {".svg", ".png", ".json"}
     assert "one call, ms" in result.output
     assert set(children(os.getpid())) <= set(before)
@@ -55,7 +56,9 @@ def test_the_page_is_what_the_command_writes() -> None:
     """Numbers written by hand are faults: after a change of its words, write the page again."""
     summary = json.loads((PAGE.parent / "results" / "growth.json").read_text())
 
-    assert section(summary) in PAGE.read_text()
+    text = PAGE.read_text()
+
+    assert page_with(text, MARKS, section(summary)) == text
 
 
 @pytest.mark.processes

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from loadtest.bench.growth.report import BEGIN, END, cells_of, page_with, section
+from loadtest.bench.growth.report import MARKS, cells_of, section
 from loadtest.bench.growth.rows import MILLISECONDS, PER_SECOND, Row, Step, as_json, of_json, sizes_to
+from loadtest.bench.markdown import page_with
 
 MACHINE = {"cpus": 2, "load_average": [0.5, 0.5, 0.5], "python": "3.11.7"}
 
@@ -77,7 +78,7 @@ def test_a_line_has_size_spread_exponent_and_wait() -> None:
 def test_a_page_gets_another_section_and_keeps_the_rest() -> None:
     found = summary(row(MILLISECONDS, (10, [1])))
 
-    page = page_with(f"before\n\n{BEGIN}\n\nold\n\n{END}\n\nafter\n", found)
+    page = page_with(f"before\n\n{MARKS[0]}\n\nold\n\n{MARKS[1]}\n\nafter\n", MARKS, section(found))
 
-    assert page == f"before\n\n{section(found)}\n\nafter\n"
+    assert page == f"before\n\n{MARKS[0]}\n\n{section(found)}\n\n{MARKS[1]}\n\nafter\n"
     assert of_json(found["rows"]) == [row(MILLISECONDS, (10, [1]))]
