@@ -75,6 +75,7 @@ TOUCHING_OTHER_PACKAGES = (
     "tests/api/test_sessions.py",
     "tests/api/test_validation_errors.py",
     "tests/client",
+    "tests/cooperative/test_answer_body.py",
     "tests/packaging",
     "tests/server",
     "tests/store",

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import groupby, islice
+from itertools import groupby
 from typing import Any
 
 import numpy as np
+
+from .json_floats import floats_text
 
 CHUNK_SCALARS = 1000
 """Numbers or strings in a chunk."""
@@ -37,19 +39,22 @@ def json_chunks(value: Any, encoder: json.JSONEncoder = COMPACT) -> Iterator[str
 
 
 def _of_mapping(value: Mapping[str, Any], encoder: json.JSONEncoder) -> Iterator[str]:
-    start = "{"
-    names = sorted(value) if encoder.sort_keys else value
-    for small, group in groupby(names, lambda name: _is_small(value[name])):
-        if small:
-            while part := {name: value[name] for name in islice(group, CHUNK_OBJECTS)}:
-                yield f"{start}{encoder.encode(part)[1:-1]}"
-                start = encoder.item_separator
-            continue
-        for name in group:
+    start, small = "{", dict[str, Any]()
+    for name in sorted(value) if encoder.sort_keys else value:
+        part = value[name]
+        if is_small := type(part) in _SCALARS or _is_small(part):
+            small[name] = part
+        if small and (not is_small or len(small) >= CHUNK_OBJECTS):
+            yield f"{start}{encoder.encode(small)[1:-1]}"
+            start, small = encoder.item_separator, {}
+        if not is_small:
             yield f"{start}{encoder.encode(name)}{encoder.key_separator}"
-            yield from json_chunks(value[name], encoder)
+            yield from json_chunks(part, encoder)
             start = encoder.item_separator
-    yield "{}" if start == "{" else "}"
+    if small:
+        yield f"{start}{encoder.encode(small)[1:-1]}}}"
+    else:
+        yield "{}" if start == "{" else "}"
 
 
 def _of_sequence(value: Sequence[Any] | np.ndarray, encoder: json.JSONEncoder) -> Iterator[str]:
@@ -62,7 +67,10 @@ def _of_sequence(value: Sequence[Any] | np.ndarray, encoder: json.JSONEncoder) -
     for place in range(0, len(value), step):
         part = value[place : place + step]
         yield start
-        yield from _of_slice(part.tolist() if isinstance(part, np.ndarray) else part, encoder)
+        if isinstance(part, np.ndarray) and part.ndim == 1 and part.dtype == np.float64:
+            yield floats_text(part, encoder)
+        else:
+            yield from _of_slice(part.tolist() if isinstance(part, np.ndarray) else part, encoder)
         start = encoder.item_separator
     yield "[]" if start == "[" else "]"
 

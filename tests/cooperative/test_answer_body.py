@@ -12,6 +12,7 @@ import pytest
 from service.cooperative import fair_yield, json_stream
 from service.cooperative.answer_body import answer_body, joined, pack, unpack
 from service.cooperative.fair_yield import BackgroundYield, FairYield
+from service.cooperative.json_floats import floats_text
 from service.cooperative.json_stream import json_chunks
 from service.learners.dbgd import DbgdSpec
 from service.sessions.operations.act import point_json
@@ -48,6 +49,16 @@ def test_arrays_are_written_exactly():
         "x": numbers.tolist(),
         "y": ["a", "b"],
     }
+
+
+def test_floats_are_written_to_the_digit():
+    chance = np.random.default_rng(1)
+    of_any_size = 10.0 ** chance.uniform(-310, 308, 5000) * chance.choice([-1, 1], 5000)
+    halves = chance.integers(1, 2 ** np.arange(1, 53)) * 2.0 ** -np.arange(1, 53)
+    edges = [0.0, -0.0, 5e-324, 1e-4, np.nextafter(1e-4, 0), 1e16, np.nextafter(1e16, 0), 2.0**53, 2.0**-44, 1e22]
+    for floats in (chance.random(5000), chance.uniform(1e-4, 1e16, 5000), of_any_size, halves, np.array(edges)):
+        for encoder in (json_stream.COMPACT, SORTED):
+            assert floats_text(floats, encoder) == encoder.encode(floats.tolist())[1:-1]
 
 
 def test_what_is_no_json_number_is_refused():
