@@ -131,9 +131,9 @@ class State(NamedTuple):
             where a step is of an arm that there is not.
         """
         with np.errstate(all="ignore"):
-            log = dexp3_log.read(log)
             p_open = _trimmed(log.base, log.steps[: log.opened])
-            return self._replace(p=_trimmed(p_open, log.steps[log.opened :]), p_open=p_open, log=log)
+            p = _trimmed(p_open, log.steps[log.opened :])
+            return self._replace(p=p, p_open=p_open, log=dexp3_log.read(log, p_open))
 
 
 class Dexp3(ArmLearner[State]):

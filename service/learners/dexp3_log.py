@@ -10,10 +10,17 @@ from .base import FloatArray, Log, Steps
 
 MAX_STEPS = 32
 """Most events since the slot opened by which p is stored."""
-LOGGED_ARMS = 2_000
+LOGGED_ARMS = 1_000
 """Arms from which on a session is stored as a log; with fewer, p_open is stored, and the few steps since."""
 KEPT_STEPS = 128
-"""Events in a log after which, when a slot opens, another begins."""
+"""Most events in a log after which, when a slot opens, another begins."""
+ARMS_PER_STEP = 32
+"""Arms for which a log has one event more: fewer arms are sooner stored anew than many events are read."""
+
+
+def kept_steps(n_arms: int) -> int:
+    """Return after how many events another log begins, when a slot opens."""
+    return min(KEPT_STEPS, n_arms // ARMS_PER_STEP)
 
 
 def at_start(p: FloatArray) -> Log | None:
@@ -33,7 +40,7 @@ def at_opening(log: Log | None, p: FloatArray) -> Log | None:
     -------
     the log; None for many runs at once, which are not stored
     """
-    if log is not None and log.is_stored and len(log.steps) < KEPT_STEPS:
+    if log is not None and log.is_stored and len(log.steps) < kept_steps(p.size):
         return log._replace(opened=len(log.steps))
     return Log(p, (), 0, p.size >= LOGGED_ARMS) if p.ndim == 1 else None
 
@@ -48,10 +55,18 @@ def with_steps(log: Log | None, steps: Steps) -> Log | None:
     """
     if log is None:
         return None
-    most = 2 * KEPT_STEPS if log.is_stored else MAX_STEPS
+    most = 2 * kept_steps(log.base.size) if log.is_stored else MAX_STEPS
     return log._replace(steps=log.steps + steps) if len(log.steps) + len(steps) <= most else None
 
 
-def read(log: Log) -> Log:
-    """Return a log that was read as it is kept from now on: stored or not, by its number of arms."""
-    return log._replace(is_stored=log.base.size >= LOGGED_ARMS)
+def read(log: Log, p_open: FloatArray) -> Log:
+    """Return a log that was read as it is kept from now on: stored or not, by its number of arms.
+
+    Parameters
+    ----------
+    log : as it was stored
+    p_open : to which its steps before the open slot lead
+    """
+    if log.base.size >= LOGGED_ARMS:
+        return log._replace(is_stored=True)
+    return Log(p_open, log.steps[log.opened :], 0)

@@ -36,16 +36,36 @@ def is_unread(state: Any) -> bool:
     return log is not None and not log.base.size
 
 
-def shortened(state: Any) -> Any:
-    """Return a state with the vectors that are stored: those at the opening of its slot, or none, or all."""
+def log_of(state: Any, least_arms: int) -> Log | None:
+    """Return the log of a state as it may be stored.
+
+    Parameters
+    ----------
+    state : NamedTuple with ``log``
+    least_arms : with fewer, a log begins at the opening of the slot and stands behind the state
+    """
     log: Log | None = state.log
+    if log is None or not log.is_stored or log.base.size >= least_arms:
+        return log
+    return Log(state.p_open, log.steps[log.opened :], 0)
+
+
+def shortened(state: Any, least_arms: int) -> Any:
+    """Return a state with the vectors that are stored: those at the opening of its slot, or none, or all.
+
+    Parameters
+    ----------
+    state : NamedTuple with ``log``
+    least_arms : as for ``log_of``
+    """
+    log = log_of(state, least_arms)
     if log is None:
         return state
     if log.is_stored:
         return state._replace(p=_NONE, p_open=_NONE)
-    if len(log.steps) * EVENT_BYTES >= state.p.nbytes:
+    if len(log.steps) * EVENT_BYTES >= state.p.nbytes or len(log.steps) >= LOGGED:
         return state._replace(log=None)
-    return state._replace(p=log.base, p_open=log.base)
+    return state._replace(p=log.base, p_open=log.base, log=log)
 
 
 def write(writer: Writer, state: Any) -> None:

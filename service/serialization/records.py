@@ -18,7 +18,7 @@ from ..engine.act_times import ActTimes
 from ..engine.open_slots import OpenSlot, OpenSlots
 from ..engine.run import Run
 from ..engine.slot_run import SlotRun
-from ..learners.base import Log, Rows
+from ..learners.base import Rows
 from . import logs
 from . import state as codec
 from .binary import CHECKSUM_BYTES, CodecError, checksum, foreign
@@ -78,8 +78,9 @@ def rows_of(run: Run, schema: int = codec.SCHEMA) -> Rows:
     -------
     float64 arrays; of learners with rows shape (n_arms,) each, of a log as ``logs.rows_of`` has them.
     """
-    log: Log | None = getattr(run.state, "log", None)
-    if schema >= codec.COMPACT and log is not None and log.is_stored:
+    has_log = schema >= codec.COMPACT and getattr(run.state, "log", None) is not None
+    log = logs.log_of(run.state, codec.least_logged_arms(schema)) if has_log else None
+    if log is not None and log.is_stored:
         return logs.rows_of(run.state, run.stored_rows)
     name = codec.rows_field(run.learner.state_type)
     rows: Rows = () if name is None else getattr(run.state, name)

@@ -8,6 +8,7 @@ import random
 import pytest
 
 from service.learners import dexp3_log
+from service.serialization.state import schemas
 from service.store import open_store
 from service.store.memory import MemoryStore
 
@@ -24,6 +25,8 @@ def shared(store_url, store, store_options):
 def patch(monkeypatch):
     """Let logs begin with few arms, and end after few events."""
     monkeypatch.setattr(dexp3_log, "LOGGED_ARMS", 4)
+    monkeypatch.setattr(dexp3_log, "ARMS_PER_STEP", 1)
+    monkeypatch.setattr(schemas, "LOGGED_ARMS_3", 4)
     monkeypatch.setattr(dexp3_log, "KEPT_STEPS", 5)
 
 

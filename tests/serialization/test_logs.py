@@ -14,7 +14,8 @@ from service.learners import dexp3, dexp3_log
 from service.models.options import ExpirySpec
 from service.models.specification import Specification
 from service.models.stored import Stored
-from service.serialization import records
+from service.serialization import logs, records
+from service.serialization.state import schemas
 from service.store.base import Snapshot, Written
 
 ARMS, KEPT = 4, 5
@@ -25,6 +26,8 @@ LABELS = [f"arm {n}" for n in range(6)]
 def few_are_many(monkeypatch):
     """Logs begin with few arms, and end after few events."""
     monkeypatch.setattr(dexp3_log, "LOGGED_ARMS", ARMS)
+    monkeypatch.setattr(dexp3_log, "ARMS_PER_STEP", 1)
+    monkeypatch.setattr(schemas, "LOGGED_ARMS_3", ARMS)
     monkeypatch.setattr(dexp3_log, "KEPT_STEPS", KEPT)
 
 
@@ -125,6 +128,62 @@ def test_a_commit_of_many_arms_sends_what_it_did_and_now_and_then_the_whole():
     assert sorted(sent)[len(sent) // 2] < 250
     assert vectors_of(session.loaded().run) == vectors_of(session.cached.run)
     assert sum(len(data) for data in session.kept.values()) < vector + 2 * dexp3_log.KEPT_STEPS * 32
+
+
+@pytest.mark.parametrize("n_arms", [1_000, 1_999])
+def test_sessions_that_1_0_may_read_have_their_events_behind_the_state(n_arms):
+    """It reads a log of so few arms as if the open slot had begun with the log."""
+    session = Stores(dexp3.Dexp3Spec(n_arms=n_arms))
+    for events in [1, 0, 2, 0, dexp3_log.MAX_STEPS, 1]:
+        run = session.run()
+        arms = [run.act().arm for _ in range(events + 1)]
+        session.commit(run, schema=3)
+        run = session.run()
+        run.settle_all(arms[:events], [0.3] * events)
+        session.commit(run, schema=3)
+
+        assert not session.kept
+        assert len(session.state) < (8 + 4) * n_arms
+        read = session.loaded()
+        assert vectors_of(read.run) == vectors_of(session.cached.run)
+        session.cached = read
+        session.commit(session.run(), schema=4)
+        assert session.is_logged() == (events > 0)
+
+
+@pytest.mark.parametrize("schema", [3, 4])
+def test_a_log_of_which_there_are_too_few_arms_by_now_is_read(monkeypatch, schema):
+    session = Stores(dexp3.Dexp3Spec(n_arms=2_000))
+    for _ in range(3):
+        run = session.run()
+        run.settle(ArmFeedback(run.act().arm, 0.5))
+        session.commit(run, schema)
+    assert session.is_logged()
+    monkeypatch.setattr(dexp3_log, "LOGGED_ARMS", 2_001)
+    for _ in range(2):
+        session.cached = session.loaded()
+        assert vectors_of(session.loaded().run) == vectors_of(session.cached.run)
+        run = session.run()
+        run.settle(ArmFeedback(int(run.act().arm), 0.5))
+        session.commit(run, schema)
+
+        assert not session.kept
+        assert vectors_of(session.loaded().run) == vectors_of(session.cached.run)
+
+
+def test_no_more_steps_stand_behind_a_state_than_their_number_can_say():
+    session = Stores(dexp3.Dexp3Spec(n_arms=1_000))
+    run, steps = session.run(), ((0, 1.0, 0.0),)
+    for count, vectors in [(logs.LOGGED - 1, 1), (logs.LOGGED, 2)]:
+        run.state = run.state._replace(log=dexp3_log.Log(run.state.p, steps * count, 0))
+        assert (len(logs.shortened(run.state, 0).p), logs.shortened(run.state, 0).log is None) == (
+            1_000,
+            vectors == 2,
+        )
+
+
+def test_the_more_arms_the_more_events_a_log_keeps():
+    assert [dexp3_log.kept_steps(n) for n in (1_000, 2_000, 4_096, 10**6)] == [31, 62, 128, 128]
 
 
 def test_fewer_arms_are_stored_whole():

@@ -8,7 +8,7 @@ from __future__ import annotations
 from .arms import decode_arms
 from .codec import Decoded, arms_ever, decode, encode
 from .fields import fixed_fields, rows_field
-from .schemas import COMPACT, PACKED_COUNTS, SCHEMA, SCHEMA_BYTE
+from .schemas import COMPACT, PACKED_COUNTS, SCHEMA, SCHEMA_BYTE, least_logged_arms
 
 __all__ = [
     "COMPACT",
@@ -21,5 +21,6 @@ __all__ = [
     "decode_arms",
     "encode",
     "fixed_fields",
+    "least_logged_arms",
     "rows_field",
 ]

@@ -19,7 +19,7 @@ from ..binary import BYTE, CHECKSUM_BYTES, LENGTH, CodecError, Reader, Writer, c
 from .arms import encode_arms
 from .counts import read_counts, write_counts
 from .fields import kinds_of, read_field
-from .schemas import COMPACT, SCHEMA, needed_schema
+from .schemas import COMPACT, SCHEMA, least_logged_arms, needed_schema
 
 
 class Decoded(NamedTuple):
@@ -54,7 +54,7 @@ def encode(ledger: Ledger, state: Any, arms: Arms | None = None, schema: int = S
         changed = b"" if arms is None or arms.added is None else encode_arms(arms, schema)
         writer.parts += [LENGTH.pack(len(changed)), changed]
     has_log = schema >= COMPACT and "log" in state._field_defaults
-    stored = logs.shortened(state) if has_log else state
+    stored = logs.shortened(state, least_logged_arms(schema)) if has_log else state
     for part in (stored, *(() if shared is None else (shared,))):
         writer.fields(kinds_of(part.__class__), part)
     if has_log:

@@ -9,7 +9,7 @@ Vectors that follow by powers and exponentials need not have the same bits on ev
 
 Schema 4 has the bytes of schema 3. It says that counts beside the state are packed, so that version 1.0, which
 would read 0 in their place, refuses the session. A session that began with an older schema never gets it, and one
-that has it keeps it: see ``CachedSession.schema``.
+that has it keeps it: see ``CachedSession.schema``. Its logs begin at fewer arms: see ``least_logged_arms``.
 """
 
 from __future__ import annotations
@@ -25,6 +25,11 @@ COMPACT = 3
 """The first schema whose states are compact."""
 PACKED_COUNTS = 4
 """The first schema beside whose states the counts of arms are packed."""
+LOGGED_ARMS_3 = 2_000
+"""Arms from which on a state of schema 3 may have its log beside it.
+
+With fewer arms version 1.0 reads such a log, and then writes another distribution of the open slot.
+"""
 
 
 def needed_schema(ledger: Ledger, arms: Arms | None = None) -> int:
@@ -36,3 +41,8 @@ def needed_schema(ledger: Ledger, arms: Arms | None = None) -> int:
     arms : None where arms never changed
     """
     return 2 if ledger.voided or (arms is not None and arms.paused) else 1
+
+
+def least_logged_arms(schema: int) -> int:
+    """Return from how many arms on a compact state may have its log beside it, where its learner wants one."""
+    return LOGGED_ARMS_3 if schema < PACKED_COUNTS else 0
