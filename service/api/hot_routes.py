@@ -1,69 +1,40 @@
-"""The four calls that services make all day, answered before FastAPI's middleware and Starlette's router.
+"""The calls that services make all day, answered before FastAPI's middleware and Starlette's router.
 
 Of the time of an act, FastAPI and Starlette take more around the handler than the session takes in it: two stacks
 of middleware, a match of one route after the other, an object for the request and one for the response. ``act``,
-``acts``, ``feedback`` and ``feedbacks`` skip them where the request is plain: a body below 16 kB of JSON, whose
-length is known, and no header or parameter that asks for more. Everything else, wrong requests among them, goes on
-to the routes in ``routes/slots.py``, with what has been read of the body. A plain request gets the answer that they
-would give, byte for byte: ``tests/api/test_hot_routes.py`` sends one corpus of requests through both.
+``acts``, ``feedback``, ``feedbacks``, views and creations of sessions skip them where the request is plain: a body
+below 16 kB of JSON, whose length is known, and no header or parameter that asks for more. Everything else, wrong
+requests among them, goes on to the routes, with what has been read of the body. A plain request gets the answer
+that they would give, byte for byte: ``tests/api/test_hot_routes.py`` sends one corpus of requests through both.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Container, Coroutine, Mapping, Sequence
-from functools import partial
-from typing import Any, NamedTuple, cast
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import Any, cast
 
 from fastapi import FastAPI, Request
-from pydantic import TypeAdapter, ValidationError
-from starlette.routing import BaseRoute
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from ..asgi_scope import KEY_IN_SCOPE, is_gone_of
+from ..asgi_scope import KEY_IN_SCOPE
 from ..cooperative.offload import LARGE_INPUT_BYTES
 from ..errors import RequestTimeoutError, ServiceError
-from ..models.events import Event, Surplus
-from ..sessions.operations import Act, SettleFeedback
+from ..sessions.create import Created
 from ..sessions.service import Answer
-from ..settings import Settings
-from . import schemas
-from .parsing.json_body import EMPTY, JSON, PartLimits, parse
-from .parsing.list_limits import check_lengths
-from .parsing.plain_bodies import plain_event, plain_events
+from .parsing.json_body import JSON
+from .parsing.plain_calls import SESSIONS, PlainCall, plain_calls
 from .responses import json_response
-from .routes import slots
 from .runtime import Runtime
-from .slot_operations import ANY_ARM, act_of, acts_of, feedback_of, feedbacks_of
 
-PREFIX = "/v1/sessions/"
+PREFIX = f"{SESSIONS}/"
 _JSON = JSON.encode()
 _ELSEWHERE = frozenset({b"transfer-encoding", b"content-encoding", b"idempotency-key", b"expect"})
 """Headers that only the routes read."""
-_NO_QUERY = frozenset({b""})
-_ON_SURPLUS: Mapping[bytes, Surplus | None] = {
-    b"": None,
-    b"on_surplus=skip": "skip",
-    b"on_surplus=refuse": "refuse",
-}
-
-
-class _Call(NamedTuple):
-    """One of the calls, as plain requests make it."""
-
-    route: BaseRoute
-    read: Callable[[bytes], Any]
-    """Reads a body; None where that is left to the route."""
-    operation: Callable[[Any, Any], Act | SettleFeedback]
-    """Makes the operation: of what was read, and of what else the call needs to know."""
-    known: Callable[[Scope], Any]
-    """Finds that: whether the client has left, or what the query says."""
-    queries: Container[bytes]
-    """Query strings of plain requests."""
 
 
 class HotRoutes:
-    """Answers plain requests of the four calls, and hands all others on.
+    """Answers plain requests of the calls, and hands all others on.
 
     Parameters
     ----------
@@ -76,7 +47,7 @@ class HotRoutes:
         self._app = app
         self._runtime = runtime
         self._on_error: Mapping[Any, Callable[..., Any]] = described.exception_handlers
-        self._calls = _calls(described.routes, runtime.settings)
+        self._calls = plain_calls(described.routes, runtime)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve a request."""
@@ -86,15 +57,14 @@ class HotRoutes:
             await self._app(scope, receive, send)
             return
         messages: list[Message] = []
-        scope["route"], scope["path_params"] = call.route, {"session_id": session_id}
+        scope["route"], scope["path_params"] = call.route, {"session_id": session_id} if session_id else {}
         try:
             messages = await self._received(receive) if size else []
             body = b"".join([each.get("body", b"") for each in messages])
             # A body that was cut off is shorter than it was said to be.
             read, answer = call.read(body) if len(body) == size else None, None
             if read is not None:
-                operation = call.operation(read, call.known(scope))
-                answer = await self._runtime.sessions.submit(session_id, operation)
+                answer = await call.ask(session_id, read, scope)
         except ServiceError as error:
             await self._answer_error(ServiceError, error, scope, receive, send)
         except Exception as error:
@@ -107,13 +77,16 @@ class HotRoutes:
             else:
                 await _send(answer, scope, receive, send)
 
-    def _find(self, scope: Scope) -> tuple[_Call | None, str]:
-        """Find the call and the id of its session by method, path and query."""
-        if scope["type"] == "http" and scope["method"] == "POST" and not scope.get("root_path"):
+    def _find(self, scope: Scope) -> tuple[PlainCall | None, str]:
+        """Find the call and the id of its session, if it has one, by method, path and query."""
+        if scope["type"] == "http" and not scope.get("root_path"):
             path: str = scope["path"]
-            session_id, _, name = path[len(PREFIX) :].partition("/")
-            call = self._calls.get(name)
-            if call and session_id and path.startswith(PREFIX) and scope["query_string"] in call.queries:
+            session_id, behind, name = path[len(PREFIX) :].partition("/")
+            if path.startswith(PREFIX):
+                call = self._calls.get(scope["method"] + behind + name) if session_id else None
+            else:
+                session_id, call = "", self._calls.get(f"{scope['method']} {path}")
+            if call and scope["query_string"] in call.queries:
                 return call, session_id
         return None, ""
 
@@ -182,59 +155,12 @@ def _again(messages: Sequence[Message], receive: Receive) -> Receive:
     return again
 
 
-async def _send(answer: Answer, scope: Scope, receive: Receive, send: Send) -> None:
+async def _send(found: Answer | Created, scope: Scope, receive: Receive, send: Send) -> None:
+    answer, status = (found.answer, 201 if found.new else 200) if isinstance(found, Created) else (found, 200)
     body = answer.body
     if not isinstance(body, bytes):
-        await json_response(answer)(scope, receive, send)
+        await json_response(answer, status)(scope, receive, send)
         return
     headers = [(b"content-length", b"%d" % len(body)), (b"content-type", _JSON)]
-    await send({"type": "http.response.start", "status": 200, "headers": headers})
+    await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body})
-
-
-def _calls(routes: Sequence[BaseRoute], settings: Settings) -> Mapping[str, _Call]:
-    """Make the calls by the last part of their paths."""
-    found = {getattr(route, "endpoint", None): route for route in routes}
-    kinds: Sequence[Any] = (schemas.Act, schemas.Acts, Event, schemas.Feedbacks)
-    limits = PartLimits.of(settings)
-    act, acts, event, events = (partial(_read, TypeAdapter(kind), settings, limits) for kind in kinds)
-    read_events = partial(_read_events, settings.max_events, events)
-    return {
-        "act": _Call(found[slots.act], partial(_read_act, act), partial(act_of, settings), is_gone_of, _NO_QUERY),
-        "acts": _Call(found[slots.acts], acts, partial(acts_of, settings), is_gone_of, _NO_QUERY),
-        "feedback": _Call(
-            found[slots.feedback], partial(_read_event, event), feedback_of, _on_surplus, _ON_SURPLUS
-        ),
-        "feedbacks": _Call(found[slots.feedbacks], read_events, feedbacks_of, _on_surplus, _ON_SURPLUS),
-    }
-
-
-def _on_surplus(scope: Scope) -> Surplus | None:
-    return _ON_SURPLUS[scope["query_string"]]
-
-
-def _read_act(read: Callable[[bytes], Any], body: bytes) -> schemas.Act | None:
-    act: schemas.Act | None = ANY_ARM if body in (b"", EMPTY) else read(body)
-    return act
-
-
-def _read_event(read: Callable[[bytes], Any], body: bytes) -> Sequence[Event] | None:
-    if (plain := plain_event(body)) is not None:
-        return plain
-    return None if (event := read(body)) is None else [event]
-
-
-def _read_events(most: int, read: Callable[[bytes], Any], body: bytes) -> Sequence[Event] | None:
-    if (plain := plain_events(body, most)) is not None:
-        return plain
-    return None if (found := read(body)) is None else found.events
-
-
-def _read(adapter: TypeAdapter[Any], settings: Settings, limits: PartLimits, body: bytes) -> Any:
-    """Read a body as its route does; None where the route finds something wrong."""
-    try:
-        value = parse(body, limits)
-        check_lengths(value, settings)
-        return adapter.validate_python(value)
-    except (ServiceError, ValidationError):
-        return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 from contextlib import AsyncExitStack
 
 import pytest
@@ -15,7 +16,7 @@ from service.models.events import ArmEvent, RewardEvent
 from service.settings import Settings
 from service.store.memory import MemoryStore
 from tests.support.asgi import JSON, Asked
-from tests.support.request_corpus import corpus
+from tests.support.request_corpus import corpus, session_corpus
 
 LEARNERS = {
     "hot": {"learner": {"kind": "dexp3", "n_arms": 3}},
@@ -26,6 +27,14 @@ LEARNERS = {
     "slots": {"learner": {"kind": "exp3", "n_arms": 3, "learning_rate": 0.1}},
     "points": {"learner": {"kind": "dbgd", "dim": 2, "feasible_set": {"kind": "ball", "radius": 1}}},
 }
+OF_THE_MOMENT = re.compile(rb'"(version|created_at|expires_at|last_act_at|last_event_at)":"[^"]*"')
+OF_CHANCE = re.compile(rb'"session_id":"[0-9a-f-]{36}"')
+
+
+async def answer(app, method, path, body):
+    """What an application answers, without what differs between two calls of one."""
+    status, headers, told = await app.ask(path, body, method=method)
+    return status, headers, OF_CHANCE.sub(b"", OF_THE_MOMENT.sub(b"", told))
 
 
 @pytest.fixture
@@ -76,6 +85,19 @@ async def test_every_request_gets_the_answer_of_the_route(both, session):
     ]
     entries = [[{**entry, "at": None} for entry in log.get("decisions", ())] for log in logs]
     assert entries[0] == entries[1]
+    assert 0 < len(by_fastapi) < len(asked)
+
+
+@pytest.mark.parametrize(
+    "session", ["hot", *(pytest.param(name, marks=pytest.mark.slow) for name in LEARNERS if name != "hot")]
+)
+async def test_views_and_creations_get_the_answer_of_the_route(both, session):
+    hot, plain, by_fastapi = both
+    for app in (hot, plain):
+        await app.ask(f"/v1/sessions/{session}/acts", b'{"count":40}')
+    asked = list(session_corpus(session))
+    for call in asked:
+        assert await answer(hot, *call) == await answer(plain, *call), call
     assert 0 < len(by_fastapi) < len(asked)
 
 
@@ -133,6 +155,10 @@ async def test_plain_calls_never_reach_fastapi(both):
         ("feedbacks", b'{"events":[{"arm":0,"loss":1},{"arm":0,"loss":0}]}'),
     ]:
         assert (await hot.ask(f"/v1/sessions/hot/{path}", body))[0] == 200
+    assert (await hot.ask("/v1/sessions/hot", method="GET"))[0] == 200
+    for fields, status in (("", 201), (',"session_id":"twice"', 201), (',"session_id":"twice"', 200)):
+        body = f'{{"learner":{{"kind":"dexp3","n_arms":3}}{fields}}}'.encode()
+        assert (await hot.ask("/v1/sessions", body))[0] == status
 
     assert not by_fastapi
 

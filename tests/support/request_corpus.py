@@ -1,4 +1,4 @@
-"""Requests of acts and feedback, plain and odd, by which two ways to answer them are compared."""
+"""Requests of sessions, acts and feedback, plain and odd, by which two ways to answer them are compared."""
 
 from __future__ import annotations
 
@@ -80,3 +80,43 @@ def corpus(session: str) -> Iterator[tuple[str, bytes]]:
     yield "/v1/sessions//act", b""
     yield "/v1/sessions/hot/act/", b""
     yield "/v1/sessions/none/feedback", b'{"arm":0,"loss":0.5}'
+
+
+def session_corpus(session: str) -> Iterator[tuple[str, str, bytes]]:
+    """Method, path and body of views and creations."""
+    path = f"/v1/sessions/{session}"
+    yield from (("GET", path + query, b"") for query in ("", "?", "?segment=", "?other=1", "/", "/act", "//"))
+    yield from (("GET", path, body) for body in (b"{}", b"x"))
+    yield from (("HEAD", path, b""), ("PUT", path, b"{}"), ("POST", path, b"{}"), ("DELETE", path + "/", b""))
+    yield from (("GET", f"/v1/sessions/{name}", b"") for name in ("none", "-", "a b", "import", "hot\n", "%2e", ""))
+    yield from (("GET", other, b"") for other in ("/v1/sessionsx", "/v1/session", "/v1/sessions?limit=0", "/"))
+    learner = b'"learner":{"kind":"dexp3","n_arms":3}'
+    for fields in (
+        b'"seed":1',
+        b'"session_id":null',
+        b'"session_id":"new","seed":1',
+        b'"session_id":"new","seed":1',
+        b'"session_id":"new","seed":2',
+        b'"session_id":"new","floor":0.1',
+        b'"session_id":"new","seed":1,"seed":2',
+        b'"session_id":"-"',
+        b'"session_id":"floor","floor":0.1,"idle_ttl_seconds":60',
+        b'"session_id":"ranges","loss_range":[0,1],"reward_range":[0,1]',
+        b'"session_id":"log","decision_log":{"max_entries":10},"loss_range":null',
+        b'"expiry":{"after_seconds":60,"default_loss":2}',
+        b'"other":1',
+        b'"seed":1e999',
+        b'"session_id":"caf\xc3\xa9"',
+    ):
+        yield "POST", "/v1/sessions", b"{" + learner + b"," + fields + b"}"
+    yield "POST", "/v1/sessions?limit=1", b"{" + learner + b"}"
+    yield "POST", "/v1/sessions/", b"{" + learner + b"}"
+    yield "POST", "/v1/sessions", b'{"learner":{"kind":"exp3","arms":["\xc3\xa9","b"],"learning_rate":1}}'
+    yield "POST", "/v1/sessions", b'{"learner":{"kind":"dexp3","n_arms":100000000}}'
+    yield "POST", "/v1/sessions", b'{"learner":{"kind":"dexp3","arms":["' + b"x" * 600 + b'"]}}'
+    yield "POST", "/v1/sessions", b'{"learner":{"kind":"dexp3","arms":[' + b'"x",' * 5000 + b'"y"]}}'
+    yield "POST", "/v1/sessions", b'{"session_id":"large","learner":{"kind":"exp3_current","n_arms":9000}}'
+    yield "GET", "/v1/sessions/large", b""
+    yield from (
+        ("POST", "/v1/sessions", body) for body in (b"", b"{}", b"[]", b"{", b'{"learner":{"kind":"none"}}')
+    )

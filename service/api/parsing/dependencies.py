@@ -41,7 +41,11 @@ def api_key_of(request: Request) -> ApiKey | None:
 
 def rights_of(request: Request) -> Rights:
     """Return what the holder of the request's API key may create."""
-    key = api_key_of(request)
+    return rights_of_key(api_key_of(request))
+
+
+def rights_of_key(key: ApiKey | None) -> Rights:
+    """Return what the holder of an API key may create; all where there are no keys."""
     return ALL if key is None else Rights(key.session_prefix, key.max_sessions, key.max_arms)
 
 
