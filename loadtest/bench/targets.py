@@ -99,8 +99,7 @@ def of_floors(port: int, pids: Sequence[int], redis: int, n_arms: int) -> dict[s
     """Two endpoints without a learner, and a learner written as scripts; ``redis`` is a process id."""
 
     def floor(path: str, *others: int) -> Target:
-        says = {"BENCH_FEEDBACK": path, "BENCH_SESSIONS": "1"}
-        return Target(port, partial(repeated, "POST", path, EVENT), [*pids, *others], says)
+        return one_call(port, [*pids, *others], "POST", path, EVENT)
 
     script = calls_in_turn(port, [*pids, redis], f"/act?n_arms={n_arms}", "/feedback", 1)
     return {NOTHING: floor("/nothing"), READ: floor("/read", redis), SCRIPT: script}
@@ -127,7 +126,7 @@ def of_service(url: str, pids: Sequence[int], options: Options, learner: Mapping
     hot, many = single("s", 1), single("s", options.sessions)
     bulk = partial(Target, port, pids=pids, is_audited=True, per_call=options.bulk)
     acts, new = json.dumps({"count": options.bulk}).encode(), json.dumps({"learner": learner}).encode()
-    other, listed = partial(Target, port, pids=pids), min(PAGE, options.sessions)
+    other, listed = partial(one_call, port, pids), min(PAGE, options.sessions)
     return {
         HOT: hot,
         EVERYSEC: hot._replace(appendfsync="everysec"),
@@ -136,10 +135,16 @@ def of_service(url: str, pids: Sequence[int], options: Options, learner: Mapping
         MANY_EVERYSEC: many._replace(appendfsync="everysec"),
         ACTS: bulk(talk=partial(repeated, "POST", f"{SESSIONS}/s0/acts", acts)),
         EVENTS: bulk(talk=partial(posts, "", iter(())), prepare=partial(acted, url, "s0", options.bulk, CALLS)),
-        VIEW: other(talk=partial(repeated, "GET", f"{SESSIONS}/s0")),
-        LIST: other(talk=partial(repeated, "GET", f"{SESSIONS}?limit={PAGE}"), per_call=listed),
-        CREATE: other(talk=partial(repeated, "POST", SESSIONS, new)),
+        VIEW: other("GET", f"{SESSIONS}/s0"),
+        LIST: other("GET", f"{SESSIONS}?limit={PAGE}")._replace(per_call=listed),
+        CREATE: other("POST", SESSIONS, new),
     }
+
+
+def one_call(port: int, pids: Sequence[int], method: str, path: str, body: bytes = b"") -> Target:
+    """Repeat one request."""
+    says = {"BENCH_METHOD": method, "BENCH_PATH": path} | ({"BENCH_BODY": body.decode()} if body else {})
+    return Target(port, partial(repeated, method, path, body), pids, says)
 
 
 def calls_in_turn(port: int, pids: Sequence[int], act: str, feedback: str, sessions: int) -> Target:

@@ -1,7 +1,8 @@
--- For wrk: call act in one of many sessions, then feedback for the drawn arm; or post one body again and again.
+-- For wrk: call act in one of many sessions, then feedback for the drawn arm; or repeat one request.
 --
--- BENCH_ACT, BENCH_FEEDBACK  paths, "%d" stands for the session; without BENCH_ACT only feedback is posted
--- BENCH_SESSIONS             number of sessions
+-- BENCH_ACT, BENCH_FEEDBACK              paths, "%d" stands for the session
+-- BENCH_SESSIONS                         number of sessions
+-- BENCH_METHOD, BENCH_PATH, BENCH_BODY   the request to repeat, where there is no BENCH_ACT
 
 local act, feedback = os.getenv("BENCH_ACT"), os.getenv("BENCH_FEEDBACK")
 local sessions = tonumber(os.getenv("BENCH_SESSIONS"))
@@ -9,7 +10,8 @@ local json = { ["Content-Type"] = "application/json" }
 local drawn, first, last = {}, 1, 0
 
 if not act then
-  wrk.method, wrk.path, wrk.headers, wrk.body = "POST", feedback, json, '{"arm": 3, "loss": 0.5}'
+  wrk.method, wrk.path, wrk.body = os.getenv("BENCH_METHOD"), os.getenv("BENCH_PATH"), os.getenv("BENCH_BODY")
+  wrk.headers = wrk.body and json or {}
 else
   -- Which session was asked is said by the request id, where it comes back, else by the answer.
   function request()
