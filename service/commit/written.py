@@ -61,7 +61,9 @@ async def _written(draft: Draft, base: CachedSession, version: str, mostly_surpl
         size = LABEL_BYTES * run.arms.size if isinstance(run, ArmRun) else 0
         state = await run_in_thread_if_large(size, CachedSession.encode, run, draft.write_schema)
     draft.effective = effective = Effective.of(run, base.effective)
-    shown = summary.encode_summary(run, version, effective=effective.value, mostly_surplus=mostly_surplus)
+    shown = summary.encode_summary(
+        run, version, state[SCHEMA_BYTE], effective=effective.value, mostly_surplus=mostly_surplus
+    )
     await draft.fair_yield()
     is_known = base.is_listed and draft.stored is base.stored and has_same_arms
     losses, as_texts = base.run.params.losses, draft.write_schema < PACKED_COUNTS
@@ -81,7 +83,7 @@ async def _written(draft: Draft, base: CachedSession, version: str, mostly_surpl
         counts=await draft.journal.counts(losses, default, draft.fair_yield, acts=as_texts),
         counts_as_texts=as_texts,
         summary=shown,
-        about=None if is_known else await _about(draft),
+        about=None if is_known else await _about(draft, state[SCHEMA_BYTE]),
         entries=entries,
         max_entries=0 if spec.decision_log is None else spec.decision_log.max_entries,
     )
@@ -101,10 +103,10 @@ async def _specification(draft: Draft) -> bytes:
     return await run_in_thread_if_large(_label_bytes(draft.run), draft.stored.encode)
 
 
-async def _about(draft: Draft) -> bytes:
-    """Encode what lists show and seldom changes."""
-    chosen = draft.stored.specification.chosen()
-    return await run_in_thread_if_large(_label_bytes(draft.run), summary.encode_about, chosen, draft.run)
+async def _about(draft: Draft, schema: int) -> bytes:
+    """Encode what lists show and seldom changes, beside a state of a schema."""
+    chosen, size = draft.stored.specification.chosen(), _label_bytes(draft.run)
+    return await run_in_thread_if_large(size, summary.encode_about, chosen, draft.run, schema)
 
 
 def _label_bytes(run: Run) -> int:

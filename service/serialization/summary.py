@@ -1,14 +1,14 @@
 """What lists show of a session, kept beside its state so that no state is read for a list.
 
 ``about`` is what seldom changes, and is written only when it does; ``summary`` is written by every commit, and says
-of which version it is: an older program writes none.
+of which version it is: an older program writes none. Beside states that 1.0 refuses it is shorter.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any
 
 from pydantic_core import from_json, to_json
@@ -17,13 +17,15 @@ from ..engine.arm_run import ArmRun
 from ..engine.hints import effective_arms, hints
 from ..engine.run import Run
 from ..engine.segment_run import SegmentRun
+from . import compact_summary
+from .shown import shown_mean, time_text
+from .state import PACKED_COUNTS
 
 MAX_LISTED_LABELS = 100
 """Sessions with more labels are listed without them; their views have them all."""
 
-MEAN_DIGITS = 12
-"""Digits of a mean: those behind are of rounding."""
-
+_NAMES = "summary"
+"""In ``about``: names of the mean and the rates, and the mode of these, which a compact summary leaves out."""
 _JSON = json.JSONEncoder(separators=(",", ":"))
 
 
@@ -43,16 +45,6 @@ def about(chosen: Mapping[str, Any], run: Run) -> dict[str, Any]:
     return {"learner": learner, **chosen}
 
 
-def time_text(unix_seconds: float) -> str:
-    """Return a time as views show it: RFC 3339 in UTC, to the millisecond."""
-    return datetime.fromtimestamp(unix_seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
-def shown_mean(mean: float) -> float:
-    """Return a mean as views and lists show it: without the last digits, which depend on the order of additions."""
-    return float(f"{mean:.{MEAN_DIGITS}g}")
-
-
 def counted(run: Run, *, mostly_surplus: bool = False) -> dict[str, Any]:
     """Return what every commit may change of a session's view; ``rates`` belong to the learner.
 
@@ -61,14 +53,7 @@ def counted(run: Run, *, mostly_surplus: bool = False) -> dict[str, Any]:
     run : of the session
     mostly_surplus : whether most of the latest events answered no outstanding decision
     """
-    ledger, losses = run.ledger, run.params.losses
-    mean = (
-        None
-        if not ledger.losses
-        else losses.posted(ledger.mean_loss)
-        if isinstance(run, ArmRun)
-        else ledger.mean_loss
-    )
+    ledger = run.ledger
     return {
         "rates": run.learner.rates(run.state),
         "slot": ledger.slot,
@@ -78,12 +63,40 @@ def counted(run: Run, *, mostly_surplus: bool = False) -> dict[str, Any]:
         "removed": ledger.removed,
         "voided": ledger.voided,
         "total_delay": ledger.total_delay,
-        f"mean_{losses.word}": None if mean is None else shown_mean(mean),
-        "last_act_at": time_text(ledger.last_act_at) if ledger.last_act_at else None,
-        "last_event_at": time_text(ledger.last_event_at) if ledger.last_event_at else None,
-        "hints": [hint._asdict() for hint in hints(run, mostly_surplus=mostly_surplus)],
+        _mean_name(run): _mean_of(run),
+        "last_act_at": _time_text(ledger.last_act_at),
+        "last_event_at": _time_text(ledger.last_event_at),
+        "hints": _hints(run, mostly_surplus=mostly_surplus),
+        **_rare(run),
+    }
+
+
+def _mean_name(run: Run) -> str:
+    return f"mean_{run.params.losses.word}"
+
+
+def _mean_of(run: Run) -> float | None:
+    ledger = run.ledger
+    if not ledger.losses:
+        return None
+    by_arm = isinstance(run, ArmRun)
+    return shown_mean(run.params.losses.posted(ledger.mean_loss) if by_arm else ledger.mean_loss)
+
+
+def _time_text(unix_seconds: float) -> str | None:
+    return time_text(unix_seconds) if unix_seconds else None
+
+
+def _hints(run: Run, *, mostly_surplus: bool) -> list[dict[str, str]]:
+    return [hint._asdict() for hint in hints(run, mostly_surplus=mostly_surplus)]
+
+
+def _rare(run: Run) -> dict[str, Any]:
+    """Return the fields that few sessions have."""
+    from_slot = run.ledger.counted_from_slot
+    return {
         **({"segments": run.shared.kept} if isinstance(run, SegmentRun) else {}),
-        **({"counted_from_slot": ledger.counted_from_slot} if ledger.counted_from_slot else {}),
+        **({"counted_from_slot": from_slot} if from_slot else {}),
     }
 
 
@@ -105,15 +118,20 @@ def joined(about: Mapping[str, Any], counted: Mapping[str, Any]) -> dict[str, An
     return view
 
 
-def encode_about(chosen: Mapping[str, Any], run: Run) -> bytes:
+def encode_about(chosen: Mapping[str, Any], run: Run, schema: int) -> bytes:
     """Return the bytes of what seldom changes, without what has many numbers or labels, one for each arm.
 
     Parameters
     ----------
     chosen : the fields that clients choose beside the learner
     run : of the session, with its present arms
+    schema : of the session's state
     """
-    return _JSON.encode(shortened(about(chosen, run))).encode()
+    shown = shortened(about(chosen, run))
+    if schema >= PACKED_COUNTS:
+        rates = run.learner.rates(run.state)
+        shown[_NAMES] = [_mean_name(run), rates["rates"], *list(rates)[1:]]
+    return _JSON.encode(shown).encode()
 
 
 def shortened(view: dict[str, Any]) -> dict[str, Any]:
@@ -125,7 +143,7 @@ def shortened(view: dict[str, Any]) -> dict[str, Any]:
 
 
 def encode_summary(
-    run: Run, version: str, *, effective: float | None = None, mostly_surplus: bool = False
+    run: Run, version: str, schema: int, *, effective: float | None = None, mostly_surplus: bool = False
 ) -> bytes:
     """Return the bytes of what a commit changes, as of the version that it makes.
 
@@ -133,9 +151,14 @@ def encode_summary(
     ----------
     run : of the session, after the commit
     version : that the commit makes
+    schema : of the state that it writes
     effective : ``effective_arms`` of a moment ago; None over points
     mostly_surplus : whether most of the latest events answered no outstanding decision
     """
+    if schema >= PACKED_COUNTS:
+        found = _hints(run, mostly_surplus=mostly_surplus)
+        others = {**({"hints": found} if found else {}), **_rare(run)}
+        return compact_summary.encode(run, version, _mean_of(run), effective, others)
     shown = counted(run, mostly_surplus=mostly_surplus)
     if effective is not None:
         shown["effective_arms"] = effective
@@ -156,7 +179,17 @@ def decode(about: bytes, summary: bytes, version: str) -> dict[str, Any] | None:
     The fields of a view; None where the bytes are not of this version, or not what this program writes.
     """
     try:
-        seldom, often = from_json(about), from_json(summary)
+        seldom, names = _seldom(about)
+        if summary[0] == compact_summary.FORM:
+            return joined(seldom, compact_summary.decode(summary, version, names))
+        often = from_json(summary)
         return joined(seldom, often) if often.pop("version") == version else None
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError, IndexError):
         return None
+
+
+@lru_cache(maxsize=64)
+def _seldom(about: bytes) -> tuple[dict[str, Any], Any]:
+    """Read what seldom changes: many sessions have the same, so nobody may change what is returned."""
+    fields = from_json(about)
+    return fields, fields.pop(_NAMES, None)

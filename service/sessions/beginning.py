@@ -8,6 +8,7 @@ from ..commit.cache.cached_session import CachedSession
 from ..cooperative.answer_body import Body
 from ..models.idempotency import Idempotency
 from ..models.stored import Stored
+from ..serialization import state as codec
 from ..serialization import summary
 from ..store.base import NewSession, Snapshot
 from .views import session_view
@@ -32,15 +33,18 @@ class Beginning(NamedTuple):
         stored : its specification, with a seed
         """
         run, spec = stored.start(), stored.specification
+        state = CachedSession.encode(run, schema)
+        written = state[codec.SCHEMA_BYTE]
+        effective = summary.effective_arms_of(run)
         new = NewSession(
             session_id=session_id,
             version=version,
             spec=stored.encode(),
-            state=CachedSession.encode(run, schema),
+            state=state,
             idle_ttl_ms=spec.idle_ttl_ms,
             answer=None if key is None else (key.key, key.body + version.encode()),
-            about=summary.encode_about(spec.chosen(), run),
-            summary=summary.encode_summary(run, version, effective=summary.effective_arms_of(run)),
+            about=summary.encode_about(spec.chosen(), run, written),
+            summary=summary.encode_summary(run, version, written, effective=effective),
         )
         return cls(new, CachedSession.begun(version, stored, run, new.state))
 

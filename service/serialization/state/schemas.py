@@ -9,7 +9,8 @@ Vectors that follow by powers and exponentials need not have the same bits on ev
 
 Schema 4 has the bytes of schema 3. It says that counts beside the state are packed, so that version 1.0, which
 would read 0 in their place, refuses the session. A session that began with an older schema never gets it, and one
-that has it keeps it: see ``CachedSession.schema``. Its logs begin at fewer arms: see ``least_logged_arms``.
+that has it keeps it: see ``CachedSession.schema``. Its logs begin at fewer arms (``least_logged_arms``), and what
+commits write for lists is shorter (``compact_summary``).
 """
 
 from __future__ import annotations

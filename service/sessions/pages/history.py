@@ -10,7 +10,7 @@ from ...engine.arm_run import ArmRun
 from ...engine.run import Run
 from ...errors import UnknownSessionError
 from ...serialization.sample import Sample
-from ...serialization.summary import shown_mean, time_text
+from ...serialization.shown import shown_mean, time_text
 from ..history.thinning import PERIOD_SECONDS, dropped, place_of
 from ..read import Reader
 

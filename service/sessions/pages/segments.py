@@ -20,7 +20,7 @@ from ...engine.kept_segments import KeptSegments
 from ...engine.segment_run import SegmentRun
 from ...errors import InvalidRequestError, StateCorruptError, UnknownSegmentError, UnknownSessionError
 from ...serialization.segment_records import name_of
-from ...serialization.summary import shown_mean, time_text
+from ...serialization.shown import shown_mean, time_text
 from ...store.base import Snapshot, Store
 from ..operations.eligible import check_segments
 from ..read import Reader

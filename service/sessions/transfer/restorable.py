@@ -7,6 +7,7 @@ from ...commit.loading import check_segments, decoded, with_records
 from ...cooperative.offload import run_in_thread_if_large
 from ...errors import InvalidRequestError, StateCorruptError
 from ...models import stored as stored_specification
+from ...serialization import state as codec
 from ...serialization import summary
 from ...store.base import NewSession, WholeSession
 from ..limits import Limits, Rights, label_bytes
@@ -65,14 +66,14 @@ def restored(session_id: str, version: str, whole: WholeSession, cached: CachedS
     whole : gives specification and state, byte for byte
     cached : the same session decoded, as ``restorable`` returns it
     """
-    spec, run = cached.stored.specification, cached.run
+    spec, run, schema = cached.stored.specification, cached.run, whole.snapshot.state[codec.SCHEMA_BYTE]
     return NewSession(
         session_id,
         version,
         whole.snapshot.spec,
         whole.snapshot.state,
         spec.idle_ttl_ms,
-        about=summary.encode_about(spec.chosen(), run),
-        summary=summary.encode_summary(run, version, effective=summary.effective_arms_of(run)),
+        about=summary.encode_about(spec.chosen(), run, schema),
+        summary=summary.encode_summary(run, version, schema, effective=summary.effective_arms_of(run)),
         counts_as_texts=not cached.has_packed_counts,
     )

@@ -1,0 +1,121 @@
+"""What lists show, as schemas have it: short or as JSON, the same to the byte."""
+
+from __future__ import annotations
+
+import json
+import random
+from datetime import UTC, datetime
+
+import pytest
+
+from service.engine.arm_run import ArmRun
+from service.engine.feedback import ArmFeedback
+from service.engine.run import start_run
+from service.models.specification import Specification
+from service.serialization import compact_summary, shown, summary
+from tests.support import runs, vectors
+from tests.support.kept_states import load, names, read
+
+VERSION = "c9564164ec27995e-4f"
+LEARNER = {"kind": "centred_tsallis", "arms": ["a", "b"]}
+
+
+def both(specification, run, effective=None, *, mostly_surplus=False):
+    """The JSON that lists show of a session, as a state of schema 3 and as one of schema 4 has it."""
+    chosen = specification.chosen()
+    found = []
+    for schema in (3, 4):
+        about = summary.encode_about(chosen, run, schema)
+        options = {"effective": effective, "mostly_surplus": mostly_surplus}
+        data = summary.encode_summary(run, VERSION, schema, **options)
+        found.append(json.dumps(summary.decode(about, data, VERSION)))
+    return found
+
+
+@pytest.mark.parametrize("spec", vectors.specs())
+def test_sessions_of_every_kind_are_listed_alike(spec):
+    run = runs.start(spec)
+    for _ in range(3):
+        run.advance(run.ledger.time + 1.7e9)
+        action = run.act()
+        if isinstance(run, ArmRun):
+            run.settle(ArmFeedback(action.arm, 0.3, action.slot))
+            effective = summary.effective_arms_of(run)
+            long, short = both(Specification(learner=run.params.learner), run, effective)
+        else:
+            long, short = both(Specification(learner=run.params.learner), run)
+
+        assert short == long
+        assert json.loads(short)["slot"] == run.ledger.slot
+
+
+@pytest.mark.parametrize("name", names())
+def test_kept_sessions_are_listed_alike(name):
+    _, cached = read(load(name))
+
+    long, short = both(cached.stored.specification, cached.run, mostly_surplus=True)
+
+    assert short == long
+    assert json.loads(short)["hints"][-1]["code"] == "mostly_surplus"
+
+
+@pytest.mark.parametrize("most", [0, 127, 128, 40_000, 2**31, 2**62])
+def test_counts_of_any_size_and_rewards_are_listed_alike(most):
+    specification = Specification.model_validate({"learner": LEARNER, "reward_range": [-2, 2]})
+    run = start_run(specification.params(1))
+    chance = random.Random(most)
+    for field in ("slot", "feedbacks", "outstanding", "expired", "removed", "voided", "total_delay", "losses"):
+        setattr(run.ledger, field, chance.randint(most // 2, most))
+    run.ledger.counted_from_slot, run.ledger.mean_loss = most, 0.1 + 0.2
+
+    long, short = both(specification, run, 1.5)
+
+    assert short == long
+
+
+def data_of(learner=None):
+    """Both parts of what lists show of a session with schema 4."""
+    specification = Specification.model_validate({"learner": learner or {"kind": "dexp3", "n_arms": 100}})
+    run = start_run(specification.params(1))
+    data = summary.encode_summary(run, VERSION, 4, effective=2.0)
+    return summary.encode_about(specification.chosen(), run, 4), data
+
+
+def test_a_short_summary_takes_a_fifth_of_the_other():
+    assert len(data_of()[1]) < 80
+
+
+@pytest.mark.parametrize(
+    ("about", "data"),
+    [
+        (lambda about: about, lambda data: data[:-1]),
+        (lambda about: about, lambda data: data[:3]),
+        (lambda about: about, lambda data: bytes([data[0], 3]) + data[2:]),
+        (lambda about: about, lambda data: b"\2" + data[1:]),
+        (lambda about: about, lambda _: b""),
+        (lambda _: b"{}", lambda data: data),
+        (lambda _: data_of(LEARNER)[0], lambda data: data),
+        (lambda about: about.replace(b'"summary"', b'"other"'), lambda data: data),
+    ],
+)
+def test_what_nobody_wrote_is_not_shown(about, data):
+    whole = data_of()
+    assert summary.decode(*whole, VERSION) is not None
+
+    assert summary.decode(about(whole[0]), data(whole[1]), VERSION) is None
+    assert summary.decode(*whole, VERSION + "0") is None
+
+
+def test_a_time_is_shown_as_isoformat_writes_it():
+    chance = random.Random(3)
+    ends = [0.0, 0.9999996, 0.9999994, 0.0005, 0.9995, 59.9999999, 3_599.9999996]
+    starts = [0.0, 60.0, 86_400.0, 1.7e9, 951_782_400.0, 253_402_300_739.0]
+    times = [start + end for start in starts for end in ends] + [chance.random() * 4e9 for _ in range(1000)]
+    for seconds in times:
+        if seconds < 253_402_300_799:
+            expected = datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")
+            assert shown.time_text(seconds) == expected.replace("+00:00", "Z")
+
+
+def test_a_short_summary_is_told_from_the_other_by_its_first_byte():
+    assert data_of()[1][0] == compact_summary.FORM != b"{"[0]
