@@ -131,7 +131,10 @@ class ArmLedger(Ledger):
         self.outstanding -= len(arms)
         self.feedbacks += len(arms)
         self.last_event_at = self.time
-        np.subtract.at(self.by_arm, arms, 1)
+        if len(arms) == 1:  # In a tenth of the time.
+            self.by_arm[arms[0]] -= 1
+        else:
+            np.subtract.at(self.by_arm, arms, 1)
         count, mean, equal = self.losses, self.mean_loss, self.equal_losses
         for loss in losses:
             equal = equal and (not count or loss == mean)

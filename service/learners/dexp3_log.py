@@ -56,7 +56,9 @@ def with_steps(log: Log | None, steps: Steps) -> Log | None:
     if log is None:
         return None
     most = 2 * kept_steps(log.base.size) if log.is_stored else MAX_STEPS
-    return log._replace(steps=log.steps + steps) if len(log.steps) + len(steps) <= most else None
+    if len(log.steps) + len(steps) > most:
+        return None
+    return Log(log.base, log.steps + steps, log.opened, log.is_stored)
 
 
 def read(log: Log, p_open: FloatArray) -> Log:

@@ -23,10 +23,10 @@ def draw(p: FloatArray, u: Any) -> Any:
     -------
     k, an int, or an int array over the leading axes
     """
-    cumulative = np.cumsum(p, axis=-1)
     if p.ndim == 1:
-        arm = int(cumulative.searchsorted(u, side="right"))
+        arm = int(p.cumsum().searchsorted(u, "right"))
         return arm if arm < p.size else int(np.flatnonzero(p)[-1])
+    cumulative = p.cumsum(axis=-1)
     arm = (cumulative <= np.asarray(u)[..., None]).sum(axis=-1)
     last = p.shape[-1] - 1 - np.argmax(p[..., ::-1] > 0, axis=-1)
     return np.minimum(arm, last)
@@ -40,7 +40,7 @@ def draw_all(p: FloatArray, u: FloatArray) -> IntArray:
     p : shape (n_arms,)
     u : floats in [0, 1), shape (draws,)
     """
-    arms = np.cumsum(p).searchsorted(u, side="right")
+    arms = p.cumsum().searchsorted(u, "right")
     if arms.max() == p.size:
         arms[arms == p.size] = np.flatnonzero(p)[-1]
     return arms

@@ -139,19 +139,20 @@ def arms_json(drawn: Iterable[ArmActions], names: Sequence[str] | None, skipped:
     single : whether the answer is one action in place of a list
     """
     more = f',"skipped":{skipped}' if skipped else ""
+    if single:
+        (slot, arms, probabilities, _), *_ = drawn
+        return f'{{"slot":{slot}{_arm_json(arms[0], probabilities[0], names)}{more}}}'
     texts: list[str] = []
-    for actions in drawn:
-        arms = actions.arms
-        parts = {
-            arm: f',"arm":{arm},"probability":{p!r}{"" if names is None else _label_json(names[arm])}'
-            for arm, p in dict(zip(arms, actions.probabilities, strict=True)).items()
-        }
-        texts += [f'{{"slot":{slot}{parts[arm]}' for slot, arm in enumerate(arms, actions.slot)]
-    return f"{texts[0]}{more}}}" if single else f'{{"actions":[{"},".join(texts)}}}]{more}}}'
+    for slot_of_first, arms, probabilities, _ in drawn:
+        different = dict(zip(arms, probabilities, strict=True))
+        parts = {arm: _arm_json(arm, p, names) for arm, p in different.items()}
+        texts += [f'{{"slot":{slot}{parts[arm]}' for slot, arm in enumerate(arms, slot_of_first)]
+    return f'{{"actions":[{"},".join(texts)}}}]{more}}}'
 
 
-def _label_json(label: str) -> str:
-    return f',"label":{json.dumps(label)}'
+def _arm_json(arm: int, p: float, names: Sequence[str] | None) -> str:
+    label = "" if names is None else f',"label":{json.dumps(names[arm])}'
+    return f',"arm":{arm},"probability":{p!r}{label}'
 
 
 def points_json(points: Iterable[Iterable[str]]) -> Iterator[str]:

@@ -7,10 +7,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
+from pydantic_core import to_json
+
 from ....commit.draft import Draft
 from ....commit.journal import Settled
 from ....commit.operation import Applied, Operation
-from ....cooperative.json_stream import COMPACT
 from ....engine.arm_run import ArmRun
 from ....engine.run import Run
 from ....errors import MAX_INDEXES, FieldError, InvalidRequestError, SurplusFeedbackError
@@ -111,13 +112,13 @@ class SettleFeedback(Operation):
         outcomes, ledger = _outcomes(judged), draft.run.ledger
         if self._skips(draft.run):
             outcomes["surplus"] = len(judged.surplus)
-        settlement: dict[str, Any] = {**outcomes}
+        settlement: dict[str, Any] = outcomes.copy()
         if self.skips_invalid:
             outcomes["invalid"] = settlement["invalid"] = len(judged.invalid)
             settlement["invalid_indexes"] = judged.invalid[:MAX_INDEXES]
-        settlement |= {"slot": ledger.slot, "outstanding": ledger.outstanding}
+        settlement["slot"], settlement["outstanding"] = ledger.slot, ledger.outstanding
         return Applied(
-            COMPACT.encode(settlement).encode(),
+            to_json(settlement),
             event_ids=list(judged.event_ids),
             changed=bool(judged.applied or judged.event_ids),
             outcomes=outcomes,
@@ -128,8 +129,11 @@ class SettleFeedback(Operation):
 def _outcomes(judged: Judged) -> dict[str, int]:
     """Return what settlements and metrics count, but surplus and invalid events."""
     outcomes = {"applied": len(judged.applied) - judged.voided, "duplicates": judged.duplicates}
-    rare = {"removed": len(judged.removed), "voided": judged.voided}
-    return outcomes | {outcome: count for outcome, count in rare.items() if count}
+    if judged.removed:
+        outcomes["removed"] = len(judged.removed)
+    if judged.voided:
+        outcomes["voided"] = judged.voided
+    return outcomes
 
 
 class PlainLosses(NamedTuple):
@@ -143,15 +147,16 @@ class PlainLosses(NamedTuple):
 
     def all_applied(self, draft: Draft) -> Judged | None:
         """Find out whether every event is applied; None where one is a duplicate or surplus."""
-        event_ids = digests(event_id for event_id in self.events.event_ids if event_id is not None)
-        if draft.any_duplicate(event_ids):
+        run, arms = draft.run, self.events.arms
+        event_ids = digests([event_id for event_id in self.events.event_ids if event_id is not None])
+        if event_ids and draft.any_duplicate(event_ids):
             return None
-        run = draft.run
         assert isinstance(run, ArmRun)  # noqa: S101 - others have no plain losses
-        counts, outstanding = Counter(self.events.arms), run.ledger.by_arm
-        if any(outstanding[arm] < count for arm, count in counts.items()):
-            return None
-        return Judged(applied=list(range(len(self.losses))), event_ids=dict.fromkeys(event_ids))
+        counts, outstanding = Counter(arms) if len(arms) > 1 else {arms[0]: 1}, run.ledger.by_arm
+        for arm, count in counts.items():
+            if outstanding[arm] < count:
+                return None
+        return Judged(applied=list(range(len(arms))), event_ids=dict.fromkeys(event_ids))
 
     async def settle(self, draft: Draft) -> Sequence[float]:
         """Settle all events in their order, and note them.
