@@ -13,9 +13,10 @@ from __future__ import annotations
 import math
 import struct
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,8 @@ import numpy as np
 CHECKSUM_BYTES = 4
 """Bytes of the checksum at the end, which a commit compares to notice a state that was changed by hand."""
 BYTE, LENGTH = struct.Struct("<B"), struct.Struct("<I")
+BYTES = tuple(bytes([number]) for number in range(256))
+"""What ``BYTE`` makes of each number, at hand."""
 FLOATS, INTEGERS = np.dtype("<f8"), np.dtype("<i8")
 MAX_AXES = 8
 """Most axes of an array; states have one or two."""
@@ -32,6 +35,7 @@ FEW = 16
 ROWS, FLOAT_ARRAY, INT_ARRAY = object(), object(), object()
 """The kinds of fields of a state that are no scalar; of rows only their number is written."""
 _CRC = struct.Struct("<I")
+_FEW_HEAD = struct.Struct("<BII")
 _WIDTHS = {width: np.dtype(f"<i{width}") for width in (1, 2, 4, 8)}
 _INDEX_WIDTHS = {width: np.dtype(f"<u{width}") for width in (1, 2, 4)}
 
@@ -90,23 +94,24 @@ class Writer:
         """
         self.parts.append(kind.pack(*values))
 
-    def fields(self, kinds: Iterable[Any], values: Iterable[Any]) -> None:
+    def fields(self, kinds: tuple[Any, ...], values: Sequence[Any]) -> None:
         """Write the fields of a state.
 
         Parameters
         ----------
-        kinds : of each field the layout of a scalar, or one of the kinds above; further fields are not written
-        values : of the fields, in order: scalars, arrays, and of rows what has their length
+        kinds : of each field the layout of a scalar, or one of the kinds above
+        values : of the fields, in order: scalars, arrays, and of rows what has their length; further ones are not
+            written
         """
-        for kind, value in zip(kinds, values, strict=False):
+        for kind, start, end in _grouped(kinds):
             if kind is FLOAT_ARRAY:
-                self.floats(value)
+                self.floats(values[start])
             elif kind is INT_ARRAY:
-                self.integers(value)
+                self.integers(values[start])
             elif kind is ROWS:
-                self.pack(LENGTH, len(value))
+                self.parts.append(LENGTH.pack(len(values[start])))
             else:
-                self.pack(kind, value)
+                self.parts.append(kind.pack(*values[start:end]))
 
     def floats(self, array: Any) -> None:
         """Write an array of floats.
@@ -115,14 +120,19 @@ class Writer:
         ----------
         array : float64, of any shape; may not change while the state is written: later ones are compared with it
         """
-        if not self.compact:
-            return self._array(array, array.tobytes())
-        data = next((known for other, known in self._floats if other is array), None) or array.tobytes()
-        places = enumerate(self._floats, 1)
-        place = next((n for n, (other, known) in places if known == data and other.shape == array.shape), 0)
-        self._floats.append((array, data))
-        self.pack(BYTE, place)
-        return None if place else self._array(array, data)
+        data = None
+        for place, (other, known) in enumerate(self._floats if self.compact else (), 1):
+            if other is not array:
+                data = data or array.tobytes()
+            if other is array or (known == data and other.shape == array.shape):
+                self._floats.append((array, known))
+                self.parts.append(BYTES[place])
+                return
+        data = data or array.tobytes()
+        if self.compact:
+            self._floats.append((array, data))
+            self.parts.append(BYTES[0])
+        self._array(array, data)
 
     def integers(self, array: Any) -> None:
         """Write an array of integers.
@@ -132,21 +142,42 @@ class Writer:
         array : int64, of any shape
         """
         if not self.compact:
-            return self._array(array, array.tobytes())
-        indexes = array.nonzero()[0]
-        values = array[indexes] if array.ndim == 1 else array
-        width, index = width_of((0, *values.ravel().tolist())), _index_dtype(array.size)
-        if array.ndim == 1 and values.size * (width + index.itemsize) < array.size * width:
-            return self._few(array.size, indexes.astype(index), values.astype(_WIDTHS[width]))
-        self.pack(BYTE, width)
-        return self._array(array, array.astype(_WIDTHS[width]).tobytes())
+            self._array(array, array.tobytes())
+            return
+        is_flat = array.ndim == 1
+        indexes = array.nonzero()[0] if is_flat else None
+        values = array[indexes] if is_flat else array.ravel()
+        width, index = width_of([0, *values.tolist()]), _index_dtype(array.size)
+        if indexes is not None and values.size * (width + index.itemsize) < array.size * width:
+            self._few(array.size, indexes.astype(index), values.astype(_WIDTHS[width]))
+            return
+        self.parts.append(BYTES[width])
+        self._array(array, array.astype(_WIDTHS[width]).tobytes())
 
     def _few(self, length: int, indexes: Any, values: Any) -> None:
-        self.pack(BYTE, FEW + values.itemsize)
-        self.parts += [LENGTH.pack(length), LENGTH.pack(values.size), indexes.tobytes(), values.tobytes()]
+        head = _FEW_HEAD.pack(FEW + values.itemsize, length, values.size)
+        self.parts += (head, indexes.tobytes(), values.tobytes())
 
     def _array(self, array: Any, data: bytes) -> None:
-        self.parts += [struct.pack(f"<B{array.ndim}I", array.ndim, *array.shape), data]
+        self.parts += (_shape_layout(array.ndim).pack(array.ndim, *array.shape), data)
+
+
+@lru_cache(maxsize=64)
+def _grouped(kinds: tuple[Any, ...]) -> tuple[tuple[Any, int, int], ...]:
+    """Return kinds of fields with the first and the last place of each, scalars in a row as one layout."""
+    groups: list[tuple[Any, int, int]] = []
+    for place, kind in enumerate(kinds):
+        last, start, _ = groups[-1] if groups else (None, 0, 0)
+        if isinstance(kind, struct.Struct) and isinstance(last, struct.Struct):
+            groups[-1] = (struct.Struct(last.format + kind.format.removeprefix("<")), start, place + 1)
+        else:
+            groups.append((kind, place, place + 1))
+    return tuple(groups)
+
+
+@lru_cache(maxsize=16)
+def _shape_layout(axes: int) -> struct.Struct:
+    return struct.Struct(f"<B{axes}I")
 
 
 class Reader:

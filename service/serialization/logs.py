@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from ..learners.base import Log, Rows
-from .binary import BYTE, CodecError, Reader, Writer
+from .binary import BYTE, BYTES, CodecError, Reader, Writer
 
 LOGGED = 255
 """In place of the number of events."""
@@ -77,13 +77,13 @@ def write(writer: Writer, state: Any) -> None:
     state : NamedTuple with ``log``, as ``shortened`` gave it
     """
     log: Log | None = state.log
-    if log is not None and log.is_stored:
-        writer.pack(BYTE, LOGGED)
-        writer.pack(_LOGGED_HEAD, len(log.steps), log.opened)
-        return
-    arms, factors, _ = zip(*log.steps, strict=True) if log is not None and log.steps else ((), (), ())
-    writer.pack(BYTE, len(arms))
-    writer.pack(_layout(len(arms)), *arms, *factors)
+    if log is None or (not log.steps and not log.is_stored):
+        writer.parts.append(BYTES[0])
+    elif log.is_stored:
+        writer.parts += (BYTES[LOGGED], _LOGGED_HEAD.pack(len(log.steps), log.opened))
+    else:
+        arms, factors, _ = zip(*log.steps, strict=True)
+        writer.parts += (BYTES[len(arms)], _layout(len(arms)).pack(*arms, *factors))
 
 
 @lru_cache(maxsize=256)

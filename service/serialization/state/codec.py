@@ -15,7 +15,7 @@ import numpy as np
 from ...engine.arms import Arms
 from ...engine.ledger import ArmLedger, Ledger
 from .. import logs
-from ..binary import BYTE, CHECKSUM_BYTES, LENGTH, CodecError, Reader, Writer, checksum, foreign
+from ..binary import BYTES, CHECKSUM_BYTES, LENGTH, CodecError, Reader, Writer, checksum, foreign
 from .arms import encode_arms
 from .counts import read_counts, write_counts
 from .fields import kinds_of, read_field
@@ -47,7 +47,7 @@ def encode(ledger: Ledger, state: Any, arms: Arms | None = None, schema: int = S
     if schema < COMPACT:
         schema = max(schema, needed_schema(ledger, arms))
     writer = Writer(compact=schema >= COMPACT)
-    writer.pack(BYTE, schema)
+    writer.parts.append(BYTES[schema])
     write_counts(ledger, schema, writer)
     if isinstance(ledger, ArmLedger):
         writer.integers(ledger.by_arm)
@@ -55,8 +55,9 @@ def encode(ledger: Ledger, state: Any, arms: Arms | None = None, schema: int = S
         writer.parts += [LENGTH.pack(len(changed)), changed]
     has_log = schema >= COMPACT and "log" in state._field_defaults
     stored = logs.shortened(state, least_logged_arms(schema)) if has_log else state
-    for part in (stored, *(() if shared is None else (shared,))):
-        writer.fields(kinds_of(part.__class__), part)
+    writer.fields(kinds_of(stored.__class__), stored)
+    if shared is not None:
+        writer.fields(kinds_of(shared.__class__), shared)
     if has_log:
         logs.write(writer, stored)
     body = b"".join(writer.parts)

@@ -8,7 +8,7 @@ from operator import attrgetter
 from typing import Any
 
 from ...engine.ledger import Ledger
-from ..binary import BYTE, CodecError, Reader, Writer, width_of
+from ..binary import CodecError, Reader, Writer, width_of
 
 _OF_1 = ("slot", "feedbacks", "expired", "removed", "total_delay", "outstanding", "time")
 _NEW = ("voided", "losses", "counted_from_slot", "mean_loss", "last_act_at", "last_event_at", "equal_losses")
@@ -16,8 +16,8 @@ _FULL = {1: (_OF_1, struct.Struct("<6qd")), 2: (_OF_1 + _NEW, struct.Struct("<6q
 """Schema to the names of the numbers and their layout."""
 _INTEGERS = (*_OF_1[:-1], *_NEW[:3])
 _COMPACT = (*_INTEGERS, "time", *_NEW[3:])
-_LAYOUTS = {width: struct.Struct(f"<9{kind}4d?") for width, kind in ((1, "b"), (2, "h"), (4, "i"), (8, "q"))}
-"""Bytes of an integer to the layout from schema 3 on."""
+_LAYOUTS = {width: struct.Struct(f"<B9{kind}4d?") for width, kind in ((1, "b"), (2, "h"), (4, "i"), (8, "q"))}
+"""Bytes of an integer to the layout from schema 3 on, which begins with them."""
 _numbers = attrgetter(*_COMPACT)
 
 
@@ -36,8 +36,7 @@ def write_counts(ledger: Ledger, schema: int, writer: Writer) -> None:
     else:
         numbers = _numbers(ledger)
         width = width_of(numbers[: len(_INTEGERS)])
-        writer.pack(BYTE, width)
-        writer.pack(_LAYOUTS[width], *numbers)
+        writer.pack(_LAYOUTS[width], width, *numbers)
 
 
 def read_counts(schema: int, reader: Reader) -> dict[str, Any]:
@@ -56,11 +55,12 @@ def read_counts(schema: int, reader: Reader) -> dict[str, Any]:
     if schema in _FULL:
         names, layout = _FULL[schema]
     else:
-        (width,) = reader.unpack(BYTE)
+        width = reader.left[0]
         if width not in _LAYOUTS:
             raise CodecError("no state has such counts")
-        names, layout = _COMPACT, _LAYOUTS[width]
+        names, layout = ("width", *_COMPACT), _LAYOUTS[width]
     counts = dict(zip(names, reader.unpack(layout), strict=True))
+    counts.pop("width", None)
     if not all(map(math.isfinite, counts.values())):
         raise CodecError("the counts are no numbers")
     return counts

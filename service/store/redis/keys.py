@@ -32,6 +32,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import NamedTuple
 
 BUCKETS_PER_WINDOW = 4
@@ -40,7 +41,7 @@ OLDEST, NEWEST = -6, 1
 BUCKET_MS_0_1 = 21_600_000
 """Length of the buckets of version 0.1 with its default window; sessions don't list them."""
 _RECORDS, _COUNTS, _LOG, _PROBE = ":slots", ":counts", ":log", ":probe"
-_SEGMENTS, _PLAYED = ":segments", ":played"
+_SEGMENTS, _PLAYED, _SEEN = ":segments", ":played", ":seen:"
 EVENT, ANSWER = b"e", b"k"
 """Kind bytes of entries in a bucket: event ids, and answers under idempotency keys."""
 SAMPLE = b"~"
@@ -57,6 +58,20 @@ class SessionKeys(NamedTuple):
     """Those of the buckets."""
     numbers: str
     """Numbers of the buckets, separated by spaces."""
+
+
+@lru_cache(maxsize=256)
+def _numbers(present: tuple[int, ...], also: tuple[int, ...]) -> tuple[Sequence[str], str]:
+    """Return the numbers of buckets as texts, and all of them joined; most sessions have the same.
+
+    Parameters
+    ----------
+    present : numbers of the present bucket, by the widths that there may be
+    also : further numbers
+    """
+    near = (number + n for number in present for n in range(OLDEST, NEWEST + 1))
+    texts = [str(number) for number in sorted({*near, *also})]
+    return texts, " ".join(texts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +122,7 @@ class Keys:
         session_id : of the session
         number : Unix milliseconds by the store's clock at which the bucket begins, divided by its length
         """
-        return f"{self.session(session_id)}:seen:{number}"
+        return f"{self.session(session_id)}{_SEEN}{number}"
 
     def copies(self, session_id: str, token: str) -> str:
         """Return what the keys of copies begin with; the name of the part follows.
@@ -134,12 +149,12 @@ class Keys:
         also : numbers of buckets that the session lists
         """
         session = self.session(session_id)
-        widths = {self.bucket_ms, BUCKET_MS_0_1}
-        near = [int(seconds * 1000 // width) + n for width in widths for n in range(OLDEST, NEWEST + 1)]
-        numbers = sorted({*near, *also})
-        seen = tuple(f"{session}:seen:{number}" for number in numbers)
+        present = int(seconds * 1000 // self.bucket_ms), int(seconds * 1000 // BUCKET_MS_0_1)
+        numbers, joined = _numbers(present, tuple(also))
+        before = session + _SEEN
+        seen = tuple([before + number for number in numbers])
         beside = (session + _RECORDS, session + _COUNTS, session + _LOG, session + _SEGMENTS, session + _PLAYED)
-        return SessionKeys((session, *beside, *seen, session + _PROBE), seen, " ".join(map(str, numbers)))
+        return SessionKeys((session, *beside, *seen, session + _PROBE), seen, joined)
 
     def probe(self, session_id: str) -> str:
         """Return a key of the session that never exists; deleting it shows whether the server may write."""
