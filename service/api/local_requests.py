@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 
 from ..api_keys import needs_keys
@@ -36,6 +36,7 @@ class LocalRequests:
         self._origins = frozenset(_listed(settings.allowed_origins))
         self._own = _plain_host(settings.host)
         self._on_loopback = is_local(self._own)
+        self._check = lru_cache(maxsize=64)(self._check_read)
 
     def check(self, url: bytes, headers: Iterable[tuple[bytes, bytes]]) -> None:
         """Refuse what another site may have sent.
@@ -49,9 +50,14 @@ class LocalRequests:
         ------
         ForeignHostError, CrossSiteError
         """
-        given = [(name, value.strip().decode("latin-1").lower()) for name, value in headers if name in _READ]
+        read = tuple([header for header in headers if header[0] in _READ])
+        # Most requests of a client have the same headers.
+        self._check(None if url.startswith(b"/") or url == b"*" else url, read)
+
+    def _check_read(self, url: bytes | None, read: Sequence[tuple[bytes, bytes]]) -> None:
+        given = [(name, value.strip().decode("latin-1").lower()) for name, value in read]
         named = {host_name(value) for name, value in given if name == b"host"}
-        if not url.startswith(b"/") and url != b"*":
+        if url is not None:
             named.add(_host_in(url))
         if not all(map(self._is_served, named)):
             raise ForeignHostError

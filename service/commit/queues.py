@@ -68,7 +68,8 @@ class SessionQueues:
         """
         if self._accepted >= self._max_waiting:
             raise OverloadedError("Too many requests are waiting")
-        queue = self._queues.setdefault(session_id, _SessionQueue())
+        if (queue := self._queues.get(session_id)) is None:
+            queue = self._queues[session_id] = _SessionQueue()
         if len(queue.waiting) >= self._max_queue:
             raise OverloadedError("Too many requests are waiting for this session")
         waiting = _Waiting(operation, asyncio.get_running_loop().create_future())

@@ -151,9 +151,10 @@ class LimitedHttpProtocol(EndingProtocol):
             self._stop_timer()
         if self._head_bytes > MAX_HEAD_BYTES:
             raise HeadTooLargeError
-        check_head(self.parser.get_http_version(), self.url, self.headers)
+        version = self.parser.get_http_version()
+        check_head(version, self.url, self.headers)
         self._check_origin(self.url, self.headers)
-        if self.parser.get_http_version() == "1.0":
+        if version == "1.0":
             self.expect_100_continue = False  # RFC 9110, section 10.1.1: such a client knows no 100.
         if self._only_health and self.url.partition(b"?")[0] not in HEALTH_PATHS:
             raise OverloadedError(FULL)

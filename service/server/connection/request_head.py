@@ -19,6 +19,8 @@ from ...errors import BadRequestError, HeadTooLargeError
 MAX_URL_BYTES = 16_384
 """Room for the longest cursor of a list of sessions, with the path and the limit."""
 MAX_PORT = 65_535
+_READ = frozenset({b"host", b"transfer-encoding"})
+"""Headers that are checked."""
 _HOST = re.compile(
     rb"(?:(?:[\w.~!$&'()*+,;=-]|%[0-9A-Fa-f]{2})*"
     rb"|\[(?:(?P<ipv6>[0-9A-Fa-f:.]+)|[vV][0-9A-Fa-f]+\.[\w.~!$&'()*+,;=:-]+)\])"
@@ -46,18 +48,23 @@ def check_head(version: str, url: bytes, headers: Sequence[tuple[bytes, bytes]])
         raise BadRequestError("The request is not HTTP/1.1")
     if b"#" in url:
         raise BadRequestError("A request has no fragment")
-    names = [name for name, _ in headers]
-    if names.count(b"host") != 1 and (version == "1.1" or b"host" in names):
-        raise BadRequestError("A request has one Host")
-    if not all(is_host(value) for name, value in headers if name == b"host"):
-        raise BadRequestError("The Host is no host and port")
+    # Most requests of a client have the same headers.
+    _check_headers(version, tuple([header for header in headers if header[0] in _READ]))
     if not url.startswith(b"/") and not is_host(_named_in(url)):
         raise BadRequestError("The address has no valid host and port")
+
+
+@lru_cache(maxsize=64)
+def _check_headers(version: str, headers: Sequence[tuple[bytes, bytes]]) -> None:
+    hosts = [value for name, value in headers if name == b"host"]
+    if len(hosts) > 1 or (not hosts and version == "1.1"):
+        raise BadRequestError("A request has one Host")
+    if not all(map(is_host, hosts)):
+        raise BadRequestError("The Host is no host and port")
     # Two lengths, a length that is no number and a length beside chunks are refused by the parser.
-    if b"transfer-encoding" in names:
-        codings = [value.lower() for name, value in headers if name == b"transfer-encoding"]
-        if codings != [b"chunked"] or version == "1.0":
-            raise BadRequestError("The only Transfer-Encoding is chunked")
+    codings = [value.lower() for name, value in headers if name == b"transfer-encoding"]
+    if codings and (codings != [b"chunked"] or version == "1.0"):
+        raise BadRequestError("The only Transfer-Encoding is chunked")
 
 
 def _named_in(url: bytes) -> bytes:
