@@ -22,11 +22,14 @@ def floats_text(values: npt.NDArray[np.float64], encoder: json.JSONEncoder) -> s
     values : shape (n,), n at least 1
     encoder : separates the floats, and says what is done about NaN and infinities
     """
-    listed = values.tolist()
-    if encoder.item_separator == "," and (most := values.max()) >= LEAST:
-        if values.min() >= LEAST and most < MOST:
+    listed, least, most = values.tolist(), values.min(), values.max()
+    if encoder.item_separator == "," and least > -MOST and most < MOST:
+        if least >= LEAST:
             return to_json(listed).decode()[1:-1]
-        if np.isfinite(values).all():
-            found = zip(to_json(listed).decode()[1:-1].split(","), listed, strict=True)
-            return ",".join([text if LEAST <= abs(each) < MOST or not each else repr(each) for text, each in found])
+        tiny = ((np.abs(values) < LEAST) & (values != 0)).nonzero()[0].tolist()
+        if 2 * len(tiny) < len(listed):
+            texts = to_json(listed).decode()[1:-1].split(",")
+            for place in tiny:
+                texts[place] = repr(listed[place])
+            return ",".join(texts)
     return encoder.encode(listed)[1:-1]

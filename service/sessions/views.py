@@ -8,13 +8,17 @@ from typing import Any
 from ..commit.cache.cached_session import CachedSession
 from ..commit.draft import VERSION
 from ..cooperative.answer_body import Body, answer_body
-from ..cooperative.json_stream import json_chunks
+from ..cooperative.json_floats import floats_text
+from ..cooperative.json_stream import COMPACT, json_chunks
 from ..engine.arm_run import ArmRun
 from ..engine.hints import effective_arms
 from ..engine.run import Run
 from ..serialization import summary as listed
 from ..serialization.shown import time_text as time_text
 from ..store.base import Snapshot
+
+SHORT_ARMS = 500
+"""Most arms, without labels, of a view made at once: it takes a quarter of a millisecond, and is sent whole."""
 
 
 def session_view(session_id: str, snapshot: Snapshot, cached: CachedSession) -> Body:
@@ -26,7 +30,17 @@ def session_view(session_id: str, snapshot: Snapshot, cached: CachedSession) -> 
     snapshot : gives version and times
     cached : gives the rest; its run may be ahead of the snapshot
     """
+    run = cached.run
+    if isinstance(run, ArmRun) and run.arms.names is None and run.arms.size <= SHORT_ARMS:
+        return _short_view(session_id, snapshot, cached, run)
     return answer_body(json_chunks(fields_of(session_id, snapshot, cached)))
+
+
+def _short_view(session_id: str, snapshot: Snapshot, cached: CachedSession, run: ArmRun) -> bytes:
+    """Return the JSON of ``fields_of`` where it is short for certain, in half the time."""
+    rest, p = COMPACT.encode(summary(session_id, snapshot, cached) | {"paused": []})[:-1], run.probabilities
+    numbers = f'"probabilities":[{floats_text(p, COMPACT)}],"effective_arms":{effective_arms(p)!r}'
+    return f"{rest},{numbers}}}".encode()
 
 
 def fields_of(session_id: str, snapshot: Snapshot, cached: CachedSession) -> dict[str, Any]:

@@ -54,9 +54,17 @@ def test_arrays_are_written_exactly():
 def test_floats_are_written_to_the_digit():
     chance = np.random.default_rng(1)
     of_any_size = 10.0 ** chance.uniform(-310, 308, 5000) * chance.choice([-1, 1], 5000)
+    mixed = np.where(chance.random(5000) < 0.3, chance.random(5000) * 1e-4, chance.random(5000))
     halves = chance.integers(1, 2 ** np.arange(1, 53)) * 2.0 ** -np.arange(1, 53)
     edges = [0.0, -0.0, 5e-324, 1e-4, np.nextafter(1e-4, 0), 1e16, np.nextafter(1e16, 0), 2.0**53, 2.0**-44, 1e22]
-    for floats in (chance.random(5000), chance.uniform(1e-4, 1e16, 5000), of_any_size, halves, np.array(edges)):
+    for floats in (
+        chance.random(5000),
+        chance.uniform(1e-4, 1e16, 5000),
+        of_any_size,
+        mixed,
+        halves,
+        np.array(edges),
+    ):
         for encoder in (json_stream.COMPACT, SORTED):
             assert floats_text(floats, encoder) == encoder.encode(floats.tolist())[1:-1]
 

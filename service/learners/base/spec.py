@@ -25,4 +25,4 @@ class Spec(Posted):
 
     def resolved(self) -> dict[str, Any]:
         """Return every field by name, as JSON has it, with the default where the client left one out."""
-        return dict(self)
+        return vars(self).copy()
