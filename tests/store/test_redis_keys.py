@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 
@@ -43,6 +44,50 @@ async def test_all_keys_of_an_idle_session_share_its_deadline(store: RedisStore,
         found = deadlines(redis_server)
         assert len(found) == 5
         assert set(found.values()) == {round(snapshot.expires_at * 1000)}
+
+
+async def test_writers_are_listed_where_their_versions_do_not_tell(
+    store: RedisStore, redis_server: RedisServer
+) -> None:
+    """And each with its commit in sessions that 1.0 reads, which looks for it there."""
+
+    async def listed(session_id: str, **fields: Any) -> list[bytes]:
+        await store.create(new_session(session_id, version="c-1"))
+        found, before = [], "c-1"
+        for writer, version in [("a", "a-1"), ("a", "a-2"), ("b", "b-1"), ("b", "b-2"), ("d", "own"), ("a", "a-3")]:
+            await store.commit(commit(before, version, session_id=session_id, writer=writer, **fields))
+            found.append(redis_server.client.hget(f"bandit:{{{session_id}}}", "writers").replace(b"\n", b","))
+            before = version
+        return found
+
+    assert await listed("s") == [b"", b"", b",a a-2", b",a a-2", b",a a-2,b b-2,d own", b",b b-2,d own"]
+    assert await listed("t", counts_as_texts=True) == [
+        b",a a-1",
+        b",a a-2",
+        b",a a-2,b b-1",
+        b",a a-2,b b-2",
+        b",a a-2,b b-2,d own",
+        b",b b-2,d own,a a-3",
+    ]
+
+
+async def test_a_commit_logs_no_list_and_no_deadline_that_stays_as_it_is(
+    store: RedisStore, redis_server: RedisServer
+) -> None:
+    await store.create(new_session(version="c-1"))
+    await store.commit(commit("c-1", "a-1", event_ids=[digest(1)]))
+    with redis_server.client.monitor() as monitor:
+        await store.commit(commit("a-1", "a-2", event_ids=[digest(2)]))
+        redis_server.client.echo("end")
+        seen: list[str] = []
+        for command in monitor.listen():
+            if command["command"] == "ECHO end":
+                break
+            if command["client_type"] == "lua":
+                seen.append(command["command"])
+
+    assert [each.split()[0] for each in seen if each.split()[0] in {"HSET", "PEXPIREAT"}] == ["HSET", "HSET"]
+    assert not [each for each in seen if each.startswith("HSET") and (" writers " in each or " buckets " in each)]
 
 
 async def test_a_bucket_goes_before_a_session_that_outlives_it(redis_server: RedisServer) -> None:

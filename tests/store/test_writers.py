@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from service.store.base import Committed, Conflict, Store
+from typing import Any
+
+import pytest
+
+from service.store.base import Commit, Committed, Conflict, Store
 from tests.support.sessions import commit, loaded, new_session
 
 
@@ -63,3 +67,54 @@ async def test_two_writers_in_turn_lose_nothing(store: Store) -> None:
             cached[writer] = outcome.snapshot
 
     assert (await loaded(store)).state == bytes(range(60))
+
+
+def by(writer: str, number: int, expected: str, **fields: Any) -> Commit:
+    """A commit under a version that names its writer, as those of workers do."""
+    return commit(expected, f"{writer}-{number:x}", writer=writer, **fields)
+
+
+@pytest.mark.parametrize("as_texts", [False, True])
+async def test_a_version_that_names_its_writer_is_found_after_others_have_committed(
+    store: Store, as_texts: bool
+) -> None:
+    """In sessions that 1.0 reads too, whose counts are texts, and in others."""
+    await store.create(new_session(version="c-1"))
+    mine = [by("a", n, "c-1" if n == 1 else f"a-{n - 1}", counts_as_texts=as_texts) for n in range(1, 4)]
+    for each in mine:
+        assert await store.commit(each) == Committed()
+        assert await store.commit(each) == Committed()
+    await store.commit(by("b", 1, "a-3", counts_as_texts=as_texts))
+    await store.commit(commit("b-1", "unnamed", writer="d", counts_as_texts=as_texts))
+
+    found = Committed(await loaded(store))
+    assert await store.commit(mine[-1]) == found
+    assert await store.commit(by("b", 1, "a-3", counts_as_texts=as_texts)) == found
+    assert await store.commit(mine[0]) == Conflict(found.snapshot)
+    assert await store.commit(by("a", 4, "a-3")) == Conflict(found.snapshot)
+
+
+async def test_writers_whose_versions_name_them_are_remembered_as_long(store: Store) -> None:
+    names, before = [f"{n:02x}" for n in range(129)], "c-1"
+    await store.create(new_session(version=before))
+    for name in names[:128]:
+        assert await store.commit(by(name, 1, before)) == Committed()
+        before = f"{name}-1"
+
+    for name in names[:127]:
+        assert await store.commit(by(name, 1, "gone")) == Committed(await loaded(store))
+    await store.commit(by(names[0], 2, before))
+    await store.commit(by(names[128], 1, f"{names[0]}-2"))
+    assert await store.commit(by(names[1], 1, "gone")) == Conflict(await loaded(store))
+    assert isinstance(await store.commit(by(names[2], 1, "gone")), Committed)
+    assert isinstance(await store.commit(by(names[0], 2, "gone")), Committed)
+
+
+async def test_who_created_a_session_is_no_writer_of_it(store: Store) -> None:
+    """Its version is known by the creation, which finds it as long as nobody has committed."""
+    await store.create(new_session(version="a-1"))
+    await store.commit(by("a", 2, "a-1"))
+    await store.commit(by("b", 1, "a-2"))
+
+    assert isinstance(await store.commit(by("a", 2, "a-1")), Committed)
+    assert await store.commit(by("a", 1, "v0")) == Conflict(await loaded(store))

@@ -4,7 +4,7 @@
 key                                type  holds
 =================================  ====  ==============================================================
 ``<prefix>:{<session id>}``        hash  ``version``, ``spec``, ``state``, ``created_at``, ``expires_at``,
-                                         ``writers`` (id of the last commit of each writer), ``buckets``
+                                         ``writers`` (last version of each writer), ``buckets``
                                          (number and deadline of each ``seen`` hash), ``summary`` and
                                          ``about`` (what lists show), ``samples`` (how many) and
                                          ``~<n>`` (a sample of its history)

@@ -105,8 +105,9 @@ def commit_args(commit: Commit) -> Sequence[RedisArgument]:
     gone = [name for name, segment in written.segments.items() if segment is None]
     sizes = (len(answers), len(records), len(dropped), rows, named, len(written.entries))
     sizes_of_segments = (len(segments), len(played), len(gone))
-    # Letters of what is replaced that other commits leave.
+    # Letters of what is replaced that other commits leave; 1.0 needs to find every writer listed.
     replaced = ("" if written.about is None else "a") + ("" if written.spec is None else "s")
+    replaced += "w" if written.counts_as_texts else ""
     about = (written.summary, replaced, written.about or b"", written.max_entries)
     spec = () if written.spec is None else (written.spec,)
     items = (*answers, *records, *dropped, *written.entries, *segments, *played, *gone, *spec)

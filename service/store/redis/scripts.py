@@ -1,4 +1,4 @@
-"""The Lua scripts that the store sends to the server; each is sent behind ``prelude.lua``."""
+"""The Lua scripts that the store sends to the server; each is sent behind the files with its functions."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 
 class Script(NamedTuple):
-    """A Lua script: ``source`` begins with ``prelude.lua``, ``sha`` is its name for EVALSHA."""
+    """A Lua script: ``source`` begins with the files of its functions, ``sha`` is its name for EVALSHA."""
 
     name: str
     source: bytes
@@ -22,17 +22,23 @@ class Script(NamedTuple):
 
     @classmethod
     def read(
-        cls, name: str, *, writes: bool = False, is_repeatable: bool = True, retry_seconds: float | None = None
+        cls,
+        name: str,
+        *functions: str,
+        writes: bool = False,
+        is_repeatable: bool = True,
+        retry_seconds: float | None = None,
     ) -> Script:
         """Read the script in ``lua/<name>.lua``.
 
         Parameters
         ----------
         name : its path in ``lua``, without the ending
+        functions : paths of files that it begins with, behind ``prelude.lua``
         writes, is_repeatable, retry_seconds : as the fields of the same names
         """
         folder = files(__package__) / "lua"
-        source = (folder / "prelude.lua").read_bytes() + (folder / f"{name}.lua").read_bytes()
+        source = b"".join([(folder / f"{part}.lua").read_bytes() for part in ("prelude", *functions, name)])
         sha = hashlib.sha1(source, usedforsecurity=False).hexdigest()
         return cls(name, source, sha, writes, is_repeatable, retry_seconds)
 
@@ -40,7 +46,7 @@ class Script(NamedTuple):
 CREATE = Script.read("create", writes=True)
 LOAD = Script.read("load")
 RECALL = Script.read("recall")
-COMMIT = Script.read("commit", writes=True)
+COMMIT = Script.read("commit", "sums", "writers", writes=True)
 RECORDS = Script.read("beside/records")
 COUNTS = Script.read("beside/counts")
 LOG = Script.read("beside/log")

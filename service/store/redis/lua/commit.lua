@@ -1,6 +1,7 @@
 -- Move a session from one version to the next with all that belongs to it, or say why not.
 -- Begins with prelude.lua: reply, unwritten, confirmed, snapshot, read, integer, now_ms, find_buckets, deadline_of,
--- expire_bucket, remembered, CHUNK, FIELD and WIDTH_0_1 come from there.
+-- expire_bucket, remembered, CHUNK, FIELD and WIDTH_0_1 come from there; with sums.lua: sums, sum_of_packed and
+-- sum_of_texts; with writers.lua: owner_of, line_of and with_writers.
 --
 -- KEYS  1 session  2 slots  3 counts  4 log  5 segments  6 played  7.. seen buckets  last probe
 -- ARGV  1 numbers of the buckets  2 width of a bucket, ms
@@ -8,7 +9,8 @@
 --       6 new state  7 checksum: the expected state's last bytes, or ''  8 idle expiry from now, ms, 0 to leave it,
 --       or -1 for none
 --       9 joined fields (kind byte and digest) to look up, event ids to remember first  10 bytes of 9 to remember
---       11 new summary  12 'a' to replace about, 's' the specification  13 about  14 entries that the log keeps, about
+--       11 new summary  12 'a' to replace about, 's' the specification, 'w' to list this writer too  13 about
+--       14 entries that the log keeps, about
 --       15 items of answers (field, value, ...)  16 items of records (key, value, ...)  17 records to drop
 --       18 what to add to packed counts: of each arm its index, feedbacks, losses, and the other four or nothing, then ;
 --       19 what to add to counts that are texts (field, increment, ..., separated by spaces)  20 entries of the log
@@ -37,11 +39,8 @@ end
 
 local stored = read(SESSION, 'version', 'state', 'writers', 'expires_at', 'buckets')
 
--- `writers` has a line for each writer: its name and the version its last commit made, the longest silent first.
-local writers = stored[3] or ''
-local from = string.find(writers, '\n' .. writer .. ' ', 1, true)
-local upto = from and string.find(writers, '\n', from + 1, true) or #writers + 1
-local last = from and string.sub(writers, from + #writer + 2, upto - 1) or false
+local owner = owner_of(stored[1] or '')
+local last = owner == writer and stored[1] or line_of(stored[3] or '', writer)
 
 if version ~= '' and last == version then
   if stored[1] == version then
@@ -73,12 +72,13 @@ if version == '' then
   return confirmed('OK')
 end
 
-if from then
-  writers = string.sub(writers, 1, from - 1) .. string.sub(writers, upto)
+local fields = { 'version', version, 'state', state, 'summary', ARGV[11] }
+local function put(name, value)
+  fields[#fields + 1], fields[#fields + 2] = name, value
 end
-writers = writers .. '\n' .. writer .. ' ' .. version
-if not from and select(2, string.gsub(writers, '\n', '\n')) > MAX_WRITERS then
-  writers = string.sub(writers, string.find(writers, '\n', 2, true), -1)
+local is_told = owner_of(version) == writer and not string.find(ARGV[12], 'w', 1, true)
+if not (is_told and owner == writer and stored[3]) then
+  put('writers', with_writers(stored[3], owner, stored[1], writer, not is_told and version))
 end
 
 local answers, records, dropped = tonumber(ARGV[15]), tonumber(ARGV[16]), tonumber(ARGV[17])
@@ -88,52 +88,12 @@ local at_entries = at_records + records + dropped
 local at_segments = at_entries + entries
 local at_gone = at_segments + segments + played
 
--- Counts after this commit, as items of HSET: two commands for all of them, where HINCRBY would be one for each. A count
--- that somebody changed by hand, to what is no number, stays.
+-- Counts after this commit, as items of HSET.
 local counts = {}
-local function add(fields, increments, sum)
-  local values, items = redis.call('HMGET', COUNTS, unpack(fields)), {}
-  for i = 1, #fields do
-    local is_sum, value = pcall(sum, values[i], increments[i], fields[i])
-    if is_sum then
-      items[#items + 1], items[#items + 2] = fields[i], value
-    end
-  end
-  counts[#counts + 1] = #items > 0 and items or nil
-end
-local function add_all(joined, pattern, sum)
-  local fields, increments = {}, {}
-  for field, increment in string.gmatch(joined, pattern) do
-    fields[#fields + 1], increments[#increments + 1] = field, increment
-    if #fields == CHUNK / 2 then
-      add(fields, increments, sum)
-      fields, increments = {}, {}
-    end
-  end
-  if #fields > 0 then
-    add(fields, increments, sum)
-  end
-end
-local function sum_of_packed(packed, added)
-  local f, s, others = string.match(added, '(%d+) (%S+) (.*)')
-  local feedbacks, losses, defaulted, expired, voided, removed = 0, 0
-  if packed then
-    feedbacks, losses, defaulted, expired, voided, removed = cmsgpack.unpack(packed)
-  end
-  if others == '' and not defaulted then
-    return cmsgpack.pack(feedbacks + f, losses + s)
-  end
-  local d, x, v, r = string.match(others, '(%d+) (%d+) (%d+) (%d+)')
-  d, x, v = (defaulted or 0) + (d or 0), (expired or 0) + (x or 0), (voided or 0) + (v or 0)
-  return cmsgpack.pack(feedbacks + f, losses + s, d, x, v, (removed or 0) + (r or 0))
-end
-local function sum_of_texts(text, added, field)
-  return string.format(string.sub(field, 1, 1) == 's' and '%.17g' or '%.0f', (text or 0) + added)
-end
 if ARGV[18] ~= '' then
-  add_all(ARGV[18], '(%d+) ([^;]+);', sum_of_packed)
+  counts = sums(COUNTS, ARGV[18], '(%d+) ([^;]+);', sum_of_packed)
 elseif ARGV[19] ~= '' then
-  add_all(ARGV[19], '(%S+) (%S+)', sum_of_texts)
+  counts = sums(COUNTS, ARGV[19], '(%S+) (%S+)', sum_of_texts)
 end
 
 -- What this commit remembers goes to the present bucket. Buckets that version 0.1 made are listed too.
@@ -150,9 +110,26 @@ if extends then
     end
   end
 end
-local buckets = {}
-for number, latest in pairs(deadlines) do
-  buckets[#buckets + 1] = number .. '=' .. integer(latest)
+if remembers or extends then
+  local buckets = {}
+  for number, latest in pairs(deadlines) do
+    buckets[#buckets + 1] = number .. '=' .. integer(latest)
+  end
+  table.sort(buckets)
+  local listed = table.concat(buckets, ' ')
+  if listed ~= stored[5] then
+    put('buckets', listed)
+  end
+end
+if string.find(ARGV[12], 'a', 1, true) then
+  put('about', ARGV[13])
+end
+if string.find(ARGV[12], 's', 1, true) then
+  put('spec', ARGV[at_gone + gone])
+end
+local deadline = not permanent and (extends and now_ms + ARGV[8] or tonumber(stored[4] or nil)) or nil
+if extends and deadline then
+  put('expires_at', integer(deadline))
 end
 
 -- A key of another type fails here, before anything is written.
@@ -172,16 +149,7 @@ end
 for i = 1, #counts do
   redis.call('HSET', COUNTS, unpack(counts[i]))
 end
-redis.call('HSET', SESSION, 'version', version, 'state', state, 'writers', writers, 'summary', ARGV[11])
-if remembers or extends then
-  redis.call('HSET', SESSION, 'buckets', table.concat(buckets, ' '))
-end
-if string.find(ARGV[12], 'a', 1, true) then
-  redis.call('HSET', SESSION, 'about', ARGV[13])
-end
-if string.find(ARGV[12], 's', 1, true) then
-  redis.call('HSET', SESSION, 'spec', ARGV[at_gone + gone])
-end
+redis.call('HSET', SESSION, unpack(fields))
 
 local function hset(...) redis.call('HSET', ...) end
 local function hdel(...) redis.call('HDEL', ...) end
@@ -213,16 +181,12 @@ each_chunk(zadd, PLAYED, at_segments + segments, played)
 each_chunk(hdel, SEGMENTS, at_gone, gone)
 each_chunk(zrem, PLAYED, at_gone, gone)
 
-local deadline = tonumber(stored[4] or nil)
 if permanent then
-  deadline = nil
   redis.call('HDEL', SESSION, 'expires_at')
   for _, key in ipairs({ SESSION, SLOTS, COUNTS, LOG, SEGMENTS, PLAYED }) do
     redis.call('PERSIST', key)
   end
 elseif extends then
-  deadline = now_ms + ARGV[8]
-  redis.call('HSET', SESSION, 'expires_at', integer(deadline))
   redis.call('PEXPIREAT', SESSION, integer(deadline))
 end
 if deadline then

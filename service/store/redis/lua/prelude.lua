@@ -9,6 +9,7 @@ local FIELD = 17 -- bytes of a field that stands for an event id or a key: kind 
 local MAX_WRITERS = 128
 local BEGUN, COMPLETE = '\0begun', '\0complete' -- no ids of sessions; they mark the state of the index
 local MAX_BUCKETS_AHEAD = 8 -- two windows
+local CLOCK_MS = 5 -- for which a script may have run
 local WIDTH_0_1 = 21600000 -- ms; of buckets of version 0.1, with its default window
 
 local time = redis.call('TIME')
@@ -115,7 +116,11 @@ end
 
 -- Let a bucket expire at its own deadline, or with its session, whichever is first.
 local function expire_bucket(key, latest, session_deadline)
-  redis.call('PEXPIREAT', key, integer(session_deadline and math.min(session_deadline, latest) or latest))
+  local deadline = session_deadline and math.min(session_deadline, latest) or latest
+  -- Its own deadline is mostly set already, and then need not be logged again.
+  if deadline < latest or math.abs(now_ms + redis.call('PTTL', key) - latest) > CLOCK_MS then
+    redis.call('PEXPIREAT', key, integer(deadline))
+  end
 end
 
 -- Let a key of reminders live until `kept` ms after its latest note.
