@@ -48,6 +48,11 @@ class Listing:
         self._run = runner.run
         self._keys = keys
 
+    @property
+    def index_beside(self) -> Sequence[str]:
+        """The key of the index, where it is beside all sessions; otherwise nothing."""
+        return (self._keys.index,) if self.has_all_keys else ()
+
     async def add(self, ids: Sequence[str]) -> None:
         """Add ids to the index, where there is one."""
         await self._run(scripts.INDEX_ADD, (self._keys.index,), (len(ids), *ids))

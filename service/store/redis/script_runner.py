@@ -47,7 +47,9 @@ class ScriptRunner:
         # A reply that waits for replicas must come before the connection is given up.
         self._replica_seconds = min(options.replica_seconds, options.reply_seconds / 2)
 
-    async def run_on_session(self, script: Script, session_id: str, tail: Sequence[RedisArgument]) -> Sequence[Any]:
+    async def run_on_session(
+        self, script: Script, session_id: str, tail: Sequence[RedisArgument], others: Sequence[str] = ()
+    ) -> Sequence[Any]:
         """Run a script on all keys of a session.
 
         Which buckets they are depends on the time, and on what other workers have written. Where keys were missing
@@ -58,6 +60,7 @@ class ScriptRunner:
         script : takes the keys of ``Keys.at``
         session_id : of the session
         tail : arguments behind the numbers and the width of the buckets
+        others : keys that are not the session's; they come before the last one
 
         Returns
         -------
@@ -73,7 +76,8 @@ class ScriptRunner:
         for _ in range(MAX_KEY_CORRECTIONS):
             keys = self._keys.at(session_id, self.clock.now(), self._listed.get(session_id, ()))
             args = (keys.numbers, self._keys.bucket_ms, *tail)
-            reply = await self.run(script, keys.all, args, replica_seconds=self._replica_seconds)
+            every = (*keys.all[:-1], *others, keys.all[-1]) if others else keys.all
+            reply = await self.run(script, every, args, replica_seconds=self._replica_seconds)
             if reply[0] != b"KEYS":
                 return reply
             if len(self._listed) >= MAX_LISTED:

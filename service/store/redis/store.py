@@ -76,9 +76,11 @@ class RedisStore:
         digest, answer = session.answer or (b"", b"")
         field = ANSWER + digest if session.answer else b""
         fields = (session.version, session.spec, session.state, session.about, session.summary)
-        tail = (*fields, session.idle_ttl_ms or 0, field, answer)
-        reply = await self._run_on_session(scripts.CREATE, session.session_id, tail)
-        await self._listing.add([session.session_id])
+        index = self._listing.index_beside
+        tail = (*fields, session.idle_ttl_ms or 0, field, answer, session.session_id if index else b"")
+        reply = await self._run_on_session(scripts.CREATE, session.session_id, tail, index)
+        if not index:
+            await self._listing.add([session.session_id])
         if reply[0] == b"OK":
             return messages.snapshot((session.version.encode(), session.spec, session.state, *reply[1]))
         return messages.snapshot(reply[1])

@@ -2,19 +2,29 @@
 -- Begins with prelude.lua: reply, confirmed, snapshot, integer, now_ms, find_buckets, deadline_of and expire_bucket
 -- come from there.
 --
--- KEYS  1 session  2 slots  3 counts  4 log  5 segments  6 played  7.. seen buckets  last probe
+-- KEYS  1 session  2 slots  3 counts  4 log  5 segments  6 played  7.. seen buckets
+--       last but one the index, where the server has it  last probe
 -- ARGV  1 numbers of the buckets  2 width of a bucket, ms  3 version  4 spec  5 state  6 about  7 summary
 --       8 idle expiry, ms, or 0  9 kind byte and digest of an idempotency key, or ''  10 its answer
+--       11 id to add to the index, where there is one, or '' where the index is not among the keys
 -- OK      created_at and expires_at (nil without idle expiry): created, also by an earlier sending of this call
 -- EXISTS  snapshot of the session that has this id; nothing was written
 -- KEYS    nothing: the caller has to call again with the key of the present bucket; nothing was written
 --
--- Race closed: two creators of one id; one gets OK and the other sees the winner's session.
+-- Race closed: two creators of one id; one gets OK and the other sees the winner's session. An index that has expired
+-- in the meantime is not begun again.
 
 local width = tonumber(ARGV[2])
 local keys, _, present = find_buckets(ARGV[1], width)
 if not keys then
   return reply('KEYS', '')
+end
+local last = #KEYS - 1
+if ARGV[11] ~= '' then
+  if redis.call('EXISTS', KEYS[last]) == 1 then
+    redis.call('ZADD', KEYS[last], 0, ARGV[11])
+  end
+  last = last - 1
 end
 if redis.call('EXISTS', KEYS[1]) == 1 then
   local session = snapshot(KEYS[1])
@@ -27,7 +37,7 @@ end
 local created_at = time[1] .. '.' .. string.format('%06d', time[2])
 redis.call('HSET', KEYS[1], 'version', ARGV[3], 'spec', ARGV[4], 'state', ARGV[5], 'created_at', created_at,
   'about', ARGV[6], 'summary', ARGV[7])
-redis.call('UNLINK', unpack(KEYS, 2, #KEYS - 1)) -- whatever a session deleted by hand may have left
+redis.call('UNLINK', unpack(KEYS, 2, last)) -- whatever a session deleted by hand may have left
 local deadline = ARGV[8] ~= '0' and now_ms + ARGV[8] or nil
 if deadline then
   redis.call('HSET', KEYS[1], 'expires_at', integer(deadline))
