@@ -3,15 +3,16 @@
 Of the time of an act, FastAPI and Starlette take more around the handler than the session takes in it: two stacks
 of middleware, a match of one route after the other, an object for the request and one for the response. ``act``,
 ``acts``, ``feedback``, ``feedbacks``, views and creations of sessions skip them where the request is plain: a body
-below 16 kB of JSON, whose length is known, and no header or parameter that asks for more. Everything else, wrong
-requests among them, goes on to the routes, with what has been read of the body. A plain request gets the answer
-that they would give, byte for byte: ``tests/api/test_hot_routes.py`` sends one corpus of requests through both.
+of JSON, whose length is known and, but for ``feedbacks``, below 16 kB, and no header or parameter that asks for
+more. Everything else, wrong requests among them, goes on to the routes, with what has been read of the body. A
+plain request gets the answer that they would give, byte for byte: ``tests/api/test_hot_routes.py`` and, for large
+bodies, ``test_large_batches.py`` send a corpus of requests through both.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, cast
 
 from fastapi import FastAPI, Request
@@ -23,7 +24,7 @@ from ..errors import RequestTimeoutError, ServiceError
 from ..sessions.create import Created
 from ..sessions.service import Answer
 from .parsing.json_body import JSON
-from .parsing.plain_calls import SESSIONS, PlainCall, plain_calls
+from .plain.calls import SESSIONS, PlainCall, plain_calls
 from .responses import json_response
 from .runtime import Runtime
 
@@ -31,6 +32,8 @@ PREFIX = f"{SESSIONS}/"
 _JSON = JSON.encode()
 _ELSEWHERE = frozenset({b"transfer-encoding", b"content-encoding", b"idempotency-key", b"expect"})
 """Headers that only the routes read."""
+MAX_SIZE_DIGITS = 12
+"""Digits of a Content-Length; a longer one is left to the routes."""
 
 
 class HotRoutes:
@@ -52,7 +55,7 @@ class HotRoutes:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve a request."""
         call, session_id = self._find(scope)
-        size = None if call is None else self._size(scope)
+        size = None if call is None else self._size(scope, call)
         if call is None or size is None:
             await self._app(scope, receive, send)
             return
@@ -61,9 +64,14 @@ class HotRoutes:
         try:
             messages = await self._received(receive) if size else []
             body = b"".join([each.get("body", b"") for each in messages])
+            read, answer = None, None
             # A body that was cut off is shorter than it was said to be.
-            read, answer = call.read(body) if len(body) == size else None, None
+            if len(body) == size:
+                in_pieces = call.read_large if size >= LARGE_INPUT_BYTES else None
+                read = call.read(body) if in_pieces is None else await in_pieces(body)
+            del body  # Large bodies are held no longer than needed.
             if read is not None:
+                messages.clear()
                 answer = await call.ask(session_id, read, scope)
         except ServiceError as error:
             await self._answer_error(ServiceError, error, scope, receive, send)
@@ -90,7 +98,7 @@ class HotRoutes:
                 return call, session_id
         return None, ""
 
-    def _size(self, scope: Scope) -> int | None:
+    def _size(self, scope: Scope, call: PlainCall) -> int | None:
         """Return how many bytes the body of a plain request has, by its headers; None for all other requests."""
         size, types = b"0", []
         for name, value in scope["headers"]:
@@ -102,12 +110,14 @@ class HotRoutes:
                 return None
         if size == b"0":
             return 0
-        if types != [_JSON] or not size.isdigit() or len(size) > len(str(LARGE_INPUT_BYTES)):
+        if types != [_JSON] or not size.isdigit() or len(size) > MAX_SIZE_DIGITS:
             return None
         limit = self._runtime.settings.max_body_bytes
         if (key := scope.get(KEY_IN_SCOPE)) is not None and key.max_body_bytes is not None:
             limit = min(limit, key.max_body_bytes)
-        return found if (found := int(size)) < min(limit, LARGE_INPUT_BYTES) else None
+        if call.read_large is None:
+            limit = min(limit, LARGE_INPUT_BYTES)
+        return found if (found := int(size)) < limit else None
 
     async def _received(self, receive: Receive) -> list[Message]:
         """Receive a whole body; mostly it is there already, and needs no timer, which costs 5 us.
@@ -145,12 +155,12 @@ class HotRoutes:
         await response(scope, receive, send)
 
 
-def _again(messages: Sequence[Message], receive: Receive) -> Receive:
-    """Let the messages be received once more, and then what comes after them."""
-    left = iter(messages)
+def _again(messages: list[Message], receive: Receive) -> Receive:
+    """Let the messages be received once more, and then what comes after them; none is kept."""
+    messages.reverse()
 
     async def again() -> Message:
-        return next(left, None) or await receive()
+        return messages.pop() if messages else await receive()
 
     return again
 

@@ -15,6 +15,9 @@ from ..store.base.counts import ACTS, DEFAULTED, EXPIRED, FEEDBACKS, LOSSES, REM
 _COUNTED = {"applied": FEEDBACKS, "voided": VOIDED, "expired": EXPIRED}
 _JSON = json.JSONEncoder(separators=(",", ":"))
 
+COUNTED_AT_ONCE = 1_000
+"""Plain events counted between two pauses."""
+
 Counts = dict[int, list[float]]
 """What is to be added to the counts of each arm."""
 
@@ -105,10 +108,13 @@ class Journal(list[Happening]):
                 for arm, count in Counter(each.actions.arms).items() if acts else ():
                     counts[arm][ACTS] += count
             elif isinstance(each, Settled):
-                for arm, share in zip(each.arms, losses.shares(each.losses), strict=True):
+                shares = losses.shares(each.losses)
+                for count, (arm, share) in enumerate(zip(each.arms, shares, strict=True), 1):
                     row = counts[arm]
                     row[FEEDBACKS] += 1
                     row[LOSSES] += share
+                    if not count % COUNTED_AT_ONCE:
+                        await fair_yield()
             elif isinstance(each, Ended):
                 _count_ended(counts, each, losses, default_loss)
             elif isinstance(each, ArmsChanged):

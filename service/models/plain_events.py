@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, overload
+from typing import Literal, Self, overload
 
 from .events import ArmEvent, Event, RewardEvent
 
@@ -15,7 +15,7 @@ _KINDS: Mapping[str, type[ArmEvent | RewardEvent]] = {"loss": ArmEvent, "reward"
 class PlainEvents(Sequence[Event]):
     """A batch whose events have an arm, a number and perhaps an id, and nothing else.
 
-    As a sequence it makes the events themselves, once.
+    As a sequence it makes the events themselves, each once, when it is asked for it.
     """
 
     word: Literal["loss", "reward"]
@@ -26,7 +26,18 @@ class PlainEvents(Sequence[Event]):
     """Loss or reward of each, finite."""
     event_ids: Sequence[str | None]
     """Of each, None where it has none."""
-    _made: list[Event] | None = field(default=None, init=False)
+    _made: dict[int, Event] = field(default_factory=dict, init=False)
+
+    @classmethod
+    def joined(cls, batches: Sequence[Self]) -> Self:
+        """Make one batch of several, one or more, whose numbers are all of one kind."""
+        first, *others = batches
+        arms, values, event_ids = list(first.arms), list(first.values), list(first.event_ids)
+        for each in others:
+            arms += each.arms
+            values += each.values
+            event_ids += each.event_ids
+        return cls(first.word, arms, values, event_ids)
 
     def __len__(self) -> int:
         return len(self.arms)
@@ -36,17 +47,14 @@ class PlainEvents(Sequence[Event]):
     @overload
     def __getitem__(self, index: slice) -> Sequence[Event]: ...
     def __getitem__(self, index: int | slice) -> Event | Sequence[Event]:
-        return self._events()[index]
+        places = range(len(self))[index]
+        return self._event(places) if isinstance(places, int) else [self._event(place) for place in places]
 
     def __iter__(self) -> Iterator[Event]:
-        return iter(self._events())
+        return map(self._event, range(len(self)))
 
-    def _events(self) -> list[Event]:
-        if self._made is None:
-            kind = _KINDS[self.word]
-            rows = zip(self.arms, self.values, self.event_ids, strict=True)
-            self._made = [
-                kind.model_validate({"arm": arm, self.word: value, "event_id": event_id})
-                for arm, value, event_id in rows
-            ]
-        return self._made
+    def _event(self, place: int) -> Event:
+        if place not in self._made:
+            fields = {"arm": self.arms[place], self.word: self.values[place], "event_id": self.event_ids[place]}
+            self._made[place] = _KINDS[self.word].model_validate(fields)
+        return self._made[place]

@@ -5,28 +5,16 @@ from __future__ import annotations
 import json
 import random
 import re
-from contextlib import AsyncExitStack
 
 import pytest
-from fastapi import FastAPI
 
-from service.api.parsing.plain_bodies import plain_event, plain_events
-from service.app import create_app
+from service.api.plain.bodies import plain_event, plain_events
 from service.models.events import ArmEvent, RewardEvent
 from service.settings import Settings
-from service.store.memory import MemoryStore
-from tests.support.asgi import JSON, Asked
+from tests.support.asgi import JSON
+from tests.support.both_ways import LEARNERS, both_ways
 from tests.support.request_corpus import corpus, session_corpus
 
-LEARNERS = {
-    "hot": {"learner": {"kind": "dexp3", "n_arms": 3}},
-    "rated": {"learner": {"kind": "dexp3", "n_arms": 3}, "reward_range": [0, 1]},
-    "named": {"learner": {"kind": "centred_tsallis", "arms": ["a", "b:c", "é"]}},
-    "waits": {"learner": {"kind": "dexp3", "n_arms": 2}, "expiry": {"after_seconds": 3600, "default_loss": 1}},
-    "logged": {"learner": {"kind": "dexp3", "n_arms": 3}, "decision_log": {"max_entries": 100}},
-    "slots": {"learner": {"kind": "exp3", "n_arms": 3, "learning_rate": 0.1}},
-    "points": {"learner": {"kind": "dbgd", "dim": 2, "feasible_set": {"kind": "ball", "radius": 1}}},
-}
 OF_THE_MOMENT = re.compile(rb'"(version|created_at|expires_at|last_act_at|last_event_at)":"[^"]*"')
 OF_CHANCE = re.compile(rb'"session_id":"[0-9a-f-]{36}"')
 
@@ -39,32 +27,8 @@ async def answer(app, method, path, body):
 
 @pytest.fixture
 async def both(monkeypatch):
-    """The service, the same without its hot routes, and the paths that FastAPI got of the first."""
-    by_fastapi: list[str] = []
-    of_fastapi = FastAPI.__call__
-
-    async def noted(self, scope, receive, send):
-        if scope["type"] == "http":
-            by_fastapi.append(scope["path"])
-        await of_fastapi(self, scope, receive, send)
-
-    settings = Settings(max_acts=50, max_events=20, max_body_bytes=20_000)
-    async with AsyncExitStack() as stack:
-        with monkeypatch.context() as patched:
-            patched.setattr(FastAPI, "__call__", noted)
-            hot = create_app(settings, MemoryStore())
-        with monkeypatch.context() as patched:
-            patched.setattr("service.app.HotRoutes", lambda app, *_: app)
-            plain = create_app(settings, MemoryStore())
-        for app in (hot, plain):
-            await stack.enter_async_context(app.router.lifespan_context(app))
-        asked = Asked(hot), Asked(plain)
-        for name, fields in LEARNERS.items():
-            body = json.dumps({"session_id": name, "seed": 5, **fields}).encode()
-            for app in asked:
-                assert (await app.ask("/v1/sessions", body))[0] == 201
-        by_fastapi.clear()
-        yield *asked, by_fastapi
+    async with both_ways(monkeypatch, Settings(max_acts=50, max_events=20, max_body_bytes=20_000)) as asked:
+        yield asked
 
 
 @pytest.mark.parametrize(
@@ -193,6 +157,8 @@ def test_the_events_of_columns_are_those_of_the_models():
 
     assert read is not None
     assert list(read) == [RewardEvent(arm=1, reward=1.0), RewardEvent(arm=0, reward=0.5, event_id="a:b")]
+    assert read[1:] == [RewardEvent(arm=0, reward=0.5, event_id="a:b")] == [read[-1]]
+    assert read[0] is read[0]
     one = plain_event(b'{"arm":1,"loss":1}')
     assert one is not None
     assert (len(one), one[0]) == (1, ArmEvent(arm=1, loss=1.0))

@@ -21,8 +21,8 @@ from ....models.plain_events import PlainEvents
 from .event_parsing import PARSERS, plain_losses
 from .judged_events import MAX_DELAYS, Judged, ended, judge_each, settle_each, surplus_text
 
-SETTLED_AT_ONCE = 50
-"""Plain events settled between two pauses."""
+JUDGED_AT_ONCE, SETTLED_AT_ONCE = 500, 50
+"""Plain events judged, and settled, between two pauses."""
 
 
 @dataclass(slots=True)
@@ -92,7 +92,7 @@ class SettleFeedback(Operation):
             where events have no outstanding decision to settle, unless such events are skipped.
         """
         if isinstance(feedback, PlainLosses):
-            if (judged := feedback.all_applied(draft)) is not None:
+            if (judged := await feedback.all_applied(draft)) is not None:
                 return self._applied(draft, judged, await feedback.settle(draft))
             feedback = await self._read(draft)
         run = draft.run
@@ -145,18 +145,23 @@ class PlainLosses(NamedTuple):
     events: PlainEvents
     losses: Sequence[float]
 
-    def all_applied(self, draft: Draft) -> Judged | None:
+    async def all_applied(self, draft: Draft) -> Judged | None:
         """Find out whether every event is applied; None where one is a duplicate or surplus."""
-        run, arms = draft.run, self.events.arms
-        event_ids = digests([event_id for event_id in self.events.event_ids if event_id is not None])
-        if event_ids and draft.any_duplicate(event_ids):
-            return None
+        run, arms, event_ids = draft.run, self.events.arms, dict[bytes, None]()
+        for place in range(0, len(arms), JUDGED_AT_ONCE):
+            if place:
+                await draft.fair_yield()
+            texts = self.events.event_ids[place : place + JUDGED_AT_ONCE]
+            if found := digests([event_id for event_id in texts if event_id is not None]):
+                if draft.any_duplicate(found) or not event_ids.keys().isdisjoint(found):
+                    return None
+                event_ids.update(dict.fromkeys(found))
         assert isinstance(run, ArmRun)  # noqa: S101 - others have no plain losses
         counts, outstanding = Counter(arms) if len(arms) > 1 else {arms[0]: 1}, run.ledger.by_arm
         for arm, count in counts.items():
             if outstanding[arm] < count:
                 return None
-        return Judged(applied=list(range(len(arms))), event_ids=dict.fromkeys(event_ids))
+        return Judged(applied=list(range(len(arms))), event_ids=event_ids)
 
     async def settle(self, draft: Draft) -> Sequence[float]:
         """Settle all events in their order, and note them.

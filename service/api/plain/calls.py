@@ -18,14 +18,15 @@ from ...sessions.operations import Act, SettleFeedback
 from ...sessions.service import Answer, Sessions
 from ...settings import Settings
 from .. import schemas
+from ..parsing.dependencies import rights_of_key
+from ..parsing.json_body import EMPTY, PartLimits, parse
+from ..parsing.list_limits import check_lengths
 from ..routes import sessions as session_routes
 from ..routes import slots
 from ..runtime import Runtime
 from ..slot_operations import ANY_ARM, act_of, acts_of, feedback_of, feedbacks_of
-from .dependencies import rights_of_key
-from .json_body import EMPTY, PartLimits, parse
-from .list_limits import check_lengths
-from .plain_bodies import plain_event, plain_events
+from .bodies import plain_event, plain_events
+from .large_batches import read_in_pieces
 
 SESSIONS = "/v1/sessions"
 _NO_QUERY = frozenset({b""})
@@ -46,6 +47,8 @@ class PlainCall(NamedTuple):
     """Asks the session with this id, or none, for what was read, and for what the scope says."""
     queries: Container[bytes] = _NO_QUERY
     """Query strings of plain requests."""
+    read_large: Callable[[bytes], Awaitable[Any]] | None = None
+    """Reads a body of ``LARGE_INPUT_BYTES`` and more, with pauses; without it the route does."""
 
 
 def plain_calls(routes: Sequence[BaseRoute], runtime: Runtime) -> Mapping[str, PlainCall]:
@@ -65,6 +68,7 @@ def plain_calls(routes: Sequence[BaseRoute], runtime: Runtime) -> Mapping[str, P
     limits = PartLimits.of(settings)
     act, acts, event, events, new = (partial(_read, TypeAdapter(kind), settings, limits) for kind in kinds)
     read_event, read_events = partial(_read_event, event), partial(_read_events, settings.max_events, events)
+    read_large = partial(read_in_pieces, read_events, settings.max_events)
     acting, acting_often = partial(act_of, settings), partial(acts_of, settings)
     settle, settle_all = (_submit(sessions, make, _on_surplus) for make in (feedback_of, feedbacks_of))
     return {
@@ -73,12 +77,8 @@ def plain_calls(routes: Sequence[BaseRoute], runtime: Runtime) -> Mapping[str, P
         "POST/act": PlainCall(found[slots.act], partial(_read_act, act), _submit(sessions, acting, is_gone_of)),
         "POST/acts": PlainCall(found[slots.acts], acts, _submit(sessions, acting_often, is_gone_of)),
         "POST/feedback": PlainCall(found[slots.feedback], read_event, settle, _ON_SURPLUS),
-        "POST/feedbacks": PlainCall(found[slots.feedbacks], read_events, settle_all, _ON_SURPLUS),
+        "POST/feedbacks": PlainCall(found[slots.feedbacks], read_events, settle_all, _ON_SURPLUS, read_large),
     }
-
-
-def _by_endpoint(routes: Sequence[BaseRoute]) -> Mapping[Any, BaseRoute]:
-    return {getattr(route, "endpoint", None): route for route in routes}
 
 
 def _submit(

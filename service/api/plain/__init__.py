@@ -1,0 +1,1 @@
+"""How plain requests are read, which ``hot_routes`` answers before FastAPI."""
