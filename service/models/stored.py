@@ -19,6 +19,7 @@ LARGE_SPEC_BYTES = 2048
 SEED_BITS = 128
 """Random bits of a seed that the client did not choose."""
 
+_JSON = json.JSONEncoder(separators=(",", ":"))
 
 MAX_PATHS = 5
 """Paths named within one field that differs."""
@@ -46,10 +47,10 @@ class Stored(NamedTuple):
         return cls(specification.decided(), secrets.randbits(SEED_BITS) if given is None else given)
 
     def encode(self) -> bytes:
-        """Return the bytes that the store keeps."""
+        """Return the bytes that the store keeps; the seed comes last."""
         known = FIELDS_OF_0_1 - {"seed"} | self.specification.new_fields
         fields = self.specification.model_dump(mode="json", include=known, exclude_none=True)
-        return json.dumps({"specification": fields, "seed": self.seed}, separators=(",", ":")).encode()
+        return _JSON.encode({"specification": fields, "seed": self.seed}).encode()
 
     def matches(self, posted: Specification) -> bool:
         """Return whether posting these fields again means this session; an omitted seed matches any."""
@@ -104,6 +105,11 @@ def decode(spec: bytes) -> Stored:
         for anything else.
     """
     return _small(spec) if len(spec) < LARGE_SPEC_BYTES else _large(spec)
+
+
+def without_seed(spec: bytes) -> bytes:
+    """Return what ``Stored.encode`` wrote with 0 for the seed: the same for all sessions with equal fields."""
+    return spec[: spec.rindex(b":") + 1] + b"0}"
 
 
 def _decode(spec: bytes) -> Stored:

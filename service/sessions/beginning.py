@@ -2,23 +2,59 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import NamedTuple
 
 from ..commit.cache.cached_session import CachedSession
 from ..cooperative.answer_body import Body
+from ..engine.run import Run
+from ..learners.specs import ArmsSpec
 from ..models.idempotency import Idempotency
-from ..models.stored import Stored
+from ..models.stored import Stored, decode, without_seed
 from ..serialization import state as codec
 from ..serialization import summary
 from ..store.base import NewSession, Snapshot
-from .views import session_view
+from .views import SHORT_ARMS, ShortView, session_view
+
+
+class Start(NamedTuple):
+    """What sessions with the same specification begin with, whatever their ids, seeds and times."""
+
+    run: Run
+    """May not be changed: many sessions may share it."""
+    state: bytes
+    about: bytes
+    effective: float | None
+    view: ShortView | None
+
+    @classmethod
+    def of(cls, stored: Stored, schema: int) -> Start:
+        """Start a session.
+
+        Parameters
+        ----------
+        stored : its specification, with any seed
+        schema : of states, in which its state is written
+        """
+        run = stored.start()
+        state = CachedSession.encode(run, schema)
+        about = summary.encode_about(stored.specification.chosen(), run, state[codec.SCHEMA_BYTE])
+        view = ShortView.of(CachedSession.begun("", stored, run, state))
+        return cls(run, state, about, summary.effective_arms_of(run), view)
+
+
+@lru_cache(maxsize=64)
+def _short_start(spec: bytes, schema: int) -> Start:
+    """Start a session of few arms: many are created alike, one for each user, say."""
+    return Start.of(decode(spec), schema)
 
 
 class Beginning(NamedTuple):
-    """A session before its first slot: as the store keeps it, and decoded."""
+    """A session before its first slot: as the store keeps it, and as it is shown."""
 
     new: NewSession
-    cached: CachedSession
+    stored: Stored
+    start: Start
 
     @classmethod
     def of(cls, session_id: str, version: str, key: Idempotency | None, schema: int, stored: Stored) -> Beginning:
@@ -32,21 +68,21 @@ class Beginning(NamedTuple):
         schema : of states, in which its state is written
         stored : its specification, with a seed
         """
-        run, spec = stored.start(), stored.specification
-        state = CachedSession.encode(run, schema)
-        written = state[codec.SCHEMA_BYTE]
-        effective = summary.effective_arms_of(run)
+        spec, learner = stored.encode(), stored.specification.learner
+        is_short = isinstance(learner, ArmsSpec) and learner.arms is None and learner.arm_count <= SHORT_ARMS
+        start = _short_start(without_seed(spec), schema) if is_short else Start.of(stored, schema)
+        written = start.state[codec.SCHEMA_BYTE]
         new = NewSession(
             session_id=session_id,
             version=version,
-            spec=stored.encode(),
-            state=state,
-            idle_ttl_ms=spec.idle_ttl_ms,
+            spec=spec,
+            state=start.state,
+            idle_ttl_ms=stored.specification.idle_ttl_ms,
             answer=None if key is None else (key.key, key.body + version.encode()),
-            about=summary.encode_about(spec.chosen(), run, written),
-            summary=summary.encode_summary(run, version, written, effective=effective),
+            about=start.about,
+            summary=summary.encode_summary(start.run, version, written, effective=start.effective),
         )
-        return cls(new, CachedSession.begun(version, stored, run, new.state))
+        return cls(new, stored, start)
 
     def view(self, created: Snapshot) -> Body:
         """Return the view of the session as it was created, whatever has happened to it since.
@@ -55,6 +91,9 @@ class Beginning(NamedTuple):
         ----------
         created : the session as the store keeps it now; gives the time of creation
         """
-        expires_at = self.cached.stored.specification.expires_at(created.created_at)
+        expires_at = self.stored.specification.expires_at(created.created_at)
         snapshot = created._replace(version=self.new.version, expires_at=expires_at)
-        return session_view(self.new.session_id, snapshot, self.cached)
+        if self.start.view is not None:
+            return self.start.view.view(self.new.session_id, snapshot)
+        cached = CachedSession.begun(self.new.version, self.stored, self.start.run, self.new.state)
+        return session_view(self.new.session_id, snapshot, cached)

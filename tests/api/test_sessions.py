@@ -27,6 +27,20 @@ async def test_a_view_shows_the_session_as_resolved_and_never_its_seed(client):
     assert (await client.get("/v1/sessions/s1")).json() == view
 
 
+async def test_a_session_begins_anew_after_one_like_it_has_learned(client):
+    views = []
+    for name in ("s1", "s2"):
+        views.append((await client.post("/v1/sessions", json={"session_id": name, "learner": ARMS})).json())
+        arm = (await client.post(f"/v1/sessions/{name}/act")).json()["arm"]
+        await client.post(f"/v1/sessions/{name}/feedback", json={"arm": arm, "loss": 1.0})
+
+    for view in views:
+        for name in ("session_id", "version", "created_at"):
+            del view[name]
+    assert views[0] == views[1]
+    assert (await client.get("/v1/sessions/s1")).json()["probabilities"] != [0.25] * 4
+
+
 async def test_the_theorems_rates_are_shown_as_resolved(client):
     learner = ARMS | {"horizon": 2000, "max_delay": 3, "total_delay": 2569, "n_arms": 5}
 

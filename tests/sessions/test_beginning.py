@@ -1,0 +1,46 @@
+"""Sessions with the same specification share what they begin with, and begin as they would alone."""
+
+from __future__ import annotations
+
+import pytest
+
+from service.models.specification import Specification
+from service.models.stored import Stored
+from service.sessions import beginning
+from service.sessions.beginning import Beginning
+from service.store.base import Snapshot
+from tests.support import kept_states
+
+CREATED = Snapshot("v-9", b"", b"", 1_700_000_000.0, None)
+DEXP3 = {"kind": "dexp3", "n_arms": 3}
+
+
+def begun(session_id, stored, schema=4):
+    made = Beginning.of(session_id, "v-1", None, schema, stored)
+    view = made.view(CREATED)
+    return made.new, view if isinstance(view, bytes) else "".join(view).encode()
+
+
+@pytest.mark.parametrize("name", kept_states.names())
+@pytest.mark.parametrize("schema", [2, 4])
+def test_a_session_begins_as_if_it_were_the_first_of_its_kind(name, schema, monkeypatch):
+    stored = kept_states.read(kept_states.load(name))[1].stored
+    shared = [begun(session_id, stored, schema) for session_id in ("a", "b")]
+    monkeypatch.setattr(beginning, "SHORT_ARMS", 0)
+
+    assert shared == [begun(session_id, stored, schema) for session_id in ("a", "b")]
+
+
+def test_seeds_are_their_own():
+    one, other = (begun("a", Stored(Specification(learner=DEXP3, seed=seed), seed))[0] for seed in (1, 2))
+
+    assert (one.spec, other.spec) == (one.spec, one.spec.replace(b'"seed":1}', b'"seed":2}'))
+    assert (one.state, one.about, one.summary) == (other.state, other.about, other.summary)
+
+
+@pytest.mark.parametrize("fields", [{"idle_ttl_seconds": 60.0}, {"floor": 0.25}, {"loss_range": [0.0, 2.0]}])
+def test_other_fields_begin_another_way(fields):
+    one, other = (Stored(Specification(learner=DEXP3, **more), 1) for more in ({}, fields))
+
+    assert begun("a", one) != begun("a", other)
+    assert beginning.Start.of(other, 4).view == Beginning.of("a", "v-1", None, 4, other).start.view
