@@ -82,6 +82,5 @@ class InProcessApp:
 async def in_process_app() -> AsyncIterator[InProcessApp]:
     """Start an application as a worker does, and end it."""
     app = create_app(Settings(), MemoryStore())
-    app.openapi()
     async with app.router.lifespan_context(app):
         yield InProcessApp(app)

@@ -1,4 +1,4 @@
-"""Threads for work that can't yield the event loop, if its input is large."""
+"""A thread for work that can't yield the event loop: if its input is large, or whenever it takes long."""
 
 from __future__ import annotations
 
@@ -31,4 +31,15 @@ async def run_in_thread_if_large(size: int, work: Callable[P, T], *args: P.args,
     """
     if size < LARGE_INPUT_BYTES:
         return work(*args, **kwargs)
+    return await run_in_thread(work, *args, **kwargs)
+
+
+async def run_in_thread(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Return what ``work`` returns, called in the one thread: what was handed to it before is done first.
+
+    Parameters
+    ----------
+    work : shares what it is given with the event loop, which runs on meanwhile
+    *args, **kwargs : what ``work`` is called with
+    """
     return await asyncio.get_running_loop().run_in_executor(_THREAD, partial(work, *args, **kwargs))

@@ -168,7 +168,6 @@ def serve(settings: Settings, listener: socket.socket, board: Board, number: int
     """
     folder = multiprocess.share(number)
     app = create_app(settings, metrics_folder=folder, spans=open_traces(), draining=board.is_draining)
-    app.openapi()  # Takes 80 ms; otherwise the first requests would wait for it.
     runtime = app.state.runtime
     allowed = allowed_connections(settings.max_connections, settings.store_connections)
     limit = ConnectionLimit(allowed, time.monotonic)

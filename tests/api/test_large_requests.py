@@ -106,7 +106,7 @@ async def test_many_arms_that_changed_are_encoded_in_a_thread(monkeypatch: pytes
 
 
 @pytest.mark.slow
-async def test_the_first_request_for_the_document_finds_it_made(lines: Lines) -> None:
+async def test_the_document_is_not_made_by_the_event_loop(lines: Lines) -> None:
     async with in_process_app() as service:
         before = lines.count
         status, _ = await service.call("GET", "/openapi.json")

@@ -16,6 +16,7 @@ from fastapi.responses import HTMLResponse, JSONResponse
 from starlette.staticfiles import StaticFiles
 from starlette.types import Scope
 
+from ...cooperative.offload import run_in_thread
 from ...settings import Settings
 from ..access import READERS, access
 
@@ -59,8 +60,10 @@ def _policy(page: bytes) -> str:
 
 @access(READERS, opened_by=_opened)
 async def openapi(request: Request) -> JSONResponse:
-    """Show the OpenAPI document."""
-    return JSONResponse(request.app.openapi(), headers=_HEADERS)
+    """Show the OpenAPI document, made for the first request that asks for it: few workers are ever asked."""
+    # Making it takes as long as a fifth of a start, so other requests are served meanwhile.
+    document = request.app.openapi_schema or await run_in_thread(request.app.openapi)
+    return JSONResponse(document, headers=_HEADERS)
 
 
 class _Assets(StaticFiles):
