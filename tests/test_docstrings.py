@@ -35,7 +35,9 @@ def functions(module: str) -> Iterator[tuple[str, Callable[..., Any]]]:
         if inspect.isfunction(found):
             yield name, found
         elif inspect.isclass(found):
-            for method, defined in vars(found).items():
+            for method, defined in list(
+                vars(found).items()
+            ):  # pydantic compiles some models when they are looked at
                 function = getattr(defined, "__func__", defined)
                 is_new = not any(method in vars(base) for base in found.__mro__[1:])
                 if inspect.isfunction(function) and not method.startswith("_") and is_new:

@@ -9,7 +9,7 @@ from typing import Any
 
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
-from pydantic import BaseModel, Field
+from pydantic import Field
 from starlette.exceptions import HTTPException
 from starlette.routing import Match
 from starlette.types import Receive, Scope, Send
@@ -33,6 +33,7 @@ from ..errors import (
 )
 from ..telemetry.metrics import Metrics
 from .parsing.validation_errors import from_pydantic_errors
+from .schemas.described import Described
 
 MEDIA_TYPE = "application/problem+json"
 _BY_STATUS: dict[int, type[ServiceError]] = {
@@ -52,7 +53,7 @@ _METHODS = ("DELETE", "GET", "HEAD", "PATCH", "POST", "PUT")
 log = logging.getLogger(__name__)
 
 
-class ProblemError(BaseModel):
+class ProblemError(Described):
     """One wrong field."""
 
     index: int | None = Field(description="Position of the event in its batch, from 0.")
@@ -60,7 +61,7 @@ class ProblemError(BaseModel):
     message: str
 
 
-class Problem(BaseModel):
+class Problem(Described):
     """An error; decide by ``code``."""
 
     type: str = "about:blank"

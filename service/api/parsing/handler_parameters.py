@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from typing import Annotated, Any, get_args, get_origin
 
 from fastapi import Request, params
-from pydantic import BaseModel, RootModel, TypeAdapter, ValidationError
+from pydantic import TypeAdapter, ValidationError
 from starlette.convertors import Convertor, PathConvertor, StringConvertor
 
+from .annotations import is_model, is_object, is_one_value
 from .json_body import JSON
 
 Errors = list[dict[str, Any]]
@@ -61,6 +62,7 @@ class HandlerParameters:
     request : name of the parameter that takes the request; None where there is none
     query : query parameters by name
     refused : what strict routes do not carry out, in words
+    returned : the annotation of what the handler returns
     """
 
     def __init__(self, handler: Callable[..., Any], convertors: Mapping[str, Convertor[Any]]) -> None:
@@ -68,7 +70,8 @@ class HandlerParameters:
         self.query: dict[str, Field] = {}
         self.body: Field | None = None
         self.refused: list[str] = []
-        taken = inspect.signature(handler, eval_str=True).parameters
+        signature = inspect.signature(handler, eval_str=True)
+        taken, self.returned = signature.parameters, signature.return_annotation
         for parameter in taken.values():
             self._add(parameter, convertors)
         self.refused += [f"path parameter {name} the handler does not take" for name in convertors.keys() - taken]
@@ -103,13 +106,14 @@ class HandlerParameters:
 
 
 def _field(parameter: inspect.Parameter) -> Field:
-    return Field(parameter.name, parameter.default, parameter.annotation, TypeAdapter(parameter.annotation))
+    kind = get_args(parameter.annotation)[0]
+    # A model is compiled already; its marks change nothing of what it takes.
+    adapter = TypeAdapter(kind if is_model(kind) else parameter.annotation)
+    return Field(parameter.name, parameter.default, parameter.annotation, adapter)
 
 
 def _refused_of_query(source: params.Query, field: Field) -> list[str]:
-    schema = field.adapter.json_schema()
-    parts = (schema, *schema.get("anyOf", ()), *schema.get("$defs", {}).values())
-    if {"array", "object"} & {part.get("type") for part in parts}:
+    if not is_one_value(field.annotation, field.adapter):
         return [f"query parameter {field.name} of several values"]
     return _refused_of_both(source, field)
 
@@ -117,17 +121,9 @@ def _refused_of_query(source: params.Query, field: Field) -> list[str]:
 def _refused_of_body(source: params.Body, field: Field) -> list[str]:
     if source.embed:
         return [f"body {field.name} embedded in an object"]
-    if source.media_type != JSON or not _is_object(field):
+    if source.media_type != JSON or not is_object(field.annotation, field.adapter):
         return [f"body {field.name} that is not a JSON object"]
     return _refused_of_both(source, field)
-
-
-def _is_object(field: Field) -> bool:
-    """Return whether a body is an object; of models it is known without JSON schemas, which take long to make."""
-    kind = get_args(field.annotation)[0]
-    if isinstance(kind, type) and issubclass(kind, BaseModel) and not issubclass(kind, RootModel):
-        return True
-    return bool(field.adapter.json_schema().get("type", "object") == "object")
 
 
 def _refused_of_both(source: params.Query | params.Body, field: Field) -> list[str]:

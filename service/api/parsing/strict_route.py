@@ -12,6 +12,7 @@ from __future__ import annotations
 import inspect
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
+from functools import lru_cache
 from typing import Any, TypeVar
 
 from fastapi import APIRouter, Request, Response
@@ -35,6 +36,7 @@ _CARRIED_OUT = frozenset(
     }
 )
 """Options of a route that find it or describe it. All others change how FastAPI would read or answer a request."""
+_KNOWN = inspect.signature(APIRoute).parameters
 _FROM_ROUTER: tuple[Any, ...] = (None, [], {})
 """What a router passes on for options that nobody gave."""
 _Handler = TypeVar("_Handler", bound=Callable[..., Any])
@@ -50,9 +52,9 @@ class StrictRoute(APIRoute):
     """
 
     def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
-        _, _, convertors = compile_path(path)
-        self._parameters = HandlerParameters(endpoint, convertors)
-        if refused := [*_refused_options(options), *_refused_handlers(endpoint), *self._parameters.refused]:
+        self._parameters = _parameters_of(path, endpoint)
+        of_handler = _refused_handlers(endpoint, self._parameters.returned)
+        if refused := [*_refused_options(options), *of_handler, *self._parameters.refused]:
             raise _not_carried_out(path, options.get("methods"), refused)
         self._is_made = False
         super().__init__(path, endpoint, **options)
@@ -111,6 +113,13 @@ class StrictRouter(APIRouter):
         return lambda handler: head(read(handler))
 
 
+@lru_cache(1)
+def _parameters_of(path: str, handler: Callable[..., Any]) -> HandlerParameters:
+    """Read what a handler takes; that of HEAD, which is made right after that of GET, is the same."""
+    _, _, convertors = compile_path(path)
+    return HandlerParameters(handler, convertors)
+
+
 def _not_carried_out(path: str, methods: Iterable[str] | None, refused: Iterable[str]) -> TypeError:
     return TypeError(
         f"{', '.join(sorted(methods or ['GET']))} {path}: strict routes do not carry out {'; '.join(refused)}"
@@ -118,22 +127,20 @@ def _not_carried_out(path: str, methods: Iterable[str] | None, refused: Iterable
 
 
 def _refused_options(options: Mapping[str, Any]) -> Iterator[str]:
-    known = inspect.signature(APIRoute).parameters
     for name, value in options.items():
-        default = known[name].default if name in known else None
+        default = _KNOWN[name].default if name in _KNOWN else None
         if name not in _CARRIED_OUT and value not in (*_FROM_ROUTER, default):
             yield name
     kind = options.get("response_class", Response)
-    if kind not in (Response, known["response_class"].default):
+    if kind not in (Response, _KNOWN["response_class"].default):
         yield f"response_class {kind.__name__}"
 
 
-def _refused_handlers(handler: Callable[..., Any]) -> Iterator[str]:
+def _refused_handlers(handler: Callable[..., Any], returned: Any) -> Iterator[str]:
     name = getattr(handler, "__name__", str(handler))
     if not inspect.iscoroutinefunction(handler):
         yield f"handler {name} that is no coroutine function"
-    kind = inspect.signature(handler, eval_str=True).return_annotation
-    if not (isinstance(kind, type) and issubclass(kind, Response)):
+    if not (isinstance(returned, type) and issubclass(returned, Response)):
         yield f"handler {name} that is not annotated to return a Response"
 
 

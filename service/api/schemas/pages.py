@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import BaseModel, Field
+from pydantic import Field
+
+from .described import Described
 
 
-class ArmRow(BaseModel):
+class ArmRow(Described):
     """An arm and its counts."""
 
     arm: int
@@ -24,14 +26,14 @@ class ArmRow(BaseModel):
     mean_reward: float | None = Field(None, description="The same in a session with ``reward_range``.")
 
 
-class ArmPage(BaseModel):
+class ArmPage(Described):
     """A page of live arms."""
 
     arms: list[ArmRow]
     next_cursor: str | None
 
 
-class SegmentRow(BaseModel):
+class SegmentRow(Described):
     """A segment and its counts."""
 
     segment: str
@@ -46,14 +48,14 @@ class SegmentRow(BaseModel):
     last_act_at: str
 
 
-class SegmentPage(BaseModel):
+class SegmentPage(Described):
     """A page of the segments that are kept."""
 
     segments: list[SegmentRow]
     next_cursor: str | None
 
 
-class Decision(BaseModel):
+class Decision(Described):
     """An entry of the decision log: an act, an event, a change of arms or of the session."""
 
     kind: Literal["act", "event", "arms", "session"]
@@ -76,21 +78,21 @@ class Decision(BaseModel):
     at: str = Field(description="Time by the store's clock.")
 
 
-class DecisionPage(BaseModel):
+class DecisionPage(Described):
     """A page of the decision log, oldest first."""
 
     decisions: list[Decision]
     next_cursor: str | None
 
 
-class ArmShare(BaseModel):
+class ArmShare(Described):
     """An arm and its probability at a moment."""
 
     arm: int
     probability: float
 
 
-class HistorySample(BaseModel):
+class HistorySample(Described):
     """A session at a moment."""
 
     at: str = Field(description="Time by the store's clock.")
@@ -109,7 +111,7 @@ class HistorySample(BaseModel):
     x: list[float] | None = Field(None, description="Over points, the first ten coordinates of the point.")
 
 
-class History(BaseModel):
+class History(Described):
     """How a session developed."""
 
     period_seconds: float = Field(description="Time between the latest samples; older ones are further apart.")

@@ -6,15 +6,17 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, Field
 
+from .described import Described
 
-class Hint(BaseModel):
+
+class Hint(Described):
     """Why a session may not learn."""
 
     code: Literal["no_feedback", "first_window", "equal_losses", "mostly_surplus", "growing_outstanding"]
     message: str
 
 
-class SessionSummary(BaseModel):
+class SessionSummary(Described):
     """A session without its distribution."""
 
     session_id: str
@@ -76,7 +78,7 @@ class SessionView(SessionSummary):
     x: list[float] | None = None
 
 
-class SessionList(BaseModel):
+class SessionList(Described):
     """A page of sessions."""
 
     sessions: list[SessionSummary]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel, Field
+from pydantic import Field
+
+from .described import Described
 
 SKIPPED = Field(
     None,
@@ -11,7 +13,7 @@ SKIPPED = Field(
 )
 
 
-class Action(BaseModel):
+class Action(Described):
     """A drawn arm (``arm``, ``probability``), or a point (``x``, ``query_points``)."""
 
     slot: int
@@ -23,14 +25,14 @@ class Action(BaseModel):
     skipped: int | None = SKIPPED
 
 
-class Actions(BaseModel):
+class Actions(Described):
     """Actions of slots in a row."""
 
     actions: list[Action]
     skipped: int | None = SKIPPED
 
 
-class Settlement(BaseModel):
+class Settlement(Described):
     """How the events were settled."""
 
     applied: int

@@ -22,8 +22,8 @@ else:
 SESSION_ID_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$"
 
 
-class SessionFields(Posted):
-    """A session's learner and how its losses are read."""
+class SessionFields(Posted, defer_build=True):
+    """A session's learner and how its losses are read; nothing is made of this class itself."""
 
     learner: LearnerSpec
     loss_range: Annotated[

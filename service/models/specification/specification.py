@@ -15,7 +15,7 @@ KINDS_OF_0_1 = {"dexp3", "dbgd", "centred_tsallis", "exp3", "exp3_current", "bol
 KINDS_OF_0_1 |= {"mbco", "clw_mbco"}
 
 
-class Specification(SessionFields):
+class Specification(SessionFields, defer_build=False):
     """A session's learner and how its losses are read."""
 
     @model_validator(mode="after")
