@@ -14,7 +14,6 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import httpx
-from pydantic_settings import BaseSettings, PydanticBaseSettingsSource
 
 from .app import create_app
 from .client import AsyncBandits, Bandits
@@ -27,20 +26,6 @@ CALL_SECONDS = 30.0
 """A call takes longer only where the service hangs."""
 
 
-class _GivenSettings(Settings):
-    """Settings that the environment does not change."""
-
-    @classmethod
-    def settings_customise_sources(
-        cls,
-        settings_cls: type[BaseSettings],  # noqa: ARG003 - as it is called
-        init_settings: PydanticBaseSettingsSource,
-        *_: Any,
-        **__: Any,
-    ) -> tuple[PydanticBaseSettingsSource, ...]:
-        return (init_settings,)
-
-
 class _Service(httpx.BaseTransport, httpx.AsyncBaseTransport):
     """An application on an event loop of its own thread, so that any thread and any loop may call it."""
 
@@ -50,7 +35,7 @@ class _Service(httpx.BaseTransport, httpx.AsyncBaseTransport):
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="delayed-bandits-testing", daemon=True)
         self._thread.start()
-        app = create_app(_GivenSettings(**settings), MemoryStore(clock=lambda: self.now))
+        app = create_app(Settings(**settings), MemoryStore(clock=lambda: self.now))
         self._app = httpx.ASGITransport(app, raise_app_exceptions=False)
         self._lifespan = app.router.lifespan_context(app)
         self._wait_for(self._lifespan.__aenter__())

@@ -11,7 +11,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from .. import COMMAND, api_keys
-from ..settings import Settings, SettingsError, StoreUrl, read_settings, unknown_variables
+from ..settings import Settings, SettingsError, StoreUrl
+from ..settings.reading import read_settings, unknown_variables
 from ..store import check_capabilities, open_store
 from ..store.embedded.folder_lock import EmbeddedStoreError
 from ..store.embedded.server import EmbeddedServer

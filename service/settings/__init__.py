@@ -1,10 +1,12 @@
-"""What an operator can set: flags take precedence over variables (``BANDIT_*``), and these over defaults."""
+"""What an operator can set: flags take precedence over variables (``BANDIT_*``), and these over defaults.
+
+Workers get the settings from their parent process: what reads them (``reading``) is imported by that alone.
+"""
 
 from __future__ import annotations
 
 from .errors import SettingsError
 from .fields import Settings
-from .reading import read_settings, unknown_variables
 from .values import Count, SecretText, StoreUrl, hide_password
 
 __all__ = [
@@ -14,6 +16,4 @@ __all__ = [
     "SettingsError",
     "StoreUrl",
     "hide_password",
-    "read_settings",
-    "unknown_variables",
 ]

@@ -6,18 +6,15 @@ import json
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from .values import Count, Seconds, SecretText, StoreUrl, has_scheme, hosts, networks, origins
 
 
-class Settings(BaseSettings):
-    """The settings of one service, the same in all its processes."""
+class Settings(BaseModel):
+    """The settings of one service, the same in all its processes; ``read_settings`` finds what was given."""
 
-    model_config = SettingsConfigDict(
-        env_prefix="BANDIT_", frozen=True, extra="forbid", hide_input_in_errors=True, cli_kebab_case=True
-    )
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True, validate_default=True)
 
     store_url: Annotated[StoreUrl, AfterValidator(has_scheme)] = Field(
         StoreUrl("embedded:"),

@@ -8,13 +8,25 @@ from pathlib import Path
 import pydantic_settings
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
-from pydantic_settings import CliSettingsSource
+from pydantic_settings import BaseSettings, CliSettingsSource, SettingsConfigDict
 
 from ..secret_files import read_secret, with_password
 from .errors import SettingsError, named
 from .fields import Settings
 from .flags import FlagParser, add_flag
 from .values import StoreUrl, has_scheme
+
+
+class _GivenSettings(BaseSettings, Settings):
+    """Settings that are looked for in flags and in the environment."""
+
+    model_config = SettingsConfigDict(env_prefix="BANDIT_", cli_kebab_case=True)
+
+    @property
+    def settings(self) -> Settings:
+        """The same, of the class that workers have."""
+        values = {name: getattr(self, name) for name in Settings.model_fields}
+        return Settings.model_construct(self.model_fields_set, **values)
 
 
 def unknown_variables(environment: Mapping[str, str]) -> list[str]:
@@ -32,15 +44,16 @@ def read_settings(arguments: Sequence[str] = ()) -> Settings:
         for bad values, one line each.
     """
     try:
-        flags: CliSettingsSource[Settings] = CliSettingsSource(
-            Settings, cli_hide_none_type=True, root_parser=FlagParser(arguments), add_argument_method=add_flag
+        flags: CliSettingsSource[_GivenSettings] = CliSettingsSource(
+            _GivenSettings, cli_hide_none_type=True, root_parser=FlagParser(arguments), add_argument_method=add_flag
         )
-        return _with_secrets(Settings(_cli_settings_source=flags(args=list(arguments))))
+        given = _GivenSettings(_cli_settings_source=flags(args=list(arguments)))
     except pydantic_settings.SettingsError:
         # Its text has values of flags.
         raise SettingsError("the value of a flag can't be read: see --help") from None
     except ValidationError as error:
         raise SettingsError("\n".join(map(_line, error.errors(include_input=False)))) from None
+    return _with_secrets(given.settings)
 
 
 def _with_secrets(settings: Settings) -> Settings:

@@ -8,7 +8,8 @@ import pytest
 
 from service.api.local_requests import check_origin
 from service.errors import CrossSiteError, ForeignHostError, ServiceError
-from service.settings import SecretText, Settings, SettingsError, read_settings
+from service.settings import SecretText, Settings, SettingsError
+from service.settings.reading import read_settings
 
 LOCAL = (
     *("localhost", "localhost:8000", "LOCALHOST", "localhost.", "localhost.:80", "a.localhost", "A.b.LocalHost:1"),

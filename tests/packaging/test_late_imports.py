@@ -8,7 +8,7 @@ import sys
 import pytest
 
 
-@pytest.mark.parametrize("package", ["redis", "opentelemetry.sdk", "httpx", "rich"])
+@pytest.mark.parametrize("package", ["redis", "opentelemetry.sdk", "httpx", "pydantic_settings", "rich"])
 def test_the_application_does_not_import(package):
     code = f"import sys, service.app; sys.exit({package!r} in sys.modules)"
 

@@ -9,7 +9,8 @@ from pathlib import Path
 
 from ... import api_keys
 from ...server.listeners import is_loopback
-from ...settings import Settings, SettingsError, unknown_variables
+from ...settings import Settings, SettingsError
+from ...settings.reading import unknown_variables
 from .finding import Finding, error, ok, warning
 
 SCHEMA_OF_0_1 = 1
