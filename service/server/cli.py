@@ -13,7 +13,7 @@ from functools import partial
 from .. import COMMAND, api_keys
 from ..settings import Settings, SettingsError, StoreUrl
 from ..settings.reading import read_settings, unknown_variables
-from ..store import check_capabilities, open_store
+from ..store import check_capabilities, check_url
 from ..store.embedded.folder_lock import EmbeddedStoreError
 from ..store.embedded.server import EmbeddedServer
 from ..telemetry import logs, tracing_config
@@ -49,7 +49,7 @@ def start_store(settings: Settings) -> EmbeddedServer | None:
         if the store URL is invalid.
     """
     if settings.store_url.scheme != "embedded":
-        open_store(settings.store_url.get_secret_value())
+        check_url(settings.store_url.get_secret_value())
         return None
     server = EmbeddedServer(settings.data_dir, fsync=settings.appendfsync)
     server.start()

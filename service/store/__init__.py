@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import NamedTuple
 
 from .base import Store
 from .memory import MemoryStore
 from .options import StoreOptions
+
+PLAIN_URL = re.compile(r"redis://([\w.~%:-]*@)?[A-Za-z0-9.-]+(:([1-9]\d{0,3}|[1-5]\d{4}))?(/\d{0,9})?", re.ASCII)
+"""A server, perhaps with user, password, port and database. ``open_store`` takes every such URL."""
 
 
 def open_store(url: str, *, options: StoreOptions | None = None) -> Store:
@@ -25,6 +29,22 @@ def open_store(url: str, *, options: StoreOptions | None = None) -> Store:
         for a URL of another kind, or one that can't be read; the text never shows its password.
     """
     return _kind_of(url).open(url, options or StoreOptions())
+
+
+def check_url(url: str) -> None:
+    """Refuse a URL that ``open_store`` refuses; of a plain one redis-py is not asked, nor imported.
+
+    Parameters
+    ----------
+    url : as in ``open_store``
+
+    Raises
+    ------
+    ValueError
+        as ``open_store``.
+    """
+    if not PLAIN_URL.fullmatch(url):
+        open_store(url)
 
 
 def check_capabilities(url: str, *, workers: int, min_replicas: int) -> None:
@@ -75,7 +95,7 @@ def _embedded(_url: str, _options: StoreOptions) -> Store:
     raise ValueError("the embedded store is started by the parent process, which hands its workers a unix:// URL")
 
 
-# redis-py takes a quarter of the import of the application, and not every process opens such a store.
+# redis-py takes a tenth of the import of a worker, and not every process opens such a store.
 
 
 def _redis(url: str, options: StoreOptions) -> Store:

@@ -8,8 +8,10 @@ from pathlib import Path
 from urllib.parse import quote
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from service.store import open_store
+from service.store import PLAIN_URL, check_url, open_store
 from service.store.base import StoreUnavailableError
 from service.store.redis.store import RedisStore
 from tests.support.real_redis import RedisServer
@@ -81,9 +83,10 @@ async def test_a_user_without_a_needed_command_is_told_so(guarded_server: RedisS
     ],
 )
 def test_an_url_that_makes_no_sense_is_refused_without_showing_it(bad: str) -> None:
-    with pytest.raises(ValueError, match="store") as caught:
-        open_store(bad)
-    assert "hunter" not in "".join(traceback.format_exception(caught.value)).split("ValueError")[-1]
+    for check in (open_store, check_url):
+        with pytest.raises(ValueError, match="store") as caught:
+            check(bad)
+        assert "hunter" not in "".join(traceback.format_exception(caught.value)).split("ValueError")[-1]
 
 
 @pytest.mark.parametrize("port", ["0", "65536", "99999", "9" * 5_000])
@@ -94,6 +97,11 @@ def test_a_port_that_is_none_is_told(url: str, port: str) -> None:
     with pytest.raises(ValueError, match="a port in the store URL is not one of 1 to 65535") as error:
         open_store(url.format(port))
     assert "hidden" not in str(error.value)
+
+
+@given(st.from_regex(PLAIN_URL, fullmatch=True))
+def test_every_url_that_is_not_read_before_it_is_opened_can_be_opened(url: str) -> None:
+    open_store(url)
 
 
 def test_an_embedded_url_is_the_parents_business() -> None:
