@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import signal
 import sys
 from collections.abc import Sequence
@@ -99,8 +100,12 @@ def _run(word: str, arguments: Sequence[str]) -> int:
         from .evaluation.command import main as evaluate
 
         return evaluate(arguments, COMMAND)
+    # Collections would look through what is imported again and again, and find next to nothing.
+    gc.disable()
     from .server.cli import main as serve
 
+    gc.freeze()
+    gc.enable()
     return serve(arguments)
 
 

@@ -42,6 +42,9 @@ _KILL_MARGIN = 6.0
 _SAFE_PATH = () if __package__ == "service.server" else ("-P",)
 """Workers of the installed wheel import nothing from the current folder; its command doesn't either."""
 
+_FEW_THREADS = {"OPENBLAS_NUM_THREADS": "1"}
+"""Numpy's BLAS, of which little is used, would start a thread for each core in each worker: 60 ms for one alone."""
+
 logger = logging.getLogger(__name__)
 
 
@@ -175,7 +178,7 @@ class Supervisor:
             stdout=PIPE,
             pass_fds=inherited,
             start_new_session=True,
-            env=self._shared.environment(os.environ),
+            env=_FEW_THREADS | self._shared.environment(os.environ),
         )
         self._workers[number] = worker
         try:

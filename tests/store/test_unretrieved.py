@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from service.server.worker import EventLoop
+from service.server.serving import EventLoop
 from service.store.base import StoreUnavailableError
 from service.store.options import StoreOptions
 from service.store.redis.store import RedisStore

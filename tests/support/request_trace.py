@@ -25,7 +25,7 @@ from typing import Any
 import service
 from service.cooperative.fair_yield import FairYield
 from service.server.pool.board import Board
-from service.server.worker import serve
+from service.server.serving import serve
 from service.sessions.expiry_sweeper import Sweeper
 from service.settings import Settings
 from service.telemetry import process_watch

@@ -70,7 +70,7 @@ def test_headers_of_the_collector_may_stand_in_a_file(tmp_path, caplog):
 @pytest.mark.slow
 def test_without_the_variables_nothing_of_it_is_imported():
     program = """
-import sys, service.server.worker
+import sys, service.server.serving
 service.telemetry.tracing_config.open_traces({})
 print([name for name in sys.modules if name.startswith(("opentelemetry.exporter", "opentelemetry.sdk.trace"))])
 """
