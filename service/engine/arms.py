@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -49,7 +50,7 @@ class Arms:
         n_arms : arms at the start, one or more
         names : a label for each arm, all different; None where the session has no labels
         """
-        return cls(range(n_arms), range(n_arms), names, None if names is None else _labels(names))
+        return _unnamed(n_arms) if names is None else cls(range(n_arms), range(n_arms), names, _labels(names))
 
     @classmethod
     def at(
@@ -164,6 +165,12 @@ class Arms:
         spread = np.zeros((*p.shape[:-1], self.size))
         spread[..., list(self.live)] = p
         return spread
+
+
+@lru_cache(maxsize=64)
+def _unnamed(n_arms: int) -> Arms:
+    """Return arms without labels, which never change: sessions share them."""
+    return Arms(range(n_arms), range(n_arms))
 
 
 def _labels(names: Sequence[str]) -> dict[str, int]:
