@@ -81,6 +81,26 @@ async def test_large_batches_that_are_right_never_reach_fastapi(both):
     assert not by_fastapi
 
 
+@pytest.mark.parametrize("session", ["logged", "waits", "rated"])
+async def test_duplicates_and_surplus_among_plain_events(both, session):
+    """Events of the route are judged one by one, plain ones as columns."""
+    hot, plain, by_fastapi = both
+    chance, word = random.Random(5), "reward" if session == "rated" else "loss"
+    for _ in range(examples(100)):
+        events = [
+            {"arm": chance.choice([0, 0, 0, 1]), word: chance.random()}
+            | ({"event_id": f"id {chance.randrange(300)}"} if chance.random() < 0.7 else {})
+            for _ in range(chance.choice([1, 2, 30, 30]))
+        ]
+        surplus = chance.choice(["", "?on_surplus=skip", "?on_surplus=refuse"])
+        path, body = f"/v1/sessions/{session}/feedbacks{surplus}", json.dumps({"events": events}).encode()
+        assert await hot.ask(path, body) == await plain.ask(path, body), (path, body)
+        for app in (hot, plain):
+            await app.ask(f"/v1/sessions/{session}/acts", b'{"count":15}')
+    assert not by_fastapi
+    assert await counts(hot, session) == await counts(plain, session)
+
+
 @pytest.mark.parametrize(
     ("headers", "known"),
     [

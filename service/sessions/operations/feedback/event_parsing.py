@@ -10,14 +10,11 @@ import numpy as np
 from ....engine.arm_run import ArmRun
 from ....engine.feedback import ArmFeedback, PointFeedback
 from ....engine.point_run import PointRun
-from ....engine.provisional_run import ProvisionalRun
-from ....engine.run import Run
 from ....engine.slot_run import SlotRun
 from ....errors import InvalidRequestError
 from ....learners.base import Information
 from ....learners.specs import MAX_NAMED
 from ....models.events import Event, GradientEvent, LossesEvent, OneArmEvent
-from ....models.plain_events import PlainEvents
 from ..eligible import check_segments
 
 Parser = Callable[[Event, Any], Any]
@@ -27,8 +24,6 @@ It raises ``InvalidRequestError`` where the event does not fit.
 """
 
 
-_PLAIN_RUNS = (ArmRun, ProvisionalRun)
-"""Runs to which an event tells nothing but its arm and its loss."""
 _OTHER_WORD = {
     "loss": "this session takes rewards: post reward, or create a session with loss_range",
     "reward": "this session takes losses: post loss, or create a session with reward_range",
@@ -51,26 +46,6 @@ def _arm_feedback(event: Event, run: ArmRun) -> ArmFeedback:
     except ValueError as error:
         raise InvalidRequestError.of(event.word, str(error)) from error
     return ArmFeedback(arm, loss, event.slot, segment=segment)
-
-
-def plain_losses(events: PlainEvents, run: Run) -> Sequence[float] | None:
-    """Read events of arms as losses, all at once.
-
-    Parameters
-    ----------
-    events : one or more, with arms by index
-    run : the session's, which says how losses are posted
-
-    Returns
-    -------
-    The loss of each event as a learner takes it; None where events have to be read one by one.
-    """
-    if not isinstance(run, ArmRun) or type(run) not in _PLAIN_RUNS or len(run.arms.live) != len(run.arms.positions):
-        return None
-    losses = run.params.losses
-    if events.word != losses.word or max(events.arms) >= len(run.arms.live):
-        return None
-    return losses.all_learned(events.values)
 
 
 def _slot_feedback(event: Event, run: SlotRun) -> ArmFeedback:

@@ -2,27 +2,21 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 from pydantic_core import to_json
 
 from ....commit.draft import Draft
-from ....commit.journal import Settled
 from ....commit.operation import Applied, Operation
-from ....engine.arm_run import ArmRun
 from ....engine.run import Run
 from ....errors import MAX_INDEXES, FieldError, InvalidRequestError, SurplusFeedbackError
 from ....models.events import Event, Surplus
-from ....models.idempotency import digests
 from ....models.plain_events import PlainEvents
-from .event_parsing import PARSERS, plain_losses
-from .judged_events import MAX_DELAYS, Judged, ended, judge_each, settle_each, surplus_text
-
-JUDGED_AT_ONCE, SETTLED_AT_ONCE = 500, 50
-"""Plain events judged, and settled, between two pauses."""
+from .event_parsing import PARSERS
+from .judged_events import Judged, ended, judge_each, settle_each, surplus_text
+from .plain_losses import PlainLosses, plain_losses
 
 
 @dataclass(slots=True)
@@ -59,12 +53,9 @@ class SettleFeedback(Operation):
         OlderSchemaError
             for a void, where states of the schema that has room for it may not be written.
         """
-        if isinstance(self.events, PlainEvents) and (losses := plain_losses(self.events, draft.run)) is not None:
-            return PlainLosses(self.events, losses)
-        return await self._read(draft)
-
-    async def _read(self, draft: Draft) -> Sequence[Any]:
         run = draft.run
+        if isinstance(self.events, PlainEvents) and (plain := plain_losses(self.events, run)) is not None:
+            return plain
         parse = PARSERS[run.learner.information]
         errors: list[FieldError] = []
         feedback: list[Any] = []
@@ -92,18 +83,18 @@ class SettleFeedback(Operation):
             where events have no outstanding decision to settle, unless such events are skipped.
         """
         if isinstance(feedback, PlainLosses):
-            if (judged := await feedback.all_applied(draft)) is not None:
-                return self._applied(draft, judged, await feedback.settle(draft))
-            feedback = await self._read(draft)
-        run = draft.run
-        judged = await judge_each(draft, self.events, feedback)
-        if judged.surplus and not self._skips(run):
-            raise SurplusFeedbackError.of(surplus_text(run, judged), len(self.events), judged.surplus)
+            self._check_surplus(draft.run, judged := await feedback.judge(draft))
+            return self._applied(draft, judged, await feedback.settle(draft, judged.applied))
+        self._check_surplus(draft.run, judged := await judge_each(draft, self.events, feedback))
         delays = await settle_each(draft, [feedback[index] for index in judged.applied])
         for each in ended(self.events, judged, feedback):
             draft.journal.append(each)
             await draft.fair_yield()
         return self._applied(draft, judged, delays)
+
+    def _check_surplus(self, run: Run, judged: Judged) -> None:
+        if judged.surplus and not self._skips(run):
+            raise SurplusFeedbackError.of(surplus_text(run, judged), len(self.events), judged.surplus)
 
     def _skips(self, run: Run) -> bool:
         return self.on_surplus == "skip" or (self.on_surplus is None and run.params.expiry is not None)
@@ -134,49 +125,3 @@ def _outcomes(judged: Judged) -> dict[str, int]:
     if judged.voided:
         outcomes["voided"] = judged.voided
     return outcomes
-
-
-class PlainLosses(NamedTuple):
-    """Plain events of arms that a session has, with their losses on the learner's scale.
-
-    They are settled together where all of them are applied; otherwise each is judged alone, by ``judge_each``.
-    """
-
-    events: PlainEvents
-    losses: Sequence[float]
-
-    async def all_applied(self, draft: Draft) -> Judged | None:
-        """Find out whether every event is applied; None where one is a duplicate or surplus."""
-        run, arms, event_ids = draft.run, self.events.arms, dict[bytes, None]()
-        for place in range(0, len(arms), JUDGED_AT_ONCE):
-            if place:
-                await draft.fair_yield()
-            texts = self.events.event_ids[place : place + JUDGED_AT_ONCE]
-            if found := digests([event_id for event_id in texts if event_id is not None]):
-                if draft.any_duplicate(found) or not event_ids.keys().isdisjoint(found):
-                    return None
-                event_ids.update(dict.fromkeys(found))
-        assert isinstance(run, ArmRun)  # noqa: S101 - others have no plain losses
-        counts, outstanding = Counter(arms) if len(arms) > 1 else {arms[0]: 1}, run.ledger.by_arm
-        for arm, count in counts.items():
-            if outstanding[arm] < count:
-                return None
-        return Judged(applied=list(range(len(arms))), event_ids=event_ids)
-
-    async def settle(self, draft: Draft) -> Sequence[float]:
-        """Settle all events in their order, and note them.
-
-        Returns
-        -------
-        The seconds from act to event of the first of them, ``MAX_DELAYS`` at most, where known.
-        """
-        run, events = draft.run, self.events
-        assert isinstance(run, ArmRun)  # noqa: S101 - others have no plain losses
-        delays = () if run.act_times is None else run.delays(events.arms[:MAX_DELAYS])
-        for start in range(0, len(self.losses), SETTLED_AT_ONCE):
-            if start:
-                await draft.fair_yield()
-            piece = slice(start, start + SETTLED_AT_ONCE)
-            run.settle_all(events.arms[piece], self.losses[piece])
-        draft.journal.append(Settled(events.arms, events.values, events.event_ids))
-        return delays
