@@ -25,17 +25,21 @@ MAX_REASON_CHARS = 200
 
 _requests = logging.getLogger(f"{_PACKAGE}.requests")
 _SECRETS = (
-    (re.compile(r"([A-Za-z][A-Za-z0-9+.-]{0,31}://)\S*@"), r"\1***@"),
-    (re.compile(r"(password=)[^\s&]+"), r"\1***"),
-    (re.compile(r"(with args beginning with:).+"), r"\1 ***"),
+    ("://", re.compile(r"([A-Za-z][A-Za-z0-9+.-]{0,31}://)\S*@"), r"\1***@"),
+    ("password=", re.compile(r"(password=)[^\s&]+"), r"\1***"),
+    ("with args beginning with:", re.compile(r"(with args beginning with:).+"), r"\1 ***"),
 )
-"""Passwords before the ``@`` of a URL, among its options, and in a server's error about an unknown command."""
+"""Passwords before the ``@`` of a URL, among its options, and in a server's error about an unknown command.
+
+Before each stands what a text with one has in it, which is looked for first: few texts have any.
+"""
 
 
 def hide_passwords(text: str) -> str:
     """Replace each part of the text that may be a password by ``***``."""
-    for secret, shown in _SECRETS:
-        text = secret.sub(shown, text)
+    for sign, secret, shown in _SECRETS:
+        if sign in text:
+            text = secret.sub(shown, text)
     return text
 
 
