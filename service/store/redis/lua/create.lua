@@ -14,10 +14,12 @@
 -- Race closed: two creators of one id; one gets OK and the other sees the winner's session. An index that has expired
 -- in the meantime is not begun again.
 
-local width = tonumber(ARGV[2])
-local keys, _, present = find_buckets(ARGV[1], width)
-if not keys then
-  return reply('KEYS', '')
+local width, keys, present, _ = tonumber(ARGV[2])
+if ARGV[9] ~= '' then
+  keys, _, present = find_buckets(ARGV[1], width)
+  if not keys then
+    return reply('KEYS', '')
+  end
 end
 local last = #KEYS - 1
 if ARGV[11] ~= '' then
