@@ -109,6 +109,30 @@ def session_corpus(session: str) -> Iterator[tuple[str, str, bytes]]:
         b'"session_id":"caf\xc3\xa9"',
     ):
         yield "POST", "/v1/sessions", b"{" + learner + b"," + fields + b"}"
+    for body in (
+        *(b'{"session_id":"first%d",' % n + learner + b"}" for n in range(3)),
+        *(b"{" + learner + b',"session_id":"last%d"}' % n for n in range(3)),
+        b'{ "session_id" : "spaces" , ' + learner + b" }",
+        b"{" + learner + b' , "session_id" : "more-spaces" }',
+        b"\n{" + learner + b',\n"session_id":"lines"\n}\n',
+        b'{"session_id":"first0",' + learner + b"}",
+        b'{"session_id":"alone"}',
+        b'{"session_id":"alone",}',
+        b'{,"session_id":"alone"}',
+        b'"session_id":"alone"}',
+        b"{" + learner + b',,"session_id":"alone"}',
+        b'{"session_id":"-",' + learner + b"}",
+        b'{"session_id":"' + b"x" * 129 + b'",' + learner + b"}",
+        b'{"session_id":"twice","session_id":null,' + learner + b"}",
+        b'{"session_id":"twice",' + learner + b',"session_id":"thrice"}',
+        b'{"learner":{"kind":"dexp3","n_arms":3,"session_id":"within"}}',
+        b'{"learner":{"kind":"dexp3","n_arms":3,"session_id":"within"}',
+        b'{"learner":{"session_id":"within","kind":"dexp3","n_arms":3}}',
+        b'{"session_id":"label","learner":{"kind":"dexp3","arms":["session_id","b"]}}',
+        b'{"session_id":"escaped","learner":{"kind":"dexp3","arms":["\\u0061","b"]}}',
+        b'{"learner":{"kind":"dexp3","arms":["a,\\"session_id\\":\\"x"]}}',
+    ):
+        yield "POST", "/v1/sessions", body
     yield "POST", "/v1/sessions?limit=1", b"{" + learner + b"}"
     yield "POST", "/v1/sessions/", b"{" + learner + b"}"
     yield "POST", "/v1/sessions", b'{"learner":{"kind":"exp3","arms":["\xc3\xa9","b"],"learning_rate":1}}'

@@ -26,6 +26,7 @@ from ..routes import slots
 from ..runtime import Runtime
 from ..slot_operations import ANY_ARM, act_of, acts_of, feedback_of, feedbacks_of
 from .bodies import plain_event, plain_events
+from .creations import Creation, creations
 from .large_batches import read_in_pieces
 
 SESSIONS = "/v1/sessions"
@@ -73,7 +74,9 @@ def plain_calls(routes: Sequence[BaseRoute], runtime: Runtime) -> Mapping[str, P
     settle, settle_all = (_submit(sessions, make, _on_surplus) for make in (feedback_of, feedbacks_of))
     return {
         "GET": PlainCall(found[session_routes.view_session], _read_nothing, partial(_view, sessions)),
-        f"POST {SESSIONS}": PlainCall(found[session_routes.create_session], new, partial(_create, sessions)),
+        f"POST {SESSIONS}": PlainCall(
+            found[session_routes.create_session], creations(new), partial(_create, sessions)
+        ),
         "POST/act": PlainCall(found[slots.act], partial(_read_act, act), _submit(sessions, acting, is_gone_of)),
         "POST/acts": PlainCall(found[slots.acts], acts, _submit(sessions, acting_often, is_gone_of)),
         "POST/feedback": PlainCall(found[slots.feedback], read_event, settle, _ON_SURPLUS),
@@ -92,7 +95,7 @@ async def _view(sessions: Sessions, session_id: str, _read: bool, _scope: Scope)
     return Answer(await sessions.view(session_id))
 
 
-async def _create(sessions: Sessions, _session_id: str, read: schemas.CreateSession, scope: Scope) -> Created:
+async def _create(sessions: Sessions, _session_id: str, read: Creation, scope: Scope) -> Created:
     return await sessions.create(read.session_id, read.specification, None, rights_of_key(scope.get(KEY_IN_SCOPE)))
 
 
