@@ -130,6 +130,8 @@ class State(NamedTuple):
         IndexError
             where a step is of an arm that there is not.
         """
+        if not log.steps:
+            return self._replace(p=log.base, p_open=log.base, log=dexp3_log.read(log, log.base))
         with np.errstate(all="ignore"):
             p_open = _trimmed(log.base, log.steps[: log.opened])
             p = _trimmed(p_open, log.steps[log.opened :])

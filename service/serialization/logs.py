@@ -19,7 +19,8 @@ from typing import Any
 import numpy as np
 
 from ..learners.base import Log, Rows
-from .binary import BYTE, BYTES, CodecError, Reader, Writer
+from .binary import BYTE, BYTES, CodecError, Writer
+from .binary.reader import Reader
 
 LOGGED = 255
 """In place of the number of events."""

@@ -18,7 +18,8 @@ from service.models.specification import Specification
 from service.models.stored import Stored
 from service.serialization import records
 from service.serialization import state as codec
-from service.serialization.binary import MAX_LENGTH, CodecError, Reader, Writer
+from service.serialization.binary import MAX_LENGTH, CodecError, Writer
+from service.serialization.binary.reader import Reader
 from service.sessions.operations import Act
 from service.store.base import NewSession, Snapshot
 from service.store.memory import MemoryStore
@@ -127,6 +128,8 @@ def test_integers_are_exact_and_never_longer(size, largest, share):
     assert read.tolist() == array.tolist()
     assert not left
     assert len(data) <= 6 + array.nbytes
+    skipping = Reader(memoryview(data), compact=True)
+    assert (skipping.skip_integers(), bytes(skipping.left)) == (size, b"")
 
 
 def test_integers_are_as_short_as_the_largest():

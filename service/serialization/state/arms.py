@@ -13,7 +13,8 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from ...engine.arms import Arms
-from ..binary import CodecError, Reader, Writer, foreign
+from ..binary import CodecError, Writer, foreign
+from ..binary.reader import Reader
 from .schemas import COMPACT, SCHEMA
 
 _ENCODED_ARMS: WeakKeyDictionary[Arms, dict[int, bytes]] = WeakKeyDictionary()

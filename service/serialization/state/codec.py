@@ -8,6 +8,7 @@ has the layout of arrays, ``schemas`` what each schema holds.
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,10 +16,11 @@ import numpy as np
 from ...engine.arms import Arms
 from ...engine.ledger import ArmLedger, Ledger
 from .. import logs
-from ..binary import BYTES, CHECKSUM_BYTES, LENGTH, CodecError, Reader, Writer, checksum, foreign
+from ..binary import BYTES, CHECKSUM_BYTES, LENGTH, CodecError, Writer, checksum, foreign
+from ..binary.reader import Reader
 from .arms import encode_arms
 from .counts import read_counts, write_counts
-from .fields import kinds_of, read_field
+from .fields import kinds_of
 from .schemas import COMPACT, SCHEMA, least_logged_arms, needed_schema
 
 
@@ -80,16 +82,19 @@ def decode(data: bytes, state_type: type, *, by_arm: bool, shared_type: type | N
         for anything ``encode`` did not write for this state type.
     """
     schema, reader = _opened(data)
+    if checksum(memoryview(data)[:-CHECKSUM_BYTES]) != data[-CHECKSUM_BYTES:]:
+        raise CodecError("the checksum does not fit")
     with foreign("a state of this learner"):
         numbers = read_counts(schema, reader)
         outstanding = reader.integers() if by_arm else None
-        arms = reader.block() if by_arm else b""
-        values = [read_field(reader, kind) for kind in kinds_of(state_type)]
-        of_all = [read_field(reader, kind) for kind in (() if shared_type is None else kinds_of(shared_type))]
+        arms = bytes(reader.block()) if by_arm else b""
+        values = reader.fields(kinds_of(state_type))
+        of_all = [] if shared_type is None else reader.fields(kinds_of(shared_type))
         state: Any = state_type(*values)
         if schema >= COMPACT and "log" in state._field_defaults:
             state = logs.read(reader, state)
-    if reader.left or not all(map(_is_finite, [*state[: len(values)], *of_all])):
+    different = {id(value): value for value in (*state[: len(values)], *of_all)}
+    if reader.left or not all(map(_is_finite, different.values())):
         raise CodecError("not a state of this learner")
     ledger = Ledger(**numbers) if outstanding is None else ArmLedger(**numbers, by_arm=outstanding)
     if schema == 1:
@@ -99,31 +104,30 @@ def decode(data: bytes, state_type: type, *, by_arm: bool, shared_type: type | N
 
 
 def arms_ever(data: bytes) -> int | None:
-    """Return how many arms a compact state of a session over arms is of; None for an older schema.
+    """Return how many arms a compact state of a session over arms says it is of; None for an older schema.
 
     Raises
     ------
     CodecError
-        for anything ``encode`` did not write.
+        where it is too short for so many, or begins as no state does.
     """
     schema, reader = _opened(data)
     if schema < COMPACT:
         return None
     with foreign("a state"):
         read_counts(schema, reader)
-        return int(reader.integers().size)
+        return reader.skip_integers()
 
 
 def _opened(data: bytes) -> tuple[int, Reader]:
-    """Return the schema of a state and a reader of what follows."""
+    """Return the schema of a state and a reader of what follows, but the checksum."""
     schema = data[0] if data else 0
     if not 1 <= schema <= SCHEMA or len(data) <= CHECKSUM_BYTES:
         raise CodecError("not a state this version can read")
-    body = memoryview(data)[:-CHECKSUM_BYTES]
-    if checksum(body) != data[-CHECKSUM_BYTES:]:
-        raise CodecError("the checksum does not fit")
-    return schema, Reader(body[1:], compact=schema >= COMPACT)
+    return schema, Reader(memoryview(data)[1:-CHECKSUM_BYTES], compact=schema >= COMPACT)
 
 
 def _is_finite(value: Any) -> bool:
-    return isinstance(value, tuple) or bool(np.all(np.isfinite(value)))
+    if isinstance(value, float):
+        return math.isfinite(value)
+    return not isinstance(value, np.ndarray) or bool(np.isfinite(value).all())

@@ -8,7 +8,8 @@ from operator import attrgetter
 from typing import Any
 
 from ...engine.ledger import Ledger
-from ..binary import CodecError, Reader, Writer, width_of
+from ..binary import CodecError, Writer, width_of
+from ..binary.reader import Reader
 
 _OF_1 = ("slot", "feedbacks", "expired", "removed", "total_delay", "outstanding", "time")
 _NEW = ("voided", "losses", "counted_from_slot", "mean_loss", "last_act_at", "last_event_at", "equal_losses")

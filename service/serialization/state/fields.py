@@ -7,10 +7,8 @@ from functools import lru_cache
 from typing import Any, get_type_hints
 
 from ...learners.base import FixedArray, FloatArray, IntArray, Rows
-from ..binary import FLOAT_ARRAY, INT_ARRAY, LENGTH, ROWS, CodecError, Reader
+from ..binary import FLOAT_ARRAY, INT_ARRAY, ROWS
 
-MAX_ROWS = 2**20
-"""Most rows of a state: more than a session can have open slots."""
 _SCALARS = {int: struct.Struct("<q"), float: struct.Struct("<d"), bool: struct.Struct("<?")}
 _KINDS: list[tuple[Any, Any]] = [(Rows, ROWS), (FloatArray, FLOAT_ARRAY), (IntArray, INT_ARRAY)]
 """Annotations that are no scalar, and their kinds."""
@@ -47,30 +45,3 @@ def fixed_fields(state_type: type) -> frozenset[str]:
     """Return the names of the fields that are a ``FixedArray``, whose length the arms have no part in."""
     hints = get_type_hints(state_type, include_extras=True)
     return frozenset(name for name, hint in hints.items() if hint == FixedArray)
-
-
-def read_field(reader: Reader, kind: Any) -> Any:
-    """Read a field that ``Writer.fields`` wrote.
-
-    Parameters
-    ----------
-    reader : from which the fields before it have been read
-    kind : of the field, as ``kinds_of`` has it
-
-    Returns
-    -------
-    A number, an array, or of rows a tuple of as many None.
-
-    Raises
-    ------
-    CodecError
-        where there are more rows than a state has, or the bytes end before the field.
-    """
-    if isinstance(kind, struct.Struct):
-        return reader.unpack(kind)[0]
-    if kind is ROWS:
-        (count,) = reader.unpack(LENGTH)
-        if count > MAX_ROWS:
-            raise CodecError("no state has so many rows")
-        return (None,) * count
-    return reader.floats() if kind is FLOAT_ARRAY else reader.integers()

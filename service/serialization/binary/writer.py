@@ -10,7 +10,6 @@ indexes, unsigned and as short as the length allows, and they.
 
 from __future__ import annotations
 
-import math
 import struct
 import zlib
 from collections.abc import Iterator, Sequence
@@ -36,8 +35,8 @@ ROWS, FLOAT_ARRAY, INT_ARRAY = object(), object(), object()
 """The kinds of fields of a state that are no scalar; of rows only their number is written."""
 _CRC = struct.Struct("<I")
 _FEW_HEAD = struct.Struct("<BII")
-_WIDTHS = {width: np.dtype(f"<i{width}") for width in (1, 2, 4, 8)}
-_INDEX_WIDTHS = {width: np.dtype(f"<u{width}") for width in (1, 2, 4)}
+WIDTHS = {width: np.dtype(f"<i{width}") for width in (1, 2, 4, 8)}
+_INDEX = {width: np.dtype(f"<u{width}") for width in (1, 2, 4)}
 
 
 class CodecError(Exception):
@@ -69,8 +68,9 @@ def width_of(numbers: Sequence[int]) -> int:
     return 1 if bits < 8 else 2 if bits < 16 else 4 if bits < 32 else 8
 
 
-def _index_dtype(length: int) -> np.dtype[Any]:
-    return _INDEX_WIDTHS[1 if length <= 1 << 8 else 2 if length <= 1 << 16 else 4]
+def index_dtype(length: int) -> np.dtype[Any]:
+    """Return the type of the indexes of an array of so many integers, most of them 0."""
+    return _INDEX[1 if length <= 1 << 8 else 2 if length <= 1 << 16 else 4]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -103,7 +103,7 @@ class Writer:
         values : of the fields, in order: scalars, arrays, and of rows what has their length; further ones are not
             written
         """
-        for kind, start, end in _grouped(kinds):
+        for kind, start, end in grouped(kinds):
             if kind is FLOAT_ARRAY:
                 self.floats(values[start])
             elif kind is INT_ARRAY:
@@ -147,12 +147,12 @@ class Writer:
         is_flat = array.ndim == 1
         indexes = array.nonzero()[0] if is_flat else None
         values = array[indexes] if is_flat else array.ravel()
-        width, index = width_of([0, *values.tolist()]), _index_dtype(array.size)
+        width, index = width_of([0, *values.tolist()]), index_dtype(array.size)
         if indexes is not None and values.size * (width + index.itemsize) < array.size * width:
-            self._few(array.size, indexes.astype(index), values.astype(_WIDTHS[width]))
+            self._few(array.size, indexes.astype(index), values.astype(WIDTHS[width]))
             return
         self.parts.append(BYTES[width])
-        self._array(array, array.astype(_WIDTHS[width]).tobytes())
+        self._array(array, array.astype(WIDTHS[width]).tobytes())
 
     def _few(self, length: int, indexes: Any, values: Any) -> None:
         head = _FEW_HEAD.pack(FEW + values.itemsize, length, values.size)
@@ -163,7 +163,7 @@ class Writer:
 
 
 @lru_cache(maxsize=64)
-def _grouped(kinds: tuple[Any, ...]) -> tuple[tuple[Any, int, int], ...]:
+def grouped(kinds: tuple[Any, ...]) -> tuple[tuple[Any, int, int], ...]:
     """Return kinds of fields with the first and the last place of each, scalars in a row as one layout."""
     groups: list[tuple[Any, int, int]] = []
     for place, kind in enumerate(kinds):
@@ -178,61 +178,3 @@ def _grouped(kinds: tuple[Any, ...]) -> tuple[tuple[Any, int, int], ...]:
 @lru_cache(maxsize=16)
 def _shape_layout(axes: int) -> struct.Struct:
     return struct.Struct(f"<B{axes}I")
-
-
-class Reader:
-    """Reads one value after another: what a ``Writer`` wrote that was as compact."""
-
-    def __init__(self, data: memoryview, *, compact: bool = False) -> None:
-        self.left = data
-        self._compact = compact
-        self._floats: list[Any] = []
-        """Arrays that ``floats`` has read."""
-
-    def unpack(self, kind: struct.Struct) -> tuple[Any, ...]:
-        """Read the numbers of a layout."""
-        return kind.unpack(self._take(kind.size))
-
-    def block(self) -> bytes:
-        """Read bytes behind their length."""
-        (length,) = self.unpack(LENGTH)
-        return bytes(self._take(length))
-
-    def floats(self) -> Any:
-        """Read an array of floats; those that were the same are one."""
-        (place,) = self.unpack(BYTE) if self._compact else (0,)
-        self._floats.append(self._floats[place - 1] if place else self._array(FLOATS))
-        return self._floats[-1]
-
-    def integers(self) -> Any:
-        """Read an array of integers, as int64."""
-        (form,) = self.unpack(BYTE) if self._compact else (INTEGERS.itemsize,)
-        dtype = _WIDTHS.get(form % FEW)
-        if dtype is None or form > 2 * FEW:
-            raise CodecError("no state has such integers")
-        return self._few(dtype) if form > FEW else self._array(dtype).astype(INTEGERS)
-
-    def _few(self, dtype: np.dtype[Any]) -> Any:
-        (length,), (count,) = self.unpack(LENGTH), self.unpack(LENGTH)
-        if not count <= length <= MAX_LENGTH:
-            raise CodecError("no state has so many integers")
-        found = np.zeros(length, dtype=INTEGERS)
-        indexes = self._numbers(_index_dtype(length), count)
-        found[indexes] = self._numbers(dtype, count)
-        return found
-
-    def _array(self, dtype: np.dtype[Any]) -> Any:
-        (axes,) = self.unpack(BYTE)
-        if axes > MAX_AXES:
-            raise CodecError("no state has so many axes")
-        shape = struct.unpack(f"<{axes}I", self._take(4 * axes))
-        return self._numbers(dtype, math.prod(shape)).reshape(shape).copy()
-
-    def _numbers(self, dtype: np.dtype[Any], count: int) -> Any:
-        return np.frombuffer(self._take(dtype.itemsize * count), dtype)
-
-    def _take(self, count: int) -> memoryview:
-        taken, self.left = self.left[:count], self.left[count:]
-        if len(taken) != count:
-            raise CodecError("the state is cut short")
-        return taken
