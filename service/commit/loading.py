@@ -14,7 +14,7 @@ from ..errors import OverloadedError, StateCorruptError, UnknownSessionError
 from ..serialization import segment_records
 from ..serialization.binary import CodecError
 from ..serialization.segment_records import name_of
-from ..store.base import ReadSegments, Snapshot, Store
+from ..store.base import PackedRecords, ReadSegments, Snapshot, Store
 from .cache.cached_session import CachedSession
 from .cache.session_cache import SessionCache
 from .operation import Operation
@@ -52,7 +52,8 @@ async def with_records(cached: CachedSession, records: Mapping[bytes, bytes]) ->
     StateCorruptError
         where a record is not what this version writes.
     """
-    return await run_in_thread_if_large(sum(map(len, records.values())), cached.with_records, records)
+    size = records.nbytes if isinstance(records, PackedRecords) else sum(map(len, records.values()))
+    return await run_in_thread_if_large(size, cached.with_records, records)
 
 
 class SessionLoader:

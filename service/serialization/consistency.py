@@ -114,7 +114,7 @@ def check_records(run: Run, records: Records) -> None:
     size, live = run.arms.size, len(run.arms.live)
     slots, times, rows = records
     fits = (
-        all(0 <= slot.arm < size for slot in (slots.stored.values() if slots is not None else ())),
+        slots is None or slots.stored.are_arms_below(size),
         all(acts.size <= size for acts in (times.acts.values() if times is not None else ())),
         all(row.shape == (live,) for row in (rows or ())[: 1 if logs.is_unread(run.state) else None]),
     )

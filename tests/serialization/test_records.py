@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import struct
+import zlib
+
+import numpy as np
 import pytest
 
 from service.commit.cache.cached_session import CachedSession
 from service.engine.feedback import ArmFeedback
+from service.errors import StateCorruptError
 from service.learners import REGISTRY
 from service.models.specification import Specification
 from service.models.stored import Stored
 from service.serialization import records
 from service.serialization import state as codec
 from service.serialization.binary import CodecError
+from service.serialization.records.checksums import checksums
 from service.store.base import Snapshot, Written
 
 
@@ -68,3 +74,71 @@ def test_damaged_records_are_refused(harm):
 
     with pytest.raises(CodecError):
         records.decode(kept, here.run)
+
+
+@pytest.mark.parametrize("count", [1, 63, 64, 500])
+@pytest.mark.parametrize("length", [1, 2, 25, 64, 65, 300])
+def test_checksums_of_many_texts_are_those_of_zlib(count, length):
+    texts = np.random.default_rng(1).integers(0, 256, (count, length), dtype=np.uint8)
+
+    assert checksums(texts).tolist() == [zlib.crc32(text.tobytes()) for text in texts]
+
+
+def slot_records(numbers, width=1):
+    found = {}
+    for slot in numbers:
+        key = b"%d" % slot
+        found[key] = records.record_of(key, struct.pack(f"<q{width}d", slot % 4, *[slot / 8] * width))
+    return found
+
+
+def test_slots_of_any_number_of_digits_are_read():
+    numbers = [*range(1, 2000), 10**9, 10**18 - 1]
+
+    slots = cached("exp3").with_records(slot_records(numbers)).run.open_slots
+
+    assert list(slots.stored) == numbers
+    assert [slots.get(slot) for slot in numbers] == [(slot % 4, (slot / 8,)) for slot in numbers]
+    assert len(cached("exp3").with_records({}).run.open_slots) == 0
+
+
+@pytest.mark.parametrize("place", [0, 1234, 1999])
+@pytest.mark.parametrize("byte", [0, 9, 19])
+def test_one_damaged_slot_of_many_is_found(place, byte):
+    kept = slot_records(range(2000))
+    data = bytearray(kept[b"%d" % place])
+    data[byte] ^= 4
+    kept[b"%d" % place] = bytes(data)
+
+    with pytest.raises(CodecError):
+        records.decode(kept, cached("exp3").run)
+
+
+@pytest.mark.parametrize("key", [b"", b"x", b"-1", b"1e1", b" 1", b"1" * 19, b"9" * 200])
+def test_no_other_keys_are_slots(key):
+    kept = slot_records(range(100)) | {key: records.record_of(key, struct.pack("<qd", 1, 0.5))}
+
+    with pytest.raises(CodecError):
+        records.decode(kept, cached("exp3").run)
+
+
+@pytest.mark.parametrize("body", [b"", bytes(7), bytes(12), bytes(17), bytes(24)])
+def test_records_of_slots_have_one_length(body):
+    kept = slot_records(range(100)) | {b"100": records.record_of(b"100", body)}
+
+    with pytest.raises(CodecError):
+        records.decode(kept, cached("exp3").run)
+
+
+@pytest.mark.parametrize("data", [b"", b"abc"])
+def test_a_record_shorter_than_its_checksum_is_refused(data):
+    with pytest.raises(CodecError):
+        records.decode({b"1": data}, cached("exp3").run)
+
+
+def test_slots_of_arms_that_never_were_are_refused():
+    kept = slot_records(range(100))
+    kept[b"100"] = records.record_of(b"100", struct.pack("<qd", 4, 0.5))
+
+    with pytest.raises(StateCorruptError):
+        cached("exp3").with_records(kept)

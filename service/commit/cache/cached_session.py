@@ -28,7 +28,7 @@ SESSION_BYTES = 2_000
 EFFECTIVE_SECONDS = 9.0
 """Lists may show an ``effective_arms`` this old, plus the time between commits."""
 OBJECT_BYTES = 200
-"""Memory that an arm's label, or what an open slot left, takes wherever it stands, about."""
+"""Memory that an arm's label takes wherever it stands, about."""
 
 
 class Effective(NamedTuple):
@@ -219,9 +219,9 @@ def _memory(run: Run) -> int:
     state = {id(part): part.nbytes for part in run.state if isinstance(part, np.ndarray)}
     by_arm = run.ledger.by_arm.nbytes if isinstance(run, ArmRun) else 0
     labels = run.arms.names or () if isinstance(run, ArmRun) else ()
-    slots = run.open_slots.stored if isinstance(run, SlotRun) else ()
+    slots = run.open_slots.nbytes if isinstance(run, SlotRun) else 0
     acts = () if run.act_times is None else run.act_times.acts.values()
     arrays: int = sum(array.nbytes for array in (*acts, *run.stored_rows))
     segments = run.segments.nbytes if isinstance(run, SegmentRun) else 0
-    objects = SESSION_BYTES + OBJECT_BYTES * (len(labels) + len(slots))
-    return 2 * (sum(state.values()) + by_arm) + arrays + segments + objects
+    objects = SESSION_BYTES + OBJECT_BYTES * len(labels)
+    return 2 * (sum(state.values()) + by_arm) + arrays + slots + segments + objects

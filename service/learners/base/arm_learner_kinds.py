@@ -94,7 +94,7 @@ class SlotLearner(ArmLearner[S]):
 
         Returns
         -------
-        floats, or arrays over the leading axes
+        floats, or arrays over the leading axes; as many in every slot
         """
 
     @abstractmethod

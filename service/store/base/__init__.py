@@ -18,6 +18,7 @@ from .commits import Commit, Committed, Conflict, Known, NewSession, NotFound, O
 from .contract import History, Reminders, Store
 from .counts import ArmCounts
 from .failures import NO_CONNECTION, StoreFullError, StoreUnavailableError, WrongTypeError
+from .packed_records import PackedPart, PackedRecords
 from .reads import Counts, Listed, Log, LogEntry, Page, ReadSegments, Snapshot, WholeSession
 
 __all__ = [
@@ -36,6 +37,8 @@ __all__ = [
     "NewSession",
     "NotFound",
     "Outcome",
+    "PackedPart",
+    "PackedRecords",
     "Page",
     "ReadSegments",
     "Reminders",

@@ -15,6 +15,7 @@ from ..base import (
     NewSession,
     NotFound,
     Outcome,
+    PackedRecords,
     Page,
     ReadSegments,
     Snapshot,
@@ -106,10 +107,10 @@ class RedisStore:
 
     async def read_records(self, session_id: str) -> Mapping[bytes, bytes]:
         keys, cursor = (self._keys.records(session_id), self._keys.probe(session_id)), b"0"
-        records: dict[bytes, bytes] = {}
+        records = PackedRecords()
         while True:
             _, cursor, items = await self._run(scripts.RECORDS, keys, (cursor, RECORDS_AT_ONCE))
-            records.update(zip(items[::2], items[1::2], strict=True))
+            records.add(items[::2], items[1::2])
             if cursor == b"0":
                 return records
 

@@ -7,24 +7,26 @@ Numbers are little-endian int64 and float64; every record ends with a CRC-32 of 
 
 from __future__ import annotations
 
-import struct
-from collections import OrderedDict
 from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
 
-from ..engine.act_times import ActTimes
-from ..engine.open_slots import OpenSlot, OpenSlots
-from ..engine.run import Run
-from ..engine.slot_run import SlotRun
-from ..learners.base import Rows
-from . import logs
-from . import state as codec
-from .binary import CHECKSUM_BYTES, CodecError, checksum, foreign
+from ...engine.act_times import ActTimes
+from ...engine.open_slots import OpenSlots
+from ...engine.run import Run
+from ...engine.slot_run import SlotRun
+from ...learners.base import Rows
+from ...store.base import PackedRecords
+from .. import logs
+from .. import state as codec
+from ..binary import CodecError, foreign
+from .record import body_of, record_of
+from .slots import SlotReader, encode_slots
+from .table import tables_of
 
 BUCKET, ROW = b"b", b"r"
-"""First byte of the keys of buckets and of rows; those of open slots are digits."""
+"""First byte of the keys of buckets and of rows; those of open slots are digits: see ``slots``."""
 MAX_ARMS = 2**24
 """Most arms that a bucket can count: far more than any session may have."""
 
@@ -47,7 +49,7 @@ def encode(run: Run, schema: int = codec.SCHEMA) -> dict[bytes, bytes | None]:
     """
     records: dict[bytes, bytes | None] = {}
     if isinstance(run, SlotRun):
-        records |= _encode_slots(run.open_slots)
+        records |= encode_slots(run.open_slots)
     if run.act_times is not None:
         records |= _encode_act_times(run.act_times)
     rows = rows_of(run, schema)
@@ -100,17 +102,20 @@ def decode(records: Mapping[bytes, bytes], run: Run) -> Records:
     CodecError
         for anything ``encode`` did not write.
     """
-    by_kind: dict[bytes, dict[bytes, bytes]] = {BUCKET: {}, ROW: {}, b"": {}}
-    for key, data in records.items():
-        body = data[:-CHECKSUM_BYTES]
-        if checksum(key + b":" + body) != data[-CHECKSUM_BYTES:]:
-            raise CodecError("not a record of a session")
-        by_kind[key[:1] if key[:1] in by_kind else b""][key] = body
+    by_kind: dict[bytes, dict[bytes, bytes]] = {BUCKET: {}, ROW: {}}
+    packed = PackedRecords.of(records)
+    slots = SlotReader(packed.count)
     with foreign("records of this session"):
-        slots = _decode_slots(by_kind[b""]) if isinstance(run, SlotRun) else None
+        for table in tables_of(packed):
+            are_others = table.begin_with(BUCKET + ROW)
+            for key, data in table.items(are_others):
+                by_kind[key[:1]][key] = body_of(key, data)
+            for keys, values in table.blocks(~are_others):
+                slots.read(keys, values)
         times = ActTimes.of_session(run.params.expiry)
         times = None if times is None else _decode_act_times(by_kind[BUCKET], times)
-        return Records(slots, times, _decode_rows(by_kind[ROW], run))
+        open_slots = slots.open_slots() if isinstance(run, SlotRun) else None
+        return Records(open_slots, times, _decode_rows(by_kind[ROW], run))
 
 
 def _decode_rows(records: Mapping[bytes, bytes], run: Run) -> Rows | None:
@@ -122,17 +127,6 @@ def _decode_rows(records: Mapping[bytes, bytes], run: Run) -> Rows | None:
         return tuple(np.frombuffer(records[ROW + b"%d" % number], "<f8").copy() for number in range(count))
     except KeyError as error:
         raise CodecError("a row of the state is missing") from error
-
-
-def record_of(key: bytes, body: bytes) -> bytes:
-    """Return a record with its checksum.
-
-    Parameters
-    ----------
-    key : of the record, in the store
-    body : its numbers
-    """
-    return body + checksum(key + b":" + body)
 
 
 def _encode_act_times(times: ActTimes) -> dict[bytes, bytes | None]:
@@ -158,22 +152,3 @@ def _decode_act_times(records: Mapping[bytes, bytes], times: ActTimes) -> ActTim
         acts[arms] = counts
         times.acts[int(key[len(BUCKET) :])] = acts
     return times
-
-
-def _encode_slots(slots: OpenSlots) -> dict[bytes, bytes | None]:
-    """Key: the slot's number in decimal. Record: the arm (int64) and the learner's numbers."""
-    return {b"%d" % slot: None if kept is None else _slot_bytes(slot, kept) for slot, kept in slots.changes.items()}
-
-
-def _slot_bytes(slot: int, kept: OpenSlot) -> bytes:
-    return record_of(b"%d" % slot, struct.pack(f"<q{len(kept.record)}d", kept.arm, *kept.record))
-
-
-def _decode_slots(records: Mapping[bytes, bytes]) -> OpenSlots:
-    slots = {}
-    for key, body in records.items():
-        arm, *record = struct.unpack(f"<q{len(body) // 8 - 1}d", body)
-        slots[int(key)] = OpenSlot(arm, tuple(record))
-    # Sorted by numpy, which is done with a million before others miss the interpreter.
-    in_order = np.sort(np.fromiter(slots, np.int64, len(slots))).tolist()
-    return OpenSlots(OrderedDict((slot, slots[slot]) for slot in in_order))
