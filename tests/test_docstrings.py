@@ -35,9 +35,10 @@ def functions(module: str) -> Iterator[tuple[str, Callable[..., Any]]]:
         if inspect.isfunction(found):
             yield name, found
         elif inspect.isclass(found):
-            for method, defined in list(
-                vars(found).items()
-            ):  # pydantic compiles some models when they are looked at
+            defined_in = dict(
+                vars(found)
+            )  # pydantic compiles some models, and changes them, when they are looked at
+            for method, defined in defined_in.items():
                 function = getattr(defined, "__func__", defined)
                 is_new = not any(method in vars(base) for base in found.__mro__[1:])
                 if inspect.isfunction(function) and not method.startswith("_") and is_new:

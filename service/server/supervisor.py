@@ -21,8 +21,7 @@ from typing import Any
 from ..settings import Settings
 from ..store.embedded.folder_lock import EmbeddedStoreError
 from ..store.embedded.server import EmbeddedServer
-from ..telemetry.metrics import STORE_RESTARTS, WORKER_RESTARTS
-from ..telemetry.multiprocess import SharedMetrics
+from ..telemetry.multiprocess import STORE_RESTARTS, WORKER_RESTARTS, SharedMetrics
 from .pool.board import Board
 from .pool.listening import refuse
 from .pool.watchdog import LOOK_SECONDS, Watchdog

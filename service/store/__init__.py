@@ -7,7 +7,6 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from .base import Store
-from .memory import MemoryStore
 from .options import StoreOptions
 
 PLAIN_URL = re.compile(r"redis://([\w.~%:-]*@)?[A-Za-z0-9.-]+(:([1-9]\d{0,3}|[1-5]\d{4}))?(/\d{0,9})?", re.ASCII)
@@ -85,17 +84,19 @@ def _kind_of(url: str) -> _Kind:
     return _SCHEMES[scheme]
 
 
+# Each kind of store is imported by the processes that open one: redis-py takes a tenth of the import of a worker.
+
+
 def _memory(url: str, options: StoreOptions) -> Store:
     if url.partition(":")[2] not in {"", "//"}:
         raise ValueError("memory:// is the whole of the store URL")
+    from .memory import MemoryStore
+
     return MemoryStore(options)
 
 
 def _embedded(_url: str, _options: StoreOptions) -> Store:
     raise ValueError("the embedded store is started by the parent process, which hands its workers a unix:// URL")
-
-
-# redis-py takes a tenth of the import of a worker, and not every process opens such a store.
 
 
 def _redis(url: str, options: StoreOptions) -> Store:

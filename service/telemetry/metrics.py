@@ -15,14 +15,12 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disa
 from .. import __version__
 from .exposition import Exposition
 from .fast_counters import Increment, Observe, fast_inc, fast_observe
+from .multiprocess import STORE_RESTARTS, WORKER_RESTARTS
 
 OTHER = "other"
 """Method and route of requests that match no route."""
 OUTCOMES = ("applied", "duplicate", "removed", "voided", "surplus", "invalid", "refused", "expired")
 COMMITS = ("committed", "known", "conflict", "not_found")
-WORKER_RESTARTS = ("bandit_worker_restarts", "Workers that ended while they should serve, and were replaced.")
-STORE_RESTARTS = ("bandit_store_restarts", "Embedded servers that ended, and were started again.")
-"""Names and texts of what the parent process counts; workers only make the series."""
 CALLS = (
     *("create", "load", "recall", "commit", "delete", "list", "count", "ping"),
     *("read_records", "read_counts", "read_log", "read_segments", "segment_names", "export", "restore"),

@@ -1,4 +1,7 @@
-"""The folder in which the workers of one service keep their metrics."""
+"""The folder in which the workers of one service keep their metrics.
+
+The parent process imports this without prometheus-client, which it needs only once a worker has ended.
+"""
 
 from __future__ import annotations
 
@@ -8,14 +11,16 @@ import shutil
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from prometheus_client.mmap_dict import MmapedDict, mmap_key
-from prometheus_client.multiprocess import mark_process_dead
-
-from .fast_counters import use_worker_number
+if TYPE_CHECKING:
+    from prometheus_client.mmap_dict import MmapedDict
 
 FOLDER = "PROMETHEUS_MULTIPROC_DIR"
 """Environment variable with the folder's path; prometheus-client reads it too."""
+WORKER_RESTARTS = ("bandit_worker_restarts", "Workers that ended while they should serve, and were replaced.")
+STORE_RESTARTS = ("bandit_store_restarts", "Embedded servers that ended, and were started again.")
+"""Names and texts of what the parent process counts; workers only make the series."""
 
 log = logging.getLogger(__name__)
 
@@ -34,6 +39,8 @@ def share(number: int) -> Path | None:
     folder = os.environ.get(FOLDER)
     if not folder:
         return None
+    from .fast_counters import use_worker_number
+
     use_worker_number(number)
     return Path(folder)
 
@@ -64,6 +71,8 @@ class SharedMetrics:
         """
         if self._folder is None:
             return
+        from prometheus_client.mmap_dict import MmapedDict, mmap_key
+
         if self._counts is None:
             self._counts = MmapedDict(str(Path(self._folder, "counter_parent.db")))
         key = mmap_key(name, f"{name}_total", [], [], text)
@@ -77,6 +86,8 @@ class SharedMetrics:
         number : its place among the workers, from 0
         """
         if self._folder is not None:
+            from prometheus_client.multiprocess import mark_process_dead
+
             mark_process_dead(number, self._folder)
 
     def remove(self) -> None:

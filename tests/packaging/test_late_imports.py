@@ -15,7 +15,7 @@ def test_the_application_does_not_import(package):
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
-@pytest.mark.parametrize("package", ["redis", "fastapi", "numpy"])
+@pytest.mark.parametrize("package", ["redis", "fastapi", "numpy", "prometheus_client"])
 def test_the_supervisor_does_not_import(package):
     """It reads settings and starts processes; a plain store URL is checked without the store."""
     code = (
