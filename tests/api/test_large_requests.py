@@ -118,3 +118,12 @@ async def test_the_document_is_not_made_by_the_event_loop(lines: Lines) -> None:
 def test_what_a_worker_starts_with_is_not_looked_through_for_garbage() -> None:
     with worker_settings():
         assert gc.get_freeze_count() > 10 * len(gc.get_objects())
+
+
+def test_a_worker_looks_for_garbage_from_when_it_serves() -> None:
+    gc.disable()  # As a worker that starts.
+    try:
+        with worker_settings():
+            assert gc.isenabled()
+    finally:
+        gc.enable()

@@ -2,6 +2,7 @@
 
 import socket
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -25,6 +26,16 @@ def test_a_misspelt_variable_is_named_and_its_value_is_not(run):
 
     assert "not settings of this service: BANDIT_STORE_ULR" in service.messages()
     assert "hunter22" not in service.text()
+
+
+@pytest.mark.parametrize("given", [{}, {"OPENBLAS_NUM_THREADS": "2"}])
+def test_workers_start_one_thread_of_numpys_blas_unless_told_otherwise(run, given):
+    service = run("--store-url", "memory://", environment=given)
+    service.wait_ready()
+    (worker,) = service.workers()
+    variables = Path(f"/proc/{worker}/environ").read_text().split("\0")
+
+    assert f"OPENBLAS_NUM_THREADS={given.get('OPENBLAS_NUM_THREADS', '1')}" in variables
 
 
 @pytest.mark.quick
