@@ -8,7 +8,7 @@ from typing import Any, Self
 
 from ..learners.base import IntArray, Rows, SlotLearner
 from .act_times import ActTimes
-from .actions import ArmAction
+from .actions import ArmAction, ArmActions
 from .arm_run import ArmRun
 from .feedback import ArmFeedback
 from .ledger import Ledger
@@ -44,6 +44,25 @@ class SlotRun(ArmRun):
         record = self.learner.record(self.state, self.arms.positions[action.arm])
         self.open_slots.open(action.slot, action.arm, record)
         return action
+
+    def act_all(self, count: int, eligible: IntArray | None = None) -> ArmActions:
+        """Open slots in a row as ``act`` does one by one; one alone where the oldest is dropped for it.
+
+        Parameters
+        ----------
+        count : two or more
+        eligible : as for ``act``
+        """
+        room = self.learner.max_open_slots - len(self.open_slots)
+        if room <= 1:
+            slot, arm, probability, size = self.act(eligible)
+            return ArmActions(slot, (arm,), (probability,), size)
+        actions = ArmRun.act_all(self, min(count, room), eligible)
+        positions, state = self.arms.positions, self.state
+        records = {arm: self.learner.record(state, positions[arm]) for arm in dict.fromkeys(actions.arms)}
+        for slot, arm in enumerate(actions.arms, actions.slot):
+            self.open_slots.open(slot, arm, records[arm])
+        return actions
 
     def next_dropped(self) -> int | None:
         """Return the arm of the open slot that the next act drops; None where it drops none."""

@@ -24,6 +24,9 @@ from ...learners.base import FloatArray, IntArray, PointLearner
 from ...models.eligible import Choice
 from .eligible import ANY, Found, check_defined, check_segments, find
 
+ACT_TOGETHER = (ArmRun, SlotRun)
+"""The runs that draw many slots at once."""
+
 
 @dataclass(slots=True)
 class Act(Operation):
@@ -111,7 +114,7 @@ class Act(Operation):
         """Open slots, ``count`` at most, and note them."""
         if isinstance(run, SlotRun) and (dropped := run.next_dropped()) is not None:
             journal.append(Ended(dropped, "expired"))
-        if count > 1 and type(run) is ArmRun:
+        if count > 1 and type(run) in ACT_TOGETHER:
             actions = run.act_all(count, eligible)
         else:
             segment = self.segment or ""
