@@ -130,6 +130,7 @@ class Committer:
             elif isinstance(outcome, Known):
                 known.duplicates |= outcome.duplicates
                 known.answers.update(outcome.replays)
+                await draft.fair_yield()
                 started = time.perf_counter()
             else:
                 await self.forget(session_id)

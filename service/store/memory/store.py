@@ -66,7 +66,7 @@ class MemoryStore:
 
     async def recall(self, session_id: str, digest: bytes) -> bytes | None:
         session = self._session(session_id)
-        return self._remembered(session, [ANSWER + digest]).get(ANSWER + digest) if session is not None else None
+        return self._answers(session, [digest]).get(digest) if session is not None else None
 
     async def commit(self, commit: Commit) -> Outcome:
         session = self._session(commit.session_id)
@@ -77,10 +77,10 @@ class MemoryStore:
             return Committed(None if session.version == written.version else session.snapshot())
         if session.version != commit.expected or not session.state.endswith(commit.checksum):
             return Conflict(session.snapshot())
-        events = [EVENT + digest for digest in (*commit.event_ids, *commit.event_lookups)]
-        fields = events + [ANSWER + digest for digest in commit.lookups]
-        if found := self._remembered(session, fields):
-            return _known(found)
+        answers, seen = self._answers(session, commit.lookups), session.seen
+        duplicates = {digest for digest in (*commit.event_ids, *commit.event_lookups) if EVENT + digest in seen}
+        if duplicates or answers:
+            return Known(frozenset(duplicates), answers)
         if written is not None:
             self._write(session, commit, written)
         return Committed()
@@ -200,7 +200,10 @@ class MemoryStore:
         session.writers[commit.writer] = written.version
         if len(session.writers) > MAX_WRITERS:
             del session.writers[next(iter(session.writers))]
-        self._remember(session, {EVENT + digest: b"" for digest in commit.event_ids})
+        # None of them is remembered: a commit with an event id that counts already writes nothing.
+        session.seen |= dict.fromkeys(
+            [EVENT + digest for digest in commit.event_ids], (self.now() + self._window, b"")
+        )
         self._remember(session, {ANSWER + digest: answer for digest, answer in commit.answers.items()})
         session.write_beside(written, self.now())
         if written.permanent:
@@ -213,15 +216,11 @@ class MemoryStore:
             session.seen.pop(name, None)
             session.seen[name] = (until, answer)
 
-    def _remembered(self, session: MemorySession, fields: Sequence[bytes]) -> Mapping[bytes, bytes]:
+    def _answers(self, session: MemorySession, digests: Sequence[bytes]) -> Mapping[bytes, bytes]:
+        """Drop what is no longer remembered, and return the stored answers to these idempotency keys."""
         while session.seen:
             oldest = next(iter(session.seen))
             if session.seen[oldest][0] > self.now():
                 break
             del session.seen[oldest]
-        return {name: session.seen[name][1] for name in fields if name in session.seen}
-
-
-def _known(found: Mapping[bytes, bytes]) -> Known:
-    answers = {name[1:]: answer for name, answer in found.items() if name.startswith(ANSWER)}
-    return Known(frozenset([name[1:] for name in found if name.startswith(EVENT)]), answers)
+        return {digest: session.seen[ANSWER + digest][1] for digest in digests if ANSWER + digest in session.seen}

@@ -41,9 +41,9 @@ class PlainLosses(NamedTuple):
         """Return the digests of the event ids of those events that have one."""
         found, given = list[bytes](), [event_id for event_id in self.events.event_ids if event_id is not None]
         for start in range(0, len(given), JUDGED_AT_ONCE):
-            if start:
-                await draft.fair_yield()
             found += digests(given[start : start + JUDGED_AT_ONCE])
+            if len(given) > JUDGED_AT_ONCE:
+                await draft.fair_yield()
         return found
 
     def _none_is_surplus(self) -> bool:
