@@ -158,7 +158,7 @@ async def test_a_clock_that_stays_out_ends_in_an_error(redis_server: RedisServer
     store._runner.clock.observe = lambda *_: None  # type: ignore[method-assign]
 
     with pytest.raises(StoreUnavailableError, match="clock jumps"):
-        await store.create(new_session())
+        await store.create(new_session(answer=(digest("k"), b"answer")))
     await store.close()
 
 
