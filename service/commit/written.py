@@ -13,6 +13,9 @@ from ..store.base import Commit, Written
 from .cache.cached_session import CachedSession, Effective
 from .draft import Draft
 
+FEW_ARMS = 10
+"""Up to which the counts of all arms are one value: that has as many bytes as one field of another key, about."""
+
 
 async def commit_of(
     draft: Draft, session_id: str, base: CachedSession, writer: str, version: str, *, mostly_surplus: bool
@@ -82,6 +85,7 @@ async def _written(draft: Draft, base: CachedSession, version: str, mostly_surpl
         segments=await _segments_of(draft, run) if isinstance(run, SegmentRun) else {},
         counts=await draft.journal.counts(losses, default, draft.fair_yield, acts=as_texts),
         counts_as_texts=as_texts,
+        joins_counts=not as_texts and isinstance(run, ArmRun) and run.ledger.by_arm.size <= FEW_ARMS,
         summary=shown,
         about=None if is_known else await _about(draft, state[SCHEMA_BYTE]),
         entries=entries,

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from service.commit.written import FEW_ARMS
 from service.store import open_store
+from service.store.redis.beside.counts import with_joined
 from service.store.redis.store import RedisStore
 
 PATH = "/v1/sessions/s"
@@ -94,14 +96,66 @@ async def test_a_session_that_1_0_stored_keeps_counts_that_1_0_can_read(make_cli
     await store.close()
 
 
-async def test_packed_counts_take_one_field_of_each_arm_that_was_reported_on(make_client, redis_server):
-    """Acts take none: each is outstanding, or counted by what became of it."""
+@pytest.mark.parametrize("n_arms", [FEW_ARMS, FEW_ARMS + 1])
+async def test_packed_counts_of_few_arms_are_one_value_and_of_others_a_field_each(
+    make_client, redis_server, n_arms
+):
+    """Acts take nothing: each is outstanding, or counted by what became of it."""
     store = RedisStore(redis_server.url)
     client = await make_client(store)
-    await client.post("/v1/sessions", json=SESSION)
+    learner = SESSION["learner"] | {"arms": [*"abcdefghijkl"[:n_arms]]}
+    await client.post("/v1/sessions", json=SESSION | {"learner": learner})
 
     await use(client)
 
-    found = redis_server.client.hgetall("bandit:{s}:counts")
-    assert found == {b"0": b"\x02\xca\x3f\xa0\0\0", b"1": b"\x02\xca\x3f\x40\0\0"}
+    a, b = b"\x02\xca\x3f\xa0\0\0", b"\x02\xca\x3f\x40\0\0"
+    few = n_arms == FEW_ARMS
+    assert redis_server.client.hget("bandit:{s}", "counts") == (b"\xa6" + a + b"\xa6" + b if few else None)
+    assert redis_server.client.hgetall("bandit:{s}:counts") == ({} if few else {b"0": a, b"1": b})
     await store.close()
+
+
+@pytest.mark.parametrize(
+    "value", [b"", b"x", b"\xa1", b"\xc1", b"\xa9", b"\xa1\xc1", b"\x05", b"\x92\1\2"], ids=ascii
+)
+async def test_a_value_that_somebody_changed_holds_up_no_commit(make_client, redis_server, value):
+    store = RedisStore(redis_server.url)
+    client = await make_client(store)
+    await client.post("/v1/sessions", json=SESSION)
+    redis_server.client.hset("bandit:{s}", "counts", value)
+
+    await use(client)
+
+    rows = (await client.get(f"{PATH}/arms")).json()["arms"]
+    assert [row["label"] for row in rows] == ["a", "b", "c"]
+    assert (await client.get(f"{PATH}/export")).status_code == 200
+    await store.close()
+
+
+async def test_counts_go_on_where_few_arms_become_many(make_client, store):
+    client = await make_client(store)
+    await client.post("/v1/sessions", json=SESSION)
+    await use(client)
+
+    await client.patch(f"{PATH}/arms", json={"add": [f"new {n}" for n in range(FEW_ARMS)]})
+    await use(client)
+    await client.patch(f"{PATH}/arms", json={"remove": [f"new {n}" for n in range(FEW_ARMS)]})
+
+    await check(client, 2)
+
+
+@pytest.mark.parametrize(
+    ("joined", "expected"),
+    [
+        (None, {1: [1]}),
+        (b"\xa2\x01\x02", {0: [0, 1, 2], 1: [1]}),
+        (b"\xa0\xd9\x02\x01\x02", {0: [0], 1: [1, 1, 2]}),
+        (b"\xa0\xa0\xda\0\x02\x01\x02", {0: [0], 1: [1], 2: [0, 1, 2]}),
+        (b"\xa2\x01\x02\xff\xa2\x01\x02", {0: [0, 1, 2], 1: [1]}),
+        (b"\xa2\x01\x02\xd9", {0: [0, 1, 2], 1: [1]}),
+        (b"\xa5\x01\x02", {0: [0, 1, 2], 1: [1]}),
+        (b"\xa2\xc1\x02", {0: [0], 1: [1]}),
+    ],
+)
+def test_joined_counts_that_somebody_changed_are_read_as_far_as_they_are_numbers(joined, expected):
+    assert with_joined({1: [1]}, joined) == expected

@@ -24,9 +24,13 @@ async def counts(store: Store, arm: int = 0) -> ArmCounts:
     return found.rows[0]
 
 
-@pytest.mark.parametrize("as_texts", [False, True])
-async def test_counts_add_up_over_commits_and_say_their_version(store: Store, as_texts: bool) -> None:
-    """Also those of large numbers; acts are stored in texts alone."""
+@pytest.mark.parametrize(
+    ("as_texts", "joined"), [(True, ()), (False, ()), (False, (0, 1, 2)), (False, (0, 2)), (False, (1,))]
+)
+async def test_counts_add_up_over_commits_and_say_their_version(
+    store: Store, as_texts: bool, joined: tuple[int, ...]
+) -> None:
+    """Also those of large numbers, and where some commits keep them as one value; acts are in texts alone."""
     more = [
         {0: ArmCounts(2 * as_texts, 1, 0.1), 1: ArmCounts(0, 300, 70_000.0)},
         {0: ArmCounts(3 * as_texts, 2, 0.2, 4, 4), 9: ArmCounts(0, 2**53, -1e-9), 2: ArmCounts(removed=2**33)},
@@ -34,7 +38,8 @@ async def test_counts_add_up_over_commits_and_say_their_version(store: Store, as
     ]
     await store.create(new_session(counts_as_texts=as_texts))
     for n, added in enumerate(more):
-        await store.commit(commit(f"v{n}", f"v{n + 1}", counts=added, counts_as_texts=as_texts))
+        fields = {"counts_as_texts": as_texts, "joins_counts": n in joined}
+        await store.commit(commit(f"v{n}", f"v{n + 1}", counts=added, **fields))
 
     found = await store.read_counts("s", [0, 1, 9, 2, 7], as_texts=as_texts)
 

@@ -20,7 +20,7 @@ def restored(version: str = "r0", **fields: object) -> NewSession:
     return NewSession("s", version, b"", b"", **fields)  # type: ignore[arg-type]
 
 
-async def filled(store: Store, records: int = 3, *, as_texts: bool = False) -> None:
+async def filled(store: Store, records: int = 3, *, as_texts: bool = False, joined: bool = False) -> None:
     """A session with state, records, counts, event ids and a stored answer."""
     await store.create(new_session(spec=b"spec", answer=(digest("k"), b"answer")))
     fields = {
@@ -29,16 +29,21 @@ async def filled(store: Store, records: int = 3, *, as_texts: bool = False) -> N
         "records": {b"%d" % n: os.urandom(40) for n in range(records)},
         "counts": {0: ArmCounts(feedbacks=3, losses=0.1), 1: ArmCounts(feedbacks=2**53, voided=300)},
         "counts_as_texts": as_texts,
+        "joins_counts": joined,
         "entries": [b"entry"],
         "max_entries": 9,
     }
     assert await store.commit(commit("v0", "v1", **fields)) == Committed()
 
 
-@pytest.mark.parametrize(("records", "as_texts"), [(0, False), (3, True), (2500, False)])
-async def test_a_session_is_restored_as_it_was_exported(store: Store, records: int, as_texts: bool) -> None:
+@pytest.mark.parametrize(
+    ("records", "as_texts", "joined"), [(0, False, True), (3, True, False), (2500, False, False)]
+)
+async def test_a_session_is_restored_as_it_was_exported(
+    store: Store, records: int, as_texts: bool, joined: bool
+) -> None:
     """From each store to memory and back."""
-    await filled(store, records, as_texts=as_texts)
+    await filled(store, records, as_texts=as_texts, joined=joined)
     before = await store.load("s")
     whole = await store.export("s")
     assert whole is not None

@@ -49,6 +49,9 @@ class Written(NamedTuple):
     """What to add to the counts of arms beside the state, seven numbers for each; all but losses are integers."""
     counts_as_texts: bool = False
     """Whether the session has its counts as version 1.0 reads them, not packed; that never changes."""
+    joins_counts: bool = False
+    """Whether a store may keep packed counts of all arms as one value: of few arms it takes fewer bytes. Commits of
+    one session may differ in it."""
     summary: bytes = b""
     """Replaces the session's summary."""
     about: bytes | None = None

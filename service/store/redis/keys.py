@@ -4,7 +4,8 @@
 key                                type  holds
 =================================  ====  ==============================================================
 ``<prefix>:{<session id>}``        hash  ``version``, ``spec``, ``state``, ``created_at``, ``expires_at``,
-                                         ``writers`` (last version of each writer), ``buckets``
+                                         ``writers`` (last version of each writer), ``counts`` (of arms, where
+                                         these are few: see ``beside/counts.py``), ``buckets``
                                          (number and deadline of each ``seen`` hash), ``summary`` and
                                          ``about`` (what lists show), ``samples`` (how many) and
                                          ``~<n>`` (a sample of its history)

@@ -20,7 +20,7 @@ from ..base import (
     Written,
 )
 from ..base.counts import Row, texts
-from .beside.counts import read_fields
+from .beside.counts import read_fields, with_joined
 from .connection.pipeline import RedisArgument
 from .keys import ANSWER, EVENT, Keys
 
@@ -107,7 +107,7 @@ def commit_args(commit: Commit) -> Sequence[RedisArgument]:
     sizes_of_segments = (len(segments), len(played), len(gone))
     # Letters of what is replaced that other commits leave; 1.0 needs to find every writer listed.
     replaced = ("" if written.about is None else "a") + ("" if written.spec is None else "s")
-    replaced += "w" if written.counts_as_texts else ""
+    replaced += ("w" if written.counts_as_texts else "") + ("c" if written.joins_counts else "")
     about = (written.summary, replaced, written.about or b"", written.max_entries)
     spec = () if written.spec is None else (written.spec,)
     items = (*answers, *records, *dropped, *written.entries, *segments, *played, *gone, *spec)
@@ -137,13 +137,14 @@ def read_counts(reply: Sequence[bytes | None], fields: Sequence[bytes | int], ar
 
     Parameters
     ----------
-    reply : the version, then the value of each field, None where there is none
+    reply : the version, the counts of all arms as one value, then the value of each field, None where there is none
     fields : those that were asked for: indexes of arms where counts are packed, names of texts else
     arms : indexes of the arms, in the order of the result
     """
-    version, *values = reply
+    version, joined, *values = reply
     pairs = zip(fields, values, strict=True)
     rows = read_fields((b"%d" % name if isinstance(name, int) else name, value) for name, value in pairs if value)
+    rows = with_joined(rows, joined)
     return Counts(text(version or b""), [ArmCounts(*rows.get(arm, ())) for arm in arms])
 
 

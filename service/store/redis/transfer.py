@@ -11,7 +11,7 @@ from ...cooperative.offload import run_in_thread_if_large
 from ..base import NewSession, Snapshot, WholeSession
 from ..base.counts import texts
 from . import messages, scripts
-from .beside.counts import packed, read_fields
+from .beside.counts import packed, read_fields, with_joined
 from .connection.pipeline import RedisArgument
 from .keys import ANSWER, EVENT, Keys
 from .script_runner import ScriptRunner
@@ -55,7 +55,9 @@ class Transfer:
         snapshot: Snapshot = messages.snapshot(loaded[1])
         records = await self._hash(f"{copies}slots", probe)
         counted = await self._hash(f"{copies}counts", probe)
+        reply = await self._run(scripts.COUNTS, (f"{copies}session", f"{copies}counts", probe), (0,))
         counts = await run_in_thread_if_large(COUNTS_BYTES * len(counted), read_fields, counted.items())
+        counts = with_joined(counts, reply[1][1] if reply[0] == b"OK" else None)
         segments = await self._segments(copies, probe)
         events = []
         for number, deadline in sorted(zip(numbers, deadlines, strict=True)):

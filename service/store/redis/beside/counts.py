@@ -1,21 +1,25 @@
 """The counts of arms as Redis has them.
 
 Where they are packed, a field for each arm holds them as numbers of MessagePack, which the script of a commit
-unpacks, adds to and packs again: feedbacks, losses, and the others where one of them is not 0. Else there is a text
-for each.
+unpacks, adds to and packs again: feedbacks, losses, and the others where one of them is not 0. Commits of sessions
+with few arms add to one value of the session instead, with a text of MessagePack for each arm, by index: they write
+to one key alone. What a session has in both ways is added up. Counts that are not packed are a text each.
 """
 
 from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import zip_longest
 
 from ...base import ArmCounts
 from ...base.counts import LETTERS, Row, rows_of
 
 _LAYOUTS = {first: struct.Struct(f">{kind}") for first, kind in zip(range(0xCA, 0xD4), "fdBHIQbhiq", strict=True)}
 """First byte of a number to what follows; other first bytes are small integers themselves."""
+_LENGTHS = {first: struct.Struct(f">{kind}") for first, kind in ((0xD9, "B"), (0xDA, "H"))}
+"""First byte of a text that is not short to what its length is."""
 _WRITTEN = ((0xCC, 1 << 8), (0xCD, 1 << 16), (0xCE, 1 << 32), (0xCF, 1 << 64))
 """First bytes of integers, and what these are less than."""
 
@@ -43,6 +47,36 @@ def read_fields(fields: Iterable[tuple[bytes, bytes]]) -> dict[int, Sequence[flo
         else:
             named.append((field, value))
     return rows | rows_of(named) if named else rows
+
+
+def with_joined(rows: dict[int, Sequence[float]], joined: bytes | None) -> dict[int, Sequence[float]]:
+    """Add the counts of all arms that a session has as one value to those of its fields, and return these.
+
+    Parameters
+    ----------
+    rows : index of an arm to its counts, as ``read_fields`` gives them; they are changed
+    joined : that value, None where there is none; what was changed by hand to something else counts as 0
+    """
+    for arm, data in enumerate(_texts(joined or b"")):
+        row = (0, *_unpacked(data))[: len(LETTERS)]
+        rows[arm] = [sum(pair) for pair in zip_longest(rows.get(arm, ()), row, fillvalue=0)]
+    return rows
+
+
+def _texts(data: bytes) -> Iterator[bytes]:
+    """Yield the texts of MessagePack that follow each other, up to one that is none or is cut."""
+    at = 0
+    while at < len(data):
+        first, at = data[at], at + 1
+        if 0xA0 <= first < 0xC0:
+            size = first - 0xA0
+        elif first in _LENGTHS and at + _LENGTHS[first].size <= len(data):
+            (size,) = _LENGTHS[first].unpack_from(data, at)
+            at += _LENGTHS[first].size
+        else:
+            return
+        yield data[at : at + size]
+        at += size
 
 
 def packed(row: Row) -> bytes:

@@ -1,7 +1,7 @@
 -- Move a session from one version to the next with all that belongs to it, or say why not.
 -- Begins with prelude.lua: reply, unwritten, confirmed, snapshot, read, integer, now_ms, find_buckets, deadline_of,
--- expire_bucket, remembered, CHUNK, FIELD and WIDTH_0_1 come from there; with sums.lua: sums, sum_of_packed and
--- sum_of_texts; with writers.lua: owner_of, line_of and with_writers.
+-- expire_bucket, remembered, CHUNK, FIELD and WIDTH_0_1 come from there; with sums.lua: sums, sum_of_packed,
+-- sum_of_joined and sum_of_texts; with writers.lua: owner_of, line_of and with_writers.
 --
 -- KEYS  1 session  2 slots  3 counts  4 log  5 segments  6 played  7.. seen buckets  last probe
 -- ARGV  1 numbers of the buckets  2 width of a bucket, ms
@@ -9,7 +9,8 @@
 --       6 new state  7 checksum: the expected state's last bytes, or ''  8 idle expiry from now, ms, 0 to leave it,
 --       or -1 for none
 --       9 joined fields (kind byte and digest) to look up, event ids to remember first  10 bytes of 9 to remember
---       11 new summary  12 'a' to replace about, 's' the specification, 'w' to list this writer too  13 about
+--       11 new summary  12 'a' to replace about, 's' the specification, 'w' to list this writer too, 'c' to keep the
+--       counts of all arms as one value  13 about
 --       14 entries that the log keeps, about
 --       15 items of answers (field, value, ...)  16 items of records (key, value, ...)  17 records to drop
 --       18 what to add to packed counts: of each arm its index, feedbacks, losses, and the other four or nothing, then ;
@@ -37,7 +38,7 @@ if redis.call('EXISTS', SESSION) == 0 then
   return confirmed('NOT_FOUND')
 end
 
-local stored = read(SESSION, 'version', 'state', 'writers', 'expires_at', 'buckets')
+local stored = read(SESSION, 'version', 'state', 'writers', 'expires_at', 'buckets', 'counts')
 
 local owner = owner_of(stored[1] or '')
 local last = owner == writer and stored[1] or line_of(stored[3] or '', writer)
@@ -89,9 +90,14 @@ local at_segments = at_entries + entries
 local at_gone = at_segments + segments + played
 
 -- Counts after this commit, as items of HSET.
-local counts = {}
-if ARGV[18] ~= '' then
-  counts = sums(COUNTS, ARGV[18], '(%d+) ([^;]+);', sum_of_packed)
+local counts, rows = {}, '(%d+) ([^;]+);'
+if ARGV[18] ~= '' and string.find(ARGV[12], 'c', 1, true) then
+  local is_sum, joined = pcall(sum_of_joined, stored[6], ARGV[18], rows)
+  if is_sum then
+    put('counts', joined)
+  end
+elseif ARGV[18] ~= '' then
+  counts = sums(COUNTS, ARGV[18], rows, sum_of_packed)
 elseif ARGV[19] ~= '' then
   counts = sums(COUNTS, ARGV[19], '(%S+) (%S+)', sum_of_texts)
 end

@@ -1,4 +1,4 @@
--- Functions of commit.lua: counts of arms after a commit.
+-- Functions of commit.lua: counts of arms after a commit; beside/counts.py reads them.
 -- CHUNK comes from prelude.lua.
 
 -- Items of HSET, a table for each command: two commands for all counts, where HINCRBY would be one for each. A count
@@ -44,6 +44,18 @@ local function sum_of_packed(packed, added)
   local d, x, v, r = string.match(others, '(%d+) (%d+) (%d+) (%d+)')
   d, x, v = (defaulted or 0) + (d or 0), (expired or 0) + (x or 0), (voided or 0) + (v or 0)
   return cmsgpack.pack(feedbacks + f, losses + s, d, x, v, (removed or 0) + (r or 0))
+end
+
+-- The counts of all arms as one value after a commit, by index: the packed ones of each, '' where it has none.
+local function sum_of_joined(joined, added, pattern)
+  local rows = joined and { cmsgpack.unpack(joined) } or {}
+  for arm, increment in string.gmatch(added, pattern) do
+    for at = #rows + 1, arm + 1 do
+      rows[at] = ''
+    end
+    rows[arm + 1] = sum_of_packed(rows[arm + 1] ~= '' and rows[arm + 1], increment)
+  end
+  return cmsgpack.pack(unpack(rows))
 end
 
 local function sum_of_texts(text, added, field)
