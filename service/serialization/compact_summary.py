@@ -62,7 +62,7 @@ def decode(data: bytes, version: str, names: Sequence[str]) -> dict[str, Any]:
 
     Raises
     ------
-    ValueError, KeyError, IndexError, TypeError
+    ValueError, KeyError, IndexError, TypeError, struct.error
         where the bytes are not of this version, or the names not of this session.
     """
     body = data[:-CHECKSUM_BYTES]

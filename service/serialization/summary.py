@@ -7,6 +7,7 @@ of which version it is: an older program writes none. Beside states that 1.0 ref
 from __future__ import annotations
 
 import json
+import struct
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
@@ -184,7 +185,7 @@ def decode(about: bytes, summary: bytes, version: str) -> dict[str, Any] | None:
             return joined(seldom, compact_summary.decode(summary, version, names))
         often = from_json(summary)
         return joined(seldom, often) if often.pop("version") == version else None
-    except (ValueError, KeyError, TypeError, AttributeError, IndexError):
+    except (ValueError, KeyError, TypeError, AttributeError, IndexError, struct.error):
         return None
 
 

@@ -198,6 +198,30 @@ async def test_whichever_field_is_changed_the_session_alone_is_blamed(client, ot
     assert await unsound(client, other) == []
 
 
+@pytest.mark.parametrize(
+    ("written", "damage"),
+    [
+        (b'"summary":[', b'"summary":["x","y","z",'),
+        (b'"summary":[', b'"summary":"names","x":['),
+        *((b'"floor":0.0', b'"floor":' + value) for value in (b"NaN", b"1e400", b"9" * 5000, b"[" * 5000)),
+    ],
+    ids=lambda value: ascii(value[:30]),
+)
+async def test_what_lists_show_is_changed_and_the_session_is_read_in_its_place(
+    client, other, redis_server, written, damage
+):
+    about = redis_server.client.hget("bandit:{s}", "about")
+    assert written in about
+    shown = (await client.get("/v1/sessions")).json()
+    redis_server.client.hset("bandit:{s}", "about", about.replace(written, damage))
+
+    listed = (await other.get("/v1/sessions")).json()
+
+    assert {each["session_id"]: each for each in listed["sessions"]} == {
+        each["session_id"]: each for each in shown["sessions"]
+    }
+
+
 @pytest.mark.parametrize("value", [*ODD, b"\xcb\x7f\xf0" + bytes(6), b"\xcb\xff\xff" + bytes(6)], ids=ascii)
 async def test_counts_that_are_no_numbers_count_nothing(client, other, redis_server, value):
     for field in [*redis_server.client.hkeys("bandit:{s}:counts"), "0", "a0", "f0", "s0"]:

@@ -96,6 +96,8 @@ def test_a_short_summary_takes_a_fifth_of_the_other():
         (lambda _: b"{}", lambda data: data),
         (lambda _: data_of(LEARNER)[0], lambda data: data),
         (lambda about: about.replace(b'"summary"', b'"other"'), lambda data: data),
+        (lambda about: about.replace(b'"anytime"', b'"anytime"' + b',"more"' * 60), lambda data: data),
+        (lambda about: about.replace(b'"summary":[', b'"summary":"all names","other":['), lambda data: data),
     ],
 )
 def test_what_nobody_wrote_is_not_shown(about, data):

@@ -40,9 +40,9 @@ async def sessions_page(reader: Reader, cursor: str | None, limit: int, prefix: 
         raise InvalidRequestError.of("cursor", "is not one this service gave") from error
     texts, fair_yield = [], FairYield()
     for session in page.sessions:
-        shown = _summary(session) or await _summary_of_state(reader, session.session_id)
-        if shown is not None:
-            texts.append(COMPACT.encode(shown))
+        text = _written_text(session) or await _text_of_state(reader, session.session_id)
+        if text is not None:
+            texts.append(text)
         await fair_yield()
     return answer_body(_page(texts, page.next_cursor))
 
@@ -55,6 +55,14 @@ def _page(texts: Sequence[str], next_cursor: str | None) -> Iterator[str]:
         yield text
         start = ","
     yield f'{"" if texts else start}],"next_cursor":{COMPACT.encode(next_cursor)}}}'
+
+
+def _written_text(session: Listed) -> str | None:
+    """Return the JSON of what the last commit wrote; None also where somebody wrote numbers that JSON has not."""
+    try:
+        return None if (shown := _summary(session)) is None else COMPACT.encode(shown)
+    except ValueError:
+        return None
 
 
 def _summary(session: Listed) -> dict[str, Any] | None:
@@ -70,15 +78,15 @@ def _summary(session: Listed) -> dict[str, Any] | None:
     return {"session_id": session.session_id, **fields, **times}
 
 
-async def _summary_of_state(reader: Reader, session_id: str) -> dict[str, Any] | None:
+async def _text_of_state(reader: Reader, session_id: str) -> str | None:
     """Return the same, of the whole state; None where the session has been deleted since."""
     try:
         snapshot, cached = await reader.load(session_id)
         shown = listed_fields.shortened(summary(session_id, snapshot, cached))
         # What a distribution by slots is made of stands beside the state, and is not read for a list.
         effective = None if isinstance(cached.run, SlotRun) else listed_fields.effective_arms_of(cached.run)
-        return shown if effective is None else {**shown, "effective_arms": effective}
+        return COMPACT.encode(shown if effective is None else {**shown, "effective_arms": effective})
     except UnknownSessionError:
         return None
     except StateCorruptError as error:
-        return {"session_id": session_id, "code": error.code}
+        return COMPACT.encode({"session_id": session_id, "code": error.code})
