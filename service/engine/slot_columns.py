@@ -53,12 +53,14 @@ class SlotColumns:
         records : what the learner recorded of each, shape (slots, numbers of a record)
         """
         order = np.argsort(numbers)
-        numbers = numbers[order]
+        numbers = numbers.take(order)
         if (is_double := numbers[1:] == numbers[:-1]).any():
             is_kept = np.append(True, ~is_double)
             order, numbers = order[is_kept], numbers[is_kept]
         count = numbers.size
-        return cls(numbers, arms[order], records[order], np.ones(count, np.bool_), end=count, count=count)
+        return cls(
+            numbers, arms.take(order), records.take(order, axis=0), np.ones(count, np.bool_), end=count, count=count
+        )
 
     def __len__(self) -> int:
         return self.count

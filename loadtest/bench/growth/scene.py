@@ -36,7 +36,7 @@ class GrowthOptions(NamedTuple):
     sessions: int = 100_000
     arms: int = 100_000
     outstanding: int = 1_000_000
-    open_slots: int = 100_000
+    open_slots: int = 1_000_000
     """Of the outstanding decisions, where each keeps a record."""
     events: int = 10_000
     workers: int = 4
