@@ -12,6 +12,7 @@ from service.learners.dbgd import DbgdSpec
 from service.learners.dexp3 import Dexp3Spec
 from service.learners.rates import RatedSpec
 from service.learners.specs import ArmsSpec
+from tests.support import vectors
 
 BALL = {"dim": 2, "feasible_set": {"kind": "ball", "radius": 1.0}}
 GIVEN = {"learning_rate": 0.1, "loss_clip": 2.0, "probability_floor": 0.1}
@@ -188,3 +189,14 @@ def test_every_kind_is_its_own_key() -> None:
     for kind, spec in REGISTRY.items():
         assert spec.model_fields["kind"].default == kind
         assert (spec.__doc__ or "").strip()
+
+
+@pytest.mark.parametrize("kind", vectors.kinds())
+def test_views_show_the_fields_of_a_specification_and_nothing_computed_of_it(kind: str) -> None:
+    example = next(iter(vectors.traces(kind)))
+    spec = REGISTRY[kind].model_validate(example["spec"])
+    before = spec.resolved()
+
+    spec.build()
+
+    assert spec.resolved().keys() == before.keys() <= type(spec).model_fields.keys()

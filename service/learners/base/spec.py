@@ -25,4 +25,5 @@ class Spec(Posted):
 
     def resolved(self) -> dict[str, Any]:
         """Return every field by name, as JSON has it, with the default where the client left one out."""
-        return vars(self).copy()
+        fields = type(self).model_fields  # Cached properties stand beside the fields.
+        return {name: value for name, value in vars(self).items() if name in fields}
