@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from ..learners.base import FloatArray
@@ -28,6 +28,14 @@ class ArmActions(NamedTuple):
     probabilities: Sequence[float]
     eligible: int
     """Number of arms that could be drawn in each of the slots."""
+    dropped: Sequence[int] = ()
+    """Arms of the open slots that were dropped, one before each of these slots; none where there was room."""
+
+    def one_by_one(self) -> Iterator[ArmActions]:
+        """Return the slots one after the other, each with the one that was dropped before it."""
+        rows = zip(self.arms, self.probabilities, self.dropped, strict=True)
+        for slot, (arm, probability, dropped) in enumerate(rows, self.slot):
+            yield ArmActions(slot, (arm,), (probability,), self.eligible, (dropped,))
 
 
 class PointAction(NamedTuple):

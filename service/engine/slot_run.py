@@ -46,35 +46,45 @@ class SlotRun(ArmRun):
         return action
 
     def act_all(self, count: int, eligible: IntArray | None = None) -> ArmActions:
-        """Open slots in a row as ``act`` does one by one; one alone where the oldest is dropped for it.
+        """Open slots in a row as ``act`` does one by one; the oldest are dropped for them where there is no room.
 
         Parameters
         ----------
-        count : two or more
+        count : one or more
         eligible : as for ``act``
         """
-        room = self.learner.max_open_slots - len(self.open_slots)
-        if room <= 1:
-            slot, arm, probability, size = self.act(eligible)
-            return ArmActions(slot, (arm,), (probability,), size)
-        actions = ArmRun.act_all(self, min(count, room), eligible)
+        room = max(0, self.learner.max_open_slots - len(self.open_slots))
+        dropped = [] if room else [self._drop_oldest()]
+        # Where dropping changes the state, the next slot may have another distribution.
+        most = room or (len(self.open_slots) + 1 if _forgets_nothing(self.learner) else 1)
+        if min(count, most) == 1:
+            slot, arm, probability, size = ArmRun.act(self, eligible)
+            actions = ArmActions(slot, (arm,), (probability,), size, dropped)
+        else:
+            actions = ArmRun.act_all(self, min(count, most), eligible)
+            if dropped:
+                actions = actions._replace(dropped=dropped + self._drop_before(len(actions.arms)))
+        self._open_all(actions)
+        return actions
+
+    def _open_all(self, actions: ArmActions) -> None:
         positions, state = self.arms.positions, self.state
         records = {arm: self.learner.record(state, positions[arm]) for arm in dict.fromkeys(actions.arms)}
         for slot, arm in enumerate(actions.arms, actions.slot):
             self.open_slots.open(slot, arm, records[arm])
-        return actions
 
-    def next_dropped(self) -> int | None:
-        """Return the arm of the open slot that the next act drops; None where it drops none."""
-        if len(self.open_slots) < self.learner.max_open_slots:
-            return None
-        oldest = self.open_slots.get(self.open_slots.oldest())
-        return None if oldest is None else oldest.arm
+    def _drop_before(self, count: int) -> list[int]:
+        """Drop what each but the first of ``count`` slots had no room for, which were opened without that."""
+        # One more was counted as outstanding at each of them than at the one before.
+        self.ledger.total_delay -= count * (count - 1) // 2
+        return [self._drop_oldest() for _ in range(1, count)]
 
-    def _drop_oldest(self) -> None:
+    def _drop_oldest(self) -> int:
+        """Give up the oldest open slot, and return its arm."""
         dropped = self.open_slots.close(self.open_slots.oldest())
         self.state = self.learner.forget(self.state, dropped.record)
         self.ledger.expire_of(dropped.arm)
+        return dropped.arm
 
     def settle(self, event: ArmFeedback) -> None:
         self._count_settled(event)
@@ -110,3 +120,7 @@ class SlotRun(ArmRun):
         for slot in self.open_slots.of(set(removed)):
             self.state = self.learner.forget(self.state, self.open_slots.close(slot).record)
         ArmRun._settle_removed(self, removed)  # noqa: SLF001 - see BaseRun on super()
+
+
+def _forgets_nothing(learner: SlotLearner[Any]) -> bool:
+    return type(learner).forget is SlotLearner.forget

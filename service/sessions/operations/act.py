@@ -24,9 +24,6 @@ from ...learners.base import FloatArray, IntArray, PointLearner
 from ...models.eligible import Choice
 from .eligible import ANY, Found, check_defined, check_segments, find
 
-ACT_TOGETHER = (ArmRun, SlotRun)
-"""The runs that draw many slots at once."""
-
 
 @dataclass(slots=True)
 class Act(Operation):
@@ -112,15 +109,15 @@ class Act(Operation):
 
     def _act(self, run: ArmRun, count: int, eligible: IntArray | None, journal: Journal) -> ArmActions:
         """Open slots, ``count`` at most, and note them."""
-        if isinstance(run, SlotRun) and (dropped := run.next_dropped()) is not None:
-            journal.append(Ended(dropped, "expired"))
-        if count > 1 and type(run) in ACT_TOGETHER:
+        if isinstance(run, SlotRun) or (count > 1 and type(run) is ArmRun):
             actions = run.act_all(count, eligible)
         else:
             segment = self.segment or ""
             slot, arm, p, size = run.act(eligible, segment) if isinstance(run, SegmentRun) else run.act(eligible)
             actions = ArmActions(slot, (arm,), (p,), size)
-        journal.append(Acted(actions, run.arms.names, self.segment))
+        for each in actions.one_by_one() if actions.dropped else (actions,):
+            journal.extend(Ended(arm, "expired") for arm in each.dropped)
+            journal.append(Acted(each, run.arms.names, self.segment))
         return actions
 
 
@@ -143,10 +140,10 @@ def arms_json(drawn: Iterable[ArmActions], names: Sequence[str] | None, skipped:
     """
     more = f',"skipped":{skipped}' if skipped else ""
     if single:
-        (slot, arms, probabilities, _), *_ = drawn
+        (slot, arms, probabilities, *_), *_ = drawn
         return f'{{"slot":{slot}{_arm_json(arms[0], probabilities[0], names)}{more}}}'
     texts: list[str] = []
-    for slot_of_first, arms, probabilities, _ in drawn:
+    for slot_of_first, arms, probabilities, *_ in drawn:
         different = dict(zip(arms, probabilities, strict=True))
         parts = {arm: _arm_json(arm, p, names) for arm, p in different.items()}
         texts += [f'{{"slot":{slot}{parts[arm]}' for slot, arm in enumerate(arms, slot_of_first)]
