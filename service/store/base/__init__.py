@@ -17,7 +17,7 @@ from __future__ import annotations
 from .commits import Commit, Committed, Conflict, Known, NewSession, NotFound, Outcome, Written
 from .contract import History, Reminders, Store
 from .counts import ArmCounts
-from .failures import NO_CONNECTION, StoreFullError, StoreUnavailableError, WrongTypeError
+from .failures import NO_CONNECTION, KeysApartError, StoreFullError, StoreUnavailableError, WrongTypeError
 from .packed_records import PackedPart, PackedRecords
 from .reads import Counts, Listed, Log, LogEntry, Page, ReadSegments, Snapshot, WholeSession
 
@@ -30,6 +30,7 @@ __all__ = [
     "Conflict",
     "Counts",
     "History",
+    "KeysApartError",
     "Known",
     "Listed",
     "Log",

@@ -14,3 +14,7 @@ class StoreFullError(StoreUnavailableError):
 
 class WrongTypeError(StoreUnavailableError):
     """A key is of another type than any call makes it: somebody changed it by hand."""
+
+
+class KeysApartError(StoreUnavailableError):
+    """The server is one of a cluster, where a call may not name keys of several hash slots: it did nothing."""

@@ -47,11 +47,8 @@ class Listing:
     def __init__(self, runner: ScriptRunner, keys: Keys) -> None:
         self._run = runner.run
         self._keys = keys
-
-    @property
-    def index_beside(self) -> Sequence[str]:
-        """The key of the index, where it is beside all sessions; otherwise nothing."""
-        return (self._keys.index,) if self.has_all_keys else ()
+        self.index_beside: Sequence[str] = (keys.index,) if self.has_all_keys else ()
+        """The key of the index, where a call may name it beside those of a session; otherwise nothing."""
 
     async def add(self, ids: Sequence[str]) -> None:
         """Add ids to the index, where there is one."""

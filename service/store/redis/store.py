@@ -11,6 +11,7 @@ from ..base import (
     Committed,
     Conflict,
     Counts,
+    KeysApartError,
     Log,
     NewSession,
     NotFound,
@@ -74,10 +75,16 @@ class RedisStore:
         return Listing(self._runner, self._keys)
 
     async def create(self, session: NewSession) -> Snapshot:
+        try:
+            return await self._create(session, self._listing.index_beside)
+        except KeysApartError:  # The URL is that of one server, which belongs to a cluster.
+            self._listing.index_beside = ()
+            return await self._create(session, ())
+
+    async def _create(self, session: NewSession, index: Sequence[str]) -> Snapshot:
         digest, answer = session.answer or (b"", b"")
         field = ANSWER + digest if session.answer else b""
         fields = (session.version, session.spec, session.state, session.about, session.summary)
-        index = self._listing.index_beside
         tail = (*fields, session.idle_ttl_ms or 0, field, answer, session.session_id if index else b"")
         reply = await self._run_on_session(scripts.CREATE, session.session_id, tail, index)
         if not index:

@@ -10,7 +10,13 @@ from typing import NamedTuple
 from redis import exceptions
 from redis.asyncio.sentinel import MasterNotFoundError
 
-from ...base.failures import NO_CONNECTION, StoreFullError, StoreUnavailableError, WrongTypeError
+from ...base.failures import (
+    NO_CONNECTION,
+    KeysApartError,
+    StoreFullError,
+    StoreUnavailableError,
+    WrongTypeError,
+)
 
 _CLOSED_HANDLE = "the handler is closed"
 
@@ -35,6 +41,7 @@ NO_SENTINEL = StoreFailure("sentinels are out of reach, and no other knows the m
 TIMEOUT = StoreFailure("the store did not answer in time", is_transient=True)
 TOO_MANY_CLIENTS = StoreFailure("the store has too many clients", is_transient=True)
 MOVED = StoreFailure("the server is one of a cluster and keeps this session elsewhere (MOVED)")
+APART = StoreFailure("the server is one of a cluster and keeps these keys apart (CROSSSLOT)", kind=KeysApartError)
 FULL = StoreFailure("the store is full (OOM)", kind=StoreFullError)
 READ_ONLY = StoreFailure("the store is a read-only replica (READONLY)")
 DISK_ERROR = StoreFailure("the store can't write to its disk (MISCONF)", kind=StoreFullError)
@@ -56,6 +63,7 @@ _BY_CLASS: tuple[tuple[type[exceptions.RedisError], StoreFailure], ...] = (
     (exceptions.MasterDownError, MASTER_DOWN),
     (exceptions.ClusterDownError, CLUSTER_DOWN),
     (exceptions.AskError, MOVED),
+    (exceptions.ClusterCrossSlotError, APART),
     (exceptions.OutOfMemoryError, FULL),
     (exceptions.ReadOnlyError, READ_ONLY),
     (exceptions.NoPermissionError, NO_PERMISSION),
