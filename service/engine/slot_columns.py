@@ -169,5 +169,5 @@ class SlotColumns:
 def _grown(column: Any, kept: IntArray, size: int) -> Any:
     """Return the ``kept`` places of a column in one with room for ``size``, which takes memory when it is used."""
     grown = np.empty((size, *column.shape[1:]), column.dtype)
-    grown[: kept.size] = column[kept]
+    column.take(kept, axis=0, out=grown[: kept.size], mode="clip")  # Other modes copy twice.
     return grown
