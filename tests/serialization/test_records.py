@@ -122,6 +122,14 @@ def test_no_other_keys_are_slots(key):
         records.decode(kept, cached("exp3").run)
 
 
+@pytest.mark.parametrize("after", [b"b1", b"r0", b"1"])
+def test_an_empty_key_is_refused_before_any_other(after):
+    kept = {key: records.record_of(key, struct.pack("<qd", 1, 0.5)) for key in (b"", after)}
+
+    with pytest.raises(CodecError):
+        records.decode(kept, cached("exp3").run)
+
+
 @pytest.mark.parametrize("body", [b"", bytes(7), bytes(12), bytes(17), bytes(24)])
 def test_records_of_slots_have_one_length(body):
     kept = slot_records(range(100)) | {b"100": records.record_of(b"100", body)}

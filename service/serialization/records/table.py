@@ -35,7 +35,8 @@ class RecordTable:
 
     def begin_with(self, first_bytes: bytes) -> Any:
         """Return of each place whether its key begins with one of these bytes."""
-        return np.isin(_bytes(self._keys)[self._key_starts], _bytes(first_bytes))
+        found = np.isin(_bytes(self._keys)[self._key_starts], _bytes(first_bytes))
+        return found & (self._key_lengths > 0)
 
     def items(self, chosen: Any) -> Iterator[tuple[bytes, bytes]]:
         """Return key and value of the chosen places."""
