@@ -2,6 +2,7 @@
 
 import pytest
 
+from service.models.events import ArmEvent
 from tests.support.problems import assert_problem, post
 
 
@@ -22,6 +23,56 @@ async def test_bodies_of_too_many_parts_are_refused_before_they_are_read(client,
 
     assert_problem(answer, 422, "invalid_request")
     assert answer.json()["detail"] == "The body has too many parts"
+
+
+@pytest.mark.parametrize("headers", [{}, {"Idempotency-Key": "once"}], ids=["plain", "keyed"])
+async def test_the_longest_batch_with_every_field_is_taken_where_few_arms_are_allowed(make_client, headers):
+    client = await make_client(max_arms=2, max_events=1000)
+    session = {
+        "session_id": "s",
+        "learner": {"kind": "multiscale_tsallis", "arms": ["a", "b"]},
+        "segments": {"max": 2},
+    }
+    assert (await client.post("/v1/sessions", json=session)).status_code == 201
+    await client.post("/v1/sessions/s/acts", json={"count": 1000, "eligible": ["a"], "segment": "s"})
+    whole = {"label": "a", "loss": 1, "slot": 1, "segment": "s"}
+    assert {*whole, "arm", "event_id"} == ArmEvent.model_fields.keys()  # A label stands for an arm.
+    events = [{**whole, "event_id": f"event {number}"} for number in range(1000)]
+
+    answer = await client.post("/v1/sessions/s/feedbacks", json={"events": events}, headers=headers)
+
+    assert (answer.status_code, answer.json().get("applied")) == (200, 1000), answer.text
+
+
+LABELS = [f"the label of the arm with the number {number}" for number in range(1000)]
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"initial": [{"label": label, "acts": 3, "mean_loss": 0.5} for label in LABELS]},
+        {"learner": {"kind": "fixed", "arms": LABELS, "probabilities": dict.fromkeys(LABELS, 0.001)}},
+    ],
+    ids=lambda fields: next(iter(fields)),
+)
+async def test_all_that_can_be_said_of_each_arm_is_taken_where_few_events_are_allowed(make_client, fields):
+    client = await make_client(max_arms=1000, max_events=1)
+    learner = {"kind": "multiscale_tsallis", "arms": LABELS}
+
+    answer = await client.post("/v1/sessions", json={"session_id": "s", "learner": learner} | fields)
+
+    assert answer.status_code == 201, answer.text
+
+
+async def test_an_act_may_exclude_many_where_few_events_and_arms_are_allowed(make_client):
+    client = await make_client(max_arms=2, max_events=1)
+    await client.post(
+        "/v1/sessions", json={"session_id": "s", "learner": {"kind": "multiscale_tsallis", "arms": ["a", "b"]}}
+    )
+
+    answer = await client.post("/v1/sessions/s/act", json={"exclude": [f"label {n}" for n in range(10_000)]})
+
+    assert (answer.status_code, answer.json()["skipped"]) == (200, 10_000), answer.text
 
 
 async def test_what_texts_hold_is_no_part(client):

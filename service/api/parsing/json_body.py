@@ -19,6 +19,7 @@ from ...errors import (
     ServiceError,
     UnsupportedMediaTypeError,
 )
+from ...models.eligible import MAX_NAMES
 from ...settings import Settings
 from ..access import access_of
 from ..runtime import runtime_of
@@ -50,9 +51,14 @@ class PartLimits(NamedTuple):
 
     @classmethod
     def of(cls, settings: Settings) -> PartLimits:
-        """Make the limits that allow what the longest batch and the most labels need."""
+        """Make the limits that allow the longest batch, the most labels, and the longest lists beside them."""
         events, arms = settings.max_events, settings.max_arms
-        return cls(2 * events + MAX_FIELDS, 4 * events + arms + MAX_FIELDS, 8 * events + 2 * arms)
+        warm = min(arms, settings.max_arms_centred)
+        return cls(
+            objects=max(2 * events, warm) + MAX_FIELDS,
+            fields=max(5 * events, arms, 3 * warm) + MAX_FIELDS,
+            texts=max(8 * events + 2 * arms, arms + 4 * warm, MAX_NAMES) + MAX_FIELDS,
+        )
 
     def allow(self, outside: bytes, quotes: int) -> bool:
         """Return whether a body may have so many quotes, and these characters outside its texts.
