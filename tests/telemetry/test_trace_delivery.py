@@ -3,6 +3,7 @@
 import socket
 import subprocess
 import sys
+from contextlib import ExitStack
 
 import pytest
 
@@ -112,10 +113,12 @@ def test_a_collector_gets_the_spans_of_all_workers_at_the_latest_at_a_stop(tmp_p
         }
         with RunningService(tmp_path, "--workers", "2", environment=variables) as service:
             workers = set(service.workers(2))
+            service.wait_serving(2)
             with service.client() as client:
                 session = create(client)
-            for _ in range(64):
-                with http_client(service.url) as client:
+            with ExitStack() as stack:  # At once: workers share them.
+                for _ in range(64):
+                    client = stack.enter_context(http_client(service.url))
                     assert client.post(f"/v1/sessions/{session}/act").status_code == 200
             assert collector.bodies == []
             assert service.stop() == 0
