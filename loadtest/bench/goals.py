@@ -19,6 +19,7 @@ from loadtest.bench.targets import (
     MOST_ARMS,
     NOTHING,
     READ,
+    SEPARATE,
     VIEW,
 )
 
@@ -124,7 +125,8 @@ def _logged(n_arms: int) -> Callable[[Found], Mapping[str, float]]:
 
 def _workers(name: str) -> Callable[[Found], Mapping[str, float]]:
     def ratio(summary: Found) -> float:
-        _check_many(summary)
+        if summary["options"]["sessions"] < summary["options"]["clients"]:
+            raise KeyError(SEPARATE)
         return summary["workers_ratio"]["2_to_1"][name]  # type: ignore[no-any-return]
 
     return _once(ratio)
@@ -155,13 +157,8 @@ GOALS = (
     Goal("bytes logged for a request, 10 arms", "32", 40, _logged(10), at_most=True),
     Goal("bytes logged for a request, 1,000 arms", "1,782", 400, _logged(1_000), at_most=True),
     Goal("bytes logged for a request, 10,000 arms", "15,766", 1_000, _logged(10_000), at_most=True),
-    Goal("two workers over one, 1,000 sessions", "", 1.7, _workers(MANY)),
-    Goal(
-        "the same, as processor time allows",
-        "1.7 to 1.9",
-        1.7,
-        _workers(f"{MANY}_cpu_allows"),
-    ),
+    Goal("two workers over one, separate sessions", "", 1.7, _workers(SEPARATE)),
+    Goal("the same, as processor time allows", "1.7 to 1.9", 1.7, _workers(f"{SEPARATE}_cpu_allows")),
     Goal(
         "p99 over p50, open loop at 60 %",
         "3 to 4.6",

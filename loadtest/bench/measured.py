@@ -10,7 +10,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from loadtest.bench.targets import FLOORS, HOT, MANY
+from loadtest.bench.targets import FLOORS, HOT, MANY, SEPARATE
 
 PACKAGES = ("fastapi", "starlette", "uvicorn", "uvloop", "httptools", "pydantic", "numpy", "redis", "hiredis")
 VERSIONS_SHOWN = ("fastapi", "uvicorn", "pydantic", "numpy")
@@ -50,6 +50,10 @@ def _over(numbers: Mapping[str, Sequence[float]], name: str, floor: str) -> dict
     return spread([one / other for one, other in zip(numbers[name], numbers[floor], strict=True)])
 
 
+SCALED = (HOT, MANY, SEPARATE)
+"""Targets whose rates with several workers are compared with those of one."""
+
+
 def workers_ratio(found: Mapping[str, Measured]) -> dict[str, Any]:
     """Return the service's medians with the most workers to those with the fewest.
 
@@ -62,8 +66,8 @@ def workers_ratio(found: Mapping[str, Measured]) -> dict[str, Any]:
         one, other = (statistics.median(getattr(found[count], numbers)[target]) for count in (most, fewest))
         return float(one / other)
 
-    rate = {target: ratio("rates", target) for target in (HOT, MANY)}
-    allowed = {target: int(most) / int(fewest) / ratio("cpu", target) for target in (HOT, MANY)}
+    rate = {target: ratio("rates", target) for target in SCALED}
+    allowed = {target: int(most) / int(fewest) / ratio("cpu", target) for target in SCALED}
     return {f"{most}_to_{fewest}": rate | {f"{target}_cpu_allows": number for target, number in allowed.items()}}
 
 

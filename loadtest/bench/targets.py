@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import count
 from typing import NamedTuple
 
 import httpx
@@ -13,6 +14,7 @@ from loadtest.bench.closed_loop import Conversation, act_and_feedback, posts, re
 
 NOTHING, READ, SCRIPT = "nothing", "redis_get", "lua_script"
 HOT, MANY, ACTS, EVENTS = "hot", "many", "bulk_acts", "bulk_events"
+SEPARATE = "separate"
 EVERYSEC, MANY_EVERYSEC, FEW_ARMS, MOST_ARMS = "hot_everysec", "many_everysec", "few_arms", "most_arms"
 VIEW, LIST, CREATE = "view", "list", "create"
 MEMORY_HOT, MEMORY_MANY, LOCKED_HOT, LOCKED_MANY = "memory_hot", "memory_many", "locked_hot", "locked_many"
@@ -30,6 +32,7 @@ LABELS = {
     MOST_ARMS: "service: one session, 10,000 arms",
     MANY: "service: act and feedback, {sessions} sessions",
     MANY_EVERYSEC: "service: {sessions} sessions, `appendfsync everysec`",
+    SEPARATE: "service: act and feedback, a session for each client",
     ACTS: "service: acts, {bulk} a call",
     EVENTS: "service: events, {bulk} a call",
     VIEW: "service: view of a session",
@@ -110,8 +113,8 @@ def of_peers(port: int, pids: Sequence[int], redis: int, sessions: int) -> dict[
     found = {}
     for path, names, used in ((MEMORY_PATH, IN_MEMORY, pids), (LOCKED_PATH, IN_REDIS, [*pids, redis])):
         act, feedback = (f"{path}/{call}".replace("{session}", "%d") for call in ("act", "feedback"))
-        for name, count in zip(names, (1, sessions), strict=True):
-            found[name] = calls_in_turn(port, used, act, feedback, count)
+        for name, number in zip(names, (1, sessions), strict=True):
+            found[name] = calls_in_turn(port, used, act, feedback, number)
     return found
 
 
@@ -119,9 +122,9 @@ def of_service(url: str, pids: Sequence[int], options: Options, learner: Mapping
     """Single calls in one session and in many, calls in bulk and views of the first one, lists and creations."""
     port = int(url.rpartition(":")[2])
 
-    def single(name: str, count: int) -> Target:
+    def single(name: str, number: int) -> Target:
         path = f"{SESSIONS}/{name}%d"
-        return calls_in_turn(port, pids, f"{path}/act", f"{path}/feedback", count)._replace(is_audited=True)
+        return calls_in_turn(port, pids, f"{path}/act", f"{path}/feedback", number)._replace(is_audited=True)
 
     hot, many = single("s", 1), single("s", options.sessions)
     bulk = partial(Target, port, pids=pids, is_audited=True, per_call=options.bulk)
@@ -133,6 +136,7 @@ def of_service(url: str, pids: Sequence[int], options: Options, learner: Mapping
         **{name: single(name, 1) for name in ARMS},
         MANY: many,
         MANY_EVERYSEC: many._replace(appendfsync="everysec"),
+        SEPARATE: many._replace(talk=separate(f"{SESSIONS}/s%d", options.sessions), says=None),
         ACTS: bulk(talk=partial(repeated, "POST", f"{SESSIONS}/s0/acts", acts)),
         EVENTS: bulk(talk=partial(posts, "", iter(())), prepare=partial(acted, url, "s0", options.bulk, CALLS)),
         VIEW: other("GET", f"{SESSIONS}/s0"),
@@ -151,6 +155,23 @@ def calls_in_turn(port: int, pids: Sequence[int], act: str, feedback: str, sessi
     """Make an act and the feedback for its arm, in one of so many sessions; ``%d`` in the paths is its number."""
     says = {"BENCH_ACT": act, "BENCH_FEEDBACK": feedback, "BENCH_SESSIONS": str(sessions)}
     return Target(port, partial(act_and_feedback, act, feedback, sessions), pids, says)
+
+
+def separate(session: str, sessions: int) -> Callable[[], Conversation]:
+    """Return what makes conversations like ``act_and_feedback``, each with a session of its own.
+
+    Parameters
+    ----------
+    session : its path, in which ``%d`` is its number
+    sessions : there are; with more clients some share one
+    """
+    numbers = count()
+
+    def talk() -> Conversation:
+        path = session.replace("%d", str(next(numbers) % sessions))
+        return act_and_feedback(f"{path}/act", f"{path}/feedback")
+
+    return talk
 
 
 def acted(url: str, session: str, bulk: int, calls: int) -> Iterator[bytes]:

@@ -25,8 +25,6 @@ BEYOND_SMALL_SIZES = {
     "1,000 sessions, rate over G",
     "10,000 sessions, rate over G",
     "1,000 sessions, processor time over N",
-    "two workers over one, 1,000 sessions",
-    "the same, as processor time allows",
     "kB of an idle session of 100 arms: worker",
     "100,000 arms, one act: passes beyond N",
     "100,000 arms, one event: passes beyond N",
