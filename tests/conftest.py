@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import signal
 import sys
 import threading
@@ -36,6 +37,11 @@ def pytest_configure() -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     # Else pytest-asyncio asks for the current loop, which makes one, and `asyncio.run` in a test forgets it.
     asyncio.set_event_loop(None)
+
+
+def pytest_xdist_auto_num_workers() -> int:
+    """One process more than there are cores: many tests wait for servers."""
+    return (os.cpu_count() or 1) + 1
 
 
 @pytest.fixture(autouse=True)

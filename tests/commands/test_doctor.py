@@ -121,7 +121,7 @@ def test_a_store_in_memory_loses_its_sessions(command):
     "flags",
     [
         ("--store-url", "redis://127.0.0.1:9/0"),
-        ("--store-url", "redis://:secret@x@y/0"),
+        pytest.param(("--store-url", "redis://:secret@x@y/0"), marks=pytest.mark.slow),
         ("--store-url", "memory://", "--workers", "2"),
         ("--data-dir", f"{__file__}/data"),
     ],

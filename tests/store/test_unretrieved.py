@@ -21,7 +21,13 @@ from tests.support.real_redis import RedisServer
 from tests.support.sentinel import Watched
 from tests.support.sessions import commit, digest, new_session
 
-pytestmark = pytest.mark.parametrize("loop", [EventLoop, asyncio.new_event_loop], ids=["worker", "asyncio"])
+pytestmark = pytest.mark.parametrize(
+    "loop",
+    [
+        pytest.param(EventLoop, id="worker"),
+        pytest.param(asyncio.new_event_loop, id="asyncio", marks=pytest.mark.slow),
+    ],
+)
 Loop = Callable[[], asyncio.AbstractEventLoop]
 NAMES = [f"s{n}" for n in range(40)]
 IMPATIENT = StoreOptions(reply_seconds=0.3, connect_seconds=0.3, retry_seconds=0)
