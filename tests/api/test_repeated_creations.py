@@ -1,6 +1,7 @@
 """A session that is created again is found, with or without a key, or refused where it would be another."""
 
 import asyncio
+from itertools import count
 
 import pytest
 
@@ -96,7 +97,8 @@ async def test_a_key_keeps_the_view_of_a_session_that_was_there(client):
     assert (await client.get("/v1/sessions/s")).json()["slot"] == 1
 
 
-async def test_finding_a_session_changes_nothing_of_it_but_the_version(client):
+async def test_finding_a_session_changes_nothing_of_it_but_the_version(make_client):
+    client = await make_client(MemoryStore(clock=count(1_800_000_000).__next__))
     body = {"session_id": "s", "learner": ARMS, "idle_ttl_seconds": 3600}
     created = (await client.post("/v1/sessions", json=body)).json()
 

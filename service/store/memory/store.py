@@ -45,6 +45,7 @@ class MemoryStore:
         self._window = (options or StoreOptions()).dedupe_window_seconds
         own = StoreClock()
         self._clock = clock or own.now
+        # Each call reads the clock once, so that all its times agree, as they do in Redis.
         self._latest = float("-inf")
         self.reminders = MemoryReminders(self.now)
         self._sessions: dict[str, MemorySession] = {}
@@ -55,7 +56,7 @@ class MemoryStore:
         existing = self._session(session.session_id)
         if existing is not None:
             return existing.snapshot()
-        created = MemorySession(session.version, session.spec, session.state, self.now(), None)
+        created = MemorySession(session.version, session.spec, session.state, self._latest, None)
         created.about, created.summary = session.about, session.summary
         self._begin(session, created)
         return created.snapshot()
@@ -134,7 +135,7 @@ class MemoryStore:
 
     async def export(self, session_id: str) -> WholeSession | None:
         session = self._session(session_id)
-        return None if session is None else session.whole(self.now())
+        return None if session is None else session.whole(self._latest)
 
     async def restore(self, session_id: str, whole: WholeSession, new: NewSession) -> Snapshot | None:
         existing = self._session(session_id)
@@ -189,7 +190,7 @@ class MemoryStore:
     def _extend_deadline(self, session_id: str, session: MemorySession, idle_ttl_ms: int | None) -> None:
         if idle_ttl_ms is None:
             return
-        deadline = self.now() + idle_ttl_ms / 1000
+        deadline = self._latest + idle_ttl_ms / 1000
         if session.expires_at is None or deadline < session.expires_at:
             heapq.heappush(self._deadlines, (deadline, session_id))
         session.expires_at = deadline
@@ -201,17 +202,16 @@ class MemoryStore:
         if len(session.writers) > MAX_WRITERS:
             del session.writers[next(iter(session.writers))]
         # None of them is remembered: a commit with an event id that counts already writes nothing.
-        session.seen |= dict.fromkeys(
-            [EVENT + digest for digest in commit.event_ids], (self.now() + self._window, b"")
-        )
+        until = self._latest + self._window
+        session.seen |= dict.fromkeys([EVENT + digest for digest in commit.event_ids], (until, b""))
         self._remember(session, {ANSWER + digest: answer for digest, answer in commit.answers.items()})
-        session.write_beside(written, self.now())
+        session.write_beside(written, self._latest)
         if written.permanent:
             session.expires_at = None
         self._extend_deadline(commit.session_id, session, written.idle_ttl_ms)
 
     def _remember(self, session: MemorySession, fields: Mapping[bytes, bytes]) -> None:
-        until = self.now() + self._window
+        until = self._latest + self._window
         for name, answer in fields.items():
             session.seen.pop(name, None)
             session.seen[name] = (until, answer)
@@ -220,7 +220,7 @@ class MemoryStore:
         """Drop what is no longer remembered, and return the stored answers to these idempotency keys."""
         while session.seen:
             oldest = next(iter(session.seen))
-            if session.seen[oldest][0] > self.now():
+            if session.seen[oldest][0] > self._latest:
                 break
             del session.seen[oldest]
         return {digest: session.seen[ANSWER + digest][1] for digest in digests if ANSWER + digest in session.seen}
