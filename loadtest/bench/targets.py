@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import count
 from typing import NamedTuple
 
 import httpx
 
-from loadtest.bench.closed_loop import Conversation, act_and_feedback, posts, repeated
+from loadtest.bench.closed_loop import Conversation, act_and_feedback, repeated
 
 NOTHING, READ, SCRIPT = "nothing", "redis_get", "lua_script"
 HOT, MANY, ACTS, EVENTS = "hot", "many", "bulk_acts", "bulk_events"
@@ -42,11 +42,13 @@ LABELS = {
 FLOORS = (NOTHING, READ)
 ARMS = {FEW_ARMS: 10, MOST_ARMS: 10_000}
 """Of sessions that are used beside those of the command's number of arms."""
-AUDITED = (HOT, EVERYSEC, FEW_ARMS, MOST_ARMS, MANY, MANY_EVERYSEC)
-"""Targets of single calls, whose acts and events the sessions count."""
 IN_MEMORY, IN_REDIS = (MEMORY_HOT, MEMORY_MANY), (LOCKED_HOT, LOCKED_MANY)
-CALLS = 100
-"""Calls of ``acts`` before a turn of bulk events, and calls with their events in it."""
+CALLS = 1500
+"""Calls of bulk events that are prepared for each second of a turn, which ends with the last of them."""
+MOST_CALLS = 10_000
+"""Such calls in a turn, whose bodies take 25 MB."""
+TOGETHER = 10
+"""Such calls whose actions are drawn together."""
 PAGE = 50
 """Sessions in a page of the list."""
 EVENT = b'{"arm": 3, "loss": 0.5}'
@@ -79,15 +81,15 @@ class Target(NamedTuple):
     talk: Callable[[], Conversation]
     pids: Sequence[int]
     says: Mapping[str, str] | None = None
-    """The same for wrk; None where only clients in Python say it."""
+    """The same for wrk: variables of ``talk.lua``; None where only clients in Python say it."""
     is_audited: bool = False
     """Whether what it acknowledges is counted by sessions."""
     per_call: int = 1
     """Acts, events or listed sessions in one request."""
     appendfsync: str = "always"
     """When Redis writes its log to the disk meanwhile."""
-    prepare: Callable[[], Iterator[bytes]] | None = None
-    """Acts before a turn, and returns the bodies of the events that clients post in it, all together."""
+    prepare: Callable[[float], Sequence[bytes]] | None = None
+    """Acts before a turn of so many seconds, and returns the bodies of the events that clients post in it."""
 
 
 def names_of(options: Options, workers: int) -> list[str]:
@@ -127,9 +129,9 @@ def of_service(url: str, pids: Sequence[int], options: Options, learner: Mapping
         return calls_in_turn(port, pids, f"{path}/act", f"{path}/feedback", number)._replace(is_audited=True)
 
     hot, many = single("s", 1), single("s", options.sessions)
-    bulk = partial(Target, port, pids=pids, is_audited=True, per_call=options.bulk)
     acts, new = json.dumps({"count": options.bulk}).encode(), json.dumps({"learner": learner}).encode()
     other, listed = partial(one_call, port, pids), min(PAGE, options.sessions)
+    bulk = other("POST", f"{SESSIONS}/s0/acts", acts)._replace(is_audited=True, per_call=options.bulk)
     return {
         HOT: hot,
         EVERYSEC: hot._replace(appendfsync="everysec"),
@@ -137,8 +139,8 @@ def of_service(url: str, pids: Sequence[int], options: Options, learner: Mapping
         MANY: many,
         MANY_EVERYSEC: many._replace(appendfsync="everysec"),
         SEPARATE: many._replace(talk=separate(f"{SESSIONS}/s%d", options.sessions), says=None),
-        ACTS: bulk(talk=partial(repeated, "POST", f"{SESSIONS}/s0/acts", acts)),
-        EVENTS: bulk(talk=partial(posts, "", iter(())), prepare=partial(acted, url, "s0", options.bulk, CALLS)),
+        ACTS: bulk,
+        EVENTS: bulk._replace(says=None, prepare=partial(acted, f"{url}{SESSIONS}/s0/acts", options.bulk)),
         VIEW: other("GET", f"{SESSIONS}/s0"),
         LIST: other("GET", f"{SESSIONS}?limit={PAGE}")._replace(per_call=listed),
         CREATE: other("POST", SESSIONS, new),
@@ -174,12 +176,20 @@ def separate(session: str, sessions: int) -> Callable[[], Conversation]:
     return talk
 
 
-def acted(url: str, session: str, bulk: int, calls: int) -> Iterator[bytes]:
-    """Act, and return the bodies of the events for all actions."""
-    bodies = []
-    with httpx.Client(base_url=url) as client:
-        for _ in range(calls):
-            answer = client.post(f"{SESSIONS}/{session}/acts", json={"count": bulk}).raise_for_status()
-            events = [{"arm": action["arm"], "loss": 0.5} for action in answer.json()["actions"]]
-            bodies.append(json.dumps({"events": events}).encode())
-    return iter(bodies)
+def acted(acts: str, bulk: int, seconds: float) -> list[bytes]:
+    """Act, and return the bodies of the events for all actions.
+
+    Parameters
+    ----------
+    acts : URL
+    bulk : events in a body
+    seconds : for which clients will post the bodies
+    """
+    bodies: list[bytes] = []
+    with httpx.Client() as client:
+        while len(bodies) < min(CALLS * seconds, MOST_CALLS):
+            actions = client.post(acts, json={"count": TOGETHER * bulk}).raise_for_status().json()["actions"]
+            events = [{"arm": action["arm"], "loss": 0.5} for action in actions]
+            parts = (events[first : first + bulk] for first in range(0, len(events), bulk))
+            bodies += (json.dumps({"events": part}).encode() for part in parts)
+    return bodies

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
@@ -20,8 +20,6 @@ from loadtest.bench.open_loop import latencies
 from loadtest.bench.servers import running_uvicorn
 from loadtest.bench.targets import (
     ARMS,
-    AUDITED,
-    CALLS,
     HOT,
     MANY,
     PEERS_ARMS,
@@ -42,6 +40,8 @@ WARM_UP = 0.2
 """Share of a turn that every target gets before the first one counts."""
 OPEN_LOOP_SHARE = 0.6
 """Share of the measured rate at which latencies are measured."""
+PYTHON = "clients in Python"
+WRK = f"wrk; {PYTHON} for events in bulk, a session for each client, and latency"
 
 
 def bench(options: Options, data: Path, logs: Path, advance: Callable[[], object]) -> dict[str, Any]:
@@ -62,7 +62,7 @@ def bench(options: Options, data: Path, logs: Path, advance: Callable[[], object
         "workers_ratio": workers_ratio(found),
         "options": options._asdict(),
         "machine": before | {"redis_server": server["redis_version"], "appendfsync": "always"},
-        "generator": "clients in Python" if options.wrk is None else "wrk; clients in Python for bulk and latency",
+        "generator": PYTHON if options.wrk is None else WRK,
     }
 
 
@@ -85,8 +85,7 @@ def _measured(
             target = targets[MANY]
             measured.latencies.append(latencies(target.port, target.talk, options.clients, options.seconds, rate))
         acknowledged += sum(int(each["requests"]) for each in measured.latencies)
-        turns = len(AUDITED) * (options.repetitions + 1) if options.wrk else 0
-        _audit(targets[HOT].port, acknowledged, turns * options.clients)
+        _audit(targets[HOT].port, acknowledged, cut_off(options, targets.values()))
     return measured
 
 
@@ -98,16 +97,29 @@ def _turn(options: Options, redis: RedisProcess, target: Target, seconds: float)
     Acts and events of the service that were acknowledged, those (or requests) per second, and microseconds of
     processor time for each.
     """
-    acted, talk = 0, target.talk
-    if target.prepare is not None:
-        bodies, acted = target.prepare(), CALLS * target.per_call
-        talk = partial(posts, f"{SESSIONS}/s0/feedbacks", bodies)
+    bodies = () if target.prepare is None else target.prepare(seconds)
+    talk = partial(posts, f"{SESSIONS}/s0/feedbacks", iter(bodies)) if bodies else target.talk
     redis.command(f"CONFIG SET appendfsync {target.appendfsync}")
     before = cpu_seconds(target.pids)
     rate = run_load(target._replace(talk=talk), options.wrk, options.clients, seconds)
     done = rate.requests * target.per_call
     used = 1e6 * (cpu_seconds(target.pids) - before) / max(done, 1)
+    acted = len(bodies) * target.per_call
     return (done + acted) * target.is_audited, done / rate.seconds, used
+
+
+def cut_off(options: Options, targets: Iterable[Target]) -> int:
+    """Return how many acts and events may count without an answer: wrk may leave one of each client in each turn.
+
+    Parameters
+    ----------
+    options : with the number of turns
+    targets : of these turns
+    """
+    if options.wrk is None:
+        return 0
+    by_wrk = (target.per_call for target in targets if target.is_audited and target.says is not None)
+    return options.clients * (options.repetitions + 1) * sum(by_wrk)
 
 
 def _audit(port: int, acknowledged: int, cut_off: int) -> None:
@@ -115,7 +127,7 @@ def _audit(port: int, acknowledged: int, cut_off: int) -> None:
 
     Parameters
     ----------
-    cut_off : requests that wrk may have left without waiting for their answers: they may count
+    cut_off : acts and events for whose answers wrk did not wait: they may count
     """
     counted = 0
     with httpx.Client(base_url=f"http://127.0.0.1:{port}") as client:

@@ -15,7 +15,8 @@ from typer.testing import CliRunner
 from loadtest.bench import floors
 from loadtest.bench.closed_loop import act_and_feedback, posts, run_clients
 from loadtest.bench.measured import spread
-from loadtest.bench.targets import IN_MEMORY, IN_REDIS, LABELS
+from loadtest.bench.targets import CALLS, IN_MEMORY, IN_REDIS, LABELS, TOGETHER, Options, acted, of_service
+from loadtest.bench.throughput import cut_off
 from loadtest.bench.wrk import find_wrk
 from loadtest.commands import app
 from loadtest.commands.bench import Part
@@ -81,6 +82,32 @@ def test_refusals_and_lost_connections_end_a_run(tmp_path: Path) -> None:
             client.post("/v1/sessions", json={"session_id": "s", "learner": {"kind": "dexp3", "n_arms": 2}})
         bodies = iter([b'{"count":2}'] * 5)
         assert run_clients(port, lambda: posts("/v1/sessions/s/acts", bodies), 2, 30).requests == 5
+
+
+@pytest.mark.processes
+def test_events_are_prepared_for_a_turn_and_sent_once(tmp_path: Path) -> None:
+    with RunningService(tmp_path, "--store-url", "memory://") as service, http_client(service.url) as client:
+        service.wait_ready()
+        client.post("/v1/sessions", json={"session_id": "s", "learner": {"kind": "dexp3", "n_arms": 2}})
+
+        bodies = acted(f"{service.url}/v1/sessions/s/acts", 3, (TOGETHER + 1) / CALLS)
+        shared = iter(bodies)
+        port = int(service.url.rpartition(":")[2])
+        sent = run_clients(port, lambda: posts("/v1/sessions/s/feedbacks", shared), 2, 30).requests
+
+        view = client.get("/v1/sessions/s").json()
+    assert sent == len(bodies) == 2 * TOGETHER
+    assert view["slot"] == view["feedbacks"] == 3 * sent
+
+
+def test_wrk_may_leave_a_request_of_each_client_in_each_turn() -> None:
+    """The sessions may count so many acts and events more than were acknowledged."""
+    options = Options(seconds=1, repetitions=2, clients=4, n_arms=2, workers=[1], bulk=100, wrk="wrk")
+    targets = of_service("http://127.0.0.1:1", [], options, {})
+
+    single, rounds = 6, 3
+    assert cut_off(options, targets.values()) == 4 * rounds * (single + options.bulk)
+    assert cut_off(options._replace(wrk=None), targets.values()) == 0
 
 
 def test_the_scripts_compute_what_the_learner_does(redis_server: RedisServer) -> None:
