@@ -1,5 +1,6 @@
 """Strict routes refuse, when they are made, what FastAPI offers and they would ignore."""
 
+from copy import copy
 from functools import partial
 from types import SimpleNamespace
 from typing import Annotated
@@ -8,6 +9,7 @@ import httpx
 import pytest
 from fastapi import APIRouter, Body, Depends, FastAPI, Query, Request, Response
 from fastapi.responses import HTMLResponse
+from fastapi.routing import APIRoute
 
 from service.api import problems
 from service.api.access import CLIENTS, access
@@ -125,6 +127,19 @@ def test_dependencies_of_a_router_around_are_refused():
 def test_all_reasons_are_told():
     with pytest.raises(TypeError, match=r"dependencies; handler sync_handler that is no coroutine function$"):
         StrictRoute("/a", sync_handler, dependencies=[Depends(check)])
+
+
+def test_a_route_is_described_once_that_is_asked_for():
+    route = StrictRoute("/a/{item}", of_item, methods=["POST"], response_model=Point)
+    assert not [value for value in vars(route).values() if isinstance(value, APIRoute)]
+
+    field = route.response_field
+
+    assert field.field_info.annotation is Point
+    assert route.response_field is field
+    assert [each.name for each in route.dependant.path_params] == ["item"]
+    assert not hasattr(route, "what_no_route_has")
+    assert copy(route) == route
 
 
 @access(CLIENTS)

@@ -1,10 +1,10 @@
 """Routes that read requests strictly, by this service's rules.
 
-FastAPI describes them in the OpenAPI document. Their requests skip its dependency solver, which costs more than
-acting does. A handler is a coroutine function that returns a ``Response`` and takes the ``Request``, path
-parameters (plain texts), query parameters (one value each, ``Annotated[..., Query()]``) and at most one JSON
-object (``Annotated[..., Body()]``). Whatever else FastAPI offers would be ignored: a route that asks for it is
-refused when it is made.
+FastAPI describes them once the OpenAPI document is asked for, as it is of few workers: that takes a tenth of the
+time of the import. Their requests skip its dependency solver, which costs more than acting does. A handler is a
+coroutine function that returns a ``Response`` and takes the ``Request``, path parameters (plain texts), query
+parameters (one value each, ``Annotated[..., Query()]``) and at most one JSON object (``Annotated[..., Body()]``).
+Whatever else FastAPI offers would be ignored: a route that asks for it is refused when it is made.
 """
 
 from __future__ import annotations
@@ -13,12 +13,13 @@ import inspect
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from functools import lru_cache
+from threading import Lock
 from typing import Any, TypeVar
 
 from fastapi import APIRouter, Request, Response
 from fastapi.routing import APIRoute
 from starlette.datastructures import QueryParams
-from starlette.routing import compile_path
+from starlette.routing import Route, compile_path
 
 from ...cooperative.offload import run_in_thread_if_large
 from ...settings import Settings
@@ -39,11 +40,15 @@ _CARRIED_OUT = frozenset(
 _KNOWN = inspect.signature(APIRoute).parameters
 _FROM_ROUTER: tuple[Any, ...] = (None, [], {})
 """What a router passes on for options that nobody gave."""
+_DESCRIBING = Lock()
+"""Two threads may make the OpenAPI document at once."""
 _Handler = TypeVar("_Handler", bound=Callable[..., Any])
 
 
 class StrictRoute(APIRoute):
     """Reads the body strictly, validates what the handler takes, and calls it.
+
+    It has itself what requests are found and answered by. All else that FastAPI's routes have describes them.
 
     Raises
     ------
@@ -51,53 +56,75 @@ class StrictRoute(APIRoute):
         for a handler or an option that asks for what is not carried out; the text names the route and what it is.
     """
 
+    _description: APIRoute | None = None
+
     def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
         self._parameters = _parameters_of(path, endpoint)
         of_handler = _refused_handlers(endpoint, self._parameters.returned)
         if refused := [*_refused_options(options), *of_handler, *self._parameters.refused]:
             raise _not_carried_out(path, options.get("methods"), refused)
-        self._is_made = False
-        super().__init__(path, endpoint, **options)
+        self._options = options
+        name = options.get("name") or getattr(endpoint, "__name__", None)
+        shown = options.get("include_in_schema", True)
+        Route.__init__(self, path, handler_of(endpoint, self._parameters), name=name, include_in_schema=shown)
+        self.endpoint = endpoint
+        self.methods = {method.upper() for method in options.get("methods") or ["GET"]}
+
+    def __getattr__(self, name: str) -> Any:
+        """Return what FastAPI's route has, which is made for the first who asks for any of it."""
+        if name.startswith("__"):  # Python asks for these of objects that are not made yet.
+            raise AttributeError(name)
+        with _DESCRIBING:
+            if self._description is None:
+                self._description = APIRoute(self.path, self.endpoint, **self._options)
+        return getattr(self._description, name)
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """Make the handler of requests.
+        """Refuse to be included in another router: FastAPI asks for it then.
 
         Raises
         ------
         TypeError
-            where another router includes this route.
+            as that router's dependencies would be ignored.
         """
-        if self._is_made:
-            # FastAPI asks again if another router includes this route; that router's dependencies would be ignored.
-            raise _not_carried_out(self.path, self.methods, ["routers included in others"])
-        self._is_made = True
-        parameters = self._parameters
-        endpoint: Callable[..., Coroutine[Any, Any, Response]] = self.endpoint
-        request_name, query, body = parameters.request, parameters.query, parameters.body
-        defaults = {name: field.default for name, field in query.items()}
-        needs_query = REQUIRED in defaults.values()
+        raise _not_carried_out(self.path, self.methods, ["routers included in others"])
 
-        async def answer(request: Request) -> Response:
-            errors: Errors = []
-            given = request.scope["query_string"]
-            found = _read_query(query, request.query_params, errors) if given or needs_query else defaults
-            values = request.path_params | found
-            if body is not None:
-                values[body.name] = await _read_body(body, request, errors)
-            if errors:
-                raise from_pydantic_errors(errors)
-            if request_name is not None:
-                values[request_name] = request
-            return await endpoint(**values)
 
-        async def handle(request: Request) -> Response:
-            try:
-                return await answer(request)
-            finally:
-                # The server keeps a connection's last request until the next one comes.
-                request.state.body = None
+def handler_of(
+    endpoint: Callable[..., Coroutine[Any, Any, Response]], parameters: HandlerParameters
+) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+    """Make what reads a request, and hands what it finds to the route's own function.
 
-        return handle
+    Parameters
+    ----------
+    endpoint : the route's own function
+    parameters : what it takes
+    """
+    request_name, query, body = parameters.request, parameters.query, parameters.body
+    defaults = {name: field.default for name, field in query.items()}
+    needs_query = REQUIRED in defaults.values()
+
+    async def answer(request: Request) -> Response:
+        errors: Errors = []
+        given = request.scope["query_string"]
+        found = _read_query(query, request.query_params, errors) if given or needs_query else defaults
+        values = request.path_params | found
+        if body is not None:
+            values[body.name] = await _read_body(body, request, errors)
+        if errors:
+            raise from_pydantic_errors(errors)
+        if request_name is not None:
+            values[request_name] = request
+        return await endpoint(**values)
+
+    async def handle(request: Request) -> Response:
+        try:
+            return await answer(request)
+        finally:
+            # The server keeps a connection's last request until the next one comes.
+            request.state.body = None
+
+    return handle
 
 
 class StrictRouter(APIRouter):
