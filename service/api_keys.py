@@ -32,7 +32,7 @@ log = logging.getLogger(__name__)
 class ApiKey(BaseModel):
     """One key: its name, what it may call, and its limits."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True, defer_build=True)
 
     name: Name
     sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
@@ -58,7 +58,8 @@ class ApiKey(BaseModel):
         return others | {"sha256": hashlib.sha256(key.encode()).hexdigest()}
 
 
-_KEYS = TypeAdapter(Annotated[list[ApiKey], Field(max_length=MAX_KEYS)])
+_KEYS = TypeAdapter(Annotated[list[ApiKey], Field(max_length=MAX_KEYS)], config=ConfigDict(defer_build=True))
+"""Compiled when keys are read: many services have none."""
 
 
 def read_keys(settings: Settings) -> Sequence[ApiKey]:

@@ -7,10 +7,9 @@ start of the service.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from enum import Enum
 from operator import attrgetter
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from starlette.routing import BaseRoute, Mount, Route
 
@@ -40,8 +39,7 @@ class Logged(Enum):
     """Each answer with another status than the one before it; of all other answers, errors too, a sample."""
 
 
-@dataclass(frozen=True)
-class Access:
+class Access(NamedTuple):
     """What a route says of itself.
 
     Parameters

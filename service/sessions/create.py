@@ -7,7 +7,6 @@ import re
 import uuid
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -145,7 +144,7 @@ class Creator:
         new = restored(session_id, self._versions.new(), whole, cached)
         if key is not None:
             body = await self._view_of_restored(new, whole.snapshot, cached)
-            new = replace(new, answer=(key.key, key.body + await compress_if_large(body)))
+            new = new._replace(answer=(key.key, key.body + await compress_if_large(body)))
         async with self._counting:
             if rights.max_sessions is not None:
                 await self._check_count(session_id, rights.prefix, rights.max_sessions)

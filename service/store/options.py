@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 
-@dataclass(frozen=True, slots=True)
-class StoreOptions:
+class StoreOptions(NamedTuple):
     """Key prefix, limits and timeouts of a store; the defaults suit a service near its Redis."""
 
     prefix: str = "bandit"

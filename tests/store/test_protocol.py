@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from dataclasses import replace
 
 import pytest
 
@@ -26,7 +25,7 @@ class NoVersionCheck(MemoryStore):
     async def commit(self, commit: Commit) -> Outcome:
         present = await self.load(commit.session_id)
         assert present is not None
-        return await super().commit(replace(commit, expected=present.version))
+        return await super().commit(commit._replace(expected=present.version))
 
 
 class ComparesOnlyTheNewestVersion(MemoryStore):
@@ -55,7 +54,7 @@ class RecordsEventsBeforeTheState(MemoryStore):
 class ForgetsEvents(MemoryStore):
     async def commit(self, commit: Commit) -> Outcome:
         outcome = await super().commit(commit)
-        return await super().commit(replace(commit, event_ids=())) if isinstance(outcome, Known) else outcome
+        return await super().commit(commit._replace(event_ids=())) if isinstance(outcome, Known) else outcome
 
 
 class RetriesWithoutLooking(Writer):

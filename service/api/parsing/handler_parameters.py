@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Annotated, Any, get_args, get_origin
+from typing import Annotated, Any, NamedTuple, get_args, get_origin
 
 from fastapi import Request, params
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ConfigDict, TypeAdapter, ValidationError
 from starlette.convertors import Convertor, PathConvertor, StringConvertor
 
 from .annotations import is_model, is_object, is_one_value
@@ -23,8 +22,7 @@ _MARKS = (params.Param, params.Body, params.Depends)
 _BY_NAME = {inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY}
 
 
-@dataclass(frozen=True)
-class Field:
+class Field(NamedTuple):
     """A query parameter or a body: its name, default and annotation in the handler, and what its values are."""
 
     name: str
@@ -107,8 +105,10 @@ class HandlerParameters:
 
 def _field(parameter: inspect.Parameter) -> Field:
     kind = get_args(parameter.annotation)[0]
-    # A model is compiled already; its marks change nothing of what it takes.
-    adapter = TypeAdapter(kind if is_model(kind) else parameter.annotation)
+    if is_model(kind):  # Its marks change nothing of what it takes.
+        adapter = TypeAdapter(kind)
+    else:  # Most parameters of queries are given by few clients or by none: each is compiled when one is.
+        adapter = TypeAdapter(parameter.annotation, config=ConfigDict(defer_build=True))
     return Field(parameter.name, parameter.default, parameter.annotation, adapter)
 
 

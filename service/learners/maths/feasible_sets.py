@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -84,8 +85,7 @@ class FeasibleSet(ABC):
         return Shrunk(self, scale)
 
 
-@dataclass(frozen=True)
-class Shrunk:
+class Shrunk(NamedTuple):
     """c + scale (X - c)."""
 
     whole: FeasibleSet

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from .counts import Row
 from .reads import Snapshot
 
 
-@dataclass(frozen=True, slots=True)
-class NewSession:
+class NewSession(NamedTuple):
     """A session to create."""
 
     session_id: str
@@ -62,8 +60,7 @@ class Written(NamedTuple):
     """About how many entries the log keeps: the oldest are dropped."""
 
 
-@dataclass(frozen=True, slots=True)
-class Commit:
+class Commit(NamedTuple):
     """One attempt to move a session from ``expected`` to the version that it writes.
 
     With ``written`` None nothing is written, and the idle deadline stays: the store only confirms that ``expected``
@@ -83,7 +80,7 @@ class Commit:
     """Digests of event ids to look up only: they belong to events that are refused or skipped."""
     lookups: Sequence[bytes] = ()
     """Digests of idempotency keys to look up."""
-    answers: Mapping[bytes, bytes] = field(default_factory=dict)
+    answers: Mapping[bytes, bytes] = {}
     """Digest of an idempotency key to the answer to store on OK."""
 
 
