@@ -19,6 +19,8 @@ IDLE_ARMS = 100
 """Arms of the sessions whose memory is measured."""
 LOGGED_ARMS = (10, 1_000, 10_000)
 """Arms of the sessions whose log is measured."""
+IDLE_SESSIONS = 5_000
+"""Idle sessions by which the memory of a worker is measured: five times as many as it keeps decoded."""
 PAIRS = 200
 """Acts, each with an event, of the session whose memory in Redis is measured."""
 _KEYS = ("", ":slots", ":counts", ":log", ":segments", ":played")
@@ -31,7 +33,7 @@ class Memory(NamedTuple):
     redis: int
     """Of its keys, without those of remembered event ids."""
     worker: float
-    """By the resident memory of a worker before and after it used many sessions (Linux)."""
+    """By the resident memory of a worker before and after it created and used many sessions (Linux)."""
 
 
 class Logged(NamedTuple):
@@ -141,12 +143,11 @@ def logged(stores: Stores, kind: str, n_arms: int, clients: int, seconds: float)
 
 
 def idle_memory(stores: Stores, kind: str, sessions: int) -> Memory:
-    """Return the memory of an idle session; the worker's is a mean over ``sessions``."""
+    """Return the memory of an idle session; the worker's is a mean over ``sessions``, decoded or not."""
     stores.use(stores.create("idle", kind, IDLE_ARMS), PAIRS)
-    paths = [stores.create(f"idle-{number}", kind, IDLE_ARMS) for number in range(sessions)]
     (worker,) = stores.service.workers()
     before = _resident(worker)
-    for path in paths:
+    for path in [stores.create(f"idle-{number}", kind, IDLE_ARMS) for number in range(sessions)]:
         stores.use(path, 2)
     after = _resident(worker)
     return Memory(_in_redis(stores.redis, "idle", _KEYS), (after - before) / sessions)

@@ -39,6 +39,8 @@ from loadtest.commands.output import (
 from loadtest.commands.own_processes import own_processes
 
 FULL = GrowthOptions()
+IDLE_FOR_EACH = 5
+"""Idle sessions for each of the ``--sessions`` that are used."""
 SIZES = ("sessions", "arms", "outstanding", "open_slots", "events", "workers")
 
 
@@ -132,7 +134,7 @@ def _other_parts(options: Options, parts: set[Part], grow_to: int, out: Path) ->
             found[Part.START] = start_times(options.repetitions)
     if Part.STORED in parts:
         with messages.status("bytes"):
-            found[Part.STORED] = stored_bytes(options.clients, options.seconds, options.sessions)
+            found[Part.STORED] = stored_bytes(options.clients, options.seconds, IDLE_FOR_EACH * options.sessions)
     if Part.GROWTH in parts:
         made = {name: getattr(options, name) for name in ("seconds", "repetitions", "clients", "wrk")}
         grown = FULL._replace(**{name: min(getattr(FULL, name), grow_to) for name in SIZES}, **made)

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from loadtest.bench.stored_bytes import IDLE_ARMS, LOGGED_ARMS, stored_bytes
+from loadtest.bench.stored_bytes import IDLE_ARMS, IDLE_SESSIONS, LOGGED_ARMS, stored_bytes
 from loadtest.commands.output import console, errors_reported, print_written, write_summary
 
 
@@ -17,7 +17,7 @@ def stored(
     kind: Annotated[str, typer.Option(help="Learner over arms.")] = "dexp3",
     clients: Annotated[int, typer.Option(min=1, help="Clients that share a session.")] = 32,
     seconds: Annotated[float, typer.Option(min=0.1, help="Seconds for each number of arms.")] = 3,
-    sessions: Annotated[int, typer.Option(min=1, help="Idle sessions in a worker.")] = 1000,
+    sessions: Annotated[int, typer.Option(min=1, help="Idle sessions in a worker.")] = IDLE_SESSIONS,
     write_schema: Annotated[int, typer.Option(help="Schema of states: see BANDIT_WRITE_SCHEMA.")] = 4,
     out: Annotated[Path, typer.Option(help="Folder for summary.json.")] = Path("runs/stored"),
 ) -> None:

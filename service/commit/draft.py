@@ -13,7 +13,7 @@ from ..errors import IdempotencyConflictError, OlderSchemaError
 from ..models.idempotency import Idempotency
 from ..models.stored import Stored
 from ..store.base import DIGEST_BYTES
-from .cache.cached_session import Effective
+from .cache.effective import Effective
 from .journal import Journal
 
 VERSION = "\0"

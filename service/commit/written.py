@@ -10,7 +10,8 @@ from ..engine.segment_run import SegmentRun
 from ..serialization import records, segment_records, summary
 from ..serialization.state import PACKED_COUNTS, SCHEMA_BYTE
 from ..store.base import Commit, Written
-from .cache.cached_session import CachedSession, Effective
+from .cache.cached_session import CachedSession
+from .cache.effective import Effective
 from .draft import Draft
 
 FEW_ARMS = 10

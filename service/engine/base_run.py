@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from functools import lru_cache
 from operator import attrgetter
 from typing import Any, Self
@@ -46,6 +46,18 @@ class BaseRun(ABC):
             copied.act_times = self.act_times.copy()
         return copied
 
+    def with_seed(self, seed: int) -> Self:
+        """Return the run of another session that was created with equal fields; it shares all but the draws.
+
+        Parameters
+        ----------
+        seed : of the other session, in [0, 2**128)
+        """
+        copied = type(self)(*_values_of(type(self))(self))
+        copied.params, copied.draws = self.params._replace(seed=seed), Draws(seed)
+        copied.second_draws = None if self.second_draws is None else Draws(seed, stream=1)
+        return copied
+
     def moved(self, ledger: Ledger, state: Any) -> Self:
         """Return the run of the same session and arms at another moment; it shares learner and draws.
 
@@ -55,9 +67,10 @@ class BaseRun(ABC):
         ----------
         ledger, state : the counts and the learner's state at that moment, which are not copied
         """
-        return replace(
-            self, ledger=ledger, state=state, act_times=ActTimes.of_session(self.params.expiry), stored_rows=()
-        )
+        copied = type(self)(*_values_of(type(self))(self))  # In a third of the time that `replace` takes.
+        copied.ledger, copied.state, copied.stored_rows = ledger, state, ()
+        copied.act_times = ActTimes.of_session(self.params.expiry)
+        return copied
 
     def on_written(self, rows: Rows) -> None:
         """Note that the store holds all changes of the run, with ``rows`` as the state's rows."""

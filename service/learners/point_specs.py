@@ -163,6 +163,10 @@ class PointsSpec(Spec):
         self.feasible_set.check(self.dim)
         return self
 
+    @property
+    def size(self) -> int:
+        return self.dim
+
     def resolved(self) -> dict[str, Any]:
         return super().resolved() | {"feasible_set": self.feasible_set.resolved(self.dim)}
 

@@ -111,6 +111,10 @@ class ArmsSpec(Spec):
         return len(self.arms) if self.arms is not None else int(self.n_arms or 0)
 
     @property
+    def size(self) -> int:
+        return self.arm_count
+
+    @property
     def most_arms(self) -> int:
         """Arms that the learner can have at once, so that its state stays small enough."""
         return MAX_COUNT

@@ -39,9 +39,8 @@ def check_length(state: bytes, spec: Spec) -> None:
     CodecError
         where it is of fewer arms than the learner, or has fewer bytes than that has numbers.
     """
-    numbers: int = spec.arm_count if isinstance(spec, ArmsSpec) else getattr(spec, "dim", 0)
     ever = codec.arms_ever(state) if isinstance(spec, ArmsSpec) else None
-    if len(state) < numbers * NUMBER_BYTES if ever is None else ever < numbers:
+    if len(state) < spec.size * NUMBER_BYTES if ever is None else ever < spec.size:
         raise CodecError("the state has fewer numbers than its learner")
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import NamedTuple
 
-from ..commit.cache.cached_session import CachedSession
+from ..commit.cache.cached_session import CachedSession, StoredBytes
+from ..commit.cache.effective import Effective
+from ..commit.cache.session_at_rest import SessionAtRest
 from ..cooperative.answer_body import Body
 from ..engine.run import Run
 from ..learners.specs import ArmsSpec
@@ -83,6 +85,21 @@ class Beginning(NamedTuple):
             summary=summary.encode_summary(start.run, version, written, effective=start.effective),
         )
         return cls(new, stored, start)
+
+    def at_rest(self, created: Snapshot) -> SessionAtRest | None:
+        """Return the session for a worker's cache; None where what is stored of it does not suffice.
+
+        Parameters
+        ----------
+        created : the session as the store has just created it; gives the time of creation
+        """
+        stored_bytes = StoredBytes(self.new.spec, self.new.state)
+        if self.new.state[codec.SCHEMA_BYTE] < codec.PACKED_COUNTS or not stored_bytes.are_enough_for(
+            self.start.run
+        ):
+            return None
+        effective = Effective(self.start.effective, created.created_at)
+        return SessionAtRest(self.new.version, stored_bytes, created.created_at, effective)
 
     def view(self, created: Snapshot) -> Body:
         """Return the view of the session as it was created, whatever has happened to it since.

@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from ..commit.cache.cached_session import CachedSession
+from ..commit.cache.session_cache import SessionCache
 from ..commit.contention import Versions
 from ..commit.draft import Answer, unpack_answer
 from ..commit.journal import Journal
@@ -62,6 +63,7 @@ class Creator:
     Parameters
     ----------
     store : has the sessions
+    cache : of this worker, which gets new sessions
     reader : of the same store, for sessions that exist already
     queues : of the same store, for requests that a session has to answer under a key
     limits : of this service
@@ -72,6 +74,7 @@ class Creator:
     def __init__(
         self,
         store: Store,
+        cache: SessionCache,
         reader: Reader,
         queues: SessionQueues,
         limits: Limits,
@@ -80,6 +83,7 @@ class Creator:
     ) -> None:
         self._versions = Versions()
         self._store = store
+        self._cache = cache
         self._reader = reader
         self._queues = queues
         self._limits = limits
@@ -187,6 +191,8 @@ class Creator:
         existing = await self._store.create(begun.new)
         if existing.version == begun.new.version:
             self._metrics.sessions_created[spec.learner.kind]()
+            if (at_rest := begun.at_rest(existing)) is not None:
+                self._cache.put_new(session_id, at_rest)
             return Created(Answer(begun.view(existing)), new=True)
         if key is not None and (stored_answer := await self._store.recall(session_id, key.key)) is not None:
             return await _created_before(session_id, existing, key, stored_answer)

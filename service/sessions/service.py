@@ -53,7 +53,7 @@ class Sessions(SessionQueries):
             self._committer, max_queue=settings.max_queue, max_waiting=settings.max_waiting
         )
         self._creator = Creator(
-            store, self._reader, self._queues, self._limits, self._metrics, settings.write_schema
+            store, cache, self._reader, self._queues, self._limits, self._metrics, settings.write_schema
         )
 
     async def create(

@@ -139,7 +139,7 @@ class Settings(BaseModel):
         "during one from 1.0: with 4, new sessions have their counts of arms in fewer bytes, and 1.0 can't read "
         "them. 2 holds the same as 3, in more bytes.",
     )
-    cache_sessions: Count = Field(1024, description="Number of sessions that a worker caches in memory.")
+    cache_sessions: Count = Field(16_384, description="Sessions that a worker keeps in memory, in 128 MiB at most.")
     dashboard: bool = Field(True, description="Whether browsers get the dashboard at `/`; else the documentation.")
     history: bool = Field(
         True, description="Whether the service keeps samples of each session, for `GET /v1/sessions/{id}/history`."

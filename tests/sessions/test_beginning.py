@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from service.models import stored as stored_specification
 from service.models.specification import Specification
-from service.models.stored import Stored
+from service.models.stored import SEED_BITS, SHORT, Stored
 from service.sessions import beginning
 from service.sessions.beginning import Beginning
 from service.store.base import Snapshot
@@ -44,3 +45,40 @@ def test_other_fields_begin_another_way(fields):
 
     assert begun("a", one) != begun("a", other)
     assert beginning.Start.of(other, 4).view == Beginning.of("a", "v-1", None, 4, other).start.view
+
+
+def test_sessions_that_are_read_share_all_but_their_draws():
+    one, other = (Stored(Specification(learner=DEXP3), seed).encode() for seed in (1, 2**SEED_BITS - 1))
+    read = [stored_specification.decode(spec) for spec in (one, other)]
+    runs = [stored_specification.begun(spec) for spec in (one, other)]
+
+    assert [each.seed for each in read] == [1, 2**SEED_BITS - 1] == [run.params.seed for run in runs]
+    assert read[0].specification is read[1].specification
+    assert runs[0].learner is runs[1].learner
+    for run, each in zip(runs, read, strict=True):
+        assert run.draws.uniform(40) == each.start().draws.uniform(40)
+
+
+def test_large_sessions_share_nothing():
+    learners = [
+        {"kind": "dexp3", "n_arms": SHORT + 1},
+        {"kind": "dexp3", "arms": [f"label {n}" for n in range(300)]},
+    ]
+    for learner in learners:
+        assert stored_specification.begun(Stored(Specification(learner=learner), 1).encode()) is None
+
+
+@pytest.mark.parametrize("spaces", ["", " "])
+def test_a_specification_is_read_however_its_json_is_spaced(spaces):
+    spec = Stored(Specification(learner=DEXP3), 7).encode().replace(b',"seed":', f',"seed":{spaces}'.encode())
+
+    assert stored_specification.decode(spec) == (Specification(learner=DEXP3), 7)
+    assert (stored_specification.begun(spec) is None) == bool(spaces)
+
+
+@pytest.mark.parametrize("seed", [b"07", b"-1", b"1.5", b"null", str(2**SEED_BITS).encode(), b"9" * 5000])
+def test_a_seed_that_no_session_has_is_refused(seed):
+    spec = Stored(Specification(learner=DEXP3), 7).encode()
+
+    with pytest.raises(ValueError, match="not a session's specification"):
+        stored_specification.decode(spec.replace(b":7}", b":" + seed + b"}"))

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ...engine.arm_run import ArmRun
+from ...engine.point_run import PointRun
 from ...engine.run import Run
 from ...engine.segment_run import SegmentRun
 from ...engine.slot_run import SlotRun
@@ -20,37 +21,27 @@ from ...serialization import consistency, logs
 from ...serialization import records as records_codec
 from ...serialization import state as codec
 from ...serialization.binary import CHECKSUM_BYTES, CodecError
-from ...serialization.summary import effective_arms_of
 from ...store.base import Snapshot, Written
+from .effective import Effective
 
 SESSION_BYTES = 2_000
 """Memory that a session takes besides: its objects, and a block of draws."""
-EFFECTIVE_SECONDS = 9.0
-"""Lists may show an ``effective_arms`` this old, plus the time between commits."""
+MAX_STORED_BYTES = 8_192
+"""Most that are kept of a session in place of what is decoded of them: more would take long to decode."""
 OBJECT_BYTES = 200
 """Memory that an arm's label takes wherever it stands, about."""
 
 
-class Effective(NamedTuple):
-    """How many arms the distribution amounts to, as lists show it."""
+class StoredBytes(NamedTuple):
+    """What the store keeps of one version of a session, but for what stands beside its state."""
 
-    value: float | None
-    """None over points."""
-    at: float
-    """When it was computed, in Unix seconds."""
+    spec: bytes
+    state: bytes
 
-    @classmethod
-    def of(cls, run: Run, before: Effective | None) -> Effective:
-        """Take the value before for some seconds: computing it costs much where there are many arms.
-
-        Parameters
-        ----------
-        run : the session's, as it is about to be committed
-        before : of an earlier commit of this worker; None where there was none
-        """
-        if before is not None and run.ledger.time - before.at < EFFECTIVE_SECONDS:
-            return before
-        return cls(effective_arms_of(run), run.ledger.time)
+    def are_enough_for(self, run: Run) -> bool:
+        """Return whether a session at this run may be decoded of these bytes, without waiting for the store."""
+        few = len(self.spec) + len(self.state) <= MAX_STORED_BYTES
+        return few and type(run) in (ArmRun, PointRun) and run.params.expiry is None and not run.stored_rows
 
 
 class CachedSession(NamedTuple):
@@ -75,6 +66,8 @@ class CachedSession(NamedTuple):
     """Unix seconds; tells sessions apart that had one id after another."""
     has_packed_counts: bool = False
     """Whether the stored state is of a schema with packed counts of arms."""
+    stored_bytes: StoredBytes | None = None
+    """Of which it can be decoded again; None where they are many, or do not suffice."""
 
     @classmethod
     def of(cls, snapshot: Snapshot, previous: CachedSession | None = None) -> CachedSession:
@@ -94,8 +87,7 @@ class CachedSession(NamedTuple):
             raise StateCorruptError
         try:
             stored = stored_specification.decode(snapshot.spec)
-            consistency.check_length(snapshot.state, stored.specification.learner)
-            run = previous.run if previous is not None and previous.stored == stored else stored.start()
+            run = previous.run if previous is not None and previous.stored == stored else _begun(snapshot, stored)
             ledger, arms, state, schema, shared = codec.decode(
                 snapshot.state,
                 run.learner.state_type,
@@ -110,16 +102,21 @@ class CachedSession(NamedTuple):
                 consistency.check_shared(run, shared)
         except (CodecError, ValueError) as error:
             raise StateCorruptError from error
-        is_listed = previous is not None and previous.is_listed and run is previous.run
+        is_listed = schema >= codec.PACKED_COUNTS or (
+            previous is not None and previous.is_listed and run is previous.run
+        )
         run = run.moved(ledger, state)
         if isinstance(run, SegmentRun):
             run = replace(run, shared=shared)
         needs_records = isinstance(run, SlotRun) or run.params.expiry is not None or logs.is_unread(state)
         checksum, size = snapshot.state[-CHECKSUM_BYTES:], _memory(run)
+        has_packed_counts = schema >= codec.PACKED_COUNTS
+        stored_bytes = StoredBytes(snapshot.spec, snapshot.state)
         return cls(
             *(snapshot.version, stored, run, checksum, size, is_listed, needs_records),
             created_at=snapshot.created_at,
-            has_packed_counts=schema >= codec.PACKED_COUNTS,
+            has_packed_counts=has_packed_counts,
+            stored_bytes=stored_bytes if has_packed_counts and stored_bytes.are_enough_for(run) else None,
         )
 
     def with_records(self, records: Mapping[bytes, bytes]) -> CachedSession:
@@ -205,13 +202,26 @@ class CachedSession(NamedTuple):
         run.on_written(records_codec.rows_of(run, schema))
         if schema == 1:
             run.ledger.restart_means()
+        if (stored_bytes := self.stored_bytes) is not None:
+            stored_bytes = StoredBytes(written.spec or stored_bytes.spec, written.state)
+            stored_bytes = stored_bytes if stored_bytes.are_enough_for(run) else None
         return CachedSession(
             *(written.version, stored, run, written.state[-CHECKSUM_BYTES:], _memory(run)),
             is_listed=True,
             effective=effective,
             created_at=self.created_at,
             has_packed_counts=schema >= codec.PACKED_COUNTS,
+            stored_bytes=stored_bytes,
         )
+
+
+def _begun(snapshot: Snapshot, stored: Stored) -> Run:
+    """Start the run of a session that was read; refuse a state that is too short before memory is taken for it."""
+    run = stored_specification.begun(snapshot.spec)
+    if run is not None:
+        return run
+    consistency.check_length(snapshot.state, stored.specification.learner)
+    return stored.start()
 
 
 def _memory(run: Run) -> int:

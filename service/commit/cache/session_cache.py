@@ -1,4 +1,4 @@
-"""The sessions a worker keeps decoded, each at the version it last saw."""
+"""The sessions a worker keeps at hand, each at the version it last saw."""
 
 from __future__ import annotations
 
@@ -6,10 +6,13 @@ from collections import OrderedDict
 from itertools import islice
 
 from .cached_session import CachedSession
+from .session_at_rest import SessionAtRest
 from .surplus_watch import SurplusWatch
 
 MAX_BYTES = 128 * 2**20
 """Memory that all sessions kept may take, about."""
+MAX_DECODED = 1_024
+"""Sessions used last. Others are kept as they are stored, in a third of the memory, and decoded when used again."""
 MAX_CHANGED = 10_000
 """Changed sessions that are remembered."""
 
@@ -28,15 +31,21 @@ class SessionCache:
         self._max_sessions = max_sessions
         self._max_bytes = max_bytes
         self._bytes = 0
-        self._sessions: OrderedDict[str, CachedSession] = OrderedDict()
+        self._decoded: OrderedDict[str, CachedSession] = OrderedDict()
+        self._resting: OrderedDict[str, CachedSession | SessionAtRest] = OrderedDict()
+        """Sessions used less recently; those that can't be kept as they are stored stay decoded here."""
         self._changed: dict[str, None] = {}
         """Sessions put in since ``take_changed``, in order."""
 
     def get(self, session_id: str) -> CachedSession | None:
         """Return the session as this worker last saw it; others may have committed since."""
-        cached = self._sessions.get(session_id)
+        cached = self._decoded.get(session_id)
         if cached is not None:
-            self._sessions.move_to_end(session_id)
+            self._decoded.move_to_end(session_id)
+        elif (resting := self._resting.get(session_id)) is not None:
+            self.forget(session_id)
+            cached = resting.decoded() if isinstance(resting, SessionAtRest) else resting
+            self._keep(session_id, cached)
         return cached
 
     def put(self, session_id: str, cached: CachedSession) -> None:
@@ -47,16 +56,40 @@ class SessionCache:
         session_id : of the session
         cached : the version that this worker has committed or read
         """
-        before = self._sessions.pop(session_id, None)
-        self._sessions[session_id] = cached
         self._changed[session_id] = None
         if len(self._changed) > MAX_CHANGED:
             del self._changed[next(iter(self._changed))]
-        self._bytes += cached.size - (before.size if before is not None else 0)
-        while len(self._sessions) > self._max_sessions or (
-            self._bytes > self._max_bytes and len(self._sessions) > 1
-        ):
-            self.forget(next(iter(self._sessions)))
+        self.forget(session_id)
+        self._keep(session_id, cached)
+
+    def put_new(self, session_id: str, at_rest: SessionAtRest) -> None:
+        """Keep a session that was just created, where there is room: maybe it is used elsewhere.
+
+        Parameters
+        ----------
+        session_id : of the session
+        at_rest : its first version
+        """
+        self.forget(session_id)
+        if self._count < self._max_sessions and self._bytes + at_rest.size <= self._max_bytes:
+            self._resting[session_id] = at_rest
+            self._bytes += at_rest.size
+
+    @property
+    def _count(self) -> int:
+        return len(self._decoded) + len(self._resting)
+
+    def _keep(self, session_id: str, cached: CachedSession) -> None:
+        self._decoded[session_id] = cached
+        self._bytes += cached.size
+        if len(self._decoded) > MAX_DECODED:
+            self._rest(*self._decoded.popitem(last=False))
+        while self._count > self._max_sessions or (self._bytes > self._max_bytes and self._count > 1):
+            self.forget(next(iter(self._resting or self._decoded)))
+
+    def _rest(self, session_id: str, cached: CachedSession) -> None:
+        self._resting[session_id] = resting = SessionAtRest.of(cached) or cached
+        self._bytes += resting.size - cached.size
 
     def take_changed(self, most: int) -> list[str]:
         """Return ids of sessions put in since they were last returned: ``most`` at most, the first ones first."""
@@ -66,11 +99,12 @@ class SessionCache:
         return taken
 
     def peek(self, session_id: str) -> CachedSession | None:
-        """Return what ``get`` does, without counting that as a use."""
-        return self._sessions.get(session_id)
+        """Return what ``get`` does, without counting that as a use; None also for one kept as it is stored."""
+        kept = self._decoded.get(session_id) or self._resting.get(session_id)
+        return None if isinstance(kept, SessionAtRest) else kept
 
     def forget(self, session_id: str) -> None:
         """Drop a session."""
-        cached = self._sessions.pop(session_id, None)
-        if cached is not None:
-            self._bytes -= cached.size
+        kept = self._decoded.pop(session_id, None) or self._resting.pop(session_id, None)
+        if kept is not None:
+            self._bytes -= kept.size

@@ -19,6 +19,11 @@ class Spec(Posted):
     takes_segments: ClassVar[bool] = False
     """Whether the learner can be the global part of segments; it is a ``PooledLearner`` then."""
 
+    @property
+    def size(self) -> int:
+        """Number of arms at the start of the session, or of dimensions."""
+        raise NotImplementedError
+
     def build(self) -> Learner[Any]:
         """Make the learner with these parameters."""
         raise NotImplementedError
