@@ -71,7 +71,8 @@ class ArmRun(BaseRun):
             self.ledger.open(opened - 1)
             uniforms = self.draws.uniforms(slot.t, opened)
             positions = draw_all(self.learner.distribution(self.state), uniforms).tolist()
-        arms = [self.arms.live[position] for position in positions]
+        live = self.arms.live
+        arms = positions if isinstance(live, range) else [live[position] for position in positions]
         np.add.at(self.ledger.by_arm, arms, 1)
         if self.act_times is not None:
             self.act_times.act(self.ledger.time, arms, self.ledger.by_arm.size)

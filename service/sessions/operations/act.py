@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -143,9 +144,10 @@ def arms_json(drawn: Iterable[ArmActions], names: Sequence[str] | None, skipped:
         (slot, arms, probabilities, *_), *_ = drawn
         return f'{{"slot":{slot}{_arm_json(arms[0], probabilities[0], names)}{more}}}'
     texts: list[str] = []
+    arm_json = _arm_json if names is not None else _unnamed_arm_json
     for slot_of_first, arms, probabilities, *_ in drawn:
         different = dict(zip(arms, probabilities, strict=True))
-        parts = {arm: _arm_json(arm, p, names) for arm, p in different.items()}
+        parts = {arm: arm_json(arm, p, names) for arm, p in different.items()}
         texts += [f'{{"slot":{slot}{parts[arm]}' for slot, arm in enumerate(arms, slot_of_first)]
     return f'{{"actions":[{"},".join(texts)}}}]{more}}}'
 
@@ -153,6 +155,12 @@ def arms_json(drawn: Iterable[ArmActions], names: Sequence[str] | None, skipped:
 def _arm_json(arm: int, p: float, names: Sequence[str] | None) -> str:
     label = "" if names is None else f',"label":{json.dumps(names[arm])}'
     return f',"arm":{arm},"probability":{p!r}{label}'
+
+
+@lru_cache(maxsize=4096)
+def _unnamed_arm_json(arm: int, p: float, names: None) -> str:
+    """Return the same without labels; p stays as it is until an event comes, for all acts of a batch, say."""
+    return _arm_json(arm, p, names)
 
 
 def points_json(points: Iterable[Iterable[str]]) -> Iterator[str]:
