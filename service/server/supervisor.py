@@ -93,9 +93,10 @@ class Supervisor:
         self._exit_code = 0
 
     async def run(self) -> int:
-        """Serve until SIGTERM, SIGINT or a failed start, and return the exit code of the process."""
+        """Serve until SIGTERM, SIGINT, a hang-up or a failed start, and return the exit code of the process."""
         loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
+        stays = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN  # As under nohup.
+        for number in (signal.SIGTERM, signal.SIGINT, *(() if stays else (signal.SIGHUP,))):
             loop.add_signal_handler(number, self._stop, number)
         if self._settings.api_keys_file is not None:
             loop.add_signal_handler(signal.SIGHUP, self._read_keys_again)

@@ -1,4 +1,4 @@
-"""SIGTERM and SIGINT: a clean stop, whatever is under way, and an end at once for who asks twice."""
+"""SIGTERM, SIGINT and a hang-up: a clean stop, whatever is under way, and an end at once for who asks twice."""
 
 import contextlib
 import os
@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from tests.support.http import http_client
-from tests.support.running import act, alive, create
+from tests.support.running import CHECKOUT, act, alive, create
 from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.skipif(sys.platform != "linux", reason="looks at /proc"), pytest.mark.processes]
@@ -30,11 +30,24 @@ def test_it_serves_and_ends_cleanly_on_a_signal(run, workers):
     assert "stopped" in service.messages()
 
 
-def test_interrupting_it_is_a_clean_stop(run):
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])
+def test_interrupting_it_is_a_clean_stop(run, number):
     service = run("--store-url", "memory://")
     service.wait_ready()
 
-    assert service.stop(signal.SIGINT) == 0
+    assert service.stop(number) == 0
+    assert f"received {number.name}, stopping" in service.messages()
+
+
+def test_a_hang_up_does_not_end_it_under_nohup(run):
+    service = run("--store-url", "memory://", command=("nohup", *CHECKOUT))
+    service.wait_ready()
+    service.process.send_signal(signal.SIGHUP)
+
+    with service.client() as client:
+        create(client)
+    assert service.stop() == 0
+    assert not [line for line in service.messages() if "SIGHUP" in line]
 
 
 def test_a_stop_in_the_middle_of_its_imports_is_taken(run, tmp_path):
