@@ -10,6 +10,7 @@ from service.commit.cache import session_cache
 from service.commit.cache.cached_session import CachedSession
 from service.commit.cache.session_at_rest import SessionAtRest
 from service.commit.cache.session_cache import SessionCache
+from service.errors import SurplusFeedbackError
 from service.learners import REGISTRY
 from service.learners.base import Spec
 from service.models.events import ArmEvent
@@ -129,6 +130,22 @@ async def test_sessions_with_records_stay_decoded(fields, monkeypatch):
     await use(sessions, "s", 3)
 
     assert store.loads == 2
+
+
+async def test_a_session_read_with_its_log_stays_decoded(monkeypatch):
+    monkeypatch.setattr(session_cache, "MAX_DECODED", 1)
+    store = CountingStore()
+    sessions, other = sessions_on(store), sessions_on(store)
+    for session_id in ("s", "t"):
+        await create(sessions, session_id, learner={"kind": "dexp3", "n_arms": 1_000})
+        await use(sessions, session_id, 2)
+        with pytest.raises(SurplusFeedbackError):  # The other worker reads it, and commits nothing.
+            await other.submit(session_id, SettleFeedback([ArmEvent(arm=999, loss=0.25)] * 3, None))
+    loads = store.loads
+
+    await use(other, "s", 2)
+
+    assert store.loads == loads
 
 
 @pytest.mark.parametrize("name", [name for name in kept_states.names() if name.endswith(".4")])

@@ -112,11 +112,12 @@ class CachedSession(NamedTuple):
         checksum, size = snapshot.state[-CHECKSUM_BYTES:], _memory(run)
         has_packed_counts = schema >= codec.PACKED_COUNTS
         stored_bytes = StoredBytes(snapshot.spec, snapshot.state)
+        suffice = has_packed_counts and not needs_records and stored_bytes.are_enough_for(run)
         return cls(
             *(snapshot.version, stored, run, checksum, size, is_listed, needs_records),
             created_at=snapshot.created_at,
             has_packed_counts=has_packed_counts,
-            stored_bytes=stored_bytes if has_packed_counts and stored_bytes.are_enough_for(run) else None,
+            stored_bytes=stored_bytes if suffice else None,
         )
 
     def with_records(self, records: Mapping[bytes, bytes]) -> CachedSession:
