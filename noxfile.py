@@ -76,6 +76,7 @@ TOUCHING_OTHER_PACKAGES = (
     "tests/api/test_validation_errors.py",
     "tests/client",
     "tests/cooperative/test_answer_body.py",
+    "tests/engine/test_draws.py",
     "tests/packaging",
     "tests/server",
     "tests/store",
