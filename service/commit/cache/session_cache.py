@@ -12,7 +12,7 @@ from .surplus_watch import SurplusWatch
 MAX_BYTES = 128 * 2**20
 """Memory that all sessions kept may take, about."""
 MAX_DECODED = 1_024
-"""Sessions used last. Others are kept as they are stored, in a third of the memory, and decoded when used again."""
+"""Sessions used last. Others are kept as they are stored, in a quarter of the memory, until they are used again."""
 MAX_CHANGED = 10_000
 """Changed sessions that are remembered."""
 
