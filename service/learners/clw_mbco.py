@@ -13,7 +13,7 @@ from .clw import ScheduleKind, check_window
 from .dbgd import Rates
 from .maths.block_schedules import Clock, Kind, Schedule
 from .maths.feasible_sets import FeasibleSet
-from .maths.gradients import bounded, forward_difference
+from .maths.gradients import bounded, forward_difference, query_points
 from .mbco import TwoRatesSpec
 from .rates import RateMode
 from .specs import MaxDelay
@@ -79,7 +79,6 @@ class ClwMbco(PointLearner[State]):
         self._rates = rates
         self._schedule = schedule
         self._shrunk = feasible_set.shrunk(rates.perturbation)
-        self._offsets = rates.perturbation * np.eye(self.dim)
 
     def start(self) -> State:
         return State(self.feasible_set.center, *self._schedule.start())
@@ -99,7 +98,7 @@ class ClwMbco(PointLearner[State]):
         return state.x
 
     def query_points(self, state: State) -> FloatArray:
-        return state.x[..., None, :] + self._offsets
+        return query_points(state.x, self._rates.perturbation)
 
     def settle(self, state: State, values: FloatArray, outstanding: int) -> State:  # noqa: ARG002 - eta is fixed
         return state._replace(sums=self._schedule.add(state.clock, bounded(values)).sums)

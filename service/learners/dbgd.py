@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 
 from .base import FloatArray, Information, PointLearner
 from .maths.feasible_sets import FeasibleSet
-from .maths.gradients import forward_difference, squared_norm
+from .maths.gradients import forward_difference, query_points, squared_norm
 from .point_specs import PointsSpec
 from .rates import RatedSpec, RateFields, RateMode
 from .specs import Horizon, LearningRate, MaxDelay, Perturbation, RateScale, TotalDelay
@@ -112,7 +112,6 @@ class Dbgd(PointLearner[State]):
         self.perturbation = rates.perturbation
         self._learning_rate = rates.learning_rate
         self._shrunk = feasible_set.shrunk(rates.perturbation)
-        self._offsets = rates.perturbation * np.eye(self.dim)
 
     def start(self) -> State:
         return State(self.feasible_set.center, 0.0, 0.0)
@@ -121,7 +120,7 @@ class Dbgd(PointLearner[State]):
         return state.x
 
     def query_points(self, state: State) -> FloatArray:
-        return state.x[..., None, :] + self._offsets
+        return query_points(state.x, self.perturbation)
 
     def settle(self, state: State, values: FloatArray, outstanding: int) -> State:
         """Step by eqs. (g_estimate) and (xupdate), or by the anytime rule."""

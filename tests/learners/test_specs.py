@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from pydantic import ValidationError
 from service.learners import REGISTRY
 from service.learners.dbgd import DbgdSpec
 from service.learners.dexp3 import Dexp3Spec
+from service.learners.point_specs import PointsSpec
 from service.learners.rates import RatedSpec
 from service.learners.specs import ArmsSpec
 from tests.support import vectors
@@ -183,6 +185,16 @@ def test_rated_learners_have_a_theorem() -> None:
     for kind, spec in REGISTRY.items():
         has = not issubclass(spec, RatedSpec) or spec.rate_fields.theorem
         assert has, f"{kind} has no theorem: inherit ArmsSpec or PointsSpec without RatedSpec"
+
+
+@pytest.mark.parametrize("kind", [kind for kind, spec in REGISTRY.items() if issubclass(spec, PointsSpec)])
+def test_learners_over_points_take_the_memory_of_some_points(kind: str) -> None:
+    dim = 1000
+    fields = vectors.traces(kind)[0]["spec"] | {"dim": dim, "feasible_set": BALL["feasible_set"]}
+    learner = REGISTRY[kind].model_validate(fields).build()
+    learner.query_points(learner.start())
+
+    assert len(pickle.dumps(learner)) < 10 * dim * 8
 
 
 def test_every_kind_is_its_own_key() -> None:

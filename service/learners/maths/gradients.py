@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,23 @@ from ..base import FloatArray
 
 LARGEST_VALUE = 1e100
 """Losses and gradient entries beyond this size are cut to it, so that no step and no sum of squares overflows."""
+
+
+def query_points(x: FloatArray, perturbation: float) -> FloatArray:
+    """Return x + delta e_k for each k, shape (..., dim, dim).
+
+    Parameters
+    ----------
+    x : shape (..., dim)
+    perturbation : delta
+    """
+    return x[..., None, :] + _offsets(x.shape[-1], perturbation)
+
+
+@lru_cache(maxsize=4)
+def _offsets(dim: int, perturbation: float) -> FloatArray:
+    """Return delta e_k for each k; learners don't keep it, as it takes dim times the memory of a point."""
+    return perturbation * np.eye(dim)
 
 
 def forward_difference(losses: FloatArray, perturbation: float) -> FloatArray:
