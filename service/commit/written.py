@@ -64,12 +64,12 @@ async def _written(draft: Draft, base: CachedSession, version: str, mostly_surpl
         # Arms are encoded again, of which there may be many.
         size = LABEL_BYTES * run.arms.size if isinstance(run, ArmRun) else 0
         state = await run_in_thread_if_large(size, CachedSession.encode, run, draft.write_schema)
-    draft.effective = effective = Effective.of(run, base.effective)
+    is_same = draft.stored is base.stored and has_same_arms
+    draft.effective = effective = Effective.of(run, base.effective if is_same else None)
     shown = summary.encode_summary(
         run, version, state[SCHEMA_BYTE], effective=effective.value, mostly_surplus=mostly_surplus
     )
     await draft.fair_yield()
-    is_known = base.is_listed and draft.stored is base.stored and has_same_arms
     losses, as_texts = base.run.params.losses, draft.write_schema < PACKED_COUNTS
     default = None if spec.expiry is None else spec.expiry.default(losses.word)
     entries = []
@@ -88,7 +88,7 @@ async def _written(draft: Draft, base: CachedSession, version: str, mostly_surpl
         counts_as_texts=as_texts,
         joins_counts=not as_texts and isinstance(run, ArmRun) and run.ledger.by_arm.size <= FEW_ARMS,
         summary=shown,
-        about=None if is_known else await _about(draft, state[SCHEMA_BYTE]),
+        about=None if base.is_listed and is_same else await _about(draft, state[SCHEMA_BYTE]),
         entries=entries,
         max_entries=0 if spec.decision_log is None else spec.decision_log.max_entries,
     )

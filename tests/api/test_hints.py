@@ -130,3 +130,14 @@ async def test_effective_arms_are_the_exponential_of_the_entropy(client):
 
     entropy = -sum(p * math.log(p) for p in view["probabilities"])
     assert view["effective_arms"] == pytest.approx(math.exp(entropy))
+
+
+async def test_lists_show_the_effective_arms_of_arms_just_changed(client):
+    await opened(client, 0, learner={"kind": "centred_tsallis", "arms": ["a", "b"]})
+    assert (await client.patch("/v1/sessions/s/arms", json={"add": ["c", "d"]})).status_code == 200
+    (listed,) = (await client.get("/v1/sessions")).json()["sessions"]
+    assert listed["effective_arms"] == pytest.approx(4)
+
+    assert (await client.patch("/v1/sessions/s/arms", json={"pause": ["d"]})).status_code == 200
+    (listed,) = (await client.get("/v1/sessions")).json()["sessions"]
+    assert listed["effective_arms"] == pytest.approx(3)
