@@ -8,7 +8,7 @@ from typing import Any
 from loadtest.bench.goals import Compared, compared
 from loadtest.bench.markdown import number, spread_text, table
 from loadtest.bench.measured import VERSIONS_SHOWN
-from loadtest.bench.targets import FLOORS, LABELS, PAGE
+from loadtest.bench.targets import FLOORS, LABELS, MOST_OF, PAGE
 from loadtest.study.page import wrapped
 
 MARKS = ("<!-- bench: what follows is written by the command -->", "<!-- bench: end -->")
@@ -26,7 +26,9 @@ def target_rows(summary: Mapping[str, Any], workers: str) -> Iterator[Sequence[s
     """Yield a row for each target, as ``HEAD`` names its cells."""
     found, options = summary["workers"][workers], summary["options"]
     for name, rates in found["per_second"].items():
-        label = LABELS[name].format(sessions=f"{options['sessions']:,}", bulk=options["bulk"], page=PAGE)
+        sessions = options["sessions"]
+        sizes = {"sessions": f"{sessions:,}", "most": f"{MOST_OF * sessions:,}"}
+        label = LABELS[name].format(**sizes, bulk=options["bulk"], page=PAGE)
         over = [found["rate_over"][floor].get(name) for floor in FLOORS]
         used, over_n = found["cpu_microseconds"][name], found["cpu_over"][FLOORS[0]].get(name)
         yield (label, *map(spread_cell, (rates, *over, used, over_n)))

@@ -14,7 +14,7 @@ from loadtest.bench.closed_loop import Conversation, act_and_feedback, repeated
 
 NOTHING, READ, SCRIPT = "nothing", "redis_get", "lua_script"
 HOT, MANY, ACTS, EVENTS = "hot", "many", "bulk_acts", "bulk_events"
-SEPARATE = "separate"
+SEPARATE, MOST = "separate", "most"
 EVERYSEC, MANY_EVERYSEC, FEW_ARMS, MOST_ARMS = "hot_everysec", "many_everysec", "few_arms", "most_arms"
 VIEW, LIST, CREATE = "view", "list", "create"
 MEMORY_HOT, MEMORY_MANY, LOCKED_HOT, LOCKED_MANY = "memory_hot", "memory_many", "locked_hot", "locked_many"
@@ -31,6 +31,7 @@ LABELS = {
     FEW_ARMS: "service: one session, 10 arms",
     MOST_ARMS: "service: one session, 10,000 arms",
     MANY: "service: act and feedback, {sessions} sessions",
+    MOST: "service: act and feedback, {most} sessions",
     MANY_EVERYSEC: "service: {sessions} sessions, `appendfsync everysec`",
     SEPARATE: "service: act and feedback, a session for each client",
     ACTS: "service: acts, {bulk} a call",
@@ -40,6 +41,8 @@ LABELS = {
     CREATE: "service: sessions created",
 }
 FLOORS = (NOTHING, READ)
+MOST_OF = 10
+"""Most sessions for each of those where there are many."""
 ARMS = {FEW_ARMS: 10, MOST_ARMS: 10_000}
 """Of sessions that are used beside those of the command's number of arms."""
 IN_MEMORY, IN_REDIS = (MEMORY_HOT, MEMORY_MANY), (LOCKED_HOT, LOCKED_MANY)
@@ -72,6 +75,11 @@ class Options(NamedTuple):
     """The program; None: clients in Python."""
     peers: bool = False
     """Whether river is measured too."""
+
+    @property
+    def most(self) -> int:
+        """Sessions where there are more than a worker keeps decoded."""
+        return MOST_OF * self.sessions
 
 
 class Target(NamedTuple):
@@ -137,6 +145,7 @@ def of_service(url: str, pids: Sequence[int], options: Options, learner: Mapping
         EVERYSEC: hot._replace(appendfsync="everysec"),
         **{name: single(name, 1) for name in ARMS},
         MANY: many,
+        MOST: single("s", options.most),
         MANY_EVERYSEC: many._replace(appendfsync="everysec"),
         SEPARATE: many._replace(talk=separate(f"{SESSIONS}/s%d", options.sessions), says=None),
         ACTS: bulk,

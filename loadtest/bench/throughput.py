@@ -167,15 +167,18 @@ def _targets(options: Options, redis: RedisProcess, logs: Path, workers: int) ->
 
 
 def _create(url: str, options: Options) -> None:
-    """Create the sessions, and use each once: the first request of a session in a worker reads it."""
-    numbers = {f"s{number}": options.n_arms for number in range(options.sessions)}
+    """Create the sessions, and use all but the most once: the first request of a session in a worker reads it."""
+    numbers = {f"s{number}": options.n_arms for number in range(options.most)}
     numbers |= {f"{name}0": n_arms for name, n_arms in ARMS.items()}
+    unused = {f"s{number}" for number in range(options.sessions, options.most)}
     with httpx.Client(base_url=url) as client:
         for seed, (name, n_arms) in enumerate(numbers.items()):
             body = {"session_id": name, "learner": LEARNER | {"n_arms": n_arms}, "seed": seed}
             created = client.post(SESSIONS, json=body)
             if created.status_code != httpx.codes.CREATED:
                 raise LoadTestError(f"a session was not created: {created.text}")
+            if name in unused:
+                continue
             arm = client.post(f"{SESSIONS}/{name}/act").raise_for_status().json()["arm"]
             event = {"arm": arm, "loss": 0.5}
             client.post(f"{SESSIONS}/{name}/feedback", json=event).raise_for_status()

@@ -180,9 +180,9 @@ def test_a_new_session_takes_no_other_ones_place():
 
     cache.forget("a")
     cache.put_new("c", at_rest)
-    assert (cache.peek("b"), cache.peek("c")) == (cached, None)
-    assert cache.get("c").version == cached.version
-    assert cache.peek("c") is not None
+    assert (cache.peek("b"), cache.peek("c").version) == (cached, cached.version)
+    assert cache.peek("c") is not cache.peek("c"), "seen, but not used"
+    assert cache.get("c") is cache.peek("c")
 
 
 def test_memory_is_counted_while_sessions_rest_and_come_back(monkeypatch):

@@ -99,9 +99,9 @@ class SessionCache:
         return taken
 
     def peek(self, session_id: str) -> CachedSession | None:
-        """Return what ``get`` does, without counting that as a use; None also for one kept as it is stored."""
+        """Return what ``get`` does, without counting that as a use."""
         kept = self._decoded.get(session_id) or self._resting.get(session_id)
-        return None if isinstance(kept, SessionAtRest) else kept
+        return kept.decoded() if isinstance(kept, SessionAtRest) else kept
 
     def forget(self, session_id: str) -> None:
         """Drop a session."""

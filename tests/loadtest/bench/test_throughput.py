@@ -105,7 +105,7 @@ def test_wrk_may_leave_a_request_of_each_client_in_each_turn() -> None:
     options = Options(seconds=1, repetitions=2, clients=4, n_arms=2, workers=[1], bulk=100, wrk="wrk")
     targets = of_service("http://127.0.0.1:1", [], options, {})
 
-    single, rounds = 6, 3
+    single, rounds = 7, 3
     assert cut_off(options, targets.values()) == 4 * rounds * (single + options.bulk)
     assert cut_off(options._replace(wrk=None), targets.values()) == 0
 
