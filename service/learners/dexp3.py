@@ -129,12 +129,17 @@ class State(NamedTuple):
         ------
         IndexError
             where a step is of an arm that there is not.
+        ValueError
+            where all weights are 0.
         """
         if not log.steps:
             return self._replace(p=log.base, p_open=log.base, log=dexp3_log.read(log, log.base))
         with np.errstate(all="ignore"):
-            p_open = _trimmed(log.base, log.steps[: log.opened])
-            p = _trimmed(p_open, log.steps[log.opened :])
+            try:
+                p_open = _trimmed(log.base, log.steps[: log.opened])
+                p = _trimmed(p_open, log.steps[log.opened :])
+            except ZeroDivisionError as error:
+                raise ValueError("weights without a sum") from error
             return self._replace(p=p, p_open=p_open, log=dexp3_log.read(log, p_open))
 
 

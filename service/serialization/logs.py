@@ -102,7 +102,7 @@ def read(reader: Reader, state: Any) -> Any:
 
     Raises
     ------
-    CodecError, IndexError
+    CodecError, IndexError, ValueError
         where ``write`` did not write these bytes behind this state.
     """
     (count,) = reader.unpack(BYTE)
@@ -161,4 +161,7 @@ def replayed(state: Any, rows: Rows) -> Any:
     steps = tuple((int(arm), factor, least) for part in columns for arm, factor, least in part.tolist())
     if len(steps) != len(state.log.steps) or any(arm < 0 for arm, _, _ in steps):
         raise CodecError("the rows are not those of this state")
-    return state.replayed(Log(base, steps, state.log.opened))
+    after = state.replayed(Log(base, steps, state.log.opened))
+    if not (np.isfinite(after.p).all() and np.isfinite(after.p_open).all()):
+        raise CodecError("the rows are not those of this state")
+    return after

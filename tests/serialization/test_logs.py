@@ -197,7 +197,8 @@ def test_fewer_arms_are_stored_whole():
 
 @pytest.mark.usefixtures("few_are_many")
 @pytest.mark.parametrize(
-    "harm", ["missing", "missing log", "more", "cut", "other arms", "negative arm", "no vector"]
+    "harm",
+    ["missing", "missing log", "more", "cut", "other arms", "negative arm", "no vector", "no sum", "no number"],
 )
 def test_rows_that_are_not_those_of_the_state_are_refused(harm):
     session = Stores(dexp3.Dexp3Spec(n_arms=6))
@@ -225,10 +226,28 @@ def test_rows_that_are_not_those_of_the_state_are_refused(harm):
         row(2, [6.0, 0.5, 0.0])
     elif harm == "negative arm":
         row(2, [-1.0, 0.5, 0.0])
-    else:
+    elif harm == "no vector":
         row(0, [0.2] * 5)
+    else:
+        row(0, [0.0 if harm == "no sum" else float("inf")] * 6)
 
     with pytest.raises(StateCorruptError):
         session.loaded()
     session.kept = whole
     session.loaded()
+
+
+@pytest.mark.parametrize("events", [1, 2, 3])
+@pytest.mark.parametrize("weight", [0.0, float("inf"), float("nan")])
+def test_a_log_of_weights_without_a_sum_is_refused(events, weight):
+    """Whoever writes such a state by hand, or imports it, can make its checksum too."""
+    stored = Stored(Specification(learner=dexp3.Dexp3Spec(n_arms=9)), 5)
+    run = stored.start()
+    arms = [run.act().arm for _ in range(events)]
+    for arm in arms:
+        run.settle(ArmFeedback(arm, 0.5))
+    harmed = np.full(9, weight)
+    run.state = run.state._replace(p=harmed, p_open=harmed, log=run.state.log._replace(base=harmed))
+
+    with pytest.raises(StateCorruptError):
+        CachedSession.of(Snapshot("v", stored.encode(), CachedSession.encode(run), 0.0, None))
