@@ -15,6 +15,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
+import redis
 
 from service.settings import Settings
 from service.store import open_store
@@ -22,6 +23,7 @@ from service.store.base import Store
 from service.store.embedded.server import EmbeddedServer
 from service.store.options import StoreOptions
 from tests.support.clock import Clock
+from tests.support.house import requests_traced
 from tests.support.key_leaks import leaks
 from tests.support.programs import REDIS, WHEEL, program
 from tests.support.real_redis import RedisServer
@@ -118,6 +120,14 @@ def _embedded_server() -> Iterator[EmbeddedServer]:
         server.start()
         yield server
         server.stop()
+
+
+@pytest.fixture(scope="session")
+def passed(_embedded_server: EmbeddedServer) -> dict[str, list[tuple[str, str]]]:
+    """What an act and a feedback call in the service, in a real worker."""
+    with redis.Redis.from_url(_embedded_server.url) as store:
+        store.flushall()  # Decisions of other tests that are due would keep the sweeper busy beside the requests.
+    return requests_traced(_embedded_server.url)
 
 
 @pytest.fixture(scope="module")

@@ -158,12 +158,3 @@ def test_nobody_is_called_by_a_name_that_says_nothing():
     vague = {"utils", "helpers", "common", "manager", "core"}
 
     assert not {name for name in MODULES if vague & set(name.split("."))}
-
-
-def test_a_folder_has_ten_files_at_most():
-    """More are found only where each is one of a kind: a learner, or a structure of a session."""
-    folders = {path.parent for path in (ROOT / "service").rglob("*.*") if "__pycache__" not in path.parts}
-    large = {folder.name for folder in folders if sum(path.is_file() for path in folder.iterdir()) > 10}
-    too_large = large - {"learners", "engine"}
-
-    assert not too_large, f"put files that belong together into a folder within {too_large}"

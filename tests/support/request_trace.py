@@ -77,39 +77,43 @@ class WholeRequests(HTTPConnection):
         return super().getresponse()
 
 
-def trace(tracer: Tracer, connection: HTTPConnection, path: str, body: Any) -> Passed:
-    """Trace one request until the event loop has nothing more to do for it."""
+def trace(tracer: Tracer, connection: HTTPConnection, path: str, body: Any) -> tuple[bytes, Passed]:
+    """Answer of one request, and its calls until the event loop has nothing more to do for it."""
     tracer.take()
     tracer.on = True
-    post(connection, path, body)
+    text = post(connection, path, body)
     idle = threading.Event()
     assert tracer.loop is not None
     tracer.loop.call_soon_threadsafe(idle.set)
     idle.wait()
     tracer.on = False
-    return tracer.take()
+    return text, tracer.take()
 
 
-def post(connection: HTTPConnection, path: str, body: Any) -> None:
+def post(connection: HTTPConnection, path: str, body: Any) -> bytes:
     connection.request("POST", path, json.dumps(body), {"Content-Type": "application/json"})
     response = connection.getresponse()
     text = response.read()
     assert response.status < 300, text
+    return text
 
 
 def client(tracer: Tracer, port: int, found: dict[str, Passed]) -> None:
     """Make the requests that are traced, then stop the server."""
     try:
         connection = WholeRequests(port)
-        learner = {"kind": "dexp3", "n_arms": 1}
+        learner = {"kind": "dexp3", "n_arms": 10}
         tracer.on = True
         post(connection, "/v1/sessions", {"session_id": "traced", "learner": learner, "seed": 1})
-        for name, body in [("act", {}), ("feedback", {"arm": 0, "loss": 0.5, "event_id": ""})]:
-            tries = []
-            for number in range(TRIES):
-                sent = body | ({"event_id": f"event-{number}"} if body else {})
-                tries.append(trace(tracer, connection, f"/v1/sessions/traced/{name}", sent))
-            found[name] = min(tries, key=len)
+        path = "/v1/sessions/traced"
+        tries = [trace(tracer, connection, f"{path}/act", {}) for _ in range(TRIES)]
+        found["act"] = min((calls for _, calls in tries), key=len)
+        events = [
+            {"arm": json.loads(text)["arm"], "loss": 0.5, "event_id": f"event-{number}"}
+            for number, (text, _) in enumerate(tries)
+        ]
+        tries = [trace(tracer, connection, f"{path}/feedback", event) for event in events]
+        found["feedback"] = min((calls for _, calls in tries), key=len)
     finally:
         os.kill(os.getpid(), signal.SIGTERM)
 

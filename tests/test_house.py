@@ -1,0 +1,93 @@
+"""The budget of the house: how much there may be to read, and how far a request may walk.
+
+``REACHED`` is a ratchet. What is measured may not be above it, and above the budget it is lowered when less is
+reached.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support.house import code_lines, figures, files_with_code, words_of_docs
+
+BUDGET = {
+    "code lines of service": 17_000,
+    "files of service": 110,
+    "folders of service": 17,
+    "largest file of service": 350,
+    "code lines of tests": 26_000,
+    "code lines of loadtest": 5_500,
+    "words of docs": 40_000,
+    "files of a feedback": 20,
+    "functions of a feedback": 90,
+    "changes of file of a feedback": 55,
+    "files of an act": 20,
+    "functions of an act": 90,
+    "changes of file of an act": 55,
+}
+REACHED = {
+    "code lines of service": 19_977,
+    "files of service": 326,
+    "folders of service": 49,
+    "largest file of service": 191,
+    "code lines of tests": 28_155,
+    "code lines of loadtest": 8_013,
+    "words of docs": 65_651,
+    "files of a feedback": 55,
+    "functions of a feedback": 134,
+    "changes of file of a feedback": 103,
+    "files of an act": 53,
+    "functions of an act": 126,
+    "changes of file of an act": 97,
+}
+SLACK = 0.03
+"""How much less than what is reached nobody has to write down."""
+
+
+def held(measured: dict[str, int]) -> None:
+    for name, value in measured.items():
+        assert value <= max(REACHED[name], BUDGET[name]), f"{name}: {value}"
+        lowered = REACHED[name] <= BUDGET[name] or value >= REACHED[name] * (1 - SLACK)
+        assert lowered, f"{name}: write {value} into REACHED"
+
+
+def test_the_service_is_within_its_budget():
+    sizes = files_with_code("service")
+
+    held(
+        {
+            "code lines of service": sum(sizes.values()),
+            "files of service": len(sizes),
+            "folders of service": len({name.rpartition("/")[0] for name in sizes}),
+            "largest file of service": max(sizes.values()),
+        }
+    )
+
+
+@pytest.mark.parametrize("folder", ["tests", "loadtest"])
+def test_what_stands_beside_it_is_within_its_budget(folder):
+    held({f"code lines of {folder}": sum(files_with_code(folder).values())})
+
+
+def test_the_pages_are_within_their_budget():
+    held({"words of docs": words_of_docs()})
+
+
+@pytest.mark.parametrize("request_", ["a feedback", "an act"])
+def test_a_request_walks_no_further_than_its_budget(passed, request_):
+    functions, files, changes = figures(passed[request_.split()[1]])
+
+    held(
+        {
+            f"functions of {request_}": functions,
+            f"files of {request_}": files,
+            f"changes of file of {request_}": changes,
+        }
+    )
+
+
+def test_code_lines_are_counted_without_docstrings_comments_and_blank_lines(tmp_path):
+    file = tmp_path / "counted.py"
+    file.write_text('"""One.\n\nTwo."""\n\n# three\nx = (\n    1,  # four\n)\n\n\ndef f():\n    """Five."""\n')
+
+    assert code_lines(file) == 4
