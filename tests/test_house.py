@@ -26,19 +26,19 @@ BUDGET = {
     "changes of file of an act": 55,
 }
 REACHED = {
-    "code lines of service": 19_977,
-    "files of service": 326,
-    "folders of service": 49,
-    "largest file of service": 191,
-    "code lines of tests": 28_155,
+    "code lines of service": 19_818,
+    "files of service": 300,
+    "folders of service": 47,
+    "largest file of service": 248,
+    "code lines of tests": 28_158,
     "code lines of loadtest": 8_013,
-    "words of docs": 65_651,
-    "files of a feedback": 55,
-    "functions of a feedback": 134,
-    "changes of file of a feedback": 103,
-    "files of an act": 53,
+    "words of docs": 65_680,
+    "files of a feedback": 54,
+    "functions of a feedback": 135,
+    "changes of file of a feedback": 102,
+    "files of an act": 51,
     "functions of an act": 126,
-    "changes of file of an act": 97,
+    "changes of file of an act": 96,
 }
 SLACK = 0.03
 """How much less than what is reached nobody has to write down."""

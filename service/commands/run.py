@@ -15,8 +15,8 @@ from .screen import CommandError, Screen
 FAILED, INTERRUPTED = 1, 130
 """Exit codes beside 0 and that of wrong use; ``doctor`` has its own."""
 WORDS = {
-    "demo": ".demo.command",
-    "doctor": ".doctor.command",
+    "demo": ".demo",
+    "doctor": ".doctor",
     "sessions": ".sessions",
     "export": ".transfer.export_command",
     "import": ".transfer.import_command",

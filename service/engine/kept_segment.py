@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..learners.segment_state import EXPERTS, Segment, given_up, start_segment, with_fewer, with_more
+from ..learners.segments import EXPERTS, Segment, given_up, start_segment, with_fewer, with_more
 from .act_times import PER_WINDOW
 from .arms import Arms
 from .params import Expiry

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
-from ..learners.maths.gradients import LARGEST_VALUE
+from ..learners.maths import LARGEST_VALUE
 
 
 class LossRange(NamedTuple):

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ..learners.base import Spec
-from ..learners.warm_start import InitialArm
+from ..learners.base import InitialArm, Spec
 from .loss_range import LossRange
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..learners.base import Information, PointLearner
-from ..learners.maths.gradients import LARGEST_VALUE
+from ..learners.maths import LARGEST_VALUE
 from .act_times import ActTimes
 from .actions import PointAction
 from .base_run import BaseRun

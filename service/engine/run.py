@@ -7,8 +7,7 @@ numbers.
 from __future__ import annotations
 
 from ..learners.base import ArmLearner, PointLearner, PooledLearner, ProvisionalLearner, SlotLearner
-from ..learners.segment_state import start_shared
-from ..learners.segments import Segments
+from ..learners.segments import Segments, start_shared
 from .act_times import ActTimes
 from .arm_run import ArmRun
 from .arms import Arms

@@ -8,8 +8,7 @@ from typing import Any, Self
 import numpy as np
 
 from ..learners.base import FloatArray, IntArray, PooledLearner, Rows, draw
-from ..learners.segment_state import Shared
-from ..learners.segments import Moment, Segments
+from ..learners.segments import Moment, Segments, Shared
 from .actions import ArmAction
 from .arm_run import ArmRun
 from .feedback import ArmFeedback

@@ -9,17 +9,13 @@ from .base import Spec
 from .batched_exp3 import BatchedExp3Spec
 from .bold import BoldSpec
 from .centred_tsallis import CentredTsallisSpec
-from .clw import ClwSpec
-from .clw_mbco import ClwMbcoSpec
+from .clw import ClwMbcoSpec, ClwSpec
 from .dbgd import DbgdSpec
 from .dexp3 import Dexp3Spec
-from .exp3 import Exp3Spec
-from .exp3_current import Exp3CurrentSpec
+from .exp3 import Exp3CurrentSpec, Exp3Spec, SolidSpec
 from .fixed import FixedSpec
-from .mbco import MbcoSpec
 from .multiscale_tsallis import MultiscaleTsallisSpec
-from .ogd import OgdSpec
-from .solid import SolidSpec
+from .ogd import MbcoSpec, OgdSpec
 from .tsallis_delayed import TsallisDelayedSpec
 
 REGISTRY: dict[str, type[Spec]] = {

@@ -8,9 +8,9 @@ from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
+from . import maths as distributions
 from .base import ArmLearner, FloatArray, Information, IntArray, Slot, at
-from .maths import distributions
-from .maths.exponential_weights import LOWEST, SMALLEST_DIVISOR, joined, probabilities, without
+from .maths import LOWEST, SMALLEST_DIVISOR, joined, probabilities, without
 from .rates import RateMode
 from .specs import ArmsSpec, MaxDelay, OneRateSpec
 

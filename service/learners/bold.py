@@ -6,10 +6,11 @@ from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
+from . import maths as distributions
+from . import maths as exponential_weights
 from .base import FloatArray, IntArray, Record, Rows, Slot, SlotLearner, at
 from .exp3 import MaxOpenSlots
-from .maths import distributions, exponential_weights
-from .maths.exponential_weights import exp3_rate, lowered, probabilities
+from .maths import exp3_rate, lowered, probabilities
 from .rates import RateFields, RateMode
 from .specs import ArmsSpec, MaxDelay, OneRateSpec
 

@@ -15,12 +15,11 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 import numpy as np
 from pydantic import Field
 
-from .base import FloatArray, Information, IntArray, PooledLearner, Slot, at
-from .maths.distributions import add_arms, remove_arms, spread, with_floor
-from .maths.tsallis import column, solve
+from .base import FloatArray, Information, InitialArm, IntArray, PooledLearner, Slot, WarmStart, at
+from .maths import add_arms, remove_arms, spread, with_floor
 from .rates import RateMode
 from .specs import ArmsSpec, NullIs
-from .warm_start import InitialArm, WarmStart
+from .tsallis import column, solve
 
 POOL_CAP = 1000
 """Most slots that the mean over outstanding decisions counts."""

@@ -9,11 +9,9 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from .base import FloatArray, Information, PointLearner
-from .maths.feasible_sets import FeasibleSet
-from .maths.gradients import forward_difference, query_points, squared_norm
-from .point_specs import PointsSpec
+from .maths import FeasibleSet, forward_difference, query_points, squared_norm
 from .rates import RatedSpec, RateFields, RateMode
-from .specs import Horizon, LearningRate, MaxDelay, Perturbation, RateScale, TotalDelay
+from .specs import Horizon, LearningRate, MaxDelay, Perturbation, PointsSpec, RateScale, TotalDelay
 
 ANYTIME_PERTURBATION = 1e-3
 """Default delta of the anytime steps, in inradii."""

@@ -10,11 +10,81 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from ..errors import FieldValueError
-from . import dexp3_log
 from .base import ArmLearner, FloatArray, Information, IntArray, Log, Slot, Steps, at
-from .maths.distributions import add_arms, remove_arms
+from .maths import add_arms, remove_arms
 from .rates import RatedSpec, RateFields, RateMode
 from .specs import MAX_COUNT, ArmsSpec, Horizon, LearningRate, MaxDelay, Rate, RateScale, TotalDelay, Whole
+
+# -- The log of DEXP3: a distribution and the events since, from which a reader makes the state again.
+#
+# Of few arms p_open is stored, and the events since the slot opened. Of many no state has a vector: the log is
+# stored beside it, and a commit adds its events.
+
+MAX_STEPS = 32
+"""Most events since the slot opened by which p is stored."""
+LOGGED_ARMS = 1_000
+"""Arms from which on a session is stored as a log; with fewer, p_open is stored, and the few steps since."""
+KEPT_STEPS = 128
+"""Most events in a log after which, when a slot opens, another begins."""
+ARMS_PER_STEP = 32
+"""Arms for which a log has one event more: fewer arms are sooner stored anew than many events are read."""
+
+
+def kept_steps(n_arms: int) -> int:
+    """Return after how many events another log begins, when a slot opens."""
+    return min(KEPT_STEPS, n_arms // ARMS_PER_STEP)
+
+
+def at_start(p: FloatArray) -> Log | None:
+    """Return the log before slot 1 at ``p``, shape (n_arms,); None of many arms, whose log begins with the slot."""
+    return Log(p, (), 0) if p.size < LOGGED_ARMS else None
+
+
+def at_opening(log: Log | None, p: FloatArray) -> Log | None:
+    """Return the log of a slot that opens at ``p``: the same as long as it may grow, else one that begins here.
+
+    Parameters
+    ----------
+    log : of the slot before; None where it is not known
+    p : after the latest event, shape (..., n_arms)
+
+    Returns
+    -------
+    the log; None for many runs at once, which are not stored
+    """
+    if log is not None and log.is_stored and len(log.steps) < kept_steps(p.size):
+        return log._replace(opened=len(log.steps))
+    return Log(p, (), 0, p.size >= LOGGED_ARMS) if p.ndim == 1 else None
+
+
+def with_steps(log: Log | None, steps: Steps) -> Log | None:
+    """Return the log with more events; None where they are too many, or where it was not known before.
+
+    Parameters
+    ----------
+    log : of the open slot
+    steps : what the events did, in their order
+    """
+    if log is None:
+        return None
+    most = 2 * kept_steps(log.base.size) if log.is_stored else MAX_STEPS
+    if len(log.steps) + len(steps) > most:
+        return None
+    return Log(log.base, log.steps + steps, log.opened, log.is_stored)
+
+
+def read(log: Log, p_open: FloatArray) -> Log:
+    """Return a log that was read as it is kept from now on: stored or not, by its number of arms.
+
+    Parameters
+    ----------
+    log : as it was stored
+    p_open : to which its steps before the open slot lead
+    """
+    if log.base.size >= LOGGED_ARMS:
+        return log._replace(is_stored=True)
+    return Log(p_open, log.steps[log.opened :], 0)
+
 
 ANYTIME_SCALE = 2.0
 """c of the anytime rates."""
@@ -133,14 +203,14 @@ class State(NamedTuple):
             where all weights are 0.
         """
         if not log.steps:
-            return self._replace(p=log.base, p_open=log.base, log=dexp3_log.read(log, log.base))
+            return self._replace(p=log.base, p_open=log.base, log=read(log, log.base))
         with np.errstate(all="ignore"):
             try:
                 p_open = _trimmed(log.base, log.steps[: log.opened])
                 p = _trimmed(p_open, log.steps[log.opened :])
             except ZeroDivisionError as error:
                 raise ValueError("weights without a sum") from error
-            return self._replace(p=p, p_open=p_open, log=dexp3_log.read(log, p_open))
+            return self._replace(p=p, p_open=p_open, log=read(log, p_open))
 
 
 class Dexp3(ArmLearner[State]):
@@ -172,12 +242,12 @@ class Dexp3(ArmLearner[State]):
     def start(self) -> State:
         p = np.full(self.n_arms, 1 / self.n_arms)
         rates = self._rates or anytime_rates(self.n_arms, 1, 0)
-        return State(p, p, *rates, delay_sum=0, log=dexp3_log.at_start(p))
+        return State(p, p, *rates, delay_sum=0, log=at_start(p))
 
     def open(self, state: State, slot: Slot) -> State:
         delay_sum = state.delay_sum + min(slot.outstanding, self._cap)
         rates = self._rates or anytime_rates(state.p.shape[-1], slot.t, delay_sum)
-        return State(state.p, state.p, *rates, delay_sum, dexp3_log.at_opening(state.log, state.p))
+        return State(state.p, state.p, *rates, delay_sum, at_opening(state.log, state.p))
 
     def open_all(self, state: State, slot: Slot, count: int) -> tuple[State, int]:
         """Open all slots: p changes with events alone, and of anytime rates those of the last slot stay."""
@@ -185,7 +255,7 @@ class Dexp3(ArmLearner[State]):
         delays = uncapped * slot.outstanding + uncapped * (uncapped - 1) // 2 + (count - uncapped) * self._cap
         delay_sum = state.delay_sum + delays
         rates = self._rates or anytime_rates(state.p.shape[-1], slot.t + count - 1, delay_sum)
-        return State(state.p, state.p, *rates, delay_sum, dexp3_log.at_opening(state.log, state.p)), count
+        return State(state.p, state.p, *rates, delay_sum, at_opening(state.log, state.p)), count
 
     def settle(self, state: State, arm: Any, loss: Any, count: int = 1) -> State:
         """Apply eqs. (estloss), (tildew1), (w1), (tildep1); ``count`` multiplies the exponent before one trim."""
@@ -201,7 +271,7 @@ class Dexp3(ArmLearner[State]):
             factors = np.exp(-np.minimum(state.learning_rate * estimates, MAX_EXPONENT)).tolist()
         least = state.probability_floor / len(state.p)
         steps = tuple((arm, factor, least) for arm, factor in zip(arms, factors, strict=True))
-        p, log = _trimmed(state.p, steps), dexp3_log.with_steps(state.log, steps)
+        p, log = _trimmed(state.p, steps), with_steps(state.log, steps)
         return State(p, *state[1:-1], log)
 
     def _step(self, state: State, index: tuple[Any, ...], estimate: Any) -> State:
@@ -212,7 +282,7 @@ class Dexp3(ArmLearner[State]):
         least = state.probability_floor / w.shape[-1]
         np.maximum(w, least, out=w)
         w /= w.sum(axis=-1, keepdims=True)
-        log = dexp3_log.with_steps(state.log, ((int(index[0]), float(factor), least),)) if w.ndim == 1 else None
+        log = with_steps(state.log, ((int(index[0]), float(factor), least),)) if w.ndim == 1 else None
         return state._replace(p=w, log=log)
 
     def remove_arms(self, state: State, positions: IntArray) -> State:

@@ -2,15 +2,84 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar, Literal
+import math
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
+import numpy as np
 from pydantic import Field
 
-from .base import Record, SlotLearner, at
-from .maths.exponential_weights import exp3_rate
-from .rates import RateMode
-from .specs import MAX_COUNT, ArmsSpec, NullIs, OneRateSpec, Whole
-from .weights_learner import State, WeightsLearner
+from .base import ArmLearner, FloatArray, Information, IntArray, Record, Slot, SlotLearner, at
+from .maths import exp3_rate, joined, lowered, probabilities, with_floor, without
+from .ogd import Ogd
+from .rates import RateFields, RateMode
+from .specs import MAX_COUNT, ArmsSpec, NullIs, OneRateSpec, PointsSpec, TotalDelay, Whole
+
+# -- What EXP3 and its naive variant share: one vector of weights and a fixed rate.
+
+
+class State(NamedTuple):
+    """The weights' logarithms, and p_t of the open slot, both of shape (..., n_arms)."""
+
+    log_weights: FloatArray
+    p_open: FloatArray
+
+    @classmethod
+    def at(cls, log_weights: FloatArray) -> State:
+        """Return the state with these weights, shape (..., n_arms), and their distribution."""
+        return cls(log_weights, probabilities(log_weights))
+
+
+class WeightsLearner(ArmLearner[State]):
+    """A learner over arms that lowers weights; by what it divides a loss is the subclass's part.
+
+    Parameters
+    ----------
+    n_arms : K
+    learning_rate : eta
+    mode : where the rate comes from, for the view
+    """
+
+    state_type: ClassVar = State
+
+    def __init__(self, n_arms: int, learning_rate: float, mode: RateMode) -> None:
+        self.n_arms = n_arms
+        self.learning_rate = learning_rate
+        self.mode = mode
+
+    def start(self) -> State:
+        return State(np.zeros(self.n_arms), np.full(self.n_arms, 1 / self.n_arms))
+
+    def open(self, state: State, slot: Slot) -> State:
+        return state._replace(p_open=self.probabilities(state, slot.eligible, slot.floor))
+
+    def open_all(self, state: State, slot: Slot, count: int) -> tuple[State, int]:
+        return self.open(state, slot), count
+
+    def learned(self, state: State, arm: Any, loss: Any, divisor: Any) -> State:
+        """Return the state after a loss of ``arm``, divided by ``divisor``.
+
+        Parameters
+        ----------
+        state, arm, loss : as for ``settle``
+        divisor : a probability of the arm; a float, or an array over the leading axes
+        """
+        return state._replace(log_weights=lowered(state.log_weights, arm, self.learning_rate, loss, divisor))
+
+    def remove_arms(self, state: State, positions: IntArray) -> State:
+        return State.at(without(state.log_weights, positions))
+
+    def add_arms(self, state: State, count: int) -> State:
+        return State.at(joined(state.log_weights, count))
+
+    def distribution(self, state: State) -> FloatArray:
+        return state.p_open
+
+    def probabilities(self, state: State, eligible: IntArray | None = None, floor: float = 0.0) -> FloatArray:
+        return with_floor(probabilities(state.log_weights, eligible), floor, eligible)
+
+    def rates(self, state: State) -> dict[str, Any]:  # noqa: ARG002 - the rate is fixed
+        return {"rates": self.mode, "learning_rate": self.learning_rate}
+
 
 DEFAULT_MAX_OPEN_SLOTS = 10_000
 
@@ -62,3 +131,53 @@ class Exp3(WeightsLearner, SlotLearner[State]):
         """Apply eq. (est.exp3) with the record's p_s."""
         (divisor,) = record
         return self.learned(state, arm, count * loss, divisor)
+
+
+# -- EXP3 as it is often implemented: a late loss is divided by the arm's probability at its arrival.
+
+
+class Exp3CurrentSpec(ArmsSpec, OneRateSpec):
+    """EXP3 with current p: arm known, slot unknown; no guarantee under delay. For comparison only."""
+
+    kind: Literal["exp3_current"] = "exp3_current"
+
+    def theorem_rate(self, horizon: int, scale: float) -> float:
+        return exp3_rate(self.arm_count, horizon, scale)
+
+    def build(self) -> Exp3Current:
+        return Exp3Current(self.arm_count, self.rate(), self.mode)
+
+
+class Exp3Current(WeightsLearner):
+    """Every loss is divided by the running probability of its arm at the moment it arrives.
+
+    Parameters
+    ----------
+    n_arms : K
+    learning_rate : eta
+    mode : where the rate comes from, for the view
+    """
+
+    information: ClassVar = Information.ARM
+
+    def settle(self, state: State, arm: Any, loss: Any, count: int = 1) -> State:
+        return self.learned(state, arm, count * loss, probabilities(state.log_weights)[at(arm)])
+
+
+# -- SOLID (Joulani et al. 2016): projected descent on gradients that arrive late, in any order.
+
+
+class SolidSpec(PointsSpec, OneRateSpec):
+    """SOLID: full information under delay. The caller sends the gradient at the played point."""
+
+    rate_fields: ClassVar = RateFields(given=("learning_rate",), theorem=("horizon", "total_delay"))
+
+    kind: Literal["solid"] = "solid"
+    total_delay: TotalDelay | None = None
+
+    def theorem_rate(self, horizon: int, scale: float) -> float:
+        return scale / math.sqrt(self.dim * (horizon + (self.total_delay or 0)))
+
+    def build(self) -> Ogd:
+        """Make an OGD learner: only the rate depends on the delays."""
+        return Ogd(self.build_set(), self.rate(), self.mode)

@@ -11,7 +11,7 @@ from pydantic import BeforeValidator, Discriminator, Field, Tag, model_validator
 
 from ..errors import FieldValueError
 from .base import ArmLearner, FloatArray, Information, IntArray, Slot
-from .maths.distributions import add_arms, over, remove_arms, with_floor
+from .maths import add_arms, over, remove_arms, with_floor
 from .rates import RateMode
 from .specs import ArmsSpec
 

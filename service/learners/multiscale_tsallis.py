@@ -15,11 +15,9 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from . import multiscale_batches
-from .base import FloatArray, Information, IntArray, ProvisionalLearner, Slot
-from .maths.distributions import add_arms, remove_arms, spread, with_floor
-from .maths.tsallis import column
-from .maths.tsallis_rows import distribution_over_few, solve_rows
+from . import multiscale_state as multiscale_batches
+from .base import FloatArray, Information, InitialArm, IntArray, ProvisionalLearner, Slot, WarmStart
+from .maths import add_arms, remove_arms, spread, with_floor
 from .multiscale_state import (
     EXPERTS,
     MEMORY,
@@ -33,7 +31,7 @@ from .multiscale_state import (
 )
 from .rates import RateMode
 from .specs import ArmsSpec
-from .warm_start import InitialArm, WarmStart
+from .tsallis import column, distribution_over_few, solve_rows
 
 KEEP = 1 - 1 / MEMORY
 """Share of its sums that an expert keeps when a slot opens."""
@@ -121,7 +119,7 @@ class MultiscaleTsallis(ProvisionalLearner[State]):
         return corrected(state, loss, default, sums)
 
     def correct_all(self, state: State, arms: Sequence[int], losses: Sequence[float], default: float) -> State:
-        return multiscale_batches.corrected(state, arms, losses, default, LARGEST_CORRECTION)
+        return multiscale_batches.corrected_of_multiscale_batches(state, arms, losses, default, LARGEST_CORRECTION)
 
     def uncharge(self, state: State, arm: Any, default: float, divisor: float | None = None) -> State:
         sums = stepped(state, arm, default - state.shift, LARGEST_FALL, -1, divisor)

@@ -12,23 +12,321 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 
-from .base import FloatArray, IntArray, PooledLearner, ProvisionalLearner, Slot
-from .maths.distributions import spread, with_floor
-from .segment_mixture import mixture, next_slot, own_distributions
-from .segment_state import (
-    EXPERTS,
-    MEAN_PRIOR,
-    MEMORIES,
-    POOL_CAP,
-    Segment,
-    Shared,
-    corrected,
-    given_up,
-    learned,
-    stepped,
-    uncharged,
-    variance,
-)
+from .base import FixedArray, FloatArray, IntArray, PooledLearner, ProvisionalLearner, Slot
+from .maths import add_arms, remove_arms, spread, with_floor
+from .tsallis import over_few, solve_rows
+
+# -- What segments of a session have in common, what each has of its own, and what one event changes in both.
+
+EXPERTS = 3
+"""The global part, and the segment's own sums held to it for long or for short."""
+MEMORIES = (1000, 100)
+"""m: after so many slots of a segment its own losses weigh as much as the global part."""
+POOL_CAP = 1000
+"""Most outstanding decisions that a segment's pool counts."""
+MEAN_PRIOR = 20
+"""Losses of all segments that a segment's mean begins with."""
+LARGEST_RISE = 0.5
+"""Bound on one event's rise of a sum, in units of scale/sqrt(p)."""
+
+
+class Shared(NamedTuple):
+    """What all segments share, beside the global part's own state."""
+
+    mixture_sums: FixedArray
+    """R, the sum of each expert, shape (3,)."""
+    weights: FixedArray
+    """w, the distribution over the experts, shape (3,)."""
+    t: int
+    events: int
+    """n, the events (and charges) of all segments."""
+    events_at_open: int
+    mean: float
+    variance_sum: float
+    """V, the sum of squared deviations of losses from their mean."""
+    variance_max: float
+    """M, the largest of these squares."""
+    scale: float
+    """A, the strength of the mixture's regulariser; 0 until two losses differ."""
+    shift: float
+    """b0, the mean of losses before the open slot."""
+    kept: int
+    """How many segments are kept."""
+
+
+class Segment(NamedTuple):
+    """What one segment has of its own; all but sums, mean and counts stays from one of its slots to the next."""
+
+    sums: FloatArray
+    """S, sums of centred, importance-weighted losses, shape (n_arms,)."""
+    pool: FloatArray
+    """q, the mean over its outstanding decisions of the distributions they were drawn from, shape (n_arms,)."""
+    drawn: FloatArray
+    """e, each expert's distribution over the arms that were eligible in its last slot, shape (3, n_arms)."""
+    full: FloatArray
+    """The same over all arms; the same object where all were eligible."""
+    slots: int
+    events: int
+    """Its events (and charges)."""
+    outstanding: int
+    """Its decisions without feedback, at most ``POOL_CAP``."""
+    scale: float
+    """a, strength of the regulariser of its own sums; 0 until two losses differ."""
+    mean: float
+    shift: float
+    """b, its mean of losses before its last slot, with those of all segments as a prior."""
+
+
+def start_shared() -> Shared:
+    """Return what segments share before the first slot."""
+    return Shared(np.zeros(EXPERTS), np.full(EXPERTS, 1 / EXPERTS), 0, 0, 0, 0.0, 0.0, 0.0, 0.0, 0.0, 0)
+
+
+def start_segment(n_arms: int) -> Segment:
+    """Return a segment before its first slot."""
+    even = np.full((EXPERTS, n_arms), 1 / n_arms)
+    return Segment(np.zeros(n_arms), even[0].copy(), even, even, 0, 0, 0, 0.0, 0.0, 0.0)
+
+
+def variance(shared: Shared) -> float:
+    """Return v = (V + M)/(n + 1), a mean of squared deviations that is not 0 once two losses differed."""
+    return (shared.variance_sum + shared.variance_max) / (shared.events + 1) if shared.events else 0.0
+
+
+def stepped(
+    shared: Shared, segment: Segment, arm: int, deviation: float, fall: float, count: int
+) -> tuple[FixedArray, FloatArray]:
+    """Return the mixture's sums and the segment's, moved by a deviation of ``arm``.
+
+    It is divided by the arm's share of the segment's pool. Where that is 0, and while the segment's scale is 0, the
+    sums stay.
+
+    Parameters
+    ----------
+    shared : before the step
+    segment : that of the decision, before the step
+    arm : its position
+    deviation : of its loss from the segment's b, or from the default that the loss replaces
+    fall : bound on the fall of a sum, in units of scale/sqrt(p)
+    count : 1; -1 takes such a step back
+
+    Returns
+    -------
+    R, shape (3,), and S, shape (n_arms,)
+    """
+    pool = float(segment.pool[arm])
+    if not (segment.scale > 0 and pool > 0):
+        return shared.mixture_sums, segment.sums
+    ratio, moves = deviation / pool, []
+    for share, weight in zip(segment.drawn[:, arm].tolist(), shared.weights.tolist(), strict=True):
+        moves.append(count * _clipped(ratio * share, shared.scale / math.sqrt(weight), fall))
+    sums = segment.sums.copy()
+    sums[arm] += count * _clipped(ratio, segment.scale / math.sqrt(segment.full[1, arm]), fall)
+    return shared.mixture_sums + moves, sums
+
+
+def _clipped(move: float, unit: float, fall: float) -> float:
+    return min(max(move, -fall * unit), LARGEST_RISE * unit)
+
+
+def learned(shared: Shared, loss: float, sums: FixedArray) -> Shared:
+    """Return what is shared with one more loss in n, mean, V and M, and with these sums of the mixture.
+
+    Parameters
+    ----------
+    shared : before the loss
+    loss : on the learner's scale
+    sums : of the mixture, shape (3,), as ``stepped`` returns them
+    """
+    events = shared.events + 1
+    mean = shared.mean + (loss - shared.mean) / events
+    if not shared.events_at_open:
+        return shared._replace(mixture_sums=sums, events=events, mean=mean)
+    square = (loss - shared.shift) ** 2
+    return shared._replace(
+        mixture_sums=sums,
+        events=events,
+        mean=mean,
+        variance_sum=shared.variance_sum + square,
+        variance_max=max(shared.variance_max, square),
+    )
+
+
+def corrected(shared: Shared, loss: float, default: float, sums: FixedArray) -> Shared:
+    """Return what is shared with ``loss`` in place of ``default`` in mean and V, and these sums; M only grows.
+
+    Parameters
+    ----------
+    shared : in which the decision counts with ``default``
+    loss, sums : as for ``learned``
+    default : the loss with which the decision was charged, on the learner's scale
+    """
+    mean = shared.mean + (loss - default) / max(shared.events, 1)
+    if not shared.events_at_open:
+        return shared._replace(mixture_sums=sums, mean=mean)
+    square = (loss - shared.shift) ** 2
+    spread = shared.variance_sum + (square - (default - shared.shift) ** 2)
+    return shared._replace(
+        mixture_sums=sums,
+        mean=mean,
+        variance_sum=max(spread, 0.0),
+        variance_max=max(shared.variance_max, square),
+    )
+
+
+def uncharged(shared: Shared, default: float, sums: FixedArray) -> Shared:
+    """Return what is shared with one ``default`` less in n, mean and V, and with these sums of the mixture.
+
+    Parameters
+    ----------
+    shared, default, sums : as for ``corrected``
+    """
+    events = max(shared.events - 1, 0)
+    mean = shared.mean - (default - shared.mean) / events if events else 0.0
+    if not shared.events_at_open:
+        return shared._replace(mixture_sums=sums, events=events, mean=mean)
+    spread = max(shared.variance_sum - (default - shared.shift) ** 2, 0.0)
+    return shared._replace(mixture_sums=sums, events=events, mean=mean, variance_sum=spread)
+
+
+def given_up(segment: Segment, count: int) -> Segment:
+    """Return a segment after some of its outstanding decisions ended; its sums stay.
+
+    Parameters
+    ----------
+    segment : before that
+    count : how many ended; the number of outstanding decisions stays at 0 or above
+    """
+    return segment._replace(outstanding=max(segment.outstanding - count, 0))
+
+
+def with_fewer(segment: Segment, positions: Any) -> Segment:
+    """Return a segment without some arms.
+
+    Parameters
+    ----------
+    segment : with these arms
+    positions : of the arms to remove, an array of ints, ascending, not all of them
+    """
+    drawn = remove_arms(segment.drawn, positions)
+    return segment._replace(
+        sums=np.delete(segment.sums, positions),
+        pool=remove_arms(segment.pool, positions),
+        drawn=drawn,
+        full=drawn if segment.full is segment.drawn else remove_arms(segment.full, positions),
+    )
+
+
+def with_more(segment: Segment, count: int) -> Segment:
+    """Return a segment with more arms behind the others.
+
+    The sums of a new arm are 0; its share of pool and distributions is 1/n of n arms in all.
+
+    Parameters
+    ----------
+    segment : without these arms
+    count : how many, one or more
+    """
+    drawn = add_arms(segment.drawn, count)
+    return segment._replace(
+        sums=np.concatenate([segment.sums, np.zeros(count)]),
+        pool=add_arms(segment.pool, count),
+        drawn=drawn,
+        full=drawn if segment.full is segment.drawn else add_arms(segment.full, count),
+    )
+
+
+# -- The distributions that a segment mixes, and the mixture's over them: solved for when a slot opens.
+
+COSTS = (0.0, 1.0, 2.0)
+"""C: what the mixture asks of an expert before it trusts it, in units of its scale."""
+FLOOR_SHARE = 0.25
+"""The floor at the start, as a share of uniform play; it falls as 1/sqrt(t)."""
+
+
+def own_distributions(
+    shared: Shared, segment: Segment, slots: int, p: FloatArray, places: Any
+) -> FloatArray | None:
+    """Return the two distributions of a segment's own sums, held to the global part for long and for short.
+
+    Parameters
+    ----------
+    shared : of the slot
+    segment : whose S, n and last distributions are taken
+    slots : of the segment, an open one among them
+    p : the global part's distribution over all arms, positive, shape (n_arms,)
+    places : positions of the arms that may be drawn, or a slice of all
+
+    Returns
+    -------
+    distributions over the arms at ``places``, shape (2, places); None before losses differ
+    """
+    v, t = variance(shared), max(shared.t, 1)
+    if not v > 0:
+        return None
+    played, held = max(slots, segment.events), [min(memory, t) for memory in MEMORIES]
+    strengths = [played + each for each in held]
+    scales = np.array([math.sqrt(each * v) for each in strengths])
+    prior = np.sqrt(p[places])
+    np.divide(math.sqrt(max(t, shared.events) * v), prior, out=prior)
+    sums = np.multiply(np.array([each / t for each in held])[:, None], prior)
+    sums += segment.sums[places]
+    sums -= np.minimum.reduce(sums, axis=-1, keepdims=True)
+    _, x = solve_rows(sums, scales, _guess(sums, scales, segment.full[1:, places]))
+    floors = np.array([FLOOR_SHARE / math.sqrt(each) / p.size for each in strengths])
+    np.maximum(x, floors[:, None], out=x)
+    x /= np.add.reduce(x, axis=-1)[:, None]
+    return x
+
+
+def _guess(sums: FloatArray, scales: FloatArray, before: FloatArray) -> FloatArray:
+    """Return multipliers to start from: near where they are if the distributions before have changed little."""
+    weight = before * np.sqrt(before)
+    total = np.add.reduce(weight, axis=-1)
+    weight *= sums
+    guess: FloatArray = (np.add.reduce(weight, axis=-1) - scales * np.add.reduce(before, axis=-1)) / total
+    return guess
+
+
+def next_slot(shared: Shared) -> Shared:
+    """Return what is shared when a slot opens: t, n0, b0, A, and the distribution w over the experts.
+
+    Parameters
+    ----------
+    shared : after all events of the slot before, of whichever segments
+    """
+    t, events = shared.t + 1, shared.events
+    scale = math.sqrt(max(t, events) * variance(shared))
+    before = shared.mixture_sums.tolist()
+    least = min(before)
+    sums, weights = [each - least for each in before], [1 / EXPERTS] * EXPERTS
+    if scale > 0:
+        asked = [each + scale * cost for each, cost in zip(sums, COSTS, strict=True)]
+        least = min(asked)
+        asked = [each - least for each in asked]
+        floor = FLOOR_SHARE / math.sqrt(t) / EXPERTS
+        raised, weights = over_few(asked, scale, shared.weights.tolist(), floor)
+        sums = [each + (after - more) for each, after, more in zip(sums, raised, asked, strict=True)]
+    _, _, _, _, _, mean, spread, largest, _, _, kept = shared
+    return Shared(np.array(sums), np.array(weights), t, events, events, mean, spread, largest, scale, mean, kept)
+
+
+def mixture(weights: FixedArray, experts: FloatArray) -> FloatArray:
+    """Return the mixture of the experts' distributions; where they agree, exactly what they agree on.
+
+    Parameters
+    ----------
+    weights : w, shape (3,)
+    experts : their distributions, shape (3, n_arms)
+
+    Returns
+    -------
+    a distribution, shape (n_arms,)
+    """
+    mixed: FloatArray = np.add.reduce(weights[1:, None] * (experts[1:] - experts[0]), axis=0)
+    mixed += experts[0]
+    return mixed
+
 
 LARGEST_FALL, LARGEST_CORRECTION = 0.25, 1.0
 """Bounds on the fall of a sum by one event and by one correction, in units of scale/sqrt(p)."""

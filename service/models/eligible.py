@@ -8,7 +8,7 @@ from typing import Annotated, Any, NamedTuple
 from pydantic import AfterValidator, Field, WithJsonSchema, model_validator
 
 from ..errors import FieldValueError
-from ..learners.posted import Posted
+from ..learners.base import Posted
 from ..learners.specs import whole
 
 MAX_NAMES = 10_000

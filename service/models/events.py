@@ -4,17 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import (
-    Discriminator,
-    Field,
-    Tag,
-    ValidationError,
-    ValidatorFunctionWrapHandler,
-    WrapValidator,
-)
+from pydantic import Discriminator, Field, Tag, ValidationError, ValidatorFunctionWrapHandler, WrapValidator
 
 from ..errors import MAX_INDEXES
-from ..learners.posted import Posted
+from ..learners.base import Posted
 from ..learners.specs import MAX_COUNT, Finite, LabelText, Whole
 from .idempotency import digest
 from .segment import Segment

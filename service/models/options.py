@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from ..learners.posted import Posted
+from ..learners.base import Posted
 from ..learners.specs import MAX_COUNT, LabelText, Whole
 
 Word = Literal["loss", "reward"]

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
-from ..learners.posted import Posted
+from ..learners.base import Posted
 from ..learners.specs import Whole
 
 MAX_SEGMENT_BYTES = 128

@@ -12,7 +12,7 @@ from typing import Annotated, Any, NamedTuple
 from pydantic import Field
 
 from ..engine.run import Run, start_run
-from ..learners.posted import Posted
+from ..learners.base import Posted
 from .specification import FIELDS_OF_0_1, Specification
 
 LARGE_SPEC_BYTES = 2048

@@ -15,7 +15,7 @@ from ..engine.ledger import ArmLedger, Ledger
 from ..engine.run import Run
 from ..engine.segment_run import SegmentRun
 from ..learners.base import Spec
-from ..learners.segment_state import Shared
+from ..learners.segments import Shared
 from ..learners.specs import ArmsSpec
 from . import logs
 from . import state as codec

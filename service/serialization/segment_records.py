@@ -18,7 +18,7 @@ import numpy as np
 from ..engine.arms import Arms
 from ..engine.kept_segment import KeptSegment
 from ..engine.segment_run import SegmentRun
-from ..learners.segment_state import EXPERTS, Segment
+from ..learners.segments import EXPERTS, Segment
 from .binary import CHECKSUM_BYTES, CodecError, checksum, foreign
 from .records import record_of
 

@@ -8,8 +8,7 @@ from typing import NamedTuple
 from ..cooperative.offload import LABEL_BYTES
 from ..errors import InvalidRequestError
 from ..learners.base import Spec
-from ..learners.point_specs import PointsSpec
-from ..learners.specs import ArmsSpec, named
+from ..learners.specs import ArmsSpec, PointsSpec, named
 from ..models.specification import Specification
 from ..settings import Settings
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from service.learners.base import InitialArm
 from service.learners.centred_tsallis import CentredTsallisSpec
 from service.learners.multiscale_tsallis import MultiscaleTsallisSpec
-from service.learners.warm_start import InitialArm
 
 LEARNER = {"kind": "centred_tsallis", "arms": ["a", "b", "c", "d"]}
 INITIAL = [{"label": "b", "acts": 30, "mean_loss": 0.2}, {"arm": 0, "acts": 10, "mean_loss": 0.6}]

@@ -14,7 +14,7 @@ from service.engine.params import Params
 from service.engine.run import start_run
 from service.learners import REGISTRY
 from service.learners.base import Slot
-from service.learners.maths.block_schedules import Kind, Schedule
+from service.learners.maths import Kind, Schedule
 from service.learners.rates import RatedSpec
 from service.learners.specs import ArmsSpec
 from tests.support.feasible_sets import contains

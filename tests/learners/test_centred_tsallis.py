@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from service.learners.base import FloatArray, Slot, many
 from service.learners.centred_tsallis import CentredTsallis, State
-from service.learners.maths.tsallis import solve
+from service.learners.tsallis import solve
 from tests.support.examples import examples
 
 

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from service.learners.base import Slot
 from service.learners.dbgd import DbgdSpec
-from service.learners.maths.feasible_sets import FeasibleSet
-from service.learners.maths.simplex import project_onto_face, project_onto_simplex
+from service.learners.maths import FeasibleSet, project_onto_face, project_onto_simplex
 from tests.support.examples import examples
 from tests.support.feasible_sets import contains
 

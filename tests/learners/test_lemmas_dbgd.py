@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from service.learners.base import FloatArray
 from service.learners.dbgd import DbgdSpec
-from service.learners.maths.gradients import forward_difference
+from service.learners.maths import forward_difference
 from tests.support.examples import examples
 from tests.support.feasible_sets import contains
 

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from service.learners import REGISTRY
 from service.learners.base import Slot, SlotLearner
-from service.learners.hybrid_entropy import depth, solve_hybrid
-from service.learners.maths.tsallis_weights import joined, probabilities, without
+from service.learners.tsallis import joined, probabilities, without
+from service.learners.tsallis_delayed import depth, solve_hybrid
 from tests.support.examples import examples
 
 

@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from service.learners.base import FloatArray, Slot, many
-from service.learners.multiscale_tsallis import MultiscaleTsallis, State
+from service.learners.multiscale_state import State
+from service.learners.multiscale_tsallis import MultiscaleTsallis
 from tests.support.examples import examples
 from tests.support.multiscale_games import Course, Game
 

@@ -10,7 +10,7 @@ import pytest
 from service.learners.base import FloatArray, PooledLearner, draw
 from service.learners.centred_tsallis import CentredTsallis
 from service.learners.multiscale_tsallis import MultiscaleTsallis
-from service.learners.segment_state import given_up, with_fewer, with_more
+from service.learners.segments import given_up, with_fewer, with_more
 from tests.support.segment_player import Player
 
 PARTS = [CentredTsallis, MultiscaleTsallis]

@@ -11,9 +11,8 @@ from pydantic import ValidationError
 from service.learners import REGISTRY
 from service.learners.dbgd import DbgdSpec
 from service.learners.dexp3 import Dexp3Spec
-from service.learners.point_specs import PointsSpec
 from service.learners.rates import RatedSpec
-from service.learners.specs import ArmsSpec
+from service.learners.specs import ArmsSpec, PointsSpec
 from tests.support import vectors
 
 BALL = {"dim": 2, "feasible_set": {"kind": "ball", "radius": 1.0}}

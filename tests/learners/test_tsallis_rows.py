@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service.learners.maths.tsallis import solve
-from service.learners.maths.tsallis_rows import distribution_over_few, solve_rows
+from service.learners.tsallis import distribution_over_few, solve, solve_rows
 from tests.support.examples import examples
 
 

@@ -10,7 +10,8 @@ import pytest
 from service.commit.cache.cached_session import CachedSession
 from service.engine.feedback import ArmFeedback
 from service.errors import StateCorruptError
-from service.learners import dexp3, dexp3_log
+from service.learners import dexp3
+from service.learners import dexp3 as dexp3_log
 from service.models.options import ExpirySpec
 from service.models.specification import Specification
 from service.models.stored import Stored

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from service.learners.base import FloatArray
-from service.learners.maths.feasible_sets import Ball, Box, FeasibleSet, Simplex
+from service.learners.maths import Ball, Box, FeasibleSet, Simplex
 
 
 def contains(feasible_set: FeasibleSet, x: FloatArray) -> Any:

@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from service.learners.base import Slot
-from service.learners.multiscale_tsallis import MultiscaleTsallis, State
+from service.learners.multiscale_state import State
+from service.learners.multiscale_tsallis import MultiscaleTsallis
 from tests.support import vectors
 
 

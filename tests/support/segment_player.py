@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 
 from service.learners.base import FloatArray, PooledLearner, Slot
-from service.learners.segment_state import start_segment, start_shared
-from service.learners.segments import Moment, Segments
+from service.learners.segments import Moment, Segments, start_segment, start_shared
 
 
 class Player:

@@ -6,10 +6,10 @@ import numpy as np
 
 from loadtest.study.players.player import Mask
 from service.learners.base import FloatArray, IntArray
-from service.learners.maths.distributions import add_arms, remove_arms
-from service.learners.maths.tsallis_rows import solve_rows
+from service.learners.maths import add_arms, remove_arms
 from service.learners.multiscale_state import LARGEST_RISE
 from service.learners.multiscale_tsallis import FLOOR_SHARE
+from service.learners.tsallis import solve_rows
 
 
 class Sums:

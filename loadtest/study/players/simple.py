@@ -9,7 +9,7 @@ import numpy as np
 from loadtest.study.players.player import Mask, Player, Turn
 from service.learners.base import FloatArray, IntArray, draw
 from service.learners.dexp3 import ANYTIME_SCALE, MAX_EXPONENT
-from service.learners.maths.distributions import add_arms, remove_arms
+from service.learners.maths import add_arms, remove_arms
 
 
 def uniform_over(shape: tuple[int, int], eligible: Mask | None) -> FloatArray:

@@ -9,7 +9,7 @@ from typing import Any
 from ...errors import FieldError, FieldValueError, InvalidRequestError
 from ...learners import REGISTRY
 from ...learners.fixed import BY_LABEL, BY_POSITION
-from ...learners.point_specs import FEASIBLE_SETS
+from ...learners.specs import FEASIBLE_SETS
 from ...models.events import EVENT_TAGS, PRINTABLE_ASCII
 from ...models.specification import SESSION_ID_PATTERN
 

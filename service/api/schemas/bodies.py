@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from pydantic import Field, model_validator
 
 from ...errors import FieldValueError
-from ...learners.posted import Posted
+from ...learners.base import Posted
 from ...learners.specs import Label, LabelText, NullIs, Whole
 from ...models.eligible import Eligibility
 from ...models.events import Events

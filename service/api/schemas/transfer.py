@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import Field
 
-from ...learners.posted import Posted
+from ...learners.base import Posted
 from ...models.specification import SESSION_ID_PATTERN
 
 LAST_SECOND = 253_402_300_799

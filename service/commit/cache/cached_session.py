@@ -14,7 +14,7 @@ from ...engine.run import Run
 from ...engine.segment_run import SegmentRun
 from ...engine.slot_run import SlotRun
 from ...errors import StateCorruptError
-from ...learners.segment_state import Shared
+from ...learners.segments import Shared
 from ...models import stored as stored_specification
 from ...models.stored import Stored
 from ...serialization import consistency, logs

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from ...errors import FieldValueError
+from ...learners.base import InitialArm
 from ...learners.specs import ArmsSpec
-from ...learners.warm_start import InitialArm
 from ..options import MAX_INITIAL_ACTS, InitialArmSpec, Word
 from .fields import SessionFields
 

@@ -8,8 +8,7 @@ from pydantic import Field
 
 from ...engine.loss_range import LossRange
 from ...learners import REGISTRY
-from ...learners.base import Spec
-from ...learners.posted import Posted
+from ...learners.base import Posted, Spec
 from ...learners.specs import Finite, NullIs, Whole
 from ..options import DecisionLogSpec, ExpirySpec, Floor, IdleTtl, InitialArmSpec, Word
 from ..segment import SegmentsSpec

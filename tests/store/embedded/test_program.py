@@ -10,8 +10,8 @@ import pytest
 
 from service.store.base import Committed
 from service.store.embedded.folder_lock import EmbeddedStoreError
-from service.store.embedded.programs import BINARIES
-from service.store.embedded.server import EmbeddedServer, find_binary
+from service.store.embedded.programs import BINARIES, find_binary
+from service.store.embedded.server import EmbeddedServer
 from service.store.redis.store import RedisStore
 from tests.store.embedded.conftest import script
 from tests.support.running import alive

@@ -1,4 +1,4 @@
-"""Several Tsallis distributions of each run at once, as ``tsallis.solve`` gives one; and one over a few entries."""
+"""The distribution of 1/2-Tsallis follow-the-regularised-leader (Zimmert and Seldin 2021), by Newton's method."""
 
 from __future__ import annotations
 
@@ -7,8 +7,71 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..base import FloatArray
-from .tsallis import MAX_SOLVE_STEPS, column
+from . import maths as distributions
+from .base import FloatArray, IntArray
+
+SOLVED = 1e-14
+"""Error of the sum of probabilities from which on lambda is good enough."""
+MAX_SOLVE_STEPS = 64
+"""Six steps are the most ever seen."""
+
+
+def column(value: Any) -> FloatArray:
+    """Return a number for each run with a last axis of 1, to combine with arrays over arms."""
+    return np.asarray(value)[..., None]
+
+
+def solve(sums: FloatArray, scale: Any, guess: Any) -> tuple[Any, FloatArray]:
+    """Return lambda <= -scale with sum_k (scale/(sums_k - lambda))^2 = 1, and these squares.
+
+    Newton's method on F^(-1/2), F being the sum: monotone after its first step. Runs that are solved stay as
+    they are while others go on, so that a run's numbers do not depend on the runs stepped with it.
+
+    Parameters
+    ----------
+    sums : shape (..., n_arms), least entry 0
+    scale : positive, a float or shape (...)
+    guess : lambda to start from, a float or shape (...)
+
+    Returns
+    -------
+    lambda, a float or shape (...), and the squares, shape (..., n_arms)
+    """
+    if sums.ndim == 1:
+        return _solve_one(sums, float(scale), float(guess))
+    lam, solved = np.minimum(guess, -scale), np.False_
+    root = column(scale) / (sums - column(lam))
+    for _ in range(MAX_SOLVE_STEPS):
+        x = root * root
+        total = x.sum(axis=-1)
+        slope = 2 / scale * (x * root).sum(axis=-1)
+        moved = np.minimum(lam + 2 * (total - total * np.sqrt(total)) / slope, -scale)
+        solved = solved | (abs(total - 1) <= SOLVED) | (moved == lam)
+        if solved.all():
+            break
+        lam = np.where(solved, lam, moved)
+        root = column(scale) / (sums - column(lam))
+    return lam, root * root
+
+
+def _solve_one(sums: FloatArray, scale: float, guess: float) -> tuple[float, FloatArray]:
+    """Return what ``solve`` returns, for one run in plain floats: several times faster, the same bit for bit."""
+    lam = min(guess, -scale)
+    root = scale / (sums - lam)
+    for _ in range(MAX_SOLVE_STEPS):
+        x = root * root
+        total = float(x.sum())
+        slope = 2 / scale * float((x * root).sum())
+        moved = min(lam + 2 * (total - total * math.sqrt(total)) / slope, -scale)
+        if abs(total - 1) <= SOLVED or moved == lam:
+            break
+        lam = moved
+        root = scale / (sums - lam)
+    return lam, root * root
+
+
+# -- Several Tsallis distributions of each run at once, as ``tsallis.solve`` gives one; and one over a few
+# entries.
 
 NEARLY_SOLVED = 1e-6
 """Error of a sum of probabilities that one more step, which cubes it, reduces to rounding."""
@@ -186,3 +249,43 @@ def _of_many(sums: FloatArray, scale: Any, before: FloatArray, floor: float) -> 
     x = np.where(x < floor, floor, x)
     p = np.where(live, x / np.add.reduce(x, axis=-1, keepdims=True), before)
     return Few(raised, p, np.where(live, wide / np.sqrt(p), 0.0))
+
+
+# -- Weights of 1/2-Tsallis follow-the-regularised-leader: minus eta times the sums of losses, the largest 0.
+#
+# Weights and distributions have shape (..., n_arms).
+
+
+def probabilities(weights: FloatArray) -> FloatArray:
+    """Return the minimiser of -<x, weights> - 2 sum sqrt(x) over distributions, shape (..., n_arms)."""
+    one = np.ones(weights.shape[:-1])
+    _, x = solve(-weights, one[()], -one[()])
+    shares: FloatArray = x / x.sum(axis=-1, keepdims=True)
+    return shares
+
+
+def without(weights: FloatArray, positions: IntArray) -> FloatArray:
+    """Return weights without some arms; the others keep the ratios of their probabilities.
+
+    Parameters
+    ----------
+    weights : shape (..., n_arms), the largest 0
+    positions : of the arms to remove, not all of them
+    """
+    return _weights(distributions.remove_arms(probabilities(weights), positions))
+
+
+def joined(weights: FloatArray, count: int) -> FloatArray:
+    """Return weights with more arms behind the others, each with probability 1/n of n in all.
+
+    Parameters
+    ----------
+    weights : shape (..., n_arms), the largest 0
+    count : arms to add
+    """
+    return _weights(distributions.add_arms(probabilities(weights), count))
+
+
+def _weights(p: FloatArray) -> FloatArray:
+    depths = 1 / np.sqrt(np.maximum(p, np.finfo(float).tiny))
+    return column(depths.min(axis=-1)) - depths

@@ -1,0 +1,594 @@
+"""What every learner is: a function of parameters, state and inputs to a new state and outputs.
+
+A learner does no I/O, reads no clock and draws no random numbers. Its state is a ``NamedTuple`` of integers,
+floats and numpy arrays, which is replaced and never mutated, so that a caller may keep earlier states. Shapes are
+written (..., n): the leading axes are there where many runs are stepped at once, one entry for each run.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import Annotated, Any, ClassVar, Generic, NamedTuple, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict
+
+# -- What learners are given: arrays, slots, and what is reported with a loss.
+
+FloatArray = NDArray[np.float64]
+FixedArray = Annotated[FloatArray, "fixed"]
+"""In the state of a learner over arms: an array whose length has nothing to do with the number of arms.
+
+In a state's other arrays of floats the last axis is that of the arms.
+"""
+IntArray = NDArray[np.int64]
+Rows = tuple[FloatArray, ...]
+"""Arrays that a state replaces one by one; a commit writes only those that were replaced."""
+Steps = tuple[tuple[int, float, float], ...]
+"""Events: the position of the arm of each, the factor of its weight, and the least weight of an arm after it."""
+Record = tuple[Any, ...]
+"""Numbers kept of a slot for its feedback: floats, or arrays over the leading axes."""
+S = TypeVar("S", bound=tuple[Any, ...])
+
+
+class Log(NamedTuple):
+    """A vector, and what events did to it since."""
+
+    base: FloatArray
+    """Shape (n_arms,); (0,) as long as it is still to be read."""
+    steps: Steps
+    opened: int
+    """Steps before the open slot."""
+    is_stored: bool = False
+    """Whether it is stored in place of the state's vectors, and each commit adds to it."""
+
+
+class Information(StrEnum):
+    """What must be reported with a loss."""
+
+    ARM = "arm"
+    """The arm and its loss; the slot stays unknown."""
+    SLOT = "slot"
+    """The arm, its loss and the slot in which it was drawn."""
+    LOSSES = "losses"
+    """The dim+1 losses at a point and its query points; slot and point stay unknown."""
+    GRADIENT = "gradient"
+    """The gradient at the played point."""
+
+
+class Slot(NamedTuple):
+    """What is known when slot ``t`` opens."""
+
+    t: int
+    """From 1."""
+    outstanding: int
+    """Decisions without feedback at the end of slot t-1; slot t's own is not among them."""
+    u: Any
+    """The slot's uniform u_t in [0, 1): a float, or an array over the leading axes."""
+    v: Any = 0.0
+    """The second stream's uniform v_t, for learners with ``second_stream``."""
+    eligible: IntArray | None = None
+    """Positions of the arms that may be drawn, ascending, for learners with ``takes_eligible``; None: all arms."""
+    floor: float = 0.0
+    """Share of the draws that is uniform over the eligible arms, for learners with ``takes_eligible``."""
+    provisional: bool = False
+    """Whether every decision is charged with a default loss at once, for a ``ProvisionalLearner``."""
+
+
+# -- Drawing from distributions, and states of many runs at once.
+
+
+def draw(p: FloatArray, u: Any) -> Any:
+    """Return the smallest k with u < p_0 + ... + p_k, summed left to right; else the last k with p_k > 0.
+
+    The sum of p can be below u by rounding.
+
+    Parameters
+    ----------
+    p : shape (..., n_arms)
+    u : float in [0, 1), or an array of them over the leading axes
+
+    Returns
+    -------
+    k, an int, or an int array over the leading axes
+    """
+    if p.ndim == 1:
+        arm = int(p.cumsum().searchsorted(u, "right"))
+        return arm if arm < p.size else int(np.flatnonzero(p)[-1])
+    cumulative = p.cumsum(axis=-1)
+    arm = (cumulative <= np.asarray(u)[..., None]).sum(axis=-1)
+    last = p.shape[-1] - 1 - np.argmax(p[..., ::-1] > 0, axis=-1)
+    return np.minimum(arm, last)
+
+
+def draw_all(p: FloatArray, u: FloatArray) -> IntArray:
+    """Return the positions that ``draw`` returns for each uniform of one run, shape (draws,).
+
+    Parameters
+    ----------
+    p : shape (n_arms,)
+    u : floats in [0, 1), shape (draws,)
+    """
+    arms = p.cumsum().searchsorted(u, "right")
+    if arms.max() == p.size:
+        arms[arms == p.size] = np.flatnonzero(p)[-1]
+    return arms
+
+
+def at(arm: Any) -> tuple[Any, ...]:
+    """Return the index of ``arm`` on the last axis: an int for one run, an int array of shape (runs,) for many."""
+    if isinstance(arm, np.ndarray):
+        return (np.arange(arm.shape[0]), arm)
+    return (arm,)
+
+
+def many(state: S, runs: int) -> S:
+    """Return the state of runs that all stand at ``state``: arrays gain a leading axis, numbers do not.
+
+    Parameters
+    ----------
+    state : of one run; its log, where it has one, is left out
+    runs : how many runs, one or more
+    """
+    parts = [_repeated(part, runs) for part in state]
+    return type(state)._make(parts)  # type: ignore[attr-defined, no-any-return]
+
+
+def _repeated(part: Any, runs: int) -> Any:
+    if isinstance(part, Log):
+        return None
+    if isinstance(part, tuple):
+        return tuple(_repeated(row, runs) for row in part)
+    return np.repeat(part[None], runs, axis=0) if isinstance(part, np.ndarray) else part
+
+
+# -- What learners over arms and learners over points have in common, and what those over points can do.
+
+
+class Learner(ABC, Generic[S]):
+    """What learners over arms and over points share."""
+
+    information: ClassVar[Information]
+    state_type: ClassVar[type]
+    """The NamedTuple class of the state.
+
+    Its annotations (int, float, bool, FloatArray, IntArray, Rows) are the layout in which states are stored. A
+    field with a default is not stored: it is of use only until the arm of the open slot is drawn.
+
+    A state may have a ``log`` (``Log``, or None where it is not known) behind its other fields, which may be stored
+    in place of its vectors: ``replayed(log)`` must be the state to the bit, on any processor. So replaying may add,
+    multiply, divide and compare, but takes no power or logarithm.
+    """
+    second_stream: ClassVar[bool] = False
+    """Whether a slot's second uniform, v_t, is needed."""
+
+    @abstractmethod
+    def start(self) -> S:
+        """Return the state before the first slot."""
+
+    @abstractmethod
+    def open(self, state: S, slot: Slot) -> S:
+        """Close slot t-1, open slot ``slot.t`` and return the new state.
+
+        Parameters
+        ----------
+        state : after all events of slot t-1
+        slot : what is known when it opens; its ``t`` is one more than that of the slot before
+        """
+
+    def rates(self, state: S) -> dict[str, Any]:
+        """Return the rates in use.
+
+        Returns
+        -------
+        Floats by their API names, such as ``"learning_rate"``, and under ``"rates"`` the ``RateMode``.
+        """
+        raise NotImplementedError
+
+
+class PointLearner(Learner[S]):
+    """A learner over points of a convex set."""
+
+    dim: int
+
+    def open(self, state: S, slot: Slot) -> S:  # noqa: ARG002 - overridden by learners that count slots
+        return state
+
+    @abstractmethod
+    def x(self, state: S) -> FloatArray:
+        """Return the point to play, shape (..., dim)."""
+
+    def query_points(self, state: S) -> FloatArray | None:  # noqa: ARG002 - overridden by learners that query
+        """Return the query points x + perturbation e_k, shape (..., dim, dim); None where only x is played."""
+        return None
+
+    @abstractmethod
+    def settle(self, state: S, values: FloatArray, outstanding: int) -> S:
+        """Learn from one bundle or one gradient and return the new state.
+
+        Parameters
+        ----------
+        state : before the feedback
+        values : the losses at x and its query points, shape (..., dim+1), or the gradient, shape (..., dim)
+        outstanding : decisions still without feedback, this one not among them
+        """
+
+
+# -- What all objects that clients post have in common.
+
+
+class Posted(BaseModel):
+    """An object as a client posts it: unknown fields and loose types are refused, and it never changes."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+
+
+# -- A learner's parameters as a client posts them.
+
+
+class Spec(Posted):
+    """A learner's parameters as a client posts them; unknown fields and loose types are refused."""
+
+    kind: str
+    takes_initial: ClassVar[bool] = False
+    """Whether its learner can begin with means of arms."""
+    takes_provisional: ClassVar[bool] = False
+    """Whether the learner is a ``ProvisionalLearner``."""
+    takes_segments: ClassVar[bool] = False
+    """Whether the learner can be the global part of segments; it is a ``PooledLearner`` then."""
+
+    @property
+    def size(self) -> int:
+        """Number of arms at the start of the session, or of dimensions."""
+        raise NotImplementedError
+
+    def build(self) -> Learner[Any]:
+        """Make the learner with these parameters."""
+        raise NotImplementedError
+
+    def resolved(self) -> dict[str, Any]:
+        """Return every field by name, as JSON has it, with the default where the client left one out."""
+        fields = type(self).model_fields  # Cached properties stand beside the fields.
+        return {name: value for name, value in vars(self).items() if name in fields}
+
+
+# -- What a learner knows before its first slot: means of arms, from acts somewhere else.
+
+
+class InitialArm(NamedTuple):
+    """An arm by its position, how often it was played, and its mean loss in [0, 1]."""
+
+    position: int
+    acts: int
+    mean: float
+
+
+class WarmStart(NamedTuple):
+    """Counts of the learners that centre losses, as after that many events."""
+
+    events: int
+    """N, also the slots."""
+    mean: float
+    """b, of all events."""
+    variance_sum: float
+    """V = N b (1 - b)."""
+    variance_max: float
+    """M = max(b, 1 - b)^2."""
+    deviation_sum: float
+    """A = 2 N b (1 - b)."""
+    advantages: Any
+    """(m_k - b) n_k/(n_k + N/K), shape (n_arms,), 0 for arms not named."""
+
+    @classmethod
+    def of(cls, arms: Sequence[InitialArm], n_arms: int) -> WarmStart:
+        """Count the acts of some arms.
+
+        Parameters
+        ----------
+        arms : one or more, each once
+        n_arms : K, the arms in all
+        """
+        events = sum(arm.acts for arm in arms)
+        mean = sum(arm.acts * arm.mean for arm in arms) / events
+        advantages = np.zeros(n_arms)
+        for arm in arms:
+            advantages[arm.position] = (arm.mean - mean) * arm.acts / (arm.acts + events / n_arms)
+        variance = events * mean * (1 - mean)
+        return cls(events, mean, variance, max(mean, 1 - mean) ** 2, 2 * variance, advantages)
+
+    def sums(self, memory: Any) -> Any:
+        """Return S of a learner that remembers ``memory`` slots (a number, or shape (..., 1)), less its least."""
+        sums = np.minimum(self.events, memory) * self.advantages
+        return sums - sums.min(axis=-1, keepdims=True)
+
+
+# -- What every learner over arms can do.
+
+
+class ArmLearner(Learner[S]):
+    """A learner over arms, which it knows by their positions 0, 1, ... among the live ones."""
+
+    n_arms: int
+    """Arms at the start; afterwards the length of the state's arrays."""
+    takes_eligible: ClassVar[bool] = False
+    """Whether a slot may name its eligible arms and have a floor."""
+
+    def warmed(self, state: S, initial: Sequence[InitialArm]) -> S:
+        """Return the state before the first slot of a learner that begins with means of arms.
+
+        Parameters
+        ----------
+        state : as ``start`` returns it
+        initial : one or more arms by position, each once, with the mean loss (on the learner's scale) of some acts
+        """
+        raise NotImplementedError
+
+    def can_draw(self, state: S, eligible: IntArray, floor: float) -> bool:  # noqa: ARG002 - as ``fixed`` does
+        """Return whether an arm can be drawn in a slot with these eligible arms.
+
+        Parameters
+        ----------
+        state : before the slot is opened
+        eligible : positions of the arms that may be drawn, ascending, one or more
+        floor : share that is uniform over them, in [0, 1)
+        """
+        return True
+
+    def open_all(self, state: S, slot: Slot, count: int) -> tuple[S, int]:  # noqa: ARG002 - for learners that can
+        """Open slots in a row, of one run alone, while all of them draw from one distribution, without an event.
+
+        Parameters
+        ----------
+        state : before the first of them
+        slot : the first; one more decision is outstanding in each after it
+        count : slots to open at most, two or more
+
+        Returns
+        -------
+        the state, to the bit as ``open`` makes it one by one, and how many slots were opened: one or more, and one
+        alone where ``draw`` does something besides
+        """
+        return self.open(state, slot), 1
+
+    def draw(self, state: S, slot: Slot) -> tuple[S, Any]:
+        """Draw the arm of the open slot by the inverse CDF at ``slot.u``.
+
+        Parameters
+        ----------
+        state : as ``open`` has left it
+        slot : the one that was opened
+
+        Returns
+        -------
+        the state, and the arm's position: an int, or an int array over the leading axes
+        """
+        return state, draw(self.distribution(state), slot.u)
+
+    @abstractmethod
+    def distribution(self, state: S) -> FloatArray:
+        """Return the distribution that the open slot's arm is (or, within a block, was) drawn from.
+
+        Its shape is (..., n_arms). It is 0 for arms that are not eligible, and includes the slot's floor.
+        """
+
+    @abstractmethod
+    def probabilities(self, state: S, eligible: IntArray | None = None, floor: float = 0.0) -> FloatArray:
+        """Return the distribution shown to readers, shape (..., n_arms).
+
+        Learners without ``takes_eligible`` ignore ``eligible`` and ``floor``.
+
+        Parameters
+        ----------
+        state : at any moment
+        eligible : positions of the arms that may be drawn, ascending: the distribution over these that follows
+            from the state as it is, without a new slot. None: the last slot's over all arms, whichever were
+            eligible then.
+        floor : share that is uniform over the eligible arms, in [0, 1)
+        """
+
+    @abstractmethod
+    def settle(self, state: S, arm: Any, loss: Any, count: int = 1) -> S:
+        """Learn from a loss and return the new state.
+
+        Parameters
+        ----------
+        state : before the loss; its last slot need not be that of the loss
+        arm : position of the arm; an int, or an int array over the leading axes
+        loss : >= 0, and in [0, 1] where losses are normalised, as the theorems need it; a float, or an array over
+            the leading axes
+        count : decisions of the arm that expire together at this loss: one step of ``count`` times the size
+        """
+
+    def settle_all(self, state: S, arms: Sequence[int], losses: Sequence[float]) -> S:
+        """Return the state after events in order, of one run alone: to the bit what ``settle`` makes one by one.
+
+        Parameters
+        ----------
+        state : of one run, before the first event
+        arms : position of each event's arm
+        losses : of each event, as for ``settle``
+        """
+        for arm, loss in zip(arms, losses, strict=True):
+            state = self.settle(state, arm, loss)
+        return state
+
+    def give_up(self, state: S, count: int) -> S:  # noqa: ARG002 - for learners that count decisions themselves
+        """Return the state after outstanding decisions ended without a loss: expired, or of a removed arm.
+
+        Parameters
+        ----------
+        state : before that
+        count : how many ended, of whichever arms
+        """
+        return state
+
+    def void(self, state: S, arm: Any) -> S:  # noqa: ARG002 - for learners that learn at the act
+        """Return the state after an outstanding decision was taken back, because it was never shown.
+
+        Parameters
+        ----------
+        state : before that
+        arm : position of the decision's arm; an int, or an int array over the leading axes
+        """
+        return self.give_up(state, 1)
+
+    @abstractmethod
+    def remove_arms(self, state: S, positions: IntArray) -> S:
+        """Return the state without some arms; the others keep their order and the ratios of their probabilities.
+
+        Parameters
+        ----------
+        state : with these arms; their outstanding decisions have been given up before
+        positions : of the arms, ascending, not all of them
+        """
+
+    @abstractmethod
+    def add_arms(self, state: S, count: int) -> S:
+        """Return the state with more arms behind the others, each with probability 1/n of n in all.
+
+        Parameters
+        ----------
+        state : without them
+        count : arms to add, one or more
+        """
+
+
+# -- Learners over arms of which more is asked: those with pools, provisional defaults, or records of slots.
+
+
+class PooledLearner(ArmLearner[S]):
+    """A learner over arms that divides a loss by the mean probability of its arm over outstanding decisions."""
+
+    @abstractmethod
+    def settle(self, state: S, arm: Any, loss: Any, count: int = 1, divisor: float | None = None) -> S:
+        """Learn from a loss and return the new state.
+
+        Parameters
+        ----------
+        state, arm, loss, count : as for ``ArmLearner.settle``
+        divisor : mean probability of the arm over outstanding decisions, where the caller knows it; 0 moves no sum
+        """
+
+
+class ProvisionalLearner(PooledLearner[S]):
+    """A learner over arms that can learn a default loss when the arm is drawn, and correct it by the loss itself.
+
+    In such a session ``charge`` takes the place of expiry at the default loss, ``correct`` that of ``settle``.
+    """
+
+    def charge(self, state: S, arm: Any, default: float) -> S:
+        """Return the state after the arm just drawn has been charged with the default loss.
+
+        Parameters
+        ----------
+        state : as ``draw`` has left it
+        arm : its position, as ``draw`` returned it
+        default : the loss, on the learner's scale
+        """
+        return self.settle(state, arm, default)
+
+    @abstractmethod
+    def correct(self, state: S, arm: Any, loss: Any, default: float, divisor: float | None = None) -> S:
+        """Return the state after a decision's ``loss`` has replaced the ``default`` that it was charged with.
+
+        Parameters
+        ----------
+        state, arm, loss : as for ``settle``
+        default : the loss with which the decision was charged, on the learner's scale
+        divisor : as for ``settle``
+        """
+
+    def correct_all(self, state: S, arms: Sequence[int], losses: Sequence[float], default: float) -> S:
+        """Return the state after events of one run in order: to the bit what ``correct`` makes one by one.
+
+        Parameters
+        ----------
+        state, arms, losses : as for ``settle_all``
+        default : the loss with which each of the decisions was charged, on the learner's scale
+        """
+        for arm, loss in zip(arms, losses, strict=True):
+            state = self.correct(state, arm, loss, default)
+        return state
+
+    @abstractmethod
+    def uncharge(self, state: S, arm: Any, default: float, divisor: float | None = None) -> S:
+        """Return the state after a decision was taken back, because it was never shown.
+
+        Parameters
+        ----------
+        state, arm : as for ``settle``
+        default : the loss with which the decision was charged, on the learner's scale
+        divisor : as for ``settle``
+        """
+
+
+class SlotLearner(ArmLearner[S]):
+    """A learner over arms that needs a record of each open slot together with the slot's loss."""
+
+    information: ClassVar = Information.SLOT
+    max_open_slots: int
+    """Open slots kept; with one more, the oldest is dropped."""
+
+    @abstractmethod
+    def record(self, state: S, arm: Any) -> Record:
+        """Return what the feedback of the open slot will need.
+
+        Parameters
+        ----------
+        state : as ``draw`` has left it
+        arm : position of the arm that was drawn in the slot; an int, or an int array over the leading axes
+
+        Returns
+        -------
+        floats, or arrays over the leading axes; as many in every slot, and the same for each slot that ``open_all``
+        opened with this arm
+        """
+
+    @abstractmethod
+    def settle(self, state: S, arm: Any, loss: Any, count: int = 1, record: Record = ()) -> S:
+        """Learn from the loss of one slot and return the new state.
+
+        Parameters
+        ----------
+        state, arm, loss : as for ``ArmLearner.settle``
+        count : 1
+        record : what ``record`` returned of the slot
+        """
+
+    def forget(self, state: S, record: Record) -> S:  # noqa: ARG002 - for learners whose records hold something
+        """Return the state after an open slot is given up without a loss.
+
+        Parameters
+        ----------
+        state : before that
+        record : what ``record`` returned of the slot
+        """
+        return state
+
+
+__all__ = [
+    "ArmLearner",
+    "FixedArray",
+    "FloatArray",
+    "Information",
+    "IntArray",
+    "Learner",
+    "Log",
+    "PointLearner",
+    "PooledLearner",
+    "ProvisionalLearner",
+    "Record",
+    "Rows",
+    "S",
+    "Slot",
+    "SlotLearner",
+    "Spec",
+    "Steps",
+    "at",
+    "draw",
+    "draw_all",
+    "many",
+]
