@@ -26,19 +26,19 @@ BUDGET = {
     "changes of file of an act": 55,
 }
 REACHED = {
-    "code lines of service": 19_818,
-    "files of service": 300,
+    "code lines of service": 19_712,
+    "files of service": 283,
     "folders of service": 47,
-    "largest file of service": 248,
-    "code lines of tests": 28_158,
-    "code lines of loadtest": 8_013,
+    "largest file of service": 269,
+    "code lines of tests": 28_122,
+    "code lines of loadtest": 8_007,
     "words of docs": 65_680,
-    "files of a feedback": 54,
+    "files of a feedback": 52,
     "functions of a feedback": 135,
     "changes of file of a feedback": 102,
-    "files of an act": 51,
+    "files of an act": 49,
     "functions of an act": 126,
-    "changes of file of an act": 96,
+    "changes of file of an act": 94,
 }
 SLACK = 0.03
 """How much less than what is reached nobody has to write down."""

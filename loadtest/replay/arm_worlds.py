@@ -8,8 +8,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from loadtest.replay.jester import BEST, WORST, Ratings
-from service.engine.actions import Action, ArmAction
-from service.engine.loss_range import LossRange
+from service.engine.ledger import Action, ArmAction, LossRange
 from service.learners.base import FloatArray, Information
 
 SYNTHETIC_SLOTS = 2000

@@ -11,7 +11,7 @@ import numpy as np
 from loadtest.replay import delays
 from loadtest.replay.click_worlds import NO_CLICK
 from loadtest.replay.plan import Plan, RateChoice, World, plan_session
-from service.engine.act_times import PER_WINDOW
+from service.engine.ledger import PER_WINDOW
 from service.learners.base import FloatArray, IntArray
 
 SLACK = 1 + 1 / PER_WINDOW

@@ -8,7 +8,7 @@ import numpy as np
 
 from loadtest.replay.arm_worlds import ArmWorld
 from loadtest.replay.jester import Ratings
-from service.engine.loss_range import LossRange
+from service.engine.ledger import LossRange
 from service.learners.base import FloatArray
 
 CLICKS = LossRange(best=1.0, worst=0.0)

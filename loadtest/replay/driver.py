@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
 from loadtest.client import CallLog
-from service.engine.actions import Action
+from service.engine.ledger import Action
 from service.learners.base import FloatArray
 
 

@@ -12,7 +12,7 @@ from loadtest.client import Client
 from loadtest.errors import ServiceError
 from loadtest.replay.driver import Counts, Event, Receipt
 from loadtest.replay.plan import IDLE_TTL_SECONDS, Plan
-from service.engine.actions import Action, ArmAction, PointAction
+from service.engine.ledger import Action, ArmAction, PointAction
 from service.learners.base import FloatArray, Information
 
 

@@ -12,10 +12,7 @@ from loadtest.errors import LoadTestError
 from loadtest.replay.driver import Counts, Event, Receipt
 from loadtest.replay.plan import Plan
 from loadtest.replay.simulated_time import pass_time
-from service.engine.actions import Action
-from service.engine.feedback import ArmFeedback, PointFeedback
-from service.engine.loss_range import LossRange
-from service.engine.params import Expiry, Params
+from service.engine.ledger import Action, ArmFeedback, Expiry, LossRange, Params, PointFeedback
 from service.engine.run import start_run
 from service.learners.base import ArmLearner, FloatArray, Information, Spec
 

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from loadtest.errors import LoadTestError
 from loadtest.replay import delays
 from loadtest.replay.arm_worlds import Baseline, BestFixed, Outcome
-from service.engine.actions import Action
+from service.engine.ledger import Action
 from service.learners import REGISTRY
 from service.learners.base import FloatArray, Information, IntArray, Spec
 

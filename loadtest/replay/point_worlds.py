@@ -9,7 +9,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from loadtest.replay.arm_worlds import Baseline, BestFixed, Outcome
-from service.engine.actions import Action, PointAction
+from service.engine.ledger import Action, PointAction
 from service.learners.base import FloatArray, Information
 
 RADIUS = 1.0

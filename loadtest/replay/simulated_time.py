@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from service.engine.expiry import expire_oldest
-from service.engine.run import Run
+from service.engine.run import Run, expire_oldest
 
 
 class SimulatedTime:

@@ -15,8 +15,7 @@ from loadtest.replay.arm_worlds import ArmWorld
 from loadtest.replay.plan import RateChoice, plan_session
 from loadtest.replay.simulated_time import pass_time
 from service.engine.arm_run import ArmRun
-from service.engine.feedback import ArmFeedback
-from service.engine.params import Expiry, Params
+from service.engine.ledger import ArmFeedback, Expiry, Params
 from service.engine.run import start_run
 from service.learners.base import FloatArray, Spec
 

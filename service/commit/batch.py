@@ -11,8 +11,7 @@ from collections.abc import Sequence
 from ..cooperative.answer_body import pack, unpack
 from ..cooperative.fair_yield import BackgroundYield
 from ..engine.arm_run import ArmRun
-from ..engine.expiry import expire_oldest
-from ..engine.run import Run
+from ..engine.run import Run, expire_oldest
 from ..errors import ClientGoneError, InternalError, ServiceError
 from .cache.cached_session import CachedSession
 from .draft import Answer, Draft, KnownKeys

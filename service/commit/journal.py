@@ -7,8 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from ..engine.actions import ArmActions
-from ..engine.loss_range import LossRange
+from ..engine.ledger import ArmActions, LossRange
 from ..store.base import ArmCounts
 from ..store.base.counts import ACTS, DEFAULTED, EXPIRED, FEEDBACKS, LOSSES, REMOVED, VOIDED
 

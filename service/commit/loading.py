@@ -7,9 +7,8 @@ from dataclasses import replace
 
 from ..cooperative.fair_yield import FairYield
 from ..cooperative.offload import run_in_thread_if_large
-from ..engine.kept_segment import KeptSegment
 from ..engine.run import Run
-from ..engine.segment_run import SegmentRun
+from ..engine.segment_run import KeptSegment, SegmentRun
 from ..errors import OverloadedError, StateCorruptError, UnknownSessionError
 from ..serialization import segment_records
 from ..serialization.binary import CodecError

@@ -2,20 +2,327 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Self
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from functools import lru_cache
+from operator import attrgetter
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from ..learners.base import ArmLearner, FloatArray, IntArray, draw_all
-from .act_times import ActTimes
-from .actions import ArmAction, ArmActions
-from .arms import Arms, Change
-from .base_run import BaseRun
-from .feedback import ArmFeedback
-from .ledger import ArmLedger
-from .surplus import SurplusChecker, check_by_arm
+from ..learners.base import ArmLearner, FloatArray, IntArray, Learner, Rows, Slot, draw_all
+from .ledger import ActTimes, ArmAction, ArmActions, ArmFeedback, ArmLedger, Draws, Ledger, Params
+from .open_slots import SurplusChecker, check_by_arm
+
+# -- The arms a session has had, by index, and those it still has.
+
+REMOVED = -1
+"""Position of a removed arm."""
+
+
+class Change(NamedTuple):
+    """Arms to remove, by index, and labels of the arms to add after that."""
+
+    removed: Sequence[int]
+    added: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
+class Arms:
+    """The arms of a session. An index is given once; a learner knows only live arms, by position 0, 1, ..."""
+
+    live: Sequence[int]
+    """Position to index, in ascending order."""
+    positions: Sequence[int]
+    """Index to position, ``REMOVED`` for a removed arm."""
+    names: Sequence[str] | None = None
+    """Label of every arm there ever was, by index, where the session named them."""
+    labels: Mapping[str, int] | None = None
+    """Label to the last index that had it."""
+    added: Sequence[str] | None = None
+    """Labels of the arms that came after the start; None where arms never changed."""
+    paused: frozenset[int] = frozenset()
+    """Live arms, by index, that are never drawn."""
+    unpaused: IntArray | None = None
+    """Positions of the live arms that are not paused, ascending; None where none is paused."""
+
+    @classmethod
+    def of(cls, n_arms: int, names: Sequence[str] | None = None) -> Arms:
+        """Start with ``n_arms`` live arms.
+
+        Parameters
+        ----------
+        n_arms : arms at the start, one or more
+        names : a label for each arm, all different; None where the session has no labels
+        """
+        return _unnamed(n_arms) if names is None else cls(range(n_arms), range(n_arms), names, _labels(names))
+
+    @classmethod
+    def at(
+        cls, first: Sequence[str], added: Sequence[str], live: Sequence[int], paused: Iterable[int] = ()
+    ) -> Arms:
+        """Return arms as they were stored.
+
+        Parameters
+        ----------
+        first, added : labels of the arms at the start, and of those added later
+        live : indexes of the live arms, ascending
+        paused : indexes of those of them that are paused
+        """
+        names = [*first, *added]
+        positions = _positions(len(names), live)
+        return cls(live, positions, names, _labels(names), added, *_pauses(positions, len(live), paused))
+
+    @property
+    def size(self) -> int:
+        """Number of arms there ever were."""
+        return len(self.positions)
+
+    @property
+    def shown_names(self) -> Sequence[str | None] | None:
+        """Labels by index, None for removed arms."""
+        if self.names is None or len(self.live) == self.size:
+            return self.names
+        return [name if place != REMOVED else None for name, place in zip(self.names, self.positions, strict=True)]
+
+    def is_live(self, arm: int) -> bool:
+        """Return whether an arm, by index, has not been removed."""
+        return self.positions[arm] != REMOVED
+
+    def find(self, names: Iterable[int | str]) -> tuple[IntArray, int]:
+        """Find the arms, by index or label, that may be drawn.
+
+        Returns
+        -------
+        their positions, ascending, and how many different names are not of such an arm: they are of a removed or
+        paused arm, or of none
+        """
+        different = set(names)
+        found = [place for name in different if (place := self._drawable(name)) != REMOVED]
+        return np.array(sorted(found), dtype=np.int64), len(different) - len(found)
+
+    def _drawable(self, name: int | str) -> int:
+        """Return the position of an arm that may be drawn, by index or label, else ``REMOVED``."""
+        arm = (self.labels or {}).get(name, self.size) if isinstance(name, str) else name
+        return REMOVED if arm >= self.size or arm in self.paused else self.positions[arm]
+
+    def without(self, positions: IntArray) -> IntArray:
+        """Return the positions, ascending, of the arms that may be drawn, but for these positions."""
+        may_be_drawn = np.ones(len(self.live), dtype=bool)
+        may_be_drawn[positions] = False
+        if self.unpaused is not None:
+            return self.unpaused[may_be_drawn[self.unpaused]]
+        return np.flatnonzero(may_be_drawn)
+
+    def with_pauses(self, resume: Iterable[str], pause: Iterable[str]) -> Arms:
+        """Return the arms after resuming some and then pausing others; labels that no live arm has change nothing.
+
+        Parameters
+        ----------
+        resume : labels of paused arms that may be drawn again
+        pause : labels of arms that are not to be drawn; one that is also in ``resume`` is paused
+        """
+        resumed, stopped = self._live_arms(resume), self._live_arms(pause)
+        paused = (self.paused - resumed) | stopped
+        if paused == self.paused:
+            return self
+        paused, unpaused = _pauses(self.positions, len(self.live), paused)
+        return replace(self, added=self.added or [], paused=paused, unpaused=unpaused)
+
+    def _live_arms(self, labels: Iterable[str]) -> frozenset[int]:
+        known = self.labels or {}
+        return frozenset(known[label] for label in labels if label in known and self.is_live(known[label]))
+
+    def change(self, add: Iterable[str], remove: Iterable[str]) -> Change:
+        """Return what removing some labels and then adding others changes.
+
+        Labels to remove that no live arm has, and labels to add that one has, change nothing.
+
+        Parameters
+        ----------
+        add : labels; one that is also in ``remove`` is given to a new arm
+        remove : labels
+        """
+        labels = self.labels or {}
+        leaving = {label for label in remove if label in labels and self.is_live(labels[label])}
+        coming = [
+            label
+            for label in dict.fromkeys(add)
+            if label in leaving or label not in labels or not self.is_live(labels[label])
+        ]
+        return Change(sorted(labels[label] for label in leaving), coming)
+
+    def changed(self, change: Change) -> Arms:
+        """Return the arms after a change."""
+        places = [self.positions[arm] for arm in change.removed]
+        live = np.delete(np.array(self.live), places).tolist()
+        live += range(self.size, self.size + len(change.added))
+        names, added = ([*(known or ()), *change.added] for known in (self.names, self.added))
+        new = dict(zip(change.added, range(self.size, len(names)), strict=True))
+        positions, paused = _positions(len(names), live), self.paused.difference(change.removed)
+        labels = {**(self.labels or {}), **new}
+        return Arms(live, positions, names, labels, added, *_pauses(positions, len(live), paused))
+
+    def spread(self, p: FloatArray) -> FloatArray:
+        """Return numbers of live arms, shape (..., live), by index, shape (..., size), with 0 for removed arms."""
+        if len(self.live) == self.size:
+            return p
+        spread = np.zeros((*p.shape[:-1], self.size))
+        spread[..., list(self.live)] = p
+        return spread
+
+
+@lru_cache(maxsize=64)
+def _unnamed(n_arms: int) -> Arms:
+    """Return arms without labels, which never change: sessions share them."""
+    return Arms(range(n_arms), range(n_arms))
+
+
+def _labels(names: Sequence[str]) -> dict[str, int]:
+    return dict(zip(names, range(len(names)), strict=True))
+
+
+def _pauses(positions: Sequence[int], n_live: int, paused: Iterable[int]) -> tuple[frozenset[int], IntArray | None]:
+    """Return the paused arms, by index, and the positions of the others, None where none is paused."""
+    stopped = frozenset(paused)
+    if not stopped:
+        return stopped, None
+    may_be_drawn = np.ones(n_live, dtype=bool)
+    may_be_drawn[[positions[arm] for arm in stopped]] = False
+    return stopped, np.flatnonzero(may_be_drawn)
+
+
+def _positions(size: int, live: Sequence[int]) -> list[int]:
+    positions = np.full(size, REMOVED)
+    positions[np.array(live, dtype=np.int64)] = np.arange(len(live))
+    return positions.tolist()
+
+
+# -- What runs over arms and runs over points share.
+
+
+@dataclass(slots=True)
+class BaseRun(ABC):
+    """A session's learner at one moment. ``copy`` a run before changing it where others may read it.
+
+    Subclasses call a method they override as ``ArmRun.act(self)``: ``super()`` does not work in a dataclass
+    with slots before Python 3.14.
+    """
+
+    params: Params
+    learner: Learner[Any]
+    draws: Draws
+    second_draws: Draws | None
+    """The v_t, for learners with ``second_stream``."""
+    ledger: Ledger
+    state: Any
+    """The learner's state."""
+    act_times: ActTimes | None
+    """When outstanding decisions were taken, in sessions with expiry."""
+    stored_rows: Rows
+    """The rows of the state as the store holds them; rows that differ are to be written."""
+
+    def copy(self) -> Self:
+        """Copy the run, so that the copy may be stepped alone."""
+        copied = type(self)(*_values_of(type(self))(self))
+        copied.ledger = self.ledger.copy()
+        if self.act_times is not None:
+            copied.act_times = self.act_times.copy()
+        return copied
+
+    def with_seed(self, seed: int) -> Self:
+        """Return the run of another session that was created with equal fields; it shares all but the draws.
+
+        Parameters
+        ----------
+        seed : of the other session, in [0, 2**128)
+        """
+        copied = type(self)(*_values_of(type(self))(self))
+        copied.params, copied.draws = self.params._replace(seed=seed), Draws(seed)
+        copied.second_draws = None if self.second_draws is None else Draws(seed, stream=1)
+        return copied
+
+    def moved(self, ledger: Ledger, state: Any) -> Self:
+        """Return the run of the same session and arms at another moment; it shares learner and draws.
+
+        What a session keeps beside its state (open slots, times of acts, rows) is empty: it is still to be read.
+
+        Parameters
+        ----------
+        ledger, state : the counts and the learner's state at that moment, which are not copied
+        """
+        copied = type(self)(*_values_of(type(self))(self))  # In a third of the time that `replace` takes.
+        copied.ledger, copied.state, copied.stored_rows = ledger, state, ()
+        copied.act_times = ActTimes.of_session(self.params.expiry)
+        return copied
+
+    def on_written(self, rows: Rows) -> None:
+        """Note that the store holds all changes of the run, with ``rows`` as the state's rows."""
+        self.stored_rows = rows
+        if self.act_times is not None:
+            self.act_times = self.act_times.written()
+
+    def advance(self, time: float) -> None:
+        """Set the time, in Unix seconds, unless it would go back.
+
+        Decisions due by then must be expired before anything else is done.
+        """
+        self.ledger.time = max(self.ledger.time, time)
+
+    @property
+    def due(self) -> bool:
+        """Whether the time of some outstanding decisions is over."""
+        due_at = None if self.act_times is None else self.act_times.due_at()
+        return due_at is not None and due_at <= self.ledger.time
+
+    @abstractmethod
+    def settle(self, event: Any) -> None:
+        """Learn from one event that is not surplus: an ``ArmFeedback``, or over points a ``PointFeedback``."""
+
+    @abstractmethod
+    def void(self, event: Any) -> None:
+        """Take back the decision that an event, not surplus, answers: nothing is learned of it."""
+
+    @abstractmethod
+    def surplus_checker(self) -> SurplusChecker:
+        """Return a function that tells of one event after another whether a decision is left for it.
+
+        An event for which none is left is surplus. Counts and open slots of the run stay as they are.
+        """
+
+    def surplus(self, events: Sequence[Any]) -> list[int]:
+        """Return the indexes of the events that no outstanding decision can have caused, judged in their order."""
+        has_decision = self.surplus_checker()
+        return [index for index, event in enumerate(events) if not has_decision(event)]
+
+    def is_removed(self, event: Any) -> bool:  # noqa: ARG002 - arms can be removed, points cannot
+        """Return whether an event is of a removed arm; such an event changes nothing."""
+        return False
+
+    def delay(self, event: Any) -> float | None:
+        """Return the seconds since the act that an event, not surplus, will settle; None without expiry."""
+        acted_at = None if self.act_times is None else self._acted_at(self.act_times, event)
+        return None if acted_at is None else max(0.0, self.ledger.time - acted_at)
+
+    @abstractmethod
+    def _acted_at(self, times: ActTimes, event: Any) -> float | None:
+        """Return the Unix time of the act that an event will settle."""
+
+    def _open_slot(self, draws: Draws | None, eligible: IntArray | None = None) -> Slot:
+        """Open the next slot in the ledger; without ``draws`` its u is 0."""
+        outstanding = self.ledger.outstanding
+        t = self.ledger.open()
+        v = self.second_draws.uniform(t) if self.second_draws is not None else 0.0
+        u = 0.0 if draws is None else draws.uniform(t)
+        expiry = self.params.expiry
+        return Slot(t, outstanding, u, v, eligible, self.params.floor, expiry is not None and expiry.provisional)
+
+
+@lru_cache(maxsize=16)
+def _values_of(kind: type[BaseRun]) -> Callable[[BaseRun], tuple[Any, ...]]:
+    """Return a function that returns the values of all fields of a run of this kind, in their order."""
+    return attrgetter(*(field.name for field in fields(kind)))
 
 
 @dataclass(slots=True)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field, fields
+import threading
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, fields, replace
 from operator import attrgetter
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from ..learners.base import IntArray
+from ..learners.base import FloatArray, InitialArm, IntArray, Spec
+from ..learners.maths import LARGEST_VALUE
 
 
 @dataclass(slots=True)
@@ -169,3 +172,347 @@ class ArmLedger(Ledger):
     def add_arms(self, count: int) -> None:
         """Count for ``count`` more arms."""
         self.by_arm = np.concatenate([self.by_arm, np.zeros(count, dtype=np.int64)])
+
+
+# -- From a posted loss to the loss a learner learns from.
+
+
+class LossRange(NamedTuple):
+    """[best, worst], two different finite numbers in either order.
+
+    With ``normalize`` the learner gets (loss - best)/(worst - best), in [0, 1]; without it the posted loss, which
+    must then be >= 0, because Lemma 2 of the paper fails for negative losses.
+    """
+
+    best: float = 0.0
+    worst: float = 1.0
+    normalize: bool = True
+    word: Literal["loss", "reward"] = "loss"
+    """What clients post: rewards have their worst first in ``reward_range``, and are learned alike."""
+
+    def share(self, loss: float) -> float:
+        """Return where a loss of the range lies in it: 0 for the best, 1 for the worst."""
+        return (loss - self.best) / (self.worst - self.best)
+
+    def shares(self, losses: Sequence[float]) -> Sequence[float]:
+        """Return ``share`` of each of these losses."""
+        best, width = self.best, self.worst - self.best
+        return [(loss - best) / width for loss in losses]
+
+    def posted(self, learned: float) -> float:
+        """Return what clients post for a loss on the learner's scale."""
+        return self.best + learned * (self.worst - self.best) if self.normalize else learned
+
+    def at_share(self, share: float) -> float:
+        """Return the loss that lies at a share of the range: what ``share`` was given."""
+        return self.best + share * (self.worst - self.best)
+
+    def learned(self, loss: float) -> float:
+        """Return the loss on the learner's scale, at most ``LARGEST_VALUE``.
+
+        Raises
+        ------
+        ValueError
+            outside the range, or negative where losses are taken raw.
+        """
+        low, high = min(self.best, self.worst), max(self.best, self.worst)
+        if not low <= loss <= high:
+            raise ValueError(f"{self.word} must lie in [{low!r}, {high!r}]")
+        if not self.normalize:
+            if loss < 0:
+                raise ValueError("loss must be >= 0 where losses are not normalised")
+            return min(loss, LARGEST_VALUE)
+        return self.share(loss)
+
+    def all_learned(self, losses: Sequence[float]) -> Sequence[float] | None:
+        """Return ``learned`` of each of these losses, one or more; None where it refuses one."""
+        low, high = min(losses), max(losses)
+        if low < min(self.best, self.worst) or high > max(self.best, self.worst):
+            return None
+        if self.normalize:
+            return self.shares(losses)
+        return None if low < 0 else [min(loss, LARGEST_VALUE) for loss in losses]
+
+
+# -- What a session is created with.
+
+
+class Expiry(NamedTuple):
+    """When an outstanding decision expires, and the loss it is then learned with."""
+
+    after_seconds: float
+    loss: float | None
+    """On the learner's scale; None: nothing is learned."""
+    provisional: bool = False
+    """Whether it is learned at the act already, and corrected by an event."""
+
+
+class Params(NamedTuple):
+    """What a session is created with and never changes."""
+
+    learner: Spec
+    seed: int
+    losses: LossRange = LossRange()
+    expiry: Expiry | None = None
+    floor: float = 0.0
+    """Share of the draws that is uniform over the eligible arms."""
+    initial: Sequence[InitialArm] = ()
+    """What the learner begins with, on its scale of losses."""
+    max_segments: int = 0
+    """Segments that are kept at most; 0: acts and events name none."""
+
+
+# -- When outstanding decisions were taken: counts per arm in buckets of time, not a record per act.
+#
+# Events and expiry both settle the oldest outstanding decision of an arm. So the counts of a bucket never change
+# once its time has passed: the decisions of an arm that are still outstanding from up to a bucket are the arm's
+# outstanding ones less its acts in all later buckets.
+
+PER_WINDOW = 64
+"""Buckets in the time a decision may stay outstanding, which expires at most 1/64 of that time too late."""
+
+
+@dataclass(slots=True)
+class ActTimes:
+    """Acts of each arm by bucket of time; a run over points counts all its acts as those of one arm."""
+
+    width: float
+    """Seconds of one bucket."""
+    acts: dict[int, IntArray] = field(default_factory=dict)
+    """Bucket number to acts, shape (arms there were,), in ascending order; arrays are replaced, never changed."""
+    changed: set[int] = field(default_factory=set)
+    """Numbers of the buckets that are to be written to the store."""
+
+    @classmethod
+    def of_session(cls, expiry: Expiry | None) -> ActTimes | None:
+        """Start with no acts; return None for a session without expiry, which keeps no times."""
+        return None if expiry is None else cls(expiry.after_seconds / PER_WINDOW)
+
+    def copy(self) -> ActTimes:
+        """Copy the buckets, so that the copy may change alone."""
+        return replace(self, acts=self.acts.copy(), changed=self.changed.copy())
+
+    def written(self) -> ActTimes:
+        """Return the same buckets as they are once the store holds them."""
+        return replace(self, changed=set())
+
+    def act(self, time: float, arms: Sequence[int], n_arms: int) -> None:
+        """Count acts.
+
+        Parameters
+        ----------
+        time : of the acts, in Unix seconds
+        arms : index of the arm of each, 0 over points
+        n_arms : arms there ever were, 1 over points
+        """
+        bucket = int(time // self.width)
+        acts = np.zeros(n_arms, dtype=np.int64) if bucket not in self.acts else self.acts[bucket].copy()
+        acts.resize(n_arms, refcheck=False)
+        for arm in arms:
+            acts[arm] += 1
+        self.acts[bucket] = acts
+        self.changed.add(bucket)
+
+    def acted_at(self, arm: int, outstanding: int) -> float | None:
+        """Return the Unix time, to half a bucket, of the act of an arm's oldest outstanding decision.
+
+        None where it is older than all buckets.
+
+        Parameters
+        ----------
+        arm : its index, 0 over points
+        outstanding : its decisions without feedback, one or more
+        """
+        for bucket, acts in reversed(self.acts.items()):
+            outstanding -= int(acts[arm]) if arm < acts.size else 0
+            if outstanding <= 0:
+                return (bucket + 0.5) * self.width
+        return None
+
+    def opened_at(self, later: int) -> float | None:
+        """Return the Unix time, to half a bucket, of the act that ``later`` other acts followed.
+
+        None where it is older than all buckets.
+        """
+        for bucket, acts in reversed(self.acts.items()):
+            later -= int(acts.sum())
+            if later < 0:
+                return (bucket + 0.5) * self.width
+        return None
+
+    def newest(self) -> int | None:
+        """Return the number of the latest bucket."""
+        return next(reversed(self.acts), None)
+
+    def due_at(self) -> float | None:
+        """Return the Unix time at which all decisions of the oldest bucket are due; None without acts."""
+        oldest = next(iter(self.acts), None)
+        return None if oldest is None else (oldest + 1 + PER_WINDOW) * self.width
+
+    def drop_oldest(self) -> None:
+        """Forget the oldest bucket."""
+        oldest = next(iter(self.acts))
+        del self.acts[oldest]
+        self.changed.add(oldest)
+
+    def total(self) -> int:
+        """Return the number of acts in all buckets."""
+        return sum(int(acts.sum()) for acts in self.acts.values())
+
+    def before(self, outstanding: IntArray) -> IntArray:
+        """Return how many of each arm's ``outstanding`` decisions, shape (arms,), are older than all buckets."""
+        left = outstanding.copy()
+        for acts in self.acts.values():
+            left[: acts.size] -= acts
+        return np.maximum(left, 0)
+
+
+# -- Feedback as runs take it: the loss of an arm, or the values at a point.
+
+
+class ArmFeedback(NamedTuple):
+    """One loss of an arm, by index, on the learner's scale (``LossRange.learned``); ``slot`` where it is named."""
+
+    arm: int
+    loss: float
+    slot: int | None = None
+    is_void: bool = False
+    """Whether the decision was never shown: there is no loss, and ``loss`` means nothing."""
+    segment: str = ""
+    """Of the decision, in sessions with segments."""
+
+
+class PointFeedback(NamedTuple):
+    """One bundle of losses, shape (dim+1,), or one gradient, shape (dim,)."""
+
+    values: FloatArray
+    is_void: bool = False
+    """Whether the decision was never shown: there are no values."""
+
+
+# -- What a run answers to an act: an arm, or a point.
+
+
+class ArmAction(NamedTuple):
+    """A drawn arm, by index, and its probability in the distribution it was drawn from."""
+
+    slot: int
+    arm: int
+    probability: float
+    eligible: int = 0
+    """Number of arms that could be drawn; 0 where that is not known."""
+
+
+class ArmActions(NamedTuple):
+    """Arms drawn in slots that follow each other: one entry for each."""
+
+    slot: int
+    """The first."""
+    arms: Sequence[int]
+    """By index."""
+    probabilities: Sequence[float]
+    eligible: int
+    """Number of arms that could be drawn in each of the slots."""
+    dropped: Sequence[int] = ()
+    """Arms of the open slots that were dropped, one before each of these slots; none where there was room."""
+
+    def one_by_one(self) -> Iterator[ArmActions]:
+        """Return the slots one after the other, each with the one that was dropped before it."""
+        rows = zip(self.arms, self.probabilities, self.dropped, strict=True)
+        for slot, (arm, probability, dropped) in enumerate(rows, self.slot):
+            yield ArmActions(slot, (arm,), (probability,), self.eligible, (dropped,))
+
+
+class PointAction(NamedTuple):
+    """A point, shape (dim,), and its query points, shape (dim, dim), or None where only x is played."""
+
+    slot: int
+    x: FloatArray
+    query_points: FloatArray | None
+
+
+Action = ArmAction | PointAction
+
+
+# -- The uniforms of a session: u_t is a function of the seed and the slot alone.
+#
+# A worker keeps the draws of all sessions in its cache, most of them idle: a block is an array of a quarter of a
+# kB, where a list of 256 floats took 8 kB.
+
+BLOCK = 32
+"""Doubles drawn at a time: drawing one takes nearly as long."""
+_PER_COUNTER = 4
+"""Philox gives four 64-bit words, hence four doubles, for each value of its counter."""
+_WORD = 2**64
+_NONE = np.empty(0)
+_NO_WORDS = np.zeros(_PER_COUNTER, dtype=np.uint64)
+_PHILOX = np.random.Philox(0)
+_GENERATOR = np.random.Generator(_PHILOX)
+_LOCK = threading.Lock()
+"""Held while the generator is set and drawn from: to make one takes seven times as long as to set its state."""
+
+
+class Draws:
+    """The t-th double of ``Generator(Philox(key=seed))``, t from 1, by jumping to its block.
+
+    Parameters
+    ----------
+    seed : key of the stream, in [0, 2**128)
+    stream : 0 for u_t, 1 for v_t; the highest word of the counter
+    """
+
+    __slots__ = ("_block", "_doubles", "_seed", "_stream")
+
+    def __init__(self, seed: int, stream: int = 0) -> None:
+        self._seed = seed
+        self._stream = stream
+        self._block = -1
+        self._doubles = _NONE
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the block that is kept."""
+        return self._doubles.nbytes
+
+    def uniform(self, t: int) -> float:
+        """Return u_t (or v_t) in [0, 1) of slot ``t``, from 1."""
+        block, place = divmod(t - 1, BLOCK)
+        if block != self._block:
+            self._doubles, self._block = self._drawn(block, 1), block
+        return float(self._doubles[place])
+
+    def uniforms(self, t: int, count: int) -> FloatArray:
+        """Return u_t (or v_t) of slots in a row, shape (count,).
+
+        It may be a view of the block that is kept, so it must not be changed.
+
+        Parameters
+        ----------
+        t : the first slot, from 1
+        count : slots, one or more
+        """
+        block, place = divmod(t - 1, BLOCK)
+        last = (t + count - 2) // BLOCK
+        if block == last == self._block:
+            return self._doubles[place : place + count]
+        doubles = self._drawn(block, last - block + 1)
+        self._doubles, self._block = doubles[-BLOCK:].copy(), last
+        return doubles[place : place + count]
+
+    def _drawn(self, block: int, blocks: int) -> FloatArray:
+        with _LOCK:
+            _PHILOX.state = self._state_at(block * (BLOCK // _PER_COUNTER))
+            return _GENERATOR.random(blocks * BLOCK)
+
+    def _state_at(self, counter: int) -> Any:
+        """Return the state of ``Philox(key=seed, counter=[0, 0, 0, stream])`` after ``advance(counter)``."""
+        high, low = divmod(self._seed, _WORD)
+        words = {"counter": (counter, 0, 0, self._stream), "key": (low, high)}
+        return {
+            "bit_generator": "Philox",
+            "state": {name: np.array(values, dtype=np.uint64) for name, values in words.items()},
+            "buffer": _NO_WORDS,
+            "buffer_pos": _PER_COUNTER,
+            "has_uint32": 0,
+            "uinteger": 0,
+        }

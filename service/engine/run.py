@@ -6,20 +6,237 @@ numbers.
 
 from __future__ import annotations
 
-from ..learners.base import ArmLearner, PointLearner, PooledLearner, ProvisionalLearner, SlotLearner
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+import numpy as np
+
+from ..learners.base import (
+    ArmLearner,
+    Information,
+    IntArray,
+    PointLearner,
+    PooledLearner,
+    ProvisionalLearner,
+    Rows,
+    SlotLearner,
+)
+from ..learners.maths import LARGEST_VALUE
 from ..learners.segments import Segments, start_shared
-from .act_times import ActTimes
-from .arm_run import ArmRun
-from .arms import Arms
-from .draws import Draws
-from .kept_segments import KeptSegments
-from .ledger import ArmLedger, Ledger
-from .open_slots import OpenSlots
-from .params import Params
-from .point_run import PointRun
-from .provisional_run import ProvisionalRun
-from .segment_run import SegmentRun
-from .slot_run import SlotRun
+from .arm_run import ArmRun, Arms, BaseRun
+from .ledger import (
+    PER_WINDOW,
+    ActTimes,
+    ArmAction,
+    ArmActions,
+    ArmFeedback,
+    ArmLedger,
+    Draws,
+    Expiry,
+    Ledger,
+    Params,
+    PointAction,
+    PointFeedback,
+)
+from .open_slots import OpenSlots, SurplusChecker, check_by_count, check_by_slot
+from .segment_run import KeptSegments, SegmentRun
+
+# -- The run of a learner over points.
+
+
+@dataclass(slots=True)
+class PointRun(BaseRun):
+    """A session over the points of a convex set, in which feedback names neither point nor slot."""
+
+    learner: PointLearner[Any]
+
+    def act(self) -> PointAction:
+        """Open the next slot and return the point to play."""
+        t = self.open_slot()
+        return PointAction(t, self.learner.x(self.state), self.learner.query_points(self.state))
+
+    def open_slot(self) -> int:
+        """Open the next slot and return its number; what to play is a function of the state then."""
+        slot = self._open_slot(None)
+        self.state = self.learner.open(self.state, slot)
+        if self.act_times is not None:
+            self.act_times.act(self.ledger.time, (0,), 1)
+        return slot.t
+
+    def settle(self, event: PointFeedback) -> None:
+        self.ledger.settle()
+        if self.learner.information is Information.LOSSES:
+            self.ledger.learn(float(np.clip(event.values[0], -LARGEST_VALUE, LARGEST_VALUE)))
+        self.state = self.learner.settle(self.state, event.values, self.ledger.outstanding)
+
+    def void(self, event: PointFeedback) -> None:  # noqa: ARG002 - no learner over points keeps decisions
+        self.ledger.void()
+
+    def surplus_checker(self) -> SurplusChecker:
+        return check_by_count(self.ledger.outstanding)
+
+    def _acted_at(self, times: ActTimes, event: PointFeedback) -> float | None:  # noqa: ARG002 - the oldest is settled
+        return times.acted_at(0, self.ledger.outstanding)
+
+
+# -- The run of a session whose default loss is provisional: learned at the act, corrected when an event comes.
+
+
+@dataclass(slots=True)
+class ProvisionalRun(ArmRun):
+    """A session over arms in which nothing is left to learn when a decision's window ends.
+
+    A decision is outstanding until an event corrects it, it is taken back, or its window ends, as in any session.
+    """
+
+    learner: ProvisionalLearner[Any]
+
+    @property
+    def default(self) -> float:
+        """The loss that every act is charged with, on the learner's scale."""
+        expiry = self.params.expiry
+        return 0.0 if expiry is None or expiry.loss is None else expiry.loss
+
+    def act(self, eligible: IntArray | None = None) -> ArmAction:
+        """Open the next slot, draw its arm and charge it with the default loss."""
+        action = ArmRun.act(self, eligible)
+        self.state = self.learner.charge(self.state, self.arms.positions[action.arm], self.default)
+        return action
+
+    def settle(self, event: ArmFeedback) -> None:
+        self._count_settled(event)
+        position = self.arms.positions[event.arm]
+        self.state = self.learner.correct(self.state, position, event.loss, self.default)
+
+    def settle_all(self, arms: Sequence[int], losses: Sequence[float]) -> None:
+        self.ledger.settle_all(arms, losses)
+        positions = [self.arms.positions[arm] for arm in arms]
+        self.state = self.learner.correct_all(self.state, positions, losses, self.default)
+
+    def void(self, event: ArmFeedback) -> None:
+        self.ledger.void_of(event.arm)
+        self.state = self.learner.uncharge(self.state, self.arms.positions[event.arm], self.default)
+
+    def expire(self, arm: int, count: int, loss: float | None) -> None:
+        """Give up decisions of an arm, by index; their loss was learned when they were charged."""
+        self.ledger.expire_of(arm, count)
+        if loss is not None:
+            self.ledger.learn(loss, count)
+
+
+# -- The run of a learner over arms that must know which slot a loss belongs to.
+
+
+@dataclass(slots=True)
+class SlotRun(ArmRun):
+    """A session over arms, in which feedback names arm and slot."""
+
+    learner: SlotLearner[Any]
+    open_slots: OpenSlots
+    """What open slots left for their feedback."""
+
+    def copy(self) -> Self:
+        copied = ArmRun.copy(self)
+        copied.open_slots = self.open_slots.copy()
+        return copied
+
+    def moved(self, ledger: Ledger, state: Any) -> Self:
+        return replace(ArmRun.moved(self, ledger, state), open_slots=OpenSlots())
+
+    def on_written(self, rows: Rows) -> None:
+        ArmRun.on_written(self, rows)
+        self.open_slots = self.open_slots.written()
+
+    def act(self, eligible: IntArray | None = None) -> ArmAction:
+        """Open the next slot and draw its arm; where that is one open slot too many, drop the oldest before."""
+        if len(self.open_slots) >= self.learner.max_open_slots:
+            self._drop_oldest()
+        action = ArmRun.act(self, eligible)
+        record = self.learner.record(self.state, self.arms.positions[action.arm])
+        self.open_slots.open(action.slot, action.arm, record)
+        return action
+
+    def act_all(self, count: int, eligible: IntArray | None = None) -> ArmActions:
+        """Open slots in a row as ``act`` does one by one; the oldest are dropped for them where there is no room.
+
+        Parameters
+        ----------
+        count : one or more
+        eligible : as for ``act``
+        """
+        room = max(0, self.learner.max_open_slots - len(self.open_slots))
+        dropped = [] if room else [self._drop_oldest()]
+        # Where dropping changes the state, the next slot may have another distribution.
+        most = room or (len(self.open_slots) + 1 if _forgets_nothing(self.learner) else 1)
+        if min(count, most) == 1:
+            slot, arm, probability, size = ArmRun.act(self, eligible)
+            actions = ArmActions(slot, (arm,), (probability,), size, dropped)
+        else:
+            actions = ArmRun.act_all(self, min(count, most), eligible)
+            if dropped:
+                actions = actions._replace(dropped=dropped + self._drop_before(len(actions.arms)))
+        self._open_all(actions)
+        return actions
+
+    def _open_all(self, actions: ArmActions) -> None:
+        positions, state = self.arms.positions, self.state
+        records = {arm: self.learner.record(state, positions[arm]) for arm in dict.fromkeys(actions.arms)}
+        for slot, arm in enumerate(actions.arms, actions.slot):
+            self.open_slots.open(slot, arm, records[arm])
+
+    def _drop_before(self, count: int) -> list[int]:
+        """Drop what each but the first of ``count`` slots had no room for, which were opened without that."""
+        # One more was counted as outstanding at each of them than at the one before.
+        self.ledger.total_delay -= count * (count - 1) // 2
+        return [self._drop_oldest() for _ in range(1, count)]
+
+    def _drop_oldest(self) -> int:
+        """Give up the oldest open slot, and return its arm."""
+        dropped = self.open_slots.close(self.open_slots.oldest())
+        self.state = self.learner.forget(self.state, dropped.record)
+        self.ledger.expire_of(dropped.arm)
+        return dropped.arm
+
+    def settle(self, event: ArmFeedback) -> None:
+        self._count_settled(event)
+        record = self.open_slots.close(event.slot).record
+        position = self.arms.positions[event.arm]
+        self.state = self.learner.settle(self.state, position, event.loss, record=record)
+
+    def void(self, event: ArmFeedback) -> None:
+        self.ledger.void_of(event.arm)
+        self.state = self.learner.forget(self.state, self.open_slots.close(event.slot).record)
+
+    def check_slot(self, event: ArmFeedback) -> None:
+        """Refuse an event that names a slot in which another arm was drawn.
+
+        Raises
+        ------
+        ValueError
+            naming both arms. An unknown or settled slot passes: its event is surplus.
+        """
+        opened = self.open_slots.get(event.slot)
+        if opened is not None and opened.arm != event.arm:
+            raise ValueError(f"slot {event.slot} drew arm {opened.arm}, not {event.arm}")
+
+    def surplus_checker(self) -> SurplusChecker:
+        return check_by_slot(self.open_slots)
+
+    def _acted_at(self, times: ActTimes, event: ArmFeedback) -> float | None:
+        if event.slot is None:
+            return ArmRun._acted_at(self, times, event)  # noqa: SLF001 - see BaseRun on super()
+        return times.opened_at(self.ledger.slot - event.slot)
+
+    def _settle_removed(self, removed: Sequence[int]) -> None:
+        for slot in self.open_slots.of(set(removed)):
+            self.state = self.learner.forget(self.state, self.open_slots.close(slot).record)
+        ArmRun._settle_removed(self, removed)  # noqa: SLF001 - see BaseRun on super()
+
+
+def _forgets_nothing(learner: SlotLearner[Any]) -> bool:
+    return type(learner).forget is SlotLearner.forget
+
 
 Run = ArmRun | PointRun
 """A run of either kind; a ``SlotRun``, a ``ProvisionalRun`` and a ``SegmentRun`` are each an ``ArmRun``."""
@@ -55,3 +272,91 @@ def start_run(params: Params) -> Run:
     if not isinstance(learner, ProvisionalLearner):
         raise TypeError(f"{learner!r} takes no provisional default")
     return ProvisionalRun(params, learner, draws, second, ledger, state, times, (), arms)
+
+
+# -- Giving up decisions that waited too long for feedback.
+
+
+def expire_oldest(run: Run) -> Iterator[tuple[int, int]]:
+    """Expire what is outstanding of the oldest times of acts; each step expires one arm, or one open slot.
+
+    A session without expiry has nothing to expire. All steps must be taken.
+
+    Yields
+    ------
+    The arm's index, 0 over points, and how many of its decisions expired.
+    """
+    times, expiry = run.act_times, run.params.expiry
+    if times is None or expiry is None:
+        return
+    times.drop_oldest()
+    if isinstance(run, SlotRun):
+        yield from _expire_slots(run, run.ledger.slot - times.total(), expiry.loss)
+    elif isinstance(run, ArmRun):
+        yield from _expire_arms(run, times.before(run.ledger.by_arm), expiry.loss)
+    elif count := int(times.before(np.array([run.ledger.outstanding]))[0]):
+        run.ledger.expire(count)
+        yield 0, count
+
+
+def _expire_arms(run: ArmRun, counts: IntArray, loss: float | None) -> Iterator[tuple[int, int]]:
+    """Expire ``counts`` decisions of each arm, by index."""
+    for arm in np.flatnonzero(counts).tolist():
+        count = int(counts[arm])
+        run.expire(arm, count, loss)
+        yield arm, count
+
+
+def _expire_slots(run: SlotRun, last: int, loss: float | None) -> Iterator[tuple[int, int]]:
+    """Expire the open slots up to number ``last``."""
+    learner = run.learner
+    for arm, slot in run.open_slots.up_to(last):
+        record = run.open_slots.close(slot).record
+        run.ledger.expire_of(arm)
+        if loss is None:
+            run.state = learner.forget(run.state, record)
+        else:
+            run.ledger.learn(loss)
+            run.state = learner.settle(run.state, run.arms.positions[arm], loss, record=record)
+        yield arm, 1
+
+
+# -- Changing the window and the floor of a session that runs.
+
+
+def with_window_and_floor(run: Run, expiry: Expiry | None, floor: float) -> Run:
+    """Return the run with another window and floor; open decisions have the new window from their act on.
+
+    Decisions that were opened without a window have theirs from now on. They expire to the accuracy of the wider of
+    the two kinds of buckets.
+
+    Parameters
+    ----------
+    run : the session's; it stays as it is, and shares its counts and state with the one returned
+    expiry : the new window; None: decisions expire no more
+    floor : share of the draws that is uniform over the eligible arms, in [0, 1)
+    """
+    times = None if expiry is None else _times(run, expiry)
+    return replace(run, params=run.params._replace(expiry=expiry, floor=floor), act_times=times)
+
+
+def _times(run: Run, expiry: Expiry) -> ActTimes:
+    width, before, now = expiry.after_seconds / PER_WINDOW, run.act_times, run.ledger.time
+    if before is not None and before.width == width:
+        return before
+    times, present = ActTimes(width), int(now // width)
+    if before is None:
+        outstanding = run.ledger.by_arm if isinstance(run, ArmRun) else np.array([run.ledger.outstanding])
+        if run.ledger.outstanding:
+            times.acts[present] = outstanding.copy()
+    else:
+        for bucket, acts in before.acts.items():
+            # No act of a bucket that is still open is later than now.
+            number = min(int((bucket + 1) * before.width // width), present)
+            known = times.acts.get(number, acts[:0])
+            summed = np.zeros(max(known.size, acts.size), dtype=np.int64)
+            summed[: known.size] += known
+            summed[: acts.size] += acts
+            times.acts[number] = summed
+    times.changed = set(times.acts)
+    return times

@@ -15,9 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from ..engine.arms import Arms
-from ..engine.kept_segment import KeptSegment
-from ..engine.segment_run import SegmentRun
+from ..engine.arm_run import Arms
+from ..engine.segment_run import KeptSegment, SegmentRun
 from ..learners.segments import EXPERTS, Segment
 from .binary import CHECKSUM_BYTES, CodecError, checksum, foreign
 from .records import record_of

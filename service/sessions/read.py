@@ -8,7 +8,7 @@ from ..commit.cache.session_cache import SessionCache
 from ..commit.journal import Journal
 from ..commit.loading import decoded, with_records
 from ..cooperative.answer_body import Body
-from ..engine.slot_run import SlotRun
+from ..engine.run import SlotRun
 from ..errors import UnknownSessionError
 from ..store.base import Snapshot, Store
 from .views import session_view

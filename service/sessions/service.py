@@ -9,7 +9,7 @@ from typing import Any
 from ..commit.cache.cached_session import CachedSession
 from ..commit.cache.session_cache import SessionCache
 from ..commit.committer import Committer
-from ..commit.draft import Answer as Answer
+from ..commit.draft import Answer
 from ..commit.operation import Operation
 from ..commit.queues import SessionQueues
 from ..cooperative.answer_body import Body

@@ -14,7 +14,7 @@ from ..engine.arm_run import ArmRun
 from ..engine.hints import effective_arms
 from ..engine.run import Run
 from ..serialization import summary as listed
-from ..serialization.shown import time_text as time_text
+from ..serialization.shown import time_text
 from ..store.base import Snapshot
 
 SHORT_ARMS = 500

@@ -7,8 +7,7 @@ import random
 
 import pytest
 
-from service.engine.feedback import ArmFeedback
-from service.engine.params import Params
+from service.engine.ledger import ArmFeedback, Params
 from service.engine.run import start_run
 from service.learners import REGISTRY
 from service.store import open_store

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import pytest
 
-from service.engine.params import Params
+from service.engine.ledger import Params
 from service.engine.run import start_run
 from service.learners import REGISTRY
 from service.models.eligible import MAX_NAMES

@@ -8,9 +8,8 @@ import random
 import pytest
 
 from service.cooperative.fair_yield import BackgroundYield
-from service.engine.expiry import expire_oldest
-from service.engine.params import Expiry, Params
-from service.engine.run import start_run
+from service.engine.ledger import Expiry, Params
+from service.engine.run import expire_oldest, start_run
 from service.learners.dexp3 import Dexp3Spec
 from service.store.memory import MemoryStore
 from tests.support import vectors

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from service.engine.feedback import ArmFeedback
-from service.engine.params import Params
+from service.engine.ledger import ArmFeedback, Params
 from service.engine.run import start_run
 from service.learners import REGISTRY
 from tests.support.one_session import ARMS, KINDS, PATH, TAKES, act, session, view

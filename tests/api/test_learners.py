@@ -8,8 +8,7 @@ import httpx
 import numpy as np
 import pytest
 
-from service.engine.actions import ArmAction
-from service.engine.feedback import ArmFeedback, PointFeedback
+from service.engine.ledger import ArmAction, ArmFeedback, PointFeedback
 from service.engine.run import Run
 from service.learners import REGISTRY
 from service.learners.base import Information

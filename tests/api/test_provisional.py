@@ -9,8 +9,8 @@ import pytest
 
 from loadtest.replay.simulated_time import pass_time
 from service.engine.arm_run import ArmRun
-from service.engine.feedback import ArmFeedback
-from service.engine.provisional_run import ProvisionalRun
+from service.engine.ledger import ArmFeedback
+from service.engine.run import ProvisionalRun
 from service.models.specification import Specification
 from service.models.stored import Stored
 from service.store.memory import MemoryStore

@@ -7,7 +7,7 @@ import random
 import numpy as np
 import pytest
 
-from service.engine.feedback import ArmFeedback
+from service.engine.ledger import ArmFeedback
 from service.models.specification import Specification
 from service.models.stored import Stored
 from service.store.memory import MemoryStore

@@ -5,9 +5,7 @@ import random
 
 import pytest
 
-from service.engine.feedback import ArmFeedback
-from service.engine.loss_range import LossRange
-from service.engine.params import Params
+from service.engine.ledger import ArmFeedback, LossRange, Params
 from service.engine.run import start_run
 from service.learners.dexp3 import Dexp3Spec
 from tests.support.one_session import view

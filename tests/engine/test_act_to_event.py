@@ -8,11 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from service.engine.act_times import PER_WINDOW
-from service.engine.actions import ArmAction, PointAction
 from service.engine.arm_run import ArmRun
-from service.engine.feedback import ArmFeedback, PointFeedback
-from service.engine.params import Expiry, Params
+from service.engine.ledger import PER_WINDOW, ArmAction, ArmFeedback, Expiry, Params, PointAction, PointFeedback
 from service.engine.run import Run, start_run
 from service.learners import REGISTRY
 

@@ -7,12 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from service.engine.actions import ArmAction
-from service.engine.arms import Arms
-from service.engine.feedback import ArmFeedback
-from service.engine.params import Params
-from service.engine.run import Run, start_run
-from service.engine.slot_run import SlotRun
+from service.engine.arm_run import Arms
+from service.engine.ledger import ArmAction, ArmFeedback, Params
+from service.engine.run import Run, SlotRun, start_run
 from service.learners import REGISTRY
 from service.learners.base import ArmLearner, Record, Slot, SlotLearner, many
 from tests.support import vectors

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from service.engine.draws import BLOCK, Draws
+from service.engine.ledger import BLOCK, Draws
 
 SEEDS = [0, 1, 12345, 2**63 - 1, 2**128 - 1]
 

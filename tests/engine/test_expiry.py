@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from loadtest.replay.simulated_time import pass_time
-from service.engine.params import Expiry, Params
+from service.engine.ledger import Expiry, Params
 from service.engine.run import Run, start_run
 from service.learners import REGISTRY
 

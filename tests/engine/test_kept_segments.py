@@ -7,9 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from service.engine import kept_segments
-from service.engine.kept_segment import KeptSegment
-from service.engine.kept_segments import KeptSegments
+from service.engine import segment_run as kept_segments
+from service.engine.segment_run import KeptSegment, KeptSegments
 from service.models.specification import Specification
 from service.models.stored import Stored
 

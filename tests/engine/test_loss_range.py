@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from service.engine.loss_range import LossRange
+from service.engine.ledger import LossRange
 
 
 @pytest.mark.parametrize(

@@ -7,11 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from service.engine.actions import ArmAction
-from service.engine.feedback import ArmFeedback
-from service.engine.open_slots import OpenSlots
-from service.engine.slot_columns import OpenSlot
-from service.engine.slot_run import SlotRun
+from service.engine.ledger import ArmAction, ArmFeedback
+from service.engine.open_slots import OpenSlot, OpenSlots
+from service.engine.run import SlotRun
 from tests.support.runs import act, start
 
 EXP3 = {"kind": "exp3", "n_arms": 4, "learning_rate": 0.4}

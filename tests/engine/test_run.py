@@ -5,9 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from service.engine.actions import PointAction
-from service.engine.draws import Draws
-from service.engine.feedback import ArmFeedback, PointFeedback
+from service.engine.ledger import ArmFeedback, Draws, PointAction, PointFeedback
 from service.engine.run import start_run
 from tests.support.runs import act, start
 

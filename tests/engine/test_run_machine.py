@@ -8,11 +8,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
 from service.commit.cache.cached_session import CachedSession
-from service.engine.arms import Change
-from service.engine.expiry import expire_oldest
-from service.engine.feedback import ArmFeedback
-from service.engine.run import start_run
-from service.engine.slot_run import SlotRun
+from service.engine.arm_run import Change
+from service.engine.ledger import ArmFeedback
+from service.engine.run import SlotRun, expire_oldest, start_run
 from service.models.specification import Specification
 from service.models.stored import Stored
 from service.serialization import records

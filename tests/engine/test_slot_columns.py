@@ -8,8 +8,7 @@ from collections.abc import Collection
 import numpy as np
 import pytest
 
-from service.engine.open_slots import OpenSlots
-from service.engine.slot_columns import CLOSED_KEPT, OpenSlot, SlotColumns
+from service.engine.open_slots import CLOSED_KEPT, OpenSlot, OpenSlots, SlotColumns
 
 ARMS = 5
 

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from service.commit.cache.cached_session import CachedSession
-from service.engine.arms import Arms
-from service.engine.params import Expiry, Params
+from service.engine.arm_run import Arms
+from service.engine.ledger import Expiry, Params
 from service.engine.run import Run, start_run
 from service.learners import REGISTRY
 from service.learners.base import ArmLearner, Log

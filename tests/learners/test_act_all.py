@@ -10,10 +10,8 @@ import numpy as np
 import pytest
 
 from service.engine.arm_run import ArmRun
-from service.engine.feedback import ArmFeedback
-from service.engine.params import Expiry, Params
-from service.engine.run import start_run
-from service.engine.slot_run import SlotRun
+from service.engine.ledger import ArmFeedback, Expiry, Params
+from service.engine.run import SlotRun, start_run
 from service.learners import REGISTRY
 from service.learners.base import ArmLearner, draw, draw_all
 from tests.support.runs import bits_of

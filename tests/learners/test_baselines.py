@@ -8,9 +8,7 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from service.engine.actions import ArmAction
-from service.engine.feedback import ArmFeedback, PointFeedback
-from service.engine.params import Params
+from service.engine.ledger import ArmAction, ArmFeedback, Params, PointFeedback
 from service.engine.run import start_run
 from service.learners import REGISTRY
 from service.learners.base import Slot

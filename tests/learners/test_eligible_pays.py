@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from service.engine.arm_run import ArmRun
-from service.engine.feedback import ArmFeedback
+from service.engine.ledger import ArmFeedback
 from service.learners.base import FloatArray, IntArray
 from tests.support.runs import start
 

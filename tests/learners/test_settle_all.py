@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from service.engine.arm_run import ArmRun
-from service.engine.feedback import ArmFeedback
-from service.engine.slot_run import SlotRun
+from service.engine.ledger import ArmFeedback
+from service.engine.run import SlotRun
 from service.learners.base import ArmLearner, Slot
 from service.learners.multiscale_tsallis import MultiscaleTsallisSpec
 from tests.support import runs

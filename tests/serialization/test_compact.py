@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 
 from service.commit.cache.cached_session import CachedSession
-from service.engine.actions import ArmAction
 from service.engine.arm_run import ArmRun
-from service.engine.feedback import ArmFeedback, PointFeedback
+from service.engine.ledger import ArmAction, ArmFeedback, PointFeedback
 from service.errors import StateCorruptError
 from service.learners import REGISTRY
 from service.learners.base import Information

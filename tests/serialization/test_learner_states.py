@@ -7,8 +7,7 @@ from typing import Any, get_type_hints
 import numpy as np
 import pytest
 
-from service.engine.actions import Action, ArmAction
-from service.engine.feedback import ArmFeedback, PointFeedback
+from service.engine.ledger import Action, ArmAction, ArmFeedback, PointFeedback
 from service.engine.run import Run
 from service.learners import REGISTRY
 from service.learners.base import FloatArray, Information, IntArray, Rows

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from service.commit.cache.cached_session import CachedSession
-from service.engine.feedback import ArmFeedback
+from service.engine.ledger import ArmFeedback
 from service.errors import StateCorruptError
 from service.learners import REGISTRY
 from service.models.specification import Specification

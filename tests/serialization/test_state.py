@@ -9,8 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from service.engine.feedback import ArmFeedback
-from service.engine.params import Params
+from service.engine.ledger import ArmFeedback, Params
 from service.engine.run import start_run
 from service.learners.dexp3 import Dexp3Spec, State
 from service.serialization import state as codec

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 import pytest
 
 from service.engine.arm_run import ArmRun
-from service.engine.feedback import ArmFeedback
+from service.engine.ledger import ArmFeedback
 from service.engine.run import start_run
 from service.models.specification import Specification
 from service.serialization import compact_summary, shown, summary

@@ -12,7 +12,7 @@ import pytest
 
 from loadtest.replay.simulated_time import pass_time
 from service.commit.cache.cached_session import CachedSession
-from service.engine.feedback import ArmFeedback
+from service.engine.ledger import ArmFeedback
 from service.learners import REGISTRY
 from service.models.events import ArmEvent
 from service.models.options import ExpirySpec

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from service.engine.feedback import ArmFeedback
+from service.engine.ledger import ArmFeedback
 from tests.support.running import RunningService
 from tests.support.two_workers import CONNECTIONS, two_workers
 

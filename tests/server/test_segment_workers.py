@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from service.engine.feedback import ArmFeedback
+from service.engine.ledger import ArmFeedback
 from tests.support.two_workers import two_workers
 
 FIELDS = {

@@ -10,9 +10,7 @@ from typing import Any
 import pytest
 
 from service.commit.cache.cached_session import CachedSession
-from service.engine.actions import ArmAction
-from service.engine.feedback import ArmFeedback
-from service.engine.params import Expiry, Params
+from service.engine.ledger import ArmAction, ArmFeedback, Expiry, Params
 from service.engine.run import Run, start_run
 from service.learners import REGISTRY
 from service.models.options import ExpirySpec

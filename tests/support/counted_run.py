@@ -8,8 +8,7 @@ import numpy as np
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant
 
-from service.engine.actions import ArmAction
-from service.engine.params import Expiry, Params
+from service.engine.ledger import ArmAction, Expiry, Params
 from service.engine.run import start_run
 from service.learners import REGISTRY
 from service.learners.base import IntArray

@@ -15,12 +15,10 @@ from typing import Any
 import numpy as np
 
 from service.commit.cache.cached_session import CachedSession
-from service.engine.actions import ArmAction
 from service.engine.arm_run import ArmRun
-from service.engine.feedback import ArmFeedback, PointFeedback
-from service.engine.kept_segment import KeptSegment
+from service.engine.ledger import ArmAction, ArmFeedback, PointFeedback
 from service.engine.run import Run
-from service.engine.segment_run import SegmentRun
+from service.engine.segment_run import KeptSegment, SegmentRun
 from service.learners import REGISTRY
 from service.learners.base import Information
 from service.models.specification import Specification

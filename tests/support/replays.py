@@ -15,7 +15,7 @@ from loadtest.replay.in_process_driver import InProcessDriver
 from loadtest.replay.plan import Plan, RateChoice, World, plan_session
 from loadtest.replay.quadratic_worlds import bco_synthetic
 from loadtest.replay.replay import Record, Replay
-from service.engine.loss_range import LossRange
+from service.engine.ledger import LossRange
 from tests.support import vectors
 
 SLOTS = 150

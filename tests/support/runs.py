@@ -6,8 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from service.engine.actions import ArmAction
-from service.engine.params import Params
+from service.engine.ledger import ArmAction, Params
 from service.engine.run import Run, start_run
 from service.learners import REGISTRY
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from pydantic import ValidationError
 
-from service.engine.draws import Draws
+from service.engine.ledger import Draws
 from service.learners import REGISTRY
 from service.learners.base import ArmLearner, Information, Learner, PointLearner, Record, Slot, SlotLearner
 from tests.support import vectors

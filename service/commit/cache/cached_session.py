@@ -9,10 +9,8 @@ from typing import NamedTuple
 import numpy as np
 
 from ...engine.arm_run import ArmRun
-from ...engine.point_run import PointRun
-from ...engine.run import Run
+from ...engine.run import PointRun, Run, SlotRun
 from ...engine.segment_run import SegmentRun
-from ...engine.slot_run import SlotRun
 from ...errors import StateCorruptError
 from ...learners.segments import Shared
 from ...models import stored as stored_specification

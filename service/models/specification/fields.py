@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Union
 
 from pydantic import Field
 
-from ...engine.loss_range import LossRange
+from ...engine.ledger import LossRange
 from ...learners import REGISTRY
 from ...learners.base import Posted, Spec
 from ...learners.specs import Finite, NullIs, Whole

@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import model_validator
 
-from ...engine.params import Expiry, Params
+from ...engine.ledger import Expiry, Params
 from .checks import CHECKS, initial_arms
 from .fields import SessionFields
 

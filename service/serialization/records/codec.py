@@ -12,10 +12,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...engine.act_times import ActTimes
+from ...engine.ledger import ActTimes
 from ...engine.open_slots import OpenSlots
-from ...engine.run import Run
-from ...engine.slot_run import SlotRun
+from ...engine.run import Run, SlotRun
 from ...learners.base import Rows
 from ...store.base import PackedRecords
 from .. import logs

@@ -10,8 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ...engine.open_slots import OpenSlots
-from ...engine.slot_columns import OpenSlot, SlotColumns
+from ...engine.open_slots import OpenSlot, OpenSlots, SlotColumns
 from ..binary import CHECKSUM_BYTES, CodecError
 from .checksums import checksums
 from .record import record_of

@@ -12,7 +12,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from ...engine.arms import Arms
+from ...engine.arm_run import Arms
 from ..binary import CodecError, Writer, foreign
 from ..binary.reader import Reader
 from .schemas import COMPACT, SCHEMA

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...engine.arms import Arms
+from ...engine.arm_run import Arms
 from ...engine.ledger import ArmLedger, Ledger
 from .. import logs
 from ..binary import BYTES, CHECKSUM_BYTES, LENGTH, CodecError, Writer, checksum, foreign

@@ -15,7 +15,7 @@ commits write for lists is shorter (``compact_summary``).
 
 from __future__ import annotations
 
-from ...engine.arms import Arms
+from ...engine.arm_run import Arms
 from ...engine.ledger import Ledger
 
 SCHEMA = 4

@@ -14,12 +14,10 @@ from ...commit.draft import Draft
 from ...commit.journal import Acted, Ended, Journal
 from ...commit.operation import Applied, Operation
 from ...cooperative.json_stream import CHUNK_SCALARS
-from ...engine.actions import ArmActions
 from ...engine.arm_run import ArmRun
-from ...engine.point_run import PointRun
-from ...engine.run import Run
+from ...engine.ledger import ArmActions
+from ...engine.run import PointRun, Run, SlotRun
 from ...engine.segment_run import SegmentRun
-from ...engine.slot_run import SlotRun
 from ...errors import InvalidRequestError, NoEligibleArmError
 from ...learners.base import FloatArray, IntArray, PointLearner
 from ...models.eligible import Choice

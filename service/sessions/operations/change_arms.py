@@ -12,8 +12,7 @@ from ...commit.journal import ArmsChanged, Journal
 from ...commit.operation import Applied, Operation
 from ...cooperative.answer_body import Body, joined
 from ...cooperative.offload import LABEL_BYTES, run_in_thread_if_large
-from ...engine.arm_run import ArmRun
-from ...engine.arms import Arms, Change
+from ...engine.arm_run import ArmRun, Arms, Change
 from ...engine.run import Run
 from ...errors import InvalidRequestError, NoLabelsError
 from ..limits import ArmLimits, check_labels

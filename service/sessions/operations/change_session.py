@@ -14,8 +14,7 @@ from ...commit.journal import Journal, SessionChanged
 from ...commit.operation import Applied, Operation
 from ...cooperative.answer_body import Body, joined
 from ...cooperative.offload import run_in_thread_if_large
-from ...engine.run import Run
-from ...engine.session_changes import with_window_and_floor
+from ...engine.run import Run, with_window_and_floor
 from ...errors import FieldValueError, InvalidRequestError
 from ...models.options import ExpirySpec
 from ...models.specification import Specification

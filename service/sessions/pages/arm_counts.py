@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...cooperative.fair_yield import FairYield
-from ...engine.loss_range import LossRange
+from ...engine.ledger import LossRange
 from ...errors import UnknownSessionError
 from ...learners.base import IntArray
 from ...serialization.shown import shown_mean

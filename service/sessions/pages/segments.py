@@ -15,9 +15,7 @@ from ...cooperative.answer_body import Body, answer_body
 from ...cooperative.fair_yield import FairYield
 from ...cooperative.json_stream import json_chunks
 from ...engine.hints import effective_arms
-from ...engine.kept_segment import KeptSegment
-from ...engine.kept_segments import KeptSegments
-from ...engine.segment_run import SegmentRun
+from ...engine.segment_run import KeptSegment, KeptSegments, SegmentRun
 from ...errors import InvalidRequestError, StateCorruptError, UnknownSegmentError, UnknownSessionError
 from ...serialization.segment_records import name_of
 from ...serialization.shown import shown_mean, time_text

@@ -8,7 +8,7 @@ from typing import Any
 from ...cooperative.answer_body import Body, answer_body
 from ...cooperative.fair_yield import FairYield
 from ...cooperative.json_stream import COMPACT
-from ...engine.slot_run import SlotRun
+from ...engine.run import SlotRun
 from ...errors import InvalidRequestError, StateCorruptError, UnknownSessionError
 from ...serialization import summary as listed_fields
 from ...store.base import Listed

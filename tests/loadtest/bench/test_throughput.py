@@ -21,8 +21,7 @@ from loadtest.bench.wrk import find_wrk
 from loadtest.commands import app
 from loadtest.commands.bench import Part
 from loadtest.errors import ServiceError
-from service.engine.feedback import ArmFeedback
-from service.engine.params import Params
+from service.engine.ledger import ArmFeedback, Params
 from service.engine.run import start_run
 from service.learners.dexp3 import Dexp3Spec
 from tests.support.http import http_client

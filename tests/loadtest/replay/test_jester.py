@@ -8,7 +8,7 @@ import pytest
 from loadtest.errors import DataError
 from loadtest.replay.arm_worlds import mab_jester
 from loadtest.replay.jester import JOKES, read_jester
-from service.engine.loss_range import LossRange
+from service.engine.ledger import LossRange
 from tests.support.jester_files import XLS, as_csv, as_xlsx, as_zip, invented, packed, row, write, write_csv
 
 

@@ -15,7 +15,7 @@ from loadtest.replay.in_process_driver import InProcessDriver
 from loadtest.replay.plan import Plan, RateChoice
 from loadtest.replay.quadratic_worlds import bco_synthetic
 from loadtest.replay.replay import Record, Replay
-from service.engine.actions import Action
+from service.engine.ledger import Action
 from tests.support.replays import plan
 
 

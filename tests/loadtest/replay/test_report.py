@@ -15,7 +15,7 @@ from loadtest.replay.quadratic_worlds import bco_synthetic
 from loadtest.replay.replay import Replay
 from loadtest.replay.report import Report, build_report, write_report
 from loadtest.replay.report_table import table_of
-from service.engine.loss_range import LossRange
+from service.engine.ledger import LossRange
 
 
 def report(world: World, kind: str = "dexp3", **how: bool) -> Report:

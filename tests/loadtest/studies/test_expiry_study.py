@@ -21,8 +21,7 @@ from loadtest.studies import expiry_study as study
 from loadtest.studies.expiry_game import WINDOW, Game, Mode, alone, longest_delay, play, spec_of
 from loadtest.studies.expiry_study import NO_CLICK_LOSS, TASKS, Case, Found, Task
 from loadtest.studies.many_runs import expected_losses
-from service.engine.feedback import ArmFeedback
-from service.engine.params import Expiry, Params
+from service.engine.ledger import ArmFeedback, Expiry, Params
 from service.engine.run import start_run
 from tests.support.examples import some_quick
 from tests.support.jester_files import invented, write_csv

@@ -13,7 +13,7 @@ from loadtest.replay.quadratic_worlds import bco_synthetic
 from loadtest.replay.replay import Replay
 from loadtest.studies.experiments import ARM_ENTRIES, POINT_ENTRIES, Entry
 from loadtest.studies.many_runs import expected_losses, uniforms
-from service.engine.draws import Draws
+from service.engine.ledger import Draws
 
 SEEDS = (0, 7, 2**40)
 SLOTS = 200

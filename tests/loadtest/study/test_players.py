@@ -13,8 +13,7 @@ from loadtest.study.players.simple import AnytimeDexp3
 from loadtest.study.players.tsallis import CentredTsallis, MultiscaleTsallis
 from loadtest.study.streams import gap
 from loadtest.study.worlds import Drawn, World
-from service.engine.feedback import ArmFeedback
-from service.engine.params import Expiry, Params
+from service.engine.ledger import ArmFeedback, Expiry, Params
 from service.engine.run import start_run
 from service.learners import REGISTRY
 from service.learners.base import Slot

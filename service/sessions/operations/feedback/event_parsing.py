@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 
 from ....engine.arm_run import ArmRun
-from ....engine.feedback import ArmFeedback, PointFeedback
-from ....engine.point_run import PointRun
-from ....engine.slot_run import SlotRun
+from ....engine.ledger import ArmFeedback, PointFeedback
+from ....engine.run import PointRun, SlotRun
 from ....errors import InvalidRequestError
 from ....learners.base import Information
 from ....learners.specs import MAX_NAMED

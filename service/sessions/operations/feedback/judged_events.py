@@ -9,8 +9,7 @@ from typing import Any
 from ....commit.draft import Draft
 from ....commit.journal import Ended
 from ....engine.arm_run import ArmRun
-from ....engine.run import Run
-from ....engine.slot_run import SlotRun
+from ....engine.run import Run, SlotRun
 from ....models.events import Event, OneArmEvent
 
 MAX_DELAYS = 100

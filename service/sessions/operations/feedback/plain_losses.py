@@ -9,8 +9,7 @@ from typing import Any, NamedTuple
 from ....commit.draft import Draft
 from ....commit.journal import Settled
 from ....engine.arm_run import ArmRun
-from ....engine.provisional_run import ProvisionalRun
-from ....engine.run import Run
+from ....engine.run import ProvisionalRun, Run
 from ....models.idempotency import digests
 from ....models.plain_events import PlainEvents
 from .judged_events import MAX_DELAYS, Judged
