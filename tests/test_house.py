@@ -26,19 +26,19 @@ BUDGET = {
     "changes of file of an act": 55,
 }
 REACHED = {
-    "code lines of service": 19_712,
-    "files of service": 283,
-    "folders of service": 47,
+    "code lines of service": 19_601,
+    "files of service": 265,
+    "folders of service": 44,
     "largest file of service": 269,
-    "code lines of tests": 28_122,
+    "code lines of tests": 28_128,
     "code lines of loadtest": 8_007,
     "words of docs": 65_680,
-    "files of a feedback": 52,
+    "files of a feedback": 46,
     "functions of a feedback": 135,
-    "changes of file of a feedback": 102,
-    "files of an act": 49,
+    "changes of file of a feedback": 95,
+    "files of an act": 44,
     "functions of an act": 126,
-    "changes of file of an act": 94,
+    "changes of file of an act": 87,
 }
 SLACK = 0.03
 """How much less than what is reached nobody has to write down."""

@@ -10,9 +10,9 @@ from ..cooperative.offload import run_in_thread_if_large
 from ..engine.run import Run
 from ..engine.segment_run import KeptSegment, SegmentRun
 from ..errors import OverloadedError, StateCorruptError, UnknownSessionError
-from ..serialization import segment_records
+from ..serialization import records as segment_records
 from ..serialization.binary import CodecError
-from ..serialization.segment_records import name_of
+from ..serialization.records import name_of
 from ..store.base import PackedRecords, ReadSegments, Snapshot, Store
 from .cache.cached_session import CachedSession
 from .cache.session_cache import SessionCache
@@ -189,7 +189,9 @@ async def with_segments(base: CachedSession, names: Sequence[str], found: ReadSe
     try:
         for name, record in zip(names, found.records, strict=True):
             key = name_of(name)
-            read[name] = None if record is None else segment_records.decode(key, record, run.arms)
+            read[name] = (
+                None if record is None else segment_records.decode_of_segment_records(key, record, run.arms)
+            )
             await fair_yield()
         oldest = [(slot, name.decode()) for slot, name in found.oldest]
     except (CodecError, ValueError) as error:
@@ -216,7 +218,10 @@ async def check_segments(cached: CachedSession, found: Mapping[bytes, tuple[int,
     try:
         for name, (slot, record) in found.items():
             name.decode()
-            if isinstance(run, SegmentRun) and segment_records.decode(name, record, run.arms).last_slot != slot:
+            if (
+                isinstance(run, SegmentRun)
+                and segment_records.decode_of_segment_records(name, record, run.arms).last_slot != slot
+            ):
                 raise StateCorruptError
             await fair_yield()
     except (CodecError, ValueError) as error:

@@ -7,7 +7,8 @@ from ..cooperative.offload import LABEL_BYTES, run_in_thread_if_large
 from ..engine.arm_run import ArmRun
 from ..engine.run import Run
 from ..engine.segment_run import SegmentRun
-from ..serialization import records, segment_records, summary
+from ..serialization import records, summary
+from ..serialization import records as segment_records
 from ..serialization.state import PACKED_COUNTS, SCHEMA_BYTE
 from ..store.base import Commit, Written
 from .cache.cached_session import CachedSession
@@ -98,7 +99,7 @@ async def _segments_of(draft: Draft, run: SegmentRun) -> dict[bytes, tuple[int, 
     """Return the segments that a draft changes, as the store keeps them."""
     found = {}
     for name in run.segments.changes:
-        found[segment_records.name_of(name)] = segment_records.encode(run, name)
+        found[segment_records.name_of(name)] = segment_records.encode_of_segment_records(run, name)
         await draft.fair_yield()
     return found
 

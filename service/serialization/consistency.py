@@ -17,8 +17,8 @@ from ..engine.segment_run import SegmentRun
 from ..learners.base import Spec
 from ..learners.segments import Shared
 from ..learners.specs import ArmsSpec
-from . import logs
 from . import state as codec
+from . import state as logs
 from .binary import CodecError
 from .records import Records
 

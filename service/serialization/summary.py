@@ -8,19 +8,191 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from functools import lru_cache
-from typing import Any
+from operator import attrgetter
+from typing import Any, NamedTuple
 
+import numpy as np
 from pydantic_core import from_json, to_json
 
 from ..engine.arm_run import ArmRun
-from ..engine.hints import effective_arms, hints
 from ..engine.run import Run
 from ..engine.segment_run import SegmentRun
-from . import compact_summary
-from .shown import shown_mean, time_text
+from ..learners.base import FloatArray
+from .binary import CHECKSUM_BYTES, checksum, width_of
 from .state import PACKED_COUNTS
+
+# -- Times and means as views and lists show them.
+
+MEAN_DIGITS = 12
+"""Digits of a mean: those behind are of rounding."""
+
+
+def time_text(unix_seconds: float) -> str:
+    """Return a time as views show it: RFC 3339 in UTC, to the millisecond.
+
+    Microseconds are rounded and those below a millisecond cut off, as ``isoformat`` does it in four times the time.
+    """
+    whole = int(unix_seconds)
+    micros = round((unix_seconds - whole) * 1_000_000)
+    minute, second = divmod(whole + micros // 1_000_000, 60)
+    return f"{_minute(minute)}{second:02}.{micros // 1000 % 1000:03}Z"
+
+
+@lru_cache(maxsize=1024)
+def _minute(number: int) -> str:
+    """Return a minute since 1970 as a time begins with it."""
+    return datetime.fromtimestamp(60 * number, UTC).strftime("%Y-%m-%dT%H:%M:")
+
+
+def shown_mean(mean: float) -> float:
+    """Return a mean as views and lists show it: without the last digits, which depend on the order of additions."""
+    return float(f"{mean:.{MEAN_DIGITS}g}")
+
+
+# -- What every commit writes for lists, in few bytes: beside states from ``PACKED_COUNTS`` on, which 1.0 refuses.
+#
+# Layout, little-endian: form (1 byte), bytes of a count (1 byte), the counts, as float64 (NaN for None) the times
+# of the last act and event, the mean, ``effective_arms`` and the learner's rates, as JSON what few sessions have,
+# CRC-32 of all before it and the session's version. Names that depend on the session are in what seldom changes.
+
+FORM = 1
+"""First byte; the older form is JSON."""
+_counts = attrgetter("slot", "feedbacks", "outstanding", "expired", "removed", "voided", "total_delay")
+_NAN = float("nan")
+
+
+def encode(run: Run, version: str, mean: float | None, effective: float | None, others: Mapping[str, Any]) -> bytes:
+    """Return the bytes of what a commit changes of a session's view.
+
+    Parameters
+    ----------
+    run : of the session, after the commit
+    version : that the commit makes
+    mean : as views show it
+    effective : ``effective_arms`` of a moment ago; None over points
+    others : fields that few sessions have
+    """
+    ledger, (_, *rates) = run.ledger, run.learner.rates(run.state).values()
+    counts = _counts(ledger)
+    width = width_of(counts)
+    numbers = (ledger.last_act_at, ledger.last_event_at, mean, effective, *rates)
+    floats = [_NAN if number is None else number for number in numbers]
+    body = _layout(width, len(rates)).pack(FORM, width, *counts, *floats)
+    if others:
+        body += to_json(others)
+    return body + checksum(body + version.encode())
+
+
+def decode_of_compact_summary(data: bytes, version: str, names: Sequence[str]) -> dict[str, Any]:
+    """Read what ``encode`` wrote.
+
+    Parameters
+    ----------
+    data : that it returned
+    version : of the session now
+    names : of the mean, the mode of the rates, and the names of these
+
+    Returns
+    -------
+    The fields of a view that every commit may change, in the order of views.
+
+    Raises
+    ------
+    ValueError, KeyError, IndexError, TypeError, struct.error
+        where the bytes are not of this version, or the names not of this session.
+    """
+    body = data[:-CHECKSUM_BYTES]
+    if checksum(body + version.encode()) != data[-CHECKSUM_BYTES:]:
+        raise ValueError("not of this version")
+    mean, mode, *rates = names
+    layout = _layout(body[1], len(rates))
+    _, _, slot, feedbacks, outstanding, expired, removed, voided, total_delay, *floats = layout.unpack_from(body)
+    acted_at, event_at, shown_mean, effective, *values = [None if x != x else x for x in floats]
+    others = from_json(body[layout.size :]) if len(body) > layout.size else {}
+    return {
+        "rates": {"rates": mode, **dict(zip(rates, values, strict=True))},
+        "slot": slot,
+        "feedbacks": feedbacks,
+        "outstanding": outstanding,
+        "expired": expired,
+        "removed": removed,
+        "voided": voided,
+        "total_delay": total_delay,
+        mean: shown_mean,
+        "last_act_at": time_text(acted_at) if acted_at else None,
+        "last_event_at": time_text(event_at) if event_at else None,
+        "hints": others.pop("hints", []),
+        **others,
+        **({} if effective is None else {"effective_arms": effective}),
+    }
+
+
+@lru_cache(maxsize=64)
+def _layout(width: int, n_rates: int) -> struct.Struct:
+    kind = {1: "b", 2: "h", 4: "i", 8: "q"}[width]
+    return struct.Struct(f"<BB7{kind}{4 + n_rates}d")
+
+
+# -- Hints why a session may not learn, from its counts.
+
+SILENT_SLOTS = 100
+"""Slots without anything settled after which feedback seems to be missing."""
+ALIKE_LOSSES = 100
+"""Losses after which it says something that all were alike."""
+MANY_OUTSTANDING = 1000
+"""Outstanding decisions from which on it says something that they are most of all."""
+
+
+class Hint(NamedTuple):
+    """Why a session may not learn; ``code`` stays the same, ``message`` is for people."""
+
+    code: str
+    message: str
+
+
+def hints(run: Run, *, mostly_surplus: bool = False) -> Iterator[Hint]:
+    """Yield the hints for a session.
+
+    Parameters
+    ----------
+    run : of the session; its counts, its default loss and whether decisions expire are looked at
+    mostly_surplus : whether most of the latest events answered no outstanding decision
+    """
+    ledger, expires = run.ledger, run.params.expiry is not None
+    is_silent = ledger.slot == ledger.outstanding
+    if ledger.slot >= SILENT_SLOTS and is_silent and not expires:
+        yield Hint("no_feedback", f"{ledger.slot} decisions and no feedback: nothing can be learned.")
+    if expires and ledger.outstanding and not (ledger.feedbacks or ledger.voided or ledger.expired):
+        yield Hint("first_window", "The first window has not ended and no event has come: no loss is known yet.")
+    if ledger.losses >= ALIKE_LOSSES and ledger.equal_losses and not _has_other_default(run):
+        what = "rewards" if run.params.losses.word == "reward" else "losses"
+        yield Hint("equal_losses", f"All {ledger.losses} {what} were alike: no arm looks better than another.")
+    many = ledger.outstanding > MANY_OUTSTANDING and 2 * ledger.outstanding > ledger.slot
+    if many and not expires:
+        text = f"{ledger.outstanding} of {ledger.slot} decisions wait for feedback: give the session an expiry, or"
+        yield Hint("growing_outstanding", f"{text} report also that nothing happened.")
+    if mostly_surplus:
+        text = "Most of the last 1,000 events answered no outstanding decision: they come twice, or too late."
+        yield Hint("mostly_surplus", text)
+
+
+def _has_other_default(run: Run) -> bool:
+    """Return whether outstanding decisions count already, as another loss than those that were reported."""
+    expiry, ledger = run.params.expiry, run.ledger
+    if expiry is None or not expiry.provisional or not ledger.outstanding:
+        return False
+    return expiry.loss != ledger.mean_loss
+
+
+def effective_arms(p: FloatArray) -> float:
+    """Return how many arms a distribution, shape (arms,), amounts to: exp of its entropy, to 12 digits."""
+    positive = p[p > 0]
+    # The digits behind are of rounding.
+    return float(f"{np.exp(-np.dot(positive, np.log(positive))):.12g}")
+
 
 MAX_LISTED_LABELS = 100
 """Sessions with more labels are listed without them; their views have them all."""
@@ -159,7 +331,7 @@ def encode_summary(
     if schema >= PACKED_COUNTS:
         found = _hints(run, mostly_surplus=mostly_surplus)
         others = {**({"hints": found} if found else {}), **_rare(run)}
-        return compact_summary.encode(run, version, _mean_of(run), effective, others)
+        return encode(run, version, _mean_of(run), effective, others)
     shown = counted(run, mostly_surplus=mostly_surplus)
     if effective is not None:
         shown["effective_arms"] = effective
@@ -181,8 +353,8 @@ def decode(about: bytes, summary: bytes, version: str) -> dict[str, Any] | None:
     """
     try:
         seldom, names = _seldom(about)
-        if summary[0] == compact_summary.FORM:
-            return joined(seldom, compact_summary.decode(summary, version, names))
+        if summary[0] == FORM:
+            return joined(seldom, decode_of_compact_summary(summary, version, names))
         often = from_json(summary)
         return joined(seldom, often) if often.pop("version") == version else None
     except (ValueError, KeyError, TypeError, AttributeError, IndexError, struct.error):
@@ -194,3 +366,77 @@ def _seldom(about: bytes) -> tuple[dict[str, Any], Any]:
     """Read what seldom changes: many sessions have the same, so nobody may change what is returned."""
     fields = from_json(about)
     return fields, fields.pop(_NAMES, None)
+
+
+# -- A sample of a session's history as bytes: its counts at a moment, and what its learner would do.
+
+MAX_ARMS = 10
+"""The most probable arms that a sample names."""
+MAX_COORDINATES = 10
+"""The first coordinates of a point that a sample has."""
+MAX_COUNT = 2**64 - 1
+_FORM = 1
+_HEAD = struct.Struct("<Bd8Qdd")
+_ARM = struct.Struct("<If")
+_COORDINATE = struct.Struct("<d")
+
+
+class Sample(NamedTuple):
+    """A session at a moment."""
+
+    at: float
+    """Unix seconds."""
+    slot: int
+    feedbacks: int
+    outstanding: int
+    expired: int
+    removed: int
+    voided: int
+    total_delay: int
+    losses: int
+    """How many losses the mean is over."""
+    mean_loss: float
+    """On the learner's scale."""
+    effective_arms: float
+    """0 over points."""
+    arms: Sequence[tuple[int, float]] = ()
+    """The most probable arms by index, with their probabilities, the most probable first."""
+    x: Sequence[float] = ()
+    """The first coordinates of the point, over points."""
+
+    @classmethod
+    def of(cls, run: Run, at: float) -> Sample:
+        """Take a sample of a run, which is not changed.
+
+        Parameters
+        ----------
+        run : of the session, with its counts and its learner's state
+        at : Unix seconds
+        """
+        ledger = run.ledger
+        counts = (ledger.slot, ledger.feedbacks, ledger.outstanding, ledger.expired, ledger.removed)
+        more = (ledger.voided, ledger.total_delay, ledger.losses)
+        if not isinstance(run, ArmRun):
+            x = tuple(run.learner.x(run.state)[:MAX_COORDINATES].tolist())
+            return cls(at, *counts, *more, ledger.mean_loss, 0.0, (), x)
+        p = np.asarray(run.probabilities)
+        top = np.argsort(-p, kind="stable")[:MAX_ARMS]
+        arms = [(int(arm), float(p[arm])) for arm in top if p[arm] > 0]
+        return cls(at, *counts, *more, ledger.mean_loss, effective_arms(p), arms)
+
+    def encode(self) -> bytes:
+        """Return the bytes of a sample: at most 169."""
+        counts = [min(count, MAX_COUNT) for count in self[1:9]]
+        head = _HEAD.pack(_FORM, self.at, *counts, self.mean_loss, self.effective_arms)
+        arms, x = self.arms[:MAX_ARMS], self.x[:MAX_COORDINATES]
+        return head + b"".join([_ARM.pack(*arm) for arm in arms] + [_COORDINATE.pack(each) for each in x])
+
+    @classmethod
+    def decode(cls, data: bytes) -> Sample | None:
+        """Read a sample; None for bytes that this program does not write."""
+        if len(data) < _HEAD.size or data[0] != _FORM or (len(data) - _HEAD.size) % _ARM.size:
+            return None
+        sample, rest = cls(*_HEAD.unpack_from(data)[1:]), data[_HEAD.size :]
+        if sample.effective_arms:
+            return sample._replace(arms=[(arm, float(f"{p:.6g}")) for arm, p in _ARM.iter_unpack(rest)])
+        return sample._replace(x=[x for (x,) in _COORDINATE.iter_unpack(rest)])

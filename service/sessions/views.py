@@ -11,10 +11,9 @@ from ..cooperative.answer_body import Body, answer_body
 from ..cooperative.json_floats import floats_text
 from ..cooperative.json_stream import COMPACT, json_chunks
 from ..engine.arm_run import ArmRun
-from ..engine.hints import effective_arms
 from ..engine.run import Run
 from ..serialization import summary as listed
-from ..serialization.shown import time_text
+from ..serialization.summary import effective_arms, time_text
 from ..store.base import Snapshot
 
 SHORT_ARMS = 500

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from service.serialization.sample import MAX_ARMS
+from service.serialization.summary import MAX_ARMS
 
 DBGD = {"kind": "dbgd", "dim": 12, "feasible_set": {"kind": "ball", "radius": 1.0}}
 

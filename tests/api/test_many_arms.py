@@ -8,7 +8,7 @@ import random
 import pytest
 
 from service.learners import dexp3 as dexp3_log
-from service.serialization.state import schemas
+from service.serialization import state as schemas
 from service.store import open_store
 from service.store.memory import MemoryStore
 

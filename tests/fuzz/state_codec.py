@@ -16,7 +16,7 @@ from service.learners.base import ArmLearner, Log
 from service.serialization import records
 from service.serialization import state as codec
 from service.serialization.binary import CodecError, checksum
-from service.serialization.state.arms import encode_arms
+from service.serialization.state import encode_arms
 from tests.support import vectors
 
 NAMES = ("a", "b", "c")

@@ -17,8 +17,7 @@ from service.models.specification import Specification
 from service.models.stored import Stored
 from service.serialization import records
 from service.serialization import state as codec
-from service.serialization.binary import MAX_LENGTH, CodecError, Writer
-from service.serialization.binary.reader import Reader
+from service.serialization.binary import MAX_LENGTH, CodecError, Reader, Writer
 from service.sessions.operations import Act
 from service.store.base import NewSession, Snapshot
 from service.store.memory import MemoryStore

@@ -15,8 +15,9 @@ from service.learners import dexp3 as dexp3_log
 from service.models.options import ExpirySpec
 from service.models.specification import Specification
 from service.models.stored import Stored
-from service.serialization import logs, records
-from service.serialization.state import schemas
+from service.serialization import records
+from service.serialization import state as logs
+from service.serialization import state as schemas
 from service.store.base import Snapshot, Written
 
 ARMS, KEPT = 4, 5

@@ -17,7 +17,7 @@ from service.models.stored import Stored
 from service.serialization import records
 from service.serialization import state as codec
 from service.serialization.binary import CodecError
-from service.serialization.records.checksums import checksums
+from service.serialization.records import checksums
 from service.store.base import Snapshot, Written
 
 

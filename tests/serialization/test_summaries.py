@@ -12,7 +12,9 @@ from service.engine.arm_run import ArmRun
 from service.engine.ledger import ArmFeedback
 from service.engine.run import start_run
 from service.models.specification import Specification
-from service.serialization import compact_summary, shown, summary
+from service.serialization import summary
+from service.serialization import summary as compact_summary
+from service.serialization import summary as shown
 from tests.support import runs, vectors
 from tests.support.kept_states import load, names, read
 

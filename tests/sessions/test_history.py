@@ -12,7 +12,7 @@ from service.commit.cache.session_cache import SessionCache
 from service.models.events import ArmEvent
 from service.models.specification import Specification
 from service.models.stored import Stored
-from service.serialization.sample import MAX_ARMS, Sample
+from service.serialization.summary import MAX_ARMS, Sample
 from service.sessions.history.sampler import AT_ONCE, MAX_STORED
 from service.sessions.history.thinning import LEVELS, MAX_SAMPLES, PERIOD_SECONDS, dropped, place_of
 from service.sessions.operations import Act, SettleFeedback

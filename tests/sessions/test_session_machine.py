@@ -16,7 +16,7 @@ from service.commit.operation import Operation
 from service.models.options import ExpirySpec
 from service.models.segment import SegmentsSpec
 from service.models.specification import Specification
-from service.serialization import segment_records
+from service.serialization import records as segment_records
 from service.sessions.operations import Act, SettleFeedback
 from tests.support.checked_session import numbers
 from tests.support.crashing import Fault
@@ -56,7 +56,7 @@ class SegmentMachine(SessionMachine):
         assert len(names) == run.shared.kept <= self.most
         assert sorted(name for _, name in found.oldest) == list(names)
         for name, record in zip(names, found.records, strict=True):
-            kept = segment_records.decode(name, record, run.arms)
+            kept = segment_records.decode_of_segment_records(name, record, run.arms)
             assert (kept.last_slot, name) in found.oldest
             fitted = run.fitted(kept)
             assert fitted.outstanding >= 0

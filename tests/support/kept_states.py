@@ -23,7 +23,8 @@ from service.learners import REGISTRY
 from service.learners.base import Information
 from service.models.specification import Specification
 from service.models.stored import Stored
-from service.serialization import records, segment_records
+from service.serialization import records
+from service.serialization import records as segment_records
 from service.serialization import state as codec
 from service.sessions.views import session_view
 from service.store.base import Snapshot
@@ -60,7 +61,10 @@ def read(kept: dict[str, Any]) -> tuple[Snapshot, CachedSession]:
 def with_segments(run: SegmentRun, stored: dict[bytes, tuple[int, bytes]]) -> SegmentRun:
     """A run and all segments that the store has."""
     found: dict[str, KeptSegment | None] = dict.fromkeys(SEGMENTS)
-    found |= {name.decode(): segment_records.decode(name, each, run.arms) for name, (_, each) in stored.items()}
+    found |= {
+        name.decode(): segment_records.decode_of_segment_records(name, each, run.arms)
+        for name, (_, each) in stored.items()
+    }
     oldest = sorted((slot, name.decode()) for name, (slot, _) in stored.items())
     return replace(run, segments=run.segments.read(found, oldest))
 
@@ -72,7 +76,7 @@ def stored_segments(kept: dict[str, Any]) -> dict[bytes, tuple[int, bytes]]:
 
 def segments_of(run: SegmentRun) -> dict[str, tuple[int, str]]:
     """The last slots and the records of the segments that were played and not dropped."""
-    made = {name: segment_records.encode(run, name) for name in run.segments.changes}
+    made = {name: segment_records.encode_of_segment_records(run, name) for name in run.segments.changes}
     return {name: (each[0], each[1].hex()) for name, each in made.items() if each is not None}
 
 

@@ -15,9 +15,10 @@ from ...errors import StateCorruptError
 from ...learners.segments import Shared
 from ...models import stored as stored_specification
 from ...models.stored import Stored
-from ...serialization import consistency, logs
+from ...serialization import consistency
 from ...serialization import records as records_codec
 from ...serialization import state as codec
+from ...serialization import state as logs
 from ...serialization.binary import CHECKSUM_BYTES, CodecError
 from ...store.base import Snapshot, Written
 from .effective import Effective

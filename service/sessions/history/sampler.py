@@ -15,7 +15,7 @@ from ...commit.cache.session_cache import SessionCache
 from ...commit.journal import Journal
 from ...cooperative.fair_yield import FairYield
 from ...errors import StateCorruptError, UnknownSessionError
-from ...serialization.sample import Sample
+from ...serialization.summary import Sample
 from ...store.base import Store, StoreUnavailableError
 from ..read import Reader
 from .thinning import MAX_SAMPLES, PERIOD_SECONDS, dropped, place_of

@@ -8,7 +8,7 @@ from ...cooperative.fair_yield import FairYield
 from ...engine.ledger import LossRange
 from ...errors import UnknownSessionError
 from ...learners.base import IntArray
-from ...serialization.shown import shown_mean
+from ...serialization.summary import shown_mean
 from ...store.base import ArmCounts, Store
 from ...store.base.counts import Rows
 

@@ -9,8 +9,7 @@ from ...cooperative.json_stream import json_chunks
 from ...engine.arm_run import ArmRun
 from ...engine.run import Run
 from ...errors import UnknownSessionError
-from ...serialization.sample import Sample
-from ...serialization.shown import shown_mean, time_text
+from ...serialization.summary import Sample, shown_mean, time_text
 from ..history.thinning import PERIOD_SECONDS, dropped, place_of
 from ..read import Reader
 

@@ -14,11 +14,10 @@ from ...commit.loading import with_segments
 from ...cooperative.answer_body import Body, answer_body
 from ...cooperative.fair_yield import FairYield
 from ...cooperative.json_stream import json_chunks
-from ...engine.hints import effective_arms
 from ...engine.segment_run import KeptSegment, KeptSegments, SegmentRun
 from ...errors import InvalidRequestError, StateCorruptError, UnknownSegmentError, UnknownSessionError
-from ...serialization.segment_records import name_of
-from ...serialization.shown import shown_mean, time_text
+from ...serialization.records import name_of
+from ...serialization.summary import effective_arms, shown_mean, time_text
 from ...store.base import Snapshot, Store
 from ..operations.eligible import check_segments
 from ..read import Reader

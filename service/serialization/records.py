@@ -1,0 +1,496 @@
+"""Bytes of what is kept beside a session's state: ``codec`` writes and reads all of it, the other files its parts.
+
+Imports ``binary``, ``logs`` and ``state`` of the folder above.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
+
+from ..engine.arm_run import Arms
+from ..engine.ledger import ActTimes
+from ..engine.open_slots import OpenSlot, OpenSlots, SlotColumns
+from ..engine.run import Run, SlotRun
+from ..engine.segment_run import KeptSegment, SegmentRun
+from ..learners.base import Rows
+from ..learners.segments import EXPERTS, Segment
+from ..store.base import PackedPart, PackedRecords
+from . import state as codec
+from . import state as logs
+from .binary import CHECKSUM_BYTES, CodecError, checksum, foreign
+
+# -- One record: its numbers, and a CRC-32 of its key, a colon and them.
+
+
+def record_of(key: bytes, body: bytes) -> bytes:
+    """Return a record with its checksum.
+
+    Parameters
+    ----------
+    key : of the record, in the store
+    body : its numbers
+    """
+    return body + checksum(key + b":" + body)
+
+
+def body_of(key: bytes, data: bytes) -> bytes:
+    """Invert ``record_of``.
+
+    Parameters
+    ----------
+    key : of the record, in the store
+    data : as it is stored
+
+    Raises
+    ------
+    CodecError
+        where the checksum is that of another record.
+    """
+    body = data[:-CHECKSUM_BYTES]
+    if checksum(key + b":" + body) != data[-CHECKSUM_BYTES:]:
+        raise CodecError("not a record of a session")
+    return body
+
+
+# -- Many records as arrays of bytes: a million one by one would take seconds.
+
+PARTS_TOGETHER = 16
+"""Parts, of a thousand records at most: no call of numpy takes long, and the arrays fit the processor's cache."""
+
+LENGTH_BITS = 31
+"""No length takes more."""
+
+
+class RecordTable:
+    """Some records, by their places.
+
+    Parameters
+    ----------
+    parts : one or more
+    """
+
+    def __init__(self, parts: Sequence[PackedPart]) -> None:
+        self._keys = b"".join(part.keys for part in parts)
+        self._values = b"".join(part.values for part in parts)
+        self._key_lengths = np.concatenate([part.key_lengths for part in parts]).astype(np.int64)
+        self._lengths = np.concatenate([part.value_lengths for part in parts]).astype(np.int64)
+        self._key_starts = self._key_lengths.cumsum() - self._key_lengths
+        self._starts = self._lengths.cumsum() - self._lengths
+
+    def begin_with(self, first_bytes: bytes) -> Any:
+        """Return of each place whether its key begins with one of these bytes."""
+        found = np.isin(_bytes(self._keys)[self._key_starts], _bytes(first_bytes))
+        return found & (self._key_lengths > 0)
+
+    def items(self, chosen: Any) -> Iterator[tuple[bytes, bytes]]:
+        """Return key and value of the chosen places."""
+        columns = (self._key_starts, self._key_lengths, self._starts, self._lengths)
+        for key, key_length, value, length in zip(*(each[chosen].tolist() for each in columns), strict=True):
+            yield self._keys[key : key + key_length], self._values[value : value + length]
+
+    def blocks(self, chosen: Any) -> Iterator[tuple[Any, Any]]:
+        """Return keys and values of the chosen places, those of the same lengths together: uint8, of two axes."""
+        both = self._lengths << LENGTH_BITS | self._key_lengths
+        for lengths in np.unique(both[chosen]).tolist():
+            length, key_length = divmod(lengths, 1 << LENGTH_BITS)
+            places = np.flatnonzero(chosen & (both == lengths))
+            yield (
+                _taken(self._keys, self._key_starts[places], key_length),
+                _taken(self._values, self._starts[places], length),
+            )
+
+
+def tables_of(records: PackedRecords) -> Iterator[RecordTable]:
+    """Return all records, some at a time."""
+    for first in range(0, len(records.parts), PARTS_TOGETHER):
+        yield RecordTable(records.parts[first : first + PARTS_TOGETHER])
+
+
+def _bytes(joined: bytes) -> Any:
+    return np.frombuffer(joined, np.uint8)
+
+
+def _taken(joined: bytes, starts: Any, length: int) -> Any:
+    return sliding_window_view(_bytes(joined), length)[starts] if length else np.empty((starts.size, 0), np.uint8)
+
+
+# -- CRC-32 of many texts of the same length at once: a tenth of the time of a call of zlib for each.
+
+LEAST = 64
+"""With fewer texts, zlib is called for each."""
+LONGEST = 64
+"""Of longer texts too; each byte of a text needs a table of a kilobyte."""
+
+
+def checksums(texts: Any) -> Any:
+    """Return the CRC-32 of each text.
+
+    Parameters
+    ----------
+    texts : uint8, shape (texts, bytes of each)
+
+    Returns
+    -------
+    uint32, shape (texts,)
+    """
+    count, length = texts.shape
+    if count < LEAST or length > LONGEST:
+        return np.fromiter((zlib.crc32(text.tobytes()) for text in texts), np.uint32, count)
+    found = np.full(count, zlib.crc32(bytes(length)), np.uint32)
+    for place in range(length):
+        found ^= _tables()[length - 1 - place].take(texts[:, place])
+    return found
+
+
+@lru_cache(maxsize=1)
+def _tables() -> list[Any]:
+    """Return what each byte changes in the CRC of a text of zeros, by how many bytes follow it.
+
+    A CRC is linear: what several bytes change is the exclusive or of what each of them does.
+    """
+    zero = zlib.crc32(b"\0")
+    tables = [np.array([zlib.crc32(bytes([byte])) ^ zero for byte in range(256)], np.uint32)]
+    for _ in range(LONGEST - 1):
+        last = tables[-1]
+        tables.append((last >> np.uint32(8)) ^ tables[0][last & np.uint32(255)])
+    return tables
+
+
+# -- Records of open slots: key is the slot's number in decimal, bytes are the arm (int64) and the learner's
+# numbers.
+#
+# They are read by columns, since there may be a million.
+
+MOST_DIGITS = 18
+"""No slot has a longer number; all of these are int64."""
+CHECKSUMS, INTEGERS, FLOATS = np.dtype("<u4"), np.dtype("<i8"), np.dtype("<f8")
+
+
+def encode_slots(slots: OpenSlots) -> dict[bytes, bytes | None]:
+    """Return the records of slots that changed since the last commit, by key; None for one to delete."""
+    records: dict[bytes, bytes | None] = {b"%d" % slot: None for slot in slots.closed}
+    for slot, kept in slots.opened.items():
+        key = b"%d" % slot
+        records[key] = _slot_bytes(key, kept)
+    return records
+
+
+def _slot_bytes(key: bytes, kept: OpenSlot) -> bytes:
+    return record_of(key, struct.pack(f"<q{len(kept.record)}d", kept.arm, *kept.record))
+
+
+class SlotReader:
+    """Reads the records of one session.
+
+    Parameters
+    ----------
+    most : records that it will read, at most; memory is taken at once, since small arrays would scatter it
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._count = 0
+        self._columns: tuple[Any, Any, Any] | None = None
+
+    def read(self, keys: Any, values: Any) -> None:
+        """Read records of the same lengths.
+
+        Parameters
+        ----------
+        keys : uint8, shape (records, bytes of a key)
+        values : uint8, shape (records, bytes of a record)
+
+        Raises
+        ------
+        CodecError
+            where one of them is not the record of an open slot, or the learner left more numbers than of others.
+        """
+        digits, body = keys - np.uint8(ord("0")), values[:, :-CHECKSUM_BYTES]
+        numbers, rest = divmod(body.shape[1], INTEGERS.itemsize)
+        if not 0 < digits.shape[1] <= MOST_DIGITS or (digits > 9).any() or not numbers or rest:
+            raise CodecError("not the record of an open slot")
+        if (_checksums(keys, body) != _as(values[:, -CHECKSUM_BYTES:], CHECKSUMS)[:, 0]).any():
+            raise CodecError("not a record of a session")
+        slots = digits @ 10 ** np.arange(digits.shape[1] - 1, -1, -1)
+        self._add(
+            slots, _as(body[:, : INTEGERS.itemsize], INTEGERS)[:, 0], _as(body[:, INTEGERS.itemsize :], FLOATS)
+        )
+
+    def _add(self, *columns: Any) -> None:
+        if self._columns is None:
+            numbers, arms, records = (np.empty((self._most, *each.shape[1:]), each.dtype) for each in columns)
+            self._columns = numbers, arms, records
+        places = slice(self._count, self._count + len(columns[0]))
+        for kept, read in zip(self._columns, columns, strict=True):
+            if kept.shape[1:] != read.shape[1:]:
+                raise CodecError("records of a session have one length")
+            kept[places] = read
+        self._count = places.stop
+
+    def open_slots(self) -> OpenSlots:
+        """Return the slots that were read."""
+        if self._columns is None:
+            return OpenSlots()
+        return OpenSlots(SlotColumns.of(*(column[: self._count] for column in self._columns)))
+
+
+def _checksums(keys: Any, body: Any) -> Any:
+    colons = np.full((len(keys), 1), ord(":"), np.uint8)
+    return checksums(np.concatenate([keys, colons, body], axis=1))
+
+
+def _as(data: Any, dtype: np.dtype[Any]) -> Any:
+    return np.ascontiguousarray(data).view(dtype)
+
+
+# -- Bytes of what is kept beside a session's state and written only when it changes.
+#
+# These are open slots, acts by bucket of time, and the rows of a learner's state.
+#
+# Numbers are little-endian int64 and float64; every record ends with a CRC-32 of its key, a colon and itself.
+
+BUCKET, ROW = b"b", b"r"
+"""First byte of the keys of buckets and of rows; those of open slots are digits: see ``slots``."""
+MAX_ARMS = 2**24
+"""Most arms that a bucket can count: far more than any session may have."""
+
+
+class Records(NamedTuple):
+    """What a session keeps beside its state; None for what its kind of run does not have."""
+
+    open_slots: OpenSlots | None
+    act_times: ActTimes | None
+    rows: Rows | None
+
+
+def encode(run: Run, schema: int = codec.SCHEMA) -> dict[bytes, bytes | None]:
+    """Return the records that changed since the last commit, by key; None for one to delete.
+
+    Parameters
+    ----------
+    run : the session's, at the moment of that state
+    schema : of the state that they stand beside
+    """
+    records: dict[bytes, bytes | None] = {}
+    if isinstance(run, SlotRun):
+        records |= encode_slots(run.open_slots)
+    if run.act_times is not None:
+        records |= _encode_act_times(run.act_times)
+    rows = rows_of(run, schema)
+    for number in range(len(rows), len(run.stored_rows)):
+        records[ROW + b"%d" % number] = None
+    for number, row in enumerate(rows):
+        if number >= len(run.stored_rows) or row is not run.stored_rows[number]:
+            key = ROW + b"%d" % number
+            records[key] = record_of(key, row.astype("<f8").tobytes())
+    return records
+
+
+def dropped_act_times(run: Run) -> dict[bytes, None]:
+    """Return the keys of all that the store may hold of a run's acts by bucket of time, to drop them."""
+    times = run.act_times
+    return {} if times is None else {BUCKET + b"%d" % bucket: None for bucket in times.acts.keys() | times.changed}
+
+
+def rows_of(run: Run, schema: int = codec.SCHEMA) -> Rows:
+    """Return the rows of a run's state, () where it has none.
+
+    Parameters
+    ----------
+    run : of any session
+    schema : of the state that they stand beside: logs have rows from ``COMPACT`` on
+
+    Returns
+    -------
+    float64 arrays; of learners with rows shape (n_arms,) each, of a log as ``logs.rows_of`` has them.
+    """
+    has_log = schema >= codec.COMPACT and getattr(run.state, "log", None) is not None
+    log = logs.log_of(run.state, codec.least_logged_arms(schema)) if has_log else None
+    if log is not None and log.is_stored:
+        return logs.rows_of(run.state, run.stored_rows)
+    name = codec.rows_field(run.learner.state_type)
+    rows: Rows = () if name is None else getattr(run.state, name)
+    return rows
+
+
+def decode(records: Mapping[bytes, bytes], run: Run) -> Records:
+    """Read all that a session keeps beside its state.
+
+    Parameters
+    ----------
+    records : key to bytes, as the store holds them
+    run : the session's run at the moment of its state
+
+    Raises
+    ------
+    CodecError
+        for anything ``encode`` did not write.
+    """
+    by_kind: dict[bytes, dict[bytes, bytes]] = {BUCKET: {}, ROW: {}}
+    packed = PackedRecords.of(records)
+    slots = SlotReader(packed.count)
+    with foreign("records of this session"):
+        for table in tables_of(packed):
+            are_others = table.begin_with(BUCKET + ROW)
+            for key, data in table.items(are_others):
+                by_kind[key[:1]][key] = body_of(key, data)
+            for keys, values in table.blocks(~are_others):
+                slots.read(keys, values)
+        times = ActTimes.of_session(run.params.expiry)
+        times = None if times is None else _decode_act_times(by_kind[BUCKET], times)
+        open_slots = slots.open_slots() if isinstance(run, SlotRun) else None
+        return Records(open_slots, times, _decode_rows(by_kind[ROW], run))
+
+
+def _decode_rows(records: Mapping[bytes, bytes], run: Run) -> Rows | None:
+    is_logged = logs.is_unread(run.state)
+    if codec.rows_field(run.learner.state_type) is None and not is_logged:
+        return None
+    count = len(records) if is_logged else len(rows_of(run))
+    try:
+        return tuple(np.frombuffer(records[ROW + b"%d" % number], "<f8").copy() for number in range(count))
+    except KeyError as error:
+        raise CodecError("a row of the state is missing") from error
+
+
+def _encode_act_times(times: ActTimes) -> dict[bytes, bytes | None]:
+    """Key: ``b`` and the bucket's number. Record: number of arms, indexes of arms with acts, their acts."""
+    records: dict[bytes, bytes | None] = {}
+    for bucket in times.changed:
+        key, acts = BUCKET + b"%d" % bucket, times.acts.get(bucket)
+        if acts is None:
+            records[key] = None
+        else:
+            arms = np.flatnonzero(acts)
+            records[key] = record_of(key, np.concatenate([[acts.size], arms, acts[arms]]).astype("<i8").tobytes())
+    return records
+
+
+def _decode_act_times(records: Mapping[bytes, bytes], times: ActTimes) -> ActTimes:
+    for key in sorted(records, key=lambda key: int(key[len(BUCKET) :])):
+        numbers = np.frombuffer(records[key], "<i8")
+        arms, counts = np.split(numbers[1:], 2)
+        if not 0 <= numbers[0] <= MAX_ARMS:
+            raise CodecError("no session has so many arms")
+        acts = np.zeros(int(numbers[0]), dtype=np.int64)
+        acts[arms] = counts
+        times.acts[int(key[len(BUCKET) :])] = acts
+    return times
+
+
+__all__ = ["Records", "decode", "dropped_act_times", "encode", "record_of", "rows_of"]
+
+
+# -- Bytes of segments, each a record beside the session's state.
+#
+# Numbers are little-endian: counts and times (``_HEAD``), bucket and acts of each bucket of time, indexes of arms
+# where some were removed, then S, q, e and, where it differs, e over all arms. A record ends with a CRC-32 of its
+# name, a colon and itself.
+
+FORMAT = 1
+_HEAD = struct.Struct("<BqdqqqddqqqdddIIBB")
+_BUCKET = struct.Struct("<qq")
+_FULL, _LISTED = 1, 1
+
+
+def name_of(segment: str) -> bytes:
+    """Return what the store calls a segment."""
+    return segment.encode()
+
+
+def encode_of_segment_records(run: SegmentRun, name: str) -> tuple[int, bytes] | None:
+    """Return last slot and record of a segment that changed since the last commit; None for one to delete.
+
+    Parameters
+    ----------
+    run : of a session with segments
+    name : one of ``run.segments.changes``
+    """
+    kept = run.segments.changes[name]
+    return None if kept is None else (kept.last_slot, _encode(name_of(name), kept))
+
+
+def _encode(name: bytes, kept: KeptSegment) -> bytes:
+    segment, listed = kept.segment, not isinstance(kept.live, range)
+    has_full = segment.full is not segment.drawn
+    head = _HEAD.pack(
+        FORMAT,
+        kept.last_slot,
+        kept.last_act_at,
+        kept.outstanding,
+        kept.feedbacks,
+        kept.losses,
+        kept.mean_loss,
+        kept.width,
+        segment.slots,
+        segment.events,
+        segment.outstanding,
+        segment.scale,
+        segment.mean,
+        segment.shift,
+        len(kept.live),
+        len(kept.acts),
+        has_full,
+        listed,
+    )
+    live = [np.array(kept.live, dtype="<i4").tobytes()] if listed else []
+    arrays = (segment.sums, segment.pool, segment.drawn, *((segment.full,) if has_full else ()))
+    acts = [_BUCKET.pack(*each) for each in kept.acts]
+    return record_of(name, b"".join([head, *acts, *live, *(array.tobytes() for array in arrays)]))
+
+
+def decode_of_segment_records(name: bytes, record: bytes, arms: Arms) -> KeptSegment:
+    """Read a segment, as it was when it was last used.
+
+    Parameters
+    ----------
+    name : the segment's, as the store has it
+    record : as the store has it, with its checksum
+    arms : of the session, as of the version that the record was read at
+
+    Raises
+    ------
+    CodecError
+        for anything ``encode`` did not write for this session.
+    """
+    body = record[:-CHECKSUM_BYTES]
+    if checksum(name + b":" + body) != record[-CHECKSUM_BYTES:]:
+        raise CodecError("not the record of a segment")
+    with foreign("a segment of this session"):
+        form, *numbers, n_arms, n_acts, has_full, listed = _HEAD.unpack_from(body)
+        at = _HEAD.size + n_acts * _BUCKET.size
+        acts = tuple(_BUCKET.iter_unpack(body[_HEAD.size : at]))
+        live: Sequence[int] = range(n_arms)
+        if listed == _LISTED:
+            live = np.frombuffer(body, "<i4", n_arms, at).tolist()
+            at += 4 * n_arms
+        rows = np.frombuffer(body[at:], "<f8").reshape(-1, n_arms).copy()
+    if form != FORMAT or len(rows) != 2 + EXPERTS * (2 if has_full == _FULL else 1) or not _fits(live, arms):
+        raise CodecError("not a segment of this session")
+    if not (np.isfinite(rows).all() and all(map(math.isfinite, numbers))):
+        raise CodecError("a segment with numbers that are infinite or NaN")
+    live = arms.live if list(live) == list(arms.live) else live
+    return _segment(rows, numbers, live, acts)
+
+
+def _segment(rows: Any, numbers: Sequence[Any], live: Sequence[int], acts: Any) -> KeptSegment:
+    slot, at, outstanding, feedbacks, losses, mean_loss, width, slots, events, open_, scale, mean, shift = numbers
+    drawn = rows[2 : 2 + EXPERTS]
+    full = rows[2 + EXPERTS :] if len(rows) > 2 + EXPERTS else drawn
+    segment = Segment(rows[0], rows[1], drawn, full, slots, events, open_, scale, mean, shift)
+    return KeptSegment(segment, live, slot, at, outstanding, feedbacks, losses, mean_loss, width, acts)
+
+
+def _fits(live: Sequence[int], arms: Arms) -> bool:
+    """Return whether these may have been the indexes of a session's arms at some time."""
+    ascending = all(one < other for one, other in pairwise(live))
+    return bool(live) and ascending and live[0] >= 0 and live[-1] < arms.size
