@@ -26,11 +26,11 @@ BUDGET = {
     "changes of file of an act": 55,
 }
 REACHED = {
-    "code lines of service": 19_601,
-    "files of service": 265,
-    "folders of service": 44,
-    "largest file of service": 269,
-    "code lines of tests": 28_128,
+    "code lines of service": 19_563,
+    "files of service": 257,
+    "folders of service": 43,
+    "largest file of service": 293,
+    "code lines of tests": 28_118,
     "code lines of loadtest": 8_007,
     "words of docs": 65_680,
     "files of a feedback": 46,

@@ -10,7 +10,7 @@ from ..cooperative.answer_body import Body, unpack
 from ..cooperative.fair_yield import FairYield
 from ..engine.run import Run
 from ..errors import IdempotencyConflictError, OlderSchemaError
-from ..models.idempotency import Idempotency
+from ..models.events import Idempotency
 from ..models.stored import Stored
 from ..store.base import DIGEST_BYTES
 from .cache.effective import Effective

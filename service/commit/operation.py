@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 from ..cooperative.answer_body import Body
-from ..models.idempotency import Idempotency
+from ..models.events import Idempotency
 from .draft import Draft
 
 

@@ -2,15 +2,189 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar, Literal
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self, overload
 
-from pydantic import Discriminator, Field, Tag, ValidationError, ValidatorFunctionWrapHandler, WrapValidator
+from pydantic import (
+    AfterValidator,
+    Discriminator,
+    Field,
+    Tag,
+    ValidationError,
+    ValidatorFunctionWrapHandler,
+    WithJsonSchema,
+    WrapValidator,
+    model_validator,
+)
 
-from ..errors import MAX_INDEXES
+from ..cooperative.fair_yield import FairYield
+from ..errors import MAX_INDEXES, FieldValueError
 from ..learners.base import Posted
-from ..learners.specs import MAX_COUNT, Finite, LabelText, Whole
-from .idempotency import digest
-from .segment import Segment
+from ..learners.specs import MAX_COUNT, Finite, LabelText, Whole, whole
+from ..store.base import DIGEST_BYTES
+
+# -- Segments as clients name them, in acts and events.
+
+MAX_SEGMENT_BYTES = 128
+MAX_SEGMENTS = 100_000
+
+
+def _bytes_fit(name: str) -> str:
+    if len(name.encode()) > MAX_SEGMENT_BYTES:
+        raise ValueError(f"a segment has at most {MAX_SEGMENT_BYTES} bytes")
+    return name
+
+
+Segment = Annotated[
+    str,
+    AfterValidator(_bytes_fit),
+    Field(
+        min_length=1,
+        max_length=MAX_SEGMENT_BYTES,
+        description="The segment, in a session with ``segments``: 1 to 128 bytes. The events of a decision name "
+        "the segment of its act.",
+    ),
+]
+
+
+class SegmentsSpec(Posted):
+    """Acts and events name segments. The session learns for each, and shares what the segments have in common."""
+
+    max: Annotated[
+        Whole,
+        Field(
+            ge=1,
+            le=MAX_SEGMENTS,
+            description="Segments kept at most: with one more, the one played least recently is dropped.",
+        ),
+    ]
+
+
+# -- Which arms an act may draw, as clients name them.
+
+MAX_NAMES = 10_000
+"""Arms that one act may name."""
+
+Names = Sequence[int] | Sequence[str]
+"""Arms by index or by label."""
+
+
+class Choice(NamedTuple):
+    """The arms that an act names."""
+
+    field: str
+    """``eligible``: only these arms may be drawn; ``exclude``: these may not."""
+    names: Names
+
+
+def _of_one_kind(names: list[Any]) -> list[Any]:
+    """Check all names at once: for pydantic to check each of 10,000 would keep other requests waiting."""
+    kinds = set(map(type, names))
+    if float in kinds:
+        names = [whole(name) for name in names]
+        kinds = set(map(type, names))
+    if kinds == {int}:
+        if min(names) < 0:
+            raise ValueError("an index is 0 or more")
+    elif kinds == {str}:
+        try:
+            "".join(names).encode()
+        except UnicodeEncodeError as error:
+            raise ValueError("labels must be Unicode") from error
+    elif kinds:
+        raise ValueError("must be all labels or all indexes")
+    return names
+
+
+def _schema(least: int) -> dict[str, Any]:
+    size = {"type": "array", "maxItems": MAX_NAMES} | ({"minItems": least} if least else {})
+    return {
+        "anyOf": [
+            size | {"items": {"type": "string"}},
+            size | {"items": {"type": "integer", "minimum": 0}},
+            {"type": "null"},
+        ]
+    }
+
+
+_OneKind = Annotated[list[Any], Field(max_length=MAX_NAMES), AfterValidator(_of_one_kind)]
+_Some = Annotated[list[Any], Field(min_length=1, max_length=MAX_NAMES), AfterValidator(_of_one_kind)]
+
+
+class Eligibility(Posted):
+    """The arms that may be drawn."""
+
+    eligible: Annotated[
+        _Some | None,
+        WithJsonSchema(_schema(1)),
+        Field(
+            description="Only these arms may be drawn: labels or indexes, one kind in a list. Names of arms that "
+            "are removed, paused or unknown are skipped. The draw's probabilities are the learner's own for these "
+            "arms. Some learners do not define them, and refuse it."
+        ),
+    ] = None
+    exclude: Annotated[
+        _OneKind | None,
+        WithJsonSchema(_schema(0)),
+        Field(description="These arms may not be drawn; instead of ``eligible``."),
+    ] = None
+
+    @model_validator(mode="after")
+    def _one_way_to_name_arms(self) -> Eligibility:
+        if self.eligible is not None and self.exclude is not None:
+            raise FieldValueError("exclude", "give either eligible or exclude")
+        return self
+
+    @property
+    def choice(self) -> Choice | None:
+        """What was named; None where nothing was."""
+        if self.eligible is not None:
+            return Choice("eligible", self.eligible)
+        return None if self.exclude is None else Choice("exclude", self.exclude)
+
+
+# -- Digests that stand for event ids and idempotency keys in the store.
+
+
+class Idempotency(NamedTuple):
+    """An Idempotency-Key in its scope, and the body it came with, both as digests."""
+
+    key: bytes
+    body: bytes
+
+
+def digest(text: str, *scope: str) -> bytes:
+    """Return 16 bytes that stand for a text in a scope.
+
+    Parameters
+    ----------
+    text : an event id, or a client's key
+    scope : texts that set it apart: the same text in another scope has another digest
+    """
+    return blake2b("\n".join((*scope, text)).encode(), digest_size=DIGEST_BYTES).digest()
+
+
+def digests(texts: Iterable[str]) -> Sequence[bytes]:
+    """Return the digest of each text, in no scope."""
+    return [blake2b(text.encode(), digest_size=DIGEST_BYTES).digest() for text in texts]
+
+
+async def digest_of(parts: Iterable[str], fair_yield: FairYield) -> bytes:
+    """Return 16 bytes that stand for a long text, in no scope.
+
+    Parameters
+    ----------
+    parts : of the text, in order; where it is divided makes no difference
+    fair_yield : is awaited after each part
+    """
+    found = blake2b(digest_size=DIGEST_BYTES)
+    for part in parts:
+        found.update(part.encode())
+        await fair_yield()
+    return found.digest()
+
 
 PRINTABLE_ASCII = r"^[\x20-\x7e]+$"
 EventId = Annotated[
@@ -123,3 +297,57 @@ def _validate_events(events: Any, validate: ValidatorFunctionWrapHandler) -> Any
 
 
 Events = Annotated[list[Event], Field(min_length=1), WrapValidator(_validate_events)]
+
+
+# -- Events of arms by index, as columns: most feedback is this, and an object for each costs as much as learning.
+
+_KINDS: Mapping[str, type[ArmEvent | RewardEvent]] = {"loss": ArmEvent, "reward": RewardEvent}
+
+
+@dataclass(slots=True, eq=False)
+class PlainEvents(Sequence[Event]):
+    """A batch whose events have an arm, a number and perhaps an id, and nothing else.
+
+    As a sequence it makes the events themselves, each once, when it is asked for it.
+    """
+
+    word: Literal["loss", "reward"]
+    """What the numbers are."""
+    arms: Sequence[int]
+    """Index of each event's arm, 0 or more."""
+    values: Sequence[float]
+    """Loss or reward of each, finite."""
+    event_ids: Sequence[str | None]
+    """Of each, None where it has none."""
+    _made: dict[int, Event] = field(default_factory=dict, init=False)
+
+    @classmethod
+    def joined(cls, batches: Sequence[Self]) -> Self:
+        """Make one batch of several, one or more, whose numbers are all of one kind."""
+        first, *others = batches
+        arms, values, event_ids = list(first.arms), list(first.values), list(first.event_ids)
+        for each in others:
+            arms += each.arms
+            values += each.values
+            event_ids += each.event_ids
+        return cls(first.word, arms, values, event_ids)
+
+    def __len__(self) -> int:
+        return len(self.arms)
+
+    @overload
+    def __getitem__(self, index: int) -> Event: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Event]: ...
+    def __getitem__(self, index: int | slice) -> Event | Sequence[Event]:
+        places = range(len(self))[index]
+        return self._event(places) if isinstance(places, int) else [self._event(place) for place in places]
+
+    def __iter__(self) -> Iterator[Event]:
+        return map(self._event, range(len(self)))
+
+    def _event(self, place: int) -> Event:
+        if place not in self._made:
+            fields = {"arm": self.arms[place], self.word: self.values[place], "event_id": self.event_ids[place]}
+            self._made[place] = _KINDS[self.word].model_validate(fields)
+        return self._made[place]

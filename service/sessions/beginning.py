@@ -11,7 +11,7 @@ from ..commit.cache.session_at_rest import SessionAtRest
 from ..cooperative.answer_body import Body
 from ..engine.run import Run
 from ..learners.specs import ArmsSpec
-from ..models.idempotency import Idempotency
+from ..models.events import Idempotency
 from ..models.stored import Stored, decode, without_seed
 from ..serialization import state as codec
 from ..serialization import summary

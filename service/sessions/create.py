@@ -29,7 +29,7 @@ from ..errors import (
     SessionExistsError,
     UnknownSessionError,
 )
-from ..models.idempotency import Idempotency
+from ..models.events import Idempotency
 from ..models.specification import SESSION_ID_PATTERN, Specification
 from ..models.stored import Stored
 from ..serialization import state as codec

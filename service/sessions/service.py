@@ -15,7 +15,7 @@ from ..commit.queues import SessionQueues
 from ..cooperative.answer_body import Body
 from ..engine.run import Run
 from ..errors import InvalidRequestError, StateCorruptError, SurplusFeedbackError, UnknownSessionError
-from ..models.idempotency import Idempotency
+from ..models.events import Idempotency
 from ..models.specification import Specification
 from ..models.stored import Stored
 from ..settings import Settings

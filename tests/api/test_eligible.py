@@ -10,7 +10,7 @@ import pytest
 from service.engine.ledger import Params
 from service.engine.run import start_run
 from service.learners import REGISTRY
-from service.models.eligible import MAX_NAMES
+from service.models.events import MAX_NAMES
 from tests.support.one_session import ARMS, KINDS, PATH, TAKES, act, acts, session, view
 
 

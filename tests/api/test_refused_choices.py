@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from service.models.eligible import MAX_NAMES
+from service.models.events import MAX_NAMES
 from tests.support.one_session import KINDS, PATH, TAKES, act, acts, session, view
 
 

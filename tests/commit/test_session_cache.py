@@ -11,8 +11,7 @@ from service.commit.cache.cached_session import CachedSession
 from service.commit.cache.session_cache import SessionCache
 from service.learners import REGISTRY
 from service.models import stored
-from service.models.options import ExpirySpec
-from service.models.specification import Specification
+from service.models.specification import ExpirySpec, Specification
 from service.models.stored import Stored
 from service.serialization import records
 from service.store.base import Snapshot, Written

@@ -10,8 +10,7 @@ import pytest
 from service.commit.draft import unpack_answer
 from service.engine.arm_run import ArmRun
 from service.errors import StateCorruptError
-from service.models.events import ArmEvent
-from service.models.idempotency import digest
+from service.models.events import ArmEvent, digest
 from service.serialization import records
 from service.serialization import state as codec
 from service.serialization.binary import CodecError

@@ -12,8 +12,7 @@ from service.engine.ledger import ArmFeedback
 from service.errors import StateCorruptError
 from service.learners import dexp3
 from service.learners import dexp3 as dexp3_log
-from service.models.options import ExpirySpec
-from service.models.specification import Specification
+from service.models.specification import ExpirySpec, Specification
 from service.models.stored import Stored
 from service.serialization import records
 from service.serialization import state as logs

@@ -15,8 +15,7 @@ from service.commit.cache.cached_session import CachedSession
 from service.engine.ledger import ArmFeedback
 from service.learners import REGISTRY
 from service.models.events import ArmEvent
-from service.models.options import ExpirySpec
-from service.models.specification import Specification
+from service.models.specification import ExpirySpec, Specification
 from service.models.stored import Stored
 from service.serialization import state as codec
 from service.sessions.operations import Act, SettleFeedback

@@ -13,8 +13,7 @@ from service.commit.cache.cached_session import CachedSession
 from service.engine.ledger import ArmAction, ArmFeedback, Expiry, Params
 from service.engine.run import Run, start_run
 from service.learners import REGISTRY
-from service.models.options import ExpirySpec
-from service.models.specification import Specification
+from service.models.specification import ExpirySpec, Specification
 from service.serialization import records
 from service.serialization import state as codec
 from service.sessions.operations import Act

@@ -9,8 +9,7 @@ import pytest
 
 from service.errors import StoreUnavailableError
 from service.learners.dexp3 import Dexp3Spec
-from service.models.options import ExpirySpec
-from service.models.specification import Specification
+from service.models.specification import ExpirySpec, Specification
 from service.serialization import state as codec
 from service.sessions.expiry_sweeper import LEASE_SECONDS, Sweeper
 from service.sessions.operations import Act

@@ -13,9 +13,8 @@ from hypothesis.stateful import invariant
 
 from service.commit import batch
 from service.commit.operation import Operation
-from service.models.options import ExpirySpec
-from service.models.segment import SegmentsSpec
-from service.models.specification import Specification
+from service.models.events import SegmentsSpec
+from service.models.specification import ExpirySpec, Specification
 from service.serialization import records as segment_records
 from service.sessions.operations import Act, SettleFeedback
 from tests.support.checked_session import numbers

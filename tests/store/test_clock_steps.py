@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from service.learners import REGISTRY
-from service.models.options import ExpirySpec
-from service.models.specification import Specification
+from service.models.specification import ExpirySpec, Specification
 from service.sessions.operations import Act
 from service.sessions.service import Sessions
 from service.store.base import Committed, Known

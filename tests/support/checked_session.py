@@ -21,8 +21,7 @@ from service.engine.run import Run
 from service.errors import StoreUnavailableError
 from service.learners import REGISTRY
 from service.models.events import ArmEvent, OneArmEvent, RewardEvent
-from service.models.options import DecisionLogSpec, ExpirySpec, Word
-from service.models.specification import Specification
+from service.models.specification import DecisionLogSpec, ExpirySpec, Specification, Word
 from service.store import open_store
 from tests.support.crashing import Fault, Worker
 from tests.support.decision_model import WINDOW, Model

@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
 from service.errors import InvalidRequestError, NoEligibleArmError, SurplusFeedbackError
-from service.models.eligible import Choice
-from service.models.idempotency import Idempotency
+from service.models.events import Choice, Idempotency
 from service.sessions.operations import Act, ChangeArms, NextDue, ReplaceArms, SettleFeedback
 from service.sessions.service import ArmsRequest
 from tests.support.checked_session import NEEDS_SLOT, CheckedSession, numbers

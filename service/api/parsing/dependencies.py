@@ -14,8 +14,7 @@ from ...asgi_scope import KEY_IN_SCOPE
 from ...cooperative.fair_yield import FairYield
 from ...cooperative.json_stream import json_chunks
 from ...errors import InvalidRequestError
-from ...models.events import PRINTABLE_ASCII
-from ...models.idempotency import Idempotency, digest, digest_of
+from ...models.events import PRINTABLE_ASCII, Idempotency, digest, digest_of
 from ...sessions.limits import ALL, Rights
 
 IDEMPOTENCY_KEY = "Idempotency-Key"

@@ -19,7 +19,7 @@ from ...errors import (
     ServiceError,
     UnsupportedMediaTypeError,
 )
-from ...models.eligible import MAX_NAMES
+from ...models.events import MAX_NAMES
 from ...settings import Settings
 from ..access import access_of
 from ..runtime import runtime_of

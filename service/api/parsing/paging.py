@@ -8,7 +8,7 @@ from typing import Annotated
 from fastapi import Query
 from pydantic import BeforeValidator
 
-from ...models.segment import MAX_SEGMENT_BYTES
+from ...models.events import MAX_SEGMENT_BYTES
 from ...sessions.pages import MAX_PAGE
 
 MAX_CURSOR = 12_000

@@ -15,7 +15,7 @@ from typing import Any, Literal
 from pydantic_core import from_json
 
 from ...learners.specs import MAX_COUNT
-from ...models.plain_events import PlainEvents
+from ...models.events import PlainEvents
 
 MAX_ID = 128
 MAX_PART = 400

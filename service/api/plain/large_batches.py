@@ -11,8 +11,7 @@ import re
 from collections.abc import Callable, Sequence
 
 from ...cooperative.fair_yield import FairYield
-from ...models.events import Event
-from ...models.plain_events import PlainEvents
+from ...models.events import Event, PlainEvents
 
 PIECE_BYTES = 4_096
 """Bytes of events read between two pauses: some 100 events, which take 2 ms where each is validated."""

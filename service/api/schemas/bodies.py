@@ -9,11 +9,8 @@ from pydantic import Field, model_validator
 from ...errors import FieldValueError
 from ...learners.base import Posted
 from ...learners.specs import Label, LabelText, NullIs, Whole
-from ...models.eligible import Eligibility
-from ...models.events import Events
-from ...models.options import ExpirySpec, Floor, IdleTtl
-from ...models.segment import Segment
-from ...models.specification import SESSION_ID_PATTERN, Specification
+from ...models.events import Eligibility, Events, Segment
+from ...models.specification import SESSION_ID_PATTERN, ExpirySpec, Floor, IdleTtl, Specification
 
 
 class CreateSession(Specification):

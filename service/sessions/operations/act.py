@@ -20,7 +20,7 @@ from ...engine.run import PointRun, Run, SlotRun
 from ...engine.segment_run import SegmentRun
 from ...errors import InvalidRequestError, NoEligibleArmError
 from ...learners.base import FloatArray, IntArray, PointLearner
-from ...models.eligible import Choice
+from ...models.events import Choice
 from .eligible import ANY, Found, check_defined, check_segments, find
 
 

@@ -16,8 +16,7 @@ from ...cooperative.answer_body import Body, joined
 from ...cooperative.offload import run_in_thread_if_large
 from ...engine.run import Run, with_window_and_floor
 from ...errors import FieldValueError, InvalidRequestError
-from ...models.options import ExpirySpec
-from ...models.specification import Specification
+from ...models.specification import ExpirySpec, Specification
 from ...models.stored import Stored
 from ...serialization import records
 from ..limits import label_bytes

@@ -9,7 +9,7 @@ from ...engine.run import Run
 from ...engine.segment_run import SegmentRun
 from ...errors import InvalidRequestError
 from ...learners.base import ArmLearner, IntArray, Learner
-from ...models.eligible import Choice
+from ...models.events import Choice
 
 
 class Found(NamedTuple):

@@ -10,8 +10,7 @@ from ....commit.draft import Draft
 from ....commit.journal import Settled
 from ....engine.arm_run import ArmRun
 from ....engine.run import ProvisionalRun, Run
-from ....models.idempotency import digests
-from ....models.plain_events import PlainEvents
+from ....models.events import PlainEvents, digests
 from .judged_events import MAX_DELAYS, Judged
 
 JUDGED_AT_ONCE, SETTLED_AT_ONCE = 500, 50

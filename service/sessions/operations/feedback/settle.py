@@ -12,8 +12,7 @@ from ....commit.draft import Draft
 from ....commit.operation import Applied, Operation
 from ....engine.run import Run
 from ....errors import MAX_INDEXES, FieldError, InvalidRequestError, SurplusFeedbackError
-from ....models.events import Event, Surplus
-from ....models.plain_events import PlainEvents
+from ....models.events import Event, PlainEvents, Surplus
 from .event_parsing import PARSERS
 from .judged_events import Judged, ended, judge_each, settle_each, surplus_text
 from .plain_losses import PlainLosses, plain_losses

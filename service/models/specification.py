@@ -1,0 +1,401 @@
+"""What a session is created with, as clients post it: its fields, and which of them go together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Union
+
+from pydantic import Field, model_validator
+
+from ..engine.ledger import Expiry, LossRange, Params
+from ..errors import FieldValueError
+from ..learners import REGISTRY
+from ..learners.base import InitialArm, Posted, Spec
+from ..learners.specs import MAX_COUNT, ArmsSpec, Finite, LabelText, NullIs, Whole
+from .events import SegmentsSpec
+
+# -- Options of a session beside its learner, as clients post them.
+
+Word = Literal["loss", "reward"]
+TEN_YEARS = 315_360_000
+MAX_INITIAL_ACTS = 10**9
+MAX_LOG_ENTRIES = 10_000_000
+
+
+class ExpirySpec(Posted):
+    """When a decision without feedback expires, and the loss that it is settled at."""
+
+    after_seconds: Annotated[
+        float,
+        Field(
+            ge=0.1,
+            le=TEN_YEARS,
+            description="Time from act to expiry. A decision may expire later, by up to 1/64 of this time.",
+        ),
+    ]
+    default_loss: Annotated[
+        float | None,
+        Field(
+            allow_inf_nan=False,
+            description="Loss of an expired decision, in the unit of ``loss_range``; null: nothing is learned.",
+        ),
+    ] = None
+    default_reward: Annotated[
+        float | None,
+        Field(allow_inf_nan=False, description="The same in a session with ``reward_range``, in its unit."),
+    ] = None
+    provisional: Annotated[
+        bool | None,
+        Field(
+            description="Whether every act counts as the default loss at once, and an event within the time "
+            "corrects it. Default: true for ``multiscale_tsallis`` with a default loss, else false.",
+        ),
+    ] = None
+
+    def default(self, word: Word) -> float | None:
+        """Return the default that is given by this word."""
+        return self.default_loss if word == "loss" else self.default_reward
+
+    def shown(self, word: Word) -> dict[str, Any]:
+        """Return the fields as views show them, without the other word, and what only other learners have."""
+        hidden = {"default_reward" if word == "loss" else "default_loss"}
+        return self.model_dump(exclude=hidden | ({"provisional"} if self.provisional is None else set()))
+
+
+class InitialArmSpec(Posted):
+    """The mean of an arm before the first slot."""
+
+    arm: Annotated[Whole | None, Field(ge=0, le=MAX_COUNT)] = None
+    label: LabelText | None = None
+    acts: Annotated[Whole, Field(ge=1, le=MAX_INITIAL_ACTS, description="Number of acts in the mean.")]
+    mean_loss: Annotated[float | None, Field(allow_inf_nan=False)] = None
+    mean_reward: Annotated[float | None, Field(allow_inf_nan=False, description="With ``reward_range``.")] = None
+
+
+class DecisionLogSpec(Posted):
+    """A log of every decision and event, kept with the session."""
+
+    max_entries: Annotated[
+        Whole,
+        Field(
+            ge=1,
+            le=MAX_LOG_ENTRIES,
+            description="Number of entries that are kept, and at most a hundred more; the oldest are dropped.",
+        ),
+    ]
+
+
+IdleTtl = Annotated[
+    float,
+    Field(ge=0.001, le=TEN_YEARS, description="The session is deleted after this time without act or feedback."),
+]
+Floor = Annotated[
+    float,
+    Field(
+        ge=0,
+        lt=1,
+        description="Share of the draws that is uniform over the arms that may be drawn. Only some learners over "
+        "arms accept a floor above 0.",
+    ),
+]
+
+
+# -- The fields of a session, as clients post them, and what follows from one or two of them.
+
+if TYPE_CHECKING:
+    LearnerSpec = Spec
+else:
+    LearnerSpec = Annotated[Union[tuple(REGISTRY.values())], Field(discriminator="kind")]  # noqa: UP007
+
+SESSION_ID_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$"
+
+
+class SessionFields(Posted, defer_build=True):
+    """A session's learner and how its losses are read; nothing is made of this class itself."""
+
+    learner: LearnerSpec
+    loss_range: Annotated[
+        list[Finite],
+        Field(
+            min_length=2,
+            max_length=2,
+            description="Best and worst loss of an arm: two different numbers, in either order. Learners over "
+            "points accept any finite losses and ignore it.",
+        ),
+        NullIs([0.0, 1.0]),
+    ] = [0.0, 1.0]
+    reward_range: Annotated[
+        list[Finite] | None,
+        Field(
+            min_length=2,
+            max_length=2,
+            description="Worst and best reward of an arm, instead of ``loss_range``: events then carry ``reward``.",
+        ),
+    ] = None
+    normalize_losses: Annotated[
+        bool,
+        Field(description="Learn from (loss - best)/(worst - best) of an arm; false: from the loss as it is."),
+        NullIs(True),
+    ] = True
+    seed: Annotated[
+        Whole | None,
+        Field(
+            ge=0,
+            lt=2**63,
+            description="Seed of the draws. Keep it secret; without one the service draws 128 random bits.",
+        ),
+    ] = None
+    idle_ttl_seconds: IdleTtl | None = None
+    expiry: Annotated[
+        ExpirySpec | None,
+        Field(description="Settles decisions without feedback after a time; null: they stay outstanding."),
+    ] = None
+    floor: Annotated[Floor, NullIs(0.0)] = 0.0
+    initial: Annotated[
+        list[InitialArmSpec] | None,
+        Field(
+            min_length=1,
+            fail_fast=True,
+            description="Means of arms to begin with, for the Tsallis learners. The counts of the view do not "
+            "include them.",
+        ),
+    ] = None
+    decision_log: Annotated[
+        DecisionLogSpec | None, Field(description="Keeps a log of decisions and events; null: none is kept.")
+    ] = None
+    segments: Annotated[
+        SegmentsSpec | None,
+        Field(description="Acts and events name segments, for ``multiscale_tsallis`` and ``centred_tsallis``."),
+    ] = None
+
+    @property
+    def may_be_provisional(self) -> bool:
+        """Whether the session has a default loss that its learner can take as provisional."""
+        return self.default_loss is not None and self.learner.takes_provisional
+
+    @property
+    def word(self) -> Word:
+        """Whether clients post losses or rewards."""
+        return "loss" if self.reward_range is None else "reward"
+
+    @property
+    def losses(self) -> LossRange:
+        """How losses, or rewards, are read."""
+        best, worst = self.loss_range if self.reward_range is None else reversed(self.reward_range)
+        return LossRange(best, worst, self.normalize_losses, self.word)
+
+    @property
+    def default_loss(self) -> float | None:
+        """The loss or reward of expired decisions as posted; None where they teach nothing, or never expire."""
+        return None if self.expiry is None else self.expiry.default(self.word)
+
+    @property
+    def idle_ttl_ms(self) -> int | None:
+        """The idle time to live in milliseconds, the store's unit."""
+        return None if self.idle_ttl_seconds is None else max(1, round(self.idle_ttl_seconds * 1000))
+
+    def expires_at(self, used_at: float) -> float | None:
+        """Return the idle deadline after a use at ``used_at``, in Unix seconds; None without one."""
+        return None if self.idle_ttl_ms is None else used_at + self.idle_ttl_ms / 1000
+
+
+# -- Which fields of a session go together: each check raises ValueError where they do not.
+
+
+def initial_means_fit(session: SessionFields) -> None:
+    """Check means of arms to begin with."""
+    if session.initial is None:
+        return
+    if not session.learner.takes_initial:
+        raise FieldValueError("initial", f"not with {session.learner.kind}; only the Tsallis learners take it")
+    if not session.normalize_losses:
+        raise FieldValueError("initial", "needs normalize_losses")
+    arms = initial_arms(session)
+    if len({arm.position for arm in arms}) != len(arms):
+        raise FieldValueError("initial", "each arm once")
+    if sum(arm.acts for arm in arms) > MAX_INITIAL_ACTS:
+        raise FieldValueError("initial", f"at most {MAX_INITIAL_ACTS} acts in all")
+
+
+def initial_arms(session: SessionFields) -> Sequence[InitialArm]:
+    """Read what the learner begins with.
+
+    Raises
+    ------
+    ValueError
+        naming the entry of ``initial`` that does not fit.
+    """
+    if session.initial is None:
+        return []
+    labels = {label: place for place, label in enumerate(getattr(session.learner, "arms", None) or ())}
+    found = []
+    for number, entry in enumerate(session.initial):
+        try:
+            found.append(_initial_arm(session, entry, labels))
+        except ValueError as error:
+            field = f".{error.field}" if isinstance(error, FieldValueError) else ""
+            raise FieldValueError(f"initial.{number}{field}", str(error)) from error
+    return found
+
+
+def _initial_arm(session: SessionFields, entry: InitialArmSpec, labels: Mapping[str, int]) -> InitialArm:
+    if (entry.arm is None) == (entry.label is None):
+        raise FieldValueError("arm" if entry.arm is None else "label", "give either arm or label")
+    place = entry.arm if entry.label is None else labels.get(entry.label)
+    if place is None or not isinstance(session.learner, ArmsSpec) or place >= session.learner.arm_count:
+        raise FieldValueError("arm" if entry.label is None else "label", "there is no such arm")
+    means = {"loss": entry.mean_loss, "reward": entry.mean_reward}
+    mean = means.pop(session.word)
+    if mean is None or any(other is not None for other in means.values()):
+        raise FieldValueError(
+            f"mean_{session.word}",
+            f"give mean_{session.word}, as the session has {session.word}_range{_for_rewards(session)}",
+        )
+    return InitialArm(place, entry.acts, session.losses.learned(mean))
+
+
+def _for_rewards(session: SessionFields) -> str:
+    """Say how a session of losses would be one of rewards."""
+    return "; for rewards give reward_range" if session.word == "loss" else ""
+
+
+def segments_fit(session: SessionFields) -> None:
+    """Check that the learner takes segments, with the default that it has."""
+    if session.segments is None:
+        return
+    if not session.learner.takes_segments:
+        raise ValueError(
+            f"segments: not with {session.learner.kind}; only multiscale_tsallis and centred_tsallis take them"
+        )
+    waits = session.expiry is not None and session.expiry.provisional is False
+    if session.default_loss is not None and (waits or not session.may_be_provisional):
+        raise ValueError(
+            f"expiry.default_{session.word}: with segments it must be null, or provisional with multiscale_tsallis"
+        )
+
+
+def log_is_of_arms(session: SessionFields) -> None:
+    """Check that a decision log is of arms."""
+    if session.decision_log is not None and not isinstance(session.learner, ArmsSpec):
+        raise FieldValueError("decision_log", "decision_log is for learners over arms")
+
+
+def range_has_two_ends(session: SessionFields) -> None:
+    """Check the range of losses or rewards."""
+    best, worst, name = session.losses.best, session.losses.worst, f"{session.word}_range"
+    if best == worst:
+        raise FieldValueError(name, f"{name} needs two different numbers")
+    if not abs(worst - best) < float("inf"):
+        raise FieldValueError(name, f"{name} is too wide")
+
+
+def rewards_are_normalised_and_of_arms(session: SessionFields) -> None:
+    """Check what comes with rewards."""
+    if session.reward_range is None:
+        return
+    if not isinstance(session.learner, ArmsSpec):
+        raise FieldValueError("reward_range", "reward_range is for learners over arms")
+    if not session.normalize_losses:
+        raise FieldValueError("normalize_losses", "reward_range needs normalize_losses")
+
+
+def default_is_one(session: SessionFields) -> None:
+    """Check that a default is a loss, or reward, of the session."""
+    if session.expiry is None:
+        return
+    other: Word = "reward" if session.word == "loss" else "loss"
+    if session.expiry.default(other) is not None:
+        message = f"a session with {session.word}_range takes default_{session.word}{_for_rewards(session)}"
+        raise FieldValueError(f"expiry.default_{other}", message)
+    if session.default_loss is None:
+        return
+    if not isinstance(session.learner, ArmsSpec):
+        raise FieldValueError("expiry.default_loss", "must be null for learners over points")
+    try:
+        session.losses.learned(session.default_loss)
+    except ValueError as error:
+        raise FieldValueError(f"expiry.default_{session.word}", str(error)) from error
+
+
+def provisional_default_has_its_learner(session: SessionFields) -> None:
+    """Check that the learner takes a provisional default."""
+    if session.expiry is None or not session.expiry.provisional or session.may_be_provisional:
+        return
+    if session.default_loss is None:
+        raise FieldValueError("expiry.provisional", "a default_loss that is null cannot be provisional")
+    raise FieldValueError(
+        "expiry.provisional", f"not with {session.learner.kind}; only multiscale_tsallis takes it"
+    )
+
+
+CHECKS: tuple[Callable[[SessionFields], None], ...] = (
+    initial_means_fit,
+    segments_fit,
+    log_is_of_arms,
+    range_has_two_ends,
+    rewards_are_normalised_and_of_arms,
+    default_is_one,
+    provisional_default_has_its_learner,
+)
+"""In the order in which errors are reported."""
+
+
+# -- What a session is created with.
+
+FIELDS_OF_0_1 = {"learner", "loss_range", "normalize_losses", "seed", "idle_ttl_seconds", "expiry"}
+KINDS_OF_0_1 = {"dexp3", "dbgd", "centred_tsallis", "exp3", "exp3_current", "bold", "clw", "ogd", "solid"}
+KINDS_OF_0_1 |= {"mbco", "clw_mbco"}
+
+
+class Specification(SessionFields, defer_build=False):
+    """A session's learner and how its losses are read."""
+
+    @model_validator(mode="after")
+    def _fields_go_together(self) -> Specification:
+        for check in CHECKS:
+            check(self)
+        return self
+
+    def decided(self) -> Specification:
+        """Return the same, with ``provisional`` true or false where a default may be provisional, else None."""
+        if self.expiry is None:
+            return self
+        provisional = self.expiry.provisional is not False if self.may_be_provisional else None
+        expiry = self.expiry.model_copy(update={"provisional": provisional})
+        return self.model_copy(update={"expiry": expiry})
+
+    def chosen(self) -> dict[str, Any]:
+        """Return the fields beside learner and seed by name, as views show them."""
+        return {
+            f"{self.word}_range": self.loss_range if self.reward_range is None else self.reward_range,
+            "normalize_losses": self.normalize_losses,
+            "idle_ttl_seconds": self.idle_ttl_seconds,
+            "expiry": None if self.expiry is None else self.expiry.shown(self.word),
+            "floor": self.floor,
+            **({} if self.decision_log is None else {"decision_log": self.decision_log.model_dump()}),
+        }
+
+    @property
+    def new_fields(self) -> set[str]:
+        """The fields that version 0.1 does not know and that say something else than their defaults."""
+        fields = type(self).model_fields
+        return {name for name in fields.keys() - FIELDS_OF_0_1 if getattr(self, name) != fields[name].default}
+
+    @property
+    def beyond_0_1(self) -> str | None:
+        """A field for which version 0.1 could not read this session, None where it could."""
+        return "learner.kind" if self.learner.kind not in KINDS_OF_0_1 else min(self.new_fields, default=None)
+
+    def params(self, seed: int) -> Params:
+        """Return what a run is started with."""
+        expiry = None
+        if self.expiry is not None:
+            loss = self.default_loss
+            learned = None if loss is None else self.losses.learned(loss)
+            is_provisional = self.may_be_provisional and bool(self.expiry.provisional)
+            expiry = Expiry(self.expiry.after_seconds, learned, is_provisional)
+        most = 0 if self.segments is None else self.segments.max
+        return Params(self.learner, seed, self.losses, expiry, self.floor, initial_arms(self), most)
+
+
+__all__ = ["FIELDS_OF_0_1", "SESSION_ID_PATTERN", "Specification"]
