@@ -30,10 +30,9 @@ from .sessions.readiness import Readiness
 from .sessions.service import Sessions
 from .settings import Settings
 from .store import open_store
-from .store.base import Store
-from .store.embedded.server import data_folder
+from .store.base import Store, StoreOptions
+from .store.embedded import data_folder
 from .store.instrumented import InstrumentedStore
-from .store.options import StoreOptions
 from .telemetry.metrics import Metrics
 from .telemetry.process_watch import ProcessWatch
 

@@ -19,9 +19,8 @@ import redis
 
 from service.settings import Settings
 from service.store import open_store
-from service.store.base import Store
-from service.store.embedded.server import EmbeddedServer
-from service.store.options import StoreOptions
+from service.store.base import Store, StoreOptions
+from service.store.embedded import EmbeddedServer
 from tests.support.clock import Clock
 from tests.support.house import requests_traced
 from tests.support.key_leaks import leaks

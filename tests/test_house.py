@@ -26,19 +26,19 @@ BUDGET = {
     "changes of file of an act": 55,
 }
 REACHED = {
-    "code lines of service": 19_563,
-    "files of service": 257,
-    "folders of service": 43,
-    "largest file of service": 293,
-    "code lines of tests": 28_118,
+    "code lines of service": 19_411,
+    "files of service": 228,
+    "folders of service": 38,
+    "largest file of service": 298,
+    "code lines of tests": 28_107,
     "code lines of loadtest": 8_007,
     "words of docs": 65_680,
-    "files of a feedback": 46,
+    "files of a feedback": 42,
     "functions of a feedback": 135,
-    "changes of file of a feedback": 95,
-    "files of an act": 44,
+    "changes of file of a feedback": 90,
+    "files of an act": 40,
     "functions of an act": 126,
-    "changes of file of an act": 87,
+    "changes of file of an act": 82,
 }
 SLACK = 0.03
 """How much less than what is reached nobody has to write down."""

@@ -8,8 +8,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ..engine.ledger import ArmActions, LossRange
-from ..store.base import ArmCounts
-from ..store.base.counts import ACTS, DEFAULTED, EXPIRED, FEEDBACKS, LOSSES, REMOVED, VOIDED
+from ..store.base import ACTS, DEFAULTED, EXPIRED, FEEDBACKS, LOSSES, REMOVED, VOIDED, ArmCounts
 
 _COUNTED = {"applied": FEEDBACKS, "voided": VOIDED, "expired": EXPIRED}
 _JSON = json.JSONEncoder(separators=(",", ":"))

@@ -14,8 +14,8 @@ from .. import COMMAND, api_keys
 from ..settings import Settings, SettingsError, StoreUrl
 from ..settings.reading import read_settings, unknown_variables
 from ..store import check_capabilities, check_url
-from ..store.embedded.folder_lock import EmbeddedStoreError
-from ..store.embedded.server import EmbeddedServer
+from ..store.embedded import EmbeddedServer
+from ..store.embedded_programs import EmbeddedStoreError
 from ..telemetry import logs, tracing_config
 from .connection.limit import raise_file_limit
 from .listeners import AddressError, bind, is_loopback, show

@@ -19,8 +19,8 @@ from collections.abc import Callable
 from typing import Any
 
 from ..settings import Settings
-from ..store.embedded.folder_lock import EmbeddedStoreError
-from ..store.embedded.server import EmbeddedServer
+from ..store.embedded import EmbeddedServer
+from ..store.embedded_programs import EmbeddedStoreError
 from ..telemetry.multiprocess import STORE_RESTARTS, WORKER_RESTARTS, SharedMetrics
 from .pool.board import Board
 from .pool.listening import refuse

@@ -6,7 +6,8 @@ import asyncio
 import logging
 import time
 
-from ..store.base import NO_CONNECTION, Store, StoreUnavailableError
+from ..errors.faults import StoreUnavailableError
+from ..store.base import NO_CONNECTION, Store
 
 PING_SECONDS = 0.9
 """A health check answers within a second, also while the store hangs."""

@@ -6,8 +6,7 @@ import re
 from collections.abc import Callable
 from typing import NamedTuple
 
-from .base import Store
-from .options import StoreOptions
+from .base import Store, StoreOptions
 
 PLAIN_URL = re.compile(r"redis://([\w.~%:-]*@)?[A-Za-z0-9.-]+(:([1-9]\d{0,3}|[1-5]\d{4}))?(/\d{0,9})?", re.ASCII)
 """A server, perhaps with user, password, port and database. ``open_store`` takes every such URL."""
@@ -106,7 +105,7 @@ def _redis(url: str, options: StoreOptions) -> Store:
 
 
 def _cluster(url: str, options: StoreOptions) -> Store:
-    from .redis.cluster_store import ClusterStore
+    from .redis.store import ClusterStore
 
     return ClusterStore(url, options)
 

@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import TYPE_CHECKING
 
+from ..errors.faults import StoreUnavailableError
 from ..telemetry.metrics import Metrics
 from .base import (
     Commit,
@@ -25,7 +26,6 @@ from .base import (
     Reminders,
     Snapshot,
     Store,
-    StoreUnavailableError,
     WholeSession,
 )
 

@@ -6,7 +6,7 @@ import pytest
 
 from service.commit.written import FEW_ARMS
 from service.store import open_store
-from service.store.redis.beside.counts import with_joined
+from service.store.redis.scripts import with_joined
 from service.store.redis.store import RedisStore
 
 PATH = "/v1/sessions/s"

@@ -8,7 +8,7 @@ import itertools
 import pytest
 
 from service.store import open_store
-from service.store.options import StoreOptions
+from service.store.base import StoreOptions
 from tests.support.waiting import wait_until
 
 SHARED = {b"bandit:sweeper"}

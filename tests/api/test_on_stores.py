@@ -8,7 +8,7 @@ import time
 import pytest
 
 from service.store import open_store
-from service.store.options import StoreOptions
+from service.store.base import StoreOptions
 from tests.support.waiting import wait_until
 
 SESSION = {"session_id": "s", "learner": {"kind": "dexp3", "n_arms": 4}, "seed": 3}

@@ -6,8 +6,8 @@ import os
 import pytest
 
 from service.store import open_store
+from service.store.base import StoreOptions
 from service.store.memory import MemoryStore
-from service.store.options import StoreOptions
 from service.telemetry.logs import MAX_FIELD_CHARS
 from tests.support.connections import answers, connected
 from tests.support.running import RunningService

@@ -6,8 +6,8 @@ from fastapi.routing import APIRoute
 from service.api.routes import ROUTES
 from service.app import create_app
 from service.store import open_store
+from service.store.base import StoreOptions
 from service.store.memory import MemoryStore
-from service.store.options import StoreOptions
 from tests.api.conftest import default_settings
 from tests.support.problems import assert_problem
 from tests.support.real_redis import free_port

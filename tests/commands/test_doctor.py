@@ -10,7 +10,7 @@ import pytest
 from service.commands.doctor import server_checks, service_checks, settings_checks
 from service.commands.doctor.finding import Level
 from service.settings import Settings, StoreUrl
-from service.store.redis.connection.examination import Examination, Server
+from service.store.redis.client import Examination, Server
 from tests.support.compose import COMPOSE
 from tests.support.running import RunningService
 

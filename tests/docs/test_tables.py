@@ -14,7 +14,7 @@ from service.learners import REGISTRY
 from service.learners.rates import RatedSpec
 from service.learners.specs import ArmsSpec
 from service.settings import Settings
-from service.store.redis import keys
+from service.store.redis import scripts as keys
 from tests.support import vectors
 from tests.support.pages import ROOT, row, rows
 

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from service.store.embedded.programs import find_binary
+from service.store.embedded_programs import find_binary
 from tests.support.running import act, create
 from tests.support.waiting import wait_until
 

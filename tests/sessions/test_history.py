@@ -9,6 +9,7 @@ import pytest
 
 from service.commit.cache.cached_session import CachedSession
 from service.commit.cache.session_cache import SessionCache
+from service.errors.faults import StoreUnavailableError
 from service.models.events import ArmEvent
 from service.models.specification import Specification
 from service.models.stored import Stored
@@ -17,7 +18,6 @@ from service.sessions.history.sampler import AT_ONCE, MAX_STORED
 from service.sessions.history.thinning import LEVELS, MAX_SAMPLES, PERIOD_SECONDS, dropped, place_of
 from service.sessions.operations import Act, SettleFeedback
 from service.sessions.service import Sessions
-from service.store.base import StoreUnavailableError
 from service.store.memory import MemoryStore
 from tests.support.clock import Clock
 from tests.support.sessions import sessions_on

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from service.store.embedded.server import EmbeddedServer
+from service.store.embedded import EmbeddedServer
 from tests.support.cluster import Cluster
 from tests.support.data_folders import Started
 from tests.support.programs import WHEEL, program

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from loadtest.processes.ports import free_port
+from service.errors.faults import StoreUnavailableError
 from service.store import open_store
-from service.store.base import Committed, Known, StoreUnavailableError
-from service.store.options import StoreOptions
+from service.store.base import Committed, Known, StoreOptions
 from tests.support.cluster import state
 from tests.support.compose import COMPOSE, ROOT
 from tests.support.real_redis import RedisServer

@@ -8,9 +8,9 @@ from collections.abc import Callable
 import pytest
 
 from loadtest.chaos.proxy import CuttingProxy
-from service.store.base import Committed, StoreUnavailableError
-from service.store.options import StoreOptions
-from service.store.redis.connection.server import LARGE_BYTES
+from service.errors.faults import StoreUnavailableError
+from service.store.base import Committed, StoreOptions
+from service.store.redis.connection import LARGE_BYTES
 from tests.support.committing_clients import NAMES, Load, store_with_sessions
 from tests.support.real_redis import RedisServer
 from tests.support.sessions import commit, digest, new_session

@@ -13,9 +13,8 @@ from service.learners import REGISTRY
 from service.models.specification import ExpirySpec, Specification
 from service.sessions.operations import Act
 from service.sessions.service import Sessions
-from service.store.base import Committed, Known
-from service.store.clock import StoreClock
-from service.store.options import StoreOptions
+from service.store.base import Committed, Known, StoreOptions
+from service.store.redis.client import StoreClock
 from service.store.redis.store import RedisStore
 from tests.support.clock import Clock
 from tests.support.programs import WHEEL, faketime_library
@@ -120,7 +119,7 @@ async def test_a_step_back_stalls_only_what_was_stamped_and_is_reported(
     shifted.shift(13 * HOUR)
     for name in ("untouched", "touched"):
         await act(sessions, name)
-    with caplog.at_level(logging.WARNING, "service.store.clock"):
+    with caplog.at_level(logging.WARNING, "service.store.redis.client"):
         shifted.shift(0)
         await store.ping()
         await store.ping()

@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
+from service.errors.faults import StoreUnavailableError
 from service.store import open_store
-from service.store.base import Committed, Conflict, Known, Store, StoreUnavailableError
-from service.store.options import StoreOptions
+from service.store.base import Committed, Conflict, Known, Store, StoreOptions
 from tests.support.cluster import Cluster
 from tests.support.sessions import commit, digest, new_session
 from tests.support.waiting import wait_until

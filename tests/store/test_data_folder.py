@@ -6,9 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from service.store.embedded.data_files import RECORD
-from service.store.embedded.folder_lock import EmbeddedStoreError
-from service.store.embedded.programs import BINARIES, Version
+from service.store.embedded_programs import BINARIES, RECORD, EmbeddedStoreError, Version
 from tests.support.data_folders import Started, contents, value, write
 from tests.support.programs import REDIS, WHEEL, program
 

@@ -7,8 +7,7 @@ from contextlib import AsyncExitStack
 
 import pytest
 
-from service.store.base import Committed, Known
-from service.store.options import StoreOptions
+from service.store.base import Committed, Known, StoreOptions
 from service.store.redis.store import RedisStore
 from tests.support.real_redis import RedisServer
 from tests.support.sessions import commit, digest, new_session

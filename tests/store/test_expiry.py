@@ -8,8 +8,7 @@ import time
 import pytest
 
 from service.store import open_store
-from service.store.base import Committed, Known, NotFound, Store
-from service.store.options import StoreOptions
+from service.store.base import Committed, Known, NotFound, Store, StoreOptions
 from tests.support.sessions import commit, digest, new_session
 from tests.support.waiting import until
 

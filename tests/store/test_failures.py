@@ -7,10 +7,10 @@ from redis import exceptions
 from redis._parsers.base import BaseParser
 from redis.asyncio.sentinel import MasterNotFoundError
 
-from service.store.base import StoreUnavailableError
-from service.store.options import StoreOptions
-from service.store.redis.connection.failures import NO_MASTER, NO_SENTINEL, failure_of
+from service.errors.faults import StoreUnavailableError
+from service.store.base import StoreOptions
 from service.store.redis.store import RedisStore
+from service.store.redis.url import NO_MASTER, NO_SENTINEL, failure_of
 
 WRAPPED = "Error running script (call to f_1234): @user_script:9: @user_script: 9: "
 

@@ -12,11 +12,10 @@ import pytest
 import redis
 
 from service.sessions.readiness import Readiness
-from service.store.base import Committed, StoreFullError
-from service.store.embedded.folder_lock import EmbeddedStoreError
-from service.store.embedded.server import EmbeddedServer, data_folder
+from service.store.base import Committed, StoreFullError, StoreOptions
+from service.store.embedded import EmbeddedServer, data_folder
+from service.store.embedded_programs import EmbeddedStoreError
 from service.store.instrumented import InstrumentedStore
-from service.store.options import StoreOptions
 from service.store.redis.store import RedisStore
 from service.telemetry.metrics import Labels, Metrics
 from tests.support.programs import WHEEL, program

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from service.store.base import Committed, Known, NotFound
+from service.store.base import Committed, Known, NotFound, StoreOptions
 from service.store.memory import MemoryStore
-from service.store.options import StoreOptions
 from tests.support.clock import Clock
 from tests.support.sessions import commit, digest, new_session
 

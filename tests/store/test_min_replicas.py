@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from service.store.base import Committed, Conflict, Known, StoreUnavailableError
-from service.store.options import StoreOptions
+from service.errors.faults import StoreUnavailableError
+from service.store.base import Committed, Conflict, Known, StoreOptions
 from service.store.redis.store import RedisStore
 from tests.support.key_leaks import leaks
 from tests.support.real_redis import RedisServer

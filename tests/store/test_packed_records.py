@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from service.store.base import PackedRecords
-from service.store.base.packed_records import PACKED_AT_ONCE
+from service.store.base import PACKED_AT_ONCE, PackedRecords
 
 
 def test_they_are_equal_to_the_dictionary_that_was_packed() -> None:

@@ -10,7 +10,7 @@ import uvloop
 from redis.exceptions import ConnectionError as LostConnectionError
 from redis.exceptions import ResponseError
 
-from service.store.redis.connection.pipeline import Pipeline, packed
+from service.store.redis.connection import Pipeline, packed
 from tests.support.real_redis import RedisServer
 from tests.support.waiting import wait_until
 

@@ -12,8 +12,8 @@ import uvloop
 from redis.asyncio import Connection
 
 from loadtest.chaos.proxy import CuttingProxy
-from service.store.base import Committed, StoreUnavailableError
-from service.store.options import StoreOptions
+from service.errors.faults import StoreUnavailableError
+from service.store.base import Committed, StoreOptions
 from service.store.redis.store import RedisStore
 from tests.support.real_redis import RedisServer
 from tests.support.sessions import commit, digest, new_session, version

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from service.errors import StateCorruptError
-from service.store.base import ArmCounts, Committed, Conflict, NotFound, StoreUnavailableError
-from service.store.options import StoreOptions
-from service.store.redis.keys import Keys
+from service.errors.faults import StoreUnavailableError
+from service.store.base import ArmCounts, Committed, Conflict, NotFound, StoreOptions
+from service.store.redis.scripts import Keys
 from service.store.redis.store import RedisStore
 from tests.support.real_redis import RedisServer
 from tests.support.sessions import commit, digest, new_session

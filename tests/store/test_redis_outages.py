@@ -7,8 +7,8 @@ import time
 
 import pytest
 
-from service.store.base import Committed, StoreUnavailableError
-from service.store.options import StoreOptions
+from service.errors.faults import StoreUnavailableError
+from service.store.base import Committed, StoreOptions
 from service.store.redis.store import RedisStore
 from tests.support.real_redis import RedisServer
 from tests.support.sessions import commit, new_session, version

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from service.store.redis.connection.replicas import MISSED_SECONDS, ReplicaWatch, attached_in
+from service.store.redis.connection import MISSED_SECONDS, ReplicaWatch, attached_in
 
 LINE = "slave{n}:ip=127.0.0.1,port=70{n},state={state},offset=14,lag={lag}\r\n"
 

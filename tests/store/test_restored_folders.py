@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 import redis
 
-from service.store.embedded.data_files import LOADED, RECORD, SNAPSHOT
-from service.store.embedded.folder_lock import EmbeddedStoreError
+from service.store.embedded_programs import LOADED, RECORD, SNAPSHOT, EmbeddedStoreError
 from tests.support.data_folders import Started, value, write
 from tests.support.programs import WHEEL, program
 

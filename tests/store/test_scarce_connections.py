@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
-from service.store.base import StoreUnavailableError
-from service.store.options import StoreOptions
-from service.store.redis.connection.client import CALLS_PER_CONNECTION
+from service.errors.faults import StoreUnavailableError
+from service.store.base import StoreOptions
+from service.store.redis.client import CALLS_PER_CONNECTION
 from service.store.redis.store import RedisStore
 from tests.support.real_redis import RedisServer
 from tests.support.sessions import new_session, version

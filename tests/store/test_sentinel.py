@@ -9,11 +9,11 @@ from urllib.parse import quote
 import pytest
 from redis.exceptions import ResponseError
 
+from service.errors.faults import StoreUnavailableError
 from service.store import open_store
-from service.store.base import Committed, StoreUnavailableError
-from service.store.options import StoreOptions
-from service.store.redis.connection.url import plain_url
+from service.store.base import Committed, StoreOptions
 from service.store.redis.store import RedisStore
+from service.store.redis.url import plain_url
 from tests.support.real_redis import RedisServer
 from tests.support.sentinel import Watched
 from tests.support.sessions import commit, digest, new_session

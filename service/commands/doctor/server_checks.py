@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator, Sequence
 
 from ...settings import Settings
-from ...store.redis.connection.examination import Examination, Server
+from ...store.redis.client import Examination, Server
 from .finding import Finding, error, ok, warning
 
 OLDEST = (6, 2)

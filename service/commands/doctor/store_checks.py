@@ -11,15 +11,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ... import install
+from ...errors.faults import StoreUnavailableError
 from ...settings import Settings
 from ...store import check_capabilities
-from ...store.base import StoreUnavailableError
-from ...store.embedded.data_files import writers_of
-from ...store.embedded.folder_lock import EmbeddedStoreError
-from ...store.embedded.programs import choose_program
-from ...store.embedded.server import LONGEST_SOCKET_PATH, SOCKET, EmbeddedServer
-from ...store.options import StoreOptions
-from ...store.redis.connection.examination import examine
+from ...store.base import StoreOptions
+from ...store.embedded import LONGEST_SOCKET_PATH, SOCKET, EmbeddedServer
+from ...store.embedded_programs import EmbeddedStoreError, choose_program, writers_of
+from ...store.redis.client import examine
 from . import server_checks
 from .finding import Finding, error, ok, warning
 

@@ -15,8 +15,9 @@ from ...commit.cache.session_cache import SessionCache
 from ...commit.journal import Journal
 from ...cooperative.fair_yield import FairYield
 from ...errors import StateCorruptError, UnknownSessionError
+from ...errors.faults import StoreUnavailableError
 from ...serialization.summary import Sample
-from ...store.base import Store, StoreUnavailableError
+from ...store.base import Store
 from ..read import Reader
 from .thinning import MAX_SAMPLES, PERIOD_SECONDS, dropped, place_of
 

@@ -9,8 +9,7 @@ from ...engine.ledger import LossRange
 from ...errors import UnknownSessionError
 from ...learners.base import IntArray
 from ...serialization.summary import shown_mean
-from ...store.base import ArmCounts, Store
-from ...store.base.counts import Rows
+from ...store.base import ArmCounts, Rows, Store
 
 ARMS_AT_ONCE = 250
 """Arms of which counts are read in one call to the store."""

@@ -19,8 +19,7 @@ from ...cooperative.fair_yield import FairYield
 from ...cooperative.json_stream import json_chunks
 from ...cooperative.offload import run_in_thread_if_large
 from ...errors import InvalidRequestError, PayloadTooLargeError, UnknownSessionError
-from ...store.base import DIGEST_BYTES, Snapshot, Store, WholeSession
-from ...store.base.counts import rows_of, texts
+from ...store.base import DIGEST_BYTES, Snapshot, Store, WholeSession, rows_of, texts
 from .restorable import read_whole
 
 FORMAT = 1

@@ -6,11 +6,12 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from ..base import Listed, Page, StoreUnavailableError
-from ..cursors import after_of, cursor_after
-from . import messages, scripts
-from .keys import Keys
-from .script_runner import ScriptRunner
+from ...errors.faults import StoreUnavailableError
+from ..base import Listed, Page, after_of, cursor_after
+from . import scripts
+from . import scripts as messages
+from .client import ScriptRunner
+from .scripts import Keys
 
 MAX_SCANS_PER_PAGE = 50
 """On a server full of other keys a page ends after so many scans, perhaps empty, with a cursor to go on."""

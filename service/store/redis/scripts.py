@@ -1,10 +1,225 @@
-"""The Lua scripts that the store sends to the server; each is sent behind the files with its functions."""
+"""The names of all keys in Redis; no other module spells one.
+
+=================================  ====  ==============================================================
+key                                type  holds
+=================================  ====  ==============================================================
+``<prefix>:{<session id>}``        hash  ``version``, ``spec``, ``state``, ``created_at``, ``expires_at``,
+                                         ``writers`` (last version of each writer), ``counts`` (of arms, where
+                                         these are few: see ``beside/counts.py``), ``buckets``
+                                         (number and deadline of each ``seen`` hash), ``summary`` and
+                                         ``about`` (what lists show), ``samples`` (how many) and
+                                         ``~<n>`` (a sample of its history)
+``<prefix>:{<session id>}:slots``  hash  records beside the state: open slots, acts by time, rows
+``<prefix>:{<session id>}:counts`` hash  counts of arms, to which commits add: see ``beside/counts.py``
+``<prefix>:{<session id>}:log``    strm  the session's log
+``<prefix>:{<session id>}:segments`` hash  segments: name -> record
+``<prefix>:{<session id>}:played`` zset  names of segments by the slot in which each was played last
+``<prefix>:{<session id>}:seen:n`` hash  ids and answers of time bucket n: kind byte + digest -> answer
+``<prefix>:{<session id>}:copy:*`` any   copies of the above while a session is exported or restored
+``<prefix>:{<session id>}:probe``  none  never exists; deleting it shows whether the server is a master
+``<prefix>:index``                 zset  ids of all sessions, for a while after a list by prefix
+``<prefix>:due:n``                 zset  session ids of shard n, by the time their decisions fall due
+``<prefix>:sweeper``               text  the worker that settles due decisions
+=================================  ====  ==============================================================
+
+The braces are a hash tag: a cluster keeps all keys of a session on one node. The first six are permanent
+in sessions without idle expiry; every other key has a deadline. A time bucket covers a quarter of the dedupe
+window of the worker that begins it, and expires a window and a quarter after its end. Sessions list their buckets,
+so that each worker finds all of them, whatever its own window is.
+"""
 
 from __future__ import annotations
 
 import hashlib
+import math
+import re
+import struct
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
 from importlib.resources import files
-from typing import NamedTuple
+from itertools import zip_longest
+from typing import Any, NamedTuple
+
+from ..base import (
+    DIGEST_BYTES,
+    LETTERS,
+    ArmCounts,
+    Commit,
+    Counts,
+    Known,
+    Listed,
+    Log,
+    LogEntry,
+    ReadSegments,
+    Row,
+    Snapshot,
+    Written,
+    rows_of,
+    texts,
+)
+from .connection import RedisArgument
+
+BUCKETS_PER_WINDOW = 4
+OLDEST, NEWEST = -6, 1
+"""Buckets that scripts mostly need, relative to the present one by the worker's clock; one spare later than it."""
+BUCKET_MS_0_1 = 21_600_000
+"""Length of the buckets of version 0.1 with its default window; sessions don't list them."""
+_RECORDS, _COUNTS, _LOG, _PROBE = ":slots", ":counts", ":log", ":probe"
+_SEGMENTS, _PLAYED, _SEEN = ":segments", ":played", ":seen:"
+EVENT, ANSWER = b"e", b"k"
+"""Kind bytes of entries in a bucket: event ids, and answers under idempotency keys."""
+SAMPLE = b"~"
+"""Kind byte of the fields of a session that hold its history; a number follows."""
+
+
+class SessionKeys(NamedTuple):
+    """The keys of a session that scripts may read or write at a given time."""
+
+    all: Sequence[str]
+    """In the order in which scripts expect them: of the session, beside it, of its buckets, and one that never
+    exists."""
+    seen: Sequence[str]
+    """Those of the buckets."""
+    numbers: str
+    """Numbers of the buckets, separated by spaces."""
+
+
+@lru_cache(maxsize=256)
+def _numbers(present: tuple[int, ...], also: tuple[int, ...]) -> tuple[Sequence[str], str]:
+    """Return the numbers of buckets as texts, and all of them joined; most sessions have the same.
+
+    Parameters
+    ----------
+    present : numbers of the present bucket, by the widths that there may be
+    also : further numbers
+    """
+    near = (number + n for number in present for n in range(OLDEST, NEWEST + 1))
+    texts = [str(number) for number in sorted({*near, *also})]
+    return texts, " ".join(texts)
+
+
+@dataclass(frozen=True, slots=True)
+class Keys:
+    """Makes the keys of sessions under one prefix."""
+
+    prefix: str
+    bucket_ms: int
+    """Length of a time bucket in milliseconds."""
+
+    @classmethod
+    def of(cls, prefix: str, window_seconds: float) -> Keys:
+        """Make keys for a dedupe window.
+
+        Parameters
+        ----------
+        prefix : first part of every key
+        window_seconds : shortest time for which event ids and answers are remembered
+        """
+        return cls(prefix, max(1, round(window_seconds * 1000 / BUCKETS_PER_WINDOW)))
+
+    def session(self, session_id: str) -> str:
+        """Return the key of the session hash."""
+        return f"{self.prefix}:{{{session_id}}}"
+
+    def records(self, session_id: str) -> str:
+        """Return the key of the hash with records beside the state."""
+        return self.session(session_id) + _RECORDS
+
+    def counts(self, session_id: str) -> str:
+        """Return the key of the hash with counts beside the state."""
+        return self.session(session_id) + _COUNTS
+
+    def log(self, session_id: str) -> str:
+        """Return the key of the session's log."""
+        return self.session(session_id) + _LOG
+
+    def segments(self, session_id: str) -> tuple[str, str]:
+        """Return the keys of the hash of segments, and of the sorted set of when they were played."""
+        session = self.session(session_id)
+        return (session + _SEGMENTS, session + _PLAYED)
+
+    def seen(self, session_id: str, number: int) -> str:
+        """Return the key of a time bucket.
+
+        Parameters
+        ----------
+        session_id : of the session
+        number : Unix milliseconds by the store's clock at which the bucket begins, divided by its length
+        """
+        return f"{self.session(session_id)}{_SEEN}{number}"
+
+    def copies(self, session_id: str, token: str) -> str:
+        """Return what the keys of copies begin with; the name of the part follows.
+
+        Parameters
+        ----------
+        session_id : of the session that is exported or restored
+        token : made at random for one export or one restoring
+        """
+        return f"{self.session(session_id)}:copy:{token}:"
+
+    def whole(self, session_id: str) -> tuple[str, ...]:
+        """Return the keys that have a session's name alone: all but time buckets."""
+        session = self.session(session_id)
+        return (session, session + _RECORDS, session + _COUNTS, session + _LOG, *self.segments(session_id))
+
+    def at(self, session_id: str, seconds: float, also: Iterable[int] = ()) -> SessionKeys:
+        """Return the keys of a session at a time.
+
+        Parameters
+        ----------
+        session_id : of the session
+        seconds : Unix seconds by the store's clock
+        also : numbers of buckets that the session lists
+        """
+        session = self.session(session_id)
+        present = int(seconds * 1000 // self.bucket_ms), int(seconds * 1000 // BUCKET_MS_0_1)
+        numbers, joined = _numbers(present, tuple(also))
+        before = session + _SEEN
+        seen = tuple([before + number for number in numbers])
+        beside = (session + _RECORDS, session + _COUNTS, session + _LOG, session + _SEGMENTS, session + _PLAYED)
+        return SessionKeys((session, *beside, *seen, session + _PROBE), seen, joined)
+
+    def probe(self, session_id: str) -> str:
+        """Return a key of the session that never exists; deleting it shows whether the server may write."""
+        return self.session(session_id) + _PROBE
+
+    @property
+    def server_probe(self) -> str:
+        """A key that never exists, for calls that concern no session."""
+        return self.prefix + _PROBE
+
+    @property
+    def index(self) -> str:
+        """The key of the index of session ids."""
+        return f"{self.prefix}:index"
+
+    @property
+    def before_id(self) -> str:
+        """What stands before the id in the key of a session hash; a closing brace stands behind it."""
+        return f"{self.prefix}:{{"
+
+    def due(self, shard: int) -> str:
+        """Return the key of one shard of reminders."""
+        return f"{self.prefix}:due:{shard}"
+
+    @property
+    def sweeper(self) -> str:
+        """The key that names the worker which settles due decisions of idle sessions."""
+        return f"{self.prefix}:sweeper"
+
+    @property
+    def session_pattern(self) -> str:
+        """A glob that matches session hashes only."""
+        return re.sub(r"([\\*?\[\]^-])", r"\\\1", self.prefix) + ":{*}"
+
+    def session_id(self, session_key: str) -> str:
+        """Return the session id in the key of a session hash."""
+        return session_key[len(self.prefix) + 2 : -1]
+
+
+# -- The Lua scripts that the store sends to the server; each is sent behind the files with its functions.
 
 
 class Script(NamedTuple):
@@ -74,3 +289,281 @@ DUE = Script.read("reminders/due")
 RESCHEDULE = Script.read("reminders/reschedule", writes=True)
 FORGET = Script.read("reminders/forget", writes=True)
 ACQUIRE_LEASE = Script.read("reminders/acquire_lease", writes=True)
+
+
+# -- The counts of arms as Redis has them.
+#
+# Where they are packed, a field for each arm holds them as numbers of MessagePack, which the script of a commit
+# unpacks, adds to and packs again: feedbacks, losses, and the others where one of them is not 0. Commits of
+# sessions with few arms add to one value of the session instead, with a text of MessagePack for each arm, by
+# index: they write to one key alone. What a session has in both ways is added up. Counts that are not packed are
+# a text each.
+
+_LAYOUTS = {first: struct.Struct(f">{kind}") for first, kind in zip(range(0xCA, 0xD4), "fdBHIQbhiq", strict=True)}
+"""First byte of a number to what follows; other first bytes are small integers themselves."""
+_LENGTHS = {first: struct.Struct(f">{kind}") for first, kind in ((0xD9, "B"), (0xDA, "H"))}
+"""First byte of a text that is not short to what its length is."""
+_WRITTEN = ((0xCC, 1 << 8), (0xCD, 1 << 16), (0xCE, 1 << 32), (0xCF, 1 << 64))
+"""First bytes of integers, and what these are less than."""
+
+
+def text_fields(arms: Iterable[int]) -> Sequence[bytes]:
+    """Return the names of the texts of arms, by index, in the order of their counts in a row."""
+    return [b"%c%d" % (letter, arm) for arm in arms for letter in LETTERS]
+
+
+def read_fields(fields: Iterable[tuple[bytes, bytes]]) -> dict[int, Sequence[float]]:
+    """Read the counts of arms, packed or texts; one that was changed by hand, to what is no number, is 0.
+
+    Parameters
+    ----------
+    fields : name and value of each: an arm's index and its packed counts, or the name of a text and that
+
+    Returns
+    -------
+    Index of an arm to its counts, which may lack the last ones where these are 0.
+    """
+    rows, named = dict[int, Sequence[float]](), []
+    for field, value in fields:
+        if field.isdigit():
+            rows[int(field)] = (0, *_unpacked(value))[: len(LETTERS)]
+        else:
+            named.append((field, value))
+    return rows | rows_of(named) if named else rows
+
+
+def with_joined(rows: dict[int, Sequence[float]], joined: bytes | None) -> dict[int, Sequence[float]]:
+    """Add the counts of all arms that a session has as one value to those of its fields, and return these.
+
+    Parameters
+    ----------
+    rows : index of an arm to its counts, as ``read_fields`` gives them; they are changed
+    joined : that value, None where there is none; what was changed by hand to something else counts as 0
+    """
+    for arm, data in enumerate(_texts(joined or b"")):
+        row = (0, *_unpacked(data))[: len(LETTERS)]
+        rows[arm] = [sum(pair) for pair in zip_longest(rows.get(arm, ()), row, fillvalue=0)]
+    return rows
+
+
+def _texts(data: bytes) -> Iterator[bytes]:
+    """Yield the texts of MessagePack that follow each other, up to one that is none or is cut."""
+    at = 0
+    while at < len(data):
+        first, at = data[at], at + 1
+        if 0xA0 <= first < 0xC0:
+            size = first - 0xA0
+        elif first in _LENGTHS and at + _LENGTHS[first].size <= len(data):
+            (size,) = _LENGTHS[first].unpack_from(data, at)
+            at += _LENGTHS[first].size
+        else:
+            return
+        yield data[at : at + size]
+        at += size
+
+
+def packed(row: Row) -> bytes:
+    """Pack the counts of an arm, but for its acts."""
+    _, feedbacks, losses, *others = ArmCounts(*row)
+    return b"".join(map(_packed, (feedbacks, losses, *(others if any(others) else ()))))
+
+
+def _packed(number: float) -> bytes:
+    if number < 0 or number != int(number):
+        return b"\xcb" + _LAYOUTS[0xCB].pack(number)
+    if number < 0x80:
+        return bytes((int(number),))
+    first = next(first for first, most in _WRITTEN if number < most)
+    return bytes((first,)) + _LAYOUTS[first].pack(int(number))
+
+
+def _unpacked(row: bytes) -> list[float]:
+    numbers, at = list[float](), 0
+    while at < len(row):
+        first, at = row[at], at + 1
+        if (layout := _LAYOUTS.get(first)) is not None and at + layout.size <= len(row):
+            numbers += layout.unpack_from(row, at)
+            at += layout.size
+        elif first < 0x80 or first >= 0xE0:
+            numbers.append(first - 256 * (first >= 0xE0))
+        else:
+            return []
+    return numbers if all(map(math.isfinite, numbers)) else []
+
+
+# -- Arguments and replies of the scripts as the contract's types.
+
+FIELD_BYTES = len(EVENT) + DIGEST_BYTES
+"""Length of a field that stands for an event id: its kind byte and the digest."""
+END_OF_TIME = 253_402_300_800
+"""Unix seconds of the first moment that no date can name."""
+_NOTHING = Written(version="", state=b"")
+"""What a confirmation writes."""
+_LISTED_BUCKET = re.compile(rb"([0-9]+)=([0-9]+)")
+
+
+def text(data: bytes) -> str:
+    """Decode a text; bytes that somebody changed by hand may not be UTF-8."""
+    return data.decode("utf-8", "replace")
+
+
+def snapshot(fields: Sequence[bytes | None]) -> Snapshot:
+    """Read the fields of a session; damaged ones give an empty state, which no codec accepts.
+
+    Parameters
+    ----------
+    fields : version, specification, state, creation in Unix seconds, idle deadline in Unix milliseconds; None for
+        what is missing, and for no deadline
+    """
+    version, spec, state, created_at, expires_at = fields
+    name, times = _version(version), _times(created_at, expires_at)
+    if not name or times is None:
+        return Snapshot(name, spec or b"", b"", 0.0, None)
+    return Snapshot(name, spec or b"", state or b"", *times)
+
+
+def _version(data: bytes | None) -> str:
+    """Read a version; nothing where no commit wrote it, since none could be made on it."""
+    found = text(data or b"")
+    return found if found.isascii() and found.isprintable() else ""
+
+
+def _times(created_at: bytes | None, expires_at: bytes | None) -> tuple[float, float | None] | None:
+    """Return Unix seconds of both times of a session; None where one is damaged, or the first is missing."""
+    created, expires = _seconds(created_at, 1), _seconds(expires_at, 1000)
+    if created is None or (expires is None and expires_at is not None):
+        return None
+    return created, expires
+
+
+def bucket_numbers(listed: bytes) -> Sequence[int]:
+    """Read the numbers of the buckets in a session's field ``buckets``."""
+    return [int(number) for number, _ in _LISTED_BUCKET.findall(listed)]
+
+
+def commit_args(commit: Commit) -> Sequence[RedisArgument]:
+    """Make the arguments of ``commit.lua``.
+
+    Two come before them, which say which buckets the keys are, and one behind them, which says whether the call
+    waits for replicas.
+    """
+    written = commit.written or _NOTHING
+    events = b"".join([EVENT + digest for digest in commit.event_ids])
+    lookups = b"".join(
+        [EVENT + digest for digest in commit.event_lookups] + [ANSWER + digest for digest in commit.lookups]
+    )
+    answers = [item for digest, answer in commit.answers.items() for item in (ANSWER + digest, answer)]
+    records = [item for key, value in written.records.items() if value is not None for item in (key, value)]
+    dropped = [key for key, value in written.records.items() if value is None]
+    head = (
+        commit.writer,
+        commit.expected,
+        written.version,
+        written.state,
+        commit.checksum,
+        -1 if written.permanent else written.idle_ttl_ms or 0,
+    )
+    # One argument for all counts: encoding an argument takes longer than taking it apart.
+    if written.counts_as_texts:
+        rows, named = "", b" ".join([b" ".join(each) for each in texts(written.counts)])
+    else:
+        rows, named = "".join([_added(arm, row) for arm, row in written.counts.items()]), b""
+    kept = {name: segment for name, segment in written.segments.items() if segment is not None}
+    segments = [item for name, (_, record) in kept.items() for item in (name, record)]
+    played = [item for name, (slot, _) in kept.items() for item in (slot, name)]
+    gone = [name for name, segment in written.segments.items() if segment is None]
+    sizes = (len(answers), len(records), len(dropped), rows, named, len(written.entries))
+    sizes_of_segments = (len(segments), len(played), len(gone))
+    # Letters of what is replaced that other commits leave; 1.0 needs to find every writer listed.
+    replaced = ("" if written.about is None else "a") + ("" if written.spec is None else "s")
+    replaced += ("w" if written.counts_as_texts else "") + ("c" if written.joins_counts else "")
+    about = (written.summary, replaced, written.about or b"", written.max_entries)
+    spec = () if written.spec is None else (written.spec,)
+    items = (*answers, *records, *dropped, *written.entries, *segments, *played, *gone, *spec)
+    return (*head, events + lookups, len(events), *about, *sizes, *sizes_of_segments, *items)
+
+
+def _added(arm: int, row: Row) -> str:
+    """Return what to add to the packed counts of an arm, as the script takes it apart."""
+    _, feedbacks, losses, *others = row
+    return f"{arm} {feedbacks} {losses} {' '.join(map(str, others)) if any(others) else ''};"
+
+
+def read_known(reply: Sequence[bytes]) -> Known:
+    """Read what the store remembers, from a KNOWN reply.
+
+    Parameters
+    ----------
+    reply : fields of the event ids, one behind the other, then field and answer of each idempotency key
+    """
+    events, *items = reply
+    duplicates = frozenset(events[at + 1 : at + FIELD_BYTES] for at in range(0, len(events), FIELD_BYTES))
+    return Known(duplicates, {field[1:]: answer for field, answer in zip(items[::2], items[1::2], strict=True)})
+
+
+def read_counts(reply: Sequence[bytes | None], fields: Sequence[bytes | int], arms: Sequence[int]) -> Counts:
+    """Read a version and counts of arms; what is missing, or was changed by hand, is 0.
+
+    Parameters
+    ----------
+    reply : the version, the counts of all arms as one value, then the value of each field, None where there is none
+    fields : those that were asked for: indexes of arms where counts are packed, names of texts else
+    arms : indexes of the arms, in the order of the result
+    """
+    version, joined, *values = reply
+    pairs = zip(fields, values, strict=True)
+    rows = read_fields((b"%d" % name if isinstance(name, int) else name, value) for name, value in pairs if value)
+    rows = with_joined(rows, joined)
+    return Counts(text(version or b""), [ArmCounts(*rows.get(arm, ())) for arm in arms])
+
+
+def read_segments(reply: Sequence[Any]) -> ReadSegments:
+    """Read segments, as of a version.
+
+    Parameters
+    ----------
+    reply : the version, the record of each segment that was asked for (None where there is none), and name and last
+        slot of each segment played least recently
+    """
+    version, records, oldest = reply
+    pairs = zip(oldest[1::2], oldest[::2], strict=True)
+    return ReadSegments(text(version or b""), records, [(int(float(slot)), name) for slot, name in pairs])
+
+
+def read_log(reply: Sequence[Any]) -> Log:
+    """Read what lists show of a session, and entries of its log.
+
+    Parameters
+    ----------
+    reply : ``about`` (None where there is none), and position and fields of each entry; the last field is the entry
+    """
+    about, entries = reply
+    return Log(about or b"", [LogEntry(text(position), fields[-1]) for position, fields in entries])
+
+
+def listed(rows: Sequence[Sequence[bytes | None]], keys: Keys) -> list[Listed]:
+    """Read what lists show of sessions; those that are gone are left out.
+
+    Parameters
+    ----------
+    rows : key, version, creation (Unix seconds), idle deadline (Unix milliseconds), about and summary of each;
+        a session that is gone has no version
+    keys : of the store, which find the session's id in its key
+    """
+    found = []
+    for key, version, created_at, expires_at, about, summary in rows:
+        if version is None:
+            continue
+        created, expires = _times(created_at, expires_at) or (None, None)
+        session_id = keys.session_id(text(key or b""))
+        found.append(Listed(session_id, text(version), created, expires, about or b"", summary or b""))
+    return found
+
+
+def _seconds(value: bytes | None, units: int) -> float | None:
+    """Return Unix seconds of a stored time, None where it is missing or damaged."""
+    try:
+        seconds = float(value or b"") / units
+    except ValueError:
+        return None
+    return seconds if 0 <= seconds < END_OF_TIME else None

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from zlib import crc32
 
+from ...errors.faults import StoreUnavailableError
 from ..base import (
     Commit,
     Committed,
     Conflict,
     Counts,
     KeysApartError,
+    Listed,
     Log,
     NewSession,
     NotFound,
@@ -20,20 +25,108 @@ from ..base import (
     Page,
     ReadSegments,
     Snapshot,
-    StoreUnavailableError,
+    StoreOptions,
     WholeSession,
+    names_behind,
 )
-from ..cursors import names_behind
-from ..options import StoreOptions
-from . import messages, scripts
-from .beside.counts import text_fields
-from .beside.history import RedisHistory
-from .beside.reminders import RedisReminders
-from .connection.client import RedisClient, ServerClient
-from .keys import ANSWER, Keys
+from . import scripts
+from . import scripts as messages
+from .client import ClusterClient, RedisClient, ScriptRunner, ServerClient, SlotRange, slot_of
+from .connection import RedisArgument
 from .listing import Listing
-from .script_runner import ScriptRunner
+from .scripts import ANSWER, SAMPLE, Keys, text_fields
 from .transfer import Transfer
+
+# -- Histories of sessions in a Redis server.
+
+
+class RedisHistory:
+    """Samples in fields of the session's hash: they end with the session, whatever ends it.
+
+    ``History`` says what each call does.
+
+    Parameters
+    ----------
+    runner : of the store
+    keys : names of the keys of sessions
+    """
+
+    def __init__(self, runner: ScriptRunner, keys: Keys) -> None:
+        self._run = runner.run
+        self._keys = keys
+
+    async def record(self, session_id: str, created_at: float, place: int, sample: bytes) -> int | None:
+        args = (repr(created_at), _field(place), sample)
+        reply = await self._run(scripts.RECORD_SAMPLE, self._held_in(session_id), args)
+        return int(reply[1]) if reply[0] == b"OK" else None
+
+    async def read(self, session_id: str) -> Mapping[int, bytes] | None:
+        reply = await self._run(scripts.READ_SAMPLES, self._held_in(session_id), (SAMPLE + b"*",))
+        if reply[0] != b"OK":
+            return None
+        fields = reply[1]
+        found = zip(fields[::2], fields[1::2], strict=True)
+        return {int(name[1:]): sample for name, sample in found if name[1:].isdigit()}
+
+    async def thin(self, session_id: str, dropped: Iterable[int], left: int) -> None:
+        args: list[RedisArgument] = [left, *map(_field, dropped)]
+        await self._run(scripts.THIN_SAMPLES, self._held_in(session_id), args)
+
+    def _held_in(self, session_id: str) -> Sequence[str]:
+        return (self._keys.session(session_id), self._keys.probe(session_id))
+
+
+def _field(place: int) -> bytes:
+    return SAMPLE + b"%d" % place
+
+
+# -- Reminders of due decisions in a Redis server.
+
+SHARDS = 16
+"""Number of keys over which the reminders are spread."""
+KEPT_MS = 24 * 3600 * 1000
+"""Milliseconds after its due time at which a reminder that no worker has handled is deleted."""
+
+
+class RedisReminders:
+    """Reminders in sorted sets; the score is the due time in milliseconds by the server's clock.
+
+    ``Reminders`` says what each call does.
+
+    Parameters
+    ----------
+    runner : of the store
+    keys : names of the keys of reminders
+    """
+
+    def __init__(self, runner: ScriptRunner, keys: Keys) -> None:
+        self._run = runner.run
+        self._keys = keys
+
+    async def remind(self, session_id: str, at: float) -> None:
+        await self._run(scripts.REMIND, (self._shard(session_id),), (session_id, round(at * 1000), KEPT_MS))
+
+    async def due(self, limit: int) -> Sequence[str]:
+        found: list[str] = []
+        for shard in range(SHARDS):
+            reply = await self._run(scripts.DUE, (self._keys.due(shard),), (limit,))
+            found += [name.decode() for name in reply[1]]
+        return found
+
+    async def reschedule(self, session_id: str, again_at: float | None) -> None:
+        again = "" if again_at is None else round(again_at * 1000)
+        await self._run(scripts.RESCHEDULE, (self._shard(session_id),), (session_id, again, KEPT_MS))
+
+    async def forget(self, session_id: str) -> None:
+        await self._run(scripts.FORGET, (self._shard(session_id),), (session_id,))
+
+    async def acquire_lease(self, worker: str, seconds: float) -> bool:
+        reply = await self._run(scripts.ACQUIRE_LEASE, (self._keys.sweeper,), (worker, round(seconds * 1000)))
+        return bool(reply[0] == b"OK")
+
+    def _shard(self, session_id: str) -> str:
+        return self._keys.due(crc32(session_id.encode()) % SHARDS)
+
 
 log = logging.getLogger(__name__)
 
@@ -206,3 +299,65 @@ def _dangers(info: Mapping[str, object]) -> Iterator[str]:
         yield f"maxmemory-policy is {policy}: a full store drops sessions; use noeviction"
     if str(info.get("aof_enabled")) == "0":
         yield "appendonly is off: what was acknowledged may be lost when the store stops"
+
+
+# -- The store on a Redis cluster: all keys of a session are on one of its masters.
+
+
+class ClusterStore(RedisStore):
+    """Sessions on a Redis cluster.
+
+    Parameters
+    ----------
+    url : redis+cluster:// or rediss+cluster://, with one or more of the cluster's nodes
+    options : as for every Redis store
+    """
+
+    def _open(self, url: str) -> RedisClient:
+        self._nodes = ClusterClient(url, self._options)
+        return self._nodes
+
+    def _make_listing(self) -> Listing:
+        return ClusterListing(self._runner, self._keys, self._nodes)
+
+
+class ClusterListing(Listing):
+    """Lists the sessions of a cluster: scans one master after another, and reads sessions one by one.
+
+    Parameters
+    ----------
+    runner : of the store
+    keys : names of the keys of sessions and of the index
+    nodes : knows the masters of the cluster
+    """
+
+    scan_position = re.compile(r"[0-9]{1,20}-[0-9]{1,4}")
+    has_all_keys = False
+
+    def __init__(self, runner: ScriptRunner, keys: Keys, nodes: ClusterClient) -> None:
+        super().__init__(runner, keys)
+        self._nodes = nodes
+
+    async def _scan(self, cursor: str, fewest: int, enough: int) -> tuple[str, Sequence[Listed]]:
+        position, _, place = cursor.partition("-")
+        at = int(place or 0)
+        masters = await self._nodes.masters()
+        if at >= len(masters):
+            return "end", ()
+        following, found = await self._scan_on(self._probe_on(masters[at]), position, fewest, enough)
+        if following != "0":
+            return f"{following}-{at}", found
+        return ("end" if at + 1 == len(masters) else f"0-{at + 1}"), found
+
+    async def _read(self, ids: Sequence[str]) -> Sequence[Listed]:
+        return [session for found in await asyncio.gather(*map(self._read_one, ids)) for session in found]
+
+    async def _read_one(self, session_id: str) -> Sequence[Listed]:
+        keys = (self._keys.session(session_id), self._keys.probe(session_id))
+        _, rows = await self._run(scripts.SESSIONS, keys)
+        return messages.listed(rows, self._keys)
+
+    def _probe_on(self, master: SlotRange) -> str:
+        """Return a probe key in a slot of this master."""
+        keys = (f"{self._keys.server_probe}:{{{n}}}" for n in itertools.count())
+        return next(key for key in keys if master.first <= slot_of(key) <= master.last)

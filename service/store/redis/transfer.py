@@ -8,13 +8,12 @@ from itertools import islice
 from typing import Any
 
 from ...cooperative.offload import run_in_thread_if_large
-from ..base import NewSession, Snapshot, WholeSession
-from ..base.counts import texts
-from . import messages, scripts
-from .beside.counts import packed, read_fields, with_joined
-from .connection.pipeline import RedisArgument
-from .keys import ANSWER, EVENT, Keys
-from .script_runner import ScriptRunner
+from ..base import NewSession, Snapshot, WholeSession, texts
+from . import scripts
+from . import scripts as messages
+from .client import ScriptRunner
+from .connection import RedisArgument
+from .scripts import ANSWER, EVENT, Keys, packed, read_fields, with_joined
 
 KEPT_MS = 600_000
 """Milliseconds for which copies are kept that nobody deletes."""

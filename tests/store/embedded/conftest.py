@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import redis
 
-from service.store.embedded.programs import BINARIES
-from service.store.embedded.server import EmbeddedServer
+from service.store.embedded import EmbeddedServer
+from service.store.embedded_programs import BINARIES
 from tests.support.programs import program
 
 

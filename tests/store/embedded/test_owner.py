@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 import redis
 
-from service.store.embedded import child
-from service.store.embedded.folder_lock import EmbeddedStoreError
-from service.store.embedded.server import EmbeddedServer
+from service.store import embedded_child as child
+from service.store.embedded import EmbeddedServer
+from service.store.embedded_programs import EmbeddedStoreError
 from tests.store.embedded.conftest import asked, script
 from tests.support.pages import ROOT
 from tests.support.running import alive

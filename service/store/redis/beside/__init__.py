@@ -1,1 +1,0 @@
-"""What is kept beside the states of sessions in a Redis server; imports keys, scripts and what runs them."""

@@ -1,0 +1,459 @@
+"""How calls reach Redis: connections, retries, sentinels, cluster nodes, and what their failures mean."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import hiredis
+from redis._parsers.base import BaseParser
+from redis.asyncio import Connection
+from redis.asyncio.connection import AbstractConnection
+from redis.asyncio.sentinel import MasterNotFoundError
+from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import InvalidResponse, NoScriptError, ReadOnlyError, RedisError
+from redis.exceptions import TimeoutError as RedisTimeoutError
+
+from ...errors.faults import StoreUnavailableError
+from ..base import StoreOptions
+from .url import Master, ReplicasBehindError, lost_connections_told
+
+# -- One connection for many calls: commands of one turn of the event loop leave together, replies come in order.
+#
+# With a connection for each call, redis-py's pool, locks and timers took more of a commit's processor time than
+# all else that a worker does for it; docs/performance.md has the figures. redis-py still opens the connection: it
+# knows TLS, credentials and databases. Its pipelines are lists of commands whose replies come together, not this.
+
+RedisArgument = str | bytes | int
+CLOSED = "Connection closed by server."
+_INCOMPLETE = object()
+
+
+class Pipeline(asyncio.Protocol):
+    """An open connection on which any number of calls are under way.
+
+    The first call that is not answered in time closes it, so that a frozen server is noticed as soon as if each
+    call had a timer. All calls under way fail with the connection: the server may have carried them out or not. A
+    caller that leaves keeps its place, and its reply is dropped.
+
+    Parameters
+    ----------
+    connection : connected; not to be used elsewhere
+    reply_seconds : timeout for a reply
+
+    Attributes
+    ----------
+    address : host and port of the server; of a socket "" and 0
+    is_open : whether calls may be sent
+    """
+
+    def __init__(self, connection: AbstractConnection, reply_seconds: float) -> None:
+        self.address = (str(getattr(connection, "host", "")), int(getattr(connection, "port", 0)))
+        self._reply_seconds = reply_seconds
+        self._loop = asyncio.get_running_loop()
+        self._calls: deque[tuple[asyncio.Future[Any], float]] = deque()
+        """Calls under way, oldest first, and when each is late."""
+        self._outgoing: list[bytes] = []
+        """Commands of this turn of the event loop."""
+        self._replies = hiredis.Reader(InvalidResponse, BaseParser.parse_error, notEnoughData=_INCOMPLETE)
+        self._timer: asyncio.TimerHandle | None = None
+        self.is_open = True
+        # Without its stream redis-py neither reads nor closes the connection.
+        self._stream = connection._writer  # noqa: SLF001
+        connection._writer = None  # noqa: SLF001
+        self._transport: Any = self._stream.transport  # type: ignore[union-attr]
+        self._transport.set_protocol(self)
+
+    @classmethod
+    async def open(cls, settings: Mapping[str, Any], reply_seconds: float) -> Pipeline:
+        """Connect with redis-py's settings of a connection.
+
+        Parameters
+        ----------
+        settings : redis-py's, as ``read_url`` gives them
+        reply_seconds : timeout of each call from its sending to its reply
+
+        Raises
+        ------
+        RedisError
+            if that fails.
+        """
+        settings = dict(settings)
+        connection = settings.pop("connection_class", Connection)(**settings)
+        try:
+            with lost_connections_told():
+                await connection.connect()
+                return cls(connection, reply_seconds)
+        finally:
+            await connection.disconnect(nowait=True)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no call is under way."""
+        return not self._calls
+
+    def send(self, command: bytes) -> asyncio.Future[Any]:
+        """Send a command; its reply comes in the future, or a RedisError.
+
+        Parameters
+        ----------
+        command : as ``packed`` makes it
+
+        Raises
+        ------
+        RedisConnectionError
+            if the connection was just lost.
+        """
+        if self._transport.is_closing():
+            raise RedisConnectionError(CLOSED)
+        if not self._outgoing:
+            self._loop.call_soon(self._flush)
+        self._outgoing.append(command)
+        reply, late = self._loop.create_future(), self._loop.time() + self._reply_seconds
+        self._calls.append((reply, late))
+        if self._timer is None:
+            self._timer = self._loop.call_at(late, self._look)
+        return reply
+
+    def retire(self) -> None:
+        """Close when the calls under way have their replies."""
+        self.is_open = False
+        if self.is_idle:
+            self.close()
+
+    def close(self, error: RedisError | None = None) -> None:
+        """Close now; calls under way fail with ``error``, by default a RedisConnectionError."""
+        self.is_open = False
+        self._transport.abort()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        calls, self._calls = self._calls, deque()
+        for reply, _ in calls:
+            if not reply.done():
+                reply.set_exception(error or RedisConnectionError(CLOSED))
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            self._replies.feed(data)
+            while (reply := self._replies.gets()) is not _INCOMPLETE:
+                future, _ = self._calls.popleft()
+                if future.done():
+                    continue  # Its caller has left.
+                if isinstance(reply, RedisError):
+                    future.set_exception(reply)
+                else:
+                    future.set_result(reply)
+        except (InvalidResponse, IndexError):
+            self.close(RedisConnectionError("the server sent what is no reply to a call"))
+        if not self.is_open and not self._calls:
+            self.close()
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's name
+        self.close()
+
+    def _flush(self) -> None:
+        commands, self._outgoing = self._outgoing, []
+        if not self._transport.is_closing():
+            self._transport.writelines(commands)
+
+    def _look(self) -> None:
+        """Close the connection if the oldest call is late, else look again when it will be."""
+        self._timer = None
+        if self._calls:
+            late = self._calls[0][1]
+            if self._loop.time() >= late:
+                self.close(RedisTimeoutError("no reply in time"))
+            else:
+                self._timer = self._loop.call_at(late, self._look)
+
+
+def packed(command: Sequence[RedisArgument]) -> bytes:
+    """Return a command as it is sent.
+
+    Parameters
+    ----------
+    command : its name and arguments
+
+    Raises
+    ------
+    TypeError
+        for an argument of another type.
+    """
+    return hiredis.pack_command(tuple(command))  # type: ignore[arg-type,no-any-return] # Its stub allows one argument.
+
+
+# -- How many replicas have to acknowledge a commit, so that whichever is made the master has it.
+#
+# A replica that is promoted while its master lives (an ordered failover, a promotion by hand, a partition) leaves
+# the master, which goes on accepting writes until it hears of it. Another replica may acknowledge these, and they
+# are lost. So all replicas that are attached have to acknowledge, and one that has left is missed for
+# ``MISSED_SECONDS``, and for as long as sentinels do not name this master: by then the workers have gone to the
+# new one.
+
+LOOK_SECONDS = 1.0
+"""Time between two looks at the replicas of a server."""
+MISSED_SECONDS = 20.0
+"""Longer than sentinels, or a cluster with its default node timeout, take to name another master."""
+MAX_LAG = 3
+"""A replica that was silent for more seconds has left."""
+_INFO = packed(("INFO", "replication"))
+_ATTACHED = re.compile(rb"^slave[0-9]+:.*state=online.*lag=([0-9]+)", re.MULTILINE)
+
+
+class ReplicaWatch:
+    """The replicas of one server.
+
+    Parameters
+    ----------
+    is_confirmed : tells whether this server is still the master, for all that those know who appoint masters
+    clock : monotonic seconds
+    """
+
+    def __init__(
+        self, is_confirmed: Callable[[], Awaitable[bool]], clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._is_confirmed = is_confirmed
+        self._clock = clock
+        self._next_look = 0.0
+        self._missed_since: float | None = None
+        self._needed = 0
+
+    async def needed(self, pipeline: Pipeline) -> int:
+        """Return how many replicas have to acknowledge what this connection has written.
+
+        Parameters
+        ----------
+        pipeline : to the server, which is asked for its replicas every ``LOOK_SECONDS``
+
+        Raises
+        ------
+        RedisError
+            where it can't be asked.
+        """
+        if self._clock() >= self._next_look:
+            attached = attached_in(await pipeline.send(_INFO))
+            self._next_look = self._clock() + LOOK_SECONDS
+            await self._saw(attached)
+        return self._needed
+
+    async def _saw(self, attached: int) -> None:
+        if attached >= self._needed:
+            self._needed, self._missed_since = attached, None
+            return
+        if self._missed_since is None:
+            self._missed_since = self._clock()
+        if self._clock() - self._missed_since >= MISSED_SECONDS and await self._is_confirmed():
+            self._needed, self._missed_since = attached, None
+
+
+def attached_in(reply: bytes) -> int:
+    """Count the replicas in an INFO reply that receive writes and have spoken lately."""
+    return sum(int(lag) <= MAX_LAG for lag in _ATTACHED.findall(reply))
+
+
+# -- The connections of a worker to one Redis server, and calls on them.
+
+UNDECIDED = frozenset({b"CONFLICT", b"KNOWN", b"KEYS"})
+"""Outcomes after which the caller calls again; no client gets an answer based on them, so no replica needs them."""
+LARGE_BYTES = 65_536
+"""A command as long as this does not hold up others on the connection that they share."""
+ASKING = packed(("ASKING",))
+
+
+@dataclass(slots=True)
+class Attempt:
+    """One attempt to carry out a call."""
+
+    replicas: int = 0
+    """Number of replicas that must have what the reply is based on before it is returned."""
+    replica_seconds: float = 0.0
+    """Timeout for these replicas."""
+    sent: bool = False
+    """Whether the server may have received the call."""
+    asking: bool = False
+    """Whether a cluster redirected this one call to the server (ASK)."""
+
+
+class CallLimit(asyncio.Semaphore):
+    """Bounds the calls under way: ``async with`` waits for a place.
+
+    Parameters
+    ----------
+    number : of calls
+    seconds : timeout for a place, after which StoreUnavailableError is raised
+    """
+
+    def __init__(self, number: int, seconds: float) -> None:
+        super().__init__(number)
+        self._seconds = seconds
+
+    async def acquire(self) -> Literal[True]:
+        if not self.locked():
+            return await super().acquire()
+        try:
+            async with asyncio.timeout(self._seconds):
+                return await super().acquire()
+        except TimeoutError:
+            raise StoreUnavailableError("all connections to the store are busy") from None
+
+
+class ServerConnections:
+    """One connection that calls share, and others for calls that need one alone.
+
+    A call needs one alone if it waits for replicas, since ``WAIT`` is for what its own connection wrote and holds
+    up what comes behind it, or if it is large.
+
+    Parameters
+    ----------
+    settings : redis-py's settings of a connection
+    options : most connections, and timeouts for one of them and for replies
+    master : who names the server; None if the settings do
+    """
+
+    def __init__(self, settings: Mapping[str, Any], options: StoreOptions, master: Master | None = None) -> None:
+        self._settings = {name: value for name, value in settings.items() if not name.startswith("sentinel_")}
+        self._options = options
+        self._master = master
+        self._shared: Pipeline | None = None
+        self._opening: asyncio.Task[Pipeline] | None = None
+        self._free: list[Pipeline] = []
+        """Open connections of calls that had one alone."""
+        self._limit = CallLimit(max(1, options.max_connections - 1), options.pool_wait_seconds)
+        self._watches: dict[tuple[str, int], ReplicaWatch] = {}
+
+    async def call(self, commands: Sequence[Sequence[RedisArgument]], attempt: Attempt) -> Any:
+        """Send the first command, or the next one if the server does not know the script, and return the reply.
+
+        Parameters
+        ----------
+        commands : name and arguments of each; one or more
+        attempt : says which replicas to wait for; its ``sent`` is set when the server may have received the call
+
+        Raises
+        ------
+        ReplicasBehindError
+            if the call was carried out, but too few replicas acknowledged it in time.
+        RedisError
+            for any other failure; ``attempt.sent`` says whether the server may have received the call.
+        """
+        first = packed(commands[0])
+        if attempt.replicas or len(first) >= LARGE_BYTES:
+            async with self._alone() as pipeline:
+                reply = await self._reply(pipeline, first, commands[1:], attempt)
+                if attempt.replicas and reply[2] not in UNDECIDED:
+                    await self._replicated(pipeline, attempt)
+                return reply
+        shared = self._shared
+        if shared is None or not shared.is_open or (self._master and not self._is_current(shared)):
+            shared = await self._open_shared()
+        return await self._reply(shared, first, commands[1:], attempt)
+
+    async def close(self) -> None:
+        """Close all connections."""
+        if self._opening is not None:
+            await asyncio.wait([self._opening])
+        for pipeline in (self._shared, *self._free):
+            if pipeline is not None:
+                pipeline.close()
+        if self._master is not None:
+            await self._master.close()
+
+    async def _reply(
+        self,
+        pipeline: Pipeline,
+        command: bytes,
+        others: Sequence[Sequence[RedisArgument]],
+        attempt: Attempt,
+    ) -> Any:
+        try:
+            while True:
+                if attempt.asking:
+                    pipeline.send(ASKING).cancel()  # Its reply has a place, and is dropped.
+                reply = pipeline.send(command)
+                attempt.sent = True
+                try:
+                    return await reply
+                except NoScriptError:
+                    if not others:
+                        raise
+                command, others = packed(others[0]), others[1:]
+        except ReadOnlyError as error:
+            # Another server is the primary now; a new connection may reach it.
+            pipeline.retire()
+            if self._master is None:
+                raise
+            self._master.forget()
+            raise RedisConnectionError("The previous master is now a slave") from error
+
+    def _is_current(self, pipeline: Pipeline) -> bool:
+        return pipeline.is_open and (self._master is None or self._master.is_current(pipeline.address))
+
+    async def _open_shared(self) -> Pipeline:
+        """Open the shared connection once for all who wait for it, even if some of them leave."""
+        if self._opening is None:
+            self._opening = asyncio.create_task(self._open(self._shared))
+            self._opening.add_done_callback(self._opened)
+        opening = self._opening
+        await asyncio.wait([opening])  # Newer versions of Python log a failure that shield keeps from who has left.
+        return opening.result()
+
+    def _opened(self, opening: asyncio.Task[Pipeline]) -> None:
+        self._opening = None
+        if not opening.cancelled() and opening.exception() is None:
+            self._shared = opening.result()
+
+    async def _open(self, old: Pipeline | None) -> Pipeline:
+        """Return a connection to the server: the old one, if it leads there."""
+        settings = dict(self._settings)
+        if self._master is not None:
+            try:
+                settings |= await self._master.where()
+            except MasterNotFoundError:
+                if old is None or not old.is_open:
+                    raise
+                return old  # If no sentinel answers, the last known master may still work.
+        if old is not None:
+            if self._is_current(old):
+                return old
+            old.retire()
+        return await Pipeline.open(settings, self._options.reply_seconds)
+
+    @asynccontextmanager
+    async def _alone(self) -> AsyncIterator[Pipeline]:
+        async with self._limit:
+            old = self._free.pop() if self._free else None
+            pipeline = old if old is not None and self._is_current(old) else await self._open(old)
+            try:
+                yield pipeline
+            finally:
+                if not pipeline.is_idle:  # The caller left: what is under way would hold up the next.
+                    pipeline.close()
+                elif pipeline.is_open:
+                    self._free.append(pipeline)
+
+    async def _replicated(self, pipeline: Pipeline, attempt: Attempt) -> None:
+        """Wait until enough replicas have what the reply is based on.
+
+        Redis 7.0 waits for everything that the primary had written when it ran this connection's last command.
+        Valkey waits only for this connection's last write, so scripts write even if they change nothing (see
+        lua/prelude.lua).
+        """
+        replicas = max(attempt.replicas, await self._watch(pipeline.address).needed(pipeline))
+        wait = ("WAIT", replicas, max(1, int(attempt.replica_seconds * 1000)))
+        if await pipeline.send(packed(wait)) < replicas:
+            raise ReplicasBehindError
+
+    def _watch(self, address: tuple[str, int]) -> ReplicaWatch:
+        if address not in self._watches:
+            self._watches[address] = ReplicaWatch(lambda: self._confirms(address))
+        return self._watches[address]
+
+    async def _confirms(self, address: tuple[str, int]) -> bool:
+        return self._master is None or await self._master.is_named(address)

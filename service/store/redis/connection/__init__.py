@@ -1,1 +1,0 @@
-"""How calls reach Redis: connections, retries, sentinels, cluster nodes, and what their failures mean."""

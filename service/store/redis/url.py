@@ -1,0 +1,337 @@
+"""Settings of connections from redis URLs; no error shows a password."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+from urllib.parse import SplitResult, urlsplit, urlunsplit
+
+from redis import exceptions
+from redis.asyncio import Connection, SSLConnection
+from redis.asyncio.connection import parse_url
+from redis.asyncio.retry import Retry
+from redis.asyncio.sentinel import MasterNotFoundError, Sentinel
+from redis.backoff import NoBackoff
+from redis.exceptions import RedisError
+
+from ..base import (
+    NO_CONNECTION,
+    KeysApartError,
+    StoreFullError,
+    StoreOptions,
+    StoreUnavailableError,
+    WrongTypeError,
+)
+
+MAX_STORE_PORT = 65_535
+SENTINEL, CLUSTER = "sentinel", "cluster"
+_PORTS = {SENTINEL: 26379, CLUSTER: 6379}
+_ALLOWED = {"db", "username", "password", "client_name", "sentinel_username", "sentinel_password"}
+_ADVICE = "percent-encode special characters of user and password (@ : / ? # %)"
+
+
+class RedisUrl(NamedTuple):
+    """The parts of a URL."""
+
+    settings: dict[str, Any]
+    """redis-py's settings of a connection."""
+    hosts: Sequence[tuple[str, int]]
+    """Sentinels or nodes of the cluster, host and port; empty for other schemes."""
+    service: str
+    """The sentinels' name for the master; empty for other schemes."""
+
+
+def read_url(url: str, options: StoreOptions) -> RedisUrl:
+    """Read the URL of a server, of sentinels or of a cluster.
+
+    Parameters
+    ----------
+    url : with one of the schemes of ``open_store`` but memory:// and embedded:
+    options : its timeouts for connecting and for replies go into the settings
+
+    Raises
+    ------
+    ValueError
+        if the URL is invalid; the text contains no part of it.
+    """
+    _check_ports(url)
+    try:
+        plain, hosts, service = plain_url(url)
+        parts = urlsplit(plain)
+        settings: dict[str, Any] = dict(parse_url(plain))
+    except ValueError:
+        # The original text may quote a part of the password.
+        raise ValueError(f"the store URL can't be read: {_ADVICE}") from None
+    _check(parts, settings)
+    _check_tls(settings)
+    if issubclass(settings.get("connection_class", Connection), Connection):
+        settings.setdefault("socket_keepalive", True)
+    settings |= {
+        "socket_timeout": options.reply_seconds,
+        "socket_connect_timeout": options.connect_seconds,
+        "retry": Retry(NoBackoff(), 0),
+        "protocol": 2,
+        "decode_responses": False,
+    }
+    return RedisUrl(settings, hosts, service)
+
+
+def plain_url(url: str) -> tuple[str, Sequence[tuple[str, int]], str]:
+    """Split a URL with several hosts into a redis:// URL, the hosts, and the sentinels' name for the master.
+
+    ``redis+sentinel://[user:password@]host[:port][,host[:port]...]/service[/database][?options]`` or
+    ``redis+cluster://[user:password@]host[:port][,host[:port]...][?options]`` are split.
+    With ``rediss`` in place of ``redis`` the result is a rediss:// URL, and sentinels use TLS too.
+
+    Returns
+    -------
+    The redis:// URL, host and port of each host, and the name. Other URLs are returned unchanged, without hosts.
+
+    Raises
+    ------
+    ValueError
+        if a part is missing or invalid.
+    """
+    scheme, _, rest = url.partition("://")
+    scheme, _, kind = scheme.lower().partition("+")
+    if kind not in _PORTS:
+        return url, (), ""
+    authority = re.split("[/?#]", rest, maxsplit=1)[0]
+    user, at, hosts = authority.rpartition("@")
+    if hosts.count("[") != hosts.count("]"):
+        raise ValueError("a host has a bracket too many")
+    # Newer patch releases of Python accept an IPv6 address in brackets only as the single host of a URL.
+    parts = urlsplit(f"{scheme}://{user}{at}hosts{rest[len(authority) :]}")
+    path, service = parts.path.strip("/"), ""
+    if kind == SENTINEL:
+        service, _, path = path.partition("/")
+    if not hosts or bool(service) != (kind == SENTINEL) or "@" in service or (path and kind == CLUSTER):
+        raise ValueError("a host or the name of the sentinels' service is missing, or a cluster has a database")
+    addresses = [_address(host, _PORTS[kind]) for host in hosts.split(",")]
+    return urlunsplit(parts._replace(path=f"/{path}")), addresses, service
+
+
+def _address(text: str, port: int) -> tuple[str, int]:
+    host, _, given = text.rpartition(":") if not text.endswith("]") and ":" in text else (text, "", "")
+    return host.strip("[]"), int(given) if given else port
+
+
+def _check_ports(url: str) -> None:
+    hosts = url.partition("://")[2].partition("/")[0].partition("?")[0].rpartition("@")[2]
+    ports = [port for _, colon, port in (host.rpartition(":") for host in hosts.split(",")) if colon]
+    if any(port.isdecimal() and (len(port) > 5 or not 0 < int(port) <= MAX_STORE_PORT) for port in ports):
+        raise ValueError(
+            f"a port in the store URL is not one of 1 to {MAX_STORE_PORT}; if that is part of a password, {_ADVICE}"
+        )
+
+
+def _check(parts: SplitResult, settings: dict[str, Any]) -> None:
+    if parts.fragment or ("@" in parts.path + parts.query and parts.scheme != "unix"):
+        raise ValueError(f"the store URL has a part too many: {_ADVICE}")
+    if parts.scheme == "unix" and (not settings.get("path") or parts.netloc.rpartition("@")[2]):
+        raise ValueError(f"a unix:// store URL needs the whole path of a socket: {_ADVICE}")
+    if parts.scheme != "unix" and not (parts.path.strip("/").isdigit() or parts.path in ("", "/")):
+        raise ValueError("the path of a redis store URL is the number of a database")
+    extra = set(settings) - _ALLOWED - {"host", "port", "path", "connection_class"}
+    if any(not name.startswith("ssl_") for name in extra):
+        raise ValueError(f"the store URL takes only these options: {', '.join(sorted(_ALLOWED))}, ssl_...")
+
+
+def _check_tls(settings: Mapping[str, Any]) -> None:
+    """Load the files that the URL names, so that a missing one is reported at the start."""
+    options = {name: value for name, value in settings.items() if name.startswith("ssl_")}
+    if not _is_tls(settings):
+        if options:
+            raise ValueError("the store URL has options of TLS (ssl_...) but not its scheme: rediss")
+        return
+    try:
+        SSLConnection(**options).ssl_context.get()
+    except (TypeError, ValueError, RedisError):
+        raise ValueError("an option of TLS (ssl_...) in the store URL makes no sense") from None
+    except OSError as error:
+        given = ", ".join(sorted(options))
+        raise ValueError(f"the store URL's TLS files ({given}) can't be used: {error.strerror}") from None
+
+
+def _is_tls(settings: Mapping[str, Any]) -> bool:
+    return issubclass(settings.get("connection_class", Connection), SSLConnection)
+
+
+# -- The meaning of Redis errors: a short reason without secrets, and whether a retry may succeed.
+
+_CLOSED_HANDLE = "the handler is closed"
+
+
+class StoreFailure(NamedTuple):
+    """Why the store can't serve a call."""
+
+    reason: str
+    is_transient: bool = False
+    """Whether a retry may succeed."""
+    kind: type[StoreUnavailableError] = StoreUnavailableError
+    """What is raised of it."""
+
+
+LOADING = StoreFailure("the store is loading its data (LOADING)", is_transient=True)
+BUSY = StoreFailure("the store is busy with a script (BUSY)", is_transient=True)
+MOVING = StoreFailure("the store is moving this session (TRYAGAIN)", is_transient=True)
+CLUSTER_DOWN = StoreFailure("the cluster is down (CLUSTERDOWN)", is_transient=True)
+MASTER_DOWN = StoreFailure("the replica has lost its master (MASTERDOWN)", is_transient=True)
+NO_MASTER = StoreFailure("the sentinels know no master now", is_transient=True)
+NO_SENTINEL = StoreFailure("sentinels are out of reach, and no other knows the master", is_transient=True)
+TIMEOUT = StoreFailure("the store did not answer in time", is_transient=True)
+TOO_MANY_CLIENTS = StoreFailure("the store has too many clients", is_transient=True)
+MOVED = StoreFailure("the server is one of a cluster and keeps this session elsewhere (MOVED)")
+APART = StoreFailure("the server is one of a cluster and keeps these keys apart (CROSSSLOT)", kind=KeysApartError)
+FULL = StoreFailure("the store is full (OOM)", kind=StoreFullError)
+READ_ONLY = StoreFailure("the store is a read-only replica (READONLY)")
+DISK_ERROR = StoreFailure("the store can't write to its disk (MISCONF)", kind=StoreFullError)
+WRONG_TYPE = StoreFailure("a key of the store has another type (WRONGTYPE)", kind=WrongTypeError)
+REPLICAS_BEHIND = StoreFailure("too few replicas of the store have the commit (BANDIT_MIN_REPLICAS)")
+NO_REPLICAS = StoreFailure("the store has too few replicas (NOREPLICAS)")
+NO_PERMISSION = StoreFailure("the store's user lacks a permission (NOPERM)")
+
+
+class ReplicasBehindError(exceptions.RedisError):
+    """A call was carried out, but too few replicas acknowledged it before the timeout."""
+
+
+# The first match counts, so a subclass comes before its base.
+_BY_CLASS: tuple[tuple[type[exceptions.RedisError], StoreFailure], ...] = (
+    (ReplicasBehindError, REPLICAS_BEHIND),
+    (exceptions.BusyLoadingError, LOADING),
+    (exceptions.TryAgainError, MOVING),
+    (exceptions.MasterDownError, MASTER_DOWN),
+    (exceptions.ClusterDownError, CLUSTER_DOWN),
+    (exceptions.AskError, MOVED),
+    (exceptions.ClusterCrossSlotError, APART),
+    (exceptions.OutOfMemoryError, FULL),
+    (exceptions.ReadOnlyError, READ_ONLY),
+    (exceptions.NoPermissionError, NO_PERMISSION),
+    (exceptions.TimeoutError, TIMEOUT),
+    (MasterNotFoundError, NO_MASTER),
+)
+_BY_TEXT = {
+    "BUSY ": BUSY,
+    "MISCONF ": DISK_ERROR,
+    "NOREPLICAS ": NO_REPLICAS,
+    "WRONGTYPE ": WRONG_TYPE,
+    "max number of clients": TOO_MANY_CLIENTS,
+    "user executing the script": NO_PERMISSION,
+    "can't access at least one of the keys": NO_PERMISSION,
+    "-OOM ": FULL,
+    "-READONLY ": READ_ONLY,
+}
+"""By part of the text: errors without a class in redis-py, or that some servers wrap into a script's error."""
+
+
+_REFUSED_COMMAND = re.compile(r"permissions to run the '([A-Za-z|-]{1,40})' command")
+"""The command that an access list lacks."""
+_ECHO = ", with args beginning with"
+"""After these words servers quote the arguments of an unknown command; those of AUTH are the password."""
+
+
+def failure_of(error: exceptions.RedisError) -> StoreFailure:
+    """Return the meaning of an error of redis-py: a short reason without secrets, and whether it is transient."""
+    text = str(error).partition(_ECHO)[0]
+    if refused := _REFUSED_COMMAND.search(text):
+        return StoreFailure(f"{NO_PERMISSION.reason}: {refused[1]}")
+    if isinstance(error, MasterNotFoundError) and " : " in text:  # what follows are errors of sentinels
+        return NO_SENTINEL
+    for kind, known in _BY_CLASS:
+        if isinstance(error, kind):
+            return known
+    for part, known in _BY_TEXT.items():
+        if part in text:
+            return known
+    if isinstance(error, exceptions.AuthenticationError):
+        return StoreFailure(f"the store refused the credentials: {text}")
+    if isinstance(error, exceptions.ConnectionError):
+        return StoreFailure(f"{NO_CONNECTION}: {text}", is_transient=True)
+    return StoreFailure(f"the store refused a call: {text[:200]}")
+
+
+@contextmanager
+def lost_connections_told() -> Iterator[None]:
+    """Raise redis-py's ConnectionError for a connection that was just lost, where uvloop raises a RuntimeError."""
+    try:
+        yield
+    except RuntimeError as error:
+        if _CLOSED_HANDLE not in str(error):
+            raise
+        raise exceptions.ConnectionError("connection lost while it was used") from error
+
+
+# -- The master that Redis sentinels name.
+
+MASTER_CHECK_SECONDS = 1.0
+"""Time between two questions to the sentinels; commits to a replaced master are lost until the next one."""
+_SENTINEL_OPTIONS = {"sentinel_username": "username", "sentinel_password": "password"}
+
+Address = tuple[str, int]
+
+
+class Master:
+    """Asks the sentinels for the master.
+
+    They are asked every ``MASTER_CHECK_SECONDS``, since a replaced master that is cut off from them goes on
+    accepting commits.
+
+    Parameters
+    ----------
+    sentinels : host and port of each
+    service : the sentinels' name for the master
+    settings : redis-py's settings of connections to the master; connections to sentinels have the same timeouts,
+        retries and TLS, but the user and password in ``sentinel_username`` and ``sentinel_password``
+    """
+
+    def __init__(self, sentinels: Sequence[Address], service: str, settings: Mapping[str, Any]) -> None:
+        own = {inner: settings[outer] for outer, inner in _SENTINEL_OPTIONS.items() if outer in settings}
+        shared = {"socket_timeout", "socket_connect_timeout", "retry", "protocol"}
+        own |= {name: value for name, value in settings.items() if name in shared or name.startswith("ssl")}
+        own["ssl"] = settings.get("connection_class") is SSLConnection
+        self._sentinel = Sentinel(sentinels, sentinel_kwargs=own)  # type: ignore[no-untyped-call]
+        self._service = service
+        self._address: Address | None = None
+        self._next_check = 0.0
+
+    def is_current(self, address: Address) -> bool:
+        """Return whether this was the master lately; False also when it is time to ask again."""
+        return address == self._address and time.monotonic() < self._next_check
+
+    def forget(self) -> None:
+        """Ask again before the next call."""
+        self._next_check = 0.0
+
+    async def where(self) -> dict[str, Any]:
+        """Ask for the master, and return redis-py's settings that lead there.
+
+        Raises
+        ------
+        MasterNotFoundError
+            if no sentinel knows one.
+        ConnectionError
+            if the connection to a sentinel was just lost.
+        """
+        try:
+            with lost_connections_told():
+                self._address = await self._sentinel.discover_master(self._service)
+        finally:
+            self._next_check = time.monotonic() + MASTER_CHECK_SECONDS
+        return dict(zip(("host", "port"), self._address, strict=True))
+
+    async def is_named(self, address: Address) -> bool:
+        """Return whether more than half of the sentinels in the URL answer that this is the master."""
+        sentinels = self._sentinel.sentinels
+        asked = (each.sentinel_get_master_addr_by_name(self._service) for each in sentinels)
+        answers = await asyncio.gather(*asked, return_exceptions=True)
+        return 2 * sum(map(address.__eq__, answers)) > len(sentinels)
+
+    async def close(self) -> None:
+        """Close the connections to the sentinels."""
+        for sentinel in self._sentinel.sentinels:
+            await sentinel.aclose()
