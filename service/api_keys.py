@@ -13,8 +13,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
 
-from .secret_files import read_secret
-from .settings import Count, SecretText, Settings, SettingsError
+from .settings import Count, SecretText, Settings, SettingsError, read_secret
 
 MIN_KEY, MAX_KEY = 16, 512
 WATCH_SECONDS = 1.0

@@ -33,8 +33,7 @@ from .store import open_store
 from .store.base import Store, StoreOptions
 from .store.embedded import data_folder
 from .store.instrumented import InstrumentedStore
-from .telemetry.metrics import Metrics
-from .telemetry.process_watch import ProcessWatch
+from .telemetry.metrics import Metrics, ProcessWatch
 
 if TYPE_CHECKING:
     from .telemetry.tracing import Spans

@@ -11,7 +11,7 @@ import pytest
 ROOT = Path(__file__).parent.parent
 FILES = sorted(path for package in ("service", "loadtest") for path in (ROOT / package).rglob("*.py"))
 
-LEAVES = {"settings", "secret_files", "errors", "cooperative", "telemetry", "flag_parser", "asgi_scope"}
+LEAVES = {"settings", "errors", "cooperative", "telemetry", "command_line", "asgi_scope"}
 """What every folder of the server may import; they import nothing else of the project."""
 
 ARROWS = {
@@ -30,13 +30,12 @@ ARROWS = {
     "store": set(),
     "evaluation": set(),
     "api_keys": set(),
-    "settings": {"secret_files"},
-    "secret_files": set(),
-    "flag_parser": set(),
+    "settings": set(),
+    "command_line": {"settings"},
     "asgi_scope": set(),
     "errors": set(),
     "cooperative": set(),
-    "telemetry": {"secret_files"},
+    "telemetry": {"settings"},
     "client": set(),
 }
 """Folder (or file) of ``service/`` to the folders it may import beside itself and the leaves."""

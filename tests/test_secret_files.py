@@ -4,8 +4,8 @@ import json
 
 import pytest
 
+from service.command_line import read_settings
 from service.settings import Settings, SettingsError
-from service.settings.reading import read_settings
 
 pytestmark = pytest.mark.usefixtures("no_settings_from_outside")
 

@@ -6,8 +6,8 @@ import pytest
 from pydantic import ValidationError
 
 from service import __version__
+from service.command_line import read_settings
 from service.settings import Settings, SettingsError, StoreUrl, hide_password
-from service.settings.reading import read_settings
 
 pytestmark = pytest.mark.usefixtures("no_settings_from_outside")
 

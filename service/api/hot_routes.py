@@ -19,7 +19,7 @@ from fastapi import FastAPI, Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ..asgi_scope import KEY_IN_SCOPE
-from ..cooperative.offload import LARGE_INPUT_BYTES
+from ..cooperative import LARGE_INPUT_BYTES
 from ..errors import RequestTimeoutError, ServiceError
 from ..sessions.create import Created
 from ..sessions.service import Answer

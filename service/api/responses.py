@@ -8,8 +8,7 @@ from fastapi import Response
 from starlette.types import Message, Receive, Scope, Send
 
 from ..asgi_scope import is_gone_of
-from ..cooperative.answer_body import STREAMED_FROM_BYTES, Body
-from ..cooperative.fair_yield import FairYield
+from ..cooperative import STREAMED_FROM_BYTES, Body, FairYield
 from ..sessions.service import Answer
 from .parsing.json_body import JSON
 

@@ -9,7 +9,8 @@ from importlib import import_module
 from typing import Protocol
 
 from ..client import ApiError, BanditsError, PermissionDeniedError
-from ..flag_parser import WRONG_USE, FlagParser
+from ..command_line import WRONG_USE
+from ..command_line import FlagParserFlagParser as FlagParser
 from .screen import CommandError, Screen
 
 FAILED, INTERRUPTED = 1, 130

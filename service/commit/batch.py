@@ -8,8 +8,7 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 
-from ..cooperative.answer_body import pack, unpack
-from ..cooperative.fair_yield import BackgroundYield
+from ..cooperative import BackgroundYield, pack, unpack
 from ..engine.arm_run import ArmRun
 from ..engine.run import Run, expire_oldest
 from ..errors import ClientGoneError, InternalError, ServiceError

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from ..cooperative.answer_body import Body, unpack
-from ..cooperative.fair_yield import FairYield
+from ..cooperative import Body, FairYield, unpack
 from ..engine.run import Run
 from ..errors import IdempotencyConflictError, OlderSchemaError
 from ..models.events import Idempotency

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from ..cooperative.fair_yield import FairYield
-from ..cooperative.offload import run_in_thread_if_large
+from ..cooperative import FairYield, run_in_thread_if_large
 from ..engine.run import Run
 from ..engine.segment_run import KeptSegment, SegmentRun
 from ..errors import OverloadedError, StateCorruptError, UnknownSessionError

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
-from ..cooperative.answer_body import Body
+from ..cooperative import Body
 from ..models.events import Idempotency
 from .draft import Draft
 

@@ -12,7 +12,7 @@ from contextvars import Context, copy_context
 from dataclasses import dataclass, field
 
 from ..errors import OverloadedError
-from ..telemetry.request_contexts import BATCH_CONTEXTS
+from ..telemetry.logs import BATCH_CONTEXTS
 from .committer import Committer
 from .draft import Answer
 from .operation import Operation

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from ..cooperative.answer_body import compress_if_large
-from ..cooperative.offload import LABEL_BYTES, run_in_thread_if_large
+from ..cooperative import LABEL_BYTES, compress_if_large, run_in_thread_if_large
 from ..engine.arm_run import ArmRun
 from ..engine.run import Run
 from ..engine.segment_run import SegmentRun

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from ..flag_parser import FlagParser
+from ..command_line import FlagParserFlagParser as FlagParser
 from .columns import write_columns
 from .estimates import Estimate, Interval, arm_means, as_json, policies
 from .log_files import FORMATS, LogFileError, read_entries

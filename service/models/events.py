@@ -19,7 +19,7 @@ from pydantic import (
     model_validator,
 )
 
-from ..cooperative.fair_yield import FairYield
+from ..cooperative import FairYield
 from ..errors import MAX_INDEXES, FieldValueError
 from ..learners.base import Posted
 from ..learners.specs import MAX_COUNT, Finite, LabelText, Whole, whole

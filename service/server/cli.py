@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from .. import COMMAND, api_keys
+from ..command_line import read_settings, unknown_variables
 from ..settings import Settings, SettingsError, StoreUrl
-from ..settings.reading import read_settings, unknown_variables
 from ..store import check_capabilities, check_url
 from ..store.embedded import EmbeddedServer
 from ..store.embedded_programs import EmbeddedStoreError

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from ..commit.cache.cached_session import CachedSession, StoredBytes
 from ..commit.cache.effective import Effective
 from ..commit.cache.session_at_rest import SessionAtRest
-from ..cooperative.answer_body import Body
+from ..cooperative import Body
 from ..engine.run import Run
 from ..learners.specs import ArmsSpec
 from ..models.events import Idempotency

@@ -17,9 +17,7 @@ from ..commit.draft import Answer, unpack_answer
 from ..commit.journal import Journal
 from ..commit.loading import decoded
 from ..commit.queues import SessionQueues
-from ..cooperative.answer_body import compress_if_large, is_stored_answer, joined, unpack
-from ..cooperative.fair_yield import FairYield
-from ..cooperative.offload import run_in_thread_if_large
+from ..cooperative import FairYield, compress_if_large, is_stored_answer, joined, run_in_thread_if_large, unpack
 from ..errors import (
     FieldError,
     ForbiddenError,

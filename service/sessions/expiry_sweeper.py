@@ -12,8 +12,7 @@ import secrets
 from collections.abc import Callable
 from contextlib import suppress
 
-from ..cooperative.answer_body import joined
-from ..cooperative.fair_yield import FairYield
+from ..cooperative import FairYield, joined
 from ..errors import ServiceError, StateCorruptError, StoreUnavailableError, UnknownSessionError
 from ..store.base import Reminders
 from .operations import NextDue

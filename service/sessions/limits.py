@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from ..cooperative.offload import LABEL_BYTES
+from ..cooperative import LABEL_BYTES
 from ..errors import InvalidRequestError
 from ..learners.base import Spec
 from ..learners.specs import ArmsSpec, PointsSpec, named

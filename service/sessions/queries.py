@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from ..cooperative.answer_body import Body
+from ..cooperative import Body
 from ..errors import UnknownSessionError
 from ..models.specification import SESSION_ID_PATTERN
 from ..store.base import Store

@@ -7,7 +7,7 @@ from ..commit.cache.cached_session import CachedSession
 from ..commit.cache.session_cache import SessionCache
 from ..commit.journal import Journal
 from ..commit.loading import decoded, with_records
-from ..cooperative.answer_body import Body
+from ..cooperative import Body
 from ..engine.run import SlotRun
 from ..errors import UnknownSessionError
 from ..store.base import Snapshot, Store

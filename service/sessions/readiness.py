@@ -6,7 +6,7 @@ import asyncio
 import logging
 import time
 
-from ..errors.faults import StoreUnavailableError
+from ..errors import StoreUnavailableError
 from ..store.base import NO_CONNECTION, Store
 
 PING_SECONDS = 0.9

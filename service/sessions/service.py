@@ -12,7 +12,7 @@ from ..commit.committer import Committer
 from ..commit.draft import Answer
 from ..commit.operation import Operation
 from ..commit.queues import SessionQueues
-from ..cooperative.answer_body import Body
+from ..cooperative import Body
 from ..engine.run import Run
 from ..errors import InvalidRequestError, StateCorruptError, SurplusFeedbackError, UnknownSessionError
 from ..models.events import Idempotency

@@ -7,9 +7,7 @@ from typing import Any, NamedTuple
 
 from ..commit.cache.cached_session import CachedSession
 from ..commit.draft import VERSION
-from ..cooperative.answer_body import Body, answer_body
-from ..cooperative.json_floats import floats_text
-from ..cooperative.json_stream import COMPACT, json_chunks
+from ..cooperative import COMPACT, Body, answer_body, floats_text, json_chunks
 from ..engine.arm_run import ArmRun
 from ..engine.run import Run
 from ..serialization import summary as listed

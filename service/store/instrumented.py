@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from ..errors.faults import StoreUnavailableError
+from ..errors import StoreUnavailableError
 from ..telemetry.metrics import Metrics
 from .base import (
     Commit,

@@ -7,6 +7,8 @@ import logging
 import re
 import sys
 import threading
+from collections.abc import Sequence
+from contextvars import Context, ContextVar
 from datetime import UTC, datetime
 from types import TracebackType
 
@@ -124,3 +126,9 @@ def _log_uncaught(kind: type[BaseException], error: BaseException, traceback: Tr
 
 def _log_ignored(kind: type[BaseException], error: BaseException | None, traceback: TracebackType | None) -> None:
     logging.getLogger(_PACKAGE).critical("uncaught", exc_info=(kind, error or kind(), traceback))
+
+
+# -- The requests that wait for the current call to the store: one commit serves a batch of requests.
+
+BATCH_CONTEXTS: ContextVar[Sequence[Context]] = ContextVar("batch_contexts", default=())
+"""Contexts of the requests in the batch being committed; empty during a call for a single request."""

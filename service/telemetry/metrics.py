@@ -5,17 +5,60 @@ Every series exists from the start and no label has its value from a request, so
 
 from __future__ import annotations
 
+import asyncio
+import os
 import platform
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Literal, NamedTuple, Protocol
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
+from prometheus_client.multiprocess import MultiProcessCollector
 
 from .. import __version__
-from .exposition import Exposition
 from .fast_counters import Increment, Observe, fast_inc, fast_observe
 from .multiprocess import STORE_RESTARTS, WORKER_RESTARTS
+
+# -- The answer of ``GET /metrics``: the metrics of all workers in Prometheus' text format.
+#
+# Each worker keeps its metrics in files in a folder that the parent makes, so any worker can sum those of all.
+# Files are named by the worker's number, not by its process id, so a worker that replaces a dead one continues
+# its counts.
+
+CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
+
+
+class Exposition:
+    """The metrics of a registry as text; with a shared ``folder``, summed over all workers.
+
+    Parameters
+    ----------
+    registry : of this process
+    folder : where all workers of the service keep their metrics; None where this process is the only one
+    """
+
+    def __init__(self, registry: CollectorRegistry, folder: Path | None) -> None:
+        self._registry = registry
+        self._folder = folder
+        self._scrapes = asyncio.Lock()
+
+    async def text(self) -> bytes:
+        """Return all metrics in the text format; they are read and written in a thread."""
+        async with self._scrapes:
+            return await asyncio.to_thread(self._text)
+
+    def _text(self) -> bytes:
+        return generate_latest(self._collected())
+
+    def _collected(self) -> CollectorRegistry:
+        if self._folder is None:
+            return self._registry
+        collected = CollectorRegistry()
+        MultiProcessCollector(collected, str(self._folder))
+        return collected
+
 
 OTHER = "other"
 """Method and route of requests that match no route."""
@@ -240,3 +283,68 @@ class Metrics:
         observe(seconds)
         counts[min(max(status // 100, 2), 5) - 2]()
         return key
+
+
+# -- What a worker measures of itself while it serves: how late its event loop runs, what waits, memory,
+# readiness.
+
+LAG_SECONDS = 0.25
+"""Time between two measurements of the event loop's lag, and of queue and memory."""
+READY_SECONDS = 5.0
+"""Time between two looks at the store."""
+_STATM = Path("/proc/self/statm")
+
+
+class ProcessWatch:
+    """Measures until it is stopped.
+
+    Parameters
+    ----------
+    metrics : get what is measured
+    waiting : how many requests wait in this worker
+    is_ready : whether the worker can commit; asks the store
+    """
+
+    def __init__(
+        self, metrics: Metrics, waiting: Callable[[], int], is_ready: Callable[[], Awaitable[bool]]
+    ) -> None:
+        self._metrics = metrics
+        self._waiting = waiting
+        self._is_ready = is_ready
+        self._stopping = asyncio.Event()
+
+    async def run(self) -> None:
+        """Measure again and again."""
+        await asyncio.gather(self._watch_event_loop(), self._watch_store())
+
+    def stop(self) -> None:
+        """End, after a look at the store that is under way."""
+        self._stopping.set()
+
+    async def _pause(self, seconds: float) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._stopping.wait()
+
+    async def _watch_event_loop(self) -> None:
+        clock = asyncio.get_running_loop().time
+        while not self._stopping.is_set():
+            self._metrics.queued_requests.set(self._waiting())
+            self._metrics.memory_bytes.set(resident_bytes())
+            due = clock() + LAG_SECONDS
+            await self._pause(LAG_SECONDS)
+            self._metrics.event_loop_lag_seconds(max(0.0, clock() - due))
+
+    async def _watch_store(self) -> None:
+        while not self._stopping.is_set():
+            self._metrics.ready.set(await self._is_ready())
+            await self._pause(READY_SECONDS)
+
+
+def resident_bytes() -> int:
+    """Return the memory of this process that is not swapped out; 0 where the system doesn't say (Linux does)."""
+    try:
+        pages = int(_STATM.read_text().split()[1])
+    except OSError:
+        return 0
+    return pages * os.sysconf("SC_PAGE_SIZE")

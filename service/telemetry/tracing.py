@@ -21,8 +21,8 @@ from opentelemetry.trace import Link, Span, SpanKind, StatusCode
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from .logs import BATCH_CONTEXTS
 from .metrics import OTHER
-from .request_contexts import BATCH_CONTEXTS
 
 NAME = "delayed-bandits"
 MAX_LINKS = 100

@@ -12,7 +12,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..secret_files import read_secret
+from ..settings import read_secret
 
 if TYPE_CHECKING:
     from .tracing import Spans

@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from service.cooperative.fair_yield import BackgroundYield
+from service.cooperative import BackgroundYield
 from service.engine.ledger import Expiry, Params
 from service.engine.run import expire_oldest, start_run
 from service.learners.dexp3 import Dexp3Spec

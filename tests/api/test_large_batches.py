@@ -14,7 +14,7 @@ from service.api.parsing.json_body import PartLimits
 from service.api.plain import large_batches
 from service.api.plain.calls import _read, _read_events
 from service.api.plain.large_batches import read_in_pieces
-from service.cooperative.offload import LARGE_INPUT_BYTES
+from service.cooperative import LARGE_INPUT_BYTES
 from service.settings import Settings
 from tests.support.asgi import JSON
 from tests.support.both_ways import LEARNERS, both_ways

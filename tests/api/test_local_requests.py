@@ -7,9 +7,9 @@ import json
 import pytest
 
 from service.api.local_requests import check_origin
+from service.command_line import read_settings
 from service.errors import CrossSiteError, ForeignHostError, ServiceError
 from service.settings import SecretText, Settings, SettingsError
-from service.settings.reading import read_settings
 
 LOCAL = (
     *("localhost", "localhost:8000", "LOCALHOST", "localhost.", "localhost.:80", "a.localhost", "A.b.LocalHost:1"),

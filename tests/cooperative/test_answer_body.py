@@ -9,11 +9,18 @@ import random
 import numpy as np
 import pytest
 
-from service.cooperative import fair_yield, json_stream
-from service.cooperative.answer_body import answer_body, joined, pack, unpack
-from service.cooperative.fair_yield import BackgroundYield, FairYield
-from service.cooperative.json_floats import floats_text
-from service.cooperative.json_stream import json_chunks
+from service import cooperative as fair_yield
+from service import cooperative as json_stream
+from service.cooperative import (
+    BackgroundYield,
+    FairYield,
+    answer_body,
+    floats_text,
+    joined,
+    json_chunks,
+    pack,
+    unpack,
+)
 from service.learners.dbgd import DbgdSpec
 from service.sessions.operations.act import point_json
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 
-from service.cooperative.offload import LARGE_INPUT_BYTES, run_in_thread_if_large
+from service.cooperative import LARGE_INPUT_BYTES, run_in_thread_if_large
 
 
 async def test_large_works_take_turns_in_one_thread():

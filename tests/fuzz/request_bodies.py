@@ -14,7 +14,7 @@ from service.api.parsing.json_body import PartLimits, _is_json, parse
 from service.api.parsing.validation_errors import from_pydantic_errors
 from service.api.problems import problem
 from service.api.schemas import Act, Acts, ChangeArms, CreateSession, Feedbacks, ReplaceArms
-from service.cooperative.json_stream import json_chunks
+from service.cooperative import json_chunks
 from service.errors import ServiceError
 from service.models.events import Event
 from service.models.stored import Stored, decode

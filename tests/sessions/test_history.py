@@ -9,7 +9,7 @@ import pytest
 
 from service.commit.cache.cached_session import CachedSession
 from service.commit.cache.session_cache import SessionCache
-from service.errors.faults import StoreUnavailableError
+from service.errors import StoreUnavailableError
 from service.models.events import ArmEvent
 from service.models.specification import Specification
 from service.models.stored import Stored

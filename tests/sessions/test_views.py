@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from service.commit.cache.cached_session import CachedSession
-from service.cooperative.answer_body import STREAMED_FROM_BYTES
+from service.cooperative import STREAMED_FROM_BYTES
 from service.models.specification import Specification
 from service.models.stored import Stored
 from service.sessions.views import SHORT_ARMS, fields_of, session_view

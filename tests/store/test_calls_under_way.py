@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from loadtest.chaos.proxy import CuttingProxy
-from service.errors.faults import StoreUnavailableError
+from service.errors import StoreUnavailableError
 from service.store.base import Committed, StoreOptions
 from service.store.redis.connection import LARGE_BYTES
 from tests.support.committing_clients import NAMES, Load, store_with_sessions

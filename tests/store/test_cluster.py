@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from service.errors.faults import StoreUnavailableError
+from service.errors import StoreUnavailableError
 from service.store import open_store
 from service.store.base import Committed, Conflict, Known, Store, StoreOptions
 from tests.support.cluster import Cluster

@@ -7,7 +7,7 @@ from redis import exceptions
 from redis._parsers.base import BaseParser
 from redis.asyncio.sentinel import MasterNotFoundError
 
-from service.errors.faults import StoreUnavailableError
+from service.errors import StoreUnavailableError
 from service.store.base import StoreOptions
 from service.store.redis.store import RedisStore
 from service.store.redis.url import NO_MASTER, NO_SENTINEL, failure_of

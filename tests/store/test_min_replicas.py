@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from service.errors.faults import StoreUnavailableError
+from service.errors import StoreUnavailableError
 from service.store.base import Committed, Conflict, Known, StoreOptions
 from service.store.redis.store import RedisStore
 from tests.support.key_leaks import leaks

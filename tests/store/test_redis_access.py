@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.errors.faults import StoreUnavailableError
+from service.errors import StoreUnavailableError
 from service.store import PLAIN_URL, check_url, open_store
 from service.store.redis.store import RedisStore
 from tests.support.real_redis import RedisServer

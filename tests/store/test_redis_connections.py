@@ -12,7 +12,7 @@ import uvloop
 from redis.asyncio import Connection
 
 from loadtest.chaos.proxy import CuttingProxy
-from service.errors.faults import StoreUnavailableError
+from service.errors import StoreUnavailableError
 from service.store.base import Committed, StoreOptions
 from service.store.redis.store import RedisStore
 from tests.support.real_redis import RedisServer

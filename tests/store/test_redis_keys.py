@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from service.errors import StateCorruptError
-from service.errors.faults import StoreUnavailableError
+from service.errors import StateCorruptError, StoreUnavailableError
 from service.store.base import ArmCounts, Committed, Conflict, NotFound, StoreOptions
 from service.store.redis.scripts import Keys
 from service.store.redis.store import RedisStore

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from service.errors.faults import StoreUnavailableError
+from service.errors import StoreUnavailableError
 from service.store.base import Committed, StoreOptions
 from service.store.redis.store import RedisStore
 from tests.support.real_redis import RedisServer

@@ -10,7 +10,7 @@ import pytest
 import redis
 
 from loadtest.processes.ports import free_port
-from service.errors.faults import StoreUnavailableError
+from service.errors import StoreUnavailableError
 from service.store.base import Committed, StoreOptions
 from service.store.redis.store import RedisStore
 from tests.support.real_redis import RedisServer

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from service.errors.faults import StoreUnavailableError
+from service.errors import StoreUnavailableError
 from service.store.base import StoreOptions
 from service.store.redis.client import CALLS_PER_CONNECTION
 from service.store.redis.store import RedisStore

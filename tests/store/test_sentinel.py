@@ -9,7 +9,7 @@ from urllib.parse import quote
 import pytest
 from redis.exceptions import ResponseError
 
-from service.errors.faults import StoreUnavailableError
+from service.errors import StoreUnavailableError
 from service.store import open_store
 from service.store.base import Committed, StoreOptions
 from service.store.redis.store import RedisStore

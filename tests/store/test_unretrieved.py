@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from service.errors.faults import StoreUnavailableError
+from service.errors import StoreUnavailableError
 from service.server.serving import EventLoop
 from service.store.base import StoreOptions
 from service.store.redis.store import RedisStore

@@ -23,12 +23,12 @@ from types import FrameType
 from typing import Any
 
 import service
-from service.cooperative.fair_yield import FairYield
+from service.cooperative import FairYield
 from service.server.pool.board import Board
 from service.server.serving import serve
 from service.sessions.expiry_sweeper import Sweeper
 from service.settings import Settings
-from service.telemetry import process_watch
+from service.telemetry import metrics as process_watch
 
 FOLDER = Path(service.__file__).parent
 TRIES = 7

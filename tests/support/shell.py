@@ -12,9 +12,9 @@ import typer
 
 from loadtest.commands import app
 from service.__main__ import WORDS
+from service.command_line import read_settings
 from service.commands.run import parse
 from service.evaluation.command import parser
-from service.settings.reading import read_settings
 from tests.support.compose import COMPOSE, ROOT
 from tests.support.requirements import PROJECT
 

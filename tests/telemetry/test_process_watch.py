@@ -14,9 +14,8 @@ import pytest
 from service import __version__
 from service.sessions import expiry_sweeper
 from service.sessions.expiry_sweeper import Sweeper
-from service.telemetry import process_watch
-from service.telemetry.metrics import Labels, Metrics
-from service.telemetry.process_watch import ProcessWatch, resident_bytes
+from service.telemetry import metrics as process_watch
+from service.telemetry.metrics import Labels, Metrics, ProcessWatch, resident_bytes
 from tests.support.running import RunningService
 from tests.support.waiting import wait_until
 from tests.telemetry.test_metrics import scrape, value

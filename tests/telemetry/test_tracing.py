@@ -12,7 +12,7 @@ from opentelemetry.trace import SpanKind, StatusCode
 
 from service.api.metric_labels import labels
 from service.app import create_app
-from service.errors.faults import StoreUnavailableError
+from service.errors import StoreUnavailableError
 from service.learners.dexp3 import Dexp3Spec
 from service.models.specification import Specification
 from service.models.stored import Stored

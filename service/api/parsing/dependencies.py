@@ -11,8 +11,7 @@ from fastapi import Request
 
 from ...api_keys import ApiKey
 from ...asgi_scope import KEY_IN_SCOPE
-from ...cooperative.fair_yield import FairYield
-from ...cooperative.json_stream import json_chunks
+from ...cooperative import FairYield, json_chunks
 from ...errors import InvalidRequestError
 from ...models.events import PRINTABLE_ASCII, Idempotency, digest, digest_of
 from ...sessions.limits import ALL, Rights

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from fastapi import Request
 from starlette.requests import ClientDisconnect
 
-from ...cooperative.offload import LARGE_INPUT_BYTES, run_in_thread_if_large
+from ...cooperative import LARGE_INPUT_BYTES, run_in_thread_if_large
 from ...errors import (
     InvalidRequestError,
     PayloadTooLargeError,

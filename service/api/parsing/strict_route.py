@@ -21,7 +21,7 @@ from fastapi.routing import APIRoute
 from starlette.datastructures import QueryParams
 from starlette.routing import Route, compile_path
 
-from ...cooperative.offload import run_in_thread_if_large
+from ...cooperative import run_in_thread_if_large
 from ...settings import Settings
 from ..runtime import runtime_of
 from .handler_parameters import REQUIRED, Errors, Field, HandlerParameters

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 
-from ...cooperative.fair_yield import FairYield
+from ...cooperative import FairYield
 from ...models.events import Event, PlainEvents
 
 PIECE_BYTES = 4_096

@@ -16,7 +16,7 @@ from fastapi.responses import HTMLResponse, JSONResponse
 from starlette.staticfiles import StaticFiles
 from starlette.types import Scope
 
-from ...cooperative.offload import run_in_thread
+from ...cooperative import run_in_thread
 from ...settings import Settings
 from ..access import READERS, access
 

@@ -7,7 +7,7 @@ from typing import Any
 from fastapi import APIRouter, Request, Response
 
 from ...errors import OverloadedError, StoreUnavailableError
-from ...telemetry.exposition import CONTENT_TYPE
+from ...telemetry.metrics import CONTENT_TYPE
 from ..access import READERS, VIEWERS, Logged, access
 from ..parsing.json_body import JSON
 from ..runtime import runtime_of

@@ -6,8 +6,8 @@ import argparse
 import os
 from collections.abc import Iterator
 
+from ...command_line import read_settings
 from ...settings import Settings, SettingsError
-from ...settings.reading import read_settings
 from ..screen import CommandError, Screen
 from ..service_flags import URL_VARIABLE
 from . import service_checks, settings_checks, store_checks

@@ -8,9 +8,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from ... import api_keys
+from ...command_line import unknown_variables
 from ...server.listeners import is_loopback
 from ...settings import Settings, SettingsError
-from ...settings.reading import unknown_variables
 from .finding import Finding, error, ok, warning
 
 SCHEMA_OF_0_1 = 1

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ... import install
-from ...errors.faults import StoreUnavailableError
+from ...errors import StoreUnavailableError
 from ...settings import Settings
 from ...store import check_capabilities
 from ...store.base import StoreOptions

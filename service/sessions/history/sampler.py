@@ -13,9 +13,8 @@ from contextlib import suppress
 
 from ...commit.cache.session_cache import SessionCache
 from ...commit.journal import Journal
-from ...cooperative.fair_yield import FairYield
-from ...errors import StateCorruptError, UnknownSessionError
-from ...errors.faults import StoreUnavailableError
+from ...cooperative import FairYield
+from ...errors import StateCorruptError, StoreUnavailableError, UnknownSessionError
 from ...serialization.summary import Sample
 from ...store.base import Store
 from ..read import Reader

@@ -13,7 +13,7 @@ import numpy as np
 from ...commit.draft import Draft
 from ...commit.journal import Acted, Ended, Journal
 from ...commit.operation import Applied, Operation
-from ...cooperative.json_stream import CHUNK_SCALARS
+from ...cooperative import CHUNK_SCALARS
 from ...engine.arm_run import ArmRun
 from ...engine.ledger import ArmActions
 from ...engine.run import PointRun, Run, SlotRun

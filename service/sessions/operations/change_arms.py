@@ -10,8 +10,7 @@ from typing import ClassVar, NamedTuple
 from ...commit.draft import Draft
 from ...commit.journal import ArmsChanged, Journal
 from ...commit.operation import Applied, Operation
-from ...cooperative.answer_body import Body, joined
-from ...cooperative.offload import LABEL_BYTES, run_in_thread_if_large
+from ...cooperative import LABEL_BYTES, Body, joined, run_in_thread_if_large
 from ...engine.arm_run import ArmRun, Arms, Change
 from ...engine.run import Run
 from ...errors import InvalidRequestError, NoLabelsError

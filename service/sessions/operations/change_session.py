@@ -12,8 +12,7 @@ from ...commit.batch import expire_due
 from ...commit.draft import Draft
 from ...commit.journal import Journal, SessionChanged
 from ...commit.operation import Applied, Operation
-from ...cooperative.answer_body import Body, joined
-from ...cooperative.offload import run_in_thread_if_large
+from ...cooperative import Body, joined, run_in_thread_if_large
 from ...engine.run import Run, with_window_and_floor
 from ...errors import FieldValueError, InvalidRequestError
 from ...models.specification import ExpirySpec, Specification

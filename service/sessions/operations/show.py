@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ...commit.draft import Draft
 from ...commit.operation import Applied, Operation
-from ...cooperative.answer_body import Body, joined
+from ...cooperative import Body, joined
 from ...engine.run import Run
 
 

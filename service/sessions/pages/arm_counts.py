@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...cooperative.fair_yield import FairYield
+from ...cooperative import FairYield
 from ...engine.ledger import LossRange
 from ...errors import UnknownSessionError
 from ...learners.base import IntArray

@@ -10,10 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...commit.journal import Journal
-from ...cooperative.answer_body import Body, answer_body
-from ...cooperative.fair_yield import FairYield
-from ...cooperative.json_stream import json_chunks
-from ...cooperative.offload import run_in_thread_if_large
+from ...cooperative import Body, FairYield, answer_body, json_chunks, run_in_thread_if_large
 from ...engine.arm_run import ArmRun
 from ...engine.run import Run
 from ...errors import InvalidRequestError, UnknownSegmentError

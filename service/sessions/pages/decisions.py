@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 
-from ...cooperative.answer_body import Body, answer_body
+from ...cooperative import Body, answer_body
 from ...errors import InvalidRequestError, NoDecisionLogError, StateCorruptError, UnknownSessionError
 from ...store.base import LogEntry, Store
 from ..views import time_text

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...cooperative.answer_body import Body, answer_body
-from ...cooperative.json_stream import json_chunks
+from ...cooperative import Body, answer_body, json_chunks
 from ...engine.arm_run import ArmRun
 from ...engine.run import Run
 from ...errors import UnknownSessionError

@@ -11,9 +11,7 @@ from typing import Any, Literal, NamedTuple
 from ...commit.cache.cached_session import CachedSession
 from ...commit.journal import Journal
 from ...commit.loading import with_segments
-from ...cooperative.answer_body import Body, answer_body
-from ...cooperative.fair_yield import FairYield
-from ...cooperative.json_stream import json_chunks
+from ...cooperative import Body, FairYield, answer_body, json_chunks
 from ...engine.segment_run import KeptSegment, KeptSegments, SegmentRun
 from ...errors import InvalidRequestError, StateCorruptError, UnknownSegmentError, UnknownSessionError
 from ...serialization.records import name_of

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from ...cooperative.answer_body import Body, answer_body
-from ...cooperative.fair_yield import FairYield
-from ...cooperative.json_stream import COMPACT
+from ...cooperative import COMPACT, Body, FairYield, answer_body
 from ...engine.run import SlotRun
 from ...errors import InvalidRequestError, StateCorruptError, UnknownSessionError
 from ...serialization import summary as listed_fields

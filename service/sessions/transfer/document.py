@@ -14,10 +14,7 @@ from binascii import Error
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from ...cooperative.answer_body import Body
-from ...cooperative.fair_yield import FairYield
-from ...cooperative.json_stream import json_chunks
-from ...cooperative.offload import run_in_thread_if_large
+from ...cooperative import Body, FairYield, json_chunks, run_in_thread_if_large
 from ...errors import InvalidRequestError, PayloadTooLargeError, UnknownSessionError
 from ...store.base import DIGEST_BYTES, Snapshot, Store, WholeSession, rows_of, texts
 from .restorable import read_whole

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...commit.cache.cached_session import CachedSession
 from ...commit.loading import check_segments, decoded, with_records
-from ...cooperative.offload import run_in_thread_if_large
+from ...cooperative import run_in_thread_if_large
 from ...errors import InvalidRequestError, StateCorruptError
 from ...models import stored as stored_specification
 from ...serialization import state as codec

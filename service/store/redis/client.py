@@ -17,8 +17,7 @@ from typing import Any, NamedTuple
 from redis import crc, exceptions
 from redis.exceptions import AskError, ClusterDownError, MovedError, RedisError
 
-from ...errors import StateCorruptError
-from ...errors.faults import StoreUnavailableError
+from ...errors import StateCorruptError, StoreUnavailableError
 from ..base import StoreFullError, StoreOptions, WrongTypeError
 from . import scripts
 from . import scripts as messages

@@ -20,7 +20,7 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import InvalidResponse, NoScriptError, ReadOnlyError, RedisError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
-from ...errors.faults import StoreUnavailableError
+from ...errors import StoreUnavailableError
 from ..base import StoreOptions
 from .url import Master, ReplicasBehindError, lost_connections_told
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from ...errors.faults import StoreUnavailableError
+from ...errors import StoreUnavailableError
 from ..base import Listed, Page, after_of, cursor_after
 from . import scripts
 from . import scripts as messages

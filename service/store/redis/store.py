@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from zlib import crc32
 
-from ...errors.faults import StoreUnavailableError
+from ...errors import StoreUnavailableError
 from ..base import (
     Commit,
     Committed,

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
-from ...cooperative.offload import run_in_thread_if_large
+from ...cooperative import run_in_thread_if_large
 from ..base import NewSession, Snapshot, WholeSession, texts
 from . import scripts
 from . import scripts as messages

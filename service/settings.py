@@ -1,14 +1,109 @@
-"""The settings, with their bounds, defaults and descriptions."""
+"""What an operator can set: flags take precedence over variables (``BANDIT_*``), and these over defaults.
+
+Workers get the settings from their parent process: what reads them (``reading``) is imported by that alone.
+"""
 
 from __future__ import annotations
 
+import ipaddress
 import json
+import re
 from pathlib import Path
 from typing import Annotated, Literal
+from urllib.parse import quote
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, Secret
 
-from .values import Count, Seconds, SecretText, StoreUrl, has_scheme, hosts, networks, origins
+# -- What is wrong with settings, in words that never show a value.
+
+
+class SettingsError(Exception):
+    """A setting has a bad value; the text names the setting and never shows the value."""
+
+
+def named(setting: str) -> str:
+    """Return a setting by its flag and its variable, as errors name it."""
+    return f"--{setting.replace('_', '-')} (BANDIT_{setting.upper()})"
+
+
+# -- Types of settings, and what their values must be.
+
+
+class StoreUrl(Secret[str]):
+    """A store's URL that prints without user, password and options; ``get_secret_value()`` returns it in full."""
+
+    def _display(self) -> str:
+        return hide_password(self.get_secret_value())
+
+    @property
+    def scheme(self) -> str:
+        """What stands before the colon, such as ``embedded``."""
+        return self.get_secret_value().partition(":")[0]
+
+
+class SecretText(Secret[str]):
+    """A text that never prints."""
+
+    def _display(self) -> str:
+        return "***"
+
+
+def hide_password(url: str) -> str:
+    """Return a store URL as logs may show it.
+
+    Of one with a stray ``@``, which may hide a password, that is the scheme alone.
+    """
+    scheme, slashes, rest = url.partition("://")
+    if not slashes:
+        return f"{url.partition(':')[0]}:{'***' if url.partition(':')[2] else ''}"
+    authority = re.split(r"[/?#]", rest, maxsplit=1)[0]
+    behind = rest.removeprefix(authority)
+    if "@" in behind:
+        return f"{scheme}://***"
+    path = re.split(r"[?#]", behind, maxsplit=1)[0]
+    secret, _, hosts = authority.rpartition("@")
+    return f"{scheme}://{'***@' if secret else ''}{hosts}{path}"
+
+
+def has_scheme(url: StoreUrl) -> StoreUrl:
+    """Check that a URL says which kind of store it is of."""
+    if url.get_secret_value() != "embedded:" and "://" not in url.get_secret_value():
+        raise ValueError("must be embedded:, memory:// or the URL of a Redis")
+    return url
+
+
+def hosts(text: str) -> str:
+    """Check hosts without ports, separated by commas."""
+    return _checked_list(text, r"[\w.-]+|[0-9a-f:.]*:[0-9a-f:.]*|\[[0-9a-f:.]+\]", "hosts without ports")
+
+
+def origins(text: str) -> str:
+    """Check origins of pages, separated by commas."""
+    return _checked_list(text, r"https?://[^/?#@,\s]+", "origins, such as https://shop.example")
+
+
+def networks(text: str) -> str:
+    """Check IP addresses and networks, separated by commas."""
+    for each in filter(None, map(str.strip, text.split(","))):
+        try:
+            ipaddress.ip_network(each)
+        except ValueError:
+            raise ValueError("must be IP addresses and networks, separated by commas") from None
+    return text
+
+
+def _checked_list(text: str, pattern: str, what: str) -> str:
+    known = re.compile(pattern, re.ASCII | re.IGNORECASE)
+    if all(known.fullmatch(each.strip()) for each in text.split(",") if each.strip() not in {"", "*"}):
+        return text
+    raise ValueError(f"must be {what}, separated by commas")
+
+
+Count = Annotated[int, Field(ge=1, le=2**53 - 1)]
+Seconds = Annotated[float, Field(gt=0, le=1e9, allow_inf_nan=False)]
+
+
+# -- The settings, with their bounds, defaults and descriptions.
 
 
 class Settings(BaseModel):
@@ -174,3 +269,58 @@ class Settings(BaseModel):
         keys = None if self.api_keys is None else self.api_keys.get_secret_value()
         secrets = {"store_url": self.store_url.get_secret_value(), "api_keys": keys}
         return json.dumps(self.model_dump(mode="json") | secrets)
+
+
+__all__ = [
+    "Count",
+    "SecretText",
+    "Settings",
+    "SettingsError",
+    "StoreUrl",
+    "hide_password",
+]
+
+
+# -- Secrets that stand in files, such as those that Docker and Kubernetes mount, and not in the environment.
+
+
+def read_secret(file: Path) -> str:
+    """Return the text of a file without the line break at its end.
+
+    Raises
+    ------
+    ValueError
+        where it can't be read, is no UTF-8 or is empty; the text shows nothing of it.
+    """
+    try:
+        text = file.read_text("utf-8")
+    except OSError as error:
+        raise ValueError(f"can't be read: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise ValueError("can't be read: not UTF-8") from None
+    if not (secret := text.rstrip("\r\n")):
+        raise ValueError("is empty")
+    return secret
+
+
+def with_password(url: str, password: str) -> str:
+    """Put a password into a store URL, with its special characters encoded.
+
+    Parameters
+    ----------
+    url : of the store, with a user or without, and no password
+    password : as it is, without encoding
+
+    Raises
+    ------
+    ValueError
+        where the URL has a password already, or can have none.
+    """
+    scheme, slashes, rest = url.partition("://")
+    if not slashes or scheme == "memory":
+        raise ValueError("this store has no password")
+    authority, slash, path = rest.partition("/")
+    user, at, hosts = authority.rpartition("@")
+    if ":" in user:
+        raise ValueError("the store URL has a password already")
+    return f"{scheme}://{user if at else ''}:{quote(password, safe='')}@{hosts}{slash}{path}"

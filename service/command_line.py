@@ -1,0 +1,163 @@
+"""The parser of a command's flags, whose errors are one line as those of commands are."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+import pydantic_settings
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+from pydantic_settings import BaseSettings, CliSettingsSource, SettingsConfigDict
+
+from . import __version__
+from .settings import Settings, SettingsError, StoreUrl, has_scheme, named, read_secret, with_password
+
+# -- The flags of the command line: their help, and errors that show no values.
+
+_FLAG = re.compile(r"--[a-z][a-z-]*")
+_PROGRAM = "python -m service" if __package__ == "service" else "delayed-bandits serve"
+"""How it was started: from a checkout, or as the wheel installs it."""
+_DESCRIPTION = (
+    "Serve bandit online learning over HTTP: applications ask which choice to show, and report losses when they "
+    "become known. Each flag can also be set as an environment variable, such as BANDIT_STORE_URL for --store-url; "
+    "flags win. `--help` without `serve` lists the other commands."
+)
+_VALUES = {
+    "StoreUrl": "URL",
+    "Path": "PATH",
+    "SecretText": "JSON",
+    "str": "TEXT",
+    "int": "INTEGER",
+    "float": "NUMBER",
+    "bool": "{true,false}",
+}
+"""What the help calls the value of a flag, by the type of its field."""
+
+
+class FlagParser(argparse.ArgumentParser):
+    """Parses the flags; its errors name flags and never show values, which may be secrets."""
+
+    def __init__(self, arguments: Sequence[str]) -> None:
+        super().__init__(prog=_PROGRAM, description=_DESCRIPTION, allow_abbrev=False)
+        self.add_argument("--version", action="version", version=f"delayed-bandits {__version__}")
+        self._given = [word.partition("=")[0] for word in arguments]
+
+    def error(self, message: str) -> NoReturn:
+        """Refuse the flags; ``message`` has their values."""
+        raise SettingsError(f"{self._reason(message)}: see --help") from None
+
+    def _reason(self, message: str) -> str:
+        known = {f"--{name.replace('_', '-')}": field for name, field in Settings.model_fields.items()}
+        if (bare := re.match(r"argument (--[a-z-]+): expected one argument", message)) and bare[1] in known:
+            return f"{bare[1]} needs {'true or false' if known[bare[1]].annotation is bool else 'a value'}"
+        unknown = [
+            word for word in self._given if _FLAG.fullmatch(word) and word not in {*known, "--help", "--version"}
+        ]
+        return f"there is no flag {', '.join(unknown)}" if unknown else "unexpected argument"
+
+
+def add_flag(parser: argparse.ArgumentParser, *names: str, **options: Any) -> argparse.Action:
+    """Add a flag whose help names no Python types or values.
+
+    Parameters
+    ----------
+    parser : of the command line, or a group of its flags
+    names : of the flag, with their hyphens
+    options : as pydantic-settings gives them to ``add_argument``: with ``help`` and ``metavar``
+    """
+    text = options["help"].removesuffix(" (default: null)").replace("(default: False)", "(default: false)")
+    options |= {"help": text, "metavar": _VALUES.get(options["metavar"], options["metavar"])}
+    return parser.add_argument(*names, **options)
+
+
+# -- Reading the settings from flags, the environment and files of secrets.
+
+
+class _GivenSettings(BaseSettings, Settings):
+    """Settings that are looked for in flags and in the environment."""
+
+    model_config = SettingsConfigDict(env_prefix="BANDIT_", cli_kebab_case=True)
+
+    @property
+    def settings(self) -> Settings:
+        """The same, of the class that workers have."""
+        values = {name: getattr(self, name) for name in Settings.model_fields}
+        return Settings.model_construct(self.model_fields_set, **values)
+
+
+def unknown_variables(environment: Mapping[str, str]) -> list[str]:
+    """Return variables that look like settings but are not, such as misspelt ones."""
+    known = {f"BANDIT_{name.upper()}" for name in Settings.model_fields}
+    return sorted(name for name in environment if name.upper().startswith("BANDIT_") and name.upper() not in known)
+
+
+def read_settings(arguments: Sequence[str] = ()) -> Settings:
+    """Read settings from flags (``--store-url memory://``), the environment and defaults.
+
+    Raises
+    ------
+    SettingsError
+        for bad values, one line each.
+    """
+    try:
+        flags: CliSettingsSource[_GivenSettings] = CliSettingsSource(
+            _GivenSettings, cli_hide_none_type=True, root_parser=FlagParser(arguments), add_argument_method=add_flag
+        )
+        given = _GivenSettings(_cli_settings_source=flags(args=list(arguments)))
+    except pydantic_settings.SettingsError:
+        # Its text has values of flags.
+        raise SettingsError("the value of a flag can't be read: see --help") from None
+    except ValidationError as error:
+        raise SettingsError("\n".join(map(_line, error.errors(include_input=False)))) from None
+    return _with_secrets(given.settings)
+
+
+def _with_secrets(settings: Settings) -> Settings:
+    """Return the settings with the store URL complete, as its files have it; workers don't read them again."""
+    url, given = settings.store_url.get_secret_value(), settings.model_fields_set
+    if (file := settings.store_url_file) is not None:
+        if "store_url" in given:
+            raise SettingsError(f"{named('store_url')}, {named('store_url_file')}: give one of them")
+        url = _read(file, "store_url_file")
+        try:
+            has_scheme(StoreUrl(url))
+        except ValueError as error:
+            raise SettingsError(f"{named('store_url_file')}: {error}") from None
+    if (file := settings.store_password_file) is not None:
+        try:
+            url = with_password(url, _read(file, "store_password_file"))
+        except ValueError as error:
+            raise SettingsError(f"{named('store_password_file')}: {error}") from None
+    return settings.model_copy(
+        update={"store_url": StoreUrl(url), "store_url_file": None, "store_password_file": None}
+    )
+
+
+def _read(file: Path, setting: str) -> str:
+    try:
+        return read_secret(file)
+    except ValueError as error:
+        raise SettingsError(f"{named(setting)}: {error}") from None
+
+
+def _line(error: ErrorDetails) -> str:
+    message = error["msg"].removeprefix("Value error, ")
+    if not error["loc"]:
+        return message
+    return f"{named(str(error['loc'][0]))}: {message}"
+
+
+WRONG_USE = 2
+"""Exit code for a command line that can't be read."""
+
+
+class FlagParserFlagParser(argparse.ArgumentParser):
+    """``argparse``'s parser, without the usage before each error; ``--help`` prints that."""
+
+    def error(self, message: str) -> NoReturn:
+        """End the program and say why, in one line."""
+        self.exit(WRONG_USE, f"{self.prog}: {' '.join(message.split())}; see --help\n")
