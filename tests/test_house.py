@@ -26,19 +26,19 @@ BUDGET = {
     "changes of file of an act": 55,
 }
 REACHED = {
-    "code lines of service": 19_301,
-    "files of service": 210,
-    "folders of service": 35,
-    "largest file of service": 297,
-    "code lines of tests": 28_111,
+    "code lines of service": 19_216,
+    "files of service": 200,
+    "folders of service": 34,
+    "largest file of service": 337,
+    "code lines of tests": 28_104,
     "code lines of loadtest": 8_007,
     "words of docs": 65_691,
-    "files of a feedback": 42,
+    "files of a feedback": 34,
     "functions of a feedback": 135,
-    "changes of file of a feedback": 90,
-    "files of an act": 40,
+    "changes of file of a feedback": 87,
+    "files of an act": 33,
     "functions of an act": 126,
-    "changes of file of an act": 82,
+    "changes of file of an act": 79,
 }
 SLACK = 0.03
 """How much less than what is reached nobody has to write down."""

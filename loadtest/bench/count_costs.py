@@ -13,7 +13,7 @@ from unittest import mock
 
 from loadtest.processes import RedisProcess
 from loadtest.processes.redis_process import started
-from service.commit.journal import Journal
+from service.commit.batch import Journal
 from service.learners import REGISTRY
 from service.learners.dexp3 import Dexp3Spec
 from service.models.events import ArmEvent

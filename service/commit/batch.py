@@ -2,20 +2,405 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import math
 import time
-from collections import Counter
-from collections.abc import Sequence
+from abc import ABC, abstractmethod
+from collections import Counter, defaultdict
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, NamedTuple
 
-from ..cooperative import BackgroundYield, pack, unpack
+from ..cooperative import BackgroundYield, Body, FairYield, pack, unpack
 from ..engine.arm_run import ArmRun
+from ..engine.ledger import ArmActions, LossRange
 from ..engine.run import Run, expire_oldest
-from ..errors import ClientGoneError, InternalError, ServiceError
-from .cache.cached_session import CachedSession
-from .draft import Answer, Draft, KnownKeys
-from .journal import Ended, Journal
-from .operation import Operation
+from ..errors import ClientGoneError, IdempotencyConflictError, InternalError, OlderSchemaError, ServiceError
+from ..models.events import Idempotency
+from ..models.stored import Stored
+from ..store.base import ACTS, DEFAULTED, DIGEST_BYTES, EXPIRED, FEEDBACKS, LOSSES, REMOVED, VOIDED, ArmCounts
+from .cache import CachedSession, Effective
+
+# -- What a batch does to a session over arms, in order: from it follow the counts of arms and the decision log.
+
+_COUNTED = {"applied": FEEDBACKS, "voided": VOIDED, "expired": EXPIRED}
+_JSON = json.JSONEncoder(separators=(",", ":"))
+
+COUNTED_AT_ONCE = 1_000
+"""Plain events counted between two pauses."""
+
+Counts = dict[int, list[float]]
+"""What is to be added to the counts of each arm."""
+
+
+class Acted(NamedTuple):
+    """Slots were opened."""
+
+    actions: ArmActions
+    names: Sequence[str] | None = None
+    """Labels of the session's arms, by index."""
+    segment: str | None = None
+
+
+class Ended(NamedTuple):
+    """A decision ended, or an event changed nothing since its arm had been removed."""
+
+    arm: int
+    outcome: str
+    """``applied``, ``voided``, ``removed`` or ``expired``."""
+    loss: float | None = None
+    """As it was posted; None where there is none, and for expired decisions."""
+    event_id: str | None = None
+    slot: int | None = None
+    decisions: int = 1
+    """Decisions that expired together."""
+    defaulted: bool = False
+    """Whether it was learned at the default loss."""
+    segment: str | None = None
+
+
+class Settled(NamedTuple):
+    """Plain events were applied: one entry for each, in their order."""
+
+    arms: Sequence[int]
+    losses: Sequence[float]
+    """As they were posted."""
+    event_ids: Sequence[str | None]
+
+
+class ArmsChanged(NamedTuple):
+    """Labels that came and went, were paused and resumed."""
+
+    added: Sequence[str] = ()
+    removed: Sequence[str] = ()
+    paused: Sequence[str] = ()
+    resumed: Sequence[str] = ()
+    given_up: Mapping[int, int] = {}
+    """Index of a removed arm to the decisions of it that were outstanding."""
+
+
+class SessionChanged(NamedTuple):
+    """Names of the fields of the session that were changed."""
+
+    changed: Sequence[str]
+
+
+Happening = Acted | Ended | Settled | ArmsChanged | SessionChanged
+
+
+class Journal(list[Happening]):
+    """What a batch has done so far."""
+
+    def rewind(self, length: int) -> None:
+        """Forget what has been noted beyond the first ``length``."""
+        del self[length:]
+
+    async def counts(
+        self,
+        losses: LossRange,
+        default_loss: float | None,
+        fair_yield: Callable[[], Awaitable[None]],
+        *,
+        acts: bool = False,
+    ) -> Counts:
+        """Return what is to be added to the counts of arms.
+
+        Parameters
+        ----------
+        losses : range of the session's losses as it was before the batch
+        default_loss : at which expired decisions were learned, as clients would post it; None where they were not
+        fair_yield : is awaited between entries
+        acts : whether acts are counted too: packed counts go without, as what became of each is counted
+        """
+        counts: Counts = defaultdict(lambda: [0] * len(ArmCounts._fields))
+        for each in self:
+            await fair_yield()
+            if isinstance(each, Acted):
+                for arm, count in Counter(each.actions.arms).items() if acts else ():
+                    counts[arm][ACTS] += count
+            elif isinstance(each, Settled):
+                shares = losses.shares(each.losses)
+                for count, (arm, share) in enumerate(zip(each.arms, shares, strict=True), 1):
+                    row = counts[arm]
+                    row[FEEDBACKS] += 1
+                    row[LOSSES] += share
+                    if not count % COUNTED_AT_ONCE:
+                        await fair_yield()
+            elif isinstance(each, Ended):
+                _count_ended(counts, each, losses, default_loss)
+            elif isinstance(each, ArmsChanged):
+                for arm, count in each.given_up.items():
+                    counts[arm][REMOVED] += count
+        return counts
+
+    async def entries(
+        self, default_loss: float | None, word: str, fair_yield: Callable[[], Awaitable[None]]
+    ) -> list[bytes]:
+        """Return the entries of the decision log, as JSON without their times.
+
+        Parameters
+        ----------
+        default_loss : at which expired decisions were learned, as clients would post it; None where they were not
+        word : what clients post, ``loss`` or ``reward``
+        fair_yield : is awaited between entries
+        """
+        entries = []
+        for each in self:
+            for entry in _entries(each, default_loss, word):
+                entries.append(_JSON.encode(entry).encode())
+                await fair_yield()
+        return entries
+
+
+def _count_ended(counts: Counts, each: Ended, losses: LossRange, default: float | None) -> None:
+    counted = _COUNTED.get(each.outcome)
+    if counted is None:
+        return
+    row = counts[each.arm]
+    row[counted] += each.decisions
+    loss = default if each.defaulted else each.loss
+    if each.defaulted:
+        row[DEFAULTED] += each.decisions
+    if loss is not None:
+        row[LOSSES] += each.decisions * losses.share(loss)
+
+
+def _entries(each: Happening, default: float | None, word: str) -> Iterator[dict[str, Any]]:
+    if isinstance(each, Settled):
+        for arm, loss, event_id in zip(each.arms, each.losses, each.event_ids, strict=True):
+            yield _entry(Ended(arm, "applied", loss, event_id), default, word)
+        return
+    if not isinstance(each, Acted):
+        yield _entry(each, default, word)
+        return
+    actions, names = each.actions, each.names
+    for slot, (arm, p) in enumerate(zip(actions.arms, actions.probabilities, strict=True), actions.slot):
+        entry = {"kind": "act", "slot": slot, "arm": arm, "probability": p, "eligible": actions.eligible}
+        yield entry | _given({"label": None if names is None else names[arm], "segment": each.segment})
+
+
+def _entry(each: Ended | ArmsChanged | SessionChanged, default: float | None, word: str) -> dict[str, Any]:
+    if isinstance(each, SessionChanged):
+        return {"kind": "session", "changed": list(each.changed)}
+    if isinstance(each, ArmsChanged):
+        names = ("added", "removed", "paused", "resumed")
+        return {"kind": "arms", **{name: list(getattr(each, name)) for name in names}}
+    entry: dict[str, Any] = {"kind": "event", "arm": each.arm, word: default if each.defaulted else each.loss}
+    entry["outcome"] = each.outcome
+    if each.outcome == "expired":
+        entry["count"] = each.decisions
+    return entry | _given({"event_id": each.event_id, "slot": each.slot, "segment": each.segment})
+
+
+def _given(fields: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+# -- A session's next version while a batch is applied to it.
+
+VERSION = "\0"
+"""Stands in an answer for the version its commit makes; no label or other text of an answer has this character."""
+_VERSION_JSON = b"\\u0000"
+
+
+class Answer(NamedTuple):
+    """The body of a success; ``replayed`` where it was stored with an idempotency key before."""
+
+    body: Body
+    replayed: bool = False
+
+
+@dataclass(slots=True)
+class KnownKeys:
+    """What the store has been found to remember of a batch; all of its drafts share it."""
+
+    duplicates: set[bytes] = field(default_factory=set)
+    """Digests of event ids."""
+    answers: dict[bytes, bytes] = field(default_factory=dict)
+    """Digest of an idempotency key to what is stored under it."""
+
+
+@dataclass(slots=True)
+class Draft:
+    """The next version of a session: a copy of a version's run, and what a batch has done to it so far."""
+
+    run: Run
+    known: KnownKeys
+    stored: Stored
+    """The session's specification."""
+    write_schema: int
+    """The newest schema that a state may be written in."""
+    fair_yield: FairYield = field(default_factory=FairYield)
+    """Awaited within long work, so that other requests run in between."""
+    results: list[Answer | Exception] = field(default_factory=list)
+    """For each request of the batch its answer, or the error that refused it."""
+    event_ids: dict[bytes, None] = field(default_factory=dict)
+    """Digests of event ids that count from this version on."""
+    answers: dict[bytes, tuple[bytes, bytes]] = field(default_factory=dict)
+    """Digest of an idempotency key to the digest of the request's body and the answer, as ``pack`` makes it."""
+    asked_events: set[bytes] = field(default_factory=set)
+    asked_keys: set[bytes] = field(default_factory=set)
+    """Digests that a request was judged by: the store must confirm what it knows of them."""
+    journal: Journal = field(default_factory=Journal)
+    """What the batch has done so far."""
+    changed: bool = False
+    extends_deadline: bool = False
+    """Whether a request succeeded that extends the idle deadline."""
+    due_expired: bool = True
+    """Whether all due decisions have expired; if not, no request has been applied yet."""
+    shows_version: bool = False
+    """Whether an answer still has ``VERSION`` in it."""
+    outcomes: dict[str, int] = field(default_factory=dict)
+    """Number of events by what became of them."""
+    delays: list[float] = field(default_factory=list)
+    """Seconds from act to event, where known."""
+    dropped: dict[bytes, None] = field(default_factory=dict)
+    """Keys of records to drop unless they are written."""
+    effective: Effective | None = None
+    """What lists show of the distribution."""
+
+    def check_schema(self, field: str, schema: int = 2) -> None:
+        """Refuse what states of the schema that may be written can't hold.
+
+        Parameters
+        ----------
+        field : of the request, named in the error
+        schema : the first one that can hold what the field asks for
+
+        Raises
+        ------
+        OlderSchemaError
+            where states of this schema may not be written yet.
+        """
+        if self.write_schema < schema:
+            raise OlderSchemaError.of(field, self.write_schema)
+
+    def is_duplicate(self, event_id: bytes) -> bool:
+        """Return whether an event id, by its digest, counts already."""
+        self.asked_events.add(event_id)
+        return event_id in self.known.duplicates or event_id in self.event_ids
+
+    def any_duplicate(self, event_ids: Sequence[bytes]) -> bool:
+        """Return whether one of these event ids, by their digests, counts already, or is there twice."""
+        self.asked_events.update(event_ids)
+        new = self.known.duplicates.isdisjoint(event_ids) and self.event_ids.keys().isdisjoint(event_ids)
+        return not new or len(set(event_ids)) < len(event_ids)
+
+    def stored_answer(self, key: Idempotency) -> Answer | None:
+        """Return the answer that an idempotency key got before, in this batch or an earlier one; None if none.
+
+        Raises
+        ------
+        IdempotencyConflictError
+            where the key came with another body then.
+        """
+        self.asked_keys.add(key.key)
+        if (stored := self.known.answers.get(key.key)) is not None:
+            body, packed = unpack_answer(stored)
+        elif key.key in self.answers:
+            body, packed = self.answers[key.key]
+        else:
+            return None
+        if body != key.body:
+            raise IdempotencyConflictError
+        return Answer(unpack(packed), replayed=True)
+
+    def show_version(self, version: str) -> None:
+        """Put the version in force after the commit into the answers."""
+        text = version.encode()
+        for place, result in enumerate(self.results):
+            if isinstance(result, Answer) and isinstance(result.body, bytes):
+                self.results[place] = result._replace(body=result.body.replace(_VERSION_JSON, text))
+        for key, (body, packed) in self.answers.items():
+            if isinstance(unpack(packed), bytes):
+                self.answers[key] = (body, packed.replace(_VERSION_JSON, text))
+
+
+def unpack_answer(stored: bytes) -> tuple[bytes, bytes]:
+    """Return the digest of the body an idempotency key came with, and the answer it got."""
+    return stored[:DIGEST_BYTES], stored[DIGEST_BYTES:]
+
+
+# -- What an operation is: one request, applied to a session's draft as part of a batch.
+
+
+class Applied(NamedTuple):
+    """What one operation did to a draft."""
+
+    body: Body
+    """Of the answer."""
+    event_ids: Sequence[bytes] = ()
+    """Digests of the event ids that count from now on."""
+    changed: bool = True
+    """Whether the run changed, or an event id counts from now on."""
+    shows_version: bool = False
+    """Whether the body has ``VERSION`` in it."""
+    outcomes: Mapping[str, int] = {}
+    """Number of events by what became of them, as metrics name it."""
+    delays: Sequence[float] = ()
+    """Seconds from act to event, where known."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Operation(ABC):
+    """One request. It is applied again, to another draft, whenever the commit of its batch fails.
+
+    So an operation never changes itself: what ``check`` finds out is handed to ``apply``.
+    """
+
+    extends_deadline: ClassVar[bool] = True
+    """Whether it extends the session's idle deadline."""
+
+    idempotency: Idempotency | None = None
+    """The request's idempotency key."""
+    is_gone: Callable[[], bool] | None = None
+    """Whether the client has left: the operation is not applied then. None: it is applied in any case."""
+
+    @property
+    def weight(self) -> int:
+        """Acts or events in the request: what it adds to the size of its batch."""
+        return 1
+
+    @property
+    def segments(self) -> Iterable[str]:
+        """Names of the segments that it touches, if the session has segments; those it plays can be begun by it."""
+        return ()
+
+    @property
+    def plays(self) -> Iterable[str]:
+        """Names of the segments that it plays, each once for each act."""
+        return ()
+
+    async def check(self, draft: Draft) -> Any:  # noqa: ARG002 - most requests fit every session
+        """Find out whether the request fits the session; a stored answer is looked up only after that.
+
+        Returns
+        -------
+        What ``apply`` needs of it.
+
+        Raises
+        ------
+        ServiceError
+            where the request does not fit.
+        """
+        return None
+
+    @abstractmethod
+    async def apply(self, draft: Draft, checked: Any) -> Applied:
+        """Apply the whole request to the draft's run.
+
+        Parameters
+        ----------
+        draft : a copy of the session, with what earlier requests of the batch have changed
+        checked : what ``check`` returned for this draft
+
+        Raises
+        ------
+        ServiceError
+            where the request is refused; the run is as it was before.
+        """
+
 
 EXPIRY_SECONDS = 0.05
 """Seconds of expiry in one commit, pauses included; what is due beyond it expires in further commits first."""

@@ -10,24 +10,280 @@ A session has at most one commit of this worker in flight: see ``queues``.
 
 from __future__ import annotations
 
+import asyncio
 import logging
+import random
+import secrets
 import time
+from collections import deque
 from collections.abc import Sequence
+from contextvars import Context, copy_context
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from ..cooperative import LABEL_BYTES, compress_if_large, run_in_thread_if_large
+from ..engine.arm_run import ArmRun
 from ..engine.run import Run
 from ..engine.segment_run import SegmentRun
 from ..errors import InternalError, OverloadedError, ServiceError, UnknownSessionError
-from ..store.base import Commit, Committed, Conflict, Known, Snapshot, Store
+from ..serialization import records, summary
+from ..serialization import records as segment_records
+from ..serialization.state import PACKED_COUNTS, SCHEMA_BYTE
+from ..store.base import Commit, Committed, Conflict, Known, Snapshot, Store, Written
+from ..telemetry.logs import BATCH_CONTEXTS
 from ..telemetry.metrics import Metrics
-from .batch import apply_batch
-from .cache.cached_session import CachedSession
-from .cache.session_cache import SessionCache
-from .contention import Contention, Version, Versions, honour_grace, request_grace
-from .draft import Answer, Draft, KnownKeys
+from .batch import Answer, Draft, KnownKeys, Operation, apply_batch
+from .cache import CachedSession, Effective, SessionCache
 from .loading import SessionLoader
-from .operation import Operation
-from .written import commit_of
+
+# -- Fair back-off between workers that write the same session.
+#
+# A commit that met another's is tried again at once: the conflict brought the state to try it on, and waiting
+# would only let others overtake again. The worker that won waits instead, long enough for one attempt of every
+# worker it has conflicted with lately. So one worker after the other gets through, and batches grow meanwhile.
+#
+# A batch that takes as long as many of the others' attempts, or has lost many times, would lose again. It
+# requests grace: it commits the unchanged state under a version that names a time, and every worker that meets
+# this version waits so long, once.
+
+CONTENDED_SECONDS = 1.0
+"""How long after a conflict its winner counts as a worker that writes this session too."""
+LONGEST_ATTEMPT = 0.02
+"""Seconds up to which an attempt counts as ordinary: longer ones request grace."""
+LOST_BEFORE_GRACE = 8
+"""Attempts of a batch that fail before it requests grace also where each is short."""
+LONGEST_WAIT = 0.1
+"""Seconds that a worker waits after a commit, at most."""
+LONGEST_GRACE = 5.0
+"""Seconds that a batch may request: enough for several attempts of the largest batches."""
+MAX_SESSIONS = 10_000
+"""Sessions whose contention a worker remembers."""
+
+
+class Version(NamedTuple):
+    """What the text of a session's version says: who wrote it, and the grace it requests."""
+
+    writer: str
+    """Worker incarnation, lower-case hexadecimal."""
+    grace_ms: int = 0
+    """Milliseconds that other writers are to wait."""
+
+    @classmethod
+    def parse(cls, text: str) -> Version:
+        """Read a stored version; any other text is read as a version without grace."""
+        writer, _, rest = text.partition("-")
+        grace = rest.partition("-")[2]
+        return cls(writer, int(grace[:9]) if grace.isdecimal() else 0)
+
+
+class Versions:
+    """Makes the versions of one writer; no version is ever made twice, by any writer.
+
+    A version is the writer, a hyphen, and the number of the commit in hexadecimal.
+
+    Attributes
+    ----------
+    writer : worker incarnation, lower-case hexadecimal
+    """
+
+    def __init__(self) -> None:
+        self.writer = secrets.token_hex(8)
+        self._count = 0
+
+    def new(self) -> str:
+        """Make the next version."""
+        self._count += 1
+        return f"{self.writer}-{self._count:x}"
+
+
+def request_grace(version: str, seconds: float, lost: int) -> str | None:
+    """Let a version request twice the time an attempt took.
+
+    Parameters
+    ----------
+    version : as ``Versions`` makes it
+    seconds : how long the attempt took
+    lost : how many attempts of the batch failed
+
+    Returns
+    -------
+    None where the attempt was short and not one of many: it will get through without grace.
+    """
+    if seconds <= LONGEST_ATTEMPT and lost < LOST_BEFORE_GRACE:
+        return None
+    return f"{version}-{max(1, round(2000 * min(seconds, LONGEST_GRACE / 2)))}"
+
+
+async def honour_grace(version: Version) -> None:
+    """Wait as long as a version requests."""
+    if version.grace_ms:
+        await asyncio.sleep(min(version.grace_ms / 1000, LONGEST_GRACE))
+
+
+@dataclass(slots=True)
+class _Contended:
+    attempt: float
+    """Seconds that an attempt takes: a moving average."""
+    others: dict[str, float] = field(default_factory=dict)
+    """Writers of conflicting commits, and until when (monotonic seconds) they count."""
+    waits_until: float = 0.0
+    """Monotonic seconds."""
+
+
+class Contention:
+    """What one worker knows of the sessions that other workers write too; of all others nothing is to be done.
+
+    Attributes
+    ----------
+    sessions : those that others write, by id
+    """
+
+    def __init__(self) -> None:
+        self.sessions: dict[str, _Contended] = {}
+
+    def on_conflict(self, session_id: str, winner: str, seconds: float) -> None:
+        """Note that an attempt conflicted with a commit of another worker.
+
+        Parameters
+        ----------
+        session_id : of the session that both wrote
+        winner : writer of that commit, as its version says
+        seconds : how long this worker's attempt took
+        """
+        seconds = min(seconds, LONGEST_ATTEMPT)
+        known = self.sessions.get(session_id)
+        if known is None:
+            if len(self.sessions) >= MAX_SESSIONS:
+                self.sessions.clear()
+            known = self.sessions[session_id] = _Contended(seconds)
+        known.attempt += (seconds - known.attempt) / 4
+        known.others[winner] = time.monotonic() + CONTENDED_SECONDS
+
+    def on_commit(self, session_id: str) -> None:
+        """Note a commit of this worker: it has to wait now until others have committed too."""
+        known = self.sessions.get(session_id)
+        if known is None:
+            return
+        now = time.monotonic()
+        known.others = {writer: until for writer, until in known.others.items() if until > now}
+        if not known.others:
+            del self.sessions[session_id]
+            return
+        pause = known.attempt * len(known.others) * random.uniform(1, 1.3)  # noqa: S311 - jitter is no secret
+        known.waits_until = now + min(pause, LONGEST_WAIT)
+
+    async def wait(self, session_id: str) -> None:
+        """Wait until this worker may commit again."""
+        known = self.sessions.get(session_id)
+        if known is not None and (left := known.waits_until - time.monotonic()) > 0:
+            await asyncio.sleep(left)
+
+
+# -- The commit that stores a draft: what it looks up, and what it writes.
+
+FEW_ARMS = 10
+"""Up to which the counts of all arms are one value: that has as many bytes as one field of another key, about."""
+
+
+async def commit_of(
+    draft: Draft, session_id: str, base: CachedSession, writer: str, version: str, *, mostly_surplus: bool
+) -> Commit:
+    """Make the commit that moves a session from ``base`` to a draft of it.
+
+    Where nothing changed it writes nothing, and only confirms that ``base`` is still the session's version.
+
+    Parameters
+    ----------
+    draft : what the batch made of the session; its answers get the new version
+    session_id : of the session
+    base : the version that the draft is a copy of
+    writer : this worker
+    version : the new one
+    mostly_surplus : whether most of the session's latest events were surplus, for lists
+    """
+    spec = base.stored.specification
+    writes = draft.changed or bool(draft.answers) or (spec.decision_log is not None and bool(draft.journal))
+    if draft.shows_version:
+        draft.show_version(version if writes else base.version)
+        await draft.fair_yield()
+    answers = {}
+    for key, (body, packed) in draft.answers.items():
+        answers[key] = body + await compress_if_large(packed)
+    return Commit(
+        session_id=session_id,
+        writer=writer,
+        expected=base.version,
+        written=await _written(draft, base, version, mostly_surplus) if writes else None,
+        checksum=base.checksum,
+        event_ids=list(draft.event_ids),
+        event_lookups=list(draft.asked_events - draft.known.duplicates - draft.event_ids.keys()),
+        lookups=list(draft.asked_keys - draft.known.answers.keys()),
+        answers=answers,
+    )
+
+
+async def _written(draft: Draft, base: CachedSession, version: str, mostly_surplus: bool) -> Written:
+    run, spec, after = draft.run, base.stored.specification, draft.stored.specification
+    has_same_arms = getattr(run, "arms", None) is getattr(base.run, "arms", None)
+    if has_same_arms:
+        state = CachedSession.encode(run, draft.write_schema)
+    else:
+        # Arms are encoded again, of which there may be many.
+        size = LABEL_BYTES * run.arms.size if isinstance(run, ArmRun) else 0
+        state = await run_in_thread_if_large(size, CachedSession.encode, run, draft.write_schema)
+    is_same = draft.stored is base.stored and has_same_arms
+    draft.effective = effective = Effective.of(run, base.effective if is_same else None)
+    shown = summary.encode_summary(
+        run, version, state[SCHEMA_BYTE], effective=effective.value, mostly_surplus=mostly_surplus
+    )
+    await draft.fair_yield()
+    losses, as_texts = base.run.params.losses, draft.write_schema < PACKED_COUNTS
+    default = None if spec.expiry is None else spec.expiry.default(losses.word)
+    entries = []
+    if spec.decision_log is not None:
+        entries = await draft.journal.entries(default, losses.word, draft.fair_yield)
+    extends = draft.extends_deadline and after.idle_ttl_seconds is not None
+    return Written(
+        version,
+        state,
+        idle_ttl_ms=after.idle_ttl_ms if extends else None,
+        permanent=after.idle_ttl_seconds is None and spec.idle_ttl_seconds is not None,
+        spec=None if draft.stored is base.stored else await _specification(draft),
+        records={**draft.dropped, **records.encode(run, state[SCHEMA_BYTE])},
+        segments=await _segments_of(draft, run) if isinstance(run, SegmentRun) else {},
+        counts=await draft.journal.counts(losses, default, draft.fair_yield, acts=as_texts),
+        counts_as_texts=as_texts,
+        joins_counts=not as_texts and isinstance(run, ArmRun) and run.ledger.by_arm.size <= FEW_ARMS,
+        summary=shown,
+        about=None if base.is_listed and is_same else await _about(draft, state[SCHEMA_BYTE]),
+        entries=entries,
+        max_entries=0 if spec.decision_log is None else spec.decision_log.max_entries,
+    )
+
+
+async def _segments_of(draft: Draft, run: SegmentRun) -> dict[bytes, tuple[int, bytes] | None]:
+    """Return the segments that a draft changes, as the store keeps them."""
+    found = {}
+    for name in run.segments.changes:
+        found[segment_records.name_of(name)] = segment_records.encode_of_segment_records(run, name)
+        await draft.fair_yield()
+    return found
+
+
+async def _specification(draft: Draft) -> bytes:
+    """Encode a specification that replaces another."""
+    return await run_in_thread_if_large(_label_bytes(draft.run), draft.stored.encode)
+
+
+async def _about(draft: Draft, schema: int) -> bytes:
+    """Encode what lists show and seldom changes, beside a state of a schema."""
+    chosen, size = draft.stored.specification.chosen(), _label_bytes(draft.run)
+    return await run_in_thread_if_large(size, summary.encode_about, chosen, draft.run, schema)
+
+
+def _label_bytes(run: Run) -> int:
+    return LABEL_BYTES * len(run.arms.names or ()) if isinstance(run, ArmRun) else 0
+
 
 MAX_GRACE_REQUESTS = 8
 """Tries to request grace, each lost to another's commit."""
@@ -188,3 +444,119 @@ class Committer:
         if len(self._reminded) >= MAX_REMINDED:
             self._reminded.clear()
         self._reminded[session_id] = (newest, run.ledger.slot)
+
+
+# -- Requests that wait for their session: a queue for each, committed in batches in the order of arrival.
+#
+# While a batch is being committed the requests for its session gather; together they are the next batch.
+
+MAX_BATCH_WEIGHT = 2_000
+"""Acts and events committed together, beyond the first request."""
+
+
+@dataclass(slots=True, eq=False)
+class _Waiting:
+    operation: Operation
+    future: asyncio.Future[Answer]
+    context: Context = field(default_factory=copy_context)
+
+
+@dataclass(slots=True)
+class _SessionQueue:
+    waiting: deque[_Waiting] = field(default_factory=deque)
+    task: asyncio.Task[None] | None = None
+
+
+class SessionQueues:
+    """The queues of one worker, bounded each and together.
+
+    Parameters
+    ----------
+    committer : of this worker, which commits the batches
+    max_queue, max_waiting : requests that may wait for one session, and for all together
+    """
+
+    def __init__(self, committer: Committer, *, max_queue: int, max_waiting: int) -> None:
+        self._committer = committer
+        self._max_queue = max_queue
+        self._max_waiting = max_waiting
+        self._accepted = 0
+        """Requests of all sessions that were accepted and not answered yet."""
+        self._queues: dict[str, _SessionQueue] = {}
+
+    async def submit(self, session_id: str, operation: Operation) -> Answer:
+        """Apply a request to a session; the answer comes once the store has committed it.
+
+        Parameters
+        ----------
+        session_id : of the session, in whose queue the request waits
+        operation : the request
+
+        Raises
+        ------
+        ServiceError
+            as the operation, or the store, refuses it; nothing of it is applied then.
+        OverloadedError
+            where too many requests wait.
+        """
+        if self._accepted >= self._max_waiting:
+            raise OverloadedError("Too many requests are waiting")
+        if (queue := self._queues.get(session_id)) is None:
+            queue = self._queues[session_id] = _SessionQueue()
+        if len(queue.waiting) >= self._max_queue:
+            raise OverloadedError("Too many requests are waiting for this session")
+        waiting = _Waiting(operation, asyncio.get_running_loop().create_future())
+        queue.waiting.append(waiting)
+        if queue.task is None:
+            queue.task = asyncio.create_task(self._commit_batches(session_id, queue))
+        self._accepted += 1
+        try:
+            return await waiting.future
+        finally:
+            self._accepted -= 1
+
+    @property
+    def waiting(self) -> int:
+        """Requests that were accepted and not answered yet."""
+        return self._accepted
+
+    async def drained(self) -> None:
+        """Wait until every request accepted so far has been answered."""
+        while tasks := [queue.task for queue in self._queues.values() if queue.task is not None]:
+            await asyncio.wait(tasks)
+
+    async def _commit_batches(self, session_id: str, queue: _SessionQueue) -> None:
+        contention = self._committer.contention
+        while queue.waiting:
+            if session_id in contention.sessions:
+                await contention.wait(session_id)
+            if batch := _next_batch(queue.waiting):
+                BATCH_CONTEXTS.set([each.context for each in batch])
+                results = await self._committer.commit(session_id, [each.operation for each in batch])
+                _resolve(batch, results)
+                if session_id in contention.sessions:
+                    contention.on_commit(session_id)
+        del self._queues[session_id]
+
+
+def _next_batch(waiting: deque[_Waiting]) -> list[_Waiting]:
+    """Return the next requests to commit together; those that were cancelled meanwhile are dropped."""
+    batch: list[_Waiting] = []
+    weight = 0
+    while waiting and (not batch or weight + waiting[0].operation.weight <= MAX_BATCH_WEIGHT):
+        each = waiting.popleft()
+        if not each.future.cancelled():
+            batch.append(each)
+            if waiting:  # Mostly one request waits, and what it weighs is of no use.
+                weight += each.operation.weight
+    return batch
+
+
+def _resolve(batch: Sequence[_Waiting], results: Sequence[Answer | Exception]) -> None:
+    for each, result in zip(batch, results, strict=True):
+        if each.future.done():
+            continue
+        if isinstance(result, Exception):
+            each.future.set_exception(result)
+        else:
+            each.future.set_result(result)

@@ -13,9 +13,8 @@ from ..serialization import records as segment_records
 from ..serialization.binary import CodecError
 from ..serialization.records import name_of
 from ..store.base import PackedRecords, ReadSegments, Snapshot, Store
-from .cache.cached_session import CachedSession
-from .cache.session_cache import SessionCache
-from .operation import Operation
+from .batch import Operation
+from .cache import CachedSession, SessionCache
 
 MAX_READS = 32
 """Reads of segments, each of another version than the session's at hand, before a batch is refused as overload."""

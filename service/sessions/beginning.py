@@ -5,9 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import NamedTuple
 
-from ..commit.cache.cached_session import CachedSession, StoredBytes
-from ..commit.cache.effective import Effective
-from ..commit.cache.session_at_rest import SessionAtRest
+from ..commit.cache import CachedSession, Effective, SessionAtRest, StoredBytes
 from ..cooperative import Body
 from ..engine.run import Run
 from ..learners.specs import ArmsSpec

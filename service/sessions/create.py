@@ -10,13 +10,10 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, NamedTuple
 
-from ..commit.cache.cached_session import CachedSession
-from ..commit.cache.session_cache import SessionCache
-from ..commit.contention import Versions
-from ..commit.draft import Answer, unpack_answer
-from ..commit.journal import Journal
+from ..commit.batch import Answer, Journal, unpack_answer
+from ..commit.cache import CachedSession, SessionCache
+from ..commit.committer import SessionQueues, Versions
 from ..commit.loading import decoded
-from ..commit.queues import SessionQueues
 from ..cooperative import FairYield, compress_if_large, is_stored_answer, joined, run_in_thread_if_large, unpack
 from ..errors import (
     FieldError,

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from ..commit.batch import expire_due
-from ..commit.cache.cached_session import CachedSession
-from ..commit.cache.session_cache import SessionCache
-from ..commit.journal import Journal
+from ..commit.batch import Journal, expire_due
+from ..commit.cache import CachedSession, SessionCache
 from ..commit.loading import decoded, with_records
 from ..cooperative import Body
 from ..engine.run import SlotRun

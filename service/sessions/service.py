@@ -6,12 +6,9 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
-from ..commit.cache.cached_session import CachedSession
-from ..commit.cache.session_cache import SessionCache
-from ..commit.committer import Committer
-from ..commit.draft import Answer
-from ..commit.operation import Operation
-from ..commit.queues import SessionQueues
+from ..commit.batch import Answer, Operation
+from ..commit.cache import CachedSession, SessionCache
+from ..commit.committer import Committer, SessionQueues
 from ..cooperative import Body
 from ..engine.run import Run
 from ..errors import InvalidRequestError, StateCorruptError, SurplusFeedbackError, UnknownSessionError

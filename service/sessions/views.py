@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from ..commit.cache.cached_session import CachedSession
-from ..commit.draft import VERSION
+from ..commit.batch import VERSION
+from ..commit.cache import CachedSession
 from ..cooperative import COMPACT, Body, answer_body, floats_text, json_chunks
 from ..engine.arm_run import ArmRun
 from ..engine.run import Run

@@ -8,7 +8,7 @@ from collections import Counter
 
 import pytest
 
-from service.commit.cache.cached_session import CachedSession
+from service.commit.cache import CachedSession
 from service.store import open_store
 from service.store.memory import MemoryStore
 from tests.support.arm_changes import balanced, change, session

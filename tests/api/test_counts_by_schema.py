@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from service.commit.written import FEW_ARMS
+from service.commit.committer import FEW_ARMS
 from service.store import open_store
 from service.store.redis.scripts import with_joined
 from service.store.redis.store import RedisStore

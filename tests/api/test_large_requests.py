@@ -20,7 +20,7 @@ import pytest
 from loadtest.bench.event_loop_turns import longest_turn, worker_settings
 from loadtest.bench.in_process_app import in_process_app
 from loadtest.bench.large_requests import LARGE_REQUESTS
-from service.commit.cache.cached_session import CachedSession
+from service.commit.cache import CachedSession
 from service.cooperative import FairYield
 from tests.support.examples import some_quick
 

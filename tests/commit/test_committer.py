@@ -7,9 +7,9 @@ import re
 
 import pytest
 
-from service.commit import contention
+from service.commit import committer as contention
+from service.commit.batch import Applied
 from service.commit.committer import MAX_ATTEMPTS
-from service.commit.operation import Applied
 from service.errors import InternalError, OverloadedError, StoreUnavailableError, UnknownSessionError
 from service.learners.dexp3 import Dexp3Spec
 from service.models.events import ArmEvent

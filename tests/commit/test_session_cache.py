@@ -7,8 +7,7 @@ import weakref
 
 import pytest
 
-from service.commit.cache.cached_session import CachedSession
-from service.commit.cache.session_cache import SessionCache
+from service.commit.cache import CachedSession, SessionCache
 from service.learners import REGISTRY
 from service.models import stored
 from service.models.specification import ExpirySpec, Specification

@@ -6,10 +6,8 @@ import json
 
 import pytest
 
-from service.commit.cache import session_cache
-from service.commit.cache.cached_session import CachedSession
-from service.commit.cache.session_at_rest import SessionAtRest
-from service.commit.cache.session_cache import SessionCache
+from service.commit import cache as session_cache
+from service.commit.cache import CachedSession, SessionAtRest, SessionCache
 from service.errors import SurplusFeedbackError
 from service.learners import REGISTRY
 from service.learners.base import Spec

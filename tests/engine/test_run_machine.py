@@ -7,7 +7,7 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
-from service.commit.cache.cached_session import CachedSession
+from service.commit.cache import CachedSession
 from service.engine.arm_run import Change
 from service.engine.ledger import ArmFeedback
 from service.engine.run import SlotRun, expire_oldest, start_run

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from service.commit.cache.cached_session import CachedSession
+from service.commit.cache import CachedSession
 from service.engine.arm_run import Arms
 from service.engine.ledger import Expiry, Params
 from service.engine.run import Run, start_run

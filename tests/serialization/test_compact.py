@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pytest
 
-from service.commit.cache.cached_session import CachedSession
+from service.commit.cache import CachedSession
 from service.engine.arm_run import ArmRun
 from service.engine.ledger import ArmAction, ArmFeedback, PointFeedback
 from service.errors import StateCorruptError

@@ -7,7 +7,7 @@ import zlib
 
 import pytest
 
-from service.commit.draft import unpack_answer
+from service.commit.batch import unpack_answer
 from service.engine.arm_run import ArmRun
 from service.errors import StateCorruptError
 from service.models.events import ArmEvent, digest

@@ -7,7 +7,7 @@ import random
 import numpy as np
 import pytest
 
-from service.commit.cache.cached_session import CachedSession
+from service.commit.cache import CachedSession
 from service.engine.ledger import ArmFeedback
 from service.errors import StateCorruptError
 from service.learners import dexp3

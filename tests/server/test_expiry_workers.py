@@ -11,7 +11,7 @@ from typing import NamedTuple
 import pytest
 
 from loadtest.replay.simulated_time import pass_time
-from service.commit.cache.cached_session import CachedSession
+from service.commit.cache import CachedSession
 from service.engine.ledger import ArmFeedback
 from service.learners import REGISTRY
 from service.models.events import ArmEvent

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from service.commit.cache.cached_session import CachedSession
+from service.commit.cache import CachedSession
 from service.engine.ledger import ArmAction, ArmFeedback, Expiry, Params
 from service.engine.run import Run, start_run
 from service.learners import REGISTRY

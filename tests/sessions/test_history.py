@@ -7,8 +7,7 @@ import json
 import numpy as np
 import pytest
 
-from service.commit.cache.cached_session import CachedSession
-from service.commit.cache.session_cache import SessionCache
+from service.commit.cache import CachedSession, SessionCache
 from service.errors import StoreUnavailableError
 from service.models.events import ArmEvent
 from service.models.specification import Specification

@@ -12,7 +12,7 @@ from hypothesis import Phase
 from hypothesis.stateful import invariant
 
 from service.commit import batch
-from service.commit.operation import Operation
+from service.commit.batch import Operation
 from service.models.events import SegmentsSpec
 from service.models.specification import ExpirySpec, Specification
 from service.serialization import records as segment_records

@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pytest
 
-from service.commit.cache.cached_session import CachedSession
+from service.commit.cache import CachedSession
 from service.cooperative import STREAMED_FROM_BYTES
 from service.models.specification import Specification
 from service.models.stored import Stored

@@ -13,10 +13,8 @@ import numpy as np
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant
 
-from service.commit.batch import expire_due
-from service.commit.cache.cached_session import CachedSession
-from service.commit.journal import Journal
-from service.commit.operation import Operation
+from service.commit.batch import Journal, Operation, expire_due
+from service.commit.cache import CachedSession
 from service.engine.run import Run
 from service.errors import StoreUnavailableError
 from service.learners import REGISTRY

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from service.commit.cache.cached_session import CachedSession
+from service.commit.cache import CachedSession
 from service.engine.arm_run import ArmRun
 from service.engine.ledger import ArmAction, ArmFeedback, PointFeedback
 from service.engine.run import Run

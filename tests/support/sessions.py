@@ -5,9 +5,8 @@ from __future__ import annotations
 import hashlib
 from typing import Any
 
-from service.commit.cache.session_cache import SessionCache
-from service.commit.committer import Committer
-from service.commit.queues import SessionQueues
+from service.commit.cache import SessionCache
+from service.commit.committer import Committer, SessionQueues
 from service.learners import REGISTRY
 from service.serialization.state import SCHEMA
 from service.sessions.service import Sessions

@@ -11,8 +11,8 @@ import logging
 from collections.abc import Callable
 from contextlib import suppress
 
-from ...commit.cache.session_cache import SessionCache
-from ...commit.journal import Journal
+from ...commit.batch import Journal
+from ...commit.cache import SessionCache
 from ...cooperative import FairYield
 from ...errors import StateCorruptError, StoreUnavailableError, UnknownSessionError
 from ...serialization.summary import Sample

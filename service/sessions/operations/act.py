@@ -10,9 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ...commit.draft import Draft
-from ...commit.journal import Acted, Ended, Journal
-from ...commit.operation import Applied, Operation
+from ...commit.batch import Acted, Applied, Draft, Ended, Journal, Operation
 from ...cooperative import CHUNK_SCALARS
 from ...engine.arm_run import ArmRun
 from ...engine.ledger import ArmActions

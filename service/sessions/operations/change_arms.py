@@ -7,9 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
-from ...commit.draft import Draft
-from ...commit.journal import ArmsChanged, Journal
-from ...commit.operation import Applied, Operation
+from ...commit.batch import Applied, ArmsChanged, Draft, Journal, Operation
 from ...cooperative import LABEL_BYTES, Body, joined, run_in_thread_if_large
 from ...engine.arm_run import ArmRun, Arms, Change
 from ...engine.run import Run

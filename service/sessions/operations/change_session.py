@@ -8,10 +8,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from ...commit.batch import expire_due
-from ...commit.draft import Draft
-from ...commit.journal import Journal, SessionChanged
-from ...commit.operation import Applied, Operation
+from ...commit.batch import Applied, Draft, Journal, Operation, SessionChanged, expire_due
 from ...cooperative import Body, joined, run_in_thread_if_large
 from ...engine.run import Run, with_window_and_floor
 from ...errors import FieldValueError, InvalidRequestError

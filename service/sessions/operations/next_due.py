@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ...commit.draft import Draft
-from ...commit.operation import Applied, Operation
+from ...commit.batch import Applied, Draft, Operation
 
 
 @dataclass(slots=True)

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ...commit.draft import Draft
-from ...commit.operation import Applied, Operation
+from ...commit.batch import Applied, Draft, Operation
 from ...cooperative import Body, joined
 from ...engine.run import Run
 

@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from ...commit.journal import Journal
+from ...commit.batch import Journal
 from ...cooperative import Body, FairYield, answer_body, json_chunks, run_in_thread_if_large
 from ...engine.arm_run import ArmRun
 from ...engine.run import Run

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Literal, NamedTuple
 
-from ...commit.cache.cached_session import CachedSession
-from ...commit.journal import Journal
+from ...commit.batch import Journal
+from ...commit.cache import CachedSession
 from ...commit.loading import with_segments
 from ...cooperative import Body, FairYield, answer_body, json_chunks
 from ...engine.segment_run import KeptSegment, KeptSegments, SegmentRun

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...commit.cache.cached_session import CachedSession
+from ...commit.cache import CachedSession
 from ...commit.loading import check_segments, decoded, with_records
 from ...cooperative import run_in_thread_if_large
 from ...errors import InvalidRequestError, StateCorruptError

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from loadtest.bench import count_costs
 from loadtest.commands import app
-from service.commit.journal import Journal
+from service.commit.batch import Journal
 from service.store.redis.store import RedisStore
 
 

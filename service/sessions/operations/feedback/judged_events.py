@@ -6,8 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ....commit.draft import Draft
-from ....commit.journal import Ended
+from ....commit.batch import Draft, Ended
 from ....engine.arm_run import ArmRun
 from ....engine.run import Run, SlotRun
 from ....models.events import Event, OneArmEvent

@@ -6,8 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from ....commit.draft import Draft
-from ....commit.journal import Settled
+from ....commit.batch import Draft, Settled
 from ....engine.arm_run import ArmRun
 from ....engine.run import ProvisionalRun, Run
 from ....models.events import PlainEvents, digests

@@ -8,8 +8,7 @@ from typing import Any
 
 from pydantic_core import to_json
 
-from ....commit.draft import Draft
-from ....commit.operation import Applied, Operation
+from ....commit.batch import Applied, Draft, Operation
 from ....engine.run import Run
 from ....errors import MAX_INDEXES, FieldError, InvalidRequestError, SurplusFeedbackError
 from ....models.events import Event, PlainEvents, Surplus

@@ -1,27 +1,117 @@
-"""One version of a session, decoded: made of stored bytes, or of the commit that wrote them."""
+"""What a worker keeps in memory of sessions: decoded versions, and how many of the latest events were surplus."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
 from typing import NamedTuple
 
 import numpy as np
 
-from ...engine.arm_run import ArmRun
-from ...engine.run import PointRun, Run, SlotRun
-from ...engine.segment_run import SegmentRun
-from ...errors import StateCorruptError
-from ...learners.segments import Shared
-from ...models import stored as stored_specification
-from ...models.stored import Stored
-from ...serialization import consistency
-from ...serialization import records as records_codec
-from ...serialization import state as codec
-from ...serialization import state as logs
-from ...serialization.binary import CHECKSUM_BYTES, CodecError
-from ...store.base import Snapshot, Written
-from .effective import Effective
+from ..engine.arm_run import ArmRun
+from ..engine.run import PointRun, Run, SlotRun
+from ..engine.segment_run import SegmentRun
+from ..errors import StateCorruptError, SurplusFeedbackError
+from ..learners.segments import Shared
+from ..models import stored as stored_specification
+from ..models.stored import Stored
+from ..serialization import consistency
+from ..serialization import records as records_codec
+from ..serialization import state as codec
+from ..serialization import state as logs
+from ..serialization.binary import CHECKSUM_BYTES, CodecError
+from ..serialization.summary import effective_arms_of
+from ..store.base import Snapshot, Written
+
+# -- How many arms a session's distribution amounts to, as lists show it.
+
+EFFECTIVE_SECONDS = 9.0
+"""Lists may show an ``effective_arms`` this old, plus the time between commits."""
+
+
+class Effective(NamedTuple):
+    """How many arms the distribution amounts to, as lists show it."""
+
+    value: float | None
+    """None over points."""
+    at: float
+    """When it was computed, in Unix seconds."""
+
+    @classmethod
+    def of(cls, run: Run, before: Effective | None) -> Effective:
+        """Take the value before for some seconds: computing it costs much where there are many arms.
+
+        Parameters
+        ----------
+        run : the session's, as it is about to be committed
+        before : of an earlier commit of this worker; None where there was none
+        """
+        if before is not None and run.ledger.time - before.at < EFFECTIVE_SECONDS:
+            return before
+        return cls(effective_arms_of(run), run.ledger.time)
+
+
+# -- How many of a session's latest events were surplus, as one worker sees them: in memory, best effort.
+
+WINDOW = 1000
+"""Events that are judged together."""
+MAX_SESSIONS = 10_000
+"""Sessions that are watched."""
+
+
+@dataclass(slots=True)
+class _Watched:
+    events: int = 0
+    surplus: int = 0
+
+
+class SurplusWatch:
+    """Counts events by session, refused ones included, a window after the other.
+
+    Attributes
+    ----------
+    mostly_surplus : ids of the sessions where more than half of the last full window of events was surplus
+    """
+
+    def __init__(self) -> None:
+        self.mostly_surplus: set[str] = set()
+        self._sessions: dict[str, _Watched] = {}
+
+    def count(self, session_id: str, settled: Mapping[str, int], results: Sequence[object]) -> None:
+        """Count the events of a batch.
+
+        Parameters
+        ----------
+        session_id : of the session
+        settled : number of events by outcome
+        results : of the batch's requests; those refused for surplus events are counted
+        """
+        refused = [error for error in results if isinstance(error, SurplusFeedbackError)]
+        events = sum(settled.values()) + sum(error.events for error in refused)
+        if not events:
+            return
+        if session_id not in self._sessions and len(self._sessions) >= MAX_SESSIONS:
+            self._sessions.clear()
+            self.mostly_surplus.clear()
+        watched = self._sessions.setdefault(session_id, _Watched())
+        watched.events += events
+        watched.surplus += settled.get("surplus", 0) + sum(error.surplus for error in refused)
+        if watched.events >= WINDOW:
+            if 2 * watched.surplus > watched.events:
+                self.mostly_surplus.add(session_id)
+            else:
+                self.mostly_surplus.discard(session_id)
+            self._sessions[session_id] = _Watched()
+
+    def forget(self, session_id: str) -> None:
+        """Drop a session that no longer exists."""
+        self._sessions.pop(session_id, None)
+        self.mostly_surplus.discard(session_id)
+
+
+# -- One version of a session, decoded: made of stored bytes, or of the commit that wrote them.
 
 SESSION_BYTES = 2_000
 """Memory that a session takes besides: its objects, and a block of draws."""
@@ -235,3 +325,138 @@ def _memory(run: Run) -> int:
     segments = run.segments.nbytes if isinstance(run, SegmentRun) else 0
     objects = SESSION_BYTES + OBJECT_BYTES * len(labels)
     return 2 * (sum(state.values()) + by_arm) + arrays + slots + segments + objects
+
+
+# -- One version of a session as it is stored, in a quarter of the memory.
+
+AT_REST_BYTES = 500
+"""Memory that a session takes besides its specification and its state: its id and its version, say."""
+
+
+class SessionAtRest(NamedTuple):
+    """One version of a session in less memory."""
+
+    version: str
+    stored_bytes: StoredBytes
+    created_at: float
+    effective: Effective | None
+
+    @classmethod
+    def of(cls, cached: CachedSession) -> SessionAtRest | None:
+        """Return the same version in less memory; None where it can't be kept so."""
+        if cached.stored_bytes is None:
+            return None
+        return cls(cached.version, cached.stored_bytes, cached.created_at, cached.effective)
+
+    @property
+    def size(self) -> int:
+        """Bytes of memory, about."""
+        return AT_REST_BYTES + sum(map(len, self.stored_bytes))
+
+    def decoded(self) -> CachedSession:
+        """Decode it again."""
+        snapshot = Snapshot(self.version, *self.stored_bytes, self.created_at, None)
+        return CachedSession.of(snapshot)._replace(effective=self.effective)
+
+
+# -- The sessions a worker keeps at hand, each at the version it last saw.
+
+MAX_BYTES = 128 * 2**20
+"""Memory that all sessions kept may take, about."""
+MAX_DECODED = 1_024
+"""Sessions used last. Others are kept as they are stored, in a quarter of the memory, until they are used again."""
+MAX_CHANGED = 10_000
+"""Changed sessions that are remembered."""
+
+
+class SessionCache:
+    """The least recently used sessions are dropped when there are too many, or too many bytes.
+
+    Parameters
+    ----------
+    max_sessions : how many are kept, at most
+    max_bytes : memory that all sessions kept may take, about; one session is kept however large it is
+    """
+
+    def __init__(self, max_sessions: int, max_bytes: int = MAX_BYTES) -> None:
+        self.watch = SurplusWatch()
+        self._max_sessions = max_sessions
+        self._max_bytes = max_bytes
+        self._bytes = 0
+        self._decoded: OrderedDict[str, CachedSession] = OrderedDict()
+        self._resting: OrderedDict[str, CachedSession | SessionAtRest] = OrderedDict()
+        """Sessions used less recently; those that can't be kept as they are stored stay decoded here."""
+        self._changed: dict[str, None] = {}
+        """Sessions put in since ``take_changed``, in order."""
+
+    def get(self, session_id: str) -> CachedSession | None:
+        """Return the session as this worker last saw it; others may have committed since."""
+        cached = self._decoded.get(session_id)
+        if cached is not None:
+            self._decoded.move_to_end(session_id)
+        elif (resting := self._resting.get(session_id)) is not None:
+            self.forget(session_id)
+            cached = resting.decoded() if isinstance(resting, SessionAtRest) else resting
+            self._keep(session_id, cached)
+        return cached
+
+    def put(self, session_id: str, cached: CachedSession) -> None:
+        """Keep a session's newest version, and drop the sessions used least recently that there is no room for.
+
+        Parameters
+        ----------
+        session_id : of the session
+        cached : the version that this worker has committed or read
+        """
+        self._changed[session_id] = None
+        if len(self._changed) > MAX_CHANGED:
+            del self._changed[next(iter(self._changed))]
+        self.forget(session_id)
+        self._keep(session_id, cached)
+
+    def put_new(self, session_id: str, at_rest: SessionAtRest) -> None:
+        """Keep a session that was just created, where there is room: maybe it is used elsewhere.
+
+        Parameters
+        ----------
+        session_id : of the session
+        at_rest : its first version
+        """
+        self.forget(session_id)
+        if self._count < self._max_sessions and self._bytes + at_rest.size <= self._max_bytes:
+            self._resting[session_id] = at_rest
+            self._bytes += at_rest.size
+
+    @property
+    def _count(self) -> int:
+        return len(self._decoded) + len(self._resting)
+
+    def _keep(self, session_id: str, cached: CachedSession) -> None:
+        self._decoded[session_id] = cached
+        self._bytes += cached.size
+        if len(self._decoded) > MAX_DECODED:
+            self._rest(*self._decoded.popitem(last=False))
+        while self._count > self._max_sessions or (self._bytes > self._max_bytes and self._count > 1):
+            self.forget(next(iter(self._resting or self._decoded)))
+
+    def _rest(self, session_id: str, cached: CachedSession) -> None:
+        self._resting[session_id] = resting = SessionAtRest.of(cached) or cached
+        self._bytes += resting.size - cached.size
+
+    def take_changed(self, most: int) -> list[str]:
+        """Return ids of sessions put in since they were last returned: ``most`` at most, the first ones first."""
+        taken = list(islice(self._changed, most))
+        for session_id in taken:
+            del self._changed[session_id]
+        return taken
+
+    def peek(self, session_id: str) -> CachedSession | None:
+        """Return what ``get`` does, without counting that as a use."""
+        kept = self._decoded.get(session_id) or self._resting.get(session_id)
+        return kept.decoded() if isinstance(kept, SessionAtRest) else kept
+
+    def forget(self, session_id: str) -> None:
+        """Drop a session."""
+        kept = self._decoded.pop(session_id, None) or self._resting.pop(session_id, None)
+        if kept is not None:
+            self._bytes -= kept.size
