@@ -26,8 +26,7 @@ from .api.routes import ROUTES
 from .api.runtime import Runtime
 from .api_keys import KeyRing, needs_keys
 from .sessions.expiry_sweeper import Sweeper
-from .sessions.readiness import Readiness
-from .sessions.service import Sessions
+from .sessions.service import Readiness, Sessions
 from .settings import Settings
 from .store import open_store
 from .store.base import Store, StoreOptions

@@ -18,7 +18,8 @@ from service.learners import REGISTRY
 from service.learners.dexp3 import Dexp3Spec
 from service.models.events import ArmEvent
 from service.models.specification import Specification
-from service.sessions.operations import Act, SettleFeedback
+from service.sessions.act import Act
+from service.sessions.feedback import SettleFeedback
 from service.sessions.service import Sessions
 from service.settings import Settings
 from service.store.redis.store import RedisStore

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from fastapi import Request
 
 from ..api_keys import KeyRing
-from ..sessions.readiness import Readiness
-from ..sessions.service import Sessions
+from ..sessions.service import Readiness, Sessions
 from ..settings import Settings
 from ..telemetry.metrics import Metrics
 from .connection_errors import ConnectionErrorResponder

@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 
 from ..errors import InvalidRequestError
 from ..models.events import Event, Surplus
-from ..sessions.operations import Act, SettleFeedback
+from ..sessions.act import Act
+from ..sessions.feedback import SettleFeedback
 from ..settings import Settings
 from . import schemas
 

@@ -15,7 +15,7 @@ from contextlib import suppress
 from ..cooperative import FairYield, joined
 from ..errors import ServiceError, StateCorruptError, StoreUnavailableError, UnknownSessionError
 from ..store.base import Reminders
-from .operations import NextDue
+from .changes import NextDue
 from .service import Sessions
 
 PERIOD_SECONDS = 0.5

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
+import re
+import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
@@ -11,20 +15,197 @@ from ..commit.cache import CachedSession, SessionCache
 from ..commit.committer import Committer, SessionQueues
 from ..cooperative import Body
 from ..engine.run import Run
-from ..errors import InvalidRequestError, StateCorruptError, SurplusFeedbackError, UnknownSessionError
+from ..errors import (
+    InvalidRequestError,
+    StateCorruptError,
+    StoreUnavailableError,
+    SurplusFeedbackError,
+    UnknownSessionError,
+)
 from ..models.events import Idempotency
-from ..models.specification import Specification
+from ..models.specification import SESSION_ID_PATTERN, Specification
 from ..models.stored import Stored
 from ..settings import Settings
-from ..store.base import Store
+from ..store.base import NO_CONNECTION, Store
 from ..telemetry.metrics import Metrics
+from . import transfer as document
+from .changes import ChangeArms, ChangeSession, ReplaceArms
 from .create import Created, Creator
-from .history.sampler import Sampler
-from .limits import ALL, Limits, Rights
-from .operations import ChangeArms, ChangeSession, ReplaceArms, SettleFeedback
-from .queries import SessionQueries, check_id, is_id
-from .read import Reader
-from .views import viewer
+from .feedback import SettleFeedback
+from .history import Sampler
+from .pages import ArmSort, arms_page, decisions_page, history_page, sessions_page
+from .segments import SegmentSort, segment_view, segments_page
+from .views import ALL, Limits, Reader, Rights, viewer
+
+# -- What can be read of sessions: views, lists and exports, as JSON.
+
+is_id = re.compile(SESSION_ID_PATTERN).fullmatch
+"""Match what can be the id of a session."""
+
+
+class SessionQueries:
+    """Reads sessions for requests; nothing is changed.
+
+    Parameters
+    ----------
+    store : has the sessions
+    reader : of the same store, with the worker's cache
+    max_import_bytes : how long an exported session may be, so that it can be imported again
+    """
+
+    def __init__(self, store: Store, reader: Reader, max_import_bytes: int) -> None:
+        self._store = store
+        self._reader = reader
+        self._max_import_bytes = max_import_bytes
+
+    async def view(self, session_id: str, segment: str | None = None) -> Body:
+        """Return the JSON of a session as it is now, with due decisions settled; nothing is committed.
+
+        Parameters
+        ----------
+        session_id : of the session; one that no session can have is unknown
+        segment : shows what is of this segment alone in place of the same of the session; None for the session
+
+        Raises
+        ------
+        UnknownSegmentError, InvalidRequestError
+            where the session does not keep this segment, or has none.
+        UnknownSessionError
+            where there is no such session.
+        StateCorruptError
+            where its stored bytes can't be read.
+        StoreUnavailableError
+            where the store can't be reached.
+        """
+        check_id(session_id)
+        if segment is not None:
+            return await segment_view(self._reader, session_id, segment)
+        return await self._reader.view(session_id)
+
+    async def segments(self, session_id: str, cursor: str | None, limit: int, sort: SegmentSort) -> Body:
+        """Return the JSON of a page of the segments that a session keeps.
+
+        Parameters
+        ----------
+        session_id : of the session, which has segments
+        cursor : ``next_cursor`` of the page before in the same order; None for the first
+        limit : segments on the page, at most
+        sort : the order; with a hyphen, descending
+
+        Raises
+        ------
+        InvalidRequestError
+            for a session without segments, an order for which they are too many, or a cursor of another list.
+        ServiceError
+            what ``view`` raises.
+        """
+        check_id(session_id)
+        return await segments_page(self._reader, session_id, cursor, limit, sort)
+
+    async def list(self, cursor: str | None, limit: int, prefix: str = "") -> Body:
+        """Return the JSON of a page of sessions: all of a view but probabilities and points.
+
+        Parameters
+        ----------
+        cursor : ``next_cursor`` of the page before; None for the first
+        limit : sessions on the page, at most
+        prefix : what the listed ids begin with
+
+        Raises
+        ------
+        InvalidRequestError
+            for a cursor of another list.
+        StoreUnavailableError
+            where the store can't be reached.
+        """
+        return await sessions_page(self._reader, cursor, limit, prefix)
+
+    async def arms(
+        self, session_id: str, cursor: str | None, limit: int, sort: ArmSort, segment: str | None = None
+    ) -> Body:
+        """Return the JSON of a page of a session's live arms, with what is counted of each.
+
+        Due decisions are settled first, as in a view. Counts of a session that an earlier program created begin at
+        its first commit by this one.
+
+        Parameters
+        ----------
+        session_id : of the session, which is over arms
+        cursor : ``next_cursor`` of the page before in the same order; None for the first
+        limit : arms on the page, at most
+        sort : the order; with a hyphen, descending
+        segment : shows the probabilities of this segment alone; None for the session's, and its counts
+
+        Raises
+        ------
+        InvalidRequestError
+            for a session over points, or a cursor of another list.
+        ServiceError
+            what ``view`` raises.
+        """
+        check_id(session_id)
+        return await arms_page(self._reader, session_id, cursor, limit, sort, segment)
+
+    async def decisions(self, session_id: str, cursor: str | None, limit: int) -> Body:
+        """Return the JSON of a page of a session's decision log, oldest first.
+
+        Parameters
+        ----------
+        session_id : of the session, which keeps a log
+        cursor : ``next_cursor`` of the page before; None for the first
+        limit : entries on the page, at most
+
+        Raises
+        ------
+        NoDecisionLogError
+            where the session keeps none.
+        InvalidRequestError
+            for a cursor of another list.
+        ServiceError
+            what ``view`` raises.
+        """
+        check_id(session_id)
+        return await decisions_page(self._store, session_id, cursor, limit)
+
+    async def history(self, session_id: str) -> Body:
+        """Return the JSON of a session's history: samples of its counts and of its learner, oldest first.
+
+        Raises
+        ------
+        ServiceError
+            what ``view`` raises.
+        """
+        check_id(session_id)
+        return await history_page(self._reader, session_id)
+
+    async def export(self, session_id: str) -> Body:
+        """Return the JSON of a whole session, seed included: see ``transfer.document``.
+
+        Raises
+        ------
+        PayloadTooLargeError
+            where it would be longer than an import may be.
+        ServiceError
+            what ``view`` raises.
+        """
+        check_id(session_id)
+        return await document.export(self._store, session_id, self._max_import_bytes)
+
+    def now(self) -> float:
+        """Return Unix seconds by the store's clock."""
+        return self._store.now()
+
+
+def check_id(session_id: str) -> None:
+    """Refuse what no session can have as its id.
+
+    Raises
+    ------
+    UnknownSessionError
+    """
+    if not is_id(session_id):
+        raise UnknownSessionError
+
 
 ArmsRequest = Callable[..., ChangeArms | ReplaceArms]
 
@@ -219,3 +400,87 @@ class Sessions(SessionQueries):
     async def drained(self) -> None:
         """Wait until everything accepted so far has been answered."""
         await self._queues.drained()
+
+
+# -- Whether the store can commit now, answered within a second.
+
+PING_SECONDS = 0.9
+"""A health check answers within a second, also while the store hangs."""
+WATCH_SECONDS = 1.0
+"""Time between two pings while the store fails."""
+SILENT_SECONDS = 30.0
+"""Time for which a reason is not logged again."""
+MAX_REASONS = 100
+"""Reasons whose time is remembered."""
+
+_ADVICE = "; start the store, or correct BANDIT_STORE_URL"
+
+log = logging.getLogger(__name__)
+
+
+class Readiness:
+    """Pings the store, once for all who ask at the same time, and logs when that begins or ceases to fail.
+
+    ``watch`` pings when a call has failed, and until one succeeds, so that the log tells of a failure when it
+    happens.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._call_failed = asyncio.Event()
+        self._silent_until: dict[str, float] = {}
+        """Monotonic seconds by reason."""
+        self._pinging: asyncio.Task[str | None] | None = None
+        self._last: str | None = None
+
+    def on_failure(self, call: str, reason: str) -> None:
+        """Note that a call to the store has failed; a reason is logged once in ``SILENT_SECONDS``.
+
+        Parameters
+        ----------
+        call : of the store, or the task that failed, for the log
+        reason : in words that name no secret
+        """
+        self._call_failed.set()
+        now = time.monotonic()
+        if now >= self._silent_until.get(reason, now):
+            if len(self._silent_until) >= MAX_REASONS:
+                self._silent_until.clear()
+            self._silent_until[reason] = now + SILENT_SECONDS
+            log.warning("%s failed in the store: %s", call, reason)
+
+    async def watch(self) -> None:
+        """Ping at the start, after failed calls, and every ``WATCH_SECONDS`` while that fails; runs for ever."""
+        while True:
+            self._call_failed.clear()
+            if await self.failure() is None:
+                await self._call_failed.wait()
+            else:
+                await asyncio.sleep(WATCH_SECONDS)
+
+    async def failure(self) -> str | None:
+        """Return why the store can't commit now, in words that name no secret; None where it can."""
+        if self._pinging is None or self._pinging.done():
+            self._pinging = asyncio.create_task(self._checked())
+        pinging = self._pinging
+        await asyncio.wait([pinging])
+        return pinging.result()
+
+    async def _checked(self) -> str | None:
+        reason = await self._ping()
+        if reason is not None and reason != self._last:
+            log.warning("not ready: %s%s", reason, _ADVICE if reason.startswith(NO_CONNECTION) else "")
+        elif reason is None and self._last is not None:
+            log.info("ready again")
+        self._last = reason
+        return reason
+
+    async def _ping(self) -> str | None:
+        try:
+            async with asyncio.timeout(PING_SECONDS):
+                await self._store.ping()
+        except TimeoutError:
+            return "The store did not answer in time"
+        except StoreUnavailableError as error:
+            return str(error)
+        return None

@@ -76,7 +76,7 @@ async def test_the_segment_played_least_recently_is_dropped(client, create):
 
 
 async def test_many_segments_are_sorted_by_name_only(client, create, monkeypatch):
-    monkeypatch.setattr("service.sessions.pages.segments.MAX_SORTED", 2)
+    monkeypatch.setattr("service.sessions.segments.MAX_SORTED", 2)
     path = await create(**SEGMENTED)
     for name in ("b", "a"):
         await client.post(f"{path}/act", json={"segment": name})

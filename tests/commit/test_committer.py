@@ -16,7 +16,8 @@ from service.models.events import ArmEvent
 from service.models.specification import Specification
 from service.models.stored import Stored
 from service.serialization import state as codec
-from service.sessions.operations import Act, SettleFeedback
+from service.sessions.act import Act
+from service.sessions.feedback import SettleFeedback
 from service.store.base import Conflict, NewSession
 from service.store.memory import MemoryStore
 from tests.support.sessions import queues_on

@@ -8,7 +8,8 @@ import pytest
 
 from service.models.events import ArmEvent
 from service.models.specification import Specification
-from service.sessions.operations import Act, SettleFeedback
+from service.sessions.act import Act
+from service.sessions.feedback import SettleFeedback
 from service.store.base import Commit, ReadSegments
 from service.store.memory import MemoryStore
 from tests.support.sessions import queues_on, sessions_on

@@ -14,7 +14,8 @@ from service.learners.base import Spec
 from service.models.events import ArmEvent
 from service.models.specification import Specification
 from service.models.stored import Stored
-from service.sessions.operations import Act, SettleFeedback
+from service.sessions.act import Act
+from service.sessions.feedback import SettleFeedback
 from service.sessions.service import Sessions
 from service.store.base import Snapshot
 from service.store.memory import MemoryStore

@@ -22,7 +22,7 @@ from service.cooperative import (
     unpack,
 )
 from service.learners.dbgd import DbgdSpec
-from service.sessions.operations.act import point_json
+from service.sessions.act import point_json
 
 SORTED = json.JSONEncoder(sort_keys=True)
 

@@ -18,8 +18,8 @@ from service.cooperative import json_chunks
 from service.errors import ServiceError
 from service.models.events import Event
 from service.models.stored import Stored, decode
-from service.sessions import limits
-from service.sessions.limits import ALL
+from service.sessions import views as limits
+from service.sessions.views import ALL
 from service.settings import Settings
 from tests.support import vectors
 

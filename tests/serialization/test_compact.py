@@ -18,7 +18,7 @@ from service.models.stored import Stored
 from service.serialization import records
 from service.serialization import state as codec
 from service.serialization.binary import MAX_LENGTH, CodecError, Reader, Writer
-from service.sessions.operations import Act
+from service.sessions.act import Act
 from service.store.base import NewSession, Snapshot
 from service.store.memory import MemoryStore
 from tests.support import kept_states, runs, vectors

@@ -14,7 +14,7 @@ from service.models.events import ArmEvent, digest
 from service.serialization import records
 from service.serialization import state as codec
 from service.serialization.binary import CodecError
-from service.sessions.operations import SettleFeedback
+from service.sessions.feedback import SettleFeedback
 from service.store import open_store
 from tests.support import kept_states
 from tests.support.sessions import sessions_on

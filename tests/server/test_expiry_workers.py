@@ -18,7 +18,8 @@ from service.models.events import ArmEvent
 from service.models.specification import ExpirySpec, Specification
 from service.models.stored import Stored
 from service.serialization import state as codec
-from service.sessions.operations import Act, SettleFeedback
+from service.sessions.act import Act
+from service.sessions.feedback import SettleFeedback
 from service.store import open_store
 from tests.support.crashing import Worker
 from tests.support.examples import some_quick

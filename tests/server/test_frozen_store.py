@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import httpx
 import pytest
 
-from service.sessions.readiness import PING_SECONDS
+from service.sessions.service import PING_SECONDS
 from tests.support.running import RunningService, create
 from tests.support.waiting import wait_until
 

@@ -7,8 +7,8 @@ import pytest
 from service.models import stored as stored_specification
 from service.models.specification import Specification
 from service.models.stored import SEED_BITS, SHORT, Stored
-from service.sessions import beginning
-from service.sessions.beginning import Beginning
+from service.sessions import create as beginning
+from service.sessions.create import Beginning
 from service.store.base import Snapshot
 from tests.support import kept_states
 

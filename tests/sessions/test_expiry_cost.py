@@ -16,7 +16,7 @@ from service.learners import REGISTRY
 from service.models.specification import ExpirySpec, Specification
 from service.serialization import records
 from service.serialization import state as codec
-from service.sessions.operations import Act
+from service.sessions.act import Act
 from service.store import open_store
 from tests.support.crashing import Worker
 from tests.support.machines import FIELDS

@@ -11,8 +11,8 @@ from service.errors import StoreUnavailableError
 from service.learners.dexp3 import Dexp3Spec
 from service.models.specification import ExpirySpec, Specification
 from service.serialization import state as codec
+from service.sessions.act import Act
 from service.sessions.expiry_sweeper import LEASE_SECONDS, Sweeper
-from service.sessions.operations import Act
 from service.store import open_store
 from service.store.memory import MemoryStore
 from tests.support.crashing import Worker

@@ -13,9 +13,9 @@ from service.models.events import ArmEvent
 from service.models.specification import Specification
 from service.models.stored import Stored
 from service.serialization.summary import MAX_ARMS, Sample
-from service.sessions.history.sampler import AT_ONCE, MAX_STORED
-from service.sessions.history.thinning import LEVELS, MAX_SAMPLES, PERIOD_SECONDS, dropped, place_of
-from service.sessions.operations import Act, SettleFeedback
+from service.sessions.act import Act
+from service.sessions.feedback import SettleFeedback
+from service.sessions.history import AT_ONCE, LEVELS, MAX_SAMPLES, MAX_STORED, PERIOD_SECONDS, dropped, place_of
 from service.sessions.service import Sessions
 from service.store.memory import MemoryStore
 from tests.support.clock import Clock
@@ -146,7 +146,7 @@ def test_many_changed_sessions_take_turns():
 
 
 async def test_a_long_history_is_thinned(sessions, clock, monkeypatch):
-    monkeypatch.setattr("service.sessions.history.sampler.MAX_STORED", 40)
+    monkeypatch.setattr("service.sessions.history.MAX_STORED", 40)
     await sessions.create("s", Specification.model_validate(ARMS), None)
     for _ in range(150):
         await acted(sessions, "s")
@@ -162,7 +162,7 @@ async def test_a_long_history_is_thinned(sessions, clock, monkeypatch):
 async def test_a_failing_store_is_reported_and_sampling_goes_on(sessions, monkeypatch):
     failures: list[tuple[str, str]] = []
     sampler = sessions.sampler
-    monkeypatch.setattr("service.sessions.history.sampler.PERIOD_SECONDS", 0.001)
+    monkeypatch.setattr("service.sessions.history.PERIOD_SECONDS", 0.001)
 
     async def sample() -> None:
         if len(failures) == 2:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from loadtest.processes.ports import free_port
-from service.sessions.readiness import Readiness
+from service.sessions.service import Readiness
 from service.store import open_store
 
 

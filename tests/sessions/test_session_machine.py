@@ -16,7 +16,8 @@ from service.commit.batch import Operation
 from service.models.events import SegmentsSpec
 from service.models.specification import ExpirySpec, Specification
 from service.serialization import records as segment_records
-from service.sessions.operations import Act, SettleFeedback
+from service.sessions.act import Act
+from service.sessions.feedback import SettleFeedback
 from tests.support.checked_session import numbers
 from tests.support.crashing import Fault
 from tests.support.examples import some_quick

@@ -10,7 +10,8 @@ from service.errors import OlderSchemaError
 from service.learners.centred_tsallis import CentredTsallisSpec
 from service.models.events import ArmEvent
 from service.models.specification import Specification
-from service.sessions.operations import Act, SettleFeedback
+from service.sessions.act import Act
+from service.sessions.feedback import SettleFeedback
 from service.store.memory import MemoryStore
 from tests.support.sessions import sessions_on
 

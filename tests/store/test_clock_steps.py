@@ -11,7 +11,7 @@ import pytest
 
 from service.learners import REGISTRY
 from service.models.specification import ExpirySpec, Specification
-from service.sessions.operations import Act
+from service.sessions.act import Act
 from service.sessions.service import Sessions
 from service.store.base import Committed, Known, StoreOptions
 from service.store.redis.client import StoreClock

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import redis
 
-from service.sessions.readiness import Readiness
+from service.sessions.service import Readiness
 from service.store.base import Committed, StoreFullError, StoreOptions
 from service.store.embedded import EmbeddedServer, data_folder
 from service.store.embedded_programs import EmbeddedStoreError

@@ -15,7 +15,9 @@ from hypothesis.stateful import precondition, rule
 
 from service.errors import InvalidRequestError, NoEligibleArmError, SurplusFeedbackError
 from service.models.events import Choice, Idempotency
-from service.sessions.operations import Act, ChangeArms, NextDue, ReplaceArms, SettleFeedback
+from service.sessions.act import Act
+from service.sessions.changes import ChangeArms, NextDue, ReplaceArms
+from service.sessions.feedback import SettleFeedback
 from service.sessions.service import ArmsRequest
 from tests.support.checked_session import NEEDS_SLOT, CheckedSession, numbers
 from tests.support.crashing import Fault

@@ -17,7 +17,7 @@ from service.learners.dexp3 import Dexp3Spec
 from service.models.specification import Specification
 from service.models.stored import Stored
 from service.serialization import state as codec
-from service.sessions.operations import Act
+from service.sessions.act import Act
 from service.settings import Settings
 from service.store.base import NewSession
 from service.store.instrumented import InstrumentedStore

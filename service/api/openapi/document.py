@@ -14,7 +14,7 @@ from ...learners import REGISTRY
 from ...learners.base import Spec
 from ...learners.specs import ArmsSpec
 from ...models.specification import SESSION_ID_PATTERN
-from ...sessions.limits import ALL, Limits
+from ...sessions.views import ALL, Limits
 from ...settings import Settings
 from ..access import access_of
 from ..parsing.json_body import JSON

@@ -14,7 +14,7 @@ from ...asgi_scope import KEY_IN_SCOPE
 from ...cooperative import FairYield, json_chunks
 from ...errors import InvalidRequestError
 from ...models.events import PRINTABLE_ASCII, Idempotency, digest, digest_of
-from ...sessions.limits import ALL, Rights
+from ...sessions.views import ALL, Rights
 
 IDEMPOTENCY_KEY = "Idempotency-Key"
 MAX_KEY_LENGTH = 255

@@ -13,8 +13,9 @@ from starlette.types import Scope
 from ...asgi_scope import KEY_IN_SCOPE, is_gone_of
 from ...errors import ServiceError
 from ...models.events import Event, Surplus
+from ...sessions.act import Act
 from ...sessions.create import Created
-from ...sessions.operations import Act, SettleFeedback
+from ...sessions.feedback import SettleFeedback
 from ...sessions.service import Answer, Sessions
 from ...settings import Settings
 from .. import schemas

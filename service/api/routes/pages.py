@@ -6,8 +6,8 @@ from typing import Annotated
 
 from fastapi import Query, Request, Response
 
-from ...sessions.pages.arms import ArmSort
-from ...sessions.pages.segments import SegmentSort
+from ...sessions.pages import ArmSort
+from ...sessions.segments import SegmentSort
 from ..access import VIEWERS, Logged, access
 from ..openapi.answer_examples import ARMS, DECISIONS, HISTORY, SEGMENTS
 from ..openapi.answers import PROBLEMS, describe_answers

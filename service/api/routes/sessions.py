@@ -7,7 +7,7 @@ from typing import Annotated
 
 from fastapi import Body, Request, Response
 
-from ...sessions import operations
+from ...sessions import changes as operations
 from ...sessions.service import ArmsRequest
 from ..access import ADMINS, READERS, VIEWERS, Logged, access
 from ..openapi.answer_examples import CHANGED, LIST, SESSION_CHANGED, VIEW

@@ -8,7 +8,8 @@ from fastapi import Body, Query, Request, Response
 
 from ...asgi_scope import is_gone_of
 from ...models.events import Event, Surplus
-from ...sessions.operations import Act, SettleFeedback
+from ...sessions.act import Act
+from ...sessions.feedback import SettleFeedback
 from .. import schemas
 from ..access import CLIENTS, Logged, access
 from ..openapi.answer_examples import ACTION, ACTIONS, SETTLEMENT

@@ -1,8 +1,4 @@
-"""A session as one JSON document, which goes on bit for bit in another store.
-
-Bytes are in base64, in parts, so that making and reading them keeps no request waiting for long: doubles are exact.
-The document ends in a SHA-256 of its canonical JSON without it: keys sorted, no spaces, ASCII.
-"""
+"""Moving a session to another store: the document it is exported as, and what is restored of one."""
 
 from __future__ import annotations
 
@@ -14,10 +10,89 @@ from binascii import Error
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from ...cooperative import Body, FairYield, json_chunks, run_in_thread_if_large
-from ...errors import InvalidRequestError, PayloadTooLargeError, UnknownSessionError
-from ...store.base import DIGEST_BYTES, Snapshot, Store, WholeSession, rows_of, texts
-from .restorable import read_whole
+from ..commit.cache import CachedSession
+from ..commit.loading import check_segments, decoded, with_records
+from ..cooperative import Body, FairYield, json_chunks, run_in_thread_if_large
+from ..errors import InvalidRequestError, PayloadTooLargeError, StateCorruptError, UnknownSessionError
+from ..models import stored as stored_specification
+from ..serialization import state as codec
+from ..serialization import summary
+from ..store.base import DIGEST_BYTES, NewSession, Snapshot, Store, WholeSession, rows_of, texts
+from .views import Limits, Rights, label_bytes
+
+# -- What is restored of an exported session, where everything in it can be read.
+
+
+async def restorable(whole: WholeSession, limits: Limits, rights: Rights) -> CachedSession:
+    """Read an exported session, with all that goes on with it.
+
+    Parameters
+    ----------
+    whole : of ``document.read``, and not trusted
+    limits : of this service, for the session's size
+    rights : how many arms the caller's sessions may have
+
+    Raises
+    ------
+    InvalidRequestError
+        for what this version can't read, or what is beyond the limits.
+    """
+    try:
+        # Before memory of the session's size is taken, which its specification alone says.
+        data = whole.snapshot.spec
+        read = await run_in_thread_if_large(len(data), stored_specification.decode, data)
+    except ValueError as error:
+        raise InvalidRequestError.of("specification", "is not one that this version can read") from error
+    spec = read.specification
+    await run_in_thread_if_large(label_bytes(spec), limits.check, spec, rights)
+    try:
+        return await read_whole(whole)
+    except StateCorruptError as error:
+        raise InvalidRequestError.of("state", "is not one that this version can read") from error
+
+
+async def read_whole(whole: WholeSession) -> CachedSession:
+    """Decode all that a session goes on with.
+
+    Raises
+    ------
+    StateCorruptError
+        where anything of it is not what this version writes.
+    """
+    cached = await decoded(whole.snapshot)
+    if cached.needs_records:
+        cached = await with_records(cached, whole.records)
+    await check_segments(cached, whole.segments)
+    return cached
+
+
+def restored(session_id: str, version: str, whole: WholeSession, cached: CachedSession) -> NewSession:
+    """Return the session to create of an exported one.
+
+    Parameters
+    ----------
+    session_id : which it had, and has again
+    version : its first one here
+    whole : gives specification and state, byte for byte
+    cached : the same session decoded, as ``restorable`` returns it
+    """
+    spec, run, schema = cached.stored.specification, cached.run, whole.snapshot.state[codec.SCHEMA_BYTE]
+    return NewSession(
+        session_id,
+        version,
+        whole.snapshot.spec,
+        whole.snapshot.state,
+        spec.idle_ttl_ms,
+        about=summary.encode_about(spec.chosen(), run, schema),
+        summary=summary.encode_summary(run, version, schema, effective=summary.effective_arms_of(run)),
+        counts_as_texts=not cached.has_packed_counts,
+    )
+
+
+# -- A session as one JSON document, which goes on bit for bit in another store.
+#
+# Bytes are in base64, in parts, so that making and reading them keeps no request waiting for long: doubles are
+# exact. The document ends in a SHA-256 of its canonical JSON without it: keys sorted, no spaces, ASCII.
 
 FORMAT = 1
 """Number of the newest form of the document that this program writes and reads."""

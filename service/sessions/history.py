@@ -1,24 +1,69 @@
-"""Takes samples of the sessions that this worker has changed, beside the commits.
-
-Every worker samples its own sessions. A session that several workers change has one sample at each place, whoever
-writes it last. Samples are best effort: what a worker has not written when it ends is lost.
-"""
+"""How sessions developed: samples taken beside the commits, thinned with age."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 
-from ...commit.batch import Journal
-from ...commit.cache import SessionCache
-from ...cooperative import FairYield
-from ...errors import StateCorruptError, StoreUnavailableError, UnknownSessionError
-from ...serialization.summary import Sample
-from ...store.base import Store
-from ..read import Reader
-from .thinning import MAX_SAMPLES, PERIOD_SECONDS, dropped, place_of
+from ..commit.batch import Journal
+from ..commit.cache import SessionCache
+from ..cooperative import FairYield
+from ..errors import StateCorruptError, StoreUnavailableError, UnknownSessionError
+from ..serialization.summary import Sample
+from ..store.base import Store
+from .views import Reader
+
+# -- Which samples of a history stay: the older they are, the fewer.
+#
+# A sample's place is the number of its five seconds since 1970. The latest ``PER_LEVEL`` places are level 0. Each
+# further level has places four times as wide, reaches four times as far back, and keeps the last sample of each.
+
+PERIOD_SECONDS = 5.0
+"""Width of a place, and the time between two samples of a session."""
+GROWTH = 4
+PER_LEVEL = 36
+LEVELS = 11
+"""The last of them reaches back six years."""
+MAX_SAMPLES = PER_LEVEL + (LEVELS - 1) * (PER_LEVEL - PER_LEVEL // GROWTH + 2)
+"""What is left of any history, at most."""
+
+
+def place_of(at: float) -> int:
+    """Return the place of a sample taken at a time, in Unix seconds."""
+    return int(at // PERIOD_SECONDS)
+
+
+def dropped(places: Iterable[int], now: int) -> set[int]:
+    """Return which of these places are to be dropped.
+
+    Parameters
+    ----------
+    places : of a history's samples, in any order
+    now : the present place
+    """
+    kept: dict[tuple[int, int], int] = {}
+    everything = set(places)
+    for place in sorted(everything):
+        level = _level(now - place)
+        if level < LEVELS:
+            kept[level, place // GROWTH**level] = place
+    return everything - set(kept.values())
+
+
+def _level(age: int) -> int:
+    """Return the finest level that reaches back to an age, in places."""
+    level = 0
+    while level < LEVELS and age >= PER_LEVEL * GROWTH**level:
+        level += 1
+    return level
+
+
+# -- Takes samples of the sessions that this worker has changed, beside the commits.
+#
+# Every worker samples its own sessions. A session that several workers change has one sample at each place,
+# whoever writes it last. Samples are best effort: what a worker has not written when it ends is lost.
 
 AT_ONCE = 250
 """Sessions sampled in one period; others wait for the next, in order."""

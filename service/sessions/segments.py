@@ -8,18 +8,17 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Literal, NamedTuple
 
-from ...commit.batch import Journal
-from ...commit.cache import CachedSession
-from ...commit.loading import with_segments
-from ...cooperative import Body, FairYield, answer_body, json_chunks
-from ...engine.segment_run import KeptSegment, KeptSegments, SegmentRun
-from ...errors import InvalidRequestError, StateCorruptError, UnknownSegmentError, UnknownSessionError
-from ...serialization.records import name_of
-from ...serialization.summary import effective_arms, shown_mean, time_text
-from ...store.base import Snapshot, Store
-from ..operations.eligible import check_segments
-from ..read import Reader
-from ..views import fields_of
+from ..commit.batch import Journal
+from ..commit.cache import CachedSession
+from ..commit.loading import with_segments
+from ..cooperative import Body, FairYield, answer_body, json_chunks
+from ..engine.segment_run import KeptSegment, KeptSegments, SegmentRun
+from ..errors import InvalidRequestError, StateCorruptError, UnknownSegmentError, UnknownSessionError
+from ..serialization.records import name_of
+from ..serialization.summary import effective_arms, shown_mean, time_text
+from ..store.base import Snapshot, Store
+from .act import check_segments
+from .views import Reader, fields_of
 
 SegmentSort = Literal["segment", "-segment", "slots", "-slots", "mean", "-mean"]
 MAX_SORTED = 1000

@@ -1,1 +1,0 @@
-"""How sessions developed: samples taken beside the commits, thinned with age."""

@@ -1,0 +1,430 @@
+"""Lists that are read a page at a time: sessions, arms of a session, entries of its decision log."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..commit.batch import Journal
+from ..cooperative import COMPACT, Body, FairYield, answer_body, json_chunks, run_in_thread_if_large
+from ..engine.arm_run import ArmRun
+from ..engine.ledger import LossRange
+from ..engine.run import Run, SlotRun
+from ..errors import (
+    InvalidRequestError,
+    NoDecisionLogError,
+    StateCorruptError,
+    UnknownSegmentError,
+    UnknownSessionError,
+)
+from ..learners.base import FloatArray, IntArray
+from ..serialization import summary as listed_fields
+from ..serialization.summary import Sample, shown_mean, time_text
+from ..store.base import ArmCounts, Listed, LogEntry, Rows, Store
+from .history import PERIOD_SECONDS, dropped, place_of
+from .segments import find
+from .views import Reader, summary
+
+MAX_PAGE = 1000
+"""Rows on a page, at most."""
+
+
+# -- Sessions, a page at a time, from what their commits write for lists: no state is read.
+
+
+async def sessions_page(reader: Reader, cursor: str | None, limit: int, prefix: str) -> Body:
+    """Return the JSON of a page of sessions: see ``Sessions.list``.
+
+    Parameters
+    ----------
+    reader : reads those of which the store has nothing for lists, as an earlier program wrote them
+    cursor : ``next_cursor`` of the page before; None for the first
+    limit : sessions on the page; of more than ``MAX_PAGE``, ``MAX_PAGE``
+    prefix : what the listed ids begin with; empty for all
+
+    Raises
+    ------
+    InvalidRequestError
+        for a cursor of another list.
+    StoreUnavailableError
+        where the store can't be reached.
+    """
+    try:
+        page = await reader.store.list(cursor, min(limit, MAX_PAGE), prefix)
+    except ValueError as error:
+        raise InvalidRequestError.of("cursor", "is not one this service gave") from error
+    texts, fair_yield = [], FairYield()
+    for session in page.sessions:
+        text = _written_text(session) or await _text_of_state(reader, session.session_id)
+        if text is not None:
+            texts.append(text)
+        await fair_yield()
+    return answer_body(_page(texts, page.next_cursor))
+
+
+def _page(texts: Sequence[str], next_cursor: str | None) -> Iterator[str]:
+    """Yield the JSON of a page in parts, a session in each."""
+    start = '{"sessions":['
+    for text in texts:
+        yield start
+        yield text
+        start = ","
+    yield f'{"" if texts else start}],"next_cursor":{COMPACT.encode(next_cursor)}}}'
+
+
+def _written_text(session: Listed) -> str | None:
+    """Return the JSON of what the last commit wrote; None also where somebody wrote numbers that JSON has not."""
+    try:
+        return None if (shown := _summary(session)) is None else COMPACT.encode(shown)
+    except ValueError:
+        return None
+
+
+def _summary(session: Listed) -> dict[str, Any] | None:
+    """Return what the last commit wrote for lists; None where an earlier program made it."""
+    fields = listed_fields.decode(session.about, session.summary, session.version)
+    if fields is None or session.created_at is None:
+        return None
+    times = {
+        "version": session.version,
+        "created_at": time_text(session.created_at),
+        "expires_at": None if session.expires_at is None else time_text(session.expires_at),
+    }
+    return {"session_id": session.session_id, **fields, **times}
+
+
+async def _text_of_state(reader: Reader, session_id: str) -> str | None:
+    """Return the same, of the whole state; None where the session has been deleted since."""
+    try:
+        snapshot, cached = await reader.load(session_id)
+        shown = listed_fields.shortened(summary(session_id, snapshot, cached))
+        # What a distribution by slots is made of stands beside the state, and is not read for a list.
+        effective = None if isinstance(cached.run, SlotRun) else listed_fields.effective_arms_of(cached.run)
+        return COMPACT.encode(shown if effective is None else {**shown, "effective_arms": effective})
+    except UnknownSessionError:
+        return None
+    except StateCorruptError as error:
+        return COMPACT.encode({"session_id": session_id, "code": error.code})
+
+
+# -- What the store counts of the arms of a session.
+
+ARMS_AT_ONCE = 250
+"""Arms of which counts are read in one call to the store."""
+
+
+class ReadCounts:
+    """Counts of some arms, as far as they have been read.
+
+    Parameters
+    ----------
+    store : has the counts
+    session_id : of the session
+    losses : how the session's losses are posted, in which means are shown
+    uncommitted : what is to be added
+    outstanding : decisions of each arm, of sessions with packed counts: their acts follow from it; else None
+    """
+
+    def __init__(
+        self, store: Store, session_id: str, losses: LossRange, uncommitted: Rows, outstanding: IntArray | None
+    ) -> None:
+        self._store = store
+        self._session_id = session_id
+        self._losses = losses
+        self._uncommitted = uncommitted
+        self._outstanding = outstanding
+        self._rows: dict[int, ArmCounts] = {}
+        self.versions: set[str] = set()
+        """The versions of the session at which counts were read."""
+
+    async def read(self, arms: Sequence[int]) -> None:
+        """Read the counts of arms, by index, that were not read yet.
+
+        Raises
+        ------
+        UnknownSessionError
+            where the session has been deleted.
+        """
+        fair_yield = FairYield()
+        for at in range(0, len(arms), ARMS_AT_ONCE):
+            if some := [arm for arm in arms[at : at + ARMS_AT_ONCE] if arm not in self._rows]:
+                await self._read(some)
+            await fair_yield()
+
+    async def _read(self, arms: Sequence[int]) -> None:
+        found = await self._store.read_counts(self._session_id, arms, as_texts=self._outstanding is None)
+        if found is None:
+            raise UnknownSessionError
+        self.versions.add(found.version)
+        for arm, row in zip(arms, found.rows, strict=True):
+            if (added := self._uncommitted.get(arm)) is not None:
+                row = ArmCounts(*map(sum, zip(row, added, strict=True)))
+            self._rows[arm] = row if self._outstanding is None else _with_acts(row, int(self._outstanding[arm]))
+
+    def of(self, arm: int) -> ArmCounts:
+        """Return the counts of an arm that was read."""
+        return self._rows[arm]
+
+    def acts(self, arm: int) -> float:
+        """Return the acts of an arm that was read."""
+        return self._rows[arm].acts
+
+    def mean(self, arm: int) -> float | None:
+        """Return the mean loss of an arm over applied events and decisions learned at the default.
+
+        It is on the scale of what clients post, and None without any such event or decision.
+        """
+        counts = self._rows[arm]
+        count = counts.feedbacks + counts.defaulted
+        return shown_mean(self._losses.at_share(counts.losses / count)) if count > 0 else None
+
+
+def _with_acts(row: ArmCounts, outstanding: int) -> ArmCounts:
+    acts = outstanding + row.feedbacks + row.expired + row.voided + row.removed
+    return ArmCounts(acts, *row[1:])
+
+
+# -- The arms of a session with what is counted of each, a page at a time.
+
+ArmSort = Literal["index", "-index", "probability", "-probability", "acts", "-acts", "mean", "-mean"]
+_SORTS: tuple[str, ...] = get_args(ArmSort)
+_CURSOR = re.compile("([a-z-]+)~([0-9]{1,9})")
+KEYS_AT_ONCE = 500
+"""Arms whose keys are worked out between two looks at the time."""
+MAX_TRIES = 3
+"""Times that a page is read again because another version was committed in between."""
+
+
+async def arms_page(
+    reader: Reader,
+    session_id: str,
+    cursor: str | None,
+    limit: int,
+    sort: ArmSort,
+    segment: str | None = None,
+) -> Body:
+    """Return the JSON of a page of live arms: see ``Sessions.arms``.
+
+    Parameters
+    ----------
+    reader : reads the session
+    session_id : of the session, which is over arms
+    cursor : ``next_cursor`` of the page before in the same order; None for the first
+    limit : arms on the page, at most
+    sort : the order; with a hyphen, descending
+    segment : shows the probabilities of this segment alone, sorted by index or probability; None for the session
+
+    Raises
+    ------
+    InvalidRequestError
+        for a session over points, a cursor of another list, or an order that segments do not have.
+    UnknownSegmentError
+        where the session does not keep this segment.
+    UnknownSessionError, StateCorruptError, StoreUnavailableError
+    """
+    start = _start(cursor, sort)
+    if segment is not None:
+        return await _of_segment(reader, session_id, start, limit, sort, segment)
+    for _ in range(MAX_TRIES):
+        journal = Journal()
+        snapshot, cached = await reader.settled(session_id, journal)
+        run, spec = _over_arms(cached.run), cached.stored.specification
+        added = await journal.counts(spec.losses, spec.default_loss, FairYield())
+        outstanding = run.ledger.by_arm if cached.has_packed_counts else None
+        counts = ReadCounts(reader.store, session_id, spec.losses, added, outstanding)
+        probabilities = np.asarray(run.probabilities)
+        order = await _ordered(run, probabilities, counts, sort)
+        arms = order[start : start + limit].tolist()
+        await counts.read(arms)
+        if counts.versions <= {snapshot.version}:
+            break
+    following = f"{sort}~{start + limit}" if start + limit < len(order) else None
+    rows, fair_yield = [], FairYield()
+    for arm in arms:
+        rows.append(_row(run, float(probabilities[arm]), counts, arm))
+        await fair_yield()
+    return answer_body(json_chunks({"arms": rows, "next_cursor": following}))
+
+
+async def _of_segment(reader: Reader, session_id: str, start: int, limit: int, sort: ArmSort, segment: str) -> Body:
+    """Return the same of one segment: its probabilities alone."""
+    if sort.removeprefix("-") not in ("index", "probability"):
+        raise InvalidRequestError.of("sort", "of a segment arms are sorted by index or probability")
+    found = await find(reader, session_id, [segment])
+    if segment not in found.segments:
+        raise UnknownSegmentError
+    run, probabilities = found.run, found.run.probabilities_of(found.segments[segment])
+    live = np.array(run.arms.live)
+    order = await _arranged(live, probabilities[live] if "probability" in sort else live, sort)
+    following = f"{sort}~{start + limit}" if start + limit < len(order) else None
+    arms = order[start : start + limit].tolist()
+    rows = [_named(run, arm) | {"probability": float(probabilities[arm])} for arm in arms]
+    return answer_body(json_chunks({"arms": rows, "next_cursor": following}))
+
+
+def _over_arms(run: Run) -> ArmRun:
+    if not isinstance(run, ArmRun):
+        raise InvalidRequestError.of("session_id", "this session is over points, and has no arms")
+    return run
+
+
+def _start(cursor: str | None, sort: ArmSort) -> int:
+    """Return the number of arms on the pages before."""
+    if cursor is None:
+        return 0
+    found = _CURSOR.fullmatch(cursor)
+    if found is None or found[1] not in _SORTS:
+        raise InvalidRequestError.of("cursor", "is not one this service gave")
+    if found[1] != sort:
+        raise InvalidRequestError.of("cursor", f"is one of the list sorted by {found[1]}")
+    return int(found[2])
+
+
+async def _ordered(run: ArmRun, probabilities: FloatArray, counts: ReadCounts, sort: ArmSort) -> NDArray[np.int64]:
+    """Return the indexes of the live arms in their order; ties by index, arms without a mean last."""
+    live, by = np.array(run.arms.live), sort.removeprefix("-")
+    if by == "probability":
+        return await _arranged(live, probabilities[live], sort)
+    if by == "index":
+        return await _arranged(live, live, sort)
+    await counts.read(run.arms.live)
+    key = counts.acts if by == "acts" else counts.mean
+    return await _arranged(live, await _keys(key, run.arms.live), sort)
+
+
+async def _keys(key: Callable[[int], float | None], arms: Sequence[int]) -> FloatArray:
+    """Return what arms are sorted by, made some at a time; not a number where an arm has nothing."""
+    keys, fair_yield = [], FairYield()
+    for at in range(0, len(arms), KEYS_AT_ONCE):
+        some = map(key, arms[at : at + KEYS_AT_ONCE])
+        keys.append(np.array([np.nan if each is None else each for each in some], dtype=np.float64))
+        await fair_yield()
+    return np.concatenate(keys)
+
+
+async def _arranged(live: NDArray[np.int64], keys: NDArray[Any], sort: ArmSort) -> NDArray[np.int64]:
+    """Return the indexes in the order of their keys; a missing mean is NaN, which sorts last either way."""
+    signed = -keys if sort.startswith("-") else keys
+    order: NDArray[np.int64] = live[await run_in_thread_if_large(keys.nbytes, np.argsort, signed, kind="stable")]
+    return order
+
+
+def _named(run: ArmRun, arm: int) -> dict[str, Any]:
+    names = run.arms.names
+    label = {} if names is None else {"label": names[arm]}
+    return {"arm": arm, **label, "paused": arm in run.arms.paused}
+
+
+def _row(run: ArmRun, probability: float, counts: ReadCounts, arm: int) -> dict[str, Any]:
+    row = counts.of(arm)
+    return {
+        **_named(run, arm),
+        "probability": probability,
+        "acts": int(row.acts),
+        "outstanding": int(run.ledger.by_arm[arm]),
+        "feedbacks": int(row.feedbacks),
+        "expired": int(row.expired),
+        f"mean_{run.params.losses.word}": counts.mean(arm),
+    }
+
+
+# -- The decision log of a session, a page at a time.
+
+_CURSOR_OF_DECISIONS = re.compile("[0-9]{1,15}-[0-9]{1,18}")
+
+
+async def decisions_page(store: Store, session_id: str, cursor: str | None, limit: int) -> Body:
+    """Return the JSON of a page of the decision log: see ``Sessions.decisions``.
+
+    Parameters
+    ----------
+    store : has the log
+    session_id : of the session
+    cursor : ``next_cursor`` of the page before; None for the first
+    limit : entries on the page, at most
+
+    Raises
+    ------
+    InvalidRequestError
+        for a cursor of another list.
+    NoDecisionLogError
+        where the session keeps none.
+    UnknownSessionError, StateCorruptError, StoreUnavailableError
+    """
+    if cursor is not None and not _CURSOR_OF_DECISIONS.fullmatch(cursor):
+        raise InvalidRequestError.of("cursor", "is not one this service gave")
+    log = await store.read_log(session_id, cursor, limit + 1)
+    if log is None:
+        raise UnknownSessionError
+    if not _keeps_log(log.about):
+        raise NoDecisionLogError
+    entries = log.entries[:limit]
+    following = entries[-1].position if len(log.entries) > limit else None
+    return answer_body(_page_of_decisions(entries, following))
+
+
+def _keeps_log(about: bytes) -> bool:
+    try:
+        return json.loads(about or b"{}").get("decision_log") is not None
+    except (ValueError, AttributeError) as error:
+        raise StateCorruptError from error
+
+
+def _page_of_decisions(entries: Sequence[LogEntry], following: str | None) -> Iterator[str]:
+    start = '{"decisions":['
+    for entry in entries:
+        at = time_text(int(entry.position.partition("-")[0]) / 1000)
+        yield f'{start}{entry.data.decode()[:-1]},"at":"{at}"}}'
+        start = ","
+    yield f'{start if not entries else ""}],"next_cursor":{json.dumps(following)}}}'
+
+
+# -- The history of a session: samples of its counts and of what its learner would do, oldest first.
+
+
+async def history_page(reader: Reader, session_id: str) -> Body:
+    """Return the JSON of a session's history: see ``Sessions.history``.
+
+    Parameters
+    ----------
+    reader : reads the session, which says how its losses were posted
+    session_id : of the session
+
+    Raises
+    ------
+    UnknownSessionError, StateCorruptError, StoreUnavailableError
+    """
+    _, cached = await reader.load(session_id)
+    stored = await reader.store.history.read(session_id)
+    if stored is None:
+        raise UnknownSessionError
+    left = stored.keys() - dropped(stored, place_of(reader.store.now()))
+    samples = (Sample.decode(stored[place]) for place in sorted(left))
+    rows = [_row_of_history(cached.run, sample) for sample in samples if sample is not None]
+    return answer_body(json_chunks({"period_seconds": PERIOD_SECONDS, "samples": rows}))
+
+
+def _row_of_history(run: Run, sample: Sample) -> dict[str, Any]:
+    losses, over_arms = run.params.losses, isinstance(run, ArmRun)
+    mean = losses.posted(sample.mean_loss) if over_arms else sample.mean_loss
+    row = {
+        "at": time_text(sample.at),
+        "slot": sample.slot,
+        "feedbacks": sample.feedbacks,
+        "outstanding": sample.outstanding,
+        "expired": sample.expired,
+        "removed": sample.removed,
+        "voided": sample.voided,
+        "total_delay": sample.total_delay,
+        "counted": sample.losses,
+        f"mean_{losses.word}": shown_mean(mean) if sample.losses else None,
+    }
+    if not over_arms:
+        return {**row, "x": sample.x}
+    arms = [{"arm": arm, "probability": p} for arm, p in sample.arms]
+    return {**row, "effective_arms": sample.effective_arms, "arms": arms}
