@@ -14,16 +14,12 @@ from starlette.types import ASGIApp, Lifespan, Receive, Scope, Send
 
 from . import __version__
 from .api import problems
-from .api.access import access_of
-from .api.connection_errors import ConnectionErrorResponder, request_ids
-from .api.hot_routes import HotRoutes
-from .api.local_requests import check_origin
-from .api.metric_labels import labels
-from .api.middleware.authentication import ApiKeyMiddleware
-from .api.middleware.request_log import RequestLogMiddleware
-from .api.openapi.document import document
+from .api.fast_path import HotRoutes
+from .api.middleware import ApiKeyMiddleware, RequestLogMiddleware, check_origin, labels
+from .api.openapi import document
+from .api.problems import ConnectionErrorResponder, request_ids
 from .api.routes import ROUTES
-from .api.runtime import Runtime
+from .api.runtime import Runtime, access_of
 from .api_keys import KeyRing, needs_keys
 from .sessions.expiry_sweeper import Sweeper
 from .sessions.service import Readiness, Sessions

@@ -10,7 +10,7 @@ from starlette.types import Message, Receive, Scope, Send
 from ..asgi_scope import is_gone_of
 from ..cooperative import STREAMED_FROM_BYTES, Body, FairYield
 from ..sessions.service import Answer
-from .parsing.json_body import JSON
+from .request_body import JSON
 
 REPLAYED = {"Idempotent-Replayed": "true"}
 

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from enum import Enum
+from operator import attrgetter
+from typing import NamedTuple, TypeVar
 
 from fastapi import Request
+from starlette.routing import BaseRoute, Mount, Route
 
-from ..api_keys import KeyRing
+from ..api_keys import KeyRing, Role
 from ..sessions.service import Readiness, Sessions
 from ..settings import Settings
 from ..telemetry.metrics import Metrics
-from .connection_errors import ConnectionErrorResponder
+from .problems import ConnectionErrorResponder
 
 
 @dataclass(frozen=True)
@@ -42,3 +46,116 @@ def runtime_of(request: Request) -> Runtime:
     """Return what the process that serves a request shares among its requests."""
     runtime: Runtime = request.app.state.runtime
     return runtime
+
+
+# -- Who may call a route, and which of its successes are logged: declared beside its path, by ``@access``.
+#
+# Authentication, the request log and the OpenAPI document read it from the routes; a route that says nothing ends
+# the start of the service.
+
+VIEWERS: frozenset[Role] = frozenset({"reader", "client", "admin"})
+"""Every key: views of one session."""
+READERS: frozenset[Role] = frozenset({"reader", "admin"})
+"""For what is read of all sessions."""
+CLIENTS: frozenset[Role] = frozenset({"client", "admin"})
+"""For what services do with sessions all day: acts and events."""
+ADMINS: frozenset[Role] = frozenset({"admin"})
+"""For what makes, changes, exports or deletes sessions."""
+
+_ATTRIBUTE = "bandit_access"
+_Handler = TypeVar("_Handler")
+
+
+class Logged(Enum):
+    """Which of a route's successes get a line in the log; errors of all routes do."""
+
+    ALL = "all"
+    SAMPLE = "sample"
+    """The share of them that the settings give."""
+    CHANGES = "changes"
+    """Each answer with another status than the one before it; of all other answers, errors too, a sample."""
+
+
+class Access(NamedTuple):
+    """What a route says of itself.
+
+    Parameters
+    ----------
+    roles : of the keys that may call it
+    keyless : whether it asks for no key at all
+    opened_by : whether the settings make it ask for no key
+    max_body_bytes : largest body, by the settings
+    names_no_session : whether its path looks like that of a session and is not
+    of_all_sessions : whether its answers contain data of all sessions, so that keys with a prefix may not call it
+    """
+
+    roles: frozenset[Role]
+    logged: Logged = Logged.ALL
+    keyless: bool = False
+    opened_by: Callable[[Settings], bool] | None = None
+    of_all_sessions: bool = False
+    max_body_bytes: Callable[[Settings], int] = attrgetter("max_body_bytes")
+    names_no_session: bool = False
+
+    def is_open(self, settings: Settings) -> bool:
+        """Return whether requests need no key.
+
+        Parameters
+        ----------
+        settings : of the service, which may open the route
+        """
+        return self.keyless or (self.opened_by is not None and self.opened_by(settings))
+
+
+RouteAccess = Sequence[tuple[BaseRoute, Access]]
+"""Routes in the order in which they are tried, with what they say."""
+
+
+def access(
+    roles: frozenset[Role],
+    *,
+    logged: Logged = Logged.ALL,
+    keyless: bool = False,
+    opened_by: Callable[[Settings], bool] | None = None,
+    of_all_sessions: bool = False,
+    max_body_bytes: Callable[[Settings], int] = attrgetter("max_body_bytes"),
+    names_no_session: bool = False,
+) -> Callable[[_Handler], _Handler]:
+    """Say of a handler, or of a mounted application, who may call it.
+
+    Parameters
+    ----------
+    roles : of the keys that may call it
+    logged : which of its successes get a line in the log
+    keyless : whether it asks for no key at all
+    opened_by : whether the settings make it ask for no key; None where none does
+    of_all_sessions : whether its answers contain data of all sessions, so that keys with a prefix may not call it
+    max_body_bytes : largest body, by the settings
+    names_no_session : whether its path looks like that of a session and is not
+
+    Returns
+    -------
+    The decorator, which returns the handler itself.
+    """
+    declared = Access(roles, logged, keyless, opened_by, of_all_sessions, max_body_bytes, names_no_session)
+
+    def say(handler: _Handler) -> _Handler:
+        vars(handler)[_ATTRIBUTE] = declared
+        return handler
+
+    return say
+
+
+def access_of(route: BaseRoute) -> Access:
+    """Return what a route says of itself.
+
+    Raises
+    ------
+    TypeError
+        where it says nothing.
+    """
+    handler = route.endpoint if isinstance(route, Route) else route.app if isinstance(route, Mount) else None
+    declared = getattr(handler, _ATTRIBUTE, None)
+    if not isinstance(declared, Access):
+        raise TypeError(f"{route} does not say who may call it: put @access between its path and its handler")
+    return declared

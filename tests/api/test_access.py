@@ -7,9 +7,9 @@ from fastapi import Request, Response
 from fastapi.routing import APIRoute
 from starlette.routing import Mount, Route
 
-from service.api.access import ADMINS, CLIENTS, Logged, access, access_of
-from service.api.parsing.strict_route import StrictRouter
 from service.api.routes import ROUTES
+from service.api.runtime import ADMINS, CLIENTS, Logged, access, access_of
+from service.api.strict_route import StrictRouter
 from service.settings import SecretText
 
 ADMIN, CLIENT, READER, SHOP = (f"{name}-0123456789abcdef" for name in ("admin", "client", "reader", "shop"))

@@ -8,7 +8,7 @@ from html.parser import HTMLParser
 
 import pytest
 
-from service.api.routes import dashboard
+from service.api.routes import service_routes as dashboard
 from service.settings import SecretText
 
 BROWSER = {"Accept": "text/html,application/xhtml+xml,*/*;q=0.8"}

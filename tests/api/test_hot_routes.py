@@ -8,7 +8,7 @@ import re
 
 import pytest
 
-from service.api.plain.bodies import plain_event, plain_events
+from service.api.fast_path import plain_event, plain_events
 from service.models.events import ArmEvent, RewardEvent
 from service.settings import Settings
 from tests.support.asgi import JSON

@@ -7,10 +7,10 @@ import asyncio
 import pytest
 from fastapi import Request, Response
 
-from service.api.access import CLIENTS, access
-from service.api.parsing.dependencies import idempotency_of
-from service.api.parsing.strict_route import StrictRouter
+from service.api.request_body import idempotency_of
 from service.api.routes import ROUTES
+from service.api.runtime import CLIENTS, access
+from service.api.strict_route import StrictRouter
 from service.store import open_store
 from tests.support.one_session import view
 

@@ -9,11 +9,10 @@ from functools import partial
 import pytest
 from pydantic import TypeAdapter
 
+from service.api import fast_path as large_batches
 from service.api import schemas
-from service.api.parsing.json_body import PartLimits
-from service.api.plain import large_batches
-from service.api.plain.calls import _read, _read_events
-from service.api.plain.large_batches import read_in_pieces
+from service.api.fast_path import _read, _read_events, read_in_pieces
+from service.api.request_body import PartLimits
 from service.cooperative import LARGE_INPUT_BYTES
 from service.settings import Settings
 from tests.support.asgi import JSON

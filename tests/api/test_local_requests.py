@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from service.api.local_requests import check_origin
+from service.api.middleware import check_origin
 from service.command_line import read_settings
 from service.errors import CrossSiteError, ForeignHostError, ServiceError
 from service.settings import SecretText, Settings, SettingsError

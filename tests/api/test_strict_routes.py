@@ -12,8 +12,8 @@ from fastapi.responses import HTMLResponse
 from fastapi.routing import APIRoute
 
 from service.api import problems
-from service.api.access import CLIENTS, access
-from service.api.parsing.strict_route import StrictRoute
+from service.api.runtime import CLIENTS, access
+from service.api.strict_route import StrictRoute
 from service.settings import Settings
 from service.telemetry.metrics import Labels, Metrics
 from tests.support.refused_handlers import (

@@ -7,8 +7,8 @@ import re
 from pydantic import ValidationError
 from starlette.routing import Mount
 
-from service.api.access import ADMINS, CLIENTS, READERS, VIEWERS, access_of
 from service.api.routes import ROUTES
+from service.api.runtime import ADMINS, CLIENTS, READERS, VIEWERS, access_of
 from service.errors import ServiceError
 from service.learners import REGISTRY
 from service.learners.rates import RatedSpec

@@ -8,11 +8,9 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from service.api.openapi.body_examples import ACT, ACTS, CHANGE, CREATE, EVENT, EVENTS, REPLACE
-from service.api.parsing.dependencies import _SORTED
-from service.api.parsing.json_body import PartLimits, _is_json, parse
-from service.api.parsing.validation_errors import from_pydantic_errors
-from service.api.problems import problem
+from service.api.examples import ACT, ACTS, CHANGE, CREATE, EVENT, EVENTS, REPLACE
+from service.api.problems import from_pydantic_errors, problem
+from service.api.request_body import _SORTED, PartLimits, _is_json, parse
 from service.api.schemas import Act, Acts, ChangeArms, CreateSession, Feedbacks, ReplaceArms
 from service.cooperative import json_chunks
 from service.errors import ServiceError

@@ -11,7 +11,7 @@ import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from service.api.metric_labels import labels
+from service.api.middleware import labels
 from service.store.base import Store
 from service.telemetry.metrics import CALLS, Metrics
 from service.telemetry.multiprocess import FOLDER, SharedMetrics

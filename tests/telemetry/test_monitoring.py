@@ -9,7 +9,7 @@ import subprocess
 import pytest
 import yaml
 
-from service.api.metric_labels import labels
+from service.api.middleware import labels
 from service.telemetry.metrics import Metrics
 from tests.support.prometheus import MONITORING, metrics_of, results, scraping
 from tests.support.running import RunningService, create

@@ -10,7 +10,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, StatusCode
 
-from service.api.metric_labels import labels
+from service.api.middleware import labels
 from service.app import create_app
 from service.errors import StoreUnavailableError
 from service.learners.dexp3 import Dexp3Spec

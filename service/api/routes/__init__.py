@@ -6,11 +6,20 @@ from collections.abc import Sequence
 
 from starlette.routing import BaseRoute
 
-from . import dashboard, docs, health, keys, pages, sessions, slots, transfer
+from . import service_routes, sessions, slots
 
 ROUTES: Sequence[BaseRoute] = [
     route
-    for part in (slots, sessions, pages, transfer, health, keys, docs, dashboard)
-    for route in part.router.routes
+    for router in (
+        slots.router,
+        sessions.router,
+        sessions.router_of_pages,
+        sessions.router_of_transfer,
+        service_routes.router,
+        service_routes.router_of_keys,
+        service_routes.router_of_docs,
+        service_routes.router_of_dashboard,
+    )
+    for route in router.routes
 ]
 """Flat: a router within the application costs each request as much again as finding its route."""

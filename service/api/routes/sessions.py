@@ -5,20 +5,46 @@ from __future__ import annotations
 from functools import partial
 from typing import Annotated
 
-from fastapi import Body, Request, Response
+from fastapi import Body, Query, Request, Response
 
 from ...sessions import changes as operations
+from ...sessions.pages import ArmSort
+from ...sessions.segments import SegmentSort
 from ...sessions.service import ArmsRequest
-from ..access import ADMINS, READERS, VIEWERS, Logged, access
-from ..openapi.answer_examples import CHANGED, LIST, SESSION_CHANGED, VIEW
-from ..openapi.answers import PROBLEMS, describe_answers
-from ..openapi.body_examples import CHANGE, CHANGE_SESSION, CREATE, REPLACE
-from ..parsing.dependencies import idempotency_of, rights_of
-from ..parsing.paging import Cursor, Limit, OfSegment
-from ..parsing.strict_route import StrictRouter
+from ..examples import (
+    ARMS,
+    CHANGE,
+    CHANGE_SESSION,
+    CHANGED,
+    CREATE,
+    DECISIONS,
+    EXPORTED,
+    HISTORY,
+    IMPORT,
+    LIST,
+    REPLACE,
+    SEGMENTS,
+    SESSION_CHANGED,
+    VIEW,
+)
+from ..openapi import PROBLEMS, describe_answers
+from ..request_body import Cursor, Limit, OfSegment, idempotency_of, rights_of
 from ..responses import body_response, json_response
-from ..runtime import runtime_of
-from ..schemas import ChangeArms, ChangeSession, CreateSession, ReplaceArms, SessionList, SessionView
+from ..runtime import ADMINS, READERS, VIEWERS, Logged, access, runtime_of
+from ..schemas import (
+    ArmPage,
+    ChangeArms,
+    ChangeSession,
+    CreateSession,
+    DecisionPage,
+    ExportedSession,
+    History,
+    ReplaceArms,
+    SegmentPage,
+    SessionList,
+    SessionView,
+)
+from ..strict_route import StrictRouter
 
 router = StrictRouter(prefix="/v1/sessions", tags=["sessions"], responses=PROBLEMS)
 
@@ -126,3 +152,91 @@ async def delete_session(request: Request, session_id: str) -> Response:
     """Delete a session and all its data."""
     await runtime_of(request).sessions.delete(session_id)
     return Response(status_code=204)
+
+
+# -- What is kept beside a session's state: its arms with their counts, its decision log, and its history.
+
+router_of_pages = StrictRouter(prefix="/v1/sessions/{session_id}", tags=["sessions"], responses=PROBLEMS)
+
+SortSegments = Annotated[
+    SegmentSort, Query(description="Order of the segments; with ``-`` before it the order is reversed.")
+]
+Sort = Annotated[ArmSort, Query(description="Order of the arms; with ``-`` before it the largest come first.")]
+
+
+@router_of_pages.get("/arms", **describe_answers(ArmPage, ARMS, {200: "A page of arms"}))
+@access(VIEWERS, logged=Logged.SAMPLE)
+async def list_arms(
+    request: Request,
+    session_id: str,
+    cursor: Cursor = None,
+    limit: Limit = 100,
+    sort: Sort = "index",
+    segment: OfSegment = None,
+) -> Response:
+    """List the arms of a session with their counts, a page at a time; removed arms are left out.
+
+    With ``segment`` the list has the probabilities in that segment, and no counts.
+    """
+    return body_response(await runtime_of(request).sessions.arms(session_id, cursor, limit, sort, segment))
+
+
+@router_of_pages.get("/segments", **describe_answers(SegmentPage, SEGMENTS, {200: "A page of segments"}))
+@access(VIEWERS, logged=Logged.SAMPLE)
+async def list_segments(
+    request: Request, session_id: str, cursor: Cursor = None, limit: Limit = 100, sort: SortSegments = "segment"
+) -> Response:
+    """List the segments that a session keeps, a page at a time.
+
+    If there are more than 1,000 segments, the list can be sorted by ``segment`` only.
+    """
+    return body_response(await runtime_of(request).sessions.segments(session_id, cursor, limit, sort))
+
+
+@router_of_pages.get("/decisions", **describe_answers(DecisionPage, DECISIONS, {200: "A page of the decision log"}))
+@access(VIEWERS, logged=Logged.SAMPLE)
+async def list_decisions(request: Request, session_id: str, cursor: Cursor = None, limit: Limit = 100) -> Response:
+    """Read the decision log of a session that was created with ``decision_log``, oldest entries first."""
+    return body_response(await runtime_of(request).sessions.decisions(session_id, cursor, limit))
+
+
+@router_of_pages.get("/history", **describe_answers(History, HISTORY, {200: "The session over time"}))
+@access(VIEWERS, logged=Logged.SAMPLE)
+async def show_history(request: Request, session_id: str) -> Response:
+    """Read how a session developed: samples, oldest first. Older samples are further apart."""
+    return body_response(await runtime_of(request).sessions.history(session_id))
+
+
+# -- Moving sessions between stores: export and import.
+
+router_of_transfer = StrictRouter(prefix="/v1/sessions", tags=["sessions"], responses=PROBLEMS)
+
+
+@router_of_transfer.get(
+    "/{session_id}/export", **describe_answers(ExportedSession, EXPORTED, {200: "The whole session"})
+)
+@access(ADMINS)
+async def export_session(request: Request, session_id: str) -> Response:
+    """Export a whole session, at one version. The document contains the seed: keep it secret.
+
+    It does not contain the decision log and the answers stored under idempotency keys.
+    """
+    return body_response(await runtime_of(request).sessions.export(session_id))
+
+
+@router_of_transfer.post(
+    "/import", status_code=201, **describe_answers(SessionView, VIEW, {201: "Created"}, keyed=True)
+)
+@access(ADMINS, max_body_bytes=lambda settings: settings.max_import_bytes, names_no_session=True)
+async def import_session(
+    request: Request,
+    body: Annotated[ExportedSession, Body(openapi_examples=IMPORT)],  # noqa: ARG001 - read as it came, see below
+) -> Response:
+    """Create a session from an exported document, with the same id and the same state.
+
+    A document that was changed, is incomplete, or was written by a newer version is refused.
+    """
+    key = await idempotency_of(request)
+    # The digest is that of the document itself, not of what validation made of it.
+    restored = await runtime_of(request).sessions.restore(request.state.body, rights_of(request), key)
+    return json_response(restored, 201)

@@ -1,29 +1,98 @@
-"""Reading a body: of bounded size, one JSON object, with finite numbers and no field named twice."""
+"""Query parameters of lists that are read a page at a time."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import re
+from collections.abc import Mapping
 from functools import partial
-from typing import Any, NamedTuple
+from itertools import chain
+from typing import Annotated, Any, NamedTuple
 
-from fastapi import Request
+from fastapi import Query, Request
+from pydantic import BeforeValidator
 from starlette.requests import ClientDisconnect
 
-from ...cooperative import LARGE_INPUT_BYTES, run_in_thread_if_large
-from ...errors import (
+from ..api_keys import ApiKey
+from ..asgi_scope import KEY_IN_SCOPE
+from ..cooperative import LARGE_INPUT_BYTES, FairYield, json_chunks, run_in_thread_if_large
+from ..errors import (
     InvalidRequestError,
     PayloadTooLargeError,
     RequestTimeoutError,
     ServiceError,
     UnsupportedMediaTypeError,
 )
-from ...models.events import MAX_NAMES
-from ...settings import Settings
-from ..access import access_of
-from ..runtime import runtime_of
-from .dependencies import api_key_of
+from ..models.events import MAX_NAMES, MAX_SEGMENT_BYTES, PRINTABLE_ASCII, Idempotency, digest, digest_of
+from ..sessions.pages import MAX_PAGE
+from ..sessions.views import ALL, Rights
+from ..settings import Settings
+from .runtime import access_of, runtime_of
+
+# -- What handlers ask of a request beside its path, query and body, by plain calls: see ``strict_route``.
+
+IDEMPOTENCY_KEY = "Idempotency-Key"
+MAX_KEY_LENGTH = 255
+IDEMPOTENCY_PARAMETER: dict[str, Any] = {
+    "name": IDEMPOTENCY_KEY,
+    "in": "header",
+    "required": False,
+    "description": "A request with the same key and body gets the first answer again and changes nothing.",
+    "schema": {"type": "string", "minLength": 1, "maxLength": MAX_KEY_LENGTH, "pattern": PRINTABLE_ASCII},
+}
+"""What the OpenAPI document says of the header."""
+_SORTED = json.JSONEncoder(sort_keys=True)
+
+KEYED = {"parameters": [IDEMPOTENCY_PARAMETER]}
+
+
+def api_key_of(request: Request) -> ApiKey | None:
+    """Return the API key of a request; None where the service has no keys."""
+    key: ApiKey | None = request.scope.get(KEY_IN_SCOPE)
+    return key
+
+
+def rights_of(request: Request) -> Rights:
+    """Return what the holder of the request's API key may create."""
+    return rights_of_key(api_key_of(request))
+
+
+def rights_of_key(key: ApiKey | None) -> Rights:
+    """Return what the holder of an API key may create; all where there are no keys."""
+    return ALL if key is None else Rights(key.session_prefix, key.max_sessions, key.max_arms)
+
+
+async def idempotency_of(request: Request) -> Idempotency | None:
+    """Read the Idempotency-Key, and digest it and what the request asks; None without the header.
+
+    The same key counts apart for another API key, method, route or session. Bodies that differ in spaces or in the
+    order of fields are the same.
+
+    Raises
+    ------
+    InvalidRequestError
+        for a key that is empty, too long, not printable ASCII, or sent twice.
+    """
+    keys = request.headers.getlist(IDEMPOTENCY_KEY)
+    if not keys:
+        return None
+    if len(keys) > 1 or len(keys[0]) > MAX_KEY_LENGTH or not re.fullmatch(PRINTABLE_ASCII, keys[0]):
+        raise InvalidRequestError.of(IDEMPOTENCY_KEY, f"must be 1 to {MAX_KEY_LENGTH} printable ASCII characters")
+    scope: tuple[str, ...] = (
+        request.method,
+        request.scope["route"].path,
+        request.path_params.get("session_id", ""),
+    )
+    if (api_key := api_key_of(request)) is not None:
+        scope = (*scope, api_key.name)
+    body = json_chunks(getattr(request.state, "body", None) or {}, _SORTED)
+    return Idempotency(
+        digest(keys[0], *scope), await digest_of(chain([request.url.query, "\n"], body), FairYield())
+    )
+
+
+# -- Reading a body: of bounded size, one JSON object, with finite numbers and no field named twice.
 
 JSON = "application/json"
 EMPTY = b"{}"
@@ -244,3 +313,64 @@ def _decoder(large: list[dict[str, Any]]) -> json.JSONDecoder:
         parse_int=_integer,
         parse_float=_fraction,
     )
+
+
+# -- Lists that are too long are found before they are validated: validating them keeps all other requests
+# waiting.
+
+
+def check_lengths(body: Mapping[str, Any], settings: Settings) -> None:
+    """Refuse a body with a list that is longer than the settings allow.
+
+    Parameters
+    ----------
+    body : as it was parsed, not validated yet
+    settings : of the service: most events of a batch, and largest dimension
+
+    Raises
+    ------
+    InvalidRequestError
+    """
+    dim = settings.max_dim
+    values = {"losses": dim + 1, "gradient": dim}
+    _check(body, {"events": settings.max_events, **values})
+    if isinstance(events := body.get("events"), list):
+        for index, event in enumerate(events):
+            _check(event, values, index=index)
+    if "learner" in body:
+        feasible_set = _inner(body["learner"], "feasible_set")
+        _check(feasible_set, {"center": dim, "lower": dim, "upper": dim}, "learner.feasible_set.")
+
+
+def _check(value: Any, limits: Mapping[str, int], place: str = "", index: int | None = None) -> None:
+    for name, limit in limits.items():
+        listed = _inner(value, name)
+        if isinstance(listed, list) and len(listed) > limit:
+            raise InvalidRequestError.of(place + name, f"at most {limit} in one call", index)
+
+
+def _inner(value: Any, name: str) -> Any:
+    return value.get(name) if isinstance(value, dict) else None
+
+
+MAX_CURSOR = 12_000
+"""Characters; a cursor of sessions carries ids, of up to 128, that a scan of the store brought beyond its page."""
+
+
+def _digits(text: object) -> object:
+    if isinstance(text, str) and not re.fullmatch("[0-9]{1,9}", text):
+        raise ValueError("must be a whole number")
+    return text
+
+
+Cursor = Annotated[str | None, Query(description="``next_cursor`` of the previous page.", max_length=MAX_CURSOR)]
+OfSegment = Annotated[
+    str | None,
+    Query(
+        description="Name of a segment; the empty name stands for acts without a segment.",
+        max_length=MAX_SEGMENT_BYTES,
+    ),
+]
+Limit = Annotated[
+    int, BeforeValidator(_digits), Query(ge=1, le=MAX_PAGE, description="Largest number of rows on a page.")
+]

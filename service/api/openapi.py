@@ -1,25 +1,133 @@
-"""The OpenAPI document: what FastAPI writes, with this service's problems, limits and API keys."""
+"""The OpenAPI document and its examples."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from typing import Any
 
-from fastapi import FastAPI
+from fastapi import FastAPI, Response
 from fastapi.openapi.utils import get_openapi
 from fastapi.routing import APIRoute
+from pydantic import BaseModel
 
-from ...api_keys import needs_keys
-from ...learners import REGISTRY
-from ...learners.base import Spec
-from ...learners.specs import ArmsSpec
-from ...models.specification import SESSION_ID_PATTERN
-from ...sessions.views import ALL, Limits
-from ...settings import Settings
-from ..access import access_of
-from ..parsing.json_body import JSON
-from ..problems import Problem, ProblemError
-from .answers import PROBLEMS
+from ..api_keys import needs_keys
+from ..errors import (
+    BadRequestError,
+    CrossSiteError,
+    FieldError,
+    ForbiddenError,
+    ForeignHostError,
+    HeadTooLargeError,
+    IdempotencyConflictError,
+    InternalError,
+    InvalidRequestError,
+    NoDecisionLogError,
+    NoEligibleArmError,
+    NoLabelsError,
+    OlderSchemaError,
+    OverloadedError,
+    PayloadTooLargeError,
+    RequestTimeoutError,
+    SessionExistsError,
+    StateCorruptError,
+    StoreUnavailableError,
+    SurplusFeedbackError,
+    UnauthorizedError,
+    UnknownSegmentError,
+    UnknownSessionError,
+    UnsupportedMediaTypeError,
+)
+from ..learners import REGISTRY
+from ..learners.base import Spec
+from ..learners.specs import ArmsSpec
+from ..models.specification import SESSION_ID_PATTERN
+from ..sessions.views import ALL, Limits
+from ..settings import Settings
+from .problems import MEDIA_TYPE, Problem, ProblemError, problem_fields
+from .request_body import JSON, KEYED
+from .runtime import access_of
+
+# -- How routes describe their answers: successes by a model and an example, and all problems.
+
+
+def describe_answers(
+    model: type[BaseModel], example: Any, descriptions: dict[int, str], *, keyed: bool = False
+) -> dict[str, Any]:
+    """Make the options of a route's decorator that describe its successes.
+
+    Parameters
+    ----------
+    model, example : of the body of every success
+    descriptions : of the answers, by status
+    keyed : whether the route takes an Idempotency-Key
+    """
+    content = {JSON: {"example": example}}
+    responses = {
+        status: {"model": model, "description": text, "content": content} for status, text in descriptions.items()
+    }
+    route = {"response_model": model, "response_class": Response, "responses": responses}
+    return route | ({"openapi_extra": KEYED} if keyed else {})
+
+
+_OUTSIDE = "loss must lie in [-10.0, 10.0]"
+
+
+_ERRORS = {
+    "bad_request": BadRequestError(),
+    "unauthorized": UnauthorizedError.of("and the request has none"),
+    "forbidden": ForbiddenError(),
+    "cross_site": CrossSiteError(),
+    "foreign_host": ForeignHostError(),
+    "unknown_session": UnknownSessionError(),
+    "unknown_segment": UnknownSegmentError(),
+    "request_timeout": RequestTimeoutError(),
+    "surplus_feedback": SurplusFeedbackError(
+        "2 events for 1 outstanding decision: 1 too many for their arms; act first, or leave such events out with "
+        "?on_surplus=skip",
+        indexes=[1],
+    ),
+    "session_exists": SessionExistsError(),
+    "no_labels": NoLabelsError(),
+    "no_decision_log": NoDecisionLogError(),
+    "no_eligible_arm": NoEligibleArmError(),
+    "older_schema": OlderSchemaError.of("loss", 1),
+    "payload_too_large": PayloadTooLargeError(),
+    "unsupported_media_type": UnsupportedMediaTypeError(),
+    "invalid_request": InvalidRequestError(
+        f"events[1].loss: {_OUTSIDE}", errors=[FieldError("loss", _OUTSIDE, 1)], indexes=[1]
+    ),
+    "idempotency_conflict": IdempotencyConflictError(),
+    "head_too_large": HeadTooLargeError(),
+    "state_corrupt": StateCorruptError(),
+    "internal_error": InternalError(),
+    "store_unavailable": StoreUnavailableError(),
+    "overloaded": OverloadedError(),
+}
+
+
+def _problem(status: int, note: str = "") -> dict[str, Any]:
+    errors = {code: error for code, error in _ERRORS.items() if error.status == status}
+    examples = {code: {"value": problem_fields(error)} for code, error in errors.items()}
+    schema = {"$ref": f"#/components/schemas/{Problem.__name__}"}
+    description = ", ".join(errors) + note
+    return {"description": description, "content": {MEDIA_TYPE: {"schema": schema, "examples": examples}}}
+
+
+_NOTES = {
+    401: ", if the service has API keys",
+    403: ": the API key does not allow it, or, without keys, a page of another site sent the request",
+    421: ", if the service has no API keys",
+    503: "; carries Retry-After",
+}
+
+
+PROBLEMS: dict[int | str, dict[str, Any]] = {
+    status: _problem(status, _NOTES.get(status, ""))
+    for status in sorted({error.status for error in _ERRORS.values()})
+}
+
+
+# -- The OpenAPI document: what FastAPI writes, with this service's problems, limits and API keys.
 
 _OF_ALL, _OF_KEYS, _OF_BODIES = ("400", "403", "421", "431", "500"), ("401",), ("408", "409", "413", "415")
 """Statuses that any route, those that ask for keys, and only those with a body can answer."""

@@ -1,1 +1,0 @@
-"""What surrounds every request: its log line, and the check of its API key."""

@@ -1,1 +1,0 @@
-"""How requests are read: strict JSON bodies, limits of lists, validation errors."""

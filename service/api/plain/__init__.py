@@ -1,1 +1,0 @@
-"""How plain requests are read, which ``hot_routes`` answers before FastAPI."""

@@ -1,0 +1,221 @@
+"""The dashboard: at the address of the service a page for browsers, and an index for everybody else.
+
+The page and its files hold no data, so they ask for no API key: the page asks its reader for one. Charts are drawn
+by one file of the package plotly. All addresses are relative to the page: it loads behind a proxy that strips a
+prefix, and without any other host.
+"""
+
+from __future__ import annotations
+
+import re
+from base64 import b64encode
+from functools import cache
+from hashlib import sha256
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from fastapi import APIRouter, Request, Response
+from fastapi.openapi.docs import get_swagger_ui_html
+from fastapi.responses import FileResponse, HTMLResponse, JSONResponse, RedirectResponse
+from starlette.staticfiles import StaticFiles
+from starlette.types import Scope
+
+from ... import install
+from ...cooperative import run_in_thread
+from ...errors import OverloadedError, StoreUnavailableError
+from ...settings import Settings
+from ...telemetry.metrics import CONTENT_TYPE
+from ..examples import KEY
+from ..openapi import PROBLEMS, describe_answers
+from ..request_body import JSON, api_key_of
+from ..runtime import READERS, VIEWERS, Logged, access, runtime_of
+from ..schemas import KeyView
+from ..strict_route import StrictRouter
+
+# -- Health and metrics.
+
+router = APIRouter(tags=["health"])
+
+OK = b'{"status":"ok"}'
+DRAINING = "The service is about to stop"
+
+
+HEALTHY: dict[int | str, dict[str, Any]] = {200: {"content": {JSON: {"example": {"status": "ok"}}}}}
+UNREADY: dict[int | str, dict[str, Any]] = {
+    503: {"description": "The store does not answer or refuses commands, or the service is about to stop"}
+}
+SERVES, READY = "The process serves requests", "The store can commit"
+
+
+@router.head("/livez", response_class=Response, response_description=SERVES)
+@router.get("/livez", response_class=Response, response_description=SERVES, responses=HEALTHY)
+@access(VIEWERS, keyless=True, logged=Logged.SAMPLE)
+async def livez() -> Response:
+    """Answer 200 while the process serves requests, even when the store is down."""
+    return Response(OK, media_type=JSON)
+
+
+@router.head("/readyz", response_class=Response, response_description=READY, responses=UNREADY)
+@router.get("/readyz", response_class=Response, response_description=READY, responses=HEALTHY | UNREADY)
+@access(VIEWERS, keyless=True, logged=Logged.CHANGES)
+async def readyz(request: Request) -> Response:
+    """Answer 200 while the store can commit, and else 503 with the reason; also 503 once a stop has begun."""
+    if runtime_of(request).draining():
+        raise OverloadedError(DRAINING)
+    if (reason := await runtime_of(request).readiness.failure()) is not None:
+        raise StoreUnavailableError(reason)
+    return Response(OK, media_type=JSON)
+
+
+@router.head("/metrics", response_class=Response, include_in_schema=False)
+@router.get(
+    "/metrics",
+    response_class=Response,
+    response_description="All metrics",
+    responses={200: {"content": {CONTENT_TYPE: {}}}},
+)
+@access(READERS, opened_by=lambda settings: settings.open_metrics, of_all_sessions=True, logged=Logged.SAMPLE)
+async def metrics(request: Request) -> Response:
+    """Show the metrics of all workers in Prometheus' text format."""
+    return Response(await runtime_of(request).metrics.exposition.text(), media_type=CONTENT_TYPE)
+
+
+# -- What the API key of a request may do.
+
+router_of_keys = StrictRouter(prefix="/v1/key", tags=["keys"], responses=PROBLEMS)
+
+
+@router_of_keys.get("", **describe_answers(KeyView, KEY, {200: "The key"}))
+@access(VIEWERS, logged=Logged.SAMPLE)
+async def show_key(request: Request) -> Response:
+    """Return the rights of this request's API key; if the service has no keys, everybody may do everything."""
+    key = api_key_of(request)
+    view = KeyView() if key is None else KeyView(name=key.name, role=key.role, session_prefix=key.session_prefix)
+    return Response(view.model_dump_json(), media_type="application/json")
+
+
+# -- The interactive documentation, with its page's assets served from here.
+#
+# All addresses are relative to the page, so that it loads behind a proxy that strips a prefix, and without any
+# other host.
+
+ASSETS = "docs-assets"
+_HEADERS = {"X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer"}
+_SCRIPT = re.compile(rb"<script>(.*?)</script>", re.DOTALL)
+"""A script that stands in a page."""
+
+router_of_docs = APIRouter(include_in_schema=False)
+
+
+def _opened(settings: Settings) -> bool:
+    return settings.open_docs
+
+
+@router_of_docs.head("/docs")
+@router_of_docs.get("/docs")
+@access(READERS, opened_by=_opened)
+async def docs(request: Request) -> HTMLResponse:
+    """Show the OpenAPI document as a page."""
+    page = get_swagger_ui_html(
+        openapi_url="openapi.json",
+        title=request.app.title,
+        swagger_js_url=f"{ASSETS}/swagger-ui-bundle.js",
+        swagger_css_url=f"{ASSETS}/swagger-ui.css",
+        swagger_favicon_url=f"{ASSETS}/favicon-32x32.png",
+    )
+    page.headers.update(_HEADERS | {"Content-Security-Policy": _policy(bytes(page.body))})
+    return page
+
+
+def _policy(page: bytes) -> str:
+    """Allow what is served from here, and the script that stands in the page, by its hash."""
+    hashes = (b64encode(sha256(script).digest()).decode("ascii") for script in _SCRIPT.findall(page))
+    scripts = " ".join(f"'sha256-{each}'" for each in hashes)
+    return (
+        f"default-src 'none'; script-src 'self' {scripts}; style-src 'self' 'unsafe-inline'; img-src 'self' data:; "
+        "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    )
+
+
+@access(READERS, opened_by=_opened)
+async def openapi(request: Request) -> JSONResponse:
+    """Show the OpenAPI document, made for the first request that asks for it: few workers are ever asked."""
+    # Making it takes as long as a fifth of a start, so other requests are served meanwhile.
+    document = request.app.openapi_schema or await run_in_thread(request.app.openapi)
+    return JSONResponse(document, headers=_HEADERS)
+
+
+class _Assets(StaticFiles):
+    async def get_response(self, path: str, scope: Scope) -> Response:
+        """Find a file; browsers take it for what its type says."""
+        response = await super().get_response(path, scope)
+        response.headers.update(_HEADERS)
+        return response
+
+
+router_of_docs.add_route("/openapi.json", openapi, include_in_schema=False)
+_assets = _Assets(packages=[("fastapi_swagger", "resources")])
+router_of_docs.mount(f"/{ASSETS}", access(READERS, opened_by=_opened)(_assets))
+
+ASSETS_OF_DASHBOARD = "dashboard-assets"
+CHARTS = "plotly.min.js"
+"""The file of the package plotly that draws charts."""
+FOLDER = Path(__file__).parents[2] / "dashboard"
+HEADERS = {
+    "Cache-Control": "no-cache",
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
+    "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "Referrer-Policy": "no-referrer",
+    "Vary": "Accept",
+    "X-Content-Type-Options": "nosniff",
+}
+MISSING = (
+    "<!doctype html><html lang='en'><meta charset='utf-8'><title>delayed bandits</title>"
+    f"<p>The dashboard is not installed: <code>{install('dashboard')}</code> brings it. "
+    "The API is described <a href='docs'>here</a>.</p></html>"
+)
+INDEX = {"sessions": "v1/sessions", "docs": "docs", "openapi": "openapi.json", "metrics": "metrics"}
+"""Addresses relative to this one."""
+
+router_of_dashboard = APIRouter(include_in_schema=False)
+
+
+@cache
+def charts_folder() -> Path | None:
+    """Return where the package plotly keeps ``CHARTS``; None where it is not installed."""
+    found = find_spec("plotly")
+    folders = [] if found is None else found.submodule_search_locations or []
+    candidates = (Path(folder) / "package_data" for folder in folders)
+    return next((folder for folder in candidates if (folder / CHARTS).is_file()), None)
+
+
+@router_of_dashboard.head("/")
+@router_of_dashboard.get("/")
+@access(VIEWERS, keyless=True)
+async def root(request: Request) -> Response:
+    """Show browsers the dashboard, and others an index."""
+    if "text/html" not in request.headers.get("accept", ""):
+        return JSONResponse(INDEX, headers=HEADERS)
+    if not runtime_of(request).settings.dashboard:
+        return RedirectResponse("docs", headers=HEADERS)
+    if charts_folder() is None:
+        return HTMLResponse(MISSING, headers=HEADERS)
+    return FileResponse(FOLDER / "index.html", headers=HEADERS)
+
+
+class _DashboardAssets(StaticFiles):
+    async def get_response(self, path: str, scope: Scope) -> Response:
+        """Find a file of the page, or the one of the chart package; browsers ask again whether it has changed."""
+        charts = charts_folder()
+        if path == CHARTS and charts is not None:
+            response = await StaticFiles(directory=charts).get_response(path, scope)
+        else:
+            response = await super().get_response(path, scope)
+        response.headers.update(HEADERS)
+        return response
+
+
+router_of_dashboard.mount(
+    f"/{ASSETS_OF_DASHBOARD}", access(VIEWERS, keyless=True)(_DashboardAssets(directory=FOLDER / "assets"))
+)

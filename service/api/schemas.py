@@ -1,0 +1,420 @@
+"""Bodies and answers of the HTTP interface."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from ..errors import FieldValueError
+from ..learners.base import Posted
+from ..learners.specs import Label, LabelText, NullIs, Whole
+from ..models.events import Eligibility, Events, Segment
+from ..models.specification import SESSION_ID_PATTERN, ExpirySpec, Floor, IdleTtl, Specification
+
+# -- What answers have in common that are only described.
+
+
+class Described(BaseModel):
+    """An answer in the OpenAPI document: routes write it themselves, so pydantic compiles nothing at the start."""
+
+    model_config = ConfigDict(defer_build=True)
+
+
+# -- Answers to acts and feedback.
+
+SKIPPED = Field(
+    None,
+    description="Number of names in ``eligible`` or ``exclude`` that name no arm, or one that is removed or "
+    "paused; left out if there are none. An answer with several actions has it once, next to ``actions``.",
+)
+
+
+class Action(Described):
+    """A drawn arm (``arm``, ``probability``), or a point (``x``, ``query_points``)."""
+
+    slot: int
+    arm: int | None = None
+    label: str | None = None
+    probability: float | None = None
+    x: list[float] | None = None
+    query_points: list[list[float]] | None = None
+    skipped: int | None = SKIPPED
+
+
+class Actions(Described):
+    """Actions of slots in a row."""
+
+    actions: list[Action]
+    skipped: int | None = SKIPPED
+
+
+class Settlement(Described):
+    """How the events were settled."""
+
+    applied: int
+    duplicates: int
+    removed: int | None = Field(None, description="Number of events of removed arms; left out if there are none.")
+    voided: int | None = Field(None, description="Number of cancelled decisions; left out if there are none.")
+    surplus: int | None = Field(None, description="Number of skipped events, with ``on_surplus=skip``.")
+    invalid: int | None = Field(None, description="Number of skipped events, with ``on_invalid=skip``.")
+    invalid_indexes: list[int] | None = Field(None, description="Their places in the batch, 1,000 at most.")
+    slot: int
+    outstanding: int
+
+
+# -- What clients post.
+
+
+class CreateSession(Specification):
+    """A session to create. Without ``session_id`` the service chooses one."""
+
+    session_id: Annotated[str | None, Field(pattern=SESSION_ID_PATTERN)] = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _one_range(cls, posted: Any) -> Any:
+        if all(posted.get(name) is not None for name in ("loss_range", "reward_range")):
+            raise FieldValueError("loss_range", "give either loss_range or reward_range")
+        return posted
+
+    @property
+    def specification(self) -> Specification:
+        """The session without its id."""
+        return Specification.model_construct(
+            self.model_fields_set - {"session_id"},
+            **{name: getattr(self, name) for name in Specification.model_fields},
+        )
+
+
+class Act(Eligibility):
+    """The segment, and the arms that may be drawn; the body may be left out."""
+
+    segment: Segment | None = None
+
+
+class Acts(Eligibility):
+    """The number of slots to open in a row, the segment, and the arms that may be drawn in each slot."""
+
+    count: Annotated[Whole, Field(ge=1)]
+    segment: Segment | None = None
+    distinct: Annotated[
+        bool,
+        Field(
+            description="Draw each arm at most once: if fewer arms are left, there are fewer actions. For the same "
+            "learners as ``eligible``."
+        ),
+        NullIs(False),
+    ] = False
+
+
+class Feedbacks(Posted):
+    """Events in the order in which they are applied: all or none."""
+
+    events: Events
+
+
+class ChangeSession(Posted):
+    """Fields to change. Each is replaced completely, null removes it; fields that are left out do not change."""
+
+    expiry: ExpirySpec | None = Field(
+        None,
+        description="Open decisions have the new window, counted from their act; if there was no window, from this "
+        "change. If the default is provisional, only ``after_seconds`` may change.",
+    )
+    idle_ttl_seconds: IdleTtl | None = None
+    floor: Floor | None = None
+
+
+class ChangeArms(Posted):
+    """Labels of arms to remove, to add, to resume and to pause, in this order."""
+
+    add: Annotated[
+        list[Label],
+        Field(fail_fast=True, description="Labels of new arms. Labels of present arms change nothing."),
+        NullIs([]),
+    ] = []
+    remove: Annotated[
+        list[LabelText],
+        Field(fail_fast=True, description="Labels of arms to remove. Unknown labels change nothing."),
+        NullIs([]),
+    ] = []
+
+    pause: Annotated[
+        list[LabelText],
+        Field(
+            fail_fast=True,
+            description="Labels of arms that are not drawn until they are resumed. They keep what they have "
+            "learned, and go on learning. For the same learners as ``eligible``. Unknown labels change nothing.",
+        ),
+        NullIs([]),
+    ] = []
+    resume: Annotated[
+        list[LabelText],
+        Field(fail_fast=True, description="Labels of paused arms to draw again. Unknown labels change nothing."),
+        NullIs([]),
+    ] = []
+
+
+class ReplaceArms(Posted):
+    """All arms that the session has afterwards."""
+
+    arms: Annotated[
+        list[Label],
+        Field(
+            fail_fast=True,
+            min_length=1,
+            description="Labels. Missing arms are added, then arms with other labels are removed.",
+        ),
+    ]
+
+
+# -- What is listed of one session: its arms, its segments, its decisions and its history.
+
+
+class ArmRow(Described):
+    """An arm and its counts."""
+
+    arm: int
+    label: str | None = None
+    paused: bool
+    probability: float
+    acts: int | None = Field(None, description="These counts cover all segments; left out if ``segment`` is given.")
+    outstanding: int | None = None
+    feedbacks: int | None = None
+    expired: int | None = None
+    mean_loss: float | None = Field(
+        None, description="Over applied events and decisions expired at their default; null before the first."
+    )
+    mean_reward: float | None = Field(None, description="The same in a session with ``reward_range``.")
+
+
+class ArmPage(Described):
+    """A page of live arms."""
+
+    arms: list[ArmRow]
+    next_cursor: str | None
+
+
+class SegmentRow(Described):
+    """A segment and its counts."""
+
+    segment: str
+    slots: int
+    feedbacks: int = Field(description="Number of applied events.")
+    mean_loss: float | None = Field(
+        None,
+        description="Over its applied events and decisions expired at their default; null before the first.",
+    )
+    mean_reward: float | None = Field(None, description="The same in a session with ``reward_range``.")
+    effective_arms: float
+    last_act_at: str
+
+
+class SegmentPage(Described):
+    """A page of the segments that are kept."""
+
+    segments: list[SegmentRow]
+    next_cursor: str | None
+
+
+class Decision(Described):
+    """An entry of the decision log: an act, an event, a change of arms or of the session."""
+
+    kind: Literal["act", "event", "arms", "session"]
+    slot: int | None = None
+    arm: int | None = None
+    probability: float | None = None
+    eligible: int | None = Field(None, description="Number of arms that could be drawn.")
+    label: str | None = None
+    loss: float | None = None
+    reward: float | None = Field(None, description="In a session with ``reward_range``.")
+    outcome: Literal["applied", "voided", "removed", "expired"] | None = None
+    count: int | None = Field(None, description="Number of decisions that expired together.")
+    event_id: str | None = None
+    segment: str | None = None
+    added: list[str] | None = None
+    removed: list[str] | None = None
+    paused: list[str] | None = None
+    resumed: list[str] | None = None
+    changed: list[str] | None = None
+    at: str = Field(description="Time by the store's clock.")
+
+
+class DecisionPage(Described):
+    """A page of the decision log, oldest first."""
+
+    decisions: list[Decision]
+    next_cursor: str | None
+
+
+class ArmShare(Described):
+    """An arm and its probability at a moment."""
+
+    arm: int
+    probability: float
+
+
+class HistorySample(Described):
+    """A session at a moment."""
+
+    at: str = Field(description="Time by the store's clock.")
+    slot: int
+    feedbacks: int
+    outstanding: int
+    expired: int
+    removed: int
+    voided: int
+    total_delay: int
+    counted: int = Field(description="Number of losses in the mean: applied events and defaults, so far.")
+    mean_loss: float | None = Field(None, description="Null before the first.")
+    mean_reward: float | None = Field(None, description="The same in a session with ``reward_range``.")
+    effective_arms: float | None = Field(None, description="Left out over points.")
+    arms: list[ArmShare] | None = Field(None, description="The ten most probable arms; left out over points.")
+    x: list[float] | None = Field(None, description="Over points, the first ten coordinates of the point.")
+
+
+class History(Described):
+    """How a session developed."""
+
+    period_seconds: float = Field(description="Time between the latest samples; older ones are further apart.")
+    samples: list[HistorySample]
+
+
+# -- Sessions as they are viewed and listed, and what a key may do with them.
+
+
+class Hint(Described):
+    """Why a session may not learn."""
+
+    code: Literal["no_feedback", "first_window", "equal_losses", "mostly_surplus", "growing_outstanding"]
+    message: str
+
+
+class SessionSummary(Described):
+    """A session without its distribution."""
+
+    session_id: str
+    learner: dict[str, Any] = Field(description="Kind, rates, and all parameters with the values in force.")
+    loss_range: list[float] | None = Field(None, description="Best and worst loss.")
+    reward_range: list[float] | None = Field(
+        None, description="Worst and best reward, in a session of rewards; it has no ``loss_range``."
+    )
+    normalize_losses: bool
+    idle_ttl_seconds: float | None
+    expiry: dict[str, Any] | None
+    floor: float = Field(description="Share of the draws that is uniform over the arms that may be drawn.")
+    decision_log: dict[str, Any] | None = Field(None, description="Left out if the session keeps no log.")
+    segments: int | None = Field(
+        None, description="Number of segments that are kept; left out if the session has none."
+    )
+    slot: int = Field(description="Number of acts.")
+    feedbacks: int = Field(description="Number of applied events.")
+    outstanding: int = Field(description="Number of acts without feedback so far.")
+    expired: int = Field(description="Number of acts that expired without feedback.")
+    removed: int = Field(description="Number of acts that were outstanding when their arm was removed.")
+    voided: int = Field(
+        description="Number of cancelled acts. slot = feedbacks + expired + removed + voided + outstanding."
+    )
+    total_delay: int = Field(description="Sum of delays over closed slots.")
+    mean_loss: float | None = Field(
+        None,
+        description="Mean over applied events and decisions expired at their default, in the unit that is posted; "
+        "null before the first. Over points it is the mean of f(x).",
+    )
+    mean_reward: float | None = Field(None, description="The same in a session with ``reward_range``.")
+    counted_from_slot: int | None = Field(
+        None,
+        description="The first slot that means, times and counts of arms include, in sessions of version 0.1; left "
+        "out if it is the first slot of the session.",
+    )
+    last_act_at: str | None = Field(description="null before the first act.")
+    last_event_at: str | None = Field(description="null before the first event that settled a decision.")
+    effective_arms: float | None = Field(
+        None, description="exp of the entropy of ``probabilities``: n for n equally likely arms. Not for points."
+    )
+    hints: list[Hint] = Field(description="Why the session may not learn.")
+    version: str
+    created_at: str
+    expires_at: str | None
+
+
+class SessionView(SessionSummary):
+    """A session; ``probabilities`` for learners over arms, ``x`` for learners over points."""
+
+    segment: str | None = Field(
+        None,
+        description="The segment of the query: ``slots``, ``feedbacks``, the mean, ``probabilities``, "
+        "``effective_arms`` and ``last_act_at`` are those of this segment.",
+    )
+    slots: int | None = Field(None, description="Number of acts of the segment of the query.")
+    paused: list[str] | None = Field(None, description="Labels of paused arms; left out over points.")
+    probabilities: list[float] | None = None
+    x: list[float] | None = None
+
+
+class SessionList(Described):
+    """A page of sessions."""
+
+    sessions: list[SessionSummary]
+    next_cursor: str | None
+
+
+class KeyView(BaseModel):
+    """What an API key may do."""
+
+    name: str | None = Field(None, description="Null if the service has no API keys.")
+    role: Literal["reader", "client", "admin"] = "admin"
+    session_prefix: str = Field("", description="Prefix of the ids of the sessions that the key may use.")
+
+
+# -- A session as it moves to another service.
+
+LAST_SECOND = 253_402_300_799
+"""The last of the year 9999, in Unix seconds: views write years with four digits."""
+
+
+class Part(Posted):
+    """Part of some bytes."""
+
+    part: str = Field(description="In base64.")
+
+
+class ExportedSession(Posted):
+    """A whole session, as of one version."""
+
+    format: int = Field(ge=1, description="Version of the format of this document.")
+    session_id: str = Field(pattern=SESSION_ID_PATTERN)
+    version: str
+    created_at: float = Field(ge=0, le=LAST_SECOND, description="Unix seconds.")
+    specification: dict[str, Any] = Field(
+        description="The fields that the session was created with, the seed included."
+    )
+    state: list[Part]
+    records: list[Part]
+    counts: list[Part]
+    event_ids: list[Part]
+    segments: list[Part] = Field([], description="Left out if the session has none.")
+    sha256: str = Field(description="Of the rest as JSON with sorted keys, without spaces, in ASCII.")
+
+
+__all__ = [
+    "Act",
+    "Action",
+    "Actions",
+    "Acts",
+    "ArmPage",
+    "ChangeArms",
+    "ChangeSession",
+    "CreateSession",
+    "DecisionPage",
+    "ExportedSession",
+    "Feedbacks",
+    "History",
+    "KeyView",
+    "ReplaceArms",
+    "SegmentPage",
+    "SessionList",
+    "SessionView",
+    "Settlement",
+]
