@@ -26,19 +26,19 @@ BUDGET = {
     "changes of file of an act": 55,
 }
 REACHED = {
-    "code lines of service": 18_970,
-    "files of service": 150,
-    "folders of service": 24,
+    "code lines of service": 18_931,
+    "files of service": 142,
+    "folders of service": 22,
     "largest file of service": 337,
-    "code lines of tests": 28_110,
+    "code lines of tests": 28_107,
     "code lines of loadtest": 8_008,
     "words of docs": 65_691,
-    "files of a feedback": 30,
+    "files of a feedback": 26,
     "functions of a feedback": 135,
-    "changes of file of a feedback": 82,
-    "files of an act": 31,
+    "changes of file of a feedback": 78,
+    "files of an act": 27,
     "functions of an act": 126,
-    "changes of file of an act": 79,
+    "changes of file of an act": 75,
 }
 SLACK = 0.03
 """How much less than what is reached nobody has to write down."""

@@ -42,7 +42,7 @@ ARROWS = {
 LOADTEST = {"engine", "learners", "client"}
 LOADTEST_ALSO = {
     "loadtest.bench.count_costs": {"commit", "models", "serialization", "sessions", "store", *LEAVES},
-    "loadtest.bench.event_loop_turns": {"server.serving"},
+    "loadtest.bench.event_loop_turns": {"server.worker"},
     "loadtest.bench.in_process_app": {"app", "store.memory", *LEAVES},
 }
 """What these drive within their own process."""

@@ -13,7 +13,7 @@ from itertools import pairwise
 from loadtest.bench.in_process_app import in_process_app
 from loadtest.bench.large_requests import LARGE_REQUESTS
 from loadtest.errors import ServiceError
-from service.server.serving import limit_event_loop_waits
+from service.server.worker import limit_event_loop_waits
 
 
 async def longest_turn(name: str, clock: Callable[[], float]) -> float:

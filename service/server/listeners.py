@@ -7,7 +7,7 @@ import ipaddress
 import os
 import socket
 
-from .pool.listening import listen, refuse
+from .pool import listen, refuse
 
 
 class AddressError(Exception):

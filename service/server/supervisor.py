@@ -22,9 +22,7 @@ from ..settings import Settings
 from ..store.embedded import EmbeddedServer
 from ..store.embedded_programs import EmbeddedStoreError
 from ..telemetry.multiprocess import STORE_RESTARTS, WORKER_RESTARTS, SharedMetrics
-from .pool.board import Board
-from .pool.listening import refuse
-from .pool.watchdog import LOOK_SECONDS, Watchdog
+from .pool import LOOK_SECONDS, Board, Watchdog, refuse
 
 STARTUP_FAILURE = 3
 """Exit code if a worker ends before any has served; uvicorn uses the same code."""

@@ -6,11 +6,9 @@ import socket
 
 import pytest
 
+from service.server import pool as module
 from service.server.listeners import AddressError, bind
-from service.server.pool import acceptor as module
-from service.server.pool.acceptor import Acceptor
-from service.server.pool.board import Board
-from service.server.pool.listening import listen, refuse
+from service.server.pool import Acceptor, Board, listen, refuse
 from tests.support.waiting import until
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from service.server.connection.answer_transport import AnswerTransport
+from service.server.closing import AnswerTransport
 from tests.support.running import RunningService
 
 HEAD, BODY = b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\n", b"body"

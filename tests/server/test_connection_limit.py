@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from service.server.connection.limit import HEALTH_CONNECTIONS, IDLE_SECONDS, ConnectionLimit, allowed_connections
+from service.server.closing import HEALTH_CONNECTIONS, IDLE_SECONDS, ConnectionLimit, allowed_connections
 from tests.support.connections import answers, connected, request
 from tests.support.running import CHECKOUT, RunningService
 from tests.support.waiting import wait_until

@@ -6,8 +6,7 @@ import sys
 
 import pytest
 
-from service.server.pool.board import FRESH_SECONDS, Board
-from service.server.pool.watchdog import LOOK_SECONDS, Watchdog, is_traced
+from service.server.pool import FRESH_SECONDS, LOOK_SECONDS, Board, Watchdog, is_traced
 
 
 class Clock:
@@ -83,7 +82,7 @@ def test_a_worker_that_took_the_place_of_another_begins_anew(board, clock):
 
 
 def test_a_worker_under_a_debugger_stays(board, clock, monkeypatch):
-    monkeypatch.setattr("service.server.pool.watchdog.is_traced", lambda process: process == -2)
+    monkeypatch.setattr("service.server.pool.is_traced", lambda process: process == -2)
     watchdog = Watchdog(board, 5)
 
     assert given_up(watchdog, board, clock, seconds=60, beating=(0, 2)) == []

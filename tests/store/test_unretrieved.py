@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from service.errors import StoreUnavailableError
-from service.server.serving import EventLoop
+from service.server.worker import EventLoop
 from service.store.base import StoreOptions
 from service.store.redis.store import RedisStore
 from tests.support.real_redis import RedisServer

@@ -12,8 +12,8 @@ from typing import Any
 import uvicorn
 from uvicorn.server import ServerState
 
-from service.server.connection.http_protocol import LimitedHttpProtocol
-from service.server.connection.limit import ConnectionLimit
+from service.server.closing import ConnectionLimit
+from service.server.connection import LimitedHttpProtocol
 
 
 async def _answer(_scope: Any, receive: Any, send: Any) -> None:

@@ -24,8 +24,8 @@ from typing import Any
 
 import service
 from service.cooperative import FairYield
-from service.server.pool.board import Board
-from service.server.serving import serve
+from service.server.pool import Board
+from service.server.worker import serve
 from service.sessions.expiry_sweeper import Sweeper
 from service.settings import Settings
 from service.telemetry import metrics as process_watch

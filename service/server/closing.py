@@ -3,18 +3,252 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+import resource
 import socket
 import sys
 from collections.abc import Callable
 from enum import Enum
 from typing import Any, Protocol
 
+from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
-from ...errors import BadRequestError, OverloadedError, ServiceError
-from .answer_transport import AnswerTransport
-from .flow_control import ConnectionFlow
-from .limit import ConnectionLimit
+from ..errors import BadRequestError, OverloadedError, ServiceError
+
+# -- How many connections a worker holds, and which of them makes room for the next.
+#
+# Beyond the limit a new connection takes the place of the one that has been idle for longest. Where none is idle,
+# it is one of a few that are held for health checks: any other request on it is told that the service is full.
+
+HEALTH_CONNECTIONS = 16
+"""Connections beyond the limit, for health checks."""
+HEALTH_PATHS = frozenset({b"/livez", b"/readyz"})
+IDLE_SECONDS = 1.0
+"""A connection that is idle for a shorter time makes no room: its request may be on the way."""
+OTHER_FILES = 64
+"""Files that a worker has open beside connections of clients and of the store."""
+_LOG_SECONDS = 10.0
+"""A worker that stays full says so once in so long."""
+
+log = logging.getLogger(__name__)
+
+
+class Closable(Protocol):
+    """A connection."""
+
+    @property
+    def transport(self) -> asyncio.Transport:
+        """Its transport."""
+
+
+class ConnectionLimit:
+    """The connections of one worker.
+
+    Parameters
+    ----------
+    limit : connections for all requests
+    clock : seconds
+
+    Attributes
+    ----------
+    count : connections that are open
+    """
+
+    def __init__(self, limit: int, clock: Callable[[], float]) -> None:
+        self._limit = limit
+        self._clock = clock
+        self.count = 0
+        # In the order in which they became idle, with the time.
+        self._idle: dict[Closable, float] = {}
+        # Those beyond the limit, oldest first.
+        self._for_health: dict[Closable, None] = {}
+        self._logged: float | None = None
+
+    def opened(self, connection: Closable) -> bool:
+        """Count a new connection.
+
+        Returns
+        -------
+        Whether it may only ask for health.
+        """
+        only_health = self.count - len(self._for_health) >= self._limit and not self._make_room()
+        self.count += 1
+        if only_health:
+            self._make_room_for_health()
+            self._for_health[connection] = None
+        else:
+            self._idle[connection] = self._clock()
+        return only_health
+
+    def busy(self, connection: Closable) -> None:
+        """Note that a connection has a request."""
+        self._idle.pop(connection, None)
+
+    def idle(self, connection: Closable) -> None:
+        """Note that all requests of a connection are answered."""
+        if connection not in self._for_health:
+            self._idle[connection] = self._clock()
+
+    def closed(self, connection: Closable) -> None:
+        """Forget a connection."""
+        self.count -= 1
+        self._idle.pop(connection, None)
+        self._for_health.pop(connection, None)
+
+    def _make_room(self) -> bool:
+        self._log()
+        oldest = next(iter(self._idle), None)
+        if oldest is None or self._clock() - self._idle[oldest] < IDLE_SECONDS:
+            return False
+        # It is counted until it has closed; closing takes no more than this turn of the event loop.
+        del self._idle[oldest]
+        oldest.transport.close()
+        return True
+
+    def _make_room_for_health(self) -> None:
+        if len(self._for_health) >= HEALTH_CONNECTIONS:
+            oldest = next(iter(self._for_health))
+            del self._for_health[oldest]
+            oldest.transport.abort()
+
+    def _log(self) -> None:
+        now = self._clock()
+        if self._logged is None or now - self._logged >= _LOG_SECONDS:
+            self._logged = now
+            log.warning(
+                "%d connections are open, the most of a worker: BANDIT_MAX_CONNECTIONS, or its files", self._limit
+            )
+
+
+def allowed_connections(wanted: int, to_store: int) -> int:
+    """Return how many connections of clients a worker may hold: what was set, or what its files allow.
+
+    Parameters
+    ----------
+    wanted : as it was set
+    to_store : connections to the store
+    """
+    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if files == resource.RLIM_INFINITY:
+        return wanted
+    return max(1, min(wanted, files - to_store - OTHER_FILES - HEALTH_CONNECTIONS))
+
+
+def raise_file_limit() -> None:
+    """Let this process, and those it starts, open as many files as the system permits."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == hard or (sys.platform == "darwin" and hard == resource.RLIM_INFINITY):
+        return
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+# -- Flow control of a connection: when reading stops, and how long a client may read nothing.
+
+
+class ConnectionFlow(FlowControl):
+    """Resumes reading only when all bytes read before are parsed, and cuts off a client that reads nothing.
+
+    Parameters
+    ----------
+    transport : of the connection
+    loop : that the connection runs on, for its timer
+    write_seconds : seconds in which a client has to read some of the answers that wait for it
+
+    Attributes
+    ----------
+    unparsed : bytes that were read and are not parsed yet
+    """
+
+    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop, write_seconds: float) -> None:
+        super().__init__(transport)
+        self._loop = loop
+        self._write_seconds = write_seconds
+        self.unparsed = b""
+        # Runs while the transport has more to write than it takes; ends the connection.
+        self._write_timer: asyncio.TimerHandle | None = None
+
+    def resume_reading(self) -> None:
+        if not self.unparsed:
+            super().resume_reading()
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._write_timer = self._write_timer or self._loop.call_later(self._write_seconds, self._transport.abort)
+
+    def resume_writing(self) -> None:
+        if self._write_timer is not None:
+            self._write_timer.cancel()
+            self._write_timer = None
+        super().resume_writing()
+
+
+# -- The transport of a connection as its answers use it: the head and the first part of a body leave in one
+# write.
+#
+# uvicorn writes them one after the other, and uvloop passes each write to the system at once. One write instead
+# of two saves a system call and a packet for each answer (docs/performance.md).
+
+_CONTINUE = b"HTTP/1.1 100 "
+"""What comes before an answer, and is waited for by a client."""
+
+
+class AnswerTransport:
+    """What uvicorn calls to write an answer and to end its connection.
+
+    Parameters
+    ----------
+    transport : the transport of the connection
+    loop : the event loop of the connection
+    close : closes the connection without losing bytes of the answer
+    """
+
+    def __init__(
+        self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop, close: Callable[[], None]
+    ) -> None:
+        self._transport = transport
+        self._loop = loop
+        self._close = close
+        self.is_closing = transport.is_closing
+        self._begins = True
+        self._head = b""
+        # Writes a head whose body takes longer than this turn of the event loop.
+        self._later: asyncio.Handle | None = None
+
+    def write(self, data: bytes) -> None:
+        """Write a part of an answer; a head waits for the next part until the event loop's next turn.
+
+        Parameters
+        ----------
+        data : head of an answer, or a part of its body
+        """
+        if self._begins and not data.startswith(_CONTINUE):
+            self._begins, self._head = False, data
+            self._later = self._loop.call_soon(self._write_head)
+        elif self._later is not None:
+            self._later.cancel()
+            self._later = None
+            self._transport.writelines((self._head, data))
+        else:
+            self._transport.write(data)
+
+    def end(self) -> None:
+        """End an answer: write a head that has no body, and take the next write for a head."""
+        self._begins = True
+        if self._later is not None:
+            self._later.cancel()
+            self._write_head()
+
+    def close(self) -> None:
+        """Close the connection after its last answer."""
+        self.end()
+        self._close()
+
+    def _write_head(self) -> None:
+        self._later = None
+        if not self.is_closing():  # The connection may have been lost meanwhile.
+            self._transport.write(self._head)
+
 
 STOP_SECONDS = 1.0
 """How long a stop waits for the rest of a request, and then for a client to close its end."""

@@ -1,0 +1,353 @@
+"""What the workers of one service share: the listening socket, and a board on which each says that it lives.
+
+It imports nothing else of the service.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import mmap
+import os
+import re
+import socket
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+
+# -- A board in shared memory: every worker says that it lives and how many connections it holds.
+#
+# All processes of a service read it at any moment, without messages that a process which stands still could hold
+# up. Each number is written by one process, as eight bytes at once.
+
+BEAT_SECONDS = 0.25
+"""How often a worker's event loop says that it lives."""
+FRESH_SECONDS = 4 * BEAT_SECONDS
+"""A worker that has said nothing for so long is not expected to take a connection."""
+_DRAINING, _FIRST_ROW, _ROW = 0, 1, 2
+"""Places of the numbers: one for all, then two for each worker: time of the last beat, and connections."""
+
+
+class Board:
+    """The numbers of all processes of one service; the supervisor makes it, and workers inherit its descriptor.
+
+    Parameters
+    ----------
+    descriptor : of the shared memory
+    workers : number of rows; the methods name a worker by its place, from 0
+    clock : seconds, the same for all processes of the machine
+
+    Attributes
+    ----------
+    descriptor : for the workers' processes
+    """
+
+    def __init__(self, descriptor: int, workers: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self.descriptor = descriptor
+        self._numbers = memoryview(mmap.mmap(descriptor, _size(workers))).cast("d")
+        self._workers = workers
+        self._clock = clock
+
+    @classmethod
+    def create(cls, workers: int) -> Board:
+        """Make an empty board."""
+        descriptor = _shared_memory()
+        os.truncate(descriptor, _size(workers))
+        return cls(descriptor, workers)
+
+    def is_draining(self) -> bool:
+        """Return whether the service is about to stop, and still serves."""
+        return bool(self._numbers[_DRAINING])
+
+    def drain(self) -> None:
+        """Let every worker say that it is not ready."""
+        self._numbers[_DRAINING] = 1.0
+
+    def beat(self, worker: int, connections: int) -> None:
+        """Say that a worker's event loop runs, and how many connections it holds.
+
+        Parameters
+        ----------
+        worker : its place among the workers, from 0
+        connections : open ones, 0 or more
+        """
+        self._numbers[_row(worker) + 1] = connections
+        self._numbers[_row(worker)] = self._clock()
+
+    def count(self, worker: int, connections: int) -> None:
+        """Say how many connections a worker holds.
+
+        Parameters
+        ----------
+        worker : its place among the workers, from 0
+        connections : open ones, 0 or more
+        """
+        self._numbers[_row(worker) + 1] = connections
+
+    def last_beat(self, worker: int) -> float:
+        """Return when a worker's event loop ran last, in seconds of the clock; 0 before it serves."""
+        return self._numbers[_row(worker)]
+
+    def forget(self, worker: int) -> None:
+        """Clear the row of a worker that has ended."""
+        self._numbers[_row(worker)] = self._numbers[_row(worker) + 1] = 0.0
+
+    def serving(self) -> Sequence[int]:
+        """Return the workers that serve, or did before they stood still."""
+        return [worker for worker in range(self._workers) if self.last_beat(worker)]
+
+    def least_connections(self, but: int) -> float:
+        """Return the connections of the worker that holds fewest, among those that live; infinite without any.
+
+        Parameters
+        ----------
+        but : the worker that asks, which is left out
+        """
+        since = self._clock() - FRESH_SECONDS
+        others = (each for each in range(self._workers) if each != but and self.last_beat(each) >= since)
+        return min((self._numbers[_row(each) + 1] for each in others), default=float("inf"))
+
+
+def _row(worker: int) -> int:
+    return _FIRST_ROW + _ROW * worker
+
+
+def _size(workers: int) -> int:
+    return 8 * _row(workers)
+
+
+def _shared_memory() -> int:
+    """Return a descriptor of memory that no other program finds, and that ends with its processes."""
+    if sys.platform == "linux":
+        return os.memfd_create("bandit-workers")
+    with tempfile.TemporaryFile() as file:
+        return os.dup(file.fileno())
+
+
+# -- Whether the shared socket listens: only while a worker can answer, so that clients are refused at once
+# otherwise.
+#
+# The supervisor binds the socket, and every worker inherits it. A worker lets it listen when it can answer; when
+# no worker is left, the supervisor ends that. Connections that wait in the kernel are reset then, and new ones
+# refused.
+
+BACKLOG = 2048
+"""Connections that may wait for a worker; the kernel may allow fewer."""
+
+
+def listen(listener: socket.socket) -> None:
+    """Let the socket listen; without effect where it does."""
+    # Connections inherit it. Without it those that have ended would keep the address from the next service.
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    if not listener.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
+        listener.listen(BACKLOG)
+
+
+def refuse(listener: socket.socket) -> None:
+    """Refuse connections from now on, and keep the address (Linux; elsewhere connections wait)."""
+    if sys.platform != "linux":
+        return
+    # Linux lets another service bind the address of a socket that does not listen, unless this is off.
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 0)
+    if listener.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
+        listener.shutdown(socket.SHUT_RD)
+
+
+# -- Takes connections from the socket that all workers share.
+#
+# Every idle worker wakes up for a new connection, and whoever comes first takes it: a worker that is dead,
+# stopped or busy is not waited for. (With a socket for each worker, among which the kernel chooses, a share of
+# the clients waits for exactly that worker. If one worker alone woke up, a client would wait where that one stops
+# before it comes.) A worker with more connections than another that lives lets the others come first.
+
+DEFER_SECONDS = 0.005
+"""How long a worker with many connections leaves a new one to the others."""
+_AHEAD = 4
+"""Connections that a worker may hold more than another, plus an eighth of the other's, before it waits."""
+_FULL_SECONDS = 0.1
+"""Pause after the process or the machine has no file or memory left for a connection."""
+_FULL = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
+
+log = logging.getLogger(__name__)
+
+
+class Acceptor:
+    """Accepts connections, one at a turn of the event loop; has the methods that uvicorn calls on its servers.
+
+    Parameters
+    ----------
+    listener : the shared socket
+    make_protocol : makes the protocol of one connection
+    board, worker : where this worker says how many connections it holds, and its place there
+    connections : how many it holds
+    """
+
+    def __init__(
+        self,
+        listener: socket.socket,
+        make_protocol: Callable[[socket.socket], asyncio.Protocol],
+        board: Board,
+        worker: int,
+        connections: Callable[[], int],
+    ) -> None:
+        self._listener = listener
+        self._make_protocol = make_protocol
+        self._board, self._worker = board, worker
+        self._connections = connections
+        self._loop = asyncio.get_running_loop()
+        self._opening: set[asyncio.Task[object]] = set()
+        # Set while the listener is not watched: another worker, or memory, is waited for.
+        self._pause: asyncio.TimerHandle | None = None
+        self._deferred = False
+
+    def start(self) -> None:
+        """Listen, and accept from now on."""
+        self._listener.setblocking(False)
+        listen(self._listener)
+        self._watch()
+
+    def keep_listening(self) -> None:
+        """Listen again, where the supervisor ended it just when this worker began."""
+        listen(self._listener)
+
+    def close(self) -> None:
+        """Take what waits already, and no more."""
+        if self._pause is not None:
+            self._pause.cancel()
+        self._loop.remove_reader(self._listener)
+        while self._accept():
+            pass
+        self._listener.close()
+
+    async def wait_closed(self) -> None:
+        """Return when every accepted connection has its protocol."""
+        while self._opening:
+            await asyncio.wait(self._opening)
+
+    def _watch(self) -> None:
+        self._pause = None
+        self._loop.add_reader(self._listener, self._on_connection)
+
+    def _wait(self, seconds: float) -> None:
+        self._loop.remove_reader(self._listener)
+        self._pause = self._loop.call_later(seconds, self._watch)
+
+    def _on_connection(self) -> None:
+        if not self._deferred and self._is_ahead():
+            self._deferred = True
+            self._wait(DEFER_SECONDS)
+            return
+        self._deferred = False
+        self._accept()
+
+    def _is_ahead(self) -> bool:
+        least = self._board.least_connections(but=self._worker)
+        return self._held() > least + _AHEAD + least // 8
+
+    def _held(self) -> int:
+        return self._connections() + len(self._opening)
+
+    def _accept(self) -> bool:
+        try:
+            connection, _ = self._listener.accept()
+        except (BlockingIOError, ConnectionAbortedError):
+            return False
+        except OSError as error:
+            self._on_error(error)
+            return False
+        connection.setblocking(False)
+        opening = self._loop.create_task(
+            self._loop.connect_accepted_socket(lambda: self._make_protocol(connection), connection)
+        )
+        self._opening.add(opening)
+        opening.add_done_callback(partial(self._opened, connection))
+        self._board.count(self._worker, self._held())
+        return True
+
+    def _opened(self, connection: socket.socket, opening: asyncio.Task[object]) -> None:
+        self._opening.discard(opening)
+        if not opening.cancelled() and (error := opening.exception()) is not None:
+            connection.close()
+            log.info("a connection ended before it began: %s", error)
+
+    def _on_error(self, error: OSError) -> None:
+        if error.errno == errno.EINVAL:
+            self.keep_listening()
+        elif error.errno in _FULL:
+            log.warning("no connection can be taken: %s", error.strerror)
+            self._wait(_FULL_SECONDS)
+        else:
+            log.warning("a connection can't be taken: %s", error)
+
+
+# -- Finds workers whose event loop stands still: hung, stopped by a signal, or waiting for a disk that is gone.
+
+LOOK_SECONDS = 0.5
+"""How often the supervisor looks at the board."""
+_START_SECONDS = 60.0
+"""What a worker has to begin to serve: on a busy machine its imports alone take ten."""
+
+
+class Watchdog:
+    """Counts for how long each worker has said nothing while the supervisor itself was running.
+
+    A machine that slept, or a supervisor that was stopped, finds every beat old when it goes on: so a look counts
+    for at most two times the usual pause, and workers that run again beat before the next. At most one worker is
+    given up at a look. A worker under a debugger is never given up.
+
+    Parameters
+    ----------
+    board : where the workers say that they live
+    seconds : for how long a worker may say nothing
+    """
+
+    def __init__(self, board: Board, seconds: float) -> None:
+        self._board = board
+        self._seconds = seconds
+        self._last_look: float | None = None
+        self._silent: dict[int, tuple[int, float, float]] = {}
+        """Worker to its process, its last beat and the seconds for which it has said nothing."""
+
+    def stuck(self, processes: dict[int, int], now: float) -> int | None:
+        """Return the worker that has been silent for longest, where that is too long.
+
+        Parameters
+        ----------
+        processes : process id of each worker, by its place among the workers
+        now : seconds of a clock that never goes back
+        """
+        passed = 0.0 if self._last_look is None else min(now - self._last_look, 2 * LOOK_SECONDS)
+        self._last_look = now
+        self._silent = {worker: self._listen(worker, process, passed) for worker, process in processes.items()}
+        late = {worker: silent for worker, (_, beat, silent) in self._silent.items() if silent >= self._limit(beat)}
+        for worker in sorted(late, key=late.__getitem__, reverse=True):
+            if not is_traced(processes[worker]):
+                del self._silent[worker]
+                return worker
+            log.warning("worker %d does not answer and is being debugged: it stays", processes[worker])
+            self._silent[worker] = (processes[worker], self._board.last_beat(worker), 0.0)
+        return None
+
+    def _listen(self, worker: int, process: int, passed: float) -> tuple[int, float, float]:
+        beat = self._board.last_beat(worker)
+        before = self._silent.get(worker)
+        if before is None or before[:2] != (process, beat):
+            return process, beat, 0.0
+        return process, beat, before[2] + passed
+
+    def _limit(self, beat: float) -> float:
+        return self._seconds if beat else max(self._seconds, _START_SECONDS)
+
+
+def is_traced(process: int) -> bool:
+    """Return whether a debugger holds the process; always False where there is no ``/proc``."""
+    try:
+        status = Path(f"/proc/{process}/status").read_text()
+    except OSError:
+        return False
+    found = re.search(r"^TracerPid:\s*(\d+)", status, re.MULTILINE)
+    return found is not None and found[1] != "0"
