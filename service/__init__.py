@@ -1,5 +1,7 @@
 """Bandit online learning with unknown delays, as an HTTP service, and its Python client."""
 
+from __future__ import annotations
+
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:

@@ -26,9 +26,9 @@ BUDGET = {
     "changes of file of an act": 55,
 }
 REACHED = {
-    "code lines of service": 18_931,
-    "files of service": 142,
-    "folders of service": 22,
+    "code lines of service": 18_776,
+    "files of service": 129,
+    "folders of service": 19,
     "largest file of service": 337,
     "code lines of tests": 28_107,
     "code lines of loadtest": 8_008,

@@ -4,10 +4,12 @@
 ``steps/``.
 """
 
-from .answers import Action, SessionView, Settlement
+from __future__ import annotations
+
 from .awaited import AsyncBandits, AsyncSession, AsyncSessions
 from .blocking import Bandits, Session, Sessions
-from .errors import (
+from .calls import (
+    Action,
     ApiError,
     AuthenticationError,
     BadAnswerError,
@@ -23,12 +25,14 @@ from .errors import (
     PermissionDeniedError,
     QueueFullError,
     SessionExistsError,
+    SessionView,
+    Settlement,
     SurplusFeedbackError,
     UnavailableError,
     UnknownSegmentError,
     UnknownSessionError,
 )
-from .report_queue import ReportCounts, ReportError, ReportRules
+from .reporter import ReportCounts, ReportError, ReportRules
 
 __all__ = [
     "Action",

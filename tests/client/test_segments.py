@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from service.client.errors import UnknownSegmentError
+from service.client.calls import UnknownSegmentError
 from service.testing import LocalBandits
 from tests.client.conftest import CLICKS
 

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ...client import Action, Bandits, Session
-from ...client.steps.sessions import SessionOptions
+from ...client.steps import SessionOptions
 
 ITEMS = (
     *("backpack", "blanket", "bottle", "camera", "candle", "chess set", "cup", "guitar", "hat", "kettle"),

@@ -12,7 +12,7 @@ from typing import Any
 import httpx
 
 from ...client import BadAnswerError, NoAnswerError
-from ...client.errors import api_error
+from ...client.calls import api_error
 from ..service_flags import KEY_VARIABLE
 
 SUFFIX = ".session.json"

@@ -1,17 +1,33 @@
-"""One session: acting, reporting, and its arms."""
+"""The blocking client, for any number of threads. ``awaited`` has the same methods."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Unpack
+from typing import Any, Self, Unpack
 
-from ..answers import Action, SessionView, Settlement
-from ..calls import VOID, Arm, Fallback, Outcome, Where, event_of, session_path
-from ..connection import Connection
-from ..reporter import Reporter
-from ..steps import sessions, slots
-from ..steps.sessions import ArmChanges, SessionChanges
-from ..steps.slots import ActOptions, FeedbackOptions
+import httpx
+
+from . import steps as sessions
+from . import steps as slots
+from .attempts import target_of
+from .calls import (
+    VOID,
+    Action,
+    Arm,
+    Fallback,
+    Outcome,
+    SessionView,
+    Settlement,
+    Where,
+    event_of,
+    session_path,
+    view_of,
+)
+from .connection import Connection
+from .reporter import OnError, ReportCounts, Reporter, ReportRules
+from .steps import ActOptions, ArmChanges, FeedbackOptions, SessionChanges, SessionOptions
+
+# -- One session: acting, reporting, and its arms.
 
 
 class Session:
@@ -244,3 +260,182 @@ class Session:
         limit : entries in one call, of which there are as many as it takes
         """
         return self._connection.pages(session_path(self.session_id, "decisions"), "decisions", dict, limit=limit)
+
+
+# -- All sessions of the service.
+
+
+class Sessions:
+    """All sessions of the service."""
+
+    def __init__(self, connection: Connection, reporter: Reporter) -> None:
+        self._connection, self._reporter = connection, reporter
+
+    def ensure(self, session_id: str, **options: Unpack[SessionOptions]) -> Session:
+        """Create a session, or bring its arms and the options that are named in line.
+
+        Parameters
+        ----------
+        session_id : 1 to 128 letters, digits, dots, hyphens and underscores
+        options : fields of the session, as ``SessionOptions`` lists them; ``learner`` is needed
+
+        Raises
+        ------
+        SessionExistsError
+            where the session differs in what can't change.
+        NoAnswerError, ApiError
+            where no answer came in time, or the service refused for another reason.
+        """
+        return self._session(self._connection.run(sessions.ensure(session_id, options)))
+
+    def create(self, session_id: str | None = None, **options: Unpack[SessionOptions]) -> Session:
+        """Create a session, or find the one that was created with the same fields.
+
+        Parameters
+        ----------
+        session_id : without one the session gets one
+        options : fields of the session, as ``SessionOptions`` lists them; ``learner`` is needed
+
+        Raises
+        ------
+        SessionExistsError
+            where the session was created with other fields.
+        NoAnswerError, ApiError
+            where no answer came in time, or the service refused for another reason.
+        """
+        return self._session(self._connection.run(sessions.create(session_id, options)))
+
+    def get(self, session_id: str) -> SessionView:
+        """View a session.
+
+        Parameters
+        ----------
+        session_id : of an existing session
+
+        Raises
+        ------
+        UnknownSessionError
+            where there is none.
+        NoAnswerError, ApiError
+            where no answer came in time, or the service refused for another reason.
+        """
+        return self._connection.run(sessions.view(session_id))
+
+    def delete(self, session_id: str) -> None:
+        """Delete a session.
+
+        Parameters
+        ----------
+        session_id : of an existing session
+
+        Raises
+        ------
+        UnknownSessionError
+            where there is none.
+        NoAnswerError, ApiError
+            where no answer came in time, or the service refused for another reason.
+        """
+        self._connection.run(sessions.delete(session_id))
+
+    def list(self, limit: int = 100) -> Iterator[SessionView]:
+        """Go through all sessions, without their distributions.
+
+        Parameters
+        ----------
+        limit : sessions in one call, of which there are as many as it takes
+
+        Raises
+        ------
+        NoAnswerError, ApiError
+            where no answer came in time, or the service refused.
+        """
+        return self._connection.pages(sessions.SESSIONS, "sessions", view_of, limit=limit)
+
+    def _session(self, view: SessionView) -> Session:
+        return Session(view.session_id, self._connection, self._reporter)
+
+
+# -- The client as a whole: its connections and its reports.
+
+
+class Bandits:
+    """A client of the service, for any number of threads. Use it in a ``with`` block, or close it.
+
+    Parameters
+    ----------
+    url : address of the service; by default of the environment variable ``DELAYED_BANDITS_URL``
+    api_key : by default of ``DELAYED_BANDITS_API_KEY``; without one none is sent
+    timeout : seconds for a call with all its attempts
+    max_retries : attempts after the first, where another may succeed
+    on_error : called with reports that are dropped, from any thread; by default they are logged
+    reports : how reports are gathered and sent
+    verify : an ``ssl.SSLContext`` for ``https``
+    transport : in place of the network
+
+    Raises
+    ------
+    ValueError
+        for a missing or wrong address, key, or number.
+    """
+
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        api_key: str | None = None,
+        timeout: float = 2.0,
+        max_retries: int = 2,
+        on_error: OnError | None = None,
+        reports: ReportRules | None = None,
+        verify: Any = True,
+        transport: httpx.BaseTransport | None = None,
+    ) -> None:
+        self._connection = Connection(target_of(url, api_key, timeout, max_retries, verify), transport)
+        self._reporter = Reporter(self._connection, reports or ReportRules(), on_error)
+        self.sessions = Sessions(self._connection, self._reporter)
+
+    def session(self, session_id: str) -> Session:
+        """Return a session by its id, without any call.
+
+        Parameters
+        ----------
+        session_id : 1 to 128 letters, digits, dots, hyphens and underscores
+
+        Raises
+        ------
+        ValueError
+            for an id of another form.
+        """
+        return Session(session_id, self._connection, self._reporter)
+
+    def flush(self, timeout: float | None = None) -> bool:
+        """Send the reports that wait.
+
+        Parameters
+        ----------
+        timeout : seconds to wait for the answers; None waits without end
+
+        Returns
+        -------
+        Whether all were answered in time.
+        """
+        return self._reporter.flush(timeout)
+
+    @property
+    def reports(self) -> ReportCounts:
+        """What became of the reports so far."""
+        return self._reporter.counts()
+
+    def close(self) -> None:
+        """Send the reports that wait, then close the connections."""
+        self._reporter.close()
+        self._connection.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+__all__ = ["Bandits", "Session", "Sessions"]

@@ -1,17 +1,34 @@
-"""One session: acting, reporting, and its arms."""
+"""The client that is awaited. ``blocking`` has the same methods."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
-from typing import Any, Unpack
+from typing import Any, Self, Unpack
 
-from ..answers import Action, SessionView, Settlement
-from ..async_connection import AsyncConnection
-from ..calls import VOID, Arm, Fallback, Outcome, Where, event_of, session_path
-from ..reporter import Reporter
-from ..steps import sessions, slots
-from ..steps.sessions import ArmChanges, SessionChanges
-from ..steps.slots import ActOptions, FeedbackOptions
+import httpx
+
+from . import steps as sessions
+from . import steps as slots
+from .attempts import target_of
+from .calls import (
+    VOID,
+    Action,
+    Arm,
+    Fallback,
+    Outcome,
+    SessionView,
+    Settlement,
+    Where,
+    event_of,
+    session_path,
+    view_of,
+)
+from .connection import AsyncConnection, Connection
+from .reporter import OnError, ReportCounts, Reporter, ReportRules
+from .steps import ActOptions, ArmChanges, FeedbackOptions, SessionChanges, SessionOptions
+
+# -- One session: acting, reporting, and its arms.
 
 
 class AsyncSession:
@@ -244,3 +261,176 @@ class AsyncSession:
         limit : entries in one call, of which there are as many as it takes
         """
         return self._connection.pages(session_path(self.session_id, "decisions"), "decisions", dict, limit=limit)
+
+
+# -- All sessions of the service.
+
+
+class AsyncSessions:
+    """All sessions of the service."""
+
+    def __init__(self, connection: AsyncConnection, reporter: Reporter) -> None:
+        self._connection, self._reporter = connection, reporter
+
+    async def ensure(self, session_id: str, **options: Unpack[SessionOptions]) -> AsyncSession:
+        """Create a session, or bring its arms and the options that are named in line.
+
+        Parameters
+        ----------
+        session_id : 1 to 128 letters, digits, dots, hyphens and underscores
+        options : fields of the session, as ``SessionOptions`` lists them; ``learner`` is needed
+
+        Raises
+        ------
+        SessionExistsError
+            where the session differs in what can't change.
+        NoAnswerError, ApiError
+            where no answer came in time, or the service refused for another reason.
+        """
+        return self._session(await self._connection.run(sessions.ensure(session_id, options)))
+
+    async def create(self, session_id: str | None = None, **options: Unpack[SessionOptions]) -> AsyncSession:
+        """Create a session, or find the one that was created with the same fields.
+
+        Parameters
+        ----------
+        session_id : without one the session gets one
+        options : fields of the session, as ``SessionOptions`` lists them; ``learner`` is needed
+
+        Raises
+        ------
+        SessionExistsError
+            where the session was created with other fields.
+        NoAnswerError, ApiError
+            where no answer came in time, or the service refused for another reason.
+        """
+        return self._session(await self._connection.run(sessions.create(session_id, options)))
+
+    async def get(self, session_id: str) -> SessionView:
+        """View a session.
+
+        Parameters
+        ----------
+        session_id : of an existing session
+
+        Raises
+        ------
+        UnknownSessionError
+            where there is none.
+        NoAnswerError, ApiError
+            where no answer came in time, or the service refused for another reason.
+        """
+        return await self._connection.run(sessions.view(session_id))
+
+    async def delete(self, session_id: str) -> None:
+        """Delete a session.
+
+        Parameters
+        ----------
+        session_id : of an existing session
+
+        Raises
+        ------
+        UnknownSessionError
+            where there is none.
+        NoAnswerError, ApiError
+            where no answer came in time, or the service refused for another reason.
+        """
+        await self._connection.run(sessions.delete(session_id))
+
+    def list(self, limit: int = 100) -> AsyncIterator[SessionView]:
+        """Go through all sessions, without their distributions.
+
+        Parameters
+        ----------
+        limit : sessions in one call, of which there are as many as it takes
+
+        Raises
+        ------
+        NoAnswerError, ApiError
+            where no answer came in time, or the service refused.
+        """
+        return self._connection.pages(sessions.SESSIONS, "sessions", view_of, limit=limit)
+
+    def _session(self, view: SessionView) -> AsyncSession:
+        return AsyncSession(view.session_id, self._connection, self._reporter)
+
+
+# -- The client as a whole: its connections and its reports.
+
+
+class AsyncBandits:
+    """A client of the service. Use it in an ``async with`` block, or close it. See ``Bandits``.
+
+    Reports are sent by a thread, so they need no event loop, and what is left at the end of the program is sent.
+
+    Parameters
+    ----------
+    transport, report_transport : in place of the network
+    """
+
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        api_key: str | None = None,
+        timeout: float = 2.0,
+        max_retries: int = 2,
+        on_error: OnError | None = None,
+        reports: ReportRules | None = None,
+        verify: Any = True,
+        transport: httpx.AsyncBaseTransport | None = None,
+        report_transport: httpx.BaseTransport | None = None,
+    ) -> None:
+        target = target_of(url, api_key, timeout, max_retries, verify)
+        self._connection = AsyncConnection(target, transport)
+        self._blocking = Connection(target, report_transport)
+        self._reporter = Reporter(self._blocking, reports or ReportRules(), on_error)
+        self.sessions = AsyncSessions(self._connection, self._reporter)
+
+    def session(self, session_id: str) -> AsyncSession:
+        """Return a session by its id, without any call.
+
+        Parameters
+        ----------
+        session_id : 1 to 128 letters, digits, dots, hyphens and underscores
+
+        Raises
+        ------
+        ValueError
+            for an id of another form.
+        """
+        return AsyncSession(session_id, self._connection, self._reporter)
+
+    async def flush(self, timeout: float | None = None) -> bool:  # noqa: ASYNC109 - waits in a thread
+        """Send the reports that wait.
+
+        Parameters
+        ----------
+        timeout : seconds to wait for the answers; None waits without end
+
+        Returns
+        -------
+        Whether all were answered in time.
+        """
+        return await asyncio.to_thread(self._reporter.flush, timeout)
+
+    @property
+    def reports(self) -> ReportCounts:
+        """What became of the reports so far."""
+        return self._reporter.counts()
+
+    async def close(self) -> None:
+        """Send the reports that wait, then close the connections."""
+        await asyncio.to_thread(self._reporter.close)
+        self._blocking.close()
+        await self._connection.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+
+__all__ = ["AsyncBandits", "AsyncSession", "AsyncSessions"]
