@@ -26,11 +26,11 @@ BUDGET = {
     "changes of file of an act": 55,
 }
 REACHED = {
-    "code lines of service": 18_776,
-    "files of service": 129,
-    "folders of service": 19,
+    "code lines of service": 18_714,
+    "files of service": 117,
+    "folders of service": 17,
     "largest file of service": 337,
-    "code lines of tests": 28_107,
+    "code lines of tests": 28_108,
     "code lines of loadtest": 8_008,
     "words of docs": 65_691,
     "files of a feedback": 26,

@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ..client import Bandits, SessionView
-from .screen import CommandError, Screen, advance
-from .service_flags import add_service_flags, client_of
+from .screen import CommandError, Screen, add_service_flags, advance, client_of
 
 DESCRIPTION = "List, show, create, pause, resume and delete the sessions of a service."
 PAGE = 1000

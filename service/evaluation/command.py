@@ -3,16 +3,187 @@
 from __future__ import annotations
 
 import argparse
+import csv
 import json
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from importlib import import_module
 from pathlib import Path
+from statistics import NormalDist
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from ..command_line import FlagParserFlagParser as FlagParser
-from .columns import write_columns
-from .estimates import Estimate, Interval, arm_means, as_json, policies
-from .log_files import FORMATS, LogFileError, read_entries
-from .outcomes import Outcomes, match
+from .logs import FORMATS, LogFileError, Outcomes, match, parquet_module, read_entries
+
+# -- Means by arm, and the values of policies that did not act, with intervals.
+
+MIN_EFFECTIVE = 50.0
+"""Effective sample size below which an interval would promise more than it holds."""
+
+Floats = NDArray[np.float64]
+
+
+class Interval(NamedTuple):
+    """An estimate with its interval."""
+
+    value: float
+    low: float
+    high: float
+
+
+class Estimate(NamedTuple):
+    """What is known of an arm's mean, or of a policy's value."""
+
+    name: str
+    acts: int
+    """Acts that it rests on: those to which the policy gives a weight."""
+    effective: float
+    """Effective sample size: as many acts of the policy's own would tell as much."""
+    ips: Interval | None
+    """Inverse propensity score; for an arm's mean, the mean. None where there is not enough data."""
+    snips: Interval | None = None
+    """Self-normalised; None for an arm's mean, and where there is not enough data."""
+
+
+def arm_means(outcomes: Outcomes, confidence: float) -> Iterator[Estimate]:
+    """Yield the mean of each arm over its acts, in the order of the arms.
+
+    Parameters
+    ----------
+    outcomes : what was logged of settled decisions
+    confidence : of the intervals, in (0, 1); they are Wilson's (1927) where there are two values, else normal
+    """
+    for arm in np.unique(outcomes.arms):
+        values = outcomes.values[outcomes.arms == arm]
+        enough = values.size >= MIN_EFFECTIVE
+        interval = _mean(values, np.unique(outcomes.values), confidence) if enough else None
+        yield Estimate(_name(outcomes, int(arm)), values.size, float(values.size), interval)
+
+
+def policies(outcomes: Outcomes, confidence: float) -> Iterator[Estimate]:
+    """Yield the value of uniform play, and of each arm played whenever it could be.
+
+    Parameters
+    ----------
+    outcomes : what was logged of settled decisions, with the probabilities of what was drawn
+    confidence : of the intervals, in (0, 1); they are normal, and hold as the number of acts grows
+
+    Notes
+    -----
+    IPS weighs each act by the policy's probability of it over that of the log (Horvitz and Thompson 1952); SNIPS
+    divides by the sum of weights (Swaminathan and Joachims 2015), the effective sample size is Kish's (1965).
+    """
+    uniform = 1 / (outcomes.eligible * outcomes.probabilities)
+    yield _value("uniform", uniform, outcomes.values, confidence)
+    for arm in np.unique(outcomes.arms):
+        weights = (outcomes.arms == arm) / outcomes.probabilities
+        yield _value(_name(outcomes, int(arm)), weights, outcomes.values, confidence)
+
+
+def _name(outcomes: Outcomes, arm: int) -> str:
+    return outcomes.labels.get(arm, f"arm {arm}")
+
+
+def _mean(values: Floats, kinds: Floats, confidence: float) -> Interval:
+    if kinds.size <= 2:
+        low, high = float(kinds[0]), float(kinds[-1])
+        share = _wilson(int(np.count_nonzero(values == high)), values.size, confidence)
+        return Interval(*(low + (high - low) * each for each in share)) if high > low else Interval(low, low, low)
+    return _normal(float(values.mean()), float(values.std(ddof=1) / np.sqrt(values.size)), confidence)
+
+
+def _wilson(successes: int, count: int, confidence: float) -> Interval:
+    z, p = _z(confidence), successes / count
+    centre = (p + z * z / (2 * count)) / (1 + z * z / count)
+    half = z / (1 + z * z / count) * np.sqrt(p * (1 - p) / count + z * z / (4 * count * count))
+    return Interval(p, float(centre - half), float(centre + half))
+
+
+def _value(name: str, weights: Floats, values: Floats, confidence: float) -> Estimate:
+    acts, total = int(np.count_nonzero(weights)), float(weights.sum())
+    effective = total**2 / float((weights**2).sum()) if acts else 0.0
+    if effective < MIN_EFFECTIVE:
+        return Estimate(name, acts, effective, None)
+    terms = weights * values
+    ips = _normal(float(terms.mean()), float(terms.std(ddof=1) / np.sqrt(terms.size)), confidence)
+    mean = float(terms.sum() / total)
+    error = float(np.sqrt((weights**2 * (values - mean) ** 2).sum()) / total)
+    return Estimate(name, acts, effective, ips, _normal(mean, error, confidence))
+
+
+def _normal(value: float, error: float, confidence: float) -> Interval:
+    half = _z(confidence) * error
+    return Interval(value, value - half, value + half)
+
+
+def _z(confidence: float) -> float:
+    return NormalDist().inv_cdf((1 + confidence) / 2)
+
+
+def as_json(estimate: Estimate) -> dict[str, Any]:
+    """Return the fields of an estimate, as JSON has them; None where there is not enough data."""
+    intervals = {"ips": estimate.ips, "snips": estimate.snips}
+    shown = {name: None if each is None else each._asdict() for name, each in intervals.items()}
+    return {"name": estimate.name, "acts": estimate.acts, "effective": round(estimate.effective, 1), **shown}
+
+
+# -- The columns that libraries for off-policy evaluation take: action, reward, pscore, position.
+
+NAMES = ("action", "reward", "pscore", "position")
+
+
+def write_columns(outcomes: Outcomes, path: Path, loss_range: tuple[float, float] | None) -> None:
+    """Write a row for each act whose outcome is known, as .csv, .npz or .parquet by the file's name.
+
+    The position is 0: each slot draws one arm for one place.
+
+    Parameters
+    ----------
+    outcomes : the acts, as ``match`` returns them
+    path : the file, which is written anew; parquet needs the extra ``export``
+    loss_range : [best, worst] of a session of losses: its rewards are 1 for the best and 0 for the worst. None
+        and a range alike leave rewards as they were posted.
+
+    Raises
+    ------
+    LogFileError
+        for another kind of file, parquet without pyarrow, losses without their range, or a range that is not two
+        different finite numbers.
+    """
+    columns = dict(zip(NAMES, _columns(outcomes, loss_range), strict=True))
+    if path.suffix == ".csv":
+        with path.open("w", encoding="utf-8", newline="") as file:
+            rows = csv.writer(file)
+            rows.writerow(NAMES)
+            rows.writerows(zip(*(column.tolist() for column in columns.values()), strict=True))
+    elif path.suffix == ".npz":
+        with path.open("wb") as file:
+            np.savez(file, **columns)  # type: ignore[arg-type]
+    elif path.suffix == ".parquet":
+        _write_parquet(columns, path)
+    else:
+        raise LogFileError(f"{path}: columns are written as .csv, .npz or .parquet")
+
+
+def _columns(outcomes: Outcomes, loss_range: tuple[float, float] | None) -> tuple[np.ndarray, ...]:
+    rewards = outcomes.values
+    if outcomes.word == "loss":
+        if loss_range is None:
+            raise LogFileError("this is a log of losses: --loss-range BEST WORST says which reward a loss is")
+        best, worst = loss_range
+        if best == worst or not np.isfinite(loss_range).all():
+            raise LogFileError("--loss-range: give two different numbers, the best loss and the worst")
+        rewards = (rewards - worst) / (best - worst)
+    return outcomes.arms, rewards, outcomes.probabilities, np.zeros(outcomes.arms.size, dtype=np.int64)
+
+
+def _write_parquet(columns: dict[str, np.ndarray], path: Path) -> None:
+    parquet = parquet_module()
+    parquet.write_table(import_module("pyarrow").table(columns), path)
+
 
 CANNOT_READ = 1
 """Exit code if the log can't be read or the columns can't be written."""

@@ -10,9 +10,9 @@ import sys
 import pytest
 
 from loadtest.processes.ports import free_port
-from service.commands.demo import command, picture
-from service.commands.demo.own_service import running_service
-from service.commands.demo.shop import LEARNER, Shop
+from service.commands import demo as command
+from service.commands import demo as picture
+from service.commands.demo import LEARNER, Shop, running_service
 from service.commands.screen import CommandError, Screen
 from service.testing import LocalBandits
 from tests.support.compose import ROOT

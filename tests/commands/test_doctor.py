@@ -7,8 +7,10 @@ import os
 
 import pytest
 
-from service.commands.doctor import server_checks, service_checks, settings_checks
-from service.commands.doctor.finding import Level
+from service.commands import doctor as service_checks
+from service.commands import doctor as settings_checks
+from service.commands import doctor_store as server_checks
+from service.commands.doctor_store import Level
 from service.settings import Settings, StoreUrl
 from service.store.redis.client import Examination, Server
 from tests.support.compose import COMPOSE
@@ -162,13 +164,13 @@ def test_a_folder_and_a_service_are_looked_at_before_and_while_it_runs(command, 
 
 
 def test_a_service_that_is_away_is_an_error():
-    (found,) = service_checks.check("http://127.0.0.1:9")
+    (found,) = service_checks.check_of_service_checks("http://127.0.0.1:9")
 
     assert found.level is Level.ERROR
 
 
 def test_an_address_without_a_scheme_is_told_with_one():
-    (found,) = service_checks.check("localhost:8000")
+    (found,) = service_checks.check_of_service_checks("localhost:8000")
 
     assert (found.level, found.do) == (Level.ERROR, "say --url http://localhost:8000")
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from service.evaluation.command import main
-from service.evaluation.outcomes import match
+from service.evaluation.logs import match
 
 FIELDS = ("kind", "slot", "arm", "label", "probability", "eligible", "reward", "loss", "outcome", "at")
 

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from service.evaluation.estimates import MIN_EFFECTIVE, Estimate, arm_means, policies
-from service.evaluation.outcomes import Outcomes, match
+from service.evaluation.command import MIN_EFFECTIVE, Estimate, arm_means, policies
+from service.evaluation.logs import Outcomes, match
 
 MEANS = np.array([0.1, 0.3, 0.5])
 LOGGING = np.array([0.5, 0.3, 0.2])

@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from service.evaluation.command import main
-from service.evaluation.log_files import read_entries
-from service.evaluation.outcomes import Outcomes, match
+from service.evaluation.logs import Outcomes, match, read_entries
 
 ACT = {"kind": "act", "slot": 1, "arm": 0, "probability": 0.5, "eligible": 2, "label": "abc"}
 EVENT = {"kind": "event", "arm": 0, "loss": 0.5, "outcome": "applied"}

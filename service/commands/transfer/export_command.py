@@ -5,8 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from ..screen import CommandError, Screen, advance
-from ..service_flags import add_service_flags, client_of
+from ..screen import CommandError, Screen, add_service_flags, advance, client_of
 from .session_files import SUFFIX, export_to, service_at
 
 DESCRIPTION = (

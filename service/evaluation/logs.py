@@ -1,0 +1,339 @@
+"""What became of each act of a decision log."""
+
+from __future__ import annotations
+
+import ast
+import csv
+import json
+import math
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .. import install
+
+# -- An entry of a decision log, whatever kind of file it was written to.
+
+Entry = Mapping[str, Any]
+"""Fields by name, as the service answers them, without those that are null."""
+OUTCOMES = ("applied", "voided", "removed", "expired")
+CHOSEN_BY_CLIENTS = ("label", "segment", "event_id")
+ROUNDING = 1e-9
+"""By so much may a probability exceed 1: sums of floats do, and so do logs of version 1.0.0."""
+MOST = 2**53
+"""No log has larger numbers of slots or arms."""
+
+
+def entry_of(fields: Mapping[str, Any]) -> Entry:
+    """Read an entry from the fields of a JSON object, or from the cells of a table's row.
+
+    A table has a cell for each field of any entry: cells that are empty, null or not a number are fields that this
+    entry does not have. Its columns of whole numbers may have turned into floats, and its lists into text.
+
+    Raises
+    ------
+    ValueError, TypeError, OverflowError
+        for values that no decision log has.
+    """
+    given = {name: value for name, value in fields.items() if not _is_absent(name, value)}
+    entry = {name: _READERS.get(name, _as_it_is)(value) for name, value in given.items()}
+    if "kind" not in entry:
+        raise ValueError("an entry has a kind")
+    if not 0 < entry.get("probability", 1) <= 1 + ROUNDING:
+        raise ValueError("a probability is above 0, and 1 at most")
+    if entry.get("outcome", "applied") not in OUTCOMES:
+        raise ValueError("unknown outcome")
+    return entry
+
+
+def _is_absent(name: str, value: Any) -> bool:
+    if isinstance(value, str):
+        return value == "" or (value == "nan" and name not in CHOSEN_BY_CLIENTS)
+    return value is None or (isinstance(value, float) and math.isnan(value))
+
+
+def _as_it_is(value: Any) -> Any:
+    return value
+
+
+def _number(value: Any) -> float:
+    if not math.isfinite(number := float(value)):
+        raise ValueError("numbers are finite")
+    return number
+
+
+def _whole(value: Any, least: int = 0) -> int:
+    number = _number(value)
+    if not number.is_integer() or not least <= number <= MOST:
+        raise ValueError("must be a whole number")
+    return int(number)
+
+
+def _count(value: Any) -> int:
+    return _whole(value, least=1)
+
+
+def _labels(value: Any) -> list[str]:
+    """Return a list, or what its text lists as JSON or as Python writes it."""
+    if isinstance(value, str):
+        try:
+            value = json.loads(value)
+        except ValueError:
+            value = _literal(value)
+    return list(value)
+
+
+def _literal(text: str) -> Any:
+    try:
+        return ast.literal_eval(text)
+    except SyntaxError as error:
+        raise ValueError("must be a list") from error
+
+
+_READERS: Mapping[str, Callable[[Any], Any]] = {
+    **dict.fromkeys(("slot", "eligible", "count"), _count),
+    "arm": _whole,
+    **dict.fromkeys(("probability", "loss", "reward"), _number),
+    **dict.fromkeys(("added", "removed", "paused", "resumed", "changed"), _labels),
+}
+
+
+# -- Reading decision logs: JSON lines, CSV, or parquet.
+
+FORMATS = ("jsonl", "csv", "parquet")
+NEEDS_EXTRA = f"parquet needs the extra `export`: {install('export')}"
+NO_ENTRY = "not an entry of a decision log"
+
+
+class LogFileError(Exception):
+    """The file can't be read; the text says why."""
+
+
+def read_entries(path: Path, form: str | None = None) -> Iterator[Entry]:
+    """Yield the entries of a decision log, in order.
+
+    Parameters
+    ----------
+    path : of the log
+    form : one of ``FORMATS``; by default that of the file's name
+
+    Raises
+    ------
+    LogFileError
+        for a file of no such format or that can't be read, one with something that is no entry, or parquet without
+        pyarrow.
+    """
+    form = form or path.suffix.removeprefix(".")
+    if form not in FORMATS:
+        raise LogFileError(f"{path}: name the format, one of {', '.join(FORMATS)}")
+    try:
+        yield from {"jsonl": _jsonl, "csv": _csv, "parquet": _parquet}[form](path)
+    except OSError as error:
+        raise LogFileError(f"{path}: {error.strerror or error}") from error
+
+
+def _jsonl(path: Path) -> Iterator[Entry]:
+    """Yield the entries of a file, one or a page of them a line, as the service answers them."""
+    with path.open(encoding="utf-8") as lines:
+        for number, line in enumerate(lines, 1):
+            if not line.strip():
+                continue
+            try:
+                yield from map(entry_of, _rows(json.loads(line)))
+            except (ValueError, TypeError, AttributeError, ArithmeticError, RecursionError) as error:
+                raise LogFileError(f"{path}, line {number}: {NO_ENTRY}") from error
+
+
+def _rows(value: Any) -> Iterable[Any]:
+    return value["decisions"] if isinstance(value, dict) and "decisions" in value else [value]
+
+
+def _csv(path: Path) -> Iterator[Entry]:
+    """Yield the entries of a table with a column for each field, named in the first line.
+
+    Empty cells are fields that an entry does not have.
+    """
+    with path.open(encoding="utf-8", newline="") as lines:
+        rows = csv.DictReader(lines)
+        try:
+            yield from map(entry_of, rows)
+        except (ValueError, TypeError, ArithmeticError, csv.Error) as error:
+            raise LogFileError(f"{path}, line {rows.line_num}: {NO_ENTRY}") from error
+
+
+def parquet_module() -> Any:
+    """Return ``pyarrow.parquet``.
+
+    Raises
+    ------
+    LogFileError
+        where it is not installed.
+    """
+    try:
+        return import_module("pyarrow.parquet")
+    except ImportError as error:
+        raise LogFileError(NEEDS_EXTRA) from error
+
+
+def _parquet(path: Path) -> Iterator[Entry]:
+    parquet = parquet_module()
+    try:
+        for batch in parquet.ParquetFile(path).iter_batches():
+            yield from map(entry_of, batch.to_pylist())
+    except (ValueError, TypeError, ArithmeticError) as error:
+        raise LogFileError(f"{path}: not a parquet file of a decision log") from error
+
+
+OPEN = "still open"
+
+
+@dataclass(slots=True)
+class Outcomes:
+    """The acts whose outcome is known, in their order; arrays of shape (acts,)."""
+
+    arms: NDArray[np.int64]
+    probabilities: NDArray[np.float64]
+    """Of the arm, in the distribution that it was drawn from."""
+    eligible: NDArray[np.int64]
+    """Number of arms that could be drawn."""
+    values: NDArray[np.float64]
+    """Losses or rewards, as they were posted."""
+    word: str
+    """``loss`` or ``reward``."""
+    labels: Mapping[int, str]
+    """Label of an arm, where arms have some."""
+    left_out: Mapping[str, int]
+    """Number of acts without a value, by why."""
+
+
+@dataclass(slots=True)
+class _Act:
+    arm: int
+    probability: float
+    eligible: int
+    segment: str | None = None
+    value: float | None = None
+    ended: str = OPEN
+
+
+@dataclass(slots=True)
+class _Matching:
+    """Acts and events are matched as the service settles them: the oldest open act of the arm, or the slot's.
+
+    Of acts of the arm those of the event's segment come first.
+    """
+
+    acts: list[_Act] = field(default_factory=list)
+    by_slot: dict[int, _Act] = field(default_factory=dict)
+    open: dict[int, deque[_Act]] = field(default_factory=dict)
+    by_segment: dict[tuple[int, str | None], deque[_Act]] = field(default_factory=dict)
+    labels: dict[int, str] = field(default_factory=dict)
+    word: str = "loss"
+    lone_events: int = 0
+    """Events whose acts the log has dropped."""
+
+    def act(self, entry: Entry) -> None:
+        act = _Act(entry["arm"], entry["probability"], entry["eligible"], entry.get("segment"))
+        self.acts.append(act)
+        self.by_slot[entry["slot"]] = act
+        self.open.setdefault(act.arm, deque()).append(act)
+        self.by_segment.setdefault((act.arm, act.segment), deque()).append(act)
+        if "label" in entry:
+            self.labels[act.arm] = entry["label"]
+
+    def event(self, entry: Entry) -> None:
+        outcome = entry["outcome"]
+        if outcome == "removed":
+            return
+        if "reward" in entry:
+            self.word = "reward"
+        value = entry.get(self.word)
+        count = entry.get("count", 1)
+        for number in range(count):
+            act = self._settled(entry, of_any_segment=outcome == "expired")
+            if act is None:
+                self.lone_events += count - number
+                return
+            act.ended = outcome
+            act.value = None if outcome == "voided" or value is None else float(value)
+
+    def _settled(self, entry: Entry, *, of_any_segment: bool) -> _Act | None:
+        arm, slot = entry["arm"], entry.get("slot")
+        named = self.by_slot.get(slot) if slot is not None else None
+        if named is not None and named.arm == arm and named.ended == OPEN:
+            return named
+        own = self.by_segment.get((arm, entry.get("segment")), deque())
+        for opened in (deque() if of_any_segment else own, self.open.get(arm, deque())):
+            while opened:
+                # Acts that were found in another way stay in the queue until their turn.
+                if (act := opened.popleft()).ended == OPEN:
+                    return act
+        return None
+
+    def arms(self, entry: Entry) -> None:
+        removed = set(entry.get("removed", ()))
+        for arm, label in self.labels.items():
+            if label in removed:
+                for act in self.open.pop(arm, ()):
+                    if act.ended == OPEN:
+                        act.ended = "removed with their arm"
+
+
+def match(entries: Iterable[Entry], segment: str | None = None) -> Outcomes:
+    """Find the outcome of each act.
+
+    Where non-clicks are learned at the end of a window, acts after the oldest one that is still open are left out:
+    among them only clicks would have their outcome yet.
+
+    Parameters
+    ----------
+    entries : of the log of one session, in their order
+    segment : keeps the acts of this segment alone; "" those that named none; None keeps all
+
+    Raises
+    ------
+    ValueError
+        for an entry that no decision log has.
+    """
+    found = _Matching()
+    handlers = {"act": found.act, "event": found.event, "arms": found.arms}
+    waits = False
+    for entry in entries:
+        try:
+            handlers.get(entry["kind"], lambda _: None)(entry)
+        except (KeyError, TypeError) as error:
+            raise ValueError(f"not an entry of a decision log: {error}") from error
+        waits |= entry.get("outcome") == "expired" and entry.get(found.word) is not None
+    return _outcomes(found, segment, waits=waits)
+
+
+def _outcomes(found: _Matching, segment: str | None, *, waits: bool) -> Outcomes:
+    acts, left_out = found.acts, dict[str, int]()
+    first_open = next((place for place, act in enumerate(acts) if act.ended == OPEN), len(acts))
+    if waits and first_open < len(acts):
+        left_out["in the last window"] = len(acts) - first_open
+        acts = acts[:first_open]
+    if segment is not None:
+        acts = [act for act in acts if (act.segment or "") == segment]
+    for act in acts:
+        if act.value is None:
+            why = "expired without a default" if act.ended == "expired" else act.ended
+            left_out[why] = left_out.get(why, 0) + 1
+    if found.lone_events:
+        left_out["trimmed from the log, with an event left"] = found.lone_events
+    kept = [act for act in acts if act.value is not None]
+    return Outcomes(
+        np.array([act.arm for act in kept], dtype=np.int64),
+        np.array([act.probability for act in kept], dtype=np.float64),
+        np.array([act.eligible for act in kept], dtype=np.int64),
+        np.array([act.value for act in kept], dtype=np.float64),
+        found.word,
+        found.labels,
+        left_out,
+    )
