@@ -32,7 +32,7 @@ REACHED = {
     "largest file of service": 337,
     "code lines of tests": 28_108,
     "code lines of loadtest": 8_008,
-    "words of docs": 65_691,
+    "words of docs": 65_660,
     "files of a feedback": 26,
     "functions of a feedback": 135,
     "changes of file of a feedback": 78,

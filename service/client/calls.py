@@ -161,8 +161,8 @@ def api_error(
 
 # -- What calls return, read from the JSON of the answers. Fields that this version does not know are kept.
 
-T_OF_ANSWERS = TypeVar("T")
-Reader: TypeAlias = Callable[[Mapping[str, Any]], T_OF_ANSWERS]
+T = TypeVar("T")
+Reader: TypeAlias = Callable[[Mapping[str, Any]], T]
 FALLBACK_ID = "fallback-"
 """Beginning of the event id of an action that the service did not choose: feedback with it is not sent."""
 
@@ -305,7 +305,7 @@ def _retry_after(headers: Mapping[str, str]) -> float:
         return 0.0
 
 
-def read(reader: Reader[T_OF_ANSWERS], answer: Any) -> T_OF_ANSWERS:
+def read(reader: Reader[T], answer: Any) -> T:
     """Read an answer.
 
     Parameters
@@ -354,7 +354,6 @@ def _known(kind: type[Any], answer: Mapping[str, Any]) -> dict[str, Any]:
     return {each.name: answer[each.name] for each in fields(kind) if each.name in answer}
 
 
-T = TypeVar("T")
 Arm: TypeAlias = str | int
 """A label, or an index from 0."""
 Json: TypeAlias = Any

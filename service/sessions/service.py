@@ -10,7 +10,8 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
-from ..commit.batch import Answer, Operation
+from ..commit.batch import Answer as Answer
+from ..commit.batch import Operation
 from ..commit.cache import CachedSession, SessionCache
 from ..commit.committer import Committer, SessionQueues
 from ..cooperative import Body
