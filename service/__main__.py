@@ -12,7 +12,7 @@ from types import FrameType
 from . import COMMAND, __version__, install
 
 SERVER_PACKAGES = (
-    *("fastapi", "fastapi_swagger", "hiredis", "httptools", "numpy", "prometheus_client", "pydantic"),
+    *("fastapi", "fastapi_swagger", "hiredis", "httptools", "jiter", "numpy", "prometheus_client", "pydantic"),
     *("pydantic_settings", "redis", "starlette", "uvicorn", "uvloop"),
 )
 """What the extra ``server`` installs; without it only a client is there."""

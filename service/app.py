@@ -14,7 +14,7 @@ from starlette.types import ASGIApp, Lifespan, Receive, Scope, Send
 
 from . import __version__
 from .api import problems
-from .api.fast_path import HotRoutes
+from .api.calls import Calls
 from .api.middleware import ApiKeyMiddleware, RequestLogMiddleware, check_origin, labels
 from .api.openapi import document
 from .api.problems import ConnectionErrorResponder, request_ids
@@ -76,9 +76,9 @@ class Application(FastAPI):
 
     def _surround(self, app: ASGIApp, spans: Spans | None) -> ASGIApp:
         declared = [(route, access_of(route)) for route in self.routes]
-        app = HotRoutes(app, self, self._runtime)
+        app = calls = Calls(app, self, self._runtime)
         if needs_keys(self._runtime.settings):
-            app = ApiKeyMiddleware(app, declared, self._runtime)
+            app = ApiKeyMiddleware(app, calls, declared, self._runtime)
         app = RequestLogMiddleware(app, declared, self._runtime, spans)
         return app if spans is None else spans.around(app)
 

@@ -33,6 +33,7 @@ from ..learners import REGISTRY
 from ..settings import Settings
 from ..telemetry import logs
 from ..telemetry.metrics import OTHER, Labels
+from .calls import Calls
 from .problems import REQUEST_ID, problem, reason_of
 from .routes import ROUTES
 from .routes import service_routes as dashboard
@@ -192,12 +193,14 @@ class ApiKeyMiddleware:
     Parameters
     ----------
     app : what is asked once a request may pass
+    calls : find the operations of the API
     routes : of that application, with who may call them
     runtime : has the keys, which may change while it runs
     """
 
-    def __init__(self, app: ASGIApp, routes: RouteAccess, runtime: Runtime) -> None:
+    def __init__(self, app: ASGIApp, calls: Calls, routes: RouteAccess, runtime: Runtime) -> None:
         self._app = app
+        self._calls = calls
         self._routes = routes
         self._runtime = runtime
 
@@ -227,7 +230,9 @@ class ApiKeyMiddleware:
             _check_prefix(key.session_prefix, scope["path"], access)
 
     def _find(self, scope: Scope) -> tuple[Match, Access | None]:
-        """Return what the router's route says: the first with path and method, else the first with the path."""
+        """Return what the request's route says: the first with path and method, else the first with the path."""
+        if (call := self._calls.find(scope)) is not None:
+            return Match.FULL, call.access
         with_path = None
         for route, access in self._routes:
             match, _ = route.matches(scope)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Iterator
+from pathlib import Path
 from typing import Any
 
 from fastapi import FastAPI, Response
@@ -43,25 +45,31 @@ from ..learners.specs import ArmsSpec
 from ..models.specification import SESSION_ID_PATTERN
 from ..sessions.views import ALL, Limits
 from ..settings import Settings
+from .calls import KEYED, CallRoute
+from .json_body import JSON
 from .problems import MEDIA_TYPE, Problem, ProblemError, problem_fields
-from .request_body import JSON, KEYED
 from .runtime import access_of
 
 # -- How routes describe their answers: successes by a model and an example, and all problems.
 
 
+EXAMPLES: dict[str, Any] = json.loads(Path(__file__).with_name("examples.json").read_text("utf-8"))
+"""Bodies and answers of one session that recommends three jokes, by name."""
+
+
 def describe_answers(
-    model: type[BaseModel], example: Any, descriptions: dict[int, str], *, keyed: bool = False
+    model: type[BaseModel], example: str, descriptions: dict[int, str], *, keyed: bool = False
 ) -> dict[str, Any]:
     """Make the options of a route's decorator that describe its successes.
 
     Parameters
     ----------
-    model, example : of the body of every success
+    model : of the body of every success
+    example : its name in ``EXAMPLES``
     descriptions : of the answers, by status
     keyed : whether the route takes an Idempotency-Key
     """
-    content = {JSON: {"example": example}}
+    content = {JSON: {"example": EXAMPLES[example]}}
     responses = {
         status: {"model": model, "description": text, "content": content} for status, text in descriptions.items()
     }
@@ -149,7 +157,7 @@ def document(app: FastAPI, settings: Settings) -> dict[str, Any]:
     described = get_openapi(
         title=app.title,
         version=app.version,
-        routes=app.routes,
+        routes=[route.described if isinstance(route, CallRoute) else route for route in app.routes],
         description=app.description,
         servers=[{"url": prefix}] if prefix else None,
     )
@@ -177,7 +185,7 @@ def document(app: FastAPI, settings: Settings) -> dict[str, Any]:
 
 def _show_whole_examples(calls: dict[str, Any], route: APIRoute) -> None:
     """Put the examples of a route in place of those that FastAPI wrote, which lack what is null."""
-    for method in route.methods or ():
+    for method in (route.described if isinstance(route, CallRoute) else route).methods or ():
         call = calls[method.lower()]
         for status, response in route.responses.items():
             for media_type, content in response.get("content", {}).items():

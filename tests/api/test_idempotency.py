@@ -5,12 +5,11 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from fastapi import Request, Response
+from fastapi import APIRouter
 
-from service.api.request_body import idempotency_of
+from service.api.calls import Call, Reply
 from service.api.routes import ROUTES
 from service.api.runtime import CLIENTS, access
-from service.api.strict_route import StrictRouter
 from service.store import open_store
 from tests.support.one_session import view
 
@@ -180,13 +179,13 @@ async def test_a_refusal_is_not_kept_under_its_key(client, create):
 
 
 async def test_a_route_without_a_body_takes_a_key(make_client, monkeypatch):
-    router = StrictRouter(prefix="/v1/new")
+    router = APIRouter(prefix="/v1/new")
 
-    @router.post("/{session_id}")
+    @router.post("/{session_id}", response_model=None)
     @access(CLIENTS)
-    async def new(request: Request, session_id: str) -> Response:
-        key = await idempotency_of(request)
-        return Response(key.key)
+    async def new(call: Call, session_id: str) -> Reply:
+        key = await call.idempotency()
+        return Reply(key.key)
 
     monkeypatch.setattr("service.app.ROUTES", [*ROUTES, *router.routes])
     client = await make_client()

@@ -97,7 +97,7 @@ def test_the_interface_page_has_every_route_with_its_role():
         for route in ROUTES
         if not isinstance(route, Mount)
         for method in route.methods
-        if method != "HEAD" or route.include_in_schema
+        if method != "HEAD" or (route.methods == {"HEAD"} and route.include_in_schema)
     }
     missing = [
         row(f"`{method} {path}`", role, "<what it does>")

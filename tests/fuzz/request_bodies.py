@@ -8,9 +8,9 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from service.api.examples import ACT, ACTS, CHANGE, CREATE, EVENT, EVENTS, REPLACE
+from service.api.json_body import SORTED, PartLimits, _is_json, parse
+from service.api.openapi import EXAMPLES
 from service.api.problems import from_pydantic_errors, problem
-from service.api.request_body import _SORTED, PartLimits, _is_json, parse
 from service.api.schemas import Act, Acts, ChangeArms, CreateSession, Feedbacks, ReplaceArms
 from service.cooperative import json_chunks
 from service.errors import ServiceError
@@ -45,7 +45,7 @@ def one_input(data: bytes) -> None:
     except ValidationError as error:
         _tell(from_pydantic_errors([{**each, "loc": ("body", *each["loc"])} for each in error.errors()]))
         return
-    assert json.loads("".join(json_chunks(value, _SORTED))) == value
+    assert json.loads("".join(json_chunks(value, SORTED))) == value
     if isinstance(body, CreateSession):
         try:
             SIZES.check(body.specification, ALL)
@@ -68,7 +68,8 @@ def _tell(error: ServiceError) -> None:
 
 def seeds() -> list[bytes]:
     """Inputs to start from: the examples of the OpenAPI document."""
-    groups = (CREATE, EVENT, EVENTS, ACTS, CHANGE, ACT, REPLACE)
+    names = ("create", "event", "events", "acts", "change", "act", "replace")
+    groups = [EXAMPLES[name] for name in names]
     values = [(number, dict(example)["value"]) for number, group in enumerate(groups) for example in group.values()]
     values += [
         (0, {"learner": vectors.traces(kind)[0]["spec"], "expiry": {"after_seconds": 1}})

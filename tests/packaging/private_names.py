@@ -53,15 +53,8 @@ GROUPS: dict[str, tuple[str, ...]] = {
         *(f"uvicorn.server:Server.{name}" for name in ("config", "lifespan", "server_state", "servers")),
         *(f"uvicorn.server:Server.{name}" for name in ("should_exit", "startup")),
     ),
-    "Strict routes refuse path parameters that are no plain texts, when they are made.": (
-        "starlette.convertors:PathConvertor",
-        "starlette.convertors:StringConvertor",
-        "starlette.routing:compile_path",
-    ),
     "Routes of all subjects are listed flat, as starlette types them.": ("starlette.routing:BaseRoute",),
-    "Examples of the OpenAPI document, as FastAPI types them.": ("fastapi.openapi.models:Example",),
     "A path with another method is found out, to answer 405 with what is allowed.": ("starlette.routing:Match",),
-    "An answer in pieces sends its headers itself.": ("starlette.responses:Response.raw_headers",),
     "A connection that redis-py opened is taken over: its own serves one call at a time.": (
         _CONNECTION,
         *(f"{_CONNECTION}.{name}" for name in ("_writer", "connect", "disconnect")),
@@ -104,7 +97,7 @@ PRIVATE = {name: why for why, names in GROUPS.items() for name in names}
 
 DOCUMENTED = {
     *("fastapi", "fastapi.exceptions", "fastapi.openapi.docs", "fastapi.openapi.utils", "fastapi.responses"),
-    *("fastapi.routing", "hiredis", "httpcore", "httptools", "httpx", "prometheus_client"),
+    *("fastapi.routing", "hiredis", "httpcore", "httptools", "httpx", "jiter", "prometheus_client"),
     *(
         "prometheus_client.multiprocess",
         "pydantic",
@@ -126,12 +119,11 @@ DOCUMENTED_NAMES = {
     *(f"httpcore:NetworkStream.{name}" for name in ("close", "get_extra_info", "read", "start_tls", "write")),
     "httpx:AsyncBaseTransport.handle_async_request",
     "httpx:BaseTransport.handle_request",
-    "starlette.convertors:Convertor",
+    "starlette.requests:Request.scope",
     "starlette.routing:Mount",
     "starlette.staticfiles:StaticFiles.get_response",
     "starlette.routing:Route",
-    *(f"fastapi.routing:APIRoute.{name}" for name in ("endpoint", "get_route_handler", "methods", "path")),
-    *(f"fastapi.routing:APIRouter.{name}" for name in ("get", "head")),
+    *(f"fastapi.routing:APIRoute.{name}" for name in ("endpoint", "methods", "path")),
     *(f"starlette.responses:Response.{name}" for name in ("body", "headers", "status_code")),
     *(f"fastapi.applications:FastAPI.{name}" for name in ("openapi", "openapi_schema", "routes", "state")),
     *(f"opentelemetry.sdk.trace.export:SpanExporter.{name}" for name in ("export", "shutdown")),

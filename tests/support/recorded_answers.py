@@ -1,20 +1,24 @@
 """What the service answered to the corpora of requests, byte for byte, when it was last recorded.
 
-``python -m tests.support.recorded_answers`` compares; with ``--record`` it writes ``tests/recorded/answers.json.gz``,
-for answers that change on purpose.
+``python -m tests.support.recorded_answers`` compares; with ``--record`` it writes what changed on purpose to
+``tests/recorded/answers.json.gz``.
 """
 
 from __future__ import annotations
 
 import asyncio
 import gzip
+import itertools
 import json
 import re
 import sys
+import uuid
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from service.app import create_app
 from service.settings import SecretText, Settings
@@ -25,7 +29,13 @@ from tests.support.request_corpus import corpus, session_corpus
 
 RECORDED = Path(__file__).parents[1] / "recorded/answers.json.gz"
 MOST = 1_500
-LIMITS = {"max_acts": 1_000, "max_events": MOST, "max_body_bytes": 150_000, "max_import_bytes": 150_000}
+LIMITS = {
+    "history": False,
+    "max_acts": 1_000,
+    "max_events": MOST,
+    "max_body_bytes": 150_000,
+    "max_import_bytes": 150_000,
+}
 ARMS = {"kind": "dexp3", "n_arms": 3}
 SESSIONS: dict[str, dict[str, Any]] = {
     "hot": {"learner": ARMS},
@@ -50,7 +60,7 @@ KEYS = [
         ("team", "prefixpref", "admin", {"session_prefix": "hot", "max_arms": 3}),
     )
 ]
-OF_THE_MOMENT = re.compile(r'"version":"[^"]*"|"session_id":"[0-9a-f-]{36}"|"checksum":"[^"]*"|"state":"[^"]*"')
+OF_THE_MOMENT = re.compile(r'"version":"[^"]*"|"part":"[^"]*"|"sha256":"[^"]*"')
 Call = tuple[str, str, bytes, list[tuple[bytes, bytes]]]
 
 
@@ -58,14 +68,31 @@ def route_corpus(session: str) -> Iterator[Call]:
     """Requests of every other route, with their queries, methods and headers."""
     path = f"/v1/sessions/{session}"
     for page in ("arms", "segments", "decisions", "history", "export"):
-        for query in ("", "?limit=2", "?limit=0", "?limit=x", "?limit=1&limit=2", "?cursor=x", "?sort=-index", "?a=1"):
-            yield "GET", f"{path}/{page}{query}", b"", []
+        for query in (
+            "",
+            "?limit=2",
+            "?limit=0",
+            "?limit=x",
+            "?limit=1&limit=2",
+            "?cursor=x",
+            "?sort=-index",
+            "?a=1",
+        ):
+            yield "GET", f"{path}/{page}?{query}", b"", []
         for method in ("HEAD", "POST", "DELETE"):
             yield method, f"{path}/{page}", b"{}", JSON
     for query in ("?segment=a", "?segment=none", "?segment=" + "x" * 200):
         yield "GET", f"{path}{query}", b"", []
         yield "GET", f"{path}/arms{query}", b"", []
-    for body in (b'{"idle_ttl_seconds":60}', b'{"floor":0.1}', b'{"floor":9}', b'{"expiry":null}', b"{}", b"", b"[]"):
+    for body in (
+        b'{"idle_ttl_seconds":60}',
+        b'{"floor":0.1}',
+        b'{"floor":9}',
+        b'{"expiry":null}',
+        b"{}",
+        b"",
+        b"[]",
+    ):
         yield "PATCH", path, body, JSON
     for body in (b'{"add":["z"]}', b'{"remove":["a"]}', b'{"pause":["z"]}', b'{"other":[]}', b'{"add":[1]}', b""):
         yield "PATCH", f"{path}/arms", body, JSON
@@ -109,9 +136,12 @@ def calls(session: str, arms: list[int]) -> Iterator[Call]:
 @asynccontextmanager
 async def served(**settings: Any) -> AsyncIterator[Asked]:
     """A service in this process, in whose store time stands still."""
-    app = create_app(Settings(**LIMITS, **settings), MemoryStore(clock=lambda: 1_800_000_000.0))
-    async with app.router.lifespan_context(app):
-        yield Asked(app)
+    numbers = itertools.count(1)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(uuid, "uuid4", lambda: uuid.UUID(int=next(numbers), version=4))
+        app = create_app(Settings(**LIMITS, **settings), MemoryStore(clock=lambda: 1_800_000_000.0))
+        async with app.router.lifespan_context(app):
+            yield Asked(app)
 
 
 async def answered(asked: Asked, call: Call) -> list[Any]:
@@ -166,7 +196,7 @@ def main() -> None:
     for name, lines in found.items():
         for number, (now, before) in enumerate(zip(lines, recorded()[name], strict=True)):
             if now != before:
-                sys.exit(f"{name}, request {number}:\n- {before}\n+ {now}")
+                sys.exit(f"{name}, request {number}:\n- {str(before)[:2000]}\n+ {str(now)[:2000]}")
 
 
 if __name__ == "__main__":

@@ -1,9 +1,11 @@
-"""Handlers that ask for what strict routes do not carry out."""
+"""Handlers that ask for what the dispatcher does not carry out."""
 
 from typing import Annotated
 
 from fastapi import Body, Cookie, Depends, File, Form, Header, Path, Query, Request, Response
 from pydantic import BaseModel
+
+from service.api.calls import Reply
 
 
 class Point(BaseModel):
@@ -14,101 +16,101 @@ def check():
     raise AssertionError("never called")
 
 
-def sync_handler() -> Response:
-    return Response()
+def sync_handler() -> Reply:
+    return Reply()
 
 
 async def no_annotation():
-    return Response()
+    return Reply()
 
 
 async def no_response() -> dict[str, int]:
     return {}
 
 
-async def plain() -> Response:
-    return Response()
+async def plain() -> Reply:
+    return Reply()
 
 
-async def of_item(item: str) -> Response:
-    return Response(item)
+async def of_item(item: str) -> Reply:
+    return Reply()
 
 
-async def parameter_dependency(a: Annotated[object, Depends(check)]) -> Response:
-    return Response()
+async def parameter_dependency(a: Annotated[object, Depends(check)]) -> Reply:
+    return Reply()
 
 
-async def old_style_dependency(a: None = Depends(check)) -> Response:
-    return Response()
+async def old_style_dependency(a: None = Depends(check)) -> Reply:
+    return Reply()
 
 
-async def header(a: Annotated[str, Header()]) -> Response:
-    return Response(a)
+async def header(a: Annotated[str, Header()]) -> Reply:
+    return Reply()
 
 
-async def cookie(a: Annotated[str, Cookie()]) -> Response:
-    return Response(a)
+async def cookie(a: Annotated[str, Cookie()]) -> Reply:
+    return Reply()
 
 
-async def form(a: Annotated[str, Form()]) -> Response:
-    return Response(a)
+async def form(a: Annotated[str, Form()]) -> Reply:
+    return Reply()
 
 
-async def file(a: Annotated[bytes, File()]) -> Response:
-    return Response(a)
+async def file(a: Annotated[bytes, File()]) -> Reply:
+    return Reply()
 
 
-async def number_in_path(item: int) -> Response:
-    return Response(str(item))
+async def number_in_path(item: int) -> Reply:
+    return Reply()
 
 
-async def bounded_path(item: Annotated[str, Path(max_length=3)]) -> Response:
-    return Response(item)
+async def bounded_path(item: Annotated[str, Path(max_length=3)]) -> Reply:
+    return Reply()
 
 
-async def unmarked(a: str) -> Response:
-    return Response(a)
+async def unmarked(a: str) -> Reply:
+    return Reply()
 
 
-async def takes_response(response: Response) -> Response:
-    return response
+async def takes_response(response: Response) -> Reply:
+    return Reply()
 
 
-async def two_requests(first: Request, second: Request) -> Response:
-    return Response()
+async def two_requests(first: Request, second: Request) -> Reply:
+    return Reply()
 
 
-async def any_arguments(*arguments: str) -> Response:
-    return Response()
+async def any_arguments(*arguments: str) -> Reply:
+    return Reply()
 
 
-async def several_values(a: Annotated[list[str] | None, Query()] = None) -> Response:
-    return Response()
+async def several_values(a: Annotated[list[str] | None, Query()] = None) -> Reply:
+    return Reply()
 
 
-async def query_model(a: Annotated[Point, Query()]) -> Response:
-    return Response()
+async def query_model(a: Annotated[Point, Query()]) -> Reply:
+    return Reply()
 
 
-async def query_alias(a: Annotated[str, Query(alias="b")]) -> Response:
-    return Response(a)
+async def query_alias(a: Annotated[str, Query(alias="b")]) -> Reply:
+    return Reply()
 
 
-async def query_factory(a: Annotated[str, Query(default_factory=str)]) -> Response:
-    return Response(a)
+async def query_factory(a: Annotated[str, Query(default_factory=str)]) -> Reply:
+    return Reply()
 
 
-async def two_bodies(a: Annotated[Point, Body()], b: Annotated[Point, Body()]) -> Response:
-    return Response()
+async def two_bodies(a: Annotated[Point, Body()], b: Annotated[Point, Body()]) -> Reply:
+    return Reply()
 
 
-async def embedded(a: Annotated[Point, Body(embed=True)]) -> Response:
-    return Response()
+async def embedded(a: Annotated[Point, Body(embed=True)]) -> Reply:
+    return Reply()
 
 
-async def list_body(a: Annotated[list[Point], Body()]) -> Response:
-    return Response()
+async def list_body(a: Annotated[list[Point], Body()]) -> Reply:
+    return Reply()
 
 
-async def text_body(a: Annotated[str, Body(media_type="text/plain")]) -> Response:
-    return Response(a)
+async def text_body(a: Annotated[str, Body(media_type="text/plain")]) -> Reply:
+    return Reply()

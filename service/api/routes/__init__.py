@@ -13,8 +13,6 @@ ROUTES: Sequence[BaseRoute] = [
     for router in (
         slots.router,
         sessions.router,
-        sessions.router_of_pages,
-        sessions.router_of_transfer,
         service_routes.router,
         service_routes.router_of_keys,
         service_routes.router_of_docs,

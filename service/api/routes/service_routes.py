@@ -26,12 +26,11 @@ from ...cooperative import run_in_thread
 from ...errors import OverloadedError, StoreUnavailableError
 from ...settings import Settings
 from ...telemetry.metrics import CONTENT_TYPE
-from ..examples import KEY
+from ..calls import Call, CallRoute, Reply
+from ..json_body import JSON
 from ..openapi import PROBLEMS, describe_answers
-from ..request_body import JSON, api_key_of
 from ..runtime import READERS, VIEWERS, Logged, access, runtime_of
 from ..schemas import KeyView
-from ..strict_route import StrictRouter
 
 # -- Health and metrics.
 
@@ -83,16 +82,16 @@ async def metrics(request: Request) -> Response:
 
 # -- What the API key of a request may do.
 
-router_of_keys = StrictRouter(prefix="/v1/key", tags=["keys"], responses=PROBLEMS)
+router_of_keys = APIRouter(prefix="/v1/key", tags=["keys"], responses=PROBLEMS, route_class=CallRoute)
 
 
-@router_of_keys.get("", **describe_answers(KeyView, KEY, {200: "The key"}))
+@router_of_keys.get("", **describe_answers(KeyView, "key", {200: "The key"}))
 @access(VIEWERS, logged=Logged.SAMPLE)
-async def show_key(request: Request) -> Response:
+async def show_key(call: Call) -> Reply:
     """Return the rights of this request's API key; if the service has no keys, everybody may do everything."""
-    key = api_key_of(request)
+    key = call.api_key
     view = KeyView() if key is None else KeyView(name=key.name, role=key.role, session_prefix=key.session_prefix)
-    return Response(view.model_dump_json(), media_type="application/json")
+    return Reply(view.model_dump_json().encode())
 
 
 # -- The interactive documentation, with its page's assets served from here.

@@ -2,35 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from functools import partial
 from typing import Annotated
 
-from fastapi import Body, Query, Request, Response
+from fastapi import APIRouter, Body, Query, Response
+from pydantic import BeforeValidator
 
+from ...models.events import MAX_SEGMENT_BYTES
 from ...sessions import changes as operations
-from ...sessions.pages import ArmSort
+from ...sessions.pages import MAX_PAGE, ArmSort
 from ...sessions.segments import SegmentSort
 from ...sessions.service import ArmsRequest
-from ..examples import (
-    ARMS,
-    CHANGE,
-    CHANGE_SESSION,
-    CHANGED,
-    CREATE,
-    DECISIONS,
-    EXPORTED,
-    HISTORY,
-    IMPORT,
-    LIST,
-    REPLACE,
-    SEGMENTS,
-    SESSION_CHANGED,
-    VIEW,
-)
-from ..openapi import PROBLEMS, describe_answers
-from ..request_body import Cursor, Limit, OfSegment, idempotency_of, rights_of
-from ..responses import body_response, json_response
-from ..runtime import ADMINS, READERS, VIEWERS, Logged, access, runtime_of
+from ..calls import Call, CallRoute, Reply
+from ..openapi import EXAMPLES, PROBLEMS, describe_answers
+from ..runtime import ADMINS, READERS, VIEWERS, Logged, access
 from ..schemas import (
     ArmPage,
     ChangeArms,
@@ -44,72 +30,95 @@ from ..schemas import (
     SessionList,
     SessionView,
 )
-from ..strict_route import StrictRouter
 
-router = StrictRouter(prefix="/v1/sessions", tags=["sessions"], responses=PROBLEMS)
+MAX_CURSOR = 12_000
+"""Characters; a cursor of sessions carries ids, of up to 128, that a scan of the store brought beyond its page."""
+
+
+def _digits(text: object) -> object:
+    if isinstance(text, str) and not re.fullmatch("[0-9]{1,9}", text):
+        raise ValueError("must be a whole number")
+    return text
+
+
+Cursor = Annotated[str | None, Query(description="``next_cursor`` of the previous page.", max_length=MAX_CURSOR)]
+OfSegment = Annotated[
+    str | None,
+    Query(
+        description="Name of a segment; the empty name stands for acts without a segment.",
+        max_length=MAX_SEGMENT_BYTES,
+    ),
+]
+Limit = Annotated[
+    int, BeforeValidator(_digits), Query(ge=1, le=MAX_PAGE, description="Largest number of rows on a page.")
+]
+SortSegments = Annotated[
+    SegmentSort, Query(description="Order of the segments; with ``-`` before it the order is reversed.")
+]
+Sort = Annotated[ArmSort, Query(description="Order of the arms; with ``-`` before it the largest come first.")]
+
+router = APIRouter(prefix="/v1/sessions", tags=["sessions"], responses=PROBLEMS, route_class=CallRoute)
 
 
 @router.post(
     "",
     status_code=201,
     **describe_answers(
-        SessionView, VIEW, {200: "The session exists already, with the same fields", 201: "Created"}, keyed=True
+        SessionView, "view", {200: "The session exists already, with the same fields", 201: "Created"}, keyed=True
     ),
 )
 @access(ADMINS)
 async def create_session(
-    request: Request, body: Annotated[CreateSession, Body(openapi_examples=CREATE)]
-) -> Response:
+    call: Call, body: Annotated[CreateSession, Body(openapi_examples=EXAMPLES["create"])]
+) -> Reply:
     """Create a session: one learner, its parameters, and how its losses are read.
 
     If a session with this id and the same fields exists, the answer is that session. Other fields are refused.
     """
-    key = await idempotency_of(request)
-    created = await runtime_of(request).sessions.create(
-        body.session_id, body.specification, key, rights_of(request)
-    )
-    return json_response(created.answer, 201 if created.new else 200)
+    key = await call.idempotency()
+    created = await call.runtime.sessions.create(body.session_id, body.specification, key, call.rights)
+    return Reply.of(created.answer, 201 if created.new else 200)
 
 
-@router.get("", **describe_answers(SessionList, LIST, {200: "A page of sessions"}))
+@router.get("", **describe_answers(SessionList, "list", {200: "A page of sessions"}))
 @access(READERS, logged=Logged.SAMPLE)
-async def list_sessions(request: Request, cursor: Cursor = None, limit: Limit = 100) -> Response:
+async def list_sessions(call: Call, cursor: Cursor = None, limit: Limit = 100) -> Reply:
     """List sessions, a page at a time, without their distributions."""
-    return body_response(await runtime_of(request).sessions.list(cursor, limit, rights_of(request).prefix))
+    return Reply(await call.runtime.sessions.list(cursor, limit, call.rights.prefix))
 
 
-@router.get("/{session_id}", **describe_answers(SessionView, VIEW, {200: "The session as it is now"}))
+@router.get("/{session_id}", **describe_answers(SessionView, "view", {200: "The session as it is now"}))
 @access(VIEWERS, logged=Logged.SAMPLE)
-async def view_session(request: Request, session_id: str, segment: OfSegment = None) -> Response:
+async def view_session(call: Call, session_id: str, segment: OfSegment = None) -> Reply:
     """View a session. This changes nothing, and does not extend its idle deadline.
 
     With ``segment``, the fields that exist for a segment show the values of that segment.
     """
-    return body_response(await runtime_of(request).sessions.view(session_id, segment))
+    return Reply(await call.runtime.sessions.view(session_id, segment))
 
 
 @router.patch(
     "/{session_id}",
-    **describe_answers(SessionView, SESSION_CHANGED, {200: "The session with these fields"}, keyed=True),
+    **describe_answers(SessionView, "session_changed", {200: "The session with these fields"}, keyed=True),
 )
 @access(ADMINS)
 async def change_session(
-    request: Request, session_id: str, body: Annotated[ChangeSession, Body(openapi_examples=CHANGE_SESSION)]
-) -> Response:
+    call: Call, session_id: str, body: Annotated[ChangeSession, Body(openapi_examples=EXAMPLES["change_session"])]
+) -> Reply:
     """Change a session's window, its idle time, or its floor."""
     fields = {name: getattr(body, name) for name in body.model_fields_set}
-    key = await idempotency_of(request)
-    return json_response(await runtime_of(request).sessions.change(session_id, fields, key))
+    key = await call.idempotency()
+    return Reply.of(await call.runtime.sessions.change(session_id, fields, key))
 
 
 @router.patch(
     "/{session_id}/arms",
-    **describe_answers(SessionView, CHANGED, {200: "The session with its arms changed"}, keyed=True),
+    **describe_answers(SessionView, "changed", {200: "The session with its arms changed"}, keyed=True),
 )
 @access(ADMINS)
 async def change_arms(
-    request: Request, session_id: str, body: Annotated[ChangeArms, Body(openapi_examples=CHANGE)]
-) -> Response:
+    call: Call, session_id: str, body: Annotated[ChangeArms, Body(openapi_examples=EXAMPLES["change"])]
+) -> Reply:
     """Remove arms by label, add new ones, resume and pause some, in a session with labels.
 
     At least one arm must stay unpaused. A paused arm is not drawn. It keeps what it has learned, and still learns
@@ -119,124 +128,111 @@ async def change_arms(
     their ratios. Outstanding decisions of a removed arm are settled as removed; feedback for them changes nothing.
     """
     change = partial(operations.ChangeArms, add=body.add, remove=body.remove, pause=body.pause, resume=body.resume)
-    return await _change_arms(request, session_id, change)
+    return await _change_arms(call, session_id, change)
 
 
 @router.put(
     "/{session_id}/arms",
-    **describe_answers(SessionView, CHANGED, {200: "The session with these arms"}, keyed=True),
+    **describe_answers(SessionView, "changed", {200: "The session with these arms"}, keyed=True),
 )
 @access(ADMINS)
 async def replace_arms(
-    request: Request, session_id: str, body: Annotated[ReplaceArms, Body(openapi_examples=REPLACE)]
-) -> Response:
+    call: Call, session_id: str, body: Annotated[ReplaceArms, Body(openapi_examples=EXAMPLES["replace"])]
+) -> Reply:
     """Replace the arms of a session, by label: missing arms are added, then arms that are not named are removed.
 
     Use it to replace a whole catalogue. Arms that stay keep what they have learned, and stay paused if they were
     paused.
     """
-    return await _change_arms(request, session_id, partial(operations.ReplaceArms, arms=body.arms))
+    return await _change_arms(call, session_id, partial(operations.ReplaceArms, arms=body.arms))
 
 
-async def _change_arms(request: Request, session_id: str, change: ArmsRequest) -> Response:
-    key = await idempotency_of(request)
-    sessions = runtime_of(request).sessions
-    return json_response(await sessions.change_arms(session_id, change, key, rights_of(request)))
+async def _change_arms(call: Call, session_id: str, change: ArmsRequest) -> Reply:
+    key = await call.idempotency()
+    sessions = call.runtime.sessions
+    return Reply.of(await sessions.change_arms(session_id, change, key, call.rights))
 
 
 @router.delete(
-    "/{session_id}", status_code=204, response_class=Response, response_description="The session is deleted"
+    "/{session_id}",
+    status_code=204,
+    response_class=Response,
+    response_model=None,
+    response_description="The session is deleted",
 )
 @access(ADMINS)
-async def delete_session(request: Request, session_id: str) -> Response:
+async def delete_session(call: Call, session_id: str) -> Reply:
     """Delete a session and all its data."""
-    await runtime_of(request).sessions.delete(session_id)
-    return Response(status_code=204)
+    await call.runtime.sessions.delete(session_id)
+    return Reply(status=204)
 
 
-# -- What is kept beside a session's state: its arms with their counts, its decision log, and its history.
-
-router_of_pages = StrictRouter(prefix="/v1/sessions/{session_id}", tags=["sessions"], responses=PROBLEMS)
-
-SortSegments = Annotated[
-    SegmentSort, Query(description="Order of the segments; with ``-`` before it the order is reversed.")
-]
-Sort = Annotated[ArmSort, Query(description="Order of the arms; with ``-`` before it the largest come first.")]
-
-
-@router_of_pages.get("/arms", **describe_answers(ArmPage, ARMS, {200: "A page of arms"}))
+@router.get("/{session_id}/arms", **describe_answers(ArmPage, "arms", {200: "A page of arms"}))
 @access(VIEWERS, logged=Logged.SAMPLE)
 async def list_arms(
-    request: Request,
+    call: Call,
     session_id: str,
     cursor: Cursor = None,
     limit: Limit = 100,
     sort: Sort = "index",
     segment: OfSegment = None,
-) -> Response:
+) -> Reply:
     """List the arms of a session with their counts, a page at a time; removed arms are left out.
 
     With ``segment`` the list has the probabilities in that segment, and no counts.
     """
-    return body_response(await runtime_of(request).sessions.arms(session_id, cursor, limit, sort, segment))
+    return Reply(await call.runtime.sessions.arms(session_id, cursor, limit, sort, segment))
 
 
-@router_of_pages.get("/segments", **describe_answers(SegmentPage, SEGMENTS, {200: "A page of segments"}))
+@router.get("/{session_id}/segments", **describe_answers(SegmentPage, "segments", {200: "A page of segments"}))
 @access(VIEWERS, logged=Logged.SAMPLE)
 async def list_segments(
-    request: Request, session_id: str, cursor: Cursor = None, limit: Limit = 100, sort: SortSegments = "segment"
-) -> Response:
+    call: Call, session_id: str, cursor: Cursor = None, limit: Limit = 100, sort: SortSegments = "segment"
+) -> Reply:
     """List the segments that a session keeps, a page at a time.
 
     If there are more than 1,000 segments, the list can be sorted by ``segment`` only.
     """
-    return body_response(await runtime_of(request).sessions.segments(session_id, cursor, limit, sort))
+    return Reply(await call.runtime.sessions.segments(session_id, cursor, limit, sort))
 
 
-@router_of_pages.get("/decisions", **describe_answers(DecisionPage, DECISIONS, {200: "A page of the decision log"}))
-@access(VIEWERS, logged=Logged.SAMPLE)
-async def list_decisions(request: Request, session_id: str, cursor: Cursor = None, limit: Limit = 100) -> Response:
-    """Read the decision log of a session that was created with ``decision_log``, oldest entries first."""
-    return body_response(await runtime_of(request).sessions.decisions(session_id, cursor, limit))
-
-
-@router_of_pages.get("/history", **describe_answers(History, HISTORY, {200: "The session over time"}))
-@access(VIEWERS, logged=Logged.SAMPLE)
-async def show_history(request: Request, session_id: str) -> Response:
-    """Read how a session developed: samples, oldest first. Older samples are further apart."""
-    return body_response(await runtime_of(request).sessions.history(session_id))
-
-
-# -- Moving sessions between stores: export and import.
-
-router_of_transfer = StrictRouter(prefix="/v1/sessions", tags=["sessions"], responses=PROBLEMS)
-
-
-@router_of_transfer.get(
-    "/{session_id}/export", **describe_answers(ExportedSession, EXPORTED, {200: "The whole session"})
+@router.get(
+    "/{session_id}/decisions", **describe_answers(DecisionPage, "decisions", {200: "A page of the decision log"})
 )
+@access(VIEWERS, logged=Logged.SAMPLE)
+async def list_decisions(call: Call, session_id: str, cursor: Cursor = None, limit: Limit = 100) -> Reply:
+    """Read the decision log of a session that was created with ``decision_log``, oldest entries first."""
+    return Reply(await call.runtime.sessions.decisions(session_id, cursor, limit))
+
+
+@router.get("/{session_id}/history", **describe_answers(History, "history", {200: "The session over time"}))
+@access(VIEWERS, logged=Logged.SAMPLE)
+async def show_history(call: Call, session_id: str) -> Reply:
+    """Read how a session developed: samples, oldest first. Older samples are further apart."""
+    return Reply(await call.runtime.sessions.history(session_id))
+
+
+@router.get("/{session_id}/export", **describe_answers(ExportedSession, "exported", {200: "The whole session"}))
 @access(ADMINS)
-async def export_session(request: Request, session_id: str) -> Response:
+async def export_session(call: Call, session_id: str) -> Reply:
     """Export a whole session, at one version. The document contains the seed: keep it secret.
 
     It does not contain the decision log and the answers stored under idempotency keys.
     """
-    return body_response(await runtime_of(request).sessions.export(session_id))
+    return Reply(await call.runtime.sessions.export(session_id))
 
 
-@router_of_transfer.post(
-    "/import", status_code=201, **describe_answers(SessionView, VIEW, {201: "Created"}, keyed=True)
-)
+@router.post("/import", status_code=201, **describe_answers(SessionView, "view", {201: "Created"}, keyed=True))
 @access(ADMINS, max_body_bytes=lambda settings: settings.max_import_bytes, names_no_session=True)
 async def import_session(
-    request: Request,
-    body: Annotated[ExportedSession, Body(openapi_examples=IMPORT)],  # noqa: ARG001 - read as it came, see below
-) -> Response:
+    call: Call,
+    body: Annotated[ExportedSession, Body(openapi_examples=EXAMPLES["import"])],  # noqa: ARG001 - read as it came, see below
+) -> Reply:
     """Create a session from an exported document, with the same id and the same state.
 
     A document that was changed, is incomplete, or was written by a newer version is refused.
     """
-    key = await idempotency_of(request)
+    key = await call.idempotency()
     # The digest is that of the document itself, not of what validation made of it.
-    restored = await runtime_of(request).sessions.restore(request.state.body, rights_of(request), key)
-    return json_response(restored, 201)
+    restored = await call.runtime.sessions.restore(call.posted or {}, call.rights, key)
+    return Reply.of(restored, 201)

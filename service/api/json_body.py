@@ -1,101 +1,30 @@
-"""Query parameters of lists that are read a page at a time."""
+"""Bodies: one JSON object of bounded size, with finite numbers and no field named twice.
+
+Most bodies are small and right: pydantic's parser reads them in one pass, and events of arms become columns, as a
+model for each would cost as much as learning from it. Whatever it refuses is read once more by Python's decoder,
+which says where the fault is. Large bodies are read in a thread, large batches of events in pieces with pauses.
+"""
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from itertools import chain
-from typing import Annotated, Any, NamedTuple
+from math import isfinite
+from typing import Any, Literal, NamedTuple
 
-from fastapi import Query, Request
-from pydantic import BeforeValidator
-from starlette.requests import ClientDisconnect
+from jiter import from_json
 
-from ..api_keys import ApiKey
-from ..asgi_scope import KEY_IN_SCOPE
-from ..cooperative import LARGE_INPUT_BYTES, FairYield, json_chunks, run_in_thread_if_large
-from ..errors import (
-    InvalidRequestError,
-    PayloadTooLargeError,
-    RequestTimeoutError,
-    ServiceError,
-    UnsupportedMediaTypeError,
-)
-from ..models.events import MAX_NAMES, MAX_SEGMENT_BYTES, PRINTABLE_ASCII, Idempotency, digest, digest_of
-from ..sessions.pages import MAX_PAGE
-from ..sessions.views import ALL, Rights
+from ..cooperative import LARGE_INPUT_BYTES, FairYield
+from ..errors import InvalidRequestError, ServiceError, UnsupportedMediaTypeError
+from ..learners.specs import MAX_COUNT
+from ..models.events import MAX_NAMES, Event, PlainEvents
 from ..settings import Settings
-from .runtime import access_of, runtime_of
-
-# -- What handlers ask of a request beside its path, query and body, by plain calls: see ``strict_route``.
-
-IDEMPOTENCY_KEY = "Idempotency-Key"
-MAX_KEY_LENGTH = 255
-IDEMPOTENCY_PARAMETER: dict[str, Any] = {
-    "name": IDEMPOTENCY_KEY,
-    "in": "header",
-    "required": False,
-    "description": "A request with the same key and body gets the first answer again and changes nothing.",
-    "schema": {"type": "string", "minLength": 1, "maxLength": MAX_KEY_LENGTH, "pattern": PRINTABLE_ASCII},
-}
-"""What the OpenAPI document says of the header."""
-_SORTED = json.JSONEncoder(sort_keys=True)
-
-KEYED = {"parameters": [IDEMPOTENCY_PARAMETER]}
-
-
-def api_key_of(request: Request) -> ApiKey | None:
-    """Return the API key of a request; None where the service has no keys."""
-    key: ApiKey | None = request.scope.get(KEY_IN_SCOPE)
-    return key
-
-
-def rights_of(request: Request) -> Rights:
-    """Return what the holder of the request's API key may create."""
-    return rights_of_key(api_key_of(request))
-
-
-def rights_of_key(key: ApiKey | None) -> Rights:
-    """Return what the holder of an API key may create; all where there are no keys."""
-    return ALL if key is None else Rights(key.session_prefix, key.max_sessions, key.max_arms)
-
-
-async def idempotency_of(request: Request) -> Idempotency | None:
-    """Read the Idempotency-Key, and digest it and what the request asks; None without the header.
-
-    The same key counts apart for another API key, method, route or session. Bodies that differ in spaces or in the
-    order of fields are the same.
-
-    Raises
-    ------
-    InvalidRequestError
-        for a key that is empty, too long, not printable ASCII, or sent twice.
-    """
-    keys = request.headers.getlist(IDEMPOTENCY_KEY)
-    if not keys:
-        return None
-    if len(keys) > 1 or len(keys[0]) > MAX_KEY_LENGTH or not re.fullmatch(PRINTABLE_ASCII, keys[0]):
-        raise InvalidRequestError.of(IDEMPOTENCY_KEY, f"must be 1 to {MAX_KEY_LENGTH} printable ASCII characters")
-    scope: tuple[str, ...] = (
-        request.method,
-        request.scope["route"].path,
-        request.path_params.get("session_id", ""),
-    )
-    if (api_key := api_key_of(request)) is not None:
-        scope = (*scope, api_key.name)
-    body = json_chunks(getattr(request.state, "body", None) or {}, _SORTED)
-    return Idempotency(
-        digest(keys[0], *scope), await digest_of(chain([request.url.query, "\n"], body), FairYield())
-    )
-
-
-# -- Reading a body: of bounded size, one JSON object, with finite numbers and no field named twice.
+from .schemas import Feedbacks
 
 JSON = "application/json"
-EMPTY = b"{}"
+SORTED = json.JSONEncoder(sort_keys=True)
 MAX_MEDIA_TYPE = 200
 """Characters of a Content-Type."""
 MAX_DIGITS = 400
@@ -105,8 +34,10 @@ MAX_FIELDS = 100
 
 Only the ``probabilities`` of a learner have one for each arm.
 """
+MAX_ID = 128
 
 _PARAMETER = re.compile(r"\s*([!#$%&'+.^_`|~\w-]+)=\"?([!#$%&'+.^_`|~\w-]+)\"?\s*", re.ASCII)
+_LONG_NUMBER = re.compile(rb"[-+.0-9eE]{401}")
 
 
 class PartLimits(NamedTuple):
@@ -141,61 +72,24 @@ class PartLimits(NamedTuple):
         return brackets <= self.objects and outside.count(b":") <= self.fields and quotes <= 2 * self.texts
 
 
-async def read_object(request: Request) -> dict[str, Any] | None:
-    """Read the object in a request's body; None where the body is empty.
-
-    The object is left in ``request.state.body``, from which idempotency digests it, and its size in
-    ``request.state.body_bytes``.
+def check_media_type(headers: Iterable[tuple[bytes, bytes]], body: bytes) -> None:
+    """Refuse a body that is not declared as plain JSON; an empty object needs no Content-Type.
 
     Raises
     ------
-    PayloadTooLargeError, RequestTimeoutError, UnsupportedMediaTypeError, InvalidRequestError
-        for a body that is too large, too slow, not said to be JSON, or not one strict JSON object.
+    UnsupportedMediaTypeError
     """
-    settings = runtime_of(request).settings
-    body = await _read(request, settings)
-    request.state.body_bytes = len(body)
-    if not body:
-        request.state.body = None
-        return None
-    _check_media_type(request, body)
-    request.state.body = await run_in_thread_if_large(len(body), parse, body, PartLimits.of(settings))
-    value: dict[str, Any] = request.state.body
-    return value
-
-
-async def _read(request: Request, settings: Settings) -> bytes:
-    """Read the whole body, unless it is too large or too slow."""
-    declared = request.headers.get("content-length", "0")
-    if declared == "0" and "transfer-encoding" not in request.headers:
-        return b""
-    limit = access_of(request.scope["route"]).max_body_bytes(settings)
-    if (api_key := api_key_of(request)) is not None and api_key.max_body_bytes is not None:
-        limit = min(limit, api_key.max_body_bytes)
-    if declared.isdecimal() and int(declared[:20]) > limit:
-        raise PayloadTooLargeError(f"The body may have {limit} bytes")
-    body = bytearray()
-    try:
-        async with asyncio.timeout(settings.body_timeout_seconds):
-            async for chunk in request.stream():
-                if len(body) + len(chunk) > limit:
-                    raise PayloadTooLargeError(f"The body may have {limit} bytes")
-                body += chunk
-    except TimeoutError as error:
-        raise RequestTimeoutError from error
-    except ClientDisconnect as error:
-        raise InvalidRequestError("The body was cut off") from error
-    return bytes(body)
-
-
-def _check_media_type(request: Request, body: bytes) -> None:
-    """Refuse a body that is not declared as plain JSON; an empty object needs no Content-Type."""
-    types, encodings = (request.headers.getlist(name) for name in ("content-type", "content-encoding"))
-    if not encodings and (types == [JSON] or (not types and body == EMPTY)):
+    types, encodings = [], []
+    for name, value in headers:
+        if name == b"content-type":
+            types.append(value)
+        elif name == b"content-encoding":
+            encodings.append(value)
+    if not encodings and (types == [b"application/json"] or (not types and body == b"{}")):
         return
-    if any(encoding.strip().lower() != "identity" for encoding in encodings):
+    if any(encoding.strip().lower() != b"identity" for encoding in encodings):
         raise UnsupportedMediaTypeError("Content-Encoding is not supported; send the body as it is")
-    if len(types) != 1 or not _is_json(types[0]):
+    if len(types) != 1 or not _is_json(types[0].decode("latin-1")):
         raise UnsupportedMediaTypeError("Content-Type must be application/json (UTF-8), once")
 
 
@@ -210,6 +104,17 @@ def _is_json(media_type: str) -> bool:
         and all(given)
         and charsets in ([], ["utf-8"], ["utf8"])
     )
+
+
+def parse_small(body: bytes) -> dict[str, Any] | None:
+    """Parse the object in a small body; None if ``parse`` has to look at it, which also counts fields."""
+    if len(body) > MAX_DIGITS and _LONG_NUMBER.search(body):
+        return None
+    try:
+        value = from_json(body, allow_inf_nan=False, catch_duplicate_keys=True)
+    except ValueError:
+        return None
+    return value if type(value) is dict else None
 
 
 def parse(body: bytes, limits: PartLimits) -> dict[str, Any]:
@@ -353,24 +258,123 @@ def _inner(value: Any, name: str) -> Any:
     return value.get(name) if isinstance(value, dict) else None
 
 
-MAX_CURSOR = 12_000
-"""Characters; a cursor of sessions carries ids, of up to 128, that a scan of the store brought beyond its page."""
+# -- Events of arms as columns: an arm by its index, a number and perhaps an id, and nothing else.
+#
+# These functions never judge: whatever is wrong or only unusual is left to the models.
 
 
-def _digits(text: object) -> object:
-    if isinstance(text, str) and not re.fullmatch("[0-9]{1,9}", text):
-        raise ValueError("must be a whole number")
-    return text
+def plain_event(posted: Mapping[str, Any], _settings: Settings) -> PlainEvents | None:
+    """Read one event; None if it is not plain."""
+    return _columns([posted])
 
 
-Cursor = Annotated[str | None, Query(description="``next_cursor`` of the previous page.", max_length=MAX_CURSOR)]
-OfSegment = Annotated[
-    str | None,
-    Query(
-        description="Name of a segment; the empty name stands for acts without a segment.",
-        max_length=MAX_SEGMENT_BYTES,
-    ),
-]
-Limit = Annotated[
-    int, BeforeValidator(_digits), Query(ge=1, le=MAX_PAGE, description="Largest number of rows on a page.")
-]
+def plain_events(posted: Mapping[str, Any], settings: Settings) -> Feedbacks | None:
+    """Read a batch of events; None if it is not plain."""
+    events = posted.get("events")
+    if type(events) is not list or len(posted) != 1 or not 0 < len(events) <= settings.max_events:
+        return None
+    columns = _columns(events)
+    return None if columns is None else batch_of(columns)
+
+
+def batch_of(events: Sequence[Event]) -> Feedbacks:
+    """Make a batch of events that are checked already."""
+    values: Any = events  # Columns are no list: they stand for one.
+    return Feedbacks.model_construct(events=values)
+
+
+def _columns(events: Sequence[Any]) -> PlainEvents | None:
+    first = events[0]
+    word: Literal["loss", "reward"] = "reward" if type(first) is dict and "reward" in first else "loss"
+    arms, values, event_ids = [], [], []
+    for event in events:
+        if type(event) is not dict:
+            return None
+        arm, value = event.get("arm"), event.get(word)
+        if type(value) is int and abs(value) <= MAX_COUNT:
+            value = float(value)
+        if type(arm) is not int or not 0 <= arm <= MAX_COUNT or type(value) is not float or not isfinite(value):
+            return None
+        event_id: str | None = None
+        if len(event) != 2:
+            event_id = event.get("event_id")
+            if len(event) != 3 or type(event_id) is not str or not 0 < len(event_id) <= MAX_ID:
+                return None
+            if not event_id.isascii() or not event_id.isprintable():
+                return None
+        arms.append(arm)
+        values.append(value)
+        event_ids.append(event_id)
+    return PlainEvents(word, arms, values, event_ids)
+
+
+# -- Large batches of events, read as several small ones, with pauses.
+#
+# They are read on the event loop and not in a thread: whenever the event loop wakes up, and it wakes up several
+# times for each request, it would have to wait until the thread hands over the interpreter, and on a busy machine
+# until the thread is run at all.
+
+PIECE_BYTES = 4_096
+"""Bytes of events read between two pauses: some 100 events, which take 2 ms where each is validated."""
+MAX_EVENT_BYTES = 4_096
+"""Bytes of an event; a batch with a longer one is read whole."""
+MAX_ENDS_BYTES = 100
+"""Bytes before the first event, and behind the last."""
+
+_HEAD = re.compile(rb'[ \t\n\r]*\{[ \t\n\r]*"events"[ \t\n\r]*:[ \t\n\r]*\[')
+_TAIL = re.compile(rb"\][ \t\n\r]*\}[ \t\n\r]*\Z")
+
+
+async def read_in_pieces(
+    read: Callable[[bytes], Sequence[Event] | None], most: int, body: bytes
+) -> Sequence[Event] | None:
+    """Read a large batch of events; None where it is too long or can't be divided, or where a piece can't be read.
+
+    Parameters
+    ----------
+    read : reads a small batch
+    most : events that the batch may have
+    body : as it was received
+    """
+    fair_yield, parts, count = FairYield(), list[Sequence[Event]](), 0
+    for piece in _pieces(body):
+        part = read(b'{"events":[%b]}' % body[piece])
+        if part is None:
+            return None
+        parts.append(part)
+        count += len(part)
+        if count > most:
+            return None
+        await fair_yield()
+    return await _joined(parts, fair_yield)
+
+
+def _pieces(body: bytes) -> Sequence[slice]:
+    """Divide the events of a batch; no pieces where they can't be divided.
+
+    What looks like the end of an event may be part of a text, but a list that ends within a text is no JSON. So if
+    each piece can be read as a list, all of them together are the list of the body.
+    """
+    head, tail = _HEAD.match(body[:MAX_ENDS_BYTES]), _TAIL.search(body[-MAX_ENDS_BYTES:])
+    if head is None or tail is None:
+        return ()
+    found, at, end = [], head.end(), max(len(body) - MAX_ENDS_BYTES, 0) + tail.start()
+    while end - at > PIECE_BYTES + MAX_EVENT_BYTES:
+        cut = body.find(b"},", at + PIECE_BYTES, at + PIECE_BYTES + MAX_EVENT_BYTES) + 1
+        if not cut:
+            return ()
+        found.append(slice(at, cut))
+        at = cut + 1
+    return [*found, slice(at, end)]
+
+
+async def _joined(parts: Sequence[Sequence[Event]], fair_yield: FairYield) -> Sequence[Event] | None:
+    """Make one batch of several; None where there are none."""
+    plain = [part for part in parts if isinstance(part, PlainEvents)]
+    if len(plain) == len(parts) and len({part.word for part in plain}) == 1:
+        return PlainEvents.joined(plain)
+    events = list[Event]()
+    for part in parts:
+        events += part
+        await fair_yield()
+    return events or None
