@@ -58,18 +58,18 @@ EXAMPLES: dict[str, Any] = json.loads(Path(__file__).with_name("examples.json").
 
 
 def describe_answers(
-    model: type[BaseModel], example: str, descriptions: dict[int, str], *, keyed: bool = False
+    model: type[BaseModel], example: str | None, descriptions: dict[int, str], *, keyed: bool = False
 ) -> dict[str, Any]:
     """Make the options of a route's decorator that describe its successes.
 
     Parameters
     ----------
     model : of the body of every success
-    example : its name in ``EXAMPLES``
+    example : its name in ``EXAMPLES``; None for none
     descriptions : of the answers, by status
     keyed : whether the route takes an Idempotency-Key
     """
-    content = {JSON: {"example": EXAMPLES[example]}}
+    content = {} if example is None else {JSON: {"example": EXAMPLES[example]}}
     responses = {
         status: {"model": model, "description": text, "content": content} for status, text in descriptions.items()
     }

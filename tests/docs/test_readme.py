@@ -13,11 +13,11 @@ from tests.support.pages import PAGES, ROOT, blocks_of, name_of
 README = ROOT / "README.md"
 
 
-def test_the_readme_has_at_most_200_lines_and_its_tour_60():
+def test_the_readme_has_at_most_180_lines_and_its_tour_60():
     text = README.read_text()
     tour = text.split("\n## A tour")[1].split("\n## ")[0]
 
-    assert len(text.splitlines()) <= 200
+    assert len(text.splitlines()) <= 180
     assert len(tour.splitlines()) <= 60
 
 
