@@ -26,19 +26,19 @@ BUDGET = {
     "changes of file of an act": 55,
 }
 REACHED = {
-    "code lines of service": 18_714,
-    "files of service": 117,
+    "code lines of service": 18_233,
+    "files of service": 114,
     "folders of service": 17,
-    "largest file of service": 337,
-    "code lines of tests": 28_108,
+    "largest file of service": 398,
+    "code lines of tests": 28_062,
     "code lines of loadtest": 8_008,
-    "words of docs": 65_660,
-    "files of a feedback": 26,
-    "functions of a feedback": 135,
-    "changes of file of a feedback": 78,
-    "files of an act": 27,
-    "functions of an act": 126,
-    "changes of file of an act": 75,
+    "words of docs": 40_626,
+    "files of a feedback": 27,
+    "functions of a feedback": 140,
+    "changes of file of a feedback": 81,
+    "files of an act": 29,
+    "functions of an act": 141,
+    "changes of file of an act": 85,
 }
 SLACK = 0.03
 """How much less than what is reached nobody has to write down."""
