@@ -45,8 +45,8 @@ from ..learners.specs import ArmsSpec
 from ..models.specification import SESSION_ID_PATTERN
 from ..sessions.views import ALL, Limits
 from ..settings import Settings
-from .calls import KEYED, CallRoute
 from .json_body import JSON
+from .path_operations import KEYED, CallRoute
 from .problems import MEDIA_TYPE, Problem, ProblemError, problem_fields
 from .runtime import access_of
 

@@ -330,8 +330,8 @@ class Applied(NamedTuple):
 
     body: Body
     """Of the answer."""
-    event_ids: Sequence[bytes] = ()
-    """Digests of the event ids that count from now on."""
+    event_ids: Mapping[bytes, None] = {}
+    """Digests of the event ids that count from now on, in order."""
     changed: bool = True
     """Whether the run changed, or an event id counts from now on."""
     shows_version: bool = False
@@ -494,7 +494,7 @@ async def _apply(operation: Operation, draft: Draft) -> Answer:
         packed = await pack(body, draft.fair_yield)
         draft.answers[key.key] = (key.body, packed)
         body = unpack(packed)
-    draft.event_ids.update(dict.fromkeys(applied.event_ids))
+    draft.event_ids.update(applied.event_ids)
     draft.changed |= applied.changed
     draft.extends_deadline |= operation.extends_deadline
     draft.shows_version |= applied.shows_version

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Body, Depends, Query
 from fastapi.responses import HTMLResponse
 from fastapi.routing import APIRoute
 
-from service.api.calls import Call, CallRoute, PathOperation, Reply
+from service.api.path_operations import Call, CallRoute, PathOperation, Reply
 from service.api.routes import ROUTES
 from service.api.runtime import CLIENTS, access
 from tests.support.refused_handlers import (
