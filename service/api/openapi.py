@@ -21,10 +21,10 @@ from ..errors import (
     IdempotencyConflictError,
     InternalError,
     InvalidRequestError,
+    NewerSchemaError,
     NoDecisionLogError,
     NoEligibleArmError,
     NoLabelsError,
-    OlderSchemaError,
     OverloadedError,
     PayloadTooLargeError,
     RequestTimeoutError,
@@ -90,7 +90,6 @@ _ERRORS = {
     "no_labels": NoLabelsError(),
     "no_decision_log": NoDecisionLogError(),
     "no_eligible_arm": NoEligibleArmError(),
-    "older_schema": OlderSchemaError.of("loss", 1),
     "payload_too_large": PayloadTooLargeError(),
     "unsupported_media_type": UnsupportedMediaTypeError(),
     "invalid_request": InvalidRequestError(
@@ -102,6 +101,7 @@ _ERRORS = {
     "internal_error": InternalError(),
     "store_unavailable": StoreUnavailableError(),
     "overloaded": OverloadedError(),
+    "newer_schema": NewerSchemaError(),
 }
 
 

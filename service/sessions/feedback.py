@@ -381,8 +381,6 @@ class SettleFeedback(Operation):
         ------
         InvalidRequestError
             with the indexes of events that do not fit, unless they are skipped.
-        OlderSchemaError
-            for a void, where states of the schema that has room for it may not be written.
         """
         run = draft.run
         if isinstance(self.events, PlainEvents) and (plain := plain_losses(self.events, run)) is not None:
@@ -401,8 +399,6 @@ class SettleFeedback(Operation):
             await draft.fair_yield()
         if errors and not self.skips_invalid:
             raise InvalidRequestError.of_all(errors)
-        if any(each is not None and each.is_void for each in feedback):
-            draft.check_schema("loss")
         return feedback
 
     async def apply(self, draft: Draft, feedback: Sequence[Any] | PlainLosses) -> Applied:
