@@ -132,20 +132,23 @@ def create_app(
 
 @asynccontextmanager
 async def _lifespan(runtime: Runtime, store: Store, spans: Spans | None, _: FastAPI) -> AsyncIterator[None]:
-    metrics, readiness = runtime.metrics, runtime.readiness
+    metrics, readiness, schemas = runtime.metrics, runtime.readiness, runtime.sessions.schemas
+    announcing = await schemas.begin(readiness.on_failure)
     sweeper = Sweeper(store.reminders, runtime.sessions, metrics.sweeper_backlog.set, readiness.on_failure)
     sweeping = asyncio.create_task(sweeper.run())
     sampler = runtime.sessions.sampler
     sampling = [asyncio.create_task(sampler.run(readiness.on_failure))] if runtime.settings.history else []
     process_watch = _process_watch(runtime)
     watching = asyncio.create_task(process_watch.run())
-    endless = [asyncio.create_task(watch()) for watch in (runtime.api_keys.watch, readiness.watch)]
+    endless = [announcing, *(asyncio.create_task(watch()) for watch in (runtime.api_keys.watch, readiness.watch))]
     try:
         yield
         sweeper.stop()
         process_watch.stop()
         sampler.stop()
         await _finish(*sampling, sweeping, watching, asyncio.create_task(runtime.sessions.drained()))
+        announcing.cancel()
+        await _finish(asyncio.create_task(schemas.withdraw()))
     finally:
         for task in endless:
             task.cancel()

@@ -225,15 +225,6 @@ class Settings(BaseModel):
         description="Number of Redis replicas that must have a commit before it is acknowledged; with fewer the "
         "answer is 503.",
     )
-    write_schema: int = Field(
-        4,
-        ge=1,
-        le=4,
-        description="Newest schema in which sessions are written. Keep 1 during a rolling upgrade from 0.1, until "
-        "no replica of it is left: requests that need a newer schema are then refused (409 `older_schema`). Keep 3 "
-        "during one from 1.0: with 4, new sessions have their counts of arms in fewer bytes, and 1.0 can't read "
-        "them. 2 holds the same as 3, in more bytes.",
-    )
     cache_sessions: Count = Field(16_384, description="Sessions that a worker keeps in memory, in 128 MiB at most.")
     dashboard: bool = Field(True, description="Whether browsers get the dashboard at `/`; else the documentation.")
     history: bool = Field(

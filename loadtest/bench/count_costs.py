@@ -54,7 +54,7 @@ async def count_costs(program: str | None, repetitions: int, pairs: int) -> Cost
     found: dict[str, list[float]] = {COUNTED: [], BARE: []}
     with TemporaryDirectory() as name, started(_redis(Path(name), program)) as redis:
         store = RedisStore(f"redis://127.0.0.1:{redis.port}/0")
-        sessions = Sessions(store, Settings(write_schema=4), Metrics(Labels(learners=REGISTRY)))
+        sessions = Sessions(store, Settings(), Metrics(Labels(learners=REGISTRY)))
         for session in found:
             await sessions.create(session, Specification(learner=Dexp3Spec(n_arms=ARMS), seed=1), None)
         for number in range(repetitions + 1):

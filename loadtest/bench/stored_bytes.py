@@ -78,7 +78,6 @@ def stored_bytes(
     sessions: int,
     kind: str = "dexp3",
     n_arms: Sequence[int] = LOGGED_ARMS,
-    *flags: str,
 ) -> dict[str, Any]:
     """Measure all.
 
@@ -89,7 +88,6 @@ def stored_bytes(
     sessions : idle sessions in a worker
     kind : learner over arms
     n_arms : numbers of arms of the sessions whose log is measured
-    flags : of the service
 
     Returns
     -------
@@ -101,7 +99,7 @@ def stored_bytes(
     LoadTestError
         where the service or Redis does not start.
     """
-    with running_stores(*flags) as stores:
+    with running_stores() as stores:
         memory = idle_memory(stores, kind, sessions)
         logs = {str(each): logged(stores, kind, each, clients, seconds) for each in n_arms}
     return {
@@ -112,12 +110,12 @@ def stored_bytes(
 
 
 @contextmanager
-def running_stores(*flags: str) -> Iterator[Stores]:
-    """Start both, the service with these flags, and end them in any case."""
+def running_stores() -> Iterator[Stores]:
+    """Start both, and end them in any case."""
     with TemporaryDirectory() as folder, running_redis(Path(folder), Path(folder)) as redis:
         url = f"redis://127.0.0.1:{redis.port}/0"
         with (
-            running_service(Path(folder), "--workers", "1", "--store-url", url, *flags) as service,
+            running_service(Path(folder), "--workers", "1", "--store-url", url) as service,
             httpx.Client(base_url=service.url, timeout=30) as client,
         ):
             yield Stores(redis, service, client)

@@ -18,15 +18,12 @@ def stored(
     clients: Annotated[int, typer.Option(min=1, help="Clients that share a session.")] = 32,
     seconds: Annotated[float, typer.Option(min=0.1, help="Seconds for each number of arms.")] = 3,
     sessions: Annotated[int, typer.Option(min=1, help="Idle sessions in a worker.")] = IDLE_SESSIONS,
-    write_schema: Annotated[int, typer.Option(help="Schema of states: see BANDIT_WRITE_SCHEMA.")] = 4,
     out: Annotated[Path, typer.Option(help="Folder for summary.json.")] = Path("runs/stored"),
 ) -> None:
     """Measure what Redis logs for each request, and what an idle session takes in memory."""
     with errors_reported():
         out.mkdir(parents=True, exist_ok=True)
-        found = stored_bytes(
-            clients, seconds, sessions, kind, n_arms or LOGGED_ARMS, "--write-schema", str(write_schema)
-        )
+        found = stored_bytes(clients, seconds, sessions, kind, n_arms or LOGGED_ARMS)
     write_summary(out, found)
     table = Table("what", "bytes", title=f"{kind}, {clients} clients", title_justify="left")
     for arms, each in found["log_bytes"].items():

@@ -23,10 +23,10 @@ from ..errors import (
     IdempotencyConflictError,
     InternalError,
     InvalidRequestError,
+    NewerSchemaError,
     NoDecisionLogError,
     NoEligibleArmError,
     NoLabelsError,
-    OlderSchemaError,
     OverloadedError,
     PayloadTooLargeError,
     RequestTimeoutError,
@@ -98,7 +98,6 @@ _ERRORS = {
     "no_labels": NoLabelsError(),
     "no_decision_log": NoDecisionLogError(),
     "no_eligible_arm": NoEligibleArmError(),
-    "older_schema": OlderSchemaError.of("loss", 1),
     "payload_too_large": PayloadTooLargeError(),
     "unsupported_media_type": UnsupportedMediaTypeError(),
     "invalid_request": InvalidRequestError(
@@ -110,6 +109,7 @@ _ERRORS = {
     "internal_error": InternalError(),
     "store_unavailable": StoreUnavailableError(),
     "overloaded": OverloadedError(),
+    "newer_schema": NewerSchemaError(),
 }
 
 

@@ -23,8 +23,6 @@ from .screen import KEY_VARIABLE, URL_VARIABLE, CommandError, Screen
 
 # -- The settings themselves: misspelt ones, those that don't fit each other or this machine, and files of keys.
 
-SCHEMA_OF_0_1 = 1
-
 
 def check(settings: Settings, environment: Mapping[str, str]) -> Iterator[Finding]:
     """Judge settings that were read without an error.
@@ -65,9 +63,6 @@ def _fit(settings: Settings) -> Iterator[Finding]:
     if settings.workers > cores:
         text = f"BANDIT_WORKERS is {settings.workers} on {cores} cores"
         yield warning("settings", text, "more processes than cores make answers slower")
-    if settings.write_schema == SCHEMA_OF_0_1:
-        text = "BANDIT_WRITE_SCHEMA is 1: what 0.1 can't read is refused"
-        yield warning("settings", text, "leave it out once no replica of 0.1 is left")
     if settings.drain_seconds and settings.drain_seconds >= settings.grace_seconds * 10:
         text = f"BANDIT_DRAIN_SECONDS is {settings.drain_seconds:g}: a stop takes at least that long"
         yield warning("settings", text, "see that whoever stops the service waits longer")

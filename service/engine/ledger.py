@@ -39,8 +39,6 @@ class Ledger:
     """Decisions taken back: they were never shown, and nothing was learned."""
     losses: int = 0
     """Losses learned: of events, and of decisions that expired at a default loss."""
-    counted_from_slot: int = 0
-    """The slot that was open when the counts from ``losses`` on began; 0 where they began with the session."""
     mean_loss: float = 0.0
     """Mean of ``losses`` losses on the learner's scale; exactly the loss where all are alike."""
     last_act_at: float = 0.0
@@ -91,11 +89,6 @@ class Ledger:
         """Count ``count`` outstanding decisions as expired."""
         self.outstanding -= count
         self.expired += count
-
-    def restart_means(self) -> None:
-        """Forget what the first schema of states can't hold, as a reader of such a state does."""
-        self.losses, self.counted_from_slot = 0, self.slot
-        self.mean_loss, self.last_act_at, self.last_event_at, self.equal_losses = 0.0, 0.0, 0.0, True
 
 
 _counts = attrgetter(*(count.name for count in fields(Ledger)))

@@ -342,10 +342,6 @@ CHECKS: tuple[Callable[[SessionFields], None], ...] = (
 
 # -- What a session is created with.
 
-FIELDS_OF_0_1 = {"learner", "loss_range", "normalize_losses", "seed", "idle_ttl_seconds", "expiry"}
-KINDS_OF_0_1 = {"dexp3", "dbgd", "centred_tsallis", "exp3", "exp3_current", "bold", "clw", "ogd", "solid"}
-KINDS_OF_0_1 |= {"mbco", "clw_mbco"}
-
 
 class Specification(SessionFields, defer_build=False):
     """A session's learner and how its losses are read."""
@@ -375,17 +371,6 @@ class Specification(SessionFields, defer_build=False):
             **({} if self.decision_log is None else {"decision_log": self.decision_log.model_dump()}),
         }
 
-    @property
-    def new_fields(self) -> set[str]:
-        """The fields that version 0.1 does not know and that say something else than their defaults."""
-        fields = type(self).model_fields
-        return {name for name in fields.keys() - FIELDS_OF_0_1 if getattr(self, name) != fields[name].default}
-
-    @property
-    def beyond_0_1(self) -> str | None:
-        """A field for which version 0.1 could not read this session, None where it could."""
-        return "learner.kind" if self.learner.kind not in KINDS_OF_0_1 else min(self.new_fields, default=None)
-
     def params(self, seed: int) -> Params:
         """Return what a run is started with."""
         expiry = None
@@ -398,4 +383,4 @@ class Specification(SessionFields, defer_build=False):
         return Params(self.learner, seed, self.losses, expiry, self.floor, initial_arms(self), most)
 
 
-__all__ = ["FIELDS_OF_0_1", "SESSION_ID_PATTERN", "Specification"]
+__all__ = ["SESSION_ID_PATTERN", "Specification"]

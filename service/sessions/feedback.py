@@ -241,8 +241,6 @@ class SettleFeedback(Operation):
             await draft.fair_yield()
         if errors and not self.skips_invalid:
             raise InvalidRequestError.of_all(errors)
-        if any(each is not None and each.is_void for each in feedback):
-            draft.check_schema("loss")
         return feedback
 
     async def apply(self, draft: Draft, feedback: Sequence[Any]) -> Applied:

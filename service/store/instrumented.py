@@ -141,9 +141,9 @@ class InstrumentedStore:
         with self._timed("read_records"):
             return await self._store.read_records(session_id)
 
-    async def read_counts(self, session_id: str, arms: Sequence[int], *, as_texts: bool = False) -> Counts | None:
+    async def read_counts(self, session_id: str, arms: Sequence[int]) -> Counts | None:
         with self._timed("read_counts"):
-            return await self._store.read_counts(session_id, arms, as_texts=as_texts)
+            return await self._store.read_counts(session_id, arms)
 
     async def read_segments(self, session_id: str, names: Sequence[bytes], oldest: int = 0) -> ReadSegments | None:
         with self._timed("read_segments"):
@@ -178,6 +178,10 @@ class InstrumentedStore:
     async def count(self, prefix: str, most: int) -> int:
         with self._timed("count"):
             return await self._store.count(prefix, most)
+
+    async def announce(self, worker: str, schemas: Sequence[int], seconds: float) -> Sequence[frozenset[int]]:
+        with self._timed("announce"):
+            return await self._store.announce(worker, schemas, seconds)
 
     async def ping(self) -> None:
         with self._timed("ping"):

@@ -235,6 +235,8 @@ class MemoryStore:
         self._sessions: dict[str, MemorySession] = {}
         self.history = MemoryHistory(self._session)
         self._deadlines: list[tuple[float, str]] = []
+        self._readers: dict[str, tuple[float, frozenset[int]]] = {}
+        """Name of a worker to the Unix seconds until which it counts, and the schemas that it reads."""
 
     async def create(self, session: NewSession) -> Snapshot:
         existing = self._session(session.session_id)
@@ -274,13 +276,7 @@ class MemoryStore:
         session = self._session(session_id)
         return session.records.copy() if session is not None else {}
 
-    async def read_counts(
-        self,
-        session_id: str,
-        arms: Sequence[int],
-        *,
-        as_texts: bool = False,  # noqa: ARG002 - it has numbers
-    ) -> Counts | None:
+    async def read_counts(self, session_id: str, arms: Sequence[int]) -> Counts | None:
         if (session := self._session(session_id)) is None:
             return None
         return Counts(session.version, [ArmCounts(*session.counts.get(arm, ())) for arm in arms])
@@ -338,6 +334,12 @@ class MemoryStore:
     async def count(self, prefix: str, most: int) -> int:
         self._drop_due()
         return min(most, sum(1 for one in self._sessions if one.startswith(prefix)))
+
+    async def announce(self, worker: str, schemas: Sequence[int], seconds: float) -> Sequence[frozenset[int]]:
+        now = self.now()
+        self._readers[worker] = (now + seconds, frozenset(schemas))
+        self._readers = {name: read for name, read in self._readers.items() if read[0] > now}
+        return [read for _, read in self._readers.values()]
 
     async def ping(self) -> None:
         """Return: this store can always commit."""

@@ -65,7 +65,7 @@ OTHER = "other"
 OUTCOMES = ("applied", "duplicate", "removed", "voided", "surplus", "invalid", "refused", "expired")
 COMMITS = ("committed", "known", "conflict", "not_found")
 CALLS = (
-    *("create", "load", "recall", "commit", "delete", "list", "count", "ping"),
+    *("create", "load", "recall", "commit", "delete", "list", "count", "announce", "ping"),
     *("read_records", "read_counts", "read_log", "read_segments", "segment_names", "export", "restore"),
 )
 _STATUSES = ("2xx", "3xx", "4xx", "5xx")

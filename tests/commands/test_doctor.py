@@ -78,7 +78,6 @@ def test_what_should_change_is_said(change, subject, level, says):
         ({}, {"BANDIT_PROT": "1"}, "BANDIT_PROT is no setting"),
         ({"host": "0.0.0.0"}, {}, "may do everything"),
         ({"workers": 256}, {}, "256 on"),
-        ({"write_schema": 1}, {}, "BANDIT_WRITE_SCHEMA"),
         ({"drain_seconds": 500}, {}, "BANDIT_DRAIN_SECONDS"),
         ({"api_keys": '[{"name": "r", "key": "k234567890123456", "role": "reader"}]'}, {}, "role admin"),
     ],

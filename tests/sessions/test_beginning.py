@@ -16,20 +16,19 @@ CREATED = Snapshot("v-9", b"", b"", 1_700_000_000.0, None)
 DEXP3 = {"kind": "dexp3", "n_arms": 3}
 
 
-def begun(session_id, stored, schema=4):
-    made = Beginning.of(session_id, "v-1", None, schema, stored)
+def begun(session_id, stored):
+    made = Beginning.of(session_id, "v-1", None, 1, stored)
     view = made.view(CREATED)
     return made.new, view if isinstance(view, bytes) else "".join(view).encode()
 
 
 @pytest.mark.parametrize("name", kept_states.names())
-@pytest.mark.parametrize("schema", [2, 4])
-def test_a_session_begins_as_if_it_were_the_first_of_its_kind(name, schema, monkeypatch):
+def test_a_session_begins_as_if_it_were_the_first_of_its_kind(name, monkeypatch):
     stored = kept_states.read(kept_states.load(name))[1].stored
-    shared = [begun(session_id, stored, schema) for session_id in ("a", "b")]
+    shared = [begun(session_id, stored) for session_id in ("a", "b")]
     monkeypatch.setattr(beginning, "SHORT_ARMS", 0)
 
-    assert shared == [begun(session_id, stored, schema) for session_id in ("a", "b")]
+    assert shared == [begun(session_id, stored) for session_id in ("a", "b")]
 
 
 def test_seeds_are_their_own():
@@ -44,7 +43,7 @@ def test_other_fields_begin_another_way(fields):
     one, other = (Stored(Specification(learner=DEXP3, **more), 1) for more in ({}, fields))
 
     assert begun("a", one) != begun("a", other)
-    assert beginning.Start.of(other, 4).view == Beginning.of("a", "v-1", None, 4, other).start.view
+    assert beginning.Start.of(other, 1).view == Beginning.of("a", "v-1", None, 1, other).start.view
 
 
 def test_sessions_that_are_read_share_all_but_their_draws():

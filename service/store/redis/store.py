@@ -34,7 +34,7 @@ from . import scripts as messages
 from .client import ClusterClient, RedisClient, ScriptRunner, ServerClient, SlotRange, slot_of
 from .connection import RedisArgument
 from .listing import Listing
-from .scripts import ANSWER, SAMPLE, Keys, text_fields
+from .scripts import ANSWER, SAMPLE, Keys
 from .transfer import Transfer
 
 # -- Histories of sessions in a Redis server.
@@ -214,11 +214,10 @@ class RedisStore:
             if cursor == b"0":
                 return records
 
-    async def read_counts(self, session_id: str, arms: Sequence[int], *, as_texts: bool = False) -> Counts | None:
+    async def read_counts(self, session_id: str, arms: Sequence[int]) -> Counts | None:
         keys = (self._keys.session(session_id), self._keys.counts(session_id), self._keys.probe(session_id))
-        fields = text_fields(arms) if as_texts else arms
-        reply = await self._run(scripts.COUNTS, keys, (len(fields), *fields))
-        return messages.read_counts(reply[1], fields, arms) if reply[0] == b"OK" else None
+        reply = await self._run(scripts.COUNTS, keys, (len(arms), *arms))
+        return messages.read_counts(reply[1], arms) if reply[0] == b"OK" else None
 
     async def read_segments(self, session_id: str, names: Sequence[bytes], oldest: int = 0) -> ReadSegments | None:
         keys = (self._keys.session(session_id), *self._keys.segments(session_id), self._keys.probe(session_id))
@@ -257,6 +256,11 @@ class RedisStore:
 
     async def count(self, prefix: str, most: int) -> int:
         return await self._listing.count(prefix, most)
+
+    async def announce(self, worker: str, schemas: Sequence[int], seconds: float) -> Sequence[frozenset[int]]:
+        reader = " ".join([worker, *map(str, schemas)])
+        reply = await self._run(scripts.ANNOUNCE, (self._keys.schemas,), (reader, round(seconds * 1000)))
+        return [frozenset(int(number) for number in each.split()[1:] if number.isdigit()) for each in reply[1]]
 
     async def ping(self) -> None:
         """Return if the store can commit now; the first time also log the warnings.

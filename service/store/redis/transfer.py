@@ -8,7 +8,7 @@ from itertools import islice
 from typing import Any
 
 from ...cooperative import run_in_thread_if_large
-from ..base import NewSession, Snapshot, WholeSession, texts
+from ..base import NewSession, Snapshot, WholeSession
 from . import scripts
 from . import scripts as messages
 from .client import ScriptRunner
@@ -106,7 +106,7 @@ class Transfer:
         parts = self._keys.copies(session_id, secrets.token_hex(8))
         await self._put(f"{parts}slots", whole.records.items())
         packed_rows = ((b"%d" % arm, packed(row)) for arm, row in whole.counts.items())
-        await self._put(f"{parts}counts", texts(whole.counts) if new.counts_as_texts else packed_rows)
+        await self._put(f"{parts}counts", packed_rows)
         await self._put(f"{parts}segments", ((name, record) for name, (_, record) in whole.segments.items()))
         played = ((b"%d" % slot, name) for name, (slot, _) in whole.segments.items())
         await self._put(f"{parts}played", played, "ZADD")
