@@ -1,7 +1,7 @@
 """The Python client. Needs httpx alone, and imports nothing else of the project.
 
-``Bandits`` blocks and ``AsyncBandits`` is awaited; what both call and how they read the answers is written once, in
-``steps/``.
+``Bandits`` blocks and ``AsyncBandits`` is awaited; the former is made from the latter, by a command that the file
+names.
 """
 
 from __future__ import annotations

@@ -14,10 +14,17 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
-from . import steps as slots
 from .attempts import backoff, is_passing
-from .calls import ApiError, BadAnswerError, BanditsError, ClosedError, QueueFullError, Settlement, encode
-from .connection import Connection
+from .calls import (
+    ApiError,
+    BadAnswerError,
+    BanditsError,
+    ClosedError,
+    FeedbackOptions,
+    QueueFullError,
+    Settlement,
+    encode,
+)
 
 # -- Reports that wait, session by session in their order, and the batches that are made of them. Has no lock.
 
@@ -84,6 +91,8 @@ class ReportCounts:
 
 
 OnError: TypeAlias = Callable[[ReportError], None]
+Settle: TypeAlias = Callable[[str, Sequence[Event], FeedbackOptions, str], Settlement]
+"""Sends events of a session with an Idempotency-Key, and blocks until they are settled."""
 
 
 @dataclass
@@ -193,7 +202,8 @@ class Lane:
 
 
 _log = logging.getLogger("delayed_bandits.client")
-_TOO_LARGE = 413
+_OF_THE_BATCH = frozenset({413, 422})
+"""Statuses after which smaller batches may do."""
 
 
 class Reporter:
@@ -201,18 +211,13 @@ class Reporter:
 
     Parameters
     ----------
-    connection : by which the reports are sent; blocking, as a thread sends them
+    settle : by which a thread sends the reports
     rules : when reports are sent, how many in one call, and how many may wait
     on_error : is called with reports that are dropped, from any thread; by default they are logged
-
-    Attributes
-    ----------
-    words : by which field events of known sessions say their outcome, for voids
     """
 
-    def __init__(self, connection: Connection, rules: ReportRules, on_error: OnError | None) -> None:
-        self.words: dict[str, str] = {}
-        self._connection, self._rules = connection, rules
+    def __init__(self, settle: Settle, rules: ReportRules, on_error: OnError | None) -> None:
+        self._settle, self._rules = settle, rules
         self._on_error = on_error or _logged
         self.reset()
         _open.add(self)
@@ -242,32 +247,25 @@ class Reporter:
             if event is None:
                 self._counts.fallbacks += 1
                 return False
-            refusal = self._refusal()
-            if refusal is None:
-                self._add(session_id, event)
-                return True
-        self._drop(session_id, [event], refusal)
-        return False
-
-    def _refusal(self) -> BanditsError | None:
-        if self._closed_at is not None:
-            return ClosedError("this client has been closed")
-        if self._counts.waiting >= self._rules.max_waiting:
-            return QueueFullError(
-                f"{self._counts.waiting} reports wait: the service does not take them fast enough"
-            )
-        return None
-
-    def _add(self, session_id: str, event: Event) -> None:
-        lane = self._lanes.get(session_id) or Lane(session_id, self._rules)
-        due = lane.put({"event_id": uuid.uuid4().hex, **event}, time.monotonic())
-        self._lanes[session_id] = lane
-        self._counts.waiting += 1
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name="delayed-bandits-reports", daemon=True)
-            self._thread.start()
-        elif due:
-            self._changed.notify_all()
+            waiting = self._counts.waiting
+            refusal: BanditsError | None = None
+            if self._closed_at is not None:
+                refusal = ClosedError("this client has been closed")
+            elif waiting >= self._rules.max_waiting:
+                refusal = QueueFullError(f"{waiting} reports wait: the service does not take them fast enough")
+            else:
+                lane = self._lanes.get(session_id) or Lane(session_id, self._rules)
+                due = lane.put({"event_id": uuid.uuid4().hex, **event}, time.monotonic())
+                self._lanes[session_id] = lane
+                self._counts.waiting += 1
+                if self._thread is None:
+                    self._thread = threading.Thread(target=self._run, name="delayed-bandits-reports", daemon=True)
+                    self._thread.start()
+                elif due:
+                    self._changed.notify_all()
+        if refusal is not None:
+            self._drop(session_id, [event], refusal)
+        return refusal is None
 
     def counts(self) -> ReportCounts:
         """Return what became of the reports so far."""
@@ -328,10 +326,9 @@ class Reporter:
             batch, seconds = lane.head(), self._rules.call_timeout
             if self._closed_at is not None:
                 seconds = min(seconds, self._closed_at - time.monotonic())
-        options: slots.FeedbackOptions = {"on_surplus": "skip", "timeout": seconds}
-        steps = slots.feedbacks(lane.session_id, batch.events, self.words, options, batch.key)
+        options: FeedbackOptions = {"on_surplus": "skip", "timeout": seconds}
         try:
-            settled = self._connection.run(steps)
+            settled = self._settle(lane.session_id, batch.events, options, batch.key)
         except Exception as error:
             self._failed(lane, batch, error if isinstance(error, BanditsError) else BanditsError(repr(error)))
             return
@@ -343,13 +340,15 @@ class Reporter:
         now, count = time.monotonic(), len(batch.events)
         if batch.failing_since is None:
             batch.failing_since = now
-        if _comes_back(error) and now - batch.failing_since < self._rules.give_up_after:
+        if (
+            is_passing(error) or isinstance(error, BadAnswerError)
+        ) and now - batch.failing_since < self._rules.give_up_after:
             with self._changed:
                 lane.failures += 1
                 wait = max(backoff(lane.failures), error.retry_after if isinstance(error, ApiError) else 0.0)
                 lane.due_at = now + wait
             return
-        wrong = set(_wrong(error, count))
+        wrong = {index for index in error.indexes if index < count} if isinstance(error, ApiError) else set()
         if not wrong and count > 1 and isinstance(error, ApiError) and error.status in _OF_THE_BATCH:
             self._end(lane, batch.events[: count // 2], batch.events[count // 2 :])
             return
@@ -377,21 +376,10 @@ class Reporter:
             _log.exception("on_error failed")
 
 
-def _comes_back(error: BanditsError) -> bool:
-    return is_passing(error) or isinstance(error, BadAnswerError)
-
-
-def _wrong(error: BanditsError, count: int) -> list[int]:
-    """Return the positions of the events that a batch was refused for."""
-    return [index for index in error.indexes if index < count] if isinstance(error, ApiError) else []
-
-
 def _logged(dropped: ReportError) -> None:
     _log.error("session %s: %d reports dropped: %s", dropped.session_id, len(dropped.events), dropped.error)
 
 
-_OF_THE_BATCH = frozenset({_TOO_LARGE, 422})
-"""Statuses after which smaller batches may do."""
 _open: weakref.WeakSet[Reporter] = weakref.WeakSet()
 
 

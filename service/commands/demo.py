@@ -26,7 +26,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ..client import Action, Bandits, Session
-from ..client.steps import SessionOptions
+from ..client.calls import SessionOptions
 from .screen import CommandError, Screen
 
 # -- A simulated shop: what its visitors are shown, and which of them click, later.

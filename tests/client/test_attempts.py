@@ -100,7 +100,7 @@ def test_who_is_asked_to_wait_beyond_the_time_gives_up_at_once(text):
 
 def test_retry_after_is_waited_for(monkeypatch):
     waits = []
-    monkeypatch.setattr("service.client.connection.time.sleep", waits.append)
+    monkeypatch.setattr("service.client.blocking.time.sleep", waits.append)
     bandits, _ = scripted(problem(503, "overloaded", {"Retry-After": "1"}), ACTED)
 
     assert bandits.session("s").act().slot == 1
