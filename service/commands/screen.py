@@ -1,4 +1,7 @@
-"""What commands print: tables on a terminal, lines with tabs into a pipe, JSON where it is asked for."""
+"""What commands have in common: what they print, and the flags that say which service they call.
+
+They print tables on a terminal, lines with tabs into a pipe, and JSON where it is asked for.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +9,9 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
@@ -22,13 +26,7 @@ NONE = "-"
 
 
 class CommandError(Exception):
-    """A command can't go on; its text is one line that says what to do.
-
-    Parameters
-    ----------
-    text : for the user, one line
-    code : exit code
-    """
+    """A command can't go on; its text is one line that says what to do, ``code`` the exit code."""
 
     def __init__(self, text: str, code: int = 1) -> None:
         super().__init__(text)
@@ -36,12 +34,7 @@ class CommandError(Exception):
 
 
 class Screen:
-    """Standard output of a command; progress goes to standard error.
-
-    Parameters
-    ----------
-    as_json : print JSON in place of tables and sentences
-    """
+    """Standard output of a command, with JSON in place of tables and sentences; progress goes to standard error."""
 
     def __init__(self, as_json: bool = False) -> None:
         self.as_json = as_json
@@ -58,13 +51,7 @@ class Screen:
             self.console.print(text, soft_wrap=True)
 
     def table(self, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-        """Print rows; numbers stand at the right.
-
-        Parameters
-        ----------
-        columns : headings
-        rows : a cell for each column; None is shown as ``NONE``, a float with four digits
-        """
+        """Print rows; numbers stand at the right, None is shown as ``NONE``, and a float with four digits."""
         shown = [[_shown(cell) for cell in row] for row in rows]
         if not self.console.is_terminal:
             sys.stdout.writelines("\t".join(cells) + "\n" for cells in [list(columns), *shown])
@@ -77,23 +64,16 @@ class Screen:
             table.add_row(*map(Text, row))
         self.console.print(table)
 
-    def progress(self, total: int | None, what: str) -> Progress:
-        """Return a bar for a ``with`` block that counts ``what``; nothing is seen of it without a terminal.
+    @contextmanager
+    def progress(self, total: int | None, what: str) -> Iterator[Callable[[], None]]:
+        """Show a bar that counts ``what``, and yield what counts one more; without a terminal nothing is seen.
 
-        Parameters
-        ----------
-        total : how many there are; None where nobody knows
-        what : stands before the bar
+        ``total`` is None where nobody knows it.
         """
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-        bar = Progress(*columns, console=self._errors, transient=True, disable=not self._errors.is_terminal)
-        bar.add_task(what, total=total)
-        return bar
-
-
-def advance(bar: Progress) -> None:
-    """Count one more on a bar of ``Screen.progress``."""
-    bar.advance(bar.task_ids[0])
+        with Progress(*columns, console=self._errors, transient=True, disable=not self._errors.is_terminal) as bar:
+            task = bar.add_task(what, total=total)
+            yield lambda: bar.advance(task)
 
 
 def _shown(cell: object) -> str:
@@ -104,6 +84,18 @@ def _shown(cell: object) -> str:
     if isinstance(cell, int) and not isinstance(cell, bool):
         return f"{cell:,}"
     return "".join(character if character.isprintable() else " " for character in str(cell)) or NONE
+
+
+class Command(NamedTuple):
+    """What a word of the command line runs."""
+
+    description: str
+    add_arguments: Callable[[argparse.ArgumentParser], None]
+    run: Callable[[argparse.Namespace, Screen], int]
+    """Takes the flags, and in ``settings`` those of ``serve``, not read yet; returns the exit code.
+
+    ``CommandError``, ``BanditsError``, ``ValueError`` or ``OSError`` say that it can't go on; their text is shown.
+    """
 
 
 # -- The flags that say which service a command calls.

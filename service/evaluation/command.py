@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..command_line import FlagParserFlagParser as FlagParser
+from ..flag_parser import FlagParser
 from .logs import FORMATS, LogFileError, Outcomes, match, parquet_module, read_entries
 
 # -- Means by arm, and the values of policies that did not act, with intervals.
