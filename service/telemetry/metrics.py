@@ -1,4 +1,4 @@
-"""The service's metrics: see docs/metrics.md.
+"""The service's metrics, how they are told, and what a worker measures of itself: see docs/metrics.md.
 
 Every series exists from the start and no label has its value from a request, so the number of series never changes.
 """
@@ -18,8 +18,7 @@ from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_late
 from prometheus_client.multiprocess import MultiProcessCollector
 
 from .. import __version__
-from .fast_counters import Increment, Observe, fast_inc, fast_observe
-from .multiprocess import STORE_RESTARTS, WORKER_RESTARTS
+from .multiprocess import STORE_RESTARTS, WORKER_RESTARTS, Increment, Observe, fast_inc, fast_observe
 
 # -- The answer of ``GET /metrics``: the metrics of all workers in Prometheus' text format.
 #
@@ -31,13 +30,7 @@ CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
 
 
 class Exposition:
-    """The metrics of a registry as text; with a shared ``folder``, summed over all workers.
-
-    Parameters
-    ----------
-    registry : of this process
-    folder : where all workers of the service keep their metrics; None where this process is the only one
-    """
+    """The metrics of a registry as text; with a shared ``folder``, summed over all workers."""
 
     def __init__(self, registry: CollectorRegistry, folder: Path | None) -> None:
         self._registry = registry
@@ -50,14 +43,11 @@ class Exposition:
             return await asyncio.to_thread(self._text)
 
     def _text(self) -> bytes:
-        return generate_latest(self._collected())
-
-    def _collected(self) -> CollectorRegistry:
-        if self._folder is None:
-            return self._registry
-        collected = CollectorRegistry()
-        MultiProcessCollector(collected, str(self._folder))
-        return collected
+        collected = self._registry
+        if self._folder is not None:
+            collected = CollectorRegistry()
+            MultiProcessCollector(collected, str(self._folder))
+        return generate_latest(collected)
 
 
 OTHER = "other"
