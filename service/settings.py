@@ -271,16 +271,6 @@ class Settings(BaseModel):
         return json.dumps(self.model_dump(mode="json") | secrets)
 
 
-__all__ = [
-    "Count",
-    "SecretText",
-    "Settings",
-    "SettingsError",
-    "StoreUrl",
-    "hide_password",
-]
-
-
 # -- Secrets that stand in files, such as those that Docker and Kubernetes mount, and not in the environment.
 
 
