@@ -131,9 +131,7 @@ class Settings(BaseModel):
         description="When the embedded store writes its log to disk: before each answer, or within two seconds.",
     )
     key_prefix: str = Field(
-        "bandit",
-        pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$",
-        description="Prefix of every key in the store.",
+        "bandit", pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$", description="Prefix of every key in the store."
     )
     host: str = Field("127.0.0.1", min_length=1, description="Address to listen on.")
     port: int = Field(8000, ge=0, le=65535, description="Port to listen on; 0 chooses a free one.")
@@ -201,8 +199,7 @@ class Settings(BaseModel):
     )
     grace_seconds: Seconds = Field(20, description="How long a stop waits for accepted requests.")
     keep_alive_seconds: Seconds = Field(
-        75,
-        description="How long an idle connection stays open. It must exceed the idle time of a load balancer.",
+        75, description="How long an idle connection stays open. It must exceed the idle time of a load balancer."
     )
     retry_after_seconds: Count = Field(1, description="Value of `Retry-After` in a 503.")
     dedupe_window_seconds: Count = Field(

@@ -53,14 +53,7 @@ class Target:
 
 
 def target_of(url: str | None, api_key: str | None, timeout: float, max_retries: int, verify: Any) -> Target:
-    """Return the target that a user names, completed from the environment.
-
-    Parameters
-    ----------
-    url, api_key : None for those of the environment; an empty key sends none
-    timeout : seconds for a call with all its attempts
-    max_retries : attempts after the first
-    verify : as httpx takes it; True for the certificates that httpx trusts
+    """Return the target that a user names, completed from the environment; an empty key sends none.
 
     Raises
     ------
@@ -90,13 +83,6 @@ class Seconds(float):
 
     deadline: float
 
-    @classmethod
-    def until(cls, deadline: float, least: float) -> Seconds:
-        """Return the seconds until a time of the monotonic clock, and ``least`` where fewer are left."""
-        seconds = cls(max(least, deadline - time.monotonic()))
-        seconds.deadline = deadline
-        return seconds
-
 
 class TimeLeft(dict[str, float]):
     """The seconds that the next step of an attempt may take: httpx asks for them before each step."""
@@ -107,7 +93,9 @@ class TimeLeft(dict[str, float]):
 
     def get(self, _step: str, _default: Any = None) -> float:
         """Return the seconds left."""
-        return Seconds.until(self.deadline, LEAST)
+        left = Seconds(max(LEAST, self.deadline - time.monotonic()))
+        left.deadline = self.deadline
+        return left
 
     def is_over(self) -> bool:
         """Return whether none are left."""
@@ -115,13 +103,7 @@ class TimeLeft(dict[str, float]):
 
 
 class Attempts:
-    """The attempts of one call: how long each may take, whether there is another, and when.
-
-    Parameters
-    ----------
-    call : which is made; its own timeout goes before that of ``target``
-    target : where it goes, how long it may take, and how often it is tried again
-    """
+    """The attempts of one call: how long each may take, whether there is another, and when."""
 
     def __init__(self, call: Call, target: Target) -> None:
         self.call = call
@@ -154,21 +136,9 @@ class Attempts:
         return request, time_left
 
     def answer(self, response: httpx.Response, content: bytes) -> Json:
-        """Read an answer that has arrived; raise the error that it is, if it is one.
+        """Return the JSON of an answer that has arrived, or raise the error that it is, as ``answer_of`` does.
 
-        Parameters
-        ----------
-        response : of httpx; its head is read, and its body may have been taken from it
-        content : the body, whole and decompressed
-
-        Returns
-        -------
-        The JSON object; None for no content, or where an earlier attempt has done what was asked (``absent_ok``).
-
-        Raises
-        ------
-        ApiError, BadAnswerError
-            as ``answer_of`` does.
+        None stands for no content, and where an earlier attempt has done what was asked (``absent_ok``).
         """
         if response.status_code == httpx.codes.NOT_FOUND and self.call.absent_ok and self._made > 1:
             return None
@@ -195,23 +165,12 @@ def is_passing(error: BanditsError) -> bool:
 
 
 def no_answer(request: httpx.Request, error: Exception) -> BanditsError:
-    """Return the error to raise, without its cause: the text names that, and httpx's traceback would hide it.
-
-    Parameters
-    ----------
-    request : which got no answer
-    error : of httpx, or ``TimeoutError``
-    """
+    """Return the error to raise, without its cause: the text names that, and httpx's traceback would hide it."""
     text = f"{request.method} {request.url}: {type(error).__name__}: {error}".rstrip(": ")
     return BanditsError(text) if isinstance(error, _OWN_FAULTS) else NoAnswerError(text)
 
 
 def backoff(failures: int) -> float:
-    """Return a random number of seconds to wait after so many failures before this one.
-
-    Parameters
-    ----------
-    failures : in a row, from 0
-    """
+    """Return a random number of seconds to wait after so many failures in a row before this one."""
     longest = min(LONGEST_PAUSE, FIRST_PAUSE * 2.0 ** min(failures, 20))
     return longest * random.uniform(0.5, 1.0)  # noqa: S311 - spreads clients, keeps no secret

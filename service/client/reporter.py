@@ -26,7 +26,7 @@ from .calls import (
     encode,
 )
 
-# -- Reports that wait, session by session in their order, and the batches that are made of them. Has no lock.
+# -- What waits, session by session in its order, and the batches that are made of it. Has no lock.
 
 Event: TypeAlias = Mapping[str, Any]
 
@@ -84,11 +84,6 @@ class ReportCounts:
     dropped: int = 0
     fallbacks: int = 0
 
-    def add(self, settled: Settlement) -> None:
-        """Count what one call settled."""
-        for name in ("applied", "duplicates", "surplus", "removed", "voided"):
-            setattr(self, name, getattr(self, name) + getattr(settled, name))
-
 
 OnError: TypeAlias = Callable[[ReportError], None]
 Settle: TypeAlias = Callable[[str, Sequence[Event], FeedbackOptions, str], Settlement]
@@ -112,11 +107,6 @@ class Batch:
 class Lane:
     """The reports of one session.
 
-    Parameters
-    ----------
-    session_id : of the session
-    rules : when reports are sent, and how many in one call
-
     Attributes
     ----------
     due_at : when the next call may be made
@@ -133,12 +123,7 @@ class Lane:
         self._batches: deque[Batch] = deque()
 
     def put(self, event: Event, now: float) -> bool:
-        """Add a report, and return whether the next call became due earlier by it.
-
-        Parameters
-        ----------
-        event : the report, with an event id
-        now : seconds of the monotonic clock
+        """Add a report with an event id, and return whether the next call became due earlier by it.
 
         Raises
         ------
@@ -164,30 +149,17 @@ class Lane:
     def head(self) -> Batch:
         """Return the batch to send; the same until it is done."""
         if not self._batches:
-            self._batches.append(Batch(self._cut()))
+            self._batches.append(Batch([]))
+            events, room = self._batches[0].events, self._rules.max_batch_bytes
+            most = min(self._rules.max_batch, len(self._waiting))
+            while len(events) < most and (not events or self._waiting[0][1] <= room):
+                event, size = self._waiting.popleft()
+                events.append(event)
+                room -= size + 1
         return self._batches[0]
 
-    def _cut(self) -> list[Event]:
-        events: list[Event] = []
-        room = self._rules.max_batch_bytes
-        while self._waiting and len(events) < self._rules.max_batch and (not events or self._waiting[0][1] <= room):
-            event, size = self._waiting.popleft()
-            events.append(event)
-            room -= size + 1
-        return events
-
     def finish(self, now: float, *rest: Sequence[Event]) -> int:
-        """End the first batch, but for these of its events, which go on as batches.
-
-        Parameters
-        ----------
-        now : seconds of the monotonic clock
-        rest : events of one new batch each; empty ones make none
-
-        Returns
-        -------
-        How many of its events are done.
-        """
+        """End the first batch, but for these of its events, which go on as batches; return how many are done."""
         self.failures = 0
         done = len(self._batches.popleft().events) - sum(map(len, rest))
         self._batches.extendleft(Batch(list(events)) for events in reversed(rest) if events)
@@ -201,20 +173,15 @@ class Lane:
         return [event for batch in self._batches for event in batch.events] + [event for event, _ in self._waiting]
 
 
+# -- What sends it.
+
 _log = logging.getLogger("delayed_bandits.client")
 _OF_THE_BATCH = frozenset({413, 422})
 """Statuses after which smaller batches may do."""
 
 
 class Reporter:
-    """Takes reports at once and sends them later.
-
-    Parameters
-    ----------
-    settle : by which a thread sends the reports
-    rules : when reports are sent, how many in one call, and how many may wait
-    on_error : is called with reports that are dropped, from any thread; by default they are logged
-    """
+    """Takes reports at once and sends them later; those that are dropped are logged where nobody asks for them."""
 
     def __init__(self, settle: Settle, rules: ReportRules, on_error: OnError | None) -> None:
         self._settle, self._rules = settle, rules
@@ -231,12 +198,7 @@ class Reporter:
         self._closed_at: float | None = None
 
     def put(self, session_id: str, event: Event | None) -> bool:
-        """Take a report, and return whether it will be sent.
-
-        Parameters
-        ----------
-        session_id : of the session
-        event : as ``event_of`` returns it; None for that of a fallback, which is counted and not sent
+        """Take a report, and return whether it will be sent; None, for that of a fallback, is counted and not sent.
 
         Raises
         ------
@@ -273,12 +235,7 @@ class Reporter:
             return replace(self._counts)
 
     def flush(self, timeout: float | None = None) -> bool:
-        """Send what waits now, and return whether all of it was answered in time.
-
-        Parameters
-        ----------
-        timeout : seconds; None waits without end
-        """
+        """Send what waits now, and return whether all of it was answered in time; None waits without end."""
         with self._changed:
             asked = [(lane, lane.added) for lane in self._lanes.values()]
             for lane, _ in asked:
@@ -286,14 +243,9 @@ class Reporter:
             self._changed.notify_all()
             return self._changed.wait_for(lambda: all(lane.done >= added for lane, added in asked), timeout)
 
-    def close(self, timeout: float | None = None) -> None:
-        """Send what waits; drop what is not answered within ``timeout`` seconds, and take nothing more.
-
-        Parameters
-        ----------
-        timeout : None for ``close_timeout`` of the rules
-        """
-        seconds = self._rules.close_timeout if timeout is None else timeout
+    def close(self) -> None:
+        """Send what waits, drop what is not answered within ``close_timeout`` of the rules, and take nothing more."""
+        seconds = self._rules.close_timeout
         with self._changed:
             self._closed_at = time.monotonic() + seconds
         self.flush(seconds)
@@ -333,7 +285,8 @@ class Reporter:
             self._failed(lane, batch, error if isinstance(error, BanditsError) else BanditsError(repr(error)))
             return
         with self._changed:
-            self._counts.add(settled)
+            for name in ("applied", "duplicates", "surplus", "removed", "voided"):
+                setattr(self._counts, name, getattr(self._counts, name) + getattr(settled, name))
             self._end(lane)
 
     def _failed(self, lane: Lane, batch: Batch, error: BanditsError) -> None:
@@ -383,6 +336,7 @@ def _logged(dropped: ReportError) -> None:
 _open: weakref.WeakSet[Reporter] = weakref.WeakSet()
 
 
+@atexit.register
 def _close_all() -> None:
     for reporter in list(_open):
         reporter.close()
@@ -393,6 +347,5 @@ def _after_fork() -> None:
         reporter.reset()
 
 
-atexit.register(_close_all)
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)

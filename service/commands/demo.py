@@ -15,7 +15,7 @@ import threading
 import time
 import webbrowser
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -180,33 +180,21 @@ HIGHEST = 0.25
 LONGEST = 56
 
 
-class Picture:
-    """The state of a shop, and how its click rates went, one bar for each call of ``note``."""
-
-    def __init__(self, shop: Shop, url: str) -> None:
-        self._shop, self._url = shop, url
-        self._rates: deque[tuple[float, float]] = deque(maxlen=LONGEST)
-
-    def note(self) -> None:
-        """Add a bar."""
-        self._rates.append((self._shop.learner.rate(), self._shop.control.rate()))
-
-    def shown(self, at: float) -> Lines:
-        """Return the picture."""
-        shop = self._shop
-        table = Table(box=None, pad_edge=False, show_header=False)
-        for place, (name, group) in enumerate((("learner", shop.learner), ("control", shop.control))):
-            heights = (min(int(rates[place] / HIGHEST * len(BARS)), len(BARS) - 1) for rates in self._rates)
-            bars = "".join(BARS[height] for height in heights)
-            table.add_row(Text(name), Text(f"{group.rate():6.1%} click"), Text(bars))
-        share = f"the learner shows it to {shop.learner.share_of_best():.0%}"
-        change = "the best item changes: it" if shop.just_changed(at) else "the best item"
-        return Lines(
-            Text(f"{self._url}  ({at:.0f} s, {visitors(shop):,} visitors; Ctrl-C ends it)"),
-            table,
-            Text(f"{change} is {shop.best(at)}: {share}"),
-            Text(f"sold out: {', '.join(shop.sold_out(at))}"),
-        )
+def _picture(shop: Shop, url: str, at: float, past: Collection[tuple[float, float]]) -> Lines:
+    """Return the state of the shop, and how the click rates of learner and control went, as bars."""
+    table = Table(box=None, pad_edge=False, show_header=False)
+    for place, (name, group) in enumerate((("learner", shop.learner), ("control", shop.control))):
+        heights = (min(int(rates[place] / HIGHEST * len(BARS)), len(BARS) - 1) for rates in past)
+        bars = "".join(BARS[height] for height in heights)
+        table.add_row(Text(name), Text(f"{group.rate():6.1%} click"), Text(bars))
+    share = f"the learner shows it to {shop.learner.share_of_best():.0%}"
+    change = "the best item changes: it" if shop.just_changed(at) else "the best item"
+    return Lines(
+        Text(f"{url}  ({at:.0f} s, {visitors(shop):,} visitors; Ctrl-C ends it)"),
+        table,
+        Text(f"{change} is {shop.best(at)}: {share}"),
+        Text(f"sold out: {', '.join(shop.sold_out(at))}"),
+    )
 
 
 def line(shop: Shop, at: float) -> str:
@@ -309,9 +297,7 @@ def _run(options: argparse.Namespace, screen: Screen) -> int:
             webbrowser.open(url)
         with suppress(KeyboardInterrupt), display(shop, screen, url) as show:
             play(shop, options.visitors, options.seconds or math.inf, show)
-        if screen.as_json:
-            screen.json(document(shop, url))
-        screen.say(summary(shop))
+        screen.tell(document(shop, url), summary(shop))
     return 0
 
 
@@ -339,13 +325,13 @@ def display(shop: Shop, screen: Screen, url: str) -> Iterator[Show]:
     elif not screen.console.is_terminal:
         yield _every(LINE_SECONDS, lambda at: screen.say(line(shop, at)))
     else:
-        drawn = Picture(shop, url)
-        note = _every(BAR_SECONDS, lambda _: drawn.note())
+        past: deque[tuple[float, float]] = deque(maxlen=LONGEST)
+        note = _every(BAR_SECONDS, lambda _: past.append((shop.learner.rate(), shop.control.rate())))
         with Live(console=screen.console, auto_refresh=False) as live:
 
             def show(at: float) -> None:
                 note(at)
-                live.update(drawn.shown(at), refresh=True)
+                live.update(_picture(shop, url, at, past), refresh=True)
 
             yield show
 

@@ -15,11 +15,12 @@ from pathlib import Path
 import httpx
 
 from .. import __version__, api_keys
+from ..client.attempts import KEY_VARIABLE, URL_VARIABLE
 from ..command_line import read_settings, unknown_variables
 from ..server.listeners import is_loopback
 from ..settings import Settings, SettingsError
 from .doctor_store import Finding, Level, check_store, error, ok, warning
-from .screen import KEY_VARIABLE, URL_VARIABLE, Command, CommandError, Screen
+from .screen import Command, CommandError, Screen, http_client
 
 # -- The settings themselves: misspelt ones, those that don't fit each other or this machine, and files of keys.
 
@@ -90,10 +91,8 @@ def check_service(url: str) -> Iterator[Finding]:
     if not re.match("https?://", url):
         yield error("service", f"{url} has no http:// or https://", f"say --url http://{url}")
         return
-    key = os.environ.get(KEY_VARIABLE, "")
-    headers = {"Authorization": f"Bearer {key}"} if key else {}
     try:
-        with httpx.Client(base_url=url, headers=headers, timeout=SECONDS) as http:
+        with http_client(url, SECONDS) as http:
             live = http.get("/livez")
             if not live.is_success:
                 text = f"{url}/livez answers {live.status_code}"

@@ -90,10 +90,7 @@ def _run_version(options: argparse.Namespace, screen: Screen) -> int:  # noqa: A
             found[name] = version(name)
         except PackageNotFoundError:
             found[name] = "not installed"
-    if screen.as_json:
-        screen.json(found)
-    else:
-        screen.say("\n".join(f"{name} {number}" for name, number in found.items()))
+    screen.tell(found, "\n".join(f"{name} {number}" for name, number in found.items()))
     return 0
 
 

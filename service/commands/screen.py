@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
+import httpx
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
@@ -20,6 +21,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ..client import Bandits
+from ..client.attempts import KEY_VARIABLE, URL_VARIABLE
 
 NONE = "-"
 """What stands for a value that there is not."""
@@ -49,6 +51,13 @@ class Screen:
         """Print a sentence, unless JSON is asked for."""
         if not self.as_json:
             self.console.print(text, soft_wrap=True)
+
+    def tell(self, value: Any, text: str) -> None:
+        """Print a value where JSON is asked for, else a sentence."""
+        if self.as_json:
+            self.json(value)
+        else:
+            self.say(text)
 
     def table(self, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
         """Print rows; numbers stand at the right, None is shown as ``NONE``, and a float with four digits."""
@@ -100,7 +109,6 @@ class Command(NamedTuple):
 
 # -- The flags that say which service a command calls.
 
-URL_VARIABLE, KEY_VARIABLE = "DELAYED_BANDITS_URL", "DELAYED_BANDITS_API_KEY"
 DEFAULT_URL = "http://127.0.0.1:8000"
 CALL_SECONDS = 30.0
 """A command waits longer than a page does."""
@@ -113,6 +121,13 @@ def add_service_flags(parser: argparse.ArgumentParser) -> None:
         default=os.environ.get(URL_VARIABLE) or DEFAULT_URL,
         help=f"address of the service ({URL_VARIABLE}, else {DEFAULT_URL}); its API key comes from {KEY_VARIABLE}",
     )
+
+
+def http_client(url: str, seconds: float) -> httpx.Client:
+    """Return connections for what ``Bandits`` has no method for, with the API key of the environment."""
+    key = os.environ.get(KEY_VARIABLE, "")
+    headers = {"Authorization": f"Bearer {key}"} if key else {}
+    return httpx.Client(base_url=url, headers=headers, timeout=seconds)
 
 
 def client_of(options: argparse.Namespace) -> Bandits:

@@ -115,12 +115,8 @@ def _show(options: argparse.Namespace, screen: Screen, bandits: Bandits) -> int:
 
 def _create(options: argparse.Namespace, screen: Screen, bandits: Bandits) -> int:
     view = bandits.sessions.create(options.session_id, **_specification(options)).view()
-    if screen.as_json:
-        screen.json(dict(view.fields))
-    else:
-        screen.say(
-            f"session {view.session_id}: {view.learner['kind']}, {len(view.arms) or 'unnamed'} arms or points"
-        )
+    text = f"session {view.session_id}: {view.learner['kind']}, {len(view.arms) or 'unnamed'} arms or points"
+    screen.tell(dict(view.fields), text)
     return 0
 
 
@@ -143,11 +139,8 @@ def _change(options: argparse.Namespace, screen: Screen, bandits: Bandits) -> in
     """Pause or resume arms, as the second word says."""
     session = bandits.session(options.session_id)
     view = session.change_arms(**{options.word: options.arms})
-    if screen.as_json:
-        screen.json(dict(view.fields))
-    else:
-        paused = view.fields.get("paused", [])
-        screen.say(f"session {view.session_id}: {len(view.arms)} arms, paused: {', '.join(paused) or 'none'}")
+    paused = ", ".join(view.fields.get("paused", [])) or "none"
+    screen.tell(dict(view.fields), f"session {view.session_id}: {len(view.arms)} arms, paused: {paused}")
     return 0
 
 
@@ -166,10 +159,7 @@ def _delete(options: argparse.Namespace, screen: Screen, bandits: Bandits) -> in
             return 1
     view = bandits.sessions.get(options.session_id)
     bandits.sessions.delete(options.session_id)
-    if screen.as_json:
-        screen.json({"deleted": view.session_id})
-    else:
-        screen.say(f"deleted {view.session_id}, which had {view.slot:,} slots")
+    screen.tell({"deleted": view.session_id}, f"deleted {view.session_id}, which had {view.slot:,} slots")
     return 0
 
 

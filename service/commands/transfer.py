@@ -16,7 +16,7 @@ import httpx
 
 from ..client import BadAnswerError, ConflictError, NoAnswerError
 from ..client.calls import api_error
-from .screen import KEY_VARIABLE, Command, CommandError, Screen, add_service_flags, client_of
+from .screen import Command, CommandError, Screen, add_service_flags, client_of, http_client
 
 SUFFIX = ".session.json"
 SECONDS = 600.0
@@ -44,10 +44,8 @@ def _export(options: argparse.Namespace, screen: Screen) -> int:
         for name, file in zip(names, files, strict=True):
             _export_to(http, name, file)
             advance()
-    if screen.as_json:
-        screen.json({"exported": [{"session_id": n, "file": str(f)} for n, f in zip(names, files, strict=True)]})
-    else:
-        screen.say(f"{len(files)} sessions exported to {options.to.absolute()}")
+    exported = [{"session_id": name, "file": str(file)} for name, file in zip(names, files, strict=True)]
+    screen.tell({"exported": exported}, f"{len(files)} sessions exported to {options.to.absolute()}")
     return 0
 
 
@@ -87,30 +85,25 @@ def _import(options: argparse.Namespace, screen: Screen) -> int:
             response = http.post("/v1/sessions/import", content=file.read_bytes(), headers=headers)
             if response.is_success:
                 done.append(response.json()["session_id"])
-            elif isinstance(error := _refusal(response), ConflictError) and options.skip_present:
-                skipped.append(file.name.removesuffix(SUFFIX))
-            elif isinstance(error, ConflictError):
+            elif not isinstance(error := _refusal(response), ConflictError):
+                raise error
+            elif not options.skip_present:
                 raise CommandError(f"{file}: {error}; {len(done)} were imported before it") from error
             else:
-                raise error
+                skipped.append(file.name.removesuffix(SUFFIX))
             advance()
-    if screen.as_json:
-        screen.json({"imported": done, "skipped": skipped})
-    else:
-        screen.say(f"{len(done)} sessions imported" + (f", {len(skipped)} were there" if skipped else ""))
+    text = f"{len(done)} sessions imported" + (f", {len(skipped)} were there" if skipped else "")
+    screen.tell({"imported": done, "skipped": skipped}, text)
     return 0
 
 
 @contextmanager
 def _service_at(url: str) -> Iterator[httpx.Client]:
-    """Yield connections to a service; the API key comes from the environment."""
-    key = os.environ.get(KEY_VARIABLE, "")
-    headers = {"Authorization": f"Bearer {key}"} if key else {}
-    with httpx.Client(base_url=url, headers=headers, timeout=SECONDS) as http:
-        try:
+    try:
+        with http_client(url, SECONDS) as http:
             yield http
-        except httpx.HTTPError as error:
-            raise NoAnswerError(f"{url}: {type(error).__name__}: {error}") from error
+    except httpx.HTTPError as error:
+        raise NoAnswerError(f"{url}: {type(error).__name__}: {error}") from error
 
 
 def _refusal(response: httpx.Response) -> Exception:

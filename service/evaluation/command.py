@@ -58,7 +58,7 @@ def arm_means(outcomes: Outcomes, confidence: float) -> Iterator[Estimate]:
     for arm in np.unique(outcomes.arms):
         values = outcomes.values[outcomes.arms == arm]
         interval = _mean(values, kinds, confidence) if values.size >= MIN_EFFECTIVE else None
-        yield Estimate(_name(outcomes, int(arm)), values.size, float(values.size), interval)
+        yield Estimate(outcomes.name(int(arm)), values.size, float(values.size), interval)
 
 
 def policies(outcomes: Outcomes, confidence: float) -> Iterator[Estimate]:
@@ -78,11 +78,7 @@ def policies(outcomes: Outcomes, confidence: float) -> Iterator[Estimate]:
     yield _value("uniform", uniform, outcomes.values, confidence)
     for arm in np.unique(outcomes.arms):
         weights = (outcomes.arms == arm) / outcomes.probabilities
-        yield _value(_name(outcomes, int(arm)), weights, outcomes.values, confidence)
-
-
-def _name(outcomes: Outcomes, arm: int) -> str:
-    return outcomes.labels.get(arm, f"arm {arm}")
+        yield _value(outcomes.name(int(arm)), weights, outcomes.values, confidence)
 
 
 def _mean(values: Floats, kinds: Floats, confidence: float) -> Interval:
@@ -122,8 +118,6 @@ def _z(confidence: float) -> float:
 
 # -- The columns that libraries for off-policy evaluation take: action, reward, pscore, position.
 
-NAMES = ("action", "reward", "pscore", "position")
-
 
 def write_columns(outcomes: Outcomes, path: Path, loss_range: tuple[float, float] | None) -> None:
     """Write a row for each act whose outcome is known, as .csv, .npz or .parquet by the file's name.
@@ -143,11 +137,20 @@ def write_columns(outcomes: Outcomes, path: Path, loss_range: tuple[float, float
         for another kind of file, parquet without pyarrow, losses without their range, or a range that is not two
         different finite numbers.
     """
-    columns = dict(zip(NAMES, _columns(outcomes, loss_range), strict=True))
+    rewards = outcomes.values
+    if outcomes.word == "loss":
+        if loss_range is None:
+            raise LogFileError("this is a log of losses: --loss-range BEST WORST says which reward a loss is")
+        best, worst = loss_range
+        if best == worst or not np.isfinite(loss_range).all():
+            raise LogFileError("--loss-range: give two different numbers, the best loss and the worst")
+        rewards = (rewards - worst) / (best - worst)
+    positions = np.zeros(outcomes.arms.size, dtype=np.int64)
+    columns = {"action": outcomes.arms, "reward": rewards, "pscore": outcomes.probabilities, "position": positions}
     if path.suffix == ".csv":
         with path.open("w", encoding="utf-8", newline="") as file:
             rows = csv.writer(file)
-            rows.writerow(NAMES)
+            rows.writerow(columns)
             rows.writerows(zip(*(column.tolist() for column in columns.values()), strict=True))
     elif path.suffix == ".npz":
         with path.open("wb") as file:
@@ -158,18 +161,6 @@ def write_columns(outcomes: Outcomes, path: Path, loss_range: tuple[float, float
         raise LogFileError(f"{path}: columns are written as .csv, .npz or .parquet")
 
 
-def _columns(outcomes: Outcomes, loss_range: tuple[float, float] | None) -> tuple[np.ndarray, ...]:
-    rewards = outcomes.values
-    if outcomes.word == "loss":
-        if loss_range is None:
-            raise LogFileError("this is a log of losses: --loss-range BEST WORST says which reward a loss is")
-        best, worst = loss_range
-        if best == worst or not np.isfinite(loss_range).all():
-            raise LogFileError("--loss-range: give two different numbers, the best loss and the worst")
-        rewards = (rewards - worst) / (best - worst)
-    return outcomes.arms, rewards, outcomes.probabilities, np.zeros(outcomes.arms.size, dtype=np.int64)
-
-
 # -- The command line.
 
 CANNOT_READ = 1
@@ -178,17 +169,7 @@ NOT_ENOUGH = "not enough data"
 
 
 def main(arguments: Sequence[str], program: str) -> int:
-    """Evaluate a decision log and print what it says.
-
-    Parameters
-    ----------
-    arguments : of the command line, after the word ``evaluate``
-    program : what the word follows
-
-    Returns
-    -------
-    The exit code of the process.
-    """
+    """Evaluate a decision log, print what it says, and return the exit code of the process."""
     options = parser(program).parse_args(arguments)
     try:
         outcomes = match(read_entries(options.file, options.format), options.segment)

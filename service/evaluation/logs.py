@@ -6,7 +6,7 @@ import ast
 import csv
 import json
 import math
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -203,6 +203,10 @@ class Outcomes:
     left_out: Mapping[str, int]
     """Number of acts without a value, by why."""
 
+    def name(self, arm: int) -> str:
+        """Return what an arm is called."""
+        return self.labels.get(arm, f"arm {arm}")
+
 
 @dataclass(slots=True)
 class _Act:
@@ -222,9 +226,9 @@ class _Matching:
     """
 
     acts: list[_Act] = field(default_factory=list)
-    by_slot: dict[int, _Act] = field(default_factory=dict)
-    open: dict[int, deque[_Act]] = field(default_factory=dict)
-    by_segment: dict[tuple[int, str | None], deque[_Act]] = field(default_factory=dict)
+    by_slot: dict[int | None, _Act] = field(default_factory=dict)
+    open: dict[int, deque[_Act]] = field(default_factory=lambda: defaultdict(deque))
+    by_segment: dict[tuple[int, str | None], deque[_Act]] = field(default_factory=lambda: defaultdict(deque))
     labels: dict[int, str] = field(default_factory=dict)
     word: str = "loss"
     lone_events: int = 0
@@ -234,8 +238,8 @@ class _Matching:
         act = _Act(entry["arm"], entry["probability"], entry["eligible"], entry.get("segment"))
         self.acts.append(act)
         self.by_slot[entry["slot"]] = act
-        self.open.setdefault(act.arm, deque()).append(act)
-        self.by_segment.setdefault((act.arm, act.segment), deque()).append(act)
+        self.open[act.arm].append(act)
+        self.by_segment[act.arm, act.segment].append(act)
         if "label" in entry:
             self.labels[act.arm] = entry["label"]
 
@@ -256,12 +260,11 @@ class _Matching:
             act.value = None if outcome == "voided" or value is None else float(value)
 
     def _settled(self, entry: Entry, *, of_any_segment: bool) -> _Act | None:
-        arm, slot = entry["arm"], entry.get("slot")
-        named = self.by_slot.get(slot) if slot is not None else None
+        arm, named = entry["arm"], self.by_slot.get(entry.get("slot"))
         if named is not None and named.arm == arm and named.ended == OPEN:
             return named
-        own = self.by_segment.get((arm, entry.get("segment")), deque())
-        for opened in (deque() if of_any_segment else own, self.open.get(arm, deque())):
+        own = [] if of_any_segment else [self.by_segment[arm, entry.get("segment")]]
+        for opened in [*own, self.open[arm]]:
             while opened:
                 # Acts that were found in another way stay in the queue until their turn.
                 if (act := opened.popleft()).ended == OPEN:

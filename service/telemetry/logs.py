@@ -45,19 +45,15 @@ def hide_passwords(text: str) -> str:
     return text
 
 
-def _shown_name(logger: str) -> str:
-    first, dot, rest = logger.partition(".")
-    return f"{SERVICE}{dot}{rest}" if first == _PACKAGE else logger
-
-
 class JsonLines(logging.Formatter):
     """Formats a record as one line of ASCII JSON."""
 
     def format(self, record: logging.LogRecord) -> str:
+        package, dot, rest = record.name.partition(".")
         line = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
-            "logger": _shown_name(record.name),
+            "logger": f"{SERVICE}{dot}{rest}" if package == _PACKAGE else record.name,
             "pid": record.process,
             "message": hide_passwords(record.getMessage()[: 2 * MAX_CHARS])[:MAX_CHARS],
         }

@@ -79,21 +79,14 @@ class Labels(NamedTuple):
 class Progress(Protocol):
     """A session's counts."""
 
-    @property
-    def slot(self) -> int:
-        """Slots opened."""
-
-    @property
-    def outstanding(self) -> int:
-        """Decisions that wait for feedback."""
-
-    @property
-    def total_delay(self) -> int:
-        """Sum of ``outstanding`` over the closed slots."""
-
-    @property
-    def expired(self) -> int:
-        """Decisions that got no feedback in time."""
+    slot: int
+    """Slots opened."""
+    outstanding: int
+    """Decisions that wait for feedback."""
+    total_delay: int
+    """Sum of ``outstanding`` over the closed slots."""
+    expired: int
+    """Decisions that got no feedback in time."""
 
 
 class Metrics:
@@ -197,9 +190,7 @@ class Metrics:
             "Decisions that were outstanding when their session was deleted by request.",
         )
         self.delay_seconds = self._histogram(
-            "bandit_feedback_delay_seconds",
-            "Time from act to feedback, in sessions with expiry.",
-            _DELAY_SECONDS,
+            "bandit_feedback_delay_seconds", "Time from act to feedback, in sessions with expiry.", _DELAY_SECONDS
         )
         self.delay_slots = self._counter(
             "bandit_delay_slots",
