@@ -244,7 +244,7 @@ class Reporter:
             return self._changed.wait_for(lambda: all(lane.done >= added for lane, added in asked), timeout)
 
     def close(self) -> None:
-        """Send what waits, drop what is not answered within ``close_timeout`` of the rules, and take nothing more."""
+        """Send what waits, drop what is not answered within ``close_timeout``, and take nothing more."""
         seconds = self._rules.close_timeout
         with self._changed:
             self._closed_at = time.monotonic() + seconds
