@@ -162,16 +162,11 @@ def test_a_folder_and_a_service_are_looked_at_before_and_while_it_runs(command, 
     assert "not running" in after["store"]["found"]
 
 
-def test_a_service_that_is_away_is_an_error():
-    (found,) = check_service("http://127.0.0.1:9")
+def test_a_service_that_can_not_be_asked_is_an_error():
+    (away,), (unnamed,) = check_service("http://127.0.0.1:9"), check_service("localhost:8000")
 
-    assert found.level is Level.ERROR
-
-
-def test_an_address_without_a_scheme_is_told_with_one():
-    (found,) = check_service("localhost:8000")
-
-    assert (found.level, found.do) == (Level.ERROR, "say --url http://localhost:8000")
+    assert away.level is unnamed.level is Level.ERROR
+    assert unnamed.do == "say --url http://localhost:8000"
 
 
 def test_a_store_of_the_defaults_is_not_taken_for_that_of_a_service_elsewhere(command, monkeypatch, tmp_path):
