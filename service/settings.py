@@ -1,6 +1,6 @@
 """What an operator can set: flags take precedence over variables (``BANDIT_*``), and these over defaults.
 
-Workers get the settings from their parent process: what reads them (``reading``) is imported by that alone.
+Workers get the settings from their parent process: what reads them (``command_line``) is imported by that alone.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Writes the client that blocks, ``service/client/blocking.py``, from the one that is awaited.
 
 ``python -m tests.support.blocking_client``. The package ``unasync`` changes neither docstrings nor what a blocking
-client does in another way, so this does without it.
+client does in another way, so this does without it. What is written is formatted as ruff does it, unless a line of
+``awaited.py`` is broken that fits without its ``await``.
 """
 
 from __future__ import annotations
