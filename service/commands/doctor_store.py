@@ -1,4 +1,4 @@
-"""The store of the settings: whether it can be reached, what keeps its data, and its room."""
+"""What ``doctor`` finds in the store of the settings: whether it can be reached, keeps its data, and has room."""
 
 from __future__ import annotations
 
@@ -196,7 +196,7 @@ ROOM = 2**30
 """Bytes on the disk of an embedded store below which it is soon full."""
 
 
-def check_of_store_checks(settings: Settings) -> Iterator[Finding]:
+def check_store(settings: Settings) -> Iterator[Finding]:
     """Examine the store that the settings name; an embedded one is not started."""
     url = settings.store_url.get_secret_value()
     try:

@@ -1,4 +1,4 @@
-"""The service's metrics: see docs/metrics.md.
+"""The service's metrics, how they are told, and what a worker measures of itself: see docs/metrics.md.
 
 Every series exists from the start and no label has its value from a request, so the number of series never changes.
 """
@@ -18,8 +18,7 @@ from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_late
 from prometheus_client.multiprocess import MultiProcessCollector
 
 from .. import __version__
-from .fast_counters import Increment, Observe, fast_inc, fast_observe
-from .multiprocess import STORE_RESTARTS, WORKER_RESTARTS
+from .multiprocess import STORE_RESTARTS, WORKER_RESTARTS, Increment, Observe, fast_inc, fast_observe
 
 # -- The answer of ``GET /metrics``: the metrics of all workers in Prometheus' text format.
 #
@@ -31,13 +30,7 @@ CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
 
 
 class Exposition:
-    """The metrics of a registry as text; with a shared ``folder``, summed over all workers.
-
-    Parameters
-    ----------
-    registry : of this process
-    folder : where all workers of the service keep their metrics; None where this process is the only one
-    """
+    """The metrics of a registry as text; with a shared ``folder``, summed over all workers."""
 
     def __init__(self, registry: CollectorRegistry, folder: Path | None) -> None:
         self._registry = registry
@@ -50,14 +43,11 @@ class Exposition:
             return await asyncio.to_thread(self._text)
 
     def _text(self) -> bytes:
-        return generate_latest(self._collected())
-
-    def _collected(self) -> CollectorRegistry:
-        if self._folder is None:
-            return self._registry
-        collected = CollectorRegistry()
-        MultiProcessCollector(collected, str(self._folder))
-        return collected
+        collected = self._registry
+        if self._folder is not None:
+            collected = CollectorRegistry()
+            MultiProcessCollector(collected, str(self._folder))
+        return generate_latest(collected)
 
 
 OTHER = "other"
@@ -89,21 +79,14 @@ class Labels(NamedTuple):
 class Progress(Protocol):
     """A session's counts."""
 
-    @property
-    def slot(self) -> int:
-        """Slots opened."""
-
-    @property
-    def outstanding(self) -> int:
-        """Decisions that wait for feedback."""
-
-    @property
-    def total_delay(self) -> int:
-        """Sum of ``outstanding`` over the closed slots."""
-
-    @property
-    def expired(self) -> int:
-        """Decisions that got no feedback in time."""
+    slot: int
+    """Slots opened."""
+    outstanding: int
+    """Decisions that wait for feedback."""
+    total_delay: int
+    """Sum of ``outstanding`` over the closed slots."""
+    expired: int
+    """Decisions that got no feedback in time."""
 
 
 class Metrics:
@@ -207,9 +190,7 @@ class Metrics:
             "Decisions that were outstanding when their session was deleted by request.",
         )
         self.delay_seconds = self._histogram(
-            "bandit_feedback_delay_seconds",
-            "Time from act to feedback, in sessions with expiry.",
-            _DELAY_SECONDS,
+            "bandit_feedback_delay_seconds", "Time from act to feedback, in sessions with expiry.", _DELAY_SECONDS
         )
         self.delay_slots = self._counter(
             "bandit_delay_slots",

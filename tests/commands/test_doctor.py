@@ -7,9 +7,8 @@ import os
 
 import pytest
 
-from service.commands import doctor as service_checks
-from service.commands import doctor as settings_checks
-from service.commands import doctor_store as server_checks
+from service.commands import doctor_store
+from service.commands.doctor import check_service, check_settings
 from service.commands.doctor_store import Level
 from service.settings import Settings, StoreUrl
 from service.store.redis.client import Examination, Server
@@ -38,7 +37,7 @@ def _no_settings_from_outside(monkeypatch):
 def judge(info=(), fsync="always", missing=(), **settings):
     settings = Settings(**{"store_url": StoreUrl("redis://r"), "min_replicas": 1} | settings)
     found = Examination([Server(WELL | dict(info), fsync)], missing)
-    return {each.subject: each for each in server_checks.check(found, settings, NOW)}
+    return {each.subject: each for each in doctor_store.check(found, settings, NOW)}
 
 
 def test_a_server_as_it_should_be_is_well():
@@ -83,7 +82,7 @@ def test_what_should_change_is_said(change, subject, level, says):
     ],
 )
 def test_settings_that_do_not_fit_are_named(settings, environment, says):
-    (found,) = settings_checks.check(Settings(**settings), environment)
+    (found,) = check_settings(Settings(**settings), environment)
 
     assert found.level is Level.WARNING
     assert says in found.found
@@ -96,9 +95,9 @@ def test_files_of_secrets_that_others_can_read_are_named(tmp_path):
     levels = []
     for mode in (0o644, 0o600):
         path.chmod(mode)
-        levels.append([*settings_checks.check(Settings(), environment)][-1].level)
+        levels.append([*check_settings(Settings(), environment)][-1].level)
     path.unlink()
-    levels.append([*settings_checks.check(Settings(), environment)][-1].level)
+    levels.append([*check_settings(Settings(), environment)][-1].level)
 
     assert levels == [Level.WARNING, Level.OK, Level.ERROR]
 
@@ -162,16 +161,11 @@ def test_a_folder_and_a_service_are_looked_at_before_and_while_it_runs(command, 
     assert "not running" in after["store"]["found"]
 
 
-def test_a_service_that_is_away_is_an_error():
-    (found,) = service_checks.check_of_service_checks("http://127.0.0.1:9")
+def test_a_service_that_can_not_be_asked_is_an_error():
+    (away,), (unnamed,) = check_service("http://127.0.0.1:9"), check_service("localhost:8000")
 
-    assert found.level is Level.ERROR
-
-
-def test_an_address_without_a_scheme_is_told_with_one():
-    (found,) = service_checks.check_of_service_checks("localhost:8000")
-
-    assert (found.level, found.do) == (Level.ERROR, "say --url http://localhost:8000")
+    assert away.level is unnamed.level is Level.ERROR
+    assert unnamed.do == "say --url http://localhost:8000"
 
 
 def test_a_store_of_the_defaults_is_not_taken_for_that_of_a_service_elsewhere(command, monkeypatch, tmp_path):

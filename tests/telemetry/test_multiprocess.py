@@ -1,4 +1,4 @@
-"""What fast_counters writes is what prometheus-client reads, whatever the process did last."""
+"""What fast counters write is what prometheus-client reads, whatever the process did last."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ import sys
 from prometheus_client import CollectorRegistry, Counter, Histogram
 from prometheus_client.multiprocess import MultiProcessCollector
 
-from service.telemetry.fast_counters import fast_inc, fast_observe
-from service.telemetry.multiprocess import FOLDER
+from service.telemetry.multiprocess import FOLDER, fast_inc, fast_observe
 
 BOUNDS = (0.5, 1.0, 2.0)
 AMOUNTS = [0.0, 0.25, 0.5, 0.5000001, 1.0, 1.5, 2.0, 2.5, 1e9]
@@ -17,8 +16,7 @@ AMOUNTS = [0.0, 0.25, 0.5, 0.5000001, 1.0, 1.5, 2.0, 2.5, 1e9]
 WORKER = """
 import os, signal, sys
 from prometheus_client import Counter, Histogram
-from service.telemetry.fast_counters import fast_inc, fast_observe
-from service.telemetry.multiprocess import share
+from service.telemetry.multiprocess import fast_inc, fast_observe, share
 
 share(int(sys.argv[1]))
 add = fast_inc(Counter("early", "Made before the file grew."))
