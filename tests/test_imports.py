@@ -42,7 +42,6 @@ ARROWS = {
 """Folder (or file) of ``service/`` to the folders it may import beside itself and the leaves."""
 LOADTEST = {"engine", "learners", "client"}
 LOADTEST_ALSO = {
-    "loadtest.bench.count_costs": {"commit", "models", "serialization", "sessions", "store", *LEAVES},
     "loadtest.bench.event_loop_turns": {"server.serving"},
     "loadtest.bench.in_process_app": {"app", "store.memory", *LEAVES},
 }

@@ -5,15 +5,11 @@ from __future__ import annotations
 import typer
 
 from loadtest.commands.bench import bench
-from loadtest.commands.burst import burst
 from loadtest.commands.chaos import chaos
-from loadtest.commands.counts import counts
 from loadtest.commands.day import day
 from loadtest.commands.during import during
-from loadtest.commands.expiry import expiry
 from loadtest.commands.growth import growth
 from loadtest.commands.paper import paper
-from loadtest.commands.places import places
 from loadtest.commands.replay import replay
 from loadtest.commands.stored import stored
 from loadtest.commands.study import study
@@ -23,17 +19,13 @@ app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_
 app.command()(day)
 app.command()(replay)
 app.command()(paper)
-app.command()(expiry)
 app.command()(study)
-app.command()(places)
-app.command()(burst)
 app.command()(chaos)
 app.command()(during)
 app.command()(bench)
 app.command()(growth)
 app.command()(turns)
 app.command()(stored)
-app.command()(counts)
 
 
 @app.callback()

@@ -65,8 +65,7 @@ Regret is in expected losses against the best arm of each moment, for Jester's v
 joke. T is the horizon in slots. A dash means: not played. {worlds} worlds, {clicks} of them of clicks
 alone; runs of a world: {seeds}; {minutes} minutes of one processor in all. No bound is proved for
 `multiscale_tsallis` and `centred_tsallis`. The paper's own experiments are in
-[results-paper.md](results-paper.md); [results-expiry.md](results-expiry.md) has learning from some of the
-answers."""
+[results-paper.md](results-paper.md)."""
 COMMAND = """\
 This command plays the study and writes this page, its tables and its figures. It plays only what its folder of
 results does not have yet, so you can stop and start it:

@@ -153,7 +153,7 @@ def test_a_count_that_disagrees_warns_and_the_run_counts(tmp_path: Path) -> None
     assert "row 4" in result.stderr
 
 
-@pytest.mark.parametrize("command", ["burst", "chaos"])
+@pytest.mark.parametrize("command", ["bench", "chaos"])
 def test_a_service_is_broken_only_where_its_workers_are_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:
