@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import httpx
 
-from loadtest.bench.closed_loop import Conversation, act_and_feedback, repeated
+from loadtest.bench.load import Conversation, act_and_feedback, repeated
 
 NOTHING, READ, SCRIPT = "nothing", "redis_get", "lua_script"
 HOT, MANY, ACTS, EVENTS = "hot", "many", "bulk_acts", "bulk_events"

@@ -12,18 +12,17 @@ from typing import Any
 import httpx
 from redis import Redis
 
-from loadtest.bench.closed_loop import posts
 from loadtest.bench.floors import REDIS
-from loadtest.bench.load import run_load
-from loadtest.bench.measured import Measured, cpu_seconds, machine, workers_ratio
-from loadtest.bench.open_loop import latencies
-from loadtest.bench.servers import running_uvicorn
+from loadtest.bench.load import Rate, latencies, posts, run_clients, run_wrk
+from loadtest.bench.measured import cpu_seconds, machine, ratios, running_uvicorn, spread
 from loadtest.bench.targets import (
     ARMS,
+    FLOORS,
     HOT,
     MANY,
     PEERS_ARMS,
     PEERS_REDIS,
+    SEPARATE,
     SESSIONS,
     Options,
     Target,
@@ -44,7 +43,53 @@ PYTHON = "clients in Python"
 WRK = f"wrk; {PYTHON} for events in bulk, a session for each client, and latency"
 
 
-def bench(options: Options, data: Path, logs: Path, advance: Callable[[], object]) -> dict[str, Any]:
+SCALED = (HOT, MANY, SEPARATE)
+"""Targets whose rates with several workers are compared with those of one."""
+
+
+class Measured:
+    """Requests, acts or events per second of every target, and processor time of each, by repetition."""
+
+    def __init__(self, names: Iterable[str]) -> None:
+        self.rates: dict[str, list[float]] = {name: [] for name in names}
+        self.cpu: dict[str, list[float]] = {name: [] for name in self.rates}
+        """Microseconds of all processes that work for the target, Redis included."""
+        self.latencies: list[dict[str, float]] = []
+        """What the open loop found, in each repetition."""
+
+    def summary(self) -> dict[str, Any]:
+        """Rates, and the ratios of each target and its processor time to each floor within each repetition."""
+        others = [name for name in self.rates if name not in FLOORS]
+        return {
+            "per_second": {name: spread(rates) for name, rates in self.rates.items()},
+            "cpu_microseconds": {name: spread(used) for name, used in self.cpu.items()},
+            "rate_over": {floor: {name: ratios(self.rates, name, floor) for name in others} for floor in FLOORS},
+            "cpu_over": {floor: {name: ratios(self.cpu, name, floor) for name in others} for floor in FLOORS},
+            "open_loop_milliseconds": {
+                name: spread([each[name] for each in self.latencies]) for name in self.latencies[0]
+            },
+        }
+
+
+def workers_ratio(found: Mapping[str, Measured], options: Options) -> dict[str, Any]:
+    """Return the service's medians with the most workers to those with the fewest.
+
+    ``cpu_allows`` is what processor time would allow with a core for each process: the ratio of the numbers of
+    workers, over that of the processor time of an act or event.
+    """
+    fewest, most = (pick(found, key=int) for pick in (min, max))
+
+    def ratio(numbers: str, target: str) -> float:
+        one, other = (statistics.median(getattr(found[count], numbers)[target]) for count in (most, fewest))
+        return float(one / other)
+
+    scaled = SCALED if options.sessions >= options.clients else (HOT, MANY)
+    rate = {target: ratio("rates", target) for target in scaled}
+    allowed = {target: int(most) / int(fewest) / ratio("cpu", target) for target in scaled}
+    return {f"{most}_to_{fewest}": rate | {f"{target}_cpu_allows": number for target, number in allowed.items()}}
+
+
+def measure(options: Options, data: Path, logs: Path, advance: Callable[[], object]) -> dict[str, Any]:
     """Measure all targets and return the summary.
 
     Raises
@@ -59,7 +104,7 @@ def bench(options: Options, data: Path, logs: Path, advance: Callable[[], object
             server = client.info("server")
     return {
         "workers": {count: measured.summary() for count, measured in found.items()},
-        "workers_ratio": workers_ratio(found),
+        "workers_ratio": workers_ratio(found, options),
         "options": options._asdict(),
         "machine": before | {"redis_server": server["redis_version"], "appendfsync": "always"},
         "generator": PYTHON if options.wrk is None else WRK,
@@ -101,7 +146,10 @@ def _turn(options: Options, redis: RedisProcess, target: Target, seconds: float)
     talk = partial(posts, f"{SESSIONS}/s0/feedbacks", iter(bodies)) if bodies else target.talk
     redis.command(f"CONFIG SET appendfsync {target.appendfsync}")
     before = cpu_seconds(target.pids)
-    rate = run_load(target._replace(talk=talk), options.wrk, options.clients, seconds)
+    if options.wrk is not None and target.says is not None:
+        rate: Rate = run_wrk(options.wrk, target.port, options.clients, seconds, target.says)
+    else:
+        rate = run_clients(target.port, talk, options.clients, seconds)
     done = rate.requests * target.per_call
     used = 1e6 * (cpu_seconds(target.pids) - before) / max(done, 1)
     acted = len(bodies) * target.per_call

@@ -3,17 +3,82 @@
 from __future__ import annotations
 
 import hashlib
+import heapq
 import time
+from array import array
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from loadtest.errors import LoadTestError
-from loadtest.replay.driver import Counts, Driver, Event
-from loadtest.replay.pace import Pace
-from loadtest.replay.plan import Player, World
+from loadtest.replay.drivers import Counts, Driver, Event, SimulatedTime
+from loadtest.replay.session import SLACK, ClickStream, Player, World
+from loadtest.replay.worlds import NO_CLICK, ArmWorld
 from service.learners.base import FloatArray, IntArray
+
+
+class Pace:
+    """Starts slots and times them from when they were meant to start.
+
+    At a fixed rate a slot that could not start in time has waited, and the wait counts: a service that
+    stalls for two seconds delays every slot meant for these two seconds, and the percentiles show it.
+
+    Parameters
+    ----------
+    slots_per_second : None starts a slot as soon as the one before has ended
+    """
+
+    def __init__(
+        self,
+        slots_per_second: float | None = None,
+        clock: Callable[[], float] = time.perf_counter,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self.seconds: array[float] = array("d")
+        """Of each slot, from when it was meant to start to the answer of its last call."""
+        self._interval = None if slots_per_second is None else 1 / slots_per_second
+        self._clock = clock
+        self._sleep = sleep
+        self._first: float | None = None
+        self._meant = 0.0
+
+    def begin(self, t: int) -> None:
+        """Return when slot ``t`` may start."""
+        now = self._clock()
+        if self._first is None:
+            self._first = now
+        self._meant = self._start_of(t, now, self._first)
+        if self._meant > now:
+            self._sleep(self._meant - now)
+
+    def _start_of(self, t: int, now: float, first: float) -> float:
+        return now if self._interval is None else first + (t - 1) * self._interval
+
+    def end(self) -> None:
+        """Note that the slot has ended."""
+        self.seconds.append(self._clock() - self._meant)
+
+
+class ArrivalPace(Pace):
+    """Starts each slot when its visitor arrives.
+
+    Parameters
+    ----------
+    arrivals : when each slot is meant to start, in the clock's seconds, shape (slots,)
+    """
+
+    def __init__(
+        self,
+        arrivals: FloatArray,
+        clock: Callable[[], float] = time.perf_counter,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        super().__init__(None, clock, sleep)
+        self._arrivals = arrivals
+
+    def _start_of(self, t: int, now: float, first: float) -> float:  # noqa: ARG002 - arrivals are absolute
+        return float(self._arrivals[t - 1])
 
 
 @dataclass
@@ -169,3 +234,68 @@ class Replay:
         except LoadTestError as error:
             record.error = record.error or error
         return record
+
+
+SLICE = 0.2
+"""Longest sleep in seconds, so that a signal is noticed."""
+
+
+class ClickReplay(Replay):
+    """One session's replay of clicks.
+
+    Parameters
+    ----------
+    world : a world of clicks, played from its first slot
+    stream : when impressions and clicks happen
+    driver : a session before its first slot, with the stream's window
+    clock : None for real time; a simulated one is the driver's too
+    arrivals : when visitors come, in the clock's seconds, shape (slots,); None for the stream's interval
+    """
+
+    def __init__(
+        self,
+        world: ArmWorld,
+        stream: ClickStream,
+        driver: Driver,
+        clock: SimulatedTime | None = None,
+        arrivals: FloatArray | None = None,
+    ) -> None:
+        self._now: Callable[[], float] = time.monotonic if clock is None else clock.now
+        self._sleep: Callable[[float], None] = time.sleep if clock is None else clock.sleep
+        times = (self._now, self._sleep)
+        pace = Pace(stream.slots_per_second, *times) if arrivals is None else ArrivalPace(arrivals, *times)
+        super().__init__(world, stream.settled_after(world.slots), driver, pace)
+        self._record.clicks_only = True
+        self._seconds = stream.click_delays(world.slots)
+        self._window = stream.after_seconds
+        self._clicks: list[tuple[float, int, Event]] = []
+        """By the time at which they happen."""
+
+    def _schedule(self, event: Event) -> None:
+        if event.posted != NO_CLICK:
+            due = self._now() + float(self._seconds[event.slot - 1])
+            heapq.heappush(self._clicks, (due, event.slot, event))
+
+    def _arrived(self, t: int) -> list[Event]:  # noqa: ARG002 - clicks come by the clock
+        return self._until(self._now())
+
+    def _until(self, now: float) -> list[Event]:
+        arrived = []
+        while self._clicks and self._clicks[0][0] <= now:
+            arrived.append(heapq.heappop(self._clicks)[2])
+        return arrived
+
+    def _drain(self, stopped: Callable[[], bool]) -> None:
+        """Wait until the last impression has had its time, and post the clicks that come until then."""
+        end = self._now() + SLACK * SLACK * self._window
+        while self._clicks and self._clicks[0][0] <= end and not stopped():
+            self._wait(self._clicks[0][0], stopped)
+            self._deliver(self._until(self._now()))
+        self._wait(end, stopped)
+
+    def _wait(self, until: float, stopped: Callable[[], bool]) -> None:
+        while (left := until - self._now()) > 0 and not stopped():
+            self._sleep(min(left, SLICE))
+
+    def _left(self) -> list[Event]:
+        return [event for _, _, event in sorted(self._clicks)]

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from rich.table import Table
 
 from loadtest import figures
 from loadtest.client import CallLog
-from loadtest.replay import delays
-from loadtest.replay.driver import Event
-from loadtest.replay.pace import Pace
-from loadtest.replay.plan import Plan, World
-from loadtest.replay.replay import Record
+from loadtest.replay.drivers import Event
+from loadtest.replay.replay import Pace, Record
+from loadtest.replay.session import ClickStream, Plan, World
+from loadtest.replay.worlds import total_delay
 from service.learners.base import FloatArray, IntArray
 
 PERCENTILES = (50, 95, 99)
@@ -57,7 +57,7 @@ def build_report(
         "best_arm": best.action if isinstance(best.action, int) else None,
         "best_action": best.label if isinstance(best.action, int) else best.action,
         "best_mean_loss": _mean(best.losses),
-        "total_delay": delays.total_delay(record.played)._asdict(),
+        "total_delay": total_delay(record.played)._asdict(),
         "seed": plan.seed,
         **_accounting(record),
         **_calls(record, log, pace),
@@ -144,3 +144,88 @@ def write_report(report: Report, folder: Path) -> list[Path]:
 def _legend(report: Report) -> tuple[str, str]:
     learner, rates = report.summary["learner"], report.summary.get("rates")
     return f"{figures.display_name(learner)}{f' ({rates} rates)' if rates else ''}", report.baseline_name
+
+
+def table_of(summary: Mapping[str, Any]) -> Table:
+    """Return the table a command ends with."""
+    title = f"{summary['scenario']}, {summary['learner']}, {summary['slots']:,} slots, seed {summary['seed']}"
+    table = Table(title=title, title_justify="left", show_header=False)
+    table.add_column(style="bold")
+    table.add_column(justify="right")
+    for name, value in _lines(summary):
+        table.add_row(name, value)
+    return table
+
+
+def _lines(summary: Mapping[str, Any]) -> Sequence[tuple[str, str]]:
+    without = "uniform" if "uniform_mean_loss" in summary else "still"
+    other = "uniform play" if without == "uniform" else "standing still"
+    best = f" ({summary['best_action']})" if summary["best_arm"] is not None else ""
+    lines = [
+        ("regret per slot", _number(summary["regret_per_slot"])),
+        (f"regret per slot, {other}", _number(summary[f"{without}_regret_per_slot"])),
+        ("mean loss", _number(summary["mean_loss"])),
+        (f"mean loss, {other}", _number(summary[f"{without}_mean_loss"])),
+        (f"mean loss, best fixed action{best}", _number(summary["best_mean_loss"])),
+        *_click_lines(summary),
+        ("events acknowledged / settled / pending", _counts(summary)),
+        ("calls, per second", f"{summary['requests']:,}, {_number(summary['requests_per_second'], 0)}"),
+        ("retries / client errors", f"{summary['retries']} / {summary['client_errors']}"),
+    ]
+    for kind, latency in summary["latency_ms"].items():
+        lines.append(
+            (f"{kind}: p50 / p95 / p99 / max ms", " / ".join(f"{value:.3f}" for value in latency.values()))
+        )
+    return lines
+
+
+def _click_lines(summary: Mapping[str, Any]) -> Sequence[tuple[str, str]]:
+    if "click_rate" not in summary:
+        delay = summary["total_delay"]
+        return [("total delay D, strict / only d_T cut", f"{delay['strict']:,} / {delay['last']:,}")]
+    rates = [
+        (label, _number(summary[name]))
+        for label, name in (
+            ("click rate", "click_rate"),
+            ("click rate, uniform play", "uniform_click_rate"),
+            ("click rate, best fixed action", "best_click_rate"),
+            ("expired share of decisions", "expired_share"),
+            ("late share of clicks", "late_share"),
+        )
+    ]
+    return [*rates, ("clicks that found nothing outstanding", f"{summary['surplus']:,}")]
+
+
+def _counts(summary: Mapping[str, Any]) -> str:
+    settled = "unknown" if summary["settled"] is None else f"{summary['settled']:,}"
+    return f"{summary['acknowledged']:,} / {settled} / {summary['pending']:,}"
+
+
+def _number(value: float | None, digits: int = 4) -> str:
+    return "-" if value is None else f"{value:,.{digits}f}"
+
+
+def click_facts(world: World, stream: ClickStream, record: Record) -> dict[str, Any]:
+    """Further fields of the summary; rates are per impression."""
+    played = record.played
+    world = world.head(played)
+    clicked = record.losses == 0
+    late = clicked & (stream.click_delays(played) > stream.after_seconds)
+    expired = None if record.counts is None else record.counts.expired
+    return {
+        "impressions": played,
+        "clicks": int(clicked.sum()),
+        "click_rate": _share(clicked.sum(), played),
+        "uniform_click_rate": _share(np.sum(1 - world.baseline().losses), played),
+        "best_click_rate": _share(np.sum(1 - world.best_fixed().losses), played),
+        "expired": expired,
+        "expired_share": None if expired is None else _share(expired, played),
+        "late_clicks": int(late.sum()),
+        "late_share": _share(late.sum(), clicked.sum()),
+        "stream": stream._asdict(),
+        "total_delay": None,
+    }
+
+
+def _share(part: Any, whole: Any) -> float | None:
+    return float(part / whole) if whole else None

@@ -13,8 +13,7 @@ from loadtest.study.catalogue import STALLS, WEARY, worlds
 from loadtest.study.cells import save
 from loadtest.study.learners import ENTRIES, MULTISCALE
 from loadtest.study.pictures import GROWTH_WORLDS, draw_all, worlds_of
-from loadtest.study.results import STALLED, SURE, World, by_world, percent
-from loadtest.study.tables import tables
+from loadtest.study.tables import STALLED, SURE, World, by_world, percent, tables
 
 LINE = 118
 FIGURES = {

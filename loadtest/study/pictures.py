@@ -13,8 +13,7 @@ import numpy as np
 from loadtest.figures import STYLE
 from loadtest.study.catalogue import CHANGES, CLICKS, FULL, STALLS
 from loadtest.study.learners import MULTISCALE, SIXTH
-from loadtest.study.results import STALLED, World
-from loadtest.study.tables import MAIN, NAMES, of_group
+from loadtest.study.tables import MAIN, NAMES, STALLED, World, of_group
 
 PRINT_DPI = 300
 WIDTH = 7.0

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from loadtest.processes.ports import free_port
+from loadtest.processes import free_port
 from service.commands.demo import command, picture
 from service.commands.demo.own_service import running_service
 from service.commands.demo.shop import LEARNER, Shop

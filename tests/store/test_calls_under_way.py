@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from loadtest.chaos.proxy import CuttingProxy
+from loadtest.chaos.faults import CuttingProxy
 from service.store.base import Committed, StoreUnavailableError
 from service.store.options import StoreOptions
 from service.store.redis.connection.server import LARGE_BYTES

@@ -11,7 +11,7 @@ import pytest
 import uvloop
 from redis.asyncio import Connection
 
-from loadtest.chaos.proxy import CuttingProxy
+from loadtest.chaos.faults import CuttingProxy
 from service.store.base import Committed, StoreUnavailableError
 from service.store.options import StoreOptions
 from service.store.redis.store import RedisStore

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import redis
 
-from loadtest.processes.ports import free_port
+from loadtest.processes import free_port
 from service.store.base import Committed, StoreUnavailableError
 from service.store.options import StoreOptions
 from service.store.redis.store import RedisStore

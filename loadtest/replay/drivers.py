@@ -1,0 +1,235 @@
+"""What drives one learner, over HTTP or in process: the same calls give the same numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from loadtest.client import CallLog, Client
+from loadtest.errors import LoadTestError, ServiceError
+from loadtest.replay.session import IDLE_TTL_SECONDS, Plan
+from service.engine.actions import Action, ArmAction, PointAction
+from service.engine.expiry import expire_oldest
+from service.engine.feedback import ArmFeedback, PointFeedback
+from service.engine.loss_range import LossRange
+from service.engine.params import Expiry, Params
+from service.engine.run import Run, start_run
+from service.learners.base import ArmLearner, FloatArray, Information, Spec
+
+
+class SimulatedTime:
+    """A clock that advances only by ``sleep``, in seconds."""
+
+    def __init__(self, start: float = 0.0) -> None:
+        self._now = start
+
+    def now(self) -> float:
+        """Return the time in seconds."""
+        return self._now
+
+    def sleep(self, seconds: float) -> None:
+        """Advance the clock."""
+        self._now += seconds
+
+
+def pass_time(run: Run, now: float) -> None:
+    """Advance a run to ``now``, in seconds, and settle the decisions that have expired."""
+    run.advance(now)
+    while run.due:
+        for _ in expire_oldest(run):
+            pass
+
+
+class Event(NamedTuple):
+    """One slot's feedback on its way."""
+
+    slot: int
+    arm: int | None
+    posted: Any
+
+
+class Receipt(NamedTuple):
+    """How many events of a call are in the state, and how many of them were there before."""
+
+    acknowledged: int
+    duplicates: int
+    surplus: int = 0
+    """Events no outstanding decision can have caused, skipped: late clicks of decisions given up."""
+
+
+class Counts(NamedTuple):
+    """The session's own counts."""
+
+    slot: int
+    feedbacks: int
+    outstanding: int
+    expired: int = 0
+
+
+class Driver(Protocol):
+    """One session, called by one client, one call at a time."""
+
+    log: CallLog
+
+    def act(self) -> Action:
+        """Open the next slot."""
+
+    def look(self, slot: int) -> FloatArray | None:
+        """p_t of the open slot ``slot``; None for points."""
+
+    def deliver(self, events: Sequence[Event]) -> Receipt:
+        """Hand over feedback, in this order."""
+
+    def counts(self) -> Counts:
+        """Return what the session has counted."""
+
+    def describe(self) -> dict[str, Any]:
+        """How the session was driven, and its learner's parameters as resolved."""
+
+
+class HttpDriver:
+    """Drives a session of the service.
+
+    Every event carries an ``event_id`` and every act an ``Idempotency-Key``, so that a call may be
+    made again after a lost answer without counting twice.
+    """
+
+    def __init__(self, client: Client, plan: Plan, session_id: str) -> None:
+        self.log = client.log
+        self._client = client
+        self._information = plan.information
+        self._session_id = session_id
+        self._path = f"/v1/sessions/{session_id}"
+        request = {"session_id": session_id, "learner": plan.learner, "seed": plan.seed, **plan.session}
+        client.call("create", "POST", "/v1/sessions", request | {"idle_ttl_seconds": IDLE_TTL_SECONDS})
+
+    def act(self) -> Action:
+        # The key need only differ from act to act: its scope is this session's route.
+        key = f"act-{len(self.log.seconds['act']) + 1}"
+        answer = self._client.call("act", "POST", f"{self._path}/act", key=key)
+        with _understood("act"):
+            if "arm" in answer:
+                return ArmAction(answer["slot"], answer["arm"], answer["probability"])
+            points = answer.get("query_points")
+            query_points = None if points is None else np.array(points, dtype=float)
+            return PointAction(answer["slot"], np.array(answer["x"], dtype=float), query_points)
+
+    def look(self, slot: int) -> FloatArray | None:
+        if self._information not in (Information.ARM, Information.SLOT):
+            return None
+        view = self._view()
+        with _understood("view"):
+            if view["slot"] != slot:
+                raise ServiceError(
+                    f"slot {slot} is open, but the session shows {view['slot']}: is someone else in it?"
+                )
+            return np.array(view["probabilities"], dtype=float)
+
+    def deliver(self, events: Sequence[Event]) -> Receipt:
+        body = {"events": [self._body(event) for event in events]}
+        answer = self._client.call("feedbacks", "POST", f"{self._path}/feedbacks", body)
+        with _understood("feedbacks"):
+            known = answer["applied"] + answer["duplicates"]
+            receipt = Receipt(known, answer["duplicates"], answer.get("surplus", 0))
+        if receipt.acknowledged + receipt.surplus != len(events):
+            raise ServiceError(f"{len(events)} events sent, {receipt.acknowledged} acknowledged")
+        return receipt
+
+    def counts(self) -> Counts:
+        view = self._view()
+        with _understood("view"):
+            return Counts(*(int(view[name]) for name in Counts._fields))
+
+    def describe(self) -> dict[str, Any]:
+        return {"driver": "http", "session_id": self._session_id, "parameters": self._view().get("learner")}
+
+    def _view(self) -> Any:
+        return self._client.call("view", "GET", self._path)
+
+    def _body(self, event: Event) -> dict[str, Any]:
+        event_id = f"slot-{event.slot}"
+        if self._information is Information.ARM:
+            return {"arm": event.arm, "loss": event.posted, "event_id": event_id}
+        if self._information is Information.SLOT:
+            return {"arm": event.arm, "loss": event.posted, "slot": event.slot, "event_id": event_id}
+        return {self._information.value: event.posted.tolist(), "event_id": event_id}
+
+
+@contextmanager
+def _understood(call: str) -> Iterator[None]:
+    try:
+        yield
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise ServiceError(f"{call}: the service's answer is not understood ({error!r})") from error
+
+
+class InProcessDriver:
+    """Drives the same arithmetic without the service.
+
+    Parameters
+    ----------
+    plan : the session
+    clock : the time in seconds, for sessions whose decisions expire
+    """
+
+    def __init__(self, plan: Plan, clock: Callable[[], float] = lambda: 0.0) -> None:
+        self.log = CallLog()
+        self._spec = plan.spec
+        self._knows_slots = plan.information is Information.SLOT
+        best, worst = plan.session.get("loss_range", (0.0, 1.0))
+        self._range = LossRange(best, worst, plan.session.get("normalize_losses", True))
+        self._clock = clock
+        self._expiry = _expiry(plan.session.get("expiry"), plan.spec, self._range)
+        self._run = start_run(Params(plan.spec, plan.seed, self._range, self._expiry))
+
+    def act(self) -> Action:
+        with self.log.timed("act"):
+            pass_time(self._run, self._clock())
+            return self._run.act()
+
+    def look(self, slot: int) -> FloatArray | None:  # noqa: ARG002 - nobody else can be in this session
+        if not isinstance(self._run.learner, ArmLearner):
+            return None
+        with self.log.timed("view"):
+            return self._run.probabilities
+
+    def deliver(self, events: Sequence[Event]) -> Receipt:
+        with self.log.timed("feedbacks"):
+            pass_time(self._run, self._clock())
+            feedbacks = [self._feedback(event) for event in events]
+            surplus = set(self._run.surplus(feedbacks))
+            if surplus and self._expiry is None:
+                raise LoadTestError("an event answers no outstanding decision")
+            for index, feedback in enumerate(feedbacks):
+                if index not in surplus:
+                    self._run.settle(feedback)
+        return Receipt(len(events) - len(surplus), 0, len(surplus))
+
+    def counts(self) -> Counts:
+        pass_time(self._run, self._clock())
+        ledger = self._run.ledger
+        return Counts(ledger.slot, ledger.feedbacks, ledger.outstanding, ledger.expired)
+
+    def describe(self) -> dict[str, Any]:
+        parameters = self._spec.model_dump(mode="json") | self._run.learner.rates(self._run.state)
+        return {"driver": "in_process", "session_id": None, "parameters": parameters}
+
+    def _feedback(self, event: Event) -> Any:
+        """Make of an event what a run of the plan's learner takes."""
+        if event.arm is None:
+            return PointFeedback(np.asarray(event.posted))
+        slot = event.slot if self._knows_slots else None
+        return ArmFeedback(event.arm, self._range.learned(event.posted), slot)
+
+
+def _expiry(fields: dict[str, Any] | None, spec: Spec, losses: LossRange) -> Expiry | None:
+    """Return a session's expiry as its run has it."""
+    if fields is None:
+        return None
+    if (default := fields["default_loss"]) is None:
+        return Expiry(fields["after_seconds"], None)
+    is_provisional = spec.takes_provisional and fields.get("provisional") is not False
+    return Expiry(fields["after_seconds"], losses.learned(default), is_provisional)
