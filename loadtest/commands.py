@@ -38,6 +38,17 @@ from loadtest.study.learners import chosen, installed
 from loadtest.study.page import write
 from loadtest.terminal import console, errors_reported, print_note, print_table, print_written, progress_bar
 
+
+def flag(text: str, least: float | None = None, most: float | None = None, **more: Any) -> Any:
+    """Make an option of a command, whose help is the text."""
+    return typer.Option(help=text, min=least, max=most, **more)
+
+
+def clicks_flag(text: str, least: float = 0.001, most: float | None = None) -> Any:
+    """Make an option for streams of clicks."""
+    return flag(text, least, most, rich_help_panel="Clicks only")
+
+
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 
 
@@ -48,8 +59,8 @@ def main() -> None:
 
 @app.command()
 def day(
-    seed: Annotated[int, Option(min=0, max=2**63 - 1, help="Seed of the visitors and of the session.")] = 0,
-    out: Annotated[Path, Option(help="Folder for day.png and day.svg.")] = Path("runs/day"),
+    seed: Annotated[int, flag("Seed of the visitors and of the session.", 0, 2**63 - 1)] = 0,
+    out: Annotated[Path, flag("Folder for day.png and day.svg.")] = Path("runs/day"),
 ) -> None:
     """Simulate a day of a shop's visitors in process: the click rate while it learns, beside uniform play."""
     with errors_reported():
@@ -65,52 +76,36 @@ DEFAULT_URL = "http://127.0.0.1:8000"
 INTERRUPTED = 130
 
 
-def _clicks(text: str, least: float = 0.001, most: float | None = None) -> Any:
-    return Option(min=least, max=most, rich_help_panel="Clicks only", help=text)
-
-
 @app.command()
 def replay(
     scenario: Annotated[replay_run.Scenario, typer.Argument(help="The stream to replay.")],
-    data: Annotated[list[Path] | None, Option(help="Jester file; repeat it to join several.")] = None,
-    url: Annotated[str | None, Option(help=f"Address of the service; {DEFAULT_URL} if not given.")] = None,
+    data: Annotated[list[Path] | None, flag("Jester file; repeat it to join several.")] = None,
+    url: Annotated[str | None, flag(f"Address of the service; {DEFAULT_URL} if not given.")] = None,
     api_key: Annotated[
-        str | None, Option(envvar="LOADTEST_API_KEY", help="API key of role admin; as a flag others can see it.")
+        str | None, flag("API key of role admin; as a flag others can see it.", envvar="LOADTEST_API_KEY")
     ] = None,
-    api_key_file: Annotated[
-        Path | None, Option(envvar="LOADTEST_API_KEY_FILE", help="File with the API key, instead of the key.")
-    ] = None,
-    in_process: Annotated[
-        bool, Option("--in-process", help="Run the learner in this process, without a service.")
-    ] = False,
-    learner: Annotated[
-        str | None, Option(help="Kind of learner; dexp3, and for clicks centred_tsallis, if not given.")
-    ] = None,
-    rates: Annotated[
-        RateChoice, Option(help="auto takes the anytime rates where the learner has them, else the theorem's.")
-    ] = RateChoice.AUTO,
-    option: Annotated[
-        list[str] | None, Option(help="Another field of the learner, as NAME=JSON; repeat it for several.")
-    ] = None,
-    slots: Annotated[int | None, Option(min=1, help="Stop after this many slots.")] = None,
-    seed: Annotated[int, Option(min=0, max=2**63 - 1, help="The session's seed.")] = 0,
-    fill_seed: Annotated[int, Option(min=0, help="Seed of the scores that replace missing ratings.")] = 0,
-    drain: Annotated[bool, Option(help="At the end, send the events that are due after the last slot.")] = True,
+    api_key_file: Annotated[Path | None, flag("File with the key.", envvar="LOADTEST_API_KEY_FILE")] = None,
+    in_process: Annotated[bool, Option("--in-process", help="Run the learner here, without a service.")] = False,
+    learner: Annotated[str | None, flag("Kind; dexp3, for clicks centred_tsallis, if not given.")] = None,
+    rates: Annotated[RateChoice, flag("auto: anytime if there are any, else the theorem's.")] = RateChoice.AUTO,
+    option: Annotated[list[str] | None, flag("Field of the learner, as NAME=JSON; again for others.")] = None,
+    slots: Annotated[int | None, flag("Stop after this many slots.", 1)] = None,
+    seed: Annotated[int, flag("The session's seed.", 0, 2**63 - 1)] = 0,
+    fill_seed: Annotated[int, flag("Seed of the scores that replace missing ratings.", 0)] = 0,
+    drain: Annotated[bool, flag("At the end, send the events that are due after the last slot.")] = True,
     slots_per_second: Annotated[
-        float | None, Option(min=0.001, help="Slots started per second; as fast as possible if not given.")
+        float | None, flag("Slots a second; as fast as possible if not given.", 0.001)
     ] = None,
-    retry_seconds: Annotated[float, Option(min=0, help="Seconds for which a failed call is repeated.")] = 60.0,
-    speed: Annotated[float | None, _clicks("Speed-up of all times; 1 if not given.")] = None,
-    window: Annotated[
-        float | None, _clicks("Seconds after which a missing click counts as no click; 600 if not given.")
-    ] = None,
-    interval: Annotated[float | None, _clicks("Seconds between visitors; 2 if not given.")] = None,
-    delay_median: Annotated[float | None, _clicks("Median delay of a click in seconds; 30 if not given.")] = None,
+    retry_seconds: Annotated[float, flag("Seconds for which a failed call is repeated.", 0)] = 60.0,
+    speed: Annotated[float | None, clicks_flag("Speed-up of all times; 1 if not given.")] = None,
+    window: Annotated[float | None, clicks_flag("Seconds until no click counts as none; 600 if not given.")] = None,
+    interval: Annotated[float | None, clicks_flag("Seconds between visitors; 2 if not given.")] = None,
+    delay_median: Annotated[float | None, clicks_flag("Median seconds until a click; 30 if not given.")] = None,
     delay_sigma: Annotated[
-        float | None, _clicks("Standard deviation of the logarithm of the delays; 1.5 if not given.", 0, 10)
+        float | None, clicks_flag("Deviation of the delays' logarithm; 1.5 if not given.", 0, 10)
     ] = None,
-    delay_seed: Annotated[int | None, _clicks("Seed of the delays; 0 if not given.", 0)] = None,
-    out: Annotated[Path, Option(help="Folder for summary.json, curve.csv and regret.png.")] = Path("runs/replay"),
+    delay_seed: Annotated[int | None, clicks_flag("Seed of the delays; 0 if not given.", 0)] = None,
+    out: Annotated[Path, flag("Folder for summary.json, curve.csv and regret.png.")] = Path("runs/replay"),
 ) -> None:
     """Replay a stream of losses against one session, and report the regret beside uniform play."""
     times = {"speed": speed, "window": window, "interval": interval, "delay_median": delay_median}
@@ -154,18 +149,12 @@ JESTER_SEEDS = 20
 
 @app.command()
 def paper(
-    data_dir: Annotated[Path, Option(help="Folder of the Jester and yacht files.")] = Path("data"),
-    seeds: Annotated[int, Option(min=2, help="Seeds for each learner that draws at random.")] = 100,
-    jester_seeds: Annotated[
-        int | None, Option(min=2, help="Seeds on the Jester ratings; the smaller of 20 and --seeds if not given.")
-    ] = None,
-    tune: Annotated[
-        bool, Option("--tune", help="Also try factors c on the theorem's rates and report the best.")
-    ] = False,
-    scaling_studies: Annotated[
-        bool, Option("--scaling", help="Also measure how regret grows with T and D.")
-    ] = False,
-    out: Annotated[Path, Option(help="Folder for summary.json and the figures.")] = Path("runs/paper"),
+    data_dir: Annotated[Path, flag("Folder of the Jester and yacht files.")] = Path("data"),
+    seeds: Annotated[int, flag("Seeds for each learner that draws at random.", 2)] = 100,
+    jester_seeds: Annotated[int | None, flag("Seeds on the Jester ratings; at most 20 if not given.", 2)] = None,
+    tune: Annotated[bool, Option("--tune", help="Also try factors c on the theorem's rates.")] = False,
+    scaling_studies: Annotated[bool, Option("--scaling", help="Also measure how regret grows.")] = False,
+    out: Annotated[Path, flag("Folder for summary.json and the figures.")] = Path("runs/paper"),
 ) -> None:
     """Run the paper's experiments and write its figures."""
     with errors_reported():
@@ -193,19 +182,15 @@ def paper(
 
 @app.command()
 def study(
-    data: Annotated[Path | None, Option(help="Jester file; without it the worlds of ratings are skipped.")] = None,
-    seeds: Annotated[int, Option(min=2, help="Seeds of a world.")] = 20,
-    stall_seeds: Annotated[int, Option(min=2, help="Seeds of the worlds that show stalls.")] = 100,
-    slots: Annotated[int, Option(min=20, help="Longest horizon; longer worlds are cut.")] = 100_000,
-    only: Annotated[str, Option(help="Play only worlds whose names hold this text.")] = "",
-    learner: Annotated[
-        list[str] | None, Option(help="Play only this learner, by its key in results.json; again for others.")
-    ] = None,
+    data: Annotated[Path | None, flag("Jester file; without it the worlds of ratings are skipped.")] = None,
+    seeds: Annotated[int, flag("Seeds of a world.", 2)] = 20,
+    stall_seeds: Annotated[int, flag("Seeds of the worlds that show stalls.", 2)] = 100,
+    slots: Annotated[int, flag("Longest horizon; longer worlds are cut.", 20)] = 100_000,
+    only: Annotated[str, flag("Play only worlds whose names hold this text.")] = "",
+    learner: Annotated[list[str] | None, flag("Play only this learner, by its key; again for others.")] = None,
     quick: Annotated[bool, Option("--quick", help="A trial of the command: two seeds, 400 slots.")] = False,
-    out: Annotated[Path, Option(help="Folder of results.json; what is in it is not played again.")] = Path(
-        "runs/study"
-    ),
-    page: Annotated[Path | None, Option(help="Write this page, and its figures into results/ beside it.")] = None,
+    out: Annotated[Path, flag("Folder of results.json; what is in it is not played again.")] = Path("runs/study"),
+    page: Annotated[Path | None, flag("Write this page, and its figures into results/ beside it.")] = None,
 ) -> None:
     """Play learners in many worlds, cell by cell; stop it and start it again as you like."""
     size = study_cells.Size(2, 3, 400) if quick else study_cells.Size(seeds, stall_seeds, slots)
@@ -235,29 +220,17 @@ def study(
 
 @app.command()
 def chaos(
-    rounds: Annotated[int, Option(min=0, help="Short rounds, one fault each; the kinds of fault take turns.")] = 27,
-    long_freezes: Annotated[
-        int, Option(min=0, help="Rounds after them in which the store is frozen for long.")
-    ] = 0,
-    failovers: Annotated[
-        int, Option(min=0, help="Rounds on a master with two replicas and a sentinel, their faults in turn.")
-    ] = 0,
-    fault: Annotated[
-        list[str] | None, Option(help="Kind of fault to play, by its name in the table; all if not given.")
-    ] = None,
-    freeze_seconds: Annotated[float, Option(min=3, help="Seconds that a long freeze lasts.")] = 30,
-    time_factor: Annotated[float, Option(min=1, help="Factor on all time limits, for a busy machine.")] = 1,
-    seed: Annotated[int, Option(min=0, help="Seed of the times at which faults happen.")] = 0,
-    during: Annotated[
-        str | None, Option(help="Command that runs while the service at --url is loaded; no fault is played.")
-    ] = None,
-    url: Annotated[
-        str | None, Option(help="For --during: address of a running service, or of the proxy in front of it.")
-    ] = None,
-    outage: Annotated[
-        bool, Option("--outage", help="For --during: the service may be away; else a retried 503 is the worst.")
-    ] = False,
-    out: Annotated[Path, Option(help="Folder for summary.json and the logs.")] = Path("runs/chaos"),
+    rounds: Annotated[int, flag("Short rounds, one fault each; the kinds of fault take turns.", 0)] = 27,
+    long_freezes: Annotated[int, flag("Rounds after them in which the store is frozen for long.", 0)] = 0,
+    failovers: Annotated[int, flag("Rounds with replicas and a sentinel; faults take turns.", 0)] = 0,
+    fault: Annotated[list[str] | None, flag("Kind of fault, by its name; all if not given.")] = None,
+    freeze_seconds: Annotated[float, flag("Seconds that a long freeze lasts.", 3)] = 30,
+    time_factor: Annotated[float, flag("Factor on all time limits, for a busy machine.", 1)] = 1,
+    seed: Annotated[int, flag("Seed of the times at which faults happen.", 0)] = 0,
+    during: Annotated[str | None, flag("Command that runs while the service at --url is loaded.")] = None,
+    url: Annotated[str | None, flag("For --during: a running service, or a proxy before it.")] = None,
+    outage: Annotated[bool, Option("--outage", help="For --during: the service may be away.")] = False,
+    out: Annotated[Path, flag("Folder for summary.json and the logs.")] = Path("runs/chaos"),
 ) -> None:
     """Start a service, break it under load, and exit 1 unless all that was acknowledged counts exactly once."""
     if (during is None) != (url is None):
@@ -308,31 +281,19 @@ IDLE_FOR_EACH = 5
 
 @app.command()
 def bench(
-    seconds: Annotated[
-        float,
-        Option(min=0.1, max=3600, help="Seconds for which a target is called in each round; wrk takes whole ones."),
-    ] = 3.0,
-    repetitions: Annotated[int, Option(min=1, help="Rounds; each calls every target.")] = 5,
-    clients: Annotated[
-        int, Option(min=1, help="Connections; each sends a request after the answer to the one before.")
-    ] = 32,
-    n_arms: Annotated[int, Option(min=2, max=100_000, help="Arms of each session.")] = 100,
-    sessions: Annotated[int, Option(min=1, help="Sessions where there are many.")] = 1000,
+    seconds: Annotated[float, flag("Seconds of each target in a round; wrk takes whole ones.", 0.1, 3600)] = 3.0,
+    repetitions: Annotated[int, flag("Rounds; each calls every target.", 1)] = 5,
+    clients: Annotated[int, flag("Connections; each sends a request after the answer to the one before.", 1)] = 32,
+    n_arms: Annotated[int, flag("Arms of each session.", 2, 100_000)] = 100,
+    sessions: Annotated[int, flag("Sessions where there are many.", 1)] = 1000,
     workers: Annotated[
-        list[int] | None,
-        Option(min=1, help="Number of worker processes; repeat it to measure several. 1 and 2 if not given."),
+        list[int] | None, flag("Worker processes; again for others. 1 and 2 if not given.", 1)
     ] = None,
-    part: Annotated[
-        list[Part] | None, Option(help="Part to measure; repeat it for several. All if not given.")
-    ] = None,
-    grow_to: Annotated[int, Option(min=3, help="Largest size of what grows.")] = 1_000_000,
-    with_wrk: Annotated[
-        bool, Option("--wrk/--no-wrk", help="Whether wrk makes the load, if it is installed.")
-    ] = True,
-    out: Annotated[Path, Option(help="Folder for summary.json and the logs.")] = Path("runs/bench"),
-    page: Annotated[
-        Path | None, Option(help="Write the tables into this page, and the figures into results/.")
-    ] = None,
+    part: Annotated[list[Part] | None, flag("Part to measure; repeat it for several. All if not given.")] = None,
+    grow_to: Annotated[int, flag("Largest size of what grows.", 3)] = 1_000_000,
+    with_wrk: Annotated[bool, Option("--wrk/--no-wrk", help="Let wrk make the load, where it is.")] = True,
+    out: Annotated[Path, flag("Folder for summary.json and the logs.")] = Path("runs/bench"),
+    page: Annotated[Path | None, flag("Write the tables into this page, and the figures into results/.")] = None,
 ) -> None:
     """Measure the service beside endpoints that do less: rates, times, bytes, and how they grow."""
     parts, counts = set(part or Part), workers or [1, 2]
@@ -363,8 +324,8 @@ def bench(
             with terminal.messages.status("bytes"):
                 summary["stored"] = footprint.stored_bytes(clients, seconds, IDLE_FOR_EACH * sessions)
         if Part.GROWTH in parts:
-            sizes = growth.Sizes(repetitions=repetitions).limited(grow_to)
-            with progress_bar("growth", sizes.steps()) as advance:
+            sizes = growth.Sizes(min(100_000, grow_to), grow_to, repetitions)
+            with progress_bar("growth", len([*sizes.sessions()])) as advance:
                 summary["growth"] = growth.measure(sizes, out, advance)
         if Part.TURNS in parts:
             with progress_bar("turns", repetitions * len(turns.LARGE_REQUESTS)) as advance:

@@ -79,22 +79,17 @@ class RunningProcess:
         *,
         with_children: bool = False,
     ) -> None:
-        self.command_line = command
-        self._environment = environment
-        self._with_children = with_children
+        self.command_line, self.log = command, log
+        self._environment, self._with_children = environment, with_children
         self._process: subprocess.Popen[bytes] | None = None
-        self.log = log
 
     def start(self) -> None:
         """Start the process, without waiting until it serves."""
+        group = 0 if self._with_children else None
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(  # noqa: S603 - programs of this project
-                self.command_line, stdout=log, stderr=log, env=self._environment, process_group=self._group
+                self.command_line, stdout=log, stderr=log, env=self._environment, process_group=group
             )
-
-    @property
-    def _group(self) -> int | None:
-        return 0 if self._with_children else None
 
     @property
     def pid(self) -> int:
@@ -189,22 +184,20 @@ class RedisProcess(RunningProcess):
 
     def command(self, line: str) -> bytes:
         """Send a command and return the first line of its reply, nothing where there is none."""
-        try:
-            with socket.create_connection((self.host, self.port), timeout=1) as link:
-                link.sendall(f"{line}\r\n".encode())
-                return link.recv(4096).partition(b"\r\n")[0]
-        except OSError:
-            return b""
+        return self._ask(line).partition(b"\r\n")[0]
 
     def information(self, section: str) -> dict[str, str]:
         """Return the lines of a section of INFO by name, none where it does not answer."""
+        lines = self._ask(f"INFO {section}").decode().splitlines()
+        return dict(line.split(":", 1) for line in lines if ":" in line)
+
+    def _ask(self, line: str) -> bytes:
         try:
             with socket.create_connection((self.host, self.port), timeout=1) as link:
-                link.sendall(f"INFO {section}\r\n".encode())
-                text = link.recv(1 << 16).decode()
+                link.sendall(f"{line}\r\n".encode())
+                return link.recv(1 << 16)
         except OSError:
-            return {}
-        return dict(line.split(":", 1) for line in text.splitlines() if ":" in line)
+            return b""
 
 
 @contextmanager

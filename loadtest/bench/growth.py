@@ -1,4 +1,4 @@
-"""How the time of one call grows with arms, with outstanding decisions, and with the events in it."""
+"""How the time of one call grows with the arms of a session, and with its outstanding decisions."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ import tempfile
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
-from functools import partial
+from contextlib import closing
 from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
@@ -20,21 +19,15 @@ from loadtest.bench.floors import REDIS
 from loadtest.bench.measured import running_uvicorn
 from loadtest.bench.targets import EVENT, SESSIONS
 from loadtest.errors import ServiceError
-from loadtest.processes import RedisProcess, running_redis, running_service
+from loadtest.processes import running_redis, running_service
 
 CALL = 1000
 """Acts of one call while decisions gather."""
-REMEMBERED = 10_000
-"""Actions that the client keeps for its events: as many as one call may report."""
 ANSWER_SECONDS = 120.0
 PASSES = 100
 """Calls of a floor, and of numpy, whose median is compared."""
-BY_ARMS = {"kind": "dexp3", "n_arms": 100}
-HOLDERS: Mapping[str, Mapping[str, Any]] = {
-    "expiry": {"learner": BY_ARMS, "expiry": {"after_seconds": 86_400}},
-    "open slots": {"learner": {"kind": "exp3", "n_arms": 100, "learning_rate": 0.01, "max_open_slots": 1_000_000}},
-}
-"""What remembers outstanding decisions: times of acts, counted in buckets, or a record of each slot."""
+DEXP3 = {"kind": "dexp3", "n_arms": 100}
+EXP3 = {"kind": "exp3", "n_arms": 100, "learning_rate": 0.01, "max_open_slots": 1_000_000}
 
 
 class Sizes(NamedTuple):
@@ -42,19 +35,26 @@ class Sizes(NamedTuple):
 
     arms: int = 100_000
     outstanding: int = 1_000_000
-    events: int = 10_000
     repetitions: int = 3
     calls: int = 10
     """Calls whose median is the time of one repetition."""
 
-    def limited(self, most: int) -> Sizes:
-        """Return sizes that are at most so large."""
-        return self._replace(**{name: min(getattr(self, name), most) for name in ("arms", "outstanding", "events")})
+    def sessions(self) -> Iterator[tuple[str, str, int, Mapping[str, Any]]]:
+        """Yield what grows, which kind of session, its size and its fields.
 
-    def steps(self) -> int:
-        """Return how often ``measure`` advances."""
-        outstanding = len(HOLDERS) * len(sizes_to(self.outstanding, 10_000))
-        return len(sizes_to(self.arms, 10)) + outstanding + len(sizes_to(self.events, 1))
+        Outstanding decisions are remembered as times of acts, counted in buckets, or as a record of each slot.
+        """
+        for size in sizes_to(self.arms, 10):
+            yield "arms", "", size, {"learner": DEXP3 | {"n_arms": size}}
+        for size in sizes_to(self.outstanding, 10_000):
+            yield (
+                "outstanding decisions",
+                " (expiry)",
+                size,
+                {"learner": DEXP3, "expiry": {"after_seconds": 86_400}},
+            )
+        for size in sizes_to(self.outstanding, 10_000):
+            yield "outstanding decisions", " (open slots)", size, {"learner": EXP3}
 
 
 def sizes_to(most: int, first: int) -> list[int]:
@@ -71,15 +71,14 @@ class Session:
 
     def __init__(self, port: int, name: str, fields: Mapping[str, Any], calls: int) -> None:
         self._port, self._path, self._calls = port, f"{SESSIONS}/{name}", calls
-        self._open: deque[Mapping[str, Any]] = deque(maxlen=REMEMBERED)
+        self._open: deque[Mapping[str, Any]] = deque(maxlen=CALL)
         self._names_slots = fields["learner"]["kind"] == "exp3"
         call_all(port, SESSIONS, [json.dumps({"session_id": name, "seed": 1} | dict(fields)).encode()])
 
     def gather(self, acts: int) -> None:
         """Act without feedback."""
         bodies = [b'{"count": %d}' % min(CALL, acts - done) for done in range(0, acts, CALL)]
-        for answer, _ in call_all(self._port, f"{self._path}/acts", bodies):
-            self._open.extend(answer["actions"])
+        call_all(self._port, f"{self._path}/acts", bodies)
 
     def act(self) -> float:
         """Act some times, and return the median in milliseconds."""
@@ -88,21 +87,12 @@ class Session:
         return median(taken for _, taken in answers)
 
     def settle(self) -> float:
-        """Report losses of some decisions, one in a call, and return the median in milliseconds."""
-        bodies = [json.dumps(self._event()).encode() for _ in range(self._calls)]
-        return median(taken for _, taken in call_all(self._port, f"{self._path}/feedback", bodies))
-
-    def settle_together(self, events: int) -> float:
-        """Act, report so many decisions in one call, some times, and return the median of these in milliseconds."""
+        """Report losses of the last decisions, one in a call, and return the median in milliseconds."""
         bodies = []
-        for _ in range(min(self._calls, max(1, REMEMBERED // events))):
-            self.gather(events)
-            bodies.append(json.dumps({"events": [self._event() for _ in range(events)]}).encode())
-        return median(taken for _, taken in call_all(self._port, f"{self._path}/feedbacks", bodies))
-
-    def _event(self) -> Mapping[str, Any]:
-        action = self._open.pop()
-        return {"arm": action["arm"], "loss": 0.5} | ({"slot": action["slot"]} if self._names_slots else {})
+        for action in (self._open.pop() for _ in range(self._calls)):
+            slot = {"slot": action["slot"]} if self._names_slots else {}
+            bodies.append(json.dumps({"arm": action["arm"], "loss": 0.5} | slot).encode())
+        return median(taken for _, taken in call_all(self._port, f"{self._path}/feedback", bodies))
 
 
 def call_all(port: int, path: str, bodies: Sequence[bytes]) -> list[tuple[Any, float]]:
@@ -131,10 +121,7 @@ def call_all(port: int, path: str, bodies: Sequence[bytes]) -> list[tuple[Any, f
 def measure(sizes: Sizes, logs: Path, advance: Callable[[], object]) -> dict[str, Any]:
     """Return the rows, and what the times at the most arms are compared with.
 
-    Raises
-    ------
-    LoadTestError
-        where something does not start, or a request fails.
+    All sizes of a row are measured in turn, so that other load on the machine affects all of them.
     """
     with (
         tempfile.TemporaryDirectory(prefix="growth-") as data,
@@ -142,13 +129,27 @@ def measure(sizes: Sizes, logs: Path, advance: Callable[[], object]) -> dict[str
         running_uvicorn("floors", {REDIS: (url := f"redis://127.0.0.1:{redis.port}")}, logs, 1, "/read") as floors,
         running_service(logs, "--workers", "1", "--store-url", url) as service,
     ):
-        compared = {
-            "floor_ms": median(taken for _, taken in call_all(floors.port, "/nothing", [EVENT] * PASSES)),
-            "pass_ms": _pass_milliseconds(sizes.arms),
-        }
-        session = partial(Session, service.port, calls=sizes.calls)
-        rows = [*_by_arms(session, sizes, advance), *_by_outstanding(session, sizes, redis, advance)]
-        rows += _by_events(session, sizes, advance)
+        floor = median(taken for _, taken in call_all(floors.port, "/nothing", [EVENT] * PASSES))
+        compared = {"floor_ms": floor, "pass_ms": _pass_milliseconds(sizes.arms)}
+        kinds: dict[tuple[str, str], dict[int, Session]] = {}
+        # What is made and not measured need not wait for the disk.
+        redis.command("CONFIG SET appendfsync no")
+        for number, (grows, kind, size, fields) in enumerate(sizes.sessions()):
+            session = Session(service.port, f"session-{number}", fields, sizes.calls)
+            session.gather(size if grows != "arms" else 1)
+            kinds.setdefault((grows, kind), {})[size] = session
+            advance()
+        redis.command("CONFIG SET appendfsync always")
+        rows = []
+        for (grows, kind), sessions in kinds.items():
+            acts: dict[int, list[float]] = {size: [] for size in sessions}
+            events: dict[int, list[float]] = {size: [] for size in sessions}
+            for size, session in [*sessions.items()] * sizes.repetitions:
+                acts[size].append(session.act())
+                events[size].append(session.settle())
+            for name, times in (("one act", acts), ("one event", events)):
+                steps = [{"size": size, "values": values} for size, values in times.items()]
+                rows.append({"name": f"{name}{kind}", "grows": grows, "steps": steps})
     return {"rows": rows, "compared": compared, "options": sizes._asdict()}
 
 
@@ -160,57 +161,3 @@ def _pass_milliseconds(n_arms: int) -> float:
         np.cumsum(weights)
         taken.append(1000 * (time.perf_counter() - started))
     return median(taken)
-
-
-def _row(name: str, grows: str, repetitions: int, measures: Mapping[int, Callable[[], float]]) -> dict[str, Any]:
-    """Measure all sizes in turn, so that other load on the machine affects all of them."""
-    values: dict[int, list[float]] = {size: [] for size in measures}
-    for _ in range(repetitions):
-        for size, each in measures.items():
-            values[size].append(each())
-    return {"name": name, "grows": grows, "steps": [{"size": size, "values": of} for size, of in values.items()]}
-
-
-def _by_arms(
-    create: Callable[..., Session], sizes: Sizes, advance: Callable[[], object]
-) -> Iterator[dict[str, Any]]:
-    sessions = {}
-    for size in sizes_to(sizes.arms, 10):
-        sessions[size] = create(f"arms-{size}", {"learner": BY_ARMS | {"n_arms": size}})
-        sessions[size].act()
-        advance()
-    yield _row("one act", "arms", sizes.repetitions, {size: each.act for size, each in sessions.items()})
-    yield _row("one event", "arms", sizes.repetitions, {size: each.settle for size, each in sessions.items()})
-
-
-def _by_outstanding(
-    create: Callable[..., Session], sizes: Sizes, redis: RedisProcess, advance: Callable[[], object]
-) -> Iterator[dict[str, Any]]:
-    for holder, fields in HOLDERS.items():
-        sessions = {}
-        with _without_waiting_for_the_disk(redis):
-            for size in sizes_to(sizes.outstanding, 10_000):
-                sessions[size] = create(f"{holder.replace(' ', '-')}-{size}", fields)
-                sessions[size].gather(size)
-                advance()
-        acts, events = ({size: getattr(each, of) for size, each in sessions.items()} for of in ("act", "settle"))
-        yield _row(f"one act ({holder})", "outstanding decisions", sizes.repetitions, acts)
-        yield _row(f"one event ({holder})", "outstanding decisions", sizes.repetitions, events)
-
-
-@contextmanager
-def _without_waiting_for_the_disk(redis: RedisProcess) -> Iterator[None]:
-    """Let Redis answer before its file is on the disk, for what is made and not measured."""
-    redis.command("CONFIG SET appendfsync no")
-    try:
-        yield
-    finally:
-        redis.command("CONFIG SET appendfsync always")
-
-
-def _by_events(create: Callable[..., Session], sizes: Sizes, advance: Callable[[], object]) -> list[dict[str, Any]]:
-    measures = {}
-    for size in sizes_to(sizes.events, 1):
-        measures[size] = partial(create(f"events-{size}", {"learner": BY_ARMS}).settle_together, size)
-        advance()
-    return [_row("one call", "events in a call", sizes.repetitions, measures)]

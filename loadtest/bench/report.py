@@ -32,6 +32,7 @@ from loadtest.bench.targets import (
 )
 from loadtest.bench.turns import LARGE_REQUESTS
 from loadtest.study.page import wrapped
+from loadtest.study.tables import markdown
 
 Found = Mapping[str, Any]
 """The summary of a run, as ``summary.json`` has it."""
@@ -171,8 +172,8 @@ GOALS_HEAD = ("what", "0.1", "goal", "measured: median (least to most)", "reache
 
 def section(summary: Mapping[str, Any]) -> str:
     """Return the text between the marks of the page."""
-    one = table(HEAD, target_rows(summary, "1"))
-    return "\n\n".join([machine_text(summary), one, table(GOALS_HEAD, goal_rows(summary))])
+    one = markdown([HEAD, *target_rows(summary, "1")])
+    return "\n\n".join([machine_text(summary), one, markdown([GOALS_HEAD, *goal_rows(summary)])])
 
 
 def target_rows(summary: Mapping[str, Any], workers: str) -> Iterator[Sequence[str]]:
@@ -216,7 +217,7 @@ def growth_section(found: Mapping[str, Any]) -> str:
         f"At {size:,} arms numpy's cumulative sum of the weights takes {one_pass:.3f} ms, and a call of N "
         f"{floor:.2f} ms. Beyond N's time {' and '.join(more)}."
     )
-    return f"{table(GROWTH_HEAD, growth_rows(found))}\n\n{wrapped(arms)}"
+    return f"{markdown([GROWTH_HEAD, *growth_rows(found)])}\n\n{wrapped(arms)}"
 
 
 def growth_rows(found: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
@@ -285,12 +286,6 @@ def number(value: float) -> str:
 def spread_text(median: float, least: float, most: float) -> str:
     """Return median and extremes."""
     return f"{number(median)} ({number(least)} to {number(most)})"
-
-
-def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Return a table in Markdown."""
-    lines = [f"| {' | '.join(cells)} |" for cells in (head, *rows)]
-    return "\n".join([lines[0], "|---" * len(head) + "|", *lines[1:]])
 
 
 def page_with(page: str, marks: tuple[str, str], section: str) -> str:

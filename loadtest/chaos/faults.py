@@ -122,15 +122,9 @@ def kill_worker(stage: Stage) -> None:
             os.kill(worker, signal.SIGKILL)
 
 
-def kill_service(stage: Stage) -> None:
-    """SIGKILL the supervisor, with which the workers end, and start the service again."""
-    stage.service.end()
-    stage.service.start()
-
-
-def stop_service(stage: Stage) -> None:
-    """SIGTERM the service under load, as a deployment does, and start it again."""
-    stage.service.end(signal.SIGTERM)
+def restart_service(stage: Stage, number: signal.Signals) -> None:
+    """End the supervisor, with which the workers end, and start the service again."""
+    stage.service.end(number)
     stage.service.start()
 
 
@@ -141,24 +135,11 @@ def kill_store(stage: Stage) -> None:
     stage.redis.start()
 
 
-def freeze_store(stage: Stage) -> None:
-    """SIGSTOP Redis for a while; what was sent to it is carried out afterwards."""
-    stage.redis.send(signal.SIGSTOP)
+def freeze(stage: Stage, pid: int) -> None:
+    """SIGSTOP a process for a while; what was sent to it is carried out afterwards, or by others meanwhile."""
+    os.kill(pid, signal.SIGSTOP)
     time.sleep(stage.chance.uniform(0.05, LONGEST_FREEZE))
-    stage.redis.send(signal.SIGCONT)
-
-
-def freeze_worker(stage: Stage) -> None:
-    """SIGSTOP one worker, so that others commit between its commits."""
-    frozen = stage.chance.choice(stage.service.workers())
-    os.kill(frozen, signal.SIGSTOP)
-    time.sleep(stage.chance.uniform(0.05, LONGEST_FREEZE))
-    os.kill(frozen, signal.SIGCONT)
-
-
-def flush_scripts(stage: Stage) -> None:
-    """Let Redis forget the scripts, again and again."""
-    _repeat(lambda: stage.redis.command("SCRIPT FLUSH"))
+    os.kill(pid, signal.SIGCONT)
 
 
 def fill_memory(stage: Stage) -> None:
@@ -169,22 +150,9 @@ def fill_memory(stage: Stage) -> None:
     stage.redis.command("CONFIG SET maxmemory 0")
 
 
-def cut_requests(stage: Stage) -> None:
-    """Cut connections to Redis before a request arrives there, or in its middle."""
-    _cut(stage, "request")
-
-
-def cut_replies(stage: Stage) -> None:
-    """Cut connections to Redis after a request was carried out, before its reply or in its middle."""
-    _cut(stage, "reply")
-
-
-def _cut(stage: Stage, what: str) -> None:
-    places: dict[str, tuple[Where, Where]] = {
-        "request": ("request", "half_request"),
-        "reply": ("reply", "half_reply"),
-    }
-    _repeat(lambda: stage.proxy.arm(stage.chance.choice(places[what])))
+def cut(stage: Stage, *places: Where) -> None:
+    """Cut connections to Redis at these places: a request is lost, or was carried out and its reply is lost."""
+    _repeat(lambda: stage.proxy.arm(stage.chance.choice(places)))
     stage.proxy.arm()
 
 
@@ -197,15 +165,15 @@ def _repeat(fault: Callable[[], object]) -> None:
 
 FAULTS: dict[str, Callable[[Stage], None]] = {
     "worker killed": kill_worker,
-    "service killed": kill_service,
-    "service stopped": stop_service,
+    "service killed": lambda stage: restart_service(stage, signal.SIGKILL),
+    "service stopped": lambda stage: restart_service(stage, signal.SIGTERM),
     "store killed": kill_store,
-    "store frozen": freeze_store,
-    "worker frozen": freeze_worker,
-    "scripts forgotten": flush_scripts,
+    "store frozen": lambda stage: freeze(stage, stage.redis.pid),
+    "worker frozen": lambda stage: freeze(stage, stage.chance.choice(stage.service.workers())),
+    "scripts forgotten": lambda stage: _repeat(lambda: stage.redis.command("SCRIPT FLUSH")),
     "memory full": fill_memory,
-    "request cut": cut_requests,
-    "reply cut": cut_replies,
+    "request cut": lambda stage: cut(stage, "request", "half_request"),
+    "reply cut": lambda stage: cut(stage, "reply", "half_reply"),
 }
 
 
@@ -254,13 +222,9 @@ class ShiftedRedis(RedisProcess):
 
     def __init__(self, data: Path, logs: Path) -> None:
         self._file = data / "shift"
-        environment = {
-            "LD_PRELOAD": str(_library()),
-            "FAKETIME_TIMESTAMP_FILE": str(self._file),
-            "FAKETIME_NO_CACHE": "1",
-            "DONT_FAKE_MONOTONIC": "1",
-        }
-        super().__init__(data, logs, program=packaged_server(), environment=environment)
+        fake = {"LD_PRELOAD": str(_library()), "FAKETIME_TIMESTAMP_FILE": str(self._file)}
+        fake |= {"FAKETIME_NO_CACHE": "1", "DONT_FAKE_MONOTONIC": "1"}
+        super().__init__(data, logs, program=packaged_server(), environment=fake)
         self.shift(0)
 
     def shift(self, seconds: int) -> None:

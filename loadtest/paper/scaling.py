@@ -74,7 +74,7 @@ def total_regret(point: Point) -> tuple[float, float]:
 def shuffled(world: IsotropicWorld, seed: int = SHUFFLE_SEED) -> IsotropicWorld:
     """Return the same losses in random order: without it delay meets the losses' own period."""
     order = np.random.default_rng(seed).permutation(world.slots)
-    return IsotropicWorld(f"{world.name}_shuffled", world.a[order], world.b[order])
+    return IsotropicWorld(f"{world.name}_shuffled", world.vectors[order], world.numbers[order])
 
 
 def shuffled_regret(entry: Entry) -> tuple[float, float]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from service.engine.feedback import ArmFeedback, PointFeedback
 from service.engine.loss_range import LossRange
 from service.engine.params import Expiry, Params
 from service.engine.run import Run, start_run
-from service.learners.base import ArmLearner, FloatArray, Information, Spec
+from service.learners.base import ArmLearner, FloatArray, Information
 
 
 class SimulatedTime:
@@ -69,44 +69,21 @@ class Counts(NamedTuple):
     expired: int = 0
 
 
-class Driver(Protocol):
-    """One session, called by one client, one call at a time."""
-
-    log: CallLog
-
-    def act(self) -> Action:
-        """Open the next slot."""
-
-    def look(self, slot: int) -> FloatArray | None:
-        """p_t of the open slot ``slot``; None for points."""
-
-    def deliver(self, events: Sequence[Event]) -> Receipt:
-        """Hand over feedback, in this order."""
-
-    def counts(self) -> Counts:
-        """Return what the session has counted."""
-
-    def describe(self) -> dict[str, Any]:
-        """How the session was driven, and its learner's parameters as resolved."""
-
-
 class HttpDriver:
-    """Drives a session of the service.
+    """Drives a session of the service: one client, one call at a time.
 
     Every event carries an ``event_id`` and every act an ``Idempotency-Key``, so that a call may be
     made again after a lost answer without counting twice.
     """
 
     def __init__(self, client: Client, plan: Plan, session_id: str) -> None:
-        self.log = client.log
-        self._client = client
-        self._information = plan.information
-        self._session_id = session_id
-        self._path = f"/v1/sessions/{session_id}"
+        self.log, self._client, self._information = client.log, client, plan.information
+        self._session_id, self._path = session_id, f"/v1/sessions/{session_id}"
         request = {"session_id": session_id, "learner": plan.learner, "seed": plan.seed, **plan.session}
         client.call("create", "POST", "/v1/sessions", request | {"idle_ttl_seconds": IDLE_TTL_SECONDS})
 
     def act(self) -> Action:
+        """Open the next slot."""
         # The key need only differ from act to act: its scope is this session's route.
         key = f"act-{len(self.log.seconds['act']) + 1}"
         answer = self._client.call("act", "POST", f"{self._path}/act", key=key)
@@ -118,6 +95,7 @@ class HttpDriver:
             return PointAction(answer["slot"], np.array(answer["x"], dtype=float), query_points)
 
     def look(self, slot: int) -> FloatArray | None:
+        """p_t of the open slot ``slot``; None for points."""
         if self._information not in (Information.ARM, Information.SLOT):
             return None
         view = self._view()
@@ -129,6 +107,7 @@ class HttpDriver:
             return np.array(view["probabilities"], dtype=float)
 
     def deliver(self, events: Sequence[Event]) -> Receipt:
+        """Hand over feedback, in this order."""
         body = {"events": [self._body(event) for event in events]}
         answer = self._client.call("feedbacks", "POST", f"{self._path}/feedbacks", body)
         with _understood("feedbacks"):
@@ -139,11 +118,13 @@ class HttpDriver:
         return receipt
 
     def counts(self) -> Counts:
+        """Return what the session has counted."""
         view = self._view()
         with _understood("view"):
             return Counts(*(int(view[name]) for name in Counts._fields))
 
     def describe(self) -> dict[str, Any]:
+        """How the session was driven, and its learner's parameters as resolved."""
         return {"driver": "http", "session_id": self._session_id, "parameters": self._view().get("learner")}
 
     def _view(self) -> Any:
@@ -167,7 +148,7 @@ def _understood(call: str) -> Iterator[None]:
 
 
 class InProcessDriver:
-    """Drives the same arithmetic without the service.
+    """Drives the same arithmetic without the service, by the same calls.
 
     Parameters
     ----------
@@ -176,13 +157,16 @@ class InProcessDriver:
     """
 
     def __init__(self, plan: Plan, clock: Callable[[], float] = lambda: 0.0) -> None:
-        self.log = CallLog()
-        self._spec = plan.spec
+        self.log, self._spec, self._clock = CallLog(), plan.spec, clock
         self._knows_slots = plan.information is Information.SLOT
         best, worst = plan.session.get("loss_range", (0.0, 1.0))
         self._range = LossRange(best, worst, plan.session.get("normalize_losses", True))
-        self._clock = clock
-        self._expiry = _expiry(plan.session.get("expiry"), plan.spec, self._range)
+        self._expiry: Expiry | None = None
+        if fields := plan.session.get("expiry"):
+            default = fields["default_loss"]
+            is_provisional = plan.spec.takes_provisional and fields.get("provisional") is not False
+            learned = (None,) if default is None else (self._range.learned(default), is_provisional)
+            self._expiry = Expiry(fields["after_seconds"], *learned)
         self._run = start_run(Params(plan.spec, plan.seed, self._range, self._expiry))
 
     def act(self) -> Action:
@@ -225,11 +209,4 @@ class InProcessDriver:
         return ArmFeedback(event.arm, self._range.learned(event.posted), slot)
 
 
-def _expiry(fields: dict[str, Any] | None, spec: Spec, losses: LossRange) -> Expiry | None:
-    """Return a session's expiry as its run has it."""
-    if fields is None:
-        return None
-    if (default := fields["default_loss"]) is None:
-        return Expiry(fields["after_seconds"], None)
-    is_provisional = spec.takes_provisional and fields.get("provisional") is not False
-    return Expiry(fields["after_seconds"], losses.learned(default), is_provisional)
+Driver = HttpDriver | InProcessDriver

@@ -17,8 +17,8 @@ from loadtest.errors import LoadTestError, ServiceError
 from loadtest.replay.drivers import Driver, HttpDriver, InProcessDriver, SimulatedTime
 from loadtest.replay.jester import read_jester
 from loadtest.replay.replay import Record, Replay
-from loadtest.replay.session import ClickStream, Plan, RateChoice, World, plan_clicks, plan_session, plays_points
-from loadtest.replay.worlds import bco_synthetic, jester_clicks, mab_jester, mab_synthetic
+from loadtest.replay.session import ClickStream, Plan, RateChoice, plan_clicks, plan_session, plays_points
+from loadtest.replay.worlds import World, bco_synthetic, jester_clicks, mab_jester, mab_synthetic
 from loadtest.terminal import messages, print_note, stoppable
 
 PROGRESS_EVERY = 50

@@ -1,12 +1,13 @@
-"""The paper's periodic delays, and the two ways of ending them with the stream."""
+"""Worlds of known losses: the paper's and those of clicks, over arms and over points; and the paper's delays."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
@@ -17,7 +18,20 @@ from service.engine.loss_range import LossRange
 from service.learners.base import FloatArray, Information, IntArray
 
 PATTERN = (1, 2, 1, 0, 3, 0, 2)
-"""d_t of slots 1, 2, ...; repeated."""
+"""The paper's d_t of slots 1, 2, ...; repeated."""
+SYNTHETIC_SLOTS = 2000
+SYNTHETIC_ARMS = 5
+CHANGE = 500
+"""Where the paper's synthetic losses change."""
+CLICKS = LossRange(best=1.0, worst=0.0)
+NO_CLICK = 0.0
+"""What is posted for it, where something is; the default loss of a session that learns from clicks alone."""
+CLICK_ABOVE = 5.0
+"""A rating above this is a click."""
+RADIUS = 1.0
+BISECTIONS = 200
+YACHT_COLUMNS = 7
+YACHT_PAGE = "https://archive.ics.uci.edu/dataset/243/yacht+hydrodynamics"
 
 
 class TotalDelay(NamedTuple):
@@ -39,27 +53,14 @@ def strict_delays(slots: int) -> IntArray:
     return np.minimum(periodic_delays(slots), np.arange(slots - 1, -1, -1))
 
 
-def last_cut_delays(slots: int) -> IntArray:
-    """``d_T = 0``, the other delays as they are."""
-    delays = periodic_delays(slots)
-    delays[-1:] = 0
-    return delays
-
-
 def total_delay(slots: int) -> TotalDelay:
     """D of a stream of ``slots`` slots."""
-    return TotalDelay(int(strict_delays(slots).sum()), int(last_cut_delays(slots).sum()))
+    return TotalDelay(int(strict_delays(slots).sum()), int(periodic_delays(slots)[:-1].sum()))
 
 
 def log_normal_delays(slots: int, median: float, sigma: float, seed: int) -> FloatArray:
     """Delays in seconds with a heavy tail, shape (slots,); ``sigma`` is that of their logarithm."""
     return median * np.random.default_rng(seed).lognormal(0.0, sigma, slots)
-
-
-SYNTHETIC_SLOTS = 2000
-SYNTHETIC_ARMS = 5
-CHANGE = 500
-"""Where the paper's synthetic losses change."""
 
 
 class Outcome(NamedTuple):
@@ -104,6 +105,7 @@ class ArmWorld:
     """
 
     informations: ClassVar = (Information.ARM, Information.SLOT)
+    """What its learners may have."""
 
     name: str
     posted: FloatArray
@@ -115,7 +117,7 @@ class ArmWorld:
         """T."""
         return len(self.posted)
 
-    @property
+    @cached_property
     def losses(self) -> FloatArray:
         """Losses as the learner sees them, with the arithmetic of ``LossRange.learned``, shape (slots, n_arms)."""
         best, worst, normalize, _ = self.loss_range
@@ -134,34 +136,21 @@ class ArmWorld:
         best, worst, normalize, _ = self.loss_range
         return {"loss_range": [best, worst], "normalize_losses": normalize}
 
-    def player(self) -> ArmPlayer:
-        """Return a player of this world."""
-        return ArmPlayer(self.losses, self.posted)
+    def play(self, action: Action, p: FloatArray | None) -> Outcome:
+        """Return the outcome of ``action``, drawn from ``p``."""
+        assert isinstance(action, ArmAction)  # noqa: S101 - a world of arms is given learners over arms
+        losses = self.losses[action.slot - 1]
+        posted = float(self.posted[action.slot - 1, action.arm])
+        return Outcome(action.arm, posted, float(losses[action.arm]), float((p * losses).sum()))
 
     def best_fixed(self) -> BestFixed:
         """Return the arm with the smallest sum of losses."""
-        losses = self.losses
-        arm = int(losses.sum(axis=0).argmin())
-        return BestFixed(arm, f"{self.arm_name} {arm + 1}", losses[:, arm])
+        arm = int(self.losses.sum(axis=0).argmin())
+        return BestFixed(arm, f"{self.arm_name} {arm + 1}", self.losses[:, arm])
 
     def baseline(self) -> Baseline:
         """Uniform play."""
         return Baseline("uniform play", self.losses.mean(axis=1))
-
-
-class ArmPlayer(NamedTuple):
-    """Plays arms against two loss matrices, shape (slots, n_arms): the learner's and the posted one."""
-
-    losses: FloatArray
-    posted: FloatArray
-
-    def play(self, action: Action, p: FloatArray | None) -> Outcome:
-        """Return the outcome of ``action``, drawn from ``p``."""
-        assert isinstance(action, ArmAction)  # noqa: S101 - a world of arms is given learners over arms
-        assert p is not None  # noqa: S101 - and those have probabilities
-        losses = self.losses[action.slot - 1]
-        posted = float(self.posted[action.slot - 1, action.arm])
-        return Outcome(action.arm, posted, float(losses[action.arm]), float((p * losses).sum()))
 
 
 def mab_synthetic(slots: int = SYNTHETIC_SLOTS, change: int = CHANGE) -> ArmWorld:
@@ -183,106 +172,18 @@ def mab_jester(ratings: Ratings, fill_seed: int = 0) -> ArmWorld:
     return ArmWorld("mab_jester", ratings.filled(fill_seed), LossRange(BEST, WORST), arm_name="joke")
 
 
-CLICKS = LossRange(best=1.0, worst=0.0)
-NO_CLICK = 0.0
-"""What is posted for it, where something is; the default loss of a session that learns from clicks alone."""
-CLICK_ABOVE = 5.0
-"""A rating above this is a click."""
-
-
 def jester_clicks(ratings: Ratings, fill_seed: int = 0) -> ArmWorld:
-    """Users as visitors, jokes as items: a visitor clicks the jokes they would have rated above ``CLICK_ABOVE``."""
-    return _clicks("jester_clicks", ratings.filled(fill_seed) > CLICK_ABOVE, "joke")
+    """Users as visitors, jokes as items: a visitor clicks the jokes they would have rated above ``CLICK_ABOVE``.
+
+    In worlds of clicks one is posted as 1 and costs nothing, a missing one costs 1 and is never posted.
+    """
+    return ArmWorld("jester_clicks", (ratings.filled(fill_seed) > CLICK_ABOVE).astype(float), CLICKS, "joke")
 
 
 def steady_clicks(slots: int, rates: Sequence[float], seed: int) -> ArmWorld:
     """Independent clicks: each visitor would click item k with probability ``rates[k]``, all the time."""
-    return _clicks("steady_clicks", np.random.default_rng(seed).random((slots, len(rates))) < rates, "item")
-
-
-def _clicks(name: str, clicked: np.ndarray[tuple[int, ...], np.dtype[np.bool_]], arm_name: str = "arm") -> ArmWorld:
-    posted: FloatArray = clicked.astype(float)
-    return ArmWorld(name, posted, CLICKS, arm_name)
-
-
-RADIUS = 1.0
-BISECTIONS = 200
-
-
-@dataclass(frozen=True)
-class PointWorld(ABC):
-    """A sum of convex quadratics on the unit ball around 0."""
-
-    informations: ClassVar = (Information.LOSSES, Information.GRADIENT)
-
-    name: str
-
-    @property
-    @abstractmethod
-    def slots(self) -> int:
-        """T."""
-
-    @property
-    @abstractmethod
-    def dim(self) -> int:
-        """Length of a point."""
-
-    @abstractmethod
-    def head(self, slots: int) -> PointWorld:
-        """Return the same world, ended after ``slots`` slots."""
-
-    @abstractmethod
-    def loss(self, t: int, x: FloatArray) -> FloatArray:
-        """f_t at points of shape (..., dim)."""
-
-    @abstractmethod
-    def gradient(self, t: int, x: FloatArray) -> FloatArray:
-        """Return the gradient of f_t at points of shape (..., dim)."""
-
-    @abstractmethod
-    def losses_at(self, x: FloatArray) -> FloatArray:
-        """f_1(x) .. f_T(x) at one point, shape (slots,)."""
-
-    @abstractmethod
-    def total(self) -> Quadratic:
-        """Return the sum of all f_t."""
-
-    def learner_fields(self) -> dict[str, Any]:
-        """Return the learner's fields that the world decides."""
-        return {"dim": self.dim, "feasible_set": {"kind": "ball", "radius": RADIUS}}
-
-    def session_fields(self) -> dict[str, Any]:
-        """Return the session's fields that the losses decide: none, points have no loss range."""
-        return {}
-
-    def player(self) -> PointPlayer:
-        """Return a player of this world."""
-        return PointPlayer(self)
-
-    def best_fixed(self) -> BestFixed:
-        """Return the point of the ball with the smallest sum of losses."""
-        x = self.total().minimiser(RADIUS)
-        return BestFixed(x.tolist(), "x*", self.losses_at(x))
-
-    def baseline(self) -> Baseline:
-        """Standing still at the ball's center."""
-        return Baseline("standing still", self.losses_at(np.zeros(self.dim)))
-
-
-class PointPlayer(NamedTuple):
-    """Plays points against a world."""
-
-    world: PointWorld
-
-    def play(self, action: Action, p: FloatArray | None) -> Outcome:  # noqa: ARG002 - points have none
-        """Return the outcome of ``action``: dim+1 losses where it came with query points, else the gradient."""
-        assert isinstance(action, PointAction)  # noqa: S101 - a world of points is given learners over points
-        t = action.slot
-        if action.query_points is None:
-            loss = float(self.world.loss(t, action.x))
-            return Outcome(None, self.world.gradient(t, action.x), loss, loss)
-        values = self.world.loss(t, np.vstack([action.x, action.query_points]))
-        return Outcome(None, values, float(values[0]), float(values[0]))
+    clicked = np.random.default_rng(seed).random((slots, len(rates))) < rates
+    return ArmWorld("steady_clicks", clicked.astype(float), CLICKS, "item")
 
 
 class Quadratic(NamedTuple):
@@ -308,71 +209,110 @@ class Quadratic(NamedTuple):
         return vectors @ point(high)
 
 
-YACHT_COLUMNS = 7
-YACHT_PAGE = "https://archive.ics.uci.edu/dataset/243/yacht+hydrodynamics"
-
-
 @dataclass(frozen=True)
+class PointWorld(ABC):
+    """A sum of convex quadratics on the unit ball around 0, each made of a vector and a number.
+
+    Parameters
+    ----------
+    vectors : shape (slots, dim)
+    numbers : shape (slots,)
+    """
+
+    informations: ClassVar = (Information.LOSSES, Information.GRADIENT)
+
+    name: str
+    vectors: FloatArray
+    numbers: FloatArray
+
+    @property
+    def slots(self) -> int:
+        """T."""
+        return len(self.numbers)
+
+    def head(self, slots: int) -> Self:
+        """Return the same world, ended after ``slots`` slots."""
+        return replace(self, vectors=self.vectors[:slots], numbers=self.numbers[:slots])
+
+    @abstractmethod
+    def loss(self, t: int, x: FloatArray) -> FloatArray:
+        """f_t at points of shape (..., dim)."""
+
+    @abstractmethod
+    def gradient(self, t: int, x: FloatArray) -> FloatArray:
+        """Return the gradient of f_t at points of shape (..., dim)."""
+
+    @abstractmethod
+    def losses_at(self, x: FloatArray) -> FloatArray:
+        """f_1(x) .. f_T(x) at one point, shape (slots,)."""
+
+    @abstractmethod
+    def total(self) -> Quadratic:
+        """Return the sum of all f_t."""
+
+    def learner_fields(self) -> dict[str, Any]:
+        """Return the learner's fields that the world decides."""
+        return {"dim": self.vectors.shape[1], "feasible_set": {"kind": "ball", "radius": RADIUS}}
+
+    def session_fields(self) -> dict[str, Any]:
+        """Return the session's fields that the losses decide: none, points have no loss range."""
+        return {}
+
+    def play(self, action: Action, p: FloatArray | None) -> Outcome:  # noqa: ARG002 - points have none
+        """Return the outcome of ``action``: dim+1 losses where it came with query points, else the gradient."""
+        assert isinstance(action, PointAction)  # noqa: S101 - a world of points is given learners over points
+        t = action.slot
+        if action.query_points is None:
+            loss = float(self.loss(t, action.x))
+            return Outcome(None, self.gradient(t, action.x), loss, loss)
+        values = self.loss(t, np.vstack([action.x, action.query_points]))
+        return Outcome(None, values, float(values[0]), float(values[0]))
+
+    def best_fixed(self) -> BestFixed:
+        """Return the point of the ball with the smallest sum of losses."""
+        x = self.total().minimiser(RADIUS)
+        return BestFixed(x.tolist(), "x*", self.losses_at(x))
+
+    def baseline(self) -> Baseline:
+        """Standing still at the ball's center."""
+        return Baseline("standing still", self.losses_at(np.zeros(self.vectors.shape[1])))
+
+
+World = ArmWorld | PointWorld
+
+
 class IsotropicWorld(PointWorld):
-    """f_t(x) = a_t |x|^2 + b_t . x."""
-
-    a: FloatArray
-    b: FloatArray
-
-    @property
-    def slots(self) -> int:
-        return len(self.a)
-
-    @property
-    def dim(self) -> int:
-        return int(self.b.shape[1])
-
-    def head(self, slots: int) -> IsotropicWorld:
-        return replace(self, a=self.a[:slots], b=self.b[:slots])
+    """f_t(x) = a_t |x|^2 + b_t . x, with b_t the vector and a_t the number."""
 
     def loss(self, t: int, x: FloatArray) -> FloatArray:
-        return np.asarray(self.a[t - 1] * np.square(x).sum(axis=-1) + (x * self.b[t - 1]).sum(axis=-1))
+        a, b = self.numbers[t - 1], self.vectors[t - 1]
+        return np.asarray(a * np.square(x).sum(axis=-1) + (x * b).sum(axis=-1))
 
     def gradient(self, t: int, x: FloatArray) -> FloatArray:
-        return np.asarray(2 * self.a[t - 1] * x + self.b[t - 1])
+        return np.asarray(2 * self.numbers[t - 1] * x + self.vectors[t - 1])
 
     def losses_at(self, x: FloatArray) -> FloatArray:
-        return np.asarray(self.a * np.square(x).sum() + (self.b * x).sum(axis=1))
+        return np.asarray(self.numbers * np.square(x).sum() + (self.vectors * x).sum(axis=1))
 
     def total(self) -> Quadratic:
-        return Quadratic(np.eye(self.dim) * self.a.sum(), self.b.sum(axis=0))
+        return Quadratic(np.eye(self.vectors.shape[1]) * self.numbers.sum(), self.vectors.sum(axis=0))
 
 
-@dataclass(frozen=True)
 class RegressionWorld(PointWorld):
-    """f_t(x) = (y_t - x . w_t)^2 / 2."""
-
-    w: FloatArray
-    y: FloatArray
-
-    @property
-    def slots(self) -> int:
-        return len(self.y)
-
-    @property
-    def dim(self) -> int:
-        return int(self.w.shape[1])
-
-    def head(self, slots: int) -> RegressionWorld:
-        return replace(self, w=self.w[:slots], y=self.y[:slots])
+    """f_t(x) = (y_t - x . w_t)^2 / 2, with w_t the vector and y_t the number."""
 
     def loss(self, t: int, x: FloatArray) -> FloatArray:
-        return np.asarray(np.square(self.y[t - 1] - (x * self.w[t - 1]).sum(axis=-1)) / 2)
+        return np.asarray(np.square(self.numbers[t - 1] - (x * self.vectors[t - 1]).sum(axis=-1)) / 2)
 
     def gradient(self, t: int, x: FloatArray) -> FloatArray:
-        w = self.w[t - 1]
-        return np.asarray(((x * w).sum(axis=-1, keepdims=True) - self.y[t - 1]) * w)
+        w = self.vectors[t - 1]
+        return np.asarray(((x * w).sum(axis=-1, keepdims=True) - self.numbers[t - 1]) * w)
 
     def losses_at(self, x: FloatArray) -> FloatArray:
-        return np.asarray(np.square(self.y - (self.w * x).sum(axis=1)) / 2)
+        return np.asarray(np.square(self.numbers - (self.vectors * x).sum(axis=1)) / 2)
 
     def total(self) -> Quadratic:
-        return Quadratic(self.w.T @ self.w / 2, -self.w.T @ self.y)
+        return Quadratic(self.vectors.T @ self.vectors / 2, -self.vectors.T @ self.numbers)
 
 
 def bco_synthetic(slots: int = SYNTHETIC_SLOTS) -> IsotropicWorld:
@@ -380,7 +320,7 @@ def bco_synthetic(slots: int = SYNTHETIC_SLOTS) -> IsotropicWorld:
     t = np.arange(1, slots + 1, dtype=float)
     sine, cosine = np.sin(2 * t), np.cos(2 * t)
     b = np.stack([2 * sine + 1, cosine - 2, sine, 2 * sine - 2, np.full_like(t, 2.0)], axis=1)
-    return IsotropicWorld("bco_synthetic", np.cos(3 * t) + 3, b)
+    return IsotropicWorld("bco_synthetic", b, np.cos(3 * t) + 3)
 
 
 def bco_yacht(path: Path) -> RegressionWorld:

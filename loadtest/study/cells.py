@@ -92,8 +92,8 @@ def play(batch: Sequence[Cell]) -> list[dict[str, Any]]:
 
 def summary(cell: Cell, played: Played) -> dict[str, Any]:
     """Return what tables and figures need, in rewards per slot; lists have one entry for each seed."""
-    slots = cell.world.slots
-    regret = (played.best - played.player) / slots
+    slots, has_best = cell.world.slots, not np.isnan(played.best).any()
+    regret, still = (played.best - each for each in (played.player, played.uniform))
     return {
         "group": cell.group,
         "world": cell.world.name,
@@ -102,12 +102,10 @@ def summary(cell: Cell, played: Played) -> dict[str, Any]:
         "seeds": len(cell.seeds),
         "reward": _rounded(played.player[-1] / slots),
         "uniform": _rounded(played.uniform[-1] / slots),
-        "best": None if np.isnan(played.best).any() else _rounded(played.best[-1] / slots),
+        "best": _rounded(played.best[-1] / slots) if has_best else None,
         "curve_slots": played.slots.tolist(),
-        "curve": None if np.isnan(regret).any() else _rounded(regret.mean(axis=1) * slots),
-        "curve_uniform": _rounded((played.best - played.uniform).mean(axis=1))
-        if not np.isnan(regret).any()
-        else None,
+        "curve": _rounded((regret / slots).mean(axis=1) * slots) if has_best else None,
+        "curve_uniform": _rounded(still.mean(axis=1)) if has_best else None,
     }
 
 

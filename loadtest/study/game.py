@@ -112,14 +112,12 @@ class Game:
             if t == kept[place]:
                 curves[:, place], of_arms[place] = self._sums, self._of_arms
                 place += 1
-        return Played(kept, curves[0], curves[1], self._best(curves[2], of_arms))
-
-    def _best(self, of_moment: FloatArray, of_arms: FloatArray) -> FloatArray:
+        best = curves[2]
         if self._weary:
-            return np.full(of_moment.shape, np.nan)
-        if not self._world.visitors:
-            return of_moment
-        return of_arms[:, self._runs, of_arms[-1].argmax(axis=1)]
+            best = np.full(best.shape, np.nan)
+        elif self._world.visitors:
+            best = of_arms[:, self._runs, of_arms[-1].argmax(axis=1)]
+        return Played(kept, curves[0], curves[1], best)
 
     def _slot(self, t: int) -> None:
         if t in self._world.changes:
@@ -153,10 +151,9 @@ class Game:
             self._of_arms += chances
         allowed = np.ones(chances.shape, dtype=bool) if eligible is None else eligible
         self._sums[1] += places * (chances * allowed).sum(axis=1) / allowed.sum(axis=1)
-        if places == 1:
-            self._sums[2] += np.where(allowed, chances, 0.0).max(axis=1)
-        else:
-            self._sums[2] += np.sort(np.where(allowed, chances, 0.0), axis=1)[:, -places:].sum(axis=1)
+        open_chances = np.where(allowed, chances, 0.0)
+        best = open_chances.max(axis=1) if places == 1 else np.sort(open_chances, axis=1)[:, -places:].sum(axis=1)
+        self._sums[2] += best
 
     def _act(self, t: int, place: int, chances: FloatArray, eligible: Mask | None) -> None:
         drawn = self._drawn
@@ -168,14 +165,9 @@ class Game:
         self._open.act(t, ids)
         for weary in self._weary:
             weary.show(ids)
-        losses = self._losses(t, place, chances[self._runs, arms])
+        chosen = chances[self._runs, arms]
+        losses = 1 - chosen if self._world.ratings else (drawn.rewards[t - 1, place] >= chosen).astype(float)
         self._schedule(t, place, ids, losses)
-
-    def _losses(self, t: int, place: int, chances: FloatArray) -> FloatArray:
-        if self._world.ratings:
-            return 1 - chances
-        losses: FloatArray = (self._drawn.rewards[t - 1, place] >= chances).astype(float)
-        return losses
 
     def _schedule(self, t: int, place: int, ids: IntArray, losses: FloatArray) -> None:
         drawn = self._drawn
@@ -194,14 +186,11 @@ class Game:
         if events:
             joined = [np.concatenate(parts) for parts in zip(*events, strict=True)]
             for part in rounds(joined[0]):
-                self._settle_round(*(values[part] for values in joined))
+                runs, ids, losses, slots = (values[part] for values in joined)
+                known = self._open.by_arm[runs, ids] > 0
+                if known.any():
+                    runs, ids, losses, slots = runs[known], ids[known], losses[known], slots[known]
+                    self._open.close(runs, ids)
+                    self._player.settle(runs, np.searchsorted(self._live, ids), losses, slots)
         for runs, ids in self._open.expired(t):
             self._player.expire(runs, np.searchsorted(self._live, ids), np.full(len(runs), t))
-
-    def _settle_round(self, runs: IntArray, ids: IntArray, losses: FloatArray, slots: IntArray) -> None:
-        known = self._open.by_arm[runs, ids] > 0
-        if not known.all():
-            runs, ids, losses, slots = runs[known], ids[known], losses[known], slots[known]
-        if len(runs):
-            self._open.close(runs, ids)
-            self._player.settle(runs, np.searchsorted(self._live, ids), losses, slots)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from loadtest.figures import STYLE
+from loadtest.figures import panels_in
 from loadtest.study.catalogue import CHANGES, CLICKS, FULL, STALLS
 from loadtest.study.learners import MULTISCALE, SIXTH
 from loadtest.study.tables import MAIN, NAMES, STALLED, World, of_group
@@ -49,38 +48,21 @@ def worlds_of(figure: str, worlds: Sequence[World]) -> list[World]:
 
 
 def draw_all(worlds: Sequence[World], folder: Path) -> list[str]:
-    """Draw the figures that have worlds, and return their names."""
-    drawers: dict[str, Callable[[Any, list[World]], None]] = {
+    """Draw the figures that have worlds, as .svg and .png, and return their names."""
+    drawers: dict[str, Callable[[list[Any], list[World]], None]] = {
         "study_losses": lambda axes, shown: _dots(axes[0], shown, MAIN),
         "study_clicks": lambda axes, shown: _dots(axes[0], shown, CLICK_LEARNERS),
         "study_growth": _growth,
         "study_stalls": _stalls,
     }
-    drawn = []
-    for name, draw in drawers.items():
-        shown = worlds_of(name, worlds)
-        if shown:
-            dots = name in {"study_losses", "study_clicks"}
-            panels, height = (1, 1.2 + ROW_HEIGHT * len(shown)) if dots else (len(shown), 3.0)
-            with panels_in(folder / name, panels, height) as axes:
-                draw(axes, shown)
-            drawn.append(name)
-    return drawn
-
-
-@contextmanager
-def panels_in(path: Path, panels: int, height: float) -> Iterator[list[Any]]:
-    """Yield axes beside each other; the figure is written as .svg and .png when the block ends."""
-    import matplotlib as mpl  # slow to load, and not every command draws
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    with mpl.rc_context(STYLE):
-        drawing = Figure(figsize=(WIDTH, height), layout="constrained")
-        FigureCanvasAgg(drawing)
-        yield drawing.subplots(1, panels, squeeze=False)[0].tolist()
-        drawing.savefig(path.with_suffix(".svg"), metadata={"Date": None})
-        drawing.savefig(path.with_suffix(".png"), dpi=PRINT_DPI)
+    found = {name: shown for name in drawers if (shown := worlds_of(name, worlds))}
+    for name, shown in found.items():
+        is_tall = name in {"study_losses", "study_clicks"}
+        panels, height = (1, 1.2 + ROW_HEIGHT * len(shown)) if is_tall else (len(shown), 3.0)
+        paths = [folder / f"{name}{suffix}" for suffix in (".svg", ".png")]
+        with panels_in(*paths, panels=panels, width=WIDTH, height=height, dpi=PRINT_DPI) as axes:
+            drawers[name](axes, shown)
+    return list(found)
 
 
 def _dots(axes: Any, worlds: Sequence[World], learners: Sequence[str]) -> None:
@@ -88,16 +70,9 @@ def _dots(axes: Any, worlds: Sequence[World], learners: Sequence[str]) -> None:
     for place, learner in enumerate(learners):
         rows = [(row, figure) for row, world in enumerate(worlds) if (figure := world.figure(learner))]
         offset = 0.12 * (place - (len(learners) - 1) / 2)
-        axes.errorbar(
-            [figure.mean for _, figure in rows],
-            [row + offset for row, _ in rows],
-            xerr=[2 * figure.stderr for _, figure in rows],
-            fmt=MARKERS[learner],
-            color=COLOURS[learner],
-            markersize=4,
-            linewidth=0.8,
-            label=NAMES[learner],
-        )
+        at = [figure.mean for _, figure in rows], [row + offset for row, _ in rows]
+        style = {"fmt": MARKERS[learner], "color": COLOURS[learner], "markersize": 4, "linewidth": 0.8}
+        axes.errorbar(*at, xerr=[2 * figure.stderr for _, figure in rows], label=NAMES[learner], **style)
     axes.axvline(100, color="0.7", linestyle="-.", linewidth=0.8, label="uniform play")
     axes.set_yticks(range(len(worlds)), [world.name for world in worlds], fontsize=8)
     axes.set_xlim(left=min(0, axes.get_xlim()[0]))
@@ -109,7 +84,7 @@ def _dots(axes: Any, worlds: Sequence[World], learners: Sequence[str]) -> None:
 def _growth(panels: Sequence[Any], worlds: Sequence[World]) -> None:
     """Draw regret against slots on logarithmic axes, with a guide of slope 1/2."""
     for axes, world in zip(panels, worlds, strict=True):
-        for learner in (*MAIN,):
+        for learner in MAIN:
             if learner in world.cells:
                 cell = world.cells[learner]
                 axes.plot(cell["curve_slots"], cell["curve"], color=COLOURS[learner], label=NAMES[learner])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -85,9 +85,9 @@ class Drawn:
         self.runs = len(worlds) * len(seeds)
         shape = self.world.slots, self.world.places
         parts = [_one(world, seeds, shape) for world in worlds]
-        self._chances = [chances for part in parts for chances in part.chances]
-        self._barred = [source for part in parts for source in part.barred]
-        arrays = [np.concatenate(pieces, axis=-1) for pieces in zip(*(part.arrays for part in parts), strict=True)]
+        self._chances = [each for chances, _, _ in parts for each in chances]
+        self._barred = [source for _, barred, _ in parts for source in barred]
+        arrays = [np.concatenate(pieces, axis=-1) for pieces in zip(*(part[2] for part in parts), strict=True)]
         self.draws, self.second, self.rewards, self.is_lost, self.is_doubled, self.delays = arrays
 
     def columns(self, world: World) -> slice:
@@ -116,27 +116,14 @@ class Drawn:
 
 def kind_of(world: World) -> tuple[Any, ...]:
     """Return what worlds that are played together have in common."""
-    changes = tuple(world.changes.items())
-    return (
-        world.arms,
-        world.slots,
-        world.places,
-        world.clicks,
-        world.barred,
-        changes,
-        world.weary is None,
-        world.visitors,
-    )
+    alike = (world.arms, world.slots, world.places, world.clicks, world.barred, tuple(world.changes.items()))
+    return *alike, world.weary is None, world.visitors
 
 
-class _OneWorld(NamedTuple):
-    chances: list[Chances]
-    barred: list[np.random.Generator]
-    arrays: tuple[Any, ...]
-    """Uniforms of draws, of second draws and of rewards, what is lost and doubled, and delays."""
-
-
-def _one(world: World, seeds: tuple[int, ...], shape: tuple[int, int]) -> _OneWorld:
+def _one(
+    world: World, seeds: tuple[int, ...], shape: tuple[int, int]
+) -> tuple[list[Chances], list[np.random.Generator], tuple[Any, ...]]:
+    """Return chances, what bars arms, and arrays as ``Drawn`` names them."""
     key = [ord(letter) for letter in world.name]
     sources = [np.random.default_rng([seed, *key]) for seed in seeds]
     chances = [world.chances(source, world.all_arms) for source in sources]
@@ -149,7 +136,7 @@ def _one(world: World, seeds: tuple[int, ...], shape: tuple[int, int]) -> _OneWo
         late = np.repeat(delays_of(world, sources[0], shape)[..., None], len(seeds), axis=-1)
         lost[:], doubled[:] = lost[..., :1], doubled[..., :1]
     barred = [np.random.default_rng([seed, 1, *key]) for seed in seeds]
-    return _OneWorld(chances, barred, (*uniforms, lost, doubled, late))
+    return chances, barred, (*uniforms, lost, doubled, late)
 
 
 def _stack(sources: list[np.random.Generator], shape: tuple[int, int]) -> FloatArray:
@@ -218,75 +205,61 @@ class Weariness:
 Maker = Callable[[np.random.Generator, int], Chances]
 
 
-def gap(best: float, rest: float) -> Maker:
-    """One arm has the chance ``best``, all others ``rest``."""
+def _steady(draw: Callable[[np.random.Generator, int], FloatArray]) -> Maker:
+    """Draw chances once, which stay."""
 
     def make(source: np.random.Generator, arms: int) -> Chances:
-        rates: FloatArray = source.permutation(np.r_[best, np.full(arms - 1, rest)]).astype(float)
+        rates = draw(source, arms)
         return lambda _: rates
 
     return make
+
+
+def gap(best: float, rest: float) -> Maker:
+    """One arm has the chance ``best``, all others ``rest``."""
+    return _steady(lambda source, arms: source.permutation(np.r_[best, np.full(arms - 1, rest)]).astype(float))
 
 
 def beta(one: float, other: float) -> Maker:
     """Chances are drawn from Beta(one, other), once."""
-
-    def make(source: np.random.Generator, arms: int) -> Chances:
-        rates = source.beta(one, other, arms)
-        return lambda _: rates
-
-    return make
+    return _steady(lambda source, arms: source.beta(one, other, arms))
 
 
 def between(low: float, high: float) -> Maker:
     """Chances are evenly spaced, in random order."""
-
-    def make(source: np.random.Generator, arms: int) -> Chances:
-        rates = source.permutation(np.linspace(low, high, arms))
-        return lambda _: rates
-
-    return make
+    return _steady(lambda source, arms: source.permutation(np.linspace(low, high, arms)))
 
 
 def switching(of: Maker, every: int) -> Maker:
     """Let the chances change places every so many slots."""
-
-    def make(source: np.random.Generator, arms: int) -> Chances:
-        rates, seed = of(source, arms)(1), int(source.integers(1 << 32))
-        return _in_blocks(rates, seed, lambda t: (t - 1) // every)
-
-    return make
+    return _in_blocks(of, lambda t: (t - 1) // every)
 
 
 def growing(of: Maker, first: int) -> Maker:
     """Let the chances change places at slots first, 2 first, 4 first, ..."""
+    return _in_blocks(of, lambda t: max(0, (t // first).bit_length()))
+
+
+def _in_blocks(of: Maker, block_of: Callable[[int], int]) -> Maker:
+    """Shuffle chances in every block, another arm being best each time."""
 
     def make(source: np.random.Generator, arms: int) -> Chances:
         rates, seed = of(source, arms)(1), int(source.integers(1 << 32))
-        return _in_blocks(rates, seed, lambda t: max(0, (t // first).bit_length()))
+        blocks: dict[int, FloatArray] = {0: rates}
+
+        def at(t: int) -> FloatArray:
+            block = block_of(t)
+            if block not in blocks:
+                own, before = np.random.default_rng([seed, block]), blocks.get(block - 1, rates)
+                shuffled = own.permutation(rates)
+                while arms > 1 and shuffled.argmax() == before.argmax():
+                    shuffled = own.permutation(rates)
+                blocks[block] = shuffled
+            return blocks[block]
+
+        return at
 
     return make
-
-
-def _in_blocks(rates: FloatArray, seed: int, block_of: Callable[[int], int]) -> Chances:
-    """Return chances that are shuffled in every block, another arm being best each time."""
-    blocks: dict[int, FloatArray] = {0: rates}
-
-    def at(t: int) -> FloatArray:
-        block = block_of(t)
-        if block not in blocks:
-            source = np.random.default_rng([seed, block])
-            before = at_block(block - 1)
-            shuffled = source.permutation(rates)
-            while len(rates) > 1 and shuffled.argmax() == before.argmax():
-                shuffled = source.permutation(rates)
-            blocks[block] = shuffled
-        return blocks[block]
-
-    def at_block(block: int) -> FloatArray:
-        return blocks.get(block, rates)
-
-    return at
 
 
 def drifting(low: float, high: float, period: int) -> Maker:

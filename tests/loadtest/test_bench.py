@@ -281,14 +281,13 @@ def test_bytes_are_measured() -> None:
 
 @pytest.mark.slow
 def test_growth_is_measured_at_each_size(tmp_path: Path) -> None:
-    sizes = growth.Sizes(arms=20, outstanding=60, events=12, repetitions=2, calls=2)
+    sizes = growth.Sizes(arms=20, outstanding=60, repetitions=2, calls=2)
 
     found = growth.measure(sizes, tmp_path, lambda: None)
 
     assert {row["grows"]: row["steps"][-1]["size"] for row in found["rows"]} == {
         "arms": 20,
         "outstanding decisions": 60,
-        "events in a call": 12,
     }
     assert all(
         len(step["values"]) == 2 and min(step["values"]) > 0 for row in found["rows"] for step in row["steps"]

@@ -31,8 +31,8 @@ from loadtest.paper.many_runs import expected_losses, uniforms
 from loadtest.paper.scaling import Point, points, shuffled_regret, slopes, total_regret
 from loadtest.replay.drivers import InProcessDriver
 from loadtest.replay.replay import Replay
-from loadtest.replay.session import World, plan_session
-from loadtest.replay.worlds import bco_synthetic, mab_synthetic, strict_delays
+from loadtest.replay.session import plan_session
+from loadtest.replay.worlds import World, bco_synthetic, mab_synthetic, strict_delays
 from service.engine.draws import Draws
 from service.learners.base import FloatArray
 from tests.support.examples import some_quick

@@ -20,8 +20,8 @@ from loadtest.errors import LoadTestError
 from loadtest.replay.drivers import Counts, Event, InProcessDriver, Receipt, SimulatedTime
 from loadtest.replay.replay import Pace, Record, Replay
 from loadtest.replay.report import Report, build_report, table_of, write_report
-from loadtest.replay.session import Plan, RateChoice, World, plan_session
-from loadtest.replay.worlds import ArmWorld, bco_synthetic, last_cut_delays, mab_synthetic, strict_delays
+from loadtest.replay.session import Plan, RateChoice, plan_session
+from loadtest.replay.worlds import ArmWorld, World, bco_synthetic, mab_synthetic, strict_delays, total_delay
 from service.engine.actions import Action
 from service.engine.loss_range import LossRange
 from tests.support.http import http_client
@@ -296,10 +296,7 @@ def test_the_summary_says_what_was_played_and_what_became_of_it() -> None:
     assert summary["scenario"] == "mab_synthetic"
     assert (summary["learner"], summary["slots"], summary["seed"]) == ("dexp3", 300, 1)
     assert (summary["sent"], summary["acknowledged"], summary["settled"], summary["pending"]) == (300, 300, 300, 0)
-    assert summary["total_delay"] == {
-        "strict": int(strict_delays(300).sum()),
-        "last": int(last_cut_delays(300).sum()),
-    }
+    assert summary["total_delay"] == {"strict": int(strict_delays(300).sum()), "last": int(total_delay(300).last)}
     assert set(summary["latency_ms"]) == {"act", "view", "feedbacks", "slot"}
     assert list(summary["latency_ms"]["act"]) == ["p50", "p95", "p99", "max"]
     assert (

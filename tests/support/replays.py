@@ -9,8 +9,8 @@ import numpy as np
 from loadtest.client import Client
 from loadtest.replay.drivers import Driver, HttpDriver, InProcessDriver
 from loadtest.replay.replay import Record, Replay
-from loadtest.replay.session import Plan, RateChoice, World, plan_session
-from loadtest.replay.worlds import ArmWorld, bco_synthetic, mab_synthetic, strict_delays
+from loadtest.replay.session import Plan, RateChoice, plan_session
+from loadtest.replay.worlds import ArmWorld, World, bco_synthetic, mab_synthetic, strict_delays
 from service.engine.loss_range import LossRange
 from tests.support import vectors
 
