@@ -7,6 +7,7 @@ import json
 import shlex
 import tempfile
 import time
+import uuid
 from contextlib import ExitStack
 from enum import StrEnum
 from importlib.util import find_spec
@@ -17,23 +18,22 @@ import typer
 from typer import Option
 
 from loadtest import figures, terminal
-from loadtest.bench import footprint, growth, report, throughput, turns
+from loadtest.bench import footprint, report, throughput, turns
 from loadtest.bench.load import find_wrk
 from loadtest.bench.measured import machine
-from loadtest.bench.targets import Options, names_of
+from loadtest.bench.throughput import Options, names_of
 from loadtest.chaos.rounds import HEAD, NAMES, Asked, load_during, play_all, problems_of
 from loadtest.day import lines_of, plot_day, simulate
 from loadtest.errors import LoadTestError
 from loadtest.paper import experiments, scaling
 from loadtest.replay import run as replay_run
-from loadtest.replay.drivers import SimulatedTime
 from loadtest.replay.jester import PAGE
 from loadtest.replay.replay import ClickReplay, Pace, Replay
 from loadtest.replay.report import build_report, click_facts, table_of, write_report
-from loadtest.replay.session import RateChoice
+from loadtest.replay.session import HttpDriver, InProcessDriver, RateChoice, SimulatedTime, plan_session
 from loadtest.replay.worlds import YACHT_PAGE, ArmWorld, strict_delays
 from loadtest.study import cells as study_cells
-from loadtest.study.catalogue import check_names, worlds
+from loadtest.study.catalogue import worlds
 from loadtest.study.learners import chosen, installed
 from loadtest.study.page import write
 from loadtest.terminal import console, errors_reported, print_note, print_table, print_written, progress_bar
@@ -123,9 +123,10 @@ def replay(
         delays = strict_delays(world.slots)
         world = world.head(min(slots or world.slots, world.slots))
         clock = SimulatedTime()
-        plan, driver = replay_run.session_of(
-            world, kind, rates, seed, replay_run.options_of(option or []), stream, client, clock
-        )
+        fields = replay_run.options_of(option or [])
+        plan = plan_session(world, kind, rates, seed, fields, stream)
+        name = f"replay-{uuid.uuid4().hex}"
+        driver = InProcessDriver(plan, clock.now) if client is None else HttpDriver(client, plan, name)
         if stream is not None and isinstance(world, ArmWorld):
             replaying: Replay = ClickReplay(world, stream, driver, clock if in_process else None)
         else:
@@ -196,7 +197,6 @@ def study(
     size = study_cells.Size(2, 3, 400) if quick else study_cells.Size(seeds, stall_seeds, slots)
     with errors_reported():
         groups = worlds(data)
-        check_names(groups)
         if data is None:
             print_note(f"skipped the ratings: no --data; they are at {PAGE}")
         entries, missing_libraries = installed()
@@ -324,9 +324,9 @@ def bench(
             with terminal.messages.status("bytes"):
                 summary["stored"] = footprint.stored_bytes(clients, seconds, IDLE_FOR_EACH * sessions)
         if Part.GROWTH in parts:
-            sizes = growth.Sizes(min(100_000, grow_to), grow_to, repetitions)
+            sizes = footprint.Sizes(min(100_000, grow_to), grow_to, repetitions)
             with progress_bar("growth", len([*sizes.sessions()])) as advance:
-                summary["growth"] = growth.measure(sizes, out, advance)
+                summary["growth"] = footprint.grown_times(sizes, out, advance)
         if Part.TURNS in parts:
             with progress_bar("turns", repetitions * len(turns.LARGE_REQUESTS)) as advance:
                 summary["turns"] = turns.measure(repetitions, advance)

@@ -4,28 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from loadtest.errors import LoadTestError
 from loadtest.figures import figure
-from loadtest.replay.drivers import InProcessDriver, SimulatedTime
 from loadtest.replay.replay import ClickReplay
-from loadtest.replay.session import ClickStream, RateChoice, plan_clicks
+from loadtest.replay.session import ClickStream, InProcessDriver, RateChoice, SimulatedTime, plan_session
 from loadtest.replay.worlds import steady_clicks
 from service.learners.base import FloatArray, IntArray
 
-ITEMS = {
-    "mug": 0.04,
-    "candle": 0.06,
-    "scarf": 0.03,
-    "poster": 0.07,
-    "puzzle": 0.15,
-    "notebook": 0.05,
-    "tea": 0.08,
-    "lamp": 0.06,
-}
+ITEMS = {"mug": 0.04, "candle": 0.06, "scarf": 0.03, "poster": 0.07}
+ITEMS |= {"puzzle": 0.15, "notebook": 0.05, "tea": 0.08, "lamp": 0.06}
 """Name of an item to the share of visitors who click it when it is shown."""
 NAMES, RATES = tuple(ITEMS), np.array(list(ITEMS.values()))
 BEST = int(RATES.argmax())
@@ -55,14 +46,8 @@ class Day(NamedTuple):
     def between(self, start: int, end: int) -> Day:
         """Return the visitors of the hours from ``start`` until before ``end``."""
         inside = (self.hour >= start) & (self.hour < end)
-        return Day(
-            self.seed,
-            self.hour[inside],
-            self.shown[inside],
-            self.clicked[inside],
-            self.uniform[inside],
-            self.best[inside],
-        )
+        parts: list[Any] = [part[inside] for part in self[1:]]
+        return Day(self.seed, *parts)
 
 
 def simulate(seed: int, visitors: int = VISITORS, kind: str = KIND) -> Day:
@@ -80,14 +65,12 @@ def simulate(seed: int, visitors: int = VISITORS, kind: str = KIND) -> Day:
     world = steady_clicks(visitors, RATES.tolist(), clicks_seed)
     stream = CLICKS._replace(interval=HOURS * HOUR / visitors, delay_seed=delay_seed)
     clock = SimulatedTime()
-    driver = InProcessDriver(plan_clicks(world, stream, kind, RateChoice.AUTO, seed, {}), clock.now)
+    driver = InProcessDriver(plan_session(world, kind, RateChoice.AUTO, seed, {}, stream), clock.now)
     record = ClickReplay(world, stream, driver, clock, arrivals).run()
     if problems := record.problems():
         raise LoadTestError("; ".join(problems))
-    hour = (arrivals // HOUR).astype(int)
-    return Day(
-        seed, hour, np.array(record.arms), 1 - record.losses, world.posted.mean(axis=1), world.posted[:, BEST]
-    )
+    hour, posted = (arrivals // HOUR).astype(int), world.posted
+    return Day(seed, hour, np.array(record.arms), 1 - record.losses, posted.mean(axis=1), posted[:, BEST])
 
 
 def arrival_times(visitors: int, seed: int) -> FloatArray:

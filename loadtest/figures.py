@@ -12,19 +12,7 @@ import numpy as np
 from service.learners import REGISTRY
 from service.learners.base import FloatArray, IntArray
 
-STYLE: dict[Any, Any] = {
-    "font.family": "serif",
-    "mathtext.fontset": "cm",
-    "font.size": 9,
-    "axes.linewidth": 0.7,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "legend.frameon": False,
-    "lines.linewidth": 1.4,
-    "xtick.direction": "in",
-    "ytick.direction": "in",
-    "svg.hashsalt": "delayed-bandits",
-}
+STYLE = Path(__file__).with_suffix(".mplstyle")
 WIDTH, HEIGHT, DPI = 4.6, 3.2, 160
 """A column of a paper, in inches."""
 LEGEND_WIDTH = 1.8
@@ -66,7 +54,7 @@ def panels_in(*paths: Path, panels: int, width: float, height: float, dpi: int) 
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    with mpl.rc_context(STYLE):
+    with mpl.rc_context(fname=STYLE):
         drawing = Figure(figsize=(width, height), layout="constrained")
         FigureCanvasAgg(drawing)
         yield drawing.subplots(1, panels, squeeze=False)[0].tolist()

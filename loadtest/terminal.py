@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import multiprocessing
-import os
 import platform
 import signal
 import sys
@@ -81,10 +80,7 @@ def print_note(text: str) -> None:
 
 def print_table(title: str, head: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     """Print a table, in which a row of one cell begins a section; a narrow terminal folds words and cuts none."""
-    columns = (
-        Column(head[0], no_wrap=True, overflow="fold"),
-        *(Column(name, overflow="fold") for name in head[1:]),
-    )
+    columns = (Column(name, no_wrap=not place, overflow="fold") for place, name in enumerate(head))
     table = Table(*columns, title=title, title_justify="left")
     for cells in rows:
         if len(cells) == 1:
@@ -106,22 +102,19 @@ def print_written(*paths: Path) -> None:
 
 
 @contextmanager
-def progress_bar(label: str, total: int) -> Iterator[Callable[[], None]]:
-    """Show a bar of so many steps; what is yielded is called after each."""
+def progress_bar(label: str, total: int) -> Iterator[Callable[..., None]]:
+    """Show a bar of so many steps; what is yielded is called after each, or with how many were done."""
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=messages) as progress:
         task = progress.add_task(label, total=total)
-        yield lambda: progress.advance(task)
+        yield lambda steps=1: progress.advance(task, steps)
 
 
 def on_all_cores(label: str, work: Callable[[T], R], items: Sequence[T]) -> list[R]:
     """Return ``[work(item) for item in items]``, computed in one process per core, under a progress bar."""
     # Fresh processes: a fork would copy the progress bar's thread in the middle of whatever it does.
     fresh = multiprocessing.get_context("spawn")
-    with (
-        ProcessPoolExecutor(os.cpu_count() or 1, mp_context=fresh) as pool,
-        progress_bar(label, len(items)) as done,
-    ):
+    with ProcessPoolExecutor(mp_context=fresh) as pool, progress_bar(label, len(items)) as done:
         futures = [pool.submit(work, item) for item in items]
         for future in as_completed(futures):
             future.result()

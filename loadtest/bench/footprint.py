@@ -1,22 +1,31 @@
-"""What the service takes beside processor time: bytes of log and memory, and the time until it is ready."""
+"""What the service takes beside its rates: bytes, time to be ready, and the time of calls in large sessions."""
 
 from __future__ import annotations
 
+import http.client
+import json
 import re
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+import timeit
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from pathlib import Path
+from statistics import median
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 import httpx
+import numpy as np
 
+from loadtest.bench.floors import REDIS
 from loadtest.bench.load import act_and_feedback, run_clients
-from loadtest.bench.measured import cpu_seconds, spread
-from loadtest.bench.targets import SESSIONS
+from loadtest.bench.measured import cpu_seconds, running_uvicorn, spread
+from loadtest.bench.throughput import EVENT, SESSIONS
+from loadtest.errors import ServiceError
 from loadtest.processes import RedisProcess, ServiceProcess, running_redis, running_service
 
 IDLE_ARMS = 100
@@ -94,11 +103,8 @@ def stored_bytes(
     with running_stores() as stores:
         memory = _idle_memory(stores, sessions)
         logs = {str(each): _logged(stores, each, clients, seconds) for each in n_arms}
-    return {
-        "log_bytes": {name: size for name, (size, _) in logs.items()},
-        "requests_per_commit": {name: requests for name, (_, requests) in logs.items()},
-        "idle_memory": memory,
-    }
+    sizes, batches = ({name: log[place] for name, log in logs.items()} for place in (0, 1))
+    return {"log_bytes": sizes, "requests_per_commit": batches, "idle_memory": memory}
 
 
 def _logged(stores: Stores, n_arms: int, clients: int, seconds: float) -> tuple[float, float]:
@@ -144,3 +150,116 @@ def start_times(repetitions: int) -> dict[str, Any]:
                 ready.append(time.perf_counter() - started)
                 used.append(cpu_seconds([service.pid, *service.workers()]))
     return {"import_seconds": spread(imported), "ready_seconds": spread(ready), "ready_cpu_seconds": spread(used)}
+
+
+CALL = 1000
+"""Acts of one call while decisions gather."""
+ANSWER_SECONDS = 120.0
+PASSES = 100
+"""Calls of a floor, and of numpy, whose median is compared."""
+DEXP3 = {"kind": "dexp3", "n_arms": 100}
+EXP3 = {"kind": "exp3", "n_arms": 100, "learning_rate": 0.01, "max_open_slots": 1_000_000}
+
+
+class Sizes(NamedTuple):
+    """The largest sizes, and how they are measured."""
+
+    arms: int = 100_000
+    outstanding: int = 1_000_000
+    repetitions: int = 3
+    calls: int = 10
+    """Calls whose median is the time of one repetition."""
+
+    def sessions(self) -> Iterator[tuple[str, str, int, Mapping[str, Any]]]:
+        """Yield what grows, which kind of session, its size and its fields.
+
+        Outstanding decisions are remembered as times of acts, counted in buckets, or as a record of each slot.
+        """
+        for size in sizes_to(self.arms, 10):
+            yield "arms", "", size, {"learner": DEXP3 | {"n_arms": size}}
+        kinds: dict[str, Mapping[str, Any]] = {
+            " (expiry)": {"learner": DEXP3, "expiry": {"after_seconds": 86_400}},
+            " (open slots)": {"learner": EXP3},
+        }
+        for kind, fields in kinds.items():
+            for size in sizes_to(self.outstanding, 10_000):
+                yield "outstanding decisions", kind, size, fields
+
+
+def sizes_to(most: int, first: int) -> list[int]:
+    """Return the sizes from ``first`` on, each ten times the one before, with ``most`` as the last one."""
+    sizes = []
+    while first < most:
+        sizes.append(first)
+        first *= 10
+    return [*sizes, most]
+
+
+def call_all(port: int, path: str, bodies: Sequence[bytes]) -> list[tuple[Any, float]]:
+    """Post one body after the other on a new connection; return the answers, and the milliseconds that each took.
+
+    Raises
+    ------
+    ServiceError
+        for an answer that is no success.
+    """
+    found = []
+    with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=ANSWER_SECONDS)) as connection:
+        connection.connect()
+        for body in bodies:
+            started = time.perf_counter()
+            connection.request("POST", path, body, {"Content-Type": "application/json"} if body else {})
+            answer = connection.getresponse()
+            content = answer.read()
+            taken = 1000 * (time.perf_counter() - started)
+            if answer.status not in (http.client.OK, http.client.CREATED):
+                raise ServiceError(f"POST {path}: status {answer.status}: {content[:200].decode(errors='replace')}")
+            found.append((json.loads(content), taken))
+    return found
+
+
+def grown_times(sizes: Sizes, logs: Path, advance: Callable[[], object]) -> dict[str, Any]:
+    """Return the rows, and what the times at the most arms are compared with.
+
+    All sizes of a row are measured in turn, so that other load on the machine affects all of them.
+    """
+    with (
+        tempfile.TemporaryDirectory(prefix="growth-") as data,
+        running_redis(Path(data), logs) as redis,
+        running_uvicorn("floors", {REDIS: (url := f"redis://127.0.0.1:{redis.port}")}, logs, 1, "/read") as floors,
+        running_service(logs, "--workers", "1", "--store-url", url) as service,
+    ):
+        floor = median(taken for _, taken in call_all(floors.port, "/nothing", [EVENT] * PASSES))
+        weights = np.random.default_rng(1).random(sizes.arms)
+        one_pass = 1000 * median(timeit.repeat(lambda: np.cumsum(weights), number=1, repeat=PASSES))
+        # What is made and not measured need not wait for the disk.
+        redis.command("CONFIG SET appendfsync no")
+        kinds: dict[tuple[str, str], list[tuple[int, str]]] = {}
+        for number, (grows, kind, size, fields) in enumerate(sizes.sessions()):
+            path, acts = f"{SESSIONS}/session-{number}", size if grows != "arms" else 1
+            body = json.dumps({"session_id": f"session-{number}", "seed": 1, **fields}).encode()
+            call_all(service.port, SESSIONS, [body])
+            bodies = [b'{"count": %d}' % min(CALL, acts - done) for done in range(0, acts, CALL)]
+            call_all(service.port, f"{path}/acts", bodies)
+            kinds.setdefault((grows, kind), []).append((size, path))
+            advance()
+        redis.command("CONFIG SET appendfsync always")
+        rows = []
+        for (grows, kind), made in kinds.items():
+            found: dict[str, dict[int, list[float]]] = {
+                name: defaultdict(list) for name in ("one act", "one event")
+            }
+            for size, path in made * sizes.repetitions:
+                acted = call_all(service.port, f"{path}/act", [b""] * sizes.calls)
+                named = ("arm", "slot") if "slots" in kind else ("arm",)
+                events = [{name: action[name] for name in named} | {"loss": 0.5} for action, _ in acted]
+                settled = call_all(
+                    service.port, f"{path}/feedback", [json.dumps(event).encode() for event in events]
+                )
+                for name, answers in zip(found, (acted, settled), strict=True):
+                    found[name][size].append(median(taken for _, taken in answers))
+            for name, times in found.items():
+                steps = [{"size": size, "values": values} for size, values in times.items()]
+                rows.append({"name": f"{name}{kind}", "grows": grows, "steps": steps})
+    compared = {"floor_ms": floor, "pass_ms": one_pass}
+    return {"rows": rows, "compared": compared, "options": sizes._asdict()}

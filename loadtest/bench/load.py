@@ -9,6 +9,7 @@ import random
 import re
 import shutil
 import subprocess
+from collections import deque
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple, cast
@@ -110,70 +111,17 @@ def run_clients(port: int, converse: Callable[[], Conversation], clients: int, s
 async def _run_clients(port: int, converse: Callable[[], Conversation], clients: int, seconds: float) -> Rate:
     loop = asyncio.get_running_loop()
     started = loop.time()
-    protocols = [
-        (await loop.create_connection(lambda: _Client(converse(), started + seconds), "127.0.0.1", port))[1]
-        for _ in range(clients)
-    ]
+
+    def ready(client: _Client) -> None:
+        if loop.time() < started + seconds:
+            client.ask()
+        else:
+            client.end()
+
+    opened = await _opened(port, converse, clients, ready)
     async with asyncio.timeout(seconds + SECONDS_TO_ANSWER):
-        await asyncio.wait([protocol.done for protocol in protocols], return_when=asyncio.FIRST_EXCEPTION)
-    for protocol in protocols:
-        protocol.close()
-    answered = await asyncio.gather(*(protocol.closed for protocol in protocols))
-    return Rate(sum(answered), loop.time() - started)
-
-
-class _Client(asyncio.Protocol):
-    def __init__(self, talk: Conversation, until: float) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._talk, self._until, self._answer, self.answered = talk, until, b"", 0
-        self.done: asyncio.Future[int] = self._loop.create_future()
-        self.closed: asyncio.Future[int] = self._loop.create_future()
-        """Done when the connection is gone, with what ``done`` came to."""
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast("asyncio.Transport", transport)
-        self._ask(next(self._talk, None))
-
-    def data_received(self, data: bytes) -> None:
-        self._answer += data
-        head, _, body = self._answer.partition(b"\r\n\r\n")
-        length = _LENGTH.search(head)
-        if length is None or len(body) < int(length[1]):
-            return
-        self._answer = b""
-        if not head.startswith(b"HTTP/1.1 20"):
-            self._end(ServiceError(f"status {head[9:12].decode()}: {body[:200].decode(errors='replace')}"))
-            return
-        self.answered += 1
-        try:
-            self._ask(self._talk.send(body))
-        except StopIteration:
-            self._end()
-
-    def _ask(self, asked: bytes | None) -> None:
-        if asked is not None and self._loop.time() < self._until:
-            self._transport.write(asked)
-        else:
-            self._end()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._end(ServiceError(f"a connection was lost: {exc}"))
-        if (error := self.done.exception()) is not None:
-            self.closed.set_exception(error)
-        else:
-            self.closed.set_result(self.done.result())
-
-    def close(self) -> None:
-        """End the connection, whatever is under way."""
-        self._transport.close()
-
-    def _end(self, error: Exception | None = None) -> None:
-        if not self.done.done():
-            if error is None:
-                self.done.set_result(self.answered)
-            else:
-                self.done.set_exception(error)
-        self._transport.close()
+        await asyncio.wait([client.closed for client in opened], return_when=asyncio.FIRST_EXCEPTION)
+    return await _closed(opened, started)
 
 
 def latencies(
@@ -187,7 +135,7 @@ def latencies(
     Raises
     ------
     ServiceError
-        for an answer that is no 200, or a lost connection.
+        for an answer that is no success, or a lost connection.
     """
     found = uvloop.run(_send_when_due(port, converse, clients, seconds, rate))
     p50, p99 = map(float, np.percentile(found, [50, 99]))
@@ -197,36 +145,93 @@ def latencies(
 async def _send_when_due(
     port: int, converse: Callable[[], Conversation], clients: int, seconds: float, rate: float
 ) -> Sequence[float]:
-    loop, due = asyncio.get_running_loop(), asyncio.Queue[float | None]()
-    found: list[float] = []
-    talks = [asyncio.create_task(_talk(port, converse(), due, found)) for _ in range(clients)]
+    loop, found = asyncio.get_running_loop(), list[float]()
+    asked, due, idle = dict[_Client, float](), deque[float](), deque[_Client]()
+
+    def ready(client: _Client) -> None:
+        if client in asked:
+            found.append(1000 * (loop.time() - asked.pop(client)))
+        if due:
+            asked[client] = due.popleft()
+            client.ask()
+        else:
+            idle.append(client)
+
+    opened = await _opened(port, converse, clients, ready)
     started, sent = loop.time(), 0
-    while sent < seconds * rate:
-        while started + sent / rate <= loop.time():
-            due.put_nowait(started + sent / rate)
+    while (sent < seconds * rate or asked or due) and not any(client.closed.done() for client in opened):
+        while sent < seconds * rate and started + sent / rate <= loop.time():
+            due.append(started + sent / rate)
             sent += 1
+            if idle:
+                ready(idle.popleft())
         await asyncio.sleep(0.5 / rate)
-    for _ in talks:
-        due.put_nowait(None)
-    await asyncio.gather(*talks)
+    await _closed(opened, started)
     return found
 
 
-async def _talk(port: int, talk: Conversation, due: asyncio.Queue[float | None], found: list[float]) -> None:
-    loop = asyncio.get_running_loop()
-    reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    asked = next(talk)
-    try:
-        while (intended := await due.get()) is not None:
-            writer.write(asked)
-            head = await reader.readuntil(b"\r\n\r\n")
-            length = _LENGTH.search(head)
-            body = await reader.readexactly(int(length[1]) if length else 0)
-            if not head.startswith(b"HTTP/1.1 200"):
-                raise ServiceError(f"status {head[9:12].decode()}: {body[:200].decode(errors='replace')}")
-            found.append(1000 * (loop.time() - intended))
-            asked = talk.send(body)
-    except (asyncio.IncompleteReadError, OSError) as error:
-        raise ServiceError(f"a connection was lost: {error}") from error
-    finally:
-        writer.close()
+async def _opened(
+    port: int, converse: Callable[[], Conversation], clients: int, ready: Callable[[_Client], None]
+) -> Sequence[_Client]:
+    create = asyncio.get_running_loop().create_connection
+    return [(await create(lambda: _Client(converse(), ready), "127.0.0.1", port))[1] for _ in range(clients)]
+
+
+async def _closed(opened: Sequence[_Client], started: float) -> Rate:
+    """Close all connections; raise what one of them met."""
+    for client in opened:
+        client.end()
+    answered = await asyncio.gather(*(client.closed for client in opened))
+    return Rate(sum(answered), asyncio.get_running_loop().time() - started)
+
+
+class _Client(asyncio.Protocol):
+    """A connection; each time that it may send the next request it is ``ready``."""
+
+    def __init__(self, talk: Conversation, ready: Callable[[_Client], None]) -> None:
+        self._talk, self._ready, self._answer, self._answered = talk, ready, b"", 0
+        self._asked = next(talk, None)
+        self._error: Exception | None = None
+        self._is_ended = False
+        self.closed: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        """Done when the connection is gone, with the number of answers."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+        self._ready(self)
+
+    def ask(self) -> None:
+        """Send the next request; end after the last one."""
+        if self._asked is None:
+            self.end()
+        else:
+            self._transport.write(self._asked)
+
+    def data_received(self, data: bytes) -> None:
+        self._answer += data
+        head, _, body = self._answer.partition(b"\r\n\r\n")
+        length = _LENGTH.search(head)
+        if length is None or len(body) < int(length[1]):
+            return
+        self._answer = b""
+        if not head.startswith(b"HTTP/1.1 20"):
+            self.end(ServiceError(f"status {head[9:12].decode()}: {body[:200].decode(errors='replace')}"))
+            return
+        self._answered += 1
+        try:
+            self._asked = self._talk.send(body)
+        except StopIteration:
+            self._asked = None
+        self._ready(self)
+
+    def end(self, error: Exception | None = None) -> None:
+        """End the connection, whatever is under way."""
+        self._is_ended, self._error = True, self._error or error
+        self._transport.close()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        error = self._error or (None if self._is_ended else ServiceError(f"a connection was lost: {exc}"))
+        if error is not None:
+            self.closed.set_exception(error)
+        else:
+            self.closed.set_result(self._answered)

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import httpx
 
 from loadtest.errors import LoadTestError
-from loadtest.processes import RunningProcess, free_port, wait_until
+from loadtest.processes import RunningProcess, children, free_port, wait_until
 
 PACKAGES = ("fastapi", "starlette", "uvicorn", "uvloop", "httptools", "pydantic", "numpy", "redis", "hiredis")
 _TICKS = os.sysconf("SC_CLK_TCK")
@@ -62,11 +62,6 @@ def running_uvicorn(
         server.end()
 
 
-def children(pid: int) -> Sequence[int]:
-    """Process ids of the children of a process (Linux)."""
-    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-
-
 def cpu_seconds(pids: Sequence[int]) -> float:
     """Processor time that these processes have used (Linux)."""
     used = 0
@@ -88,10 +83,6 @@ def ratios(numbers: Mapping[str, Sequence[float]], name: str, other: str) -> dic
 
 def machine() -> dict[str, Any]:
     """Say what the figures were made on."""
-    return {
-        "cpus": os.cpu_count(),
-        "load_average": os.getloadavg(),
-        "platform": platform.platform(),
-        "python": platform.python_version(),
-        "versions": {name: version(name) for name in PACKAGES},
-    }
+    made_on = {"cpus": os.cpu_count(), "load_average": os.getloadavg(), "platform": platform.platform()}
+    versions = {name: version(name) for name in PACKAGES}
+    return made_on | {"python": platform.python_version(), "versions": versions}

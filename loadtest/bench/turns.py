@@ -23,6 +23,9 @@ from service.server.serving import limit_event_loop_waits
 from service.settings import Settings
 from service.store.memory import MemoryStore
 
+Headers = Sequence[tuple[bytes, bytes]]
+Answer = tuple[int, Sequence[bytes]]
+"""Status, and the parts of the body."""
 CHUNK = 65_536
 """Bytes of a body that arrive at a time."""
 KEYED = ((b"idempotency-key", b"once"),)
@@ -39,15 +42,11 @@ class InProcessApp:
     def __init__(self, app: FastAPI) -> None:
         self._app = app
 
-    def call(
-        self, method: str, path: str, body: Any = None, headers: Sequence[tuple[bytes, bytes]] = ()
-    ) -> Coroutine[Any, Any, tuple[int, Sequence[bytes]]]:
+    def call(self, method: str, path: str, body: Any = None, headers: Headers = ()) -> Coroutine[Any, Any, Answer]:
         """Return a coroutine that gives status and parts of the answer; the request's body is encoded before."""
         return self._answer(method, path, b"" if body is None else json.dumps(body).encode(), headers)
 
-    async def _answer(
-        self, method: str, path: str, content: bytes, headers: Sequence[tuple[bytes, bytes]]
-    ) -> tuple[int, Sequence[bytes]]:
+    async def _answer(self, method: str, path: str, content: bytes, headers: Headers) -> Answer:
         parts = iter([content[at : at + CHUNK] for at in range(0, len(content), CHUNK)] or [b""])
         left, status, answer = len(content), 0, []
 
@@ -98,7 +97,7 @@ class Large(NamedTuple):
     """Behind the session's."""
     body: Callable[[], Any] = lambda: None
     """Makes it."""
-    headers: Sequence[tuple[bytes, bytes]] = ()
+    headers: Headers = ()
     status: int = 200
     """Of its answer."""
     acts: int = 0
@@ -108,11 +107,11 @@ class Large(NamedTuple):
     sessions: int = 0
     """Created before."""
 
-    async def prepare(self, service: InProcessApp) -> Coroutine[Any, Any, tuple[int, Sequence[bytes]]]:
+    async def prepare(self, service: InProcessApp) -> Coroutine[Any, Any, Answer]:
         """Do what comes before the request, and return its call."""
         path = "" if self.learner is None else await service.create(self.learner)
         for _ in range(self.acts // 1000):
-            await service.call("POST", f"{path}/acts", {"count": 1000})
+            await service.call("POST", f"{path}/acts", _thousand())
         if self.earlier:
             await service.call("POST", f"{path}{self.earlier}", self.body())
         for _ in range(self.sessions):
@@ -120,8 +119,16 @@ class Large(NamedTuple):
         return service.call(self.method, f"{path}{self.path}", self.body(), self.headers)
 
 
+def _thousand() -> dict[str, Any]:
+    return {"count": 1000}
+
+
 def _batch() -> dict[str, Any]:
     return {"events": [{"arm": 0, "loss": 0.5, "event_id": f"event-{number:060}"} for number in range(10_000)]}
+
+
+def _bundles() -> dict[str, Any]:
+    return {"events": [{"losses": [1] * 60}] * 9_900}
 
 
 def _catalogue() -> dict[str, Any]:
@@ -134,28 +141,19 @@ def _probabilities() -> dict[str, Any]:
 
 
 BATCH = Large("10,000 events with ids", ONE_ARM, "POST", "/feedbacks", _batch, acts=10_000)
+BUNDLES = Large("9,900 events of 60 losses, refused", ONE_ARM, "POST", "/feedbacks", _bundles)
 POINT = Large("act in 1,000 dimensions", SIMPLEX | {"dim": 1000}, "POST", "/act")
 LABELLED_SESSION = {"learner": {"kind": "dexp3", "arms": LABELS}}
 LARGE_REQUESTS = {
     "batch_of_ids": BATCH,
     "batch_with_a_key": BATCH._replace(title="the same with an idempotency key", headers=KEYED),
     "refused_batch": BATCH._replace(title="the same, refused", acts=9_000, status=409),
-    "refused_bundles": BATCH._replace(
-        title="9,900 events of 60 losses, refused",
-        body=lambda: {"events": [{"losses": [1] * 60}] * 9_900},
-        headers=KEYED,
-        status=422,
-        acts=0,
-    ),
+    "refused_bundles": BUNDLES._replace(headers=KEYED, status=422),
     "batch_sent_again": BATCH._replace(title="10,000 events, all sent before", earlier="/feedbacks"),
     "one_large_point": POINT,
     "one_large_point_with_a_key": POINT._replace(title="the same with an idempotency key", headers=KEYED),
-    "many_points": Large(
-        "1,000 acts in 31 dimensions", SIMPLEX | {"dim": 31}, "POST", "/acts", lambda: {"count": 1000}
-    ),
-    "many_acts": Large(
-        "1,000 acts at 1,000 arms", ONE_ARM | {"n_arms": 1000}, "POST", "/acts", lambda: {"count": 1000}
-    ),
+    "many_points": Large("1,000 acts in 31 dimensions", SIMPLEX | {"dim": 31}, "POST", "/acts", _thousand),
+    "many_acts": Large("1,000 acts at 1,000 arms", ONE_ARM | {"n_arms": 1000}, "POST", "/acts", _thousand),
     "view_of_many_arms": Large("view at 100,000 arms", MANY_ARMS, "GET", "", earlier="/act"),
     "view_of_many_labels": Large("view at 80,000 labels", LABELLED_SESSION["learner"], "GET", ""),
     "session_of_many_labels": Large(

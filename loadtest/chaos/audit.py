@@ -130,8 +130,7 @@ def _wrong_counts(client: Client, ledger: Ledger) -> list[str]:
         f"{name} is {view[name]}, acknowledged {count}" for name, count in expected.items() if view[name] != count
     ]
     given = Counter(action["slot"] for action in ledger.actions)
-    twice = [slot for slot, times in given.items() if times > 1]
-    if twice:
+    if twice := [slot for slot, times in given.items() if times > 1]:
         wrong.append(f"slots given twice: {twice[:LISTED]}")
     if sorted(given) != list(range(1, len(given) + 1)):
         wrong.append("the acknowledged slots have gaps")
@@ -163,27 +162,23 @@ def _wrong_arms(client: Client, ledger: Ledger) -> list[str]:
         shown = {name: arm[name] for name in right}
         if shown != right:
             wrong.append(f"arm {arm['arm']} has {shown}, acknowledged {right}")
-        if not _is_mean(arm[f"mean_{ledger.word}"], ledger, arm["arm"]):
-            wrong.append(f"the mean of arm {arm['arm']} is {arm[f'mean_{ledger.word}']}")
+        mean = arm[f"mean_{ledger.word}"]
+        reported = [event[ledger.word] for event in ledger.events.values() if event["arm"] == arm["arm"]]
+        values = [value for value in reported if value is not None]
+        near = {"rel_tol": CLOSE, "abs_tol": CLOSE}
+        if (mean is None) != (not values) or (
+            values and not math.isclose(mean, math.fsum(values) / len(values), **near)
+        ):
+            wrong.append(f"the mean of arm {arm['arm']} is {mean}")
     if expected:
         wrong.append(f"arms not listed: {sorted(expected)[:LISTED]}")
     return wrong[:LISTED]
 
 
-def _is_mean(shown: float | None, ledger: Ledger, arm: int) -> bool:
-    values = [each[ledger.word] for each in ledger.events.values() if each["arm"] == arm]
-    values = [value for value in values if value is not None]
-    if not values or shown is None:
-        return not values and shown is None
-    return math.isclose(shown, math.fsum(values) / len(values), rel_tol=CLOSE, abs_tol=CLOSE)
-
-
 def _wrong_log(client: Client, ledger: Ledger) -> list[str]:
     """Compare the log: each slot once and in order, with its arm and probability, and each event id once."""
-    acts: list[Any] = []
-    events: list[Any] = []
-    for entry in _pages(client, f"{ledger.path}/decisions", "decisions"):
-        (acts if entry["kind"] == "act" else events).append(entry)
+    entries = list(_pages(client, f"{ledger.path}/decisions", "decisions"))
+    acts, events = ([entry for entry in entries if (entry["kind"] == "act") is is_act] for is_act in (True, False))
     wrong = []
     if [entry["slot"] for entry in acts] != list(range(1, ledger.slots + 1)):
         wrong.append(f"the log has {len(acts)} acts, not one of each of {ledger.slots} slots in order")

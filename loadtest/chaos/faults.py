@@ -12,7 +12,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -245,6 +245,14 @@ class ClockStage(NamedTuple):
     chance: random.Random
 
 
+class DiskStage(NamedTuple):
+    """What full disks happen to."""
+
+    folder: Path
+    service: ServiceProcess
+    chance: random.Random
+
+
 def set_clock(stage: ClockStage) -> None:
     """Set the store's clock wrong, and right again: forwards and back, or back and forwards."""
     for seconds in (stage.chance.choice(STEPS), 0):
@@ -253,7 +261,7 @@ def set_clock(stage: ClockStage) -> None:
         time.sleep(stage.chance.uniform(0.05, LONGEST_SHIFT))
 
 
-CLOCKS: dict[str, Callable[[ClockStage], None]] = {"clock set": set_clock}
+CLOCKS = {"clock set": set_clock}
 
 
 def lacks_faketime() -> str | None:
@@ -281,14 +289,6 @@ LONGEST_FULL = 1.2
 """Seconds for which the disk is full."""
 
 
-class DiskStage(NamedTuple):
-    """What full disks happen to."""
-
-    folder: Path
-    service: ServiceProcess
-    chance: random.Random
-
-
 def fill_disk(stage: DiskStage) -> None:
     """Fill the disk of the store, and free it again."""
     disk = os.statvfs(stage.folder)
@@ -303,27 +303,30 @@ def fill_disk(stage: DiskStage) -> None:
 
 def kill_embedded_store(stage: DiskStage) -> None:
     """SIGKILL the embedded server; the supervisor starts it again on its append-only file."""
-    for child in stage.service.children():
+    for child in stage.service.workers():
         if "server" in Path(f"/proc/{child}/comm").read_text():
             with suppress(ProcessLookupError):
                 os.kill(child, signal.SIGKILL)
 
 
-DISKS: dict[str, Callable[[DiskStage], None]] = {
-    "disk full": fill_disk,
-    "embedded store killed": kill_embedded_store,
-}
+DISKS = {"disk full": fill_disk, "embedded store killed": kill_embedded_store}
 
 
 def lacks_mount() -> str | None:
     """Why no disk can be filled here, None where one can."""
-    if shutil.which("mount") is None:
-        return "needs the program mount"
+    with tempfile.TemporaryDirectory(prefix="disk-") as folder:
+        return lacks_right("mount", "mount a file system", lambda: small_disk(Path(folder)))
+
+
+def lacks_right(program: str, right: str, tried: Callable[[], AbstractContextManager[object]]) -> str | None:
+    """Why something can't be done on this machine, None where it can be tried."""
+    if shutil.which(program) is None:
+        return f"needs the program {program}"
     try:
-        with tempfile.TemporaryDirectory(prefix="disk-") as folder, small_disk(Path(folder)):
+        with tried():
             return None
     except LoadTestError as error:
-        return f"needs the right to mount a file system ({error})"
+        return f"needs the right to {right} ({error})"
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from ssl import PROTOCOL_TLS_CLIENT, SSLContext
-from typing import Any, Protocol
+from typing import Any
 
 import httpx
 
@@ -25,33 +25,23 @@ MANY = 1_000_000
 """Attempts after the first: the time alone bounds them."""
 
 
-class Caller(Protocol):
-    """Acts and reports, and sends everything again until it is acknowledged; ServiceError where it never is."""
-
-    def acts(self, session_id: str, body: Mapping[str, Any], key: str) -> Sequence[Action]:
-        """Open slots."""
-
-    def feedbacks(self, session_id: str, events: Sequence[Event], *, later: bool) -> Mapping[str, int]:
-        """Settle events; ``later`` where a batch in the background may do it. What the settlement counts."""
-
-
 class PlainCaller:
-    """Sends requests as they are."""
+    """Acts and reports by requests as they are, sent again until they are acknowledged; else ServiceError."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
 
     def acts(self, session_id: str, body: Mapping[str, Any], key: str) -> Sequence[Action]:
         """Open slots."""
-        answer = self._client.call("acts", "POST", f"/v1/sessions/{session_id}/acts", body, key)
-        return answer["actions"]  # type: ignore[no-any-return]
+        path = f"/v1/sessions/{session_id}/acts"
+        actions: Sequence[Action] = self._client.call("acts", "POST", path, body, key)["actions"]
+        return actions
 
     def feedbacks(self, session_id: str, events: Sequence[Event], *, later: bool) -> Mapping[str, int]:  # noqa: ARG002 - never later
         """Settle events at once."""
-        body = {"events": events}
-        return self._client.call(  # type: ignore[no-any-return]
-            "feedbacks", "POST", f"/v1/sessions/{session_id}/feedbacks", body
-        )
+        path = f"/v1/sessions/{session_id}/feedbacks"
+        settled: Mapping[str, int] = self._client.call("feedbacks", "POST", path, {"events": events})
+        return settled
 
 
 class UsersCaller:
@@ -94,21 +84,6 @@ class UsersCaller:
             reasons = [str(each.error) for each in self._dropped] or ["not acknowledged in time"]
             raise ServiceError(f"reports to {session_id}: {reasons[0]}")
         return {name: count - before[name] for name, count in vars(self._bandits.reports).items()}
-
-
-@contextmanager
-def users_caller(client: Client) -> Iterator[Caller]:
-    """Open a client of the project beside one of the load test, to the same service."""
-    dropped: list[ReportError] = []
-    with Bandits(
-        client.url,
-        timeout=client.retry_seconds,
-        max_retries=MANY,
-        on_error=dropped.append,
-        verify=NO_AUTHORITIES,
-        transport=_Counting(client.log),
-    ) as bandits:
-        yield UsersCaller(client, bandits, dropped)
 
 
 class _Counting(httpx.HTTPTransport):
@@ -174,16 +149,14 @@ def connection(url: str, retry_seconds: float = 60.0, timeout: float = ANSWER_SE
 
 def open_sessions(client: Client, name: str) -> Sequence[Ledger]:
     """Create a session for each kind of learner, each with a decision log."""
-    return [_open(client, f"{name}-{kind}", kind, **options) for kind, options in LEARNERS.items()]
-
-
-def _open(
-    client: Client, session_id: str, kind: str, learner: Mapping[str, Any] | None = None, **options: Any
-) -> Ledger:
-    spec = {"kind": kind, "n_arms": ARMS} | dict(learner or {})
-    body = {"session_id": session_id, "learner": spec, "seed": 1, "decision_log": {"max_entries": LOG_ENTRIES}}
-    client.call("create", "POST", "/v1/sessions", body | options)
-    return Ledger(session_id, "reward" if "reward_range" in options else "loss", has_log=True)
+    ledgers = []
+    for kind, options in LEARNERS.items():
+        body = {"session_id": f"{name}-{kind}", "seed": 1, "decision_log": {"max_entries": LOG_ENTRIES}} | options
+        body["learner"] = {"kind": kind, "n_arms": ARMS} | options.get("learner", {})
+        client.call("create", "POST", "/v1/sessions", body)
+        word = "reward" if "reward_range" in options else "loss"
+        ledgers.append(Ledger(f"{name}-{kind}", word, has_log=True))
+    return ledgers
 
 
 class Load:
@@ -192,10 +165,8 @@ class Load:
     def __init__(self, clients: Sequence[Client], ledgers: Sequence[Ledger]) -> None:
         self._stopping = threading.Event()
         self._errors: list[BaseException] = []
-        self._threads = [
-            threading.Thread(target=self._run, args=(client, number, ledgers[number % len(ledgers)]), daemon=True)
-            for number, client in enumerate(clients)
-        ]
+        of = [(client, number, ledgers[number % len(ledgers)]) for number, client in enumerate(clients)]
+        self._threads = [threading.Thread(target=self._run, args=args, daemon=True) for args in of]
 
     @contextmanager
     def running(self) -> Iterator[None]:
@@ -222,16 +193,18 @@ class Load:
 
 
 @contextmanager
-def _caller(client: Client, number: int) -> Iterator[Caller]:
+def _caller(client: Client, number: int) -> Iterator[PlainCaller | UsersCaller]:
     """Let the first client of each session send requests as they are, the second call as users do, and so on."""
     if number // len(LEARNERS) % 2 == 0:
         yield PlainCaller(client)
-    else:
-        with users_caller(client) as caller:
-            yield caller
+        return
+    dropped: list[ReportError] = []
+    how: dict[str, Any] = {"timeout": client.retry_seconds, "max_retries": MANY, "on_error": dropped.append}
+    with Bandits(client.url, verify=NO_AUTHORITIES, transport=_Counting(client.log), **how) as bandits:
+        yield UsersCaller(client, bandits, dropped)
 
 
-def _play(caller: Caller, number: int, ledger: Ledger, stopping: threading.Event) -> None:
+def _play(caller: PlainCaller | UsersCaller, number: int, ledger: Ledger, stopping: threading.Event) -> None:
     """Of three decisions two are reported, late and out of order; some events stand twice in their call."""
     chance = random.Random(number)  # noqa: S311 - repeatable load
     outstanding: deque[Event] = deque()

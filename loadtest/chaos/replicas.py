@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import random
-import shutil
 import signal
 import subprocess
 import time
@@ -13,6 +12,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
+from loadtest.chaos.faults import lacks_right
 from loadtest.errors import LoadTestError
 from loadtest.processes import (
     RedisProcess,
@@ -29,14 +29,8 @@ LONGEST_PARTITION = 3.0
 FROZEN_SECONDS = 1.0
 SETTLED_SECONDS = 120.0
 """Time limit for the group to have one master and two replicas again."""
-_SENTINEL = """port {port}
-bind {host}
-protected-mode no
-dir {folder}
-sentinel monitor main {master} {quorum}
-sentinel down-after-milliseconds main 2000
-sentinel failover-timeout main 4000
-"""
+LIMITS = ("sentinel down-after-milliseconds main 2000", "sentinel failover-timeout main 4000")
+"""Of sentinels."""
 
 
 class Group(NamedTuple):
@@ -87,57 +81,6 @@ class Stage(NamedTuple):
         return self.network.parted(hosts, self.chance.uniform(0, LONGEST_PARTITION))
 
 
-def planned_failover(stage: Stage) -> None:
-    """Order a failover from the sentinel, and wait until the old master follows."""
-    old = stage.master()
-    stage.group.sentinels[0].command("SENTINEL FAILOVER main")
-    wait_until(lambda: old not in stage.group.masters(), "the old master follows", SETTLED_SECONDS)
-
-
-def promotion(stage: Stage) -> None:
-    """Make a replica a master by hand; the sentinel sets it back after some seconds."""
-    stage.replica().command("REPLICAOF NO ONE")
-
-
-def kill_master(stage: Stage) -> None:
-    """SIGKILL the master, and start it again when another one is."""
-    old = stage.master()
-    old.end()
-    wait_until(stage.group.masters, "a replica is the master", SETTLED_SECONDS)
-    old.start()
-
-
-def freeze_replica(stage: Stage) -> None:
-    """SIGSTOP a replica for a while."""
-    replica = stage.replica()
-    replica.send(signal.SIGSTOP)
-    time.sleep(stage.chance.uniform(0.05, FROZEN_SECONDS))
-    replica.send(signal.SIGCONT)
-
-
-def cut_master_off(stage: Stage) -> None:
-    """Part the master from all others until they have another one."""
-    old = stage.master()
-    with stage.parted(old):
-        wait_until(lambda: set(stage.group.masters()) - {old}, "a replica is the master", SETTLED_SECONDS)
-
-
-def part_with_majority(stage: Stage) -> None:
-    """Part a replica and two sentinels from the master, its other replica and the service.
-
-    The sentinels promote the replica, while the old master and its replica go on with what the service sends.
-    """
-    with stage.parted(stage.replica(), sentinels=SENTINELS // 2 + 1):
-        # The far side is asked by nobody, so nothing but time tells: sentinels need two seconds to miss the master.
-        time.sleep(stage.chance.uniform(4, 4 + LONGEST_PARTITION))
-
-
-def cut_replica_off(stage: Stage) -> None:
-    """Part a replica from all others."""
-    with stage.parted(stage.replica()):
-        pass
-
-
 def _then_settled(fault: Callable[[Stage], None]) -> Callable[[Stage], None]:
     """Wait after a fault until there is one master, and all others follow it."""
 
@@ -148,17 +91,67 @@ def _then_settled(fault: Callable[[Stage], None]) -> Callable[[Stage], None]:
     return played
 
 
-FAILOVERS = {
-    "planned failover": _then_settled(planned_failover),
-    "replica promoted": _then_settled(promotion),
-    "replica frozen": _then_settled(freeze_replica),
-    "master killed": _then_settled(kill_master),
-}
-PARTITIONS = {
-    "master cut off": _then_settled(cut_master_off),
-    "majority cut off": _then_settled(part_with_majority),
-    "replica cut off": _then_settled(cut_replica_off),
-}
+@_then_settled
+def planned_failover(stage: Stage) -> None:
+    """Order a failover from the sentinel, and wait until the old master follows."""
+    old = stage.master()
+    stage.group.sentinels[0].command("SENTINEL FAILOVER main")
+    wait_until(lambda: old not in stage.group.masters(), "the old master follows", SETTLED_SECONDS)
+
+
+@_then_settled
+def promotion(stage: Stage) -> None:
+    """Make a replica a master by hand; the sentinel sets it back after some seconds."""
+    stage.replica().command("REPLICAOF NO ONE")
+
+
+@_then_settled
+def kill_master(stage: Stage) -> None:
+    """SIGKILL the master, and start it again when another one is."""
+    old = stage.master()
+    old.end()
+    wait_until(stage.group.masters, "a replica is the master", SETTLED_SECONDS)
+    old.start()
+
+
+@_then_settled
+def freeze_replica(stage: Stage) -> None:
+    """SIGSTOP a replica for a while."""
+    replica = stage.replica()
+    replica.send(signal.SIGSTOP)
+    time.sleep(stage.chance.uniform(0.05, FROZEN_SECONDS))
+    replica.send(signal.SIGCONT)
+
+
+@_then_settled
+def cut_master(stage: Stage) -> None:
+    """Part the master from all others until they have another one."""
+    old = stage.master()
+    with stage.parted(old):
+        wait_until(lambda: set(stage.group.masters()) - {old}, "a replica is the master", SETTLED_SECONDS)
+
+
+@_then_settled
+def cut_majority(stage: Stage) -> None:
+    """Part a replica and two sentinels from the master, its other replica and the service.
+
+    The sentinels promote the replica, while the old master and its replica go on with what the service sends.
+    """
+    with stage.parted(stage.replica(), sentinels=SENTINELS // 2 + 1):
+        # The far side is asked by nobody, so nothing but time tells: sentinels need two seconds to miss the master.
+        time.sleep(stage.chance.uniform(4, 4 + LONGEST_PARTITION))
+
+
+@_then_settled
+def cut_replica(stage: Stage) -> None:
+    """Part a replica from all others."""
+    with stage.parted(stage.replica()):
+        pass
+
+
+FAILOVERS = {"planned failover": planned_failover, "replica promoted": promotion}
+FAILOVERS |= {"replica frozen": freeze_replica, "master killed": kill_master}
+PARTITIONS = {"master cut off": cut_master, "majority cut off": cut_majority, "replica cut off": cut_replica}
 
 
 @contextmanager
@@ -213,14 +206,10 @@ def start_group(
     for number, place in enumerate(sentinels):
         (folder := data / f"sentinel-{number}").mkdir()
         sentinel = RedisProcess(folder, logs, host=place.host, launcher=place.launcher)
+        address = (f"port {sentinel.port}", f"bind {place.host}", "protected-mode no", f"dir {folder}")
+        watched = f"main {group.servers[0].host} {group.servers[0].port} {len(sentinels) // 2 + 1}"
         (file := folder / "sentinel.conf").write_text(
-            _SENTINEL.format(
-                host=place.host,
-                port=sentinel.port,
-                folder=folder,
-                master=f"{group.servers[0].host} {group.servers[0].port}",
-                quorum=len(sentinels) // 2 + 1,
-            )
+            "\n".join((*address, f"sentinel monitor {watched}", *LIMITS, ""))
         )
         sentinel.command_line = [*place.launcher, find_server(), str(file), "--sentinel"]
         group.sentinels.append(start(sentinel))
@@ -257,7 +246,7 @@ class Network:
         _ip("address", "add", f"{self._prefix}.1/24", "dev", self._hub)
         _ip("link", "set", self._hub, "up")
         for host in range(self._hosts):
-            name, link = self._namespace(host), f"host{host}"
+            name, link = f"{self._hub}-{host}", f"host{host}"
             _ip("netns", "add", name)
             self._in_hub("link", "add", link, "type", "veth", "peer", "name", "eth0", "netns", name)
             self._in_hub("link", "set", link, "master", NEAR, "up")
@@ -267,12 +256,12 @@ class Network:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for name in (self._hub, *map(self._namespace, range(self._hosts))):
+        for name in (self._hub, *(f"{self._hub}-{host}" for host in range(self._hosts))):
             subprocess.run(["ip", "netns", "delete", name], capture_output=True, check=False)  # noqa: S603, S607
 
     def place(self, host: int) -> Place:
         """Return where a server on this host runs."""
-        return Place(f"{self._prefix}.{10 + host}", ("ip", "netns", "exec", self._namespace(host)))
+        return Place(f"{self._prefix}.{10 + host}", ("ip", "netns", "exec", f"{self._hub}-{host}"))
 
     @contextmanager
     def parted(self, away: Collection[int], seconds: float) -> Iterator[None]:
@@ -283,9 +272,6 @@ class Network:
         time.sleep(seconds)
         for host in away:
             self._in_hub("link", "set", f"host{host}", "master", NEAR)
-
-    def _namespace(self, host: int) -> str:
-        return f"{self._hub}-{host}"
 
     def _in_hub(self, *words: str) -> None:
         _ip("-n", self._hub, *words)
@@ -300,10 +286,4 @@ def _ip(*words: str) -> None:
 
 def lacks_namespaces() -> str | None:
     """Why networks can't be parted here, None where they can."""
-    if shutil.which("ip") is None:
-        return "needs the program ip (iproute2)"
-    try:
-        with Network(1):
-            return None
-    except LoadTestError as error:
-        return f"needs the right to make network namespaces ({error})"
+    return lacks_right("ip", "make network namespaces", lambda: Network(1))

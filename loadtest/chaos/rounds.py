@@ -169,9 +169,8 @@ class Chaos:
         wait_until(service.ready, "the service is ready for a round")
         tally = self.tallies.setdefault(kind, Tally())
         with ExitStack() as stack:
-            clients = [
-                stack.enter_context(connection(service.url, RETRY_SECONDS + longest)) for _ in range(CLIENTS)
-            ]
+            patience = RETRY_SECONDS + longest
+            clients = [stack.enter_context(connection(service.url, patience)) for _ in range(CLIENTS)]
             ledgers = open_sessions(clients[0], f"round-{len(self._ledgers)}")
             with Load(clients, ledgers).running():
                 ends = time.monotonic() + ROUND_SECONDS

@@ -7,8 +7,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from loadtest.paper.experiments import POINT_ENTRIES, Entry, figure_text, play_world, standard_error
-from loadtest.paper.many_runs import expected_losses
+from loadtest.paper.experiments import (
+    POINT_ENTRIES,
+    Entry,
+    expected_losses,
+    figure_text,
+    play_world,
+    standard_error,
+)
 from loadtest.replay.session import RateChoice, plan_session
 from loadtest.replay.worlds import ArmWorld, IsotropicWorld, PointWorld, bco_synthetic, mab_synthetic
 from loadtest.terminal import on_all_cores
@@ -77,11 +83,11 @@ def shuffled(world: IsotropicWorld, seed: int = SHUFFLE_SEED) -> IsotropicWorld:
     return IsotropicWorld(f"{world.name}_shuffled", world.vectors[order], world.numbers[order])
 
 
-def shuffled_regret(entry: Entry) -> tuple[float, float]:
+def shuffled_regret(entry: Entry) -> dict[str, float]:
     """Reg_T / T on the paper's synthetic losses of points in random order: mean and standard error over orders."""
     world = bco_synthetic()
     runs = np.array([play_world(shuffled(world, seed), entry, (seed,))[-1, 0] for seed in range(ORDERS)])
-    return float(runs.mean()), float(standard_error(runs))
+    return {"mean": float(runs.mean()), "stderr": float(standard_error(runs))}
 
 
 def slopes(found: dict[Point, tuple[float, float]]) -> dict[str, dict[str, Any]]:
@@ -107,10 +113,7 @@ def measure() -> tuple[dict[str, dict[str, Any]], dict[str, dict[str, float]]]:
     asked = points(SEEDS)
     regret = on_all_cores("scaling", total_regret, asked)
     order = on_all_cores("random order", shuffled_regret, POINT_ENTRIES)
-    random_order = {
-        entry.key: {"mean": mean, "stderr": stderr}
-        for entry, (mean, stderr) in zip(POINT_ENTRIES, order, strict=True)
-    }
+    random_order = dict(zip((entry.key for entry in POINT_ENTRIES), order, strict=True))
     return slopes(dict(zip(asked, regret, strict=True))), random_order
 
 
@@ -118,10 +121,7 @@ def tables(
     studies: Mapping[str, Mapping[str, Any]], random_order: Mapping[str, Mapping[str, float]]
 ) -> Iterator[Any]:
     """Yield title, head and rows of what was measured."""
-    rows = [
-        (name, study["against"], f"{study['slope']:.2f}", f"{study['last_slope']:.2f}")
-        for name, study in studies.items()
-    ]
+    rows = [(name, of["against"], f"{of['slope']:.2f}", f"{of['last_slope']:.2f}") for name, of in studies.items()]
     yield "Growth of Reg_T", ("learner, varied", "against", "slope", "slope at the end"), rows
     figures = [(key, figure_text(found)) for key, found in random_order.items()]
     yield "Synthetic losses of points in random order", ("learner", "Reg_T / T"), figures

@@ -44,12 +44,7 @@ Information Retrieval 4(2), 2001."""
 
 Cells = Sequence[Any]
 Parser = Callable[[bytes, str], Iterator[Cells]]
-_MAGIC = {
-    b"\x1f\x8b": "gzip",
-    b"PK\x03\x04": "zip",
-    b"PK\x05\x06": "zip",
-    b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1": "xls",
-}
+_MAGIC = {b"\x1f\x8b": "gzip", b"PK\x03\x04": "zip", b"PK\x05\x06": "zip", b"\xd0\xcf\x11\xe0\xa1\xb1": "xls"}
 _CONTENT_OF = {"csv": "text", "csv.gz": "gzip", "xls": "xls", "xlsx": "zip"}
 _HTML = (b"<!doctype", b"<html", b"<head", b"<?xml", b"<body", b"<table")
 
@@ -206,11 +201,6 @@ class Ratings:
     warnings: list[str] = field(default_factory=list)
 
     @property
-    def user_ids(self) -> range:
-        """Running number over the files in the order given, from 1: a user's id is unique and stays the same."""
-        return range(1, len(self.values) + 1)
-
-    @property
     def rated(self) -> int:
         """Entries that a user really rated."""
         return int(np.count_nonzero(~np.isnan(self.values)))
@@ -235,19 +225,15 @@ def read_jester(paths: Sequence[Path]) -> Ratings:
     if not paths:
         raise DataError(f"no data file given\n{WHERE_FROM}")
     parts = [_read_file(path) for path in paths]
-    return Ratings(
-        np.concatenate([part.values for part in parts]),
-        [source for part in parts for source in part.sources],
-        [text for part in parts for text in part.warnings],
-    )
+    sources = [source for part in parts for source in part.sources]
+    texts = [text for part in parts for text in part.warnings]
+    return Ratings(np.concatenate([part.values for part in parts]), sources, texts)
 
 
 def _read_file(path: Path) -> Ratings:
     where, rows = read_table(path)
     filled = [
-        (number, cells)
-        for number, cells in enumerate(rows, start=1)
-        if any(cell is not None and cell != "" for cell in cells)
+        (number, cells) for number, cells in enumerate(rows, 1) if any(cell not in (None, "") for cell in cells)
     ]
     if not filled:
         raise DataError(f"{where}: holds no ratings")

@@ -12,8 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from loadtest.errors import LoadTestError
-from loadtest.replay.drivers import Counts, Driver, Event, SimulatedTime
-from loadtest.replay.session import SLACK, ClickStream
+from loadtest.replay.session import SLACK, ClickStream, Counts, Driver, Event, SimulatedTime
 from loadtest.replay.worlds import NO_CLICK, ArmWorld, World
 from service.learners.base import FloatArray, IntArray
 

@@ -59,45 +59,27 @@ def build_report(
     # ``uniform_*`` for arms; for points, where nobody plays uniformly, the same of standing still.
     prefix = "uniform" if baseline.name == "uniform play" else "still"
     timed = log.seconds | {"slot": pace.seconds}
-    summary = {
-        "scenario": world.name,
-        "learner": plan.spec.kind,
-        "slots": record.played,
-        "regret_per_slot": float(regret[-1]) if regret.size else None,
-        "realised_regret_per_slot": _mean(record.losses - best.losses),
-        "mean_loss": _mean(record.losses),
-        "expected_mean_loss": _mean(record.expected),
-        f"{prefix}_regret_per_slot": float(still[-1]) if still.size else None,
-        f"{prefix}_mean_loss": _mean(baseline.losses),
-        "best_arm": best.action if is_arm else None,
-        "best_action": best.label if is_arm else best.action,
-        "best_mean_loss": _mean(best.losses),
-        "total_delay": total_delay(record.played)._asdict(),
-        "seed": plan.seed,
-        "sent": record.sent,
-        "acknowledged": record.acknowledged,
-        "duplicates": record.duplicates,
-        "surplus": record.surplus,
-        "settled": None if record.counts is None else record.counts.feedbacks,
-        "unanswered": len(record.unanswered),
-        "pending": len(record.pending),
-        "pending_events": [
-            {"slot": event.slot} | ({} if event.arm is None else {"arm": event.arm})
-            for event in record.pending[:MAX_LISTED]
-        ],
-        "events_sha256": record.digest,
-        "interrupted": record.interrupted,
-        "problems": problems,
-        "ok": not problems and not record.interrupted,
-        "latency_ms": {kind: _latency(np.array(seconds)) for kind, seconds in timed.items() if seconds},
-        "requests": log.calls,
-        "requests_per_second": log.calls / record.seconds if record.seconds > 0 else None,
-        "seconds": record.seconds,
-        "retries": sum(log.retries.values()),
-        "retry_reasons": dict(log.retries),
-        "client_errors": log.client_errors,
-        **facts,
-    }
+    last, still_last = (float(curve[-1]) if curve.size else None for curve in (regret, still))
+    settled = None if record.counts is None else record.counts.feedbacks
+    listed = [
+        {"slot": event.slot} | ({} if event.arm is None else {"arm": event.arm})
+        for event in record.pending[:MAX_LISTED]
+    ]
+    summary: dict[str, Any] = {"scenario": world.name, "learner": plan.spec.kind, "slots": record.played}
+    summary |= {"regret_per_slot": last, "realised_regret_per_slot": _mean(record.losses - best.losses)}
+    summary |= {"mean_loss": _mean(record.losses), "expected_mean_loss": _mean(record.expected)}
+    summary |= {f"{prefix}_regret_per_slot": still_last, f"{prefix}_mean_loss": _mean(baseline.losses)}
+    summary |= {"best_arm": best.action if is_arm else None, "best_action": best.label if is_arm else best.action}
+    summary |= {"best_mean_loss": _mean(best.losses), "total_delay": total_delay(record.played)._asdict()}
+    summary |= {"seed": plan.seed, "sent": record.sent, "acknowledged": record.acknowledged}
+    summary |= {"duplicates": record.duplicates, "surplus": record.surplus, "settled": settled}
+    summary |= {"unanswered": len(record.unanswered), "pending": len(record.pending), "pending_events": listed}
+    summary |= {"events_sha256": record.digest, "interrupted": record.interrupted, "problems": problems}
+    summary["ok"] = not problems and not record.interrupted
+    summary["latency_ms"] = {kind: _latency(np.array(seconds)) for kind, seconds in timed.items() if seconds}
+    summary |= {"requests": log.calls, "seconds": record.seconds, "retries": sum(log.retries.values())}
+    summary["requests_per_second"] = log.calls / record.seconds if record.seconds > 0 else None
+    summary |= {"retry_reasons": dict(log.retries), "client_errors": log.client_errors, **facts}
     return Report(summary, np.arange(1, record.played + 1), regret, still, baseline.name)
 
 
@@ -176,19 +158,13 @@ def click_facts(world: World, stream: ClickStream, record: Record) -> dict[str, 
     clicked = record.losses == 0
     late = clicked & (stream.click_delays(played) > stream.after_seconds)
     expired = None if record.counts is None else record.counts.expired
-    return {
-        "impressions": played,
-        "clicks": int(clicked.sum()),
-        "click_rate": _share(clicked.sum(), played),
-        "uniform_click_rate": _share(np.sum(1 - world.baseline().losses), played),
-        "best_click_rate": _share(np.sum(1 - world.best_fixed().losses), played),
-        "expired": expired,
-        "expired_share": None if expired is None else _share(expired, played),
-        "late_clicks": int(late.sum()),
-        "late_share": _share(late.sum(), clicked.sum()),
-        "stream": stream._asdict(),
-        "total_delay": None,
-    }
+    rates = {"click_rate": clicked, "uniform_click_rate": 1 - world.baseline().losses}
+    rates["best_click_rate"] = 1 - world.best_fixed().losses
+    facts: dict[str, Any] = {"impressions": played, "clicks": int(clicked.sum()), "expired": expired}
+    facts |= {name: _share(np.sum(of), played) for name, of in rates.items()}
+    facts |= {"expired_share": None if expired is None else _share(expired, played)}
+    facts |= {"late_clicks": int(late.sum()), "late_share": _share(late.sum(), clicked.sum())}
+    return facts | {"stream": stream._asdict(), "total_delay": None}
 
 
 def _share(part: Any, whole: Any) -> float | None:

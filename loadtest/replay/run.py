@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import json
-import uuid
 from contextlib import ExitStack
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
 import httpx
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from loadtest.client import Client
 from loadtest.errors import LoadTestError, ServiceError
-from loadtest.replay.drivers import Driver, HttpDriver, InProcessDriver, SimulatedTime
 from loadtest.replay.jester import read_jester
 from loadtest.replay.replay import Record, Replay
-from loadtest.replay.session import ClickStream, Plan, RateChoice, plan_clicks, plan_session, plays_points
+from loadtest.replay.session import ClickStream, Driver, plays_points
 from loadtest.replay.worlds import World, bco_synthetic, jester_clicks, mab_jester, mab_synthetic
-from loadtest.terminal import messages, print_note, stoppable
+from loadtest.terminal import print_note, progress_bar, stoppable
 
 PROGRESS_EVERY = 50
 """Slots between two updates of the progress bar."""
@@ -97,46 +94,20 @@ def connected(
     try:
         client.check_reachable()
     except ServiceError as error:
-        raise LoadTestError(
-            f"{error}; start a service there, name another with --url, or try --in-process"
-        ) from error
+        hint = "start a service there, name another with --url, or try --in-process"
+        raise LoadTestError(f"{error}; {hint}") from error
     return client
-
-
-def session_of(
-    world: World,
-    kind: str,
-    rates: RateChoice,
-    seed: int,
-    options: dict[str, Any],
-    stream: ClickStream | None,
-    client: Client | None,
-    clock: SimulatedTime,
-) -> tuple[Plan, Driver]:
-    """Return the session, with the paper's delays or the stream's window, and what drives it.
-
-    Without a client that is in this process, by a simulated clock.
-    """
-    if stream is None:
-        plan = plan_session(world, kind, rates, seed, options)
-    else:
-        plan = plan_clicks(world, stream, kind, rates, seed, options)
-    if client is None:
-        return plan, InProcessDriver(plan, clock.now)
-    return plan, HttpDriver(client, plan, f"replay-{uuid.uuid4().hex}")
 
 
 def play_under_a_bar(replaying: Replay, slots: int, label: str, *, drain: bool) -> Record:
     """Play a replay under a progress bar; a first signal ends it after its slot."""
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=messages) as progress, stoppable() as stops:
-        task = progress.add_task(label, total=slots)
+    with progress_bar(label, slots) as advance, stoppable() as stops:
 
-        def advance(slot: int) -> None:
+        def played(slot: int) -> None:
             if slot % PROGRESS_EVERY == 0 or slot == slots:
-                progress.update(task, completed=slot)
+                advance(slot % PROGRESS_EVERY or PROGRESS_EVERY)
 
-        return replaying.run(drain=drain, stopped=lambda: bool(stops), advance=advance)
+        return replaying.run(drain=drain, stopped=lambda: bool(stops), advance=played)
 
 
 def described(driver: Driver, record: Record) -> dict[str, Any]:

@@ -133,13 +133,6 @@ def _beside_libraries() -> list[World]:
     ]
 
 
-def check_names(groups: dict[str, list[World]]) -> None:
-    """Raise ValueError where two worlds share a name, which names their results."""
-    names = [world.name for group in groups.values() for world in group]
-    if len(set(names)) != len(names):
-        raise ValueError("two worlds share a name")
-
-
 def shortened(world: World, slots: int) -> World | None:
     """Return a world of at most so many slots, its changes moved along; None where its window is too long."""
     if slots >= world.slots:

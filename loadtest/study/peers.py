@@ -66,11 +66,8 @@ class MabWiser:
     def __init__(self, arms: int, seed: int) -> None:
         from mabwiser.mab import MAB, LearningPolicy  # an extra, and slow to load
 
-        self._model, self._arms, self._fitted = (
-            MAB(list(range(arms)), LearningPolicy.ThompsonSampling(), seed=seed),
-            arms,
-            False,
-        )
+        self._model = MAB(list(range(arms)), LearningPolicy.ThompsonSampling(), seed=seed)
+        self._arms, self._fitted = arms, False
 
     def choose(self, u: float) -> int:
         return int(self._model.predict()) if self._fitted else int(u * self._arms)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +16,7 @@ from service.learners.maths.distributions import add_arms, remove_arms
 Mask = NDArray[np.bool_]
 
 
-class Turn:
+class Turn(NamedTuple):
     """What a player is told when a slot opens.
 
     Parameters
@@ -26,10 +26,10 @@ class Turn:
     eligible : arms that may be drawn, shape (runs, arms); None: all
     """
 
-    __slots__ = ("eligible", "outstanding", "u", "v")
-
-    def __init__(self, outstanding: IntArray, u: FloatArray, v: FloatArray, eligible: Mask | None = None) -> None:
-        self.outstanding, self.u, self.v, self.eligible = outstanding, u, v, eligible
+    outstanding: IntArray
+    u: FloatArray
+    v: FloatArray
+    eligible: Mask | None = None
 
 
 class Player(ABC):
@@ -103,11 +103,9 @@ class Uniform(Player):
     def settle(self, runs: IntArray, arms: IntArray, losses: FloatArray, slots: IntArray) -> None:
         """Learn nothing."""
 
-    def add_arms(self, count: int) -> None:
-        self._shape = self._shape[0], self._shape[1] + count
-
-    def remove_arms(self, positions: IntArray) -> None:
-        self._shape = self._shape[0], self._shape[1] - len(positions)
+    def _change(self, removed: IntArray | None, added: int) -> None:
+        gone = 0 if removed is None else len(removed)
+        self._shape = self._shape[0], self._shape[1] - gone + added
 
 
 class Thompson(Player):
@@ -152,12 +150,9 @@ class Thompson(Player):
         self._counts[0, runs, arms] += weight * (1 - losses)
         self._counts[1, runs, arms] += weight * losses
 
-    def add_arms(self, count: int) -> None:
-        fresh = np.ones((*self._counts.shape[:2], count))
-        self._counts = np.concatenate([self._counts, fresh], axis=2)
-
-    def remove_arms(self, positions: IntArray) -> None:
-        self._counts = np.delete(self._counts, positions, axis=2)
+    def _change(self, removed: IntArray | None, added: int) -> None:
+        kept = self._counts if removed is None else np.delete(self._counts, removed, axis=2)
+        self._counts = np.concatenate([kept, np.ones((*kept.shape[:2], added))], axis=2)
 
 
 class AnytimeDexp3(Player):

@@ -91,11 +91,8 @@ class Sums:
             x = np.maximum(x, floor[:, None])
             x /= x.sum(axis=-1, keepdims=True)
             self.lam = np.where(live, lam, self.lam)
-            self.sums, self.p = (
-                (raised, x)
-                if live.all()
-                else (np.where(live[..., None], raised, self.sums), np.where(live[..., None], x, self.p))
-            )
+            pairs = ((raised, self.sums), (x, self.p))
+            self.sums, self.p = (np.where(live[..., None], new, old) for new, old in pairs)
         self.scale = scale
 
     def over(self, t: int, eligible: Mask) -> FloatArray:

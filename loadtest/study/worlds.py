@@ -177,7 +177,7 @@ class Weariness:
     arms : number of arms
     """
 
-    def __init__(self, kind: str, memory: int, runs: slice, arms: int) -> None:
+    def __init__(self, kind: str, memory: float, runs: slice, arms: int) -> None:
         self._kind, self._memory, self._runs = kind, memory, runs
         self._shows = np.zeros((runs.stop - runs.start, arms))
         self._ring: list[IntArray] = []

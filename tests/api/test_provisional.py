@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from loadtest.replay.drivers import pass_time
+from loadtest.replay.session import pass_time
 from service.engine.arm_run import ArmRun
 from service.engine.feedback import ArmFeedback
 from service.engine.provisional_run import ProvisionalRun

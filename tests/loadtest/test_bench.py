@@ -17,10 +17,11 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from loadtest.bench import floors, growth, turns
+from loadtest.bench import floors, footprint, turns
+from loadtest.bench.floors import LOCKED_PATH, MEMORY_PATH, PEERS_ARMS, PEERS_REDIS
 from loadtest.bench.footprint import stored_bytes
 from loadtest.bench.load import act_and_feedback, find_wrk, posts, run_clients
-from loadtest.bench.measured import children, spread
+from loadtest.bench.measured import spread
 from loadtest.bench.report import (
     GOALS,
     GROWTH_MARKS,
@@ -32,23 +33,20 @@ from loadtest.bench.report import (
     section,
     spread_cell,
 )
-from loadtest.bench.targets import (
+from loadtest.bench.throughput import (
     CALLS,
     IN_MEMORY,
     IN_REDIS,
     LABELS,
-    LOCKED_PATH,
-    MEMORY_PATH,
-    PEERS_ARMS,
-    PEERS_REDIS,
     TOGETHER,
     Options,
     acted,
+    cut_off,
     of_service,
 )
-from loadtest.bench.throughput import cut_off
 from loadtest.commands import app
 from loadtest.errors import ServiceError
+from loadtest.processes import children
 from service.engine.feedback import ArmFeedback
 from service.engine.params import Params
 from service.engine.run import start_run
@@ -281,9 +279,9 @@ def test_bytes_are_measured() -> None:
 
 @pytest.mark.slow
 def test_growth_is_measured_at_each_size(tmp_path: Path) -> None:
-    sizes = growth.Sizes(arms=20, outstanding=60, repetitions=2, calls=2)
+    sizes = footprint.Sizes(arms=20, outstanding=60, repetitions=2, calls=2)
 
-    found = growth.measure(sizes, tmp_path, lambda: None)
+    found = footprint.grown_times(sizes, tmp_path, lambda: None)
 
     assert {row["grows"]: row["steps"][-1]["size"] for row in found["rows"]} == {
         "arms": 20,
@@ -295,7 +293,7 @@ def test_growth_is_measured_at_each_size(tmp_path: Path) -> None:
 
 
 def test_sizes_end_with_the_largest_and_time_grows_as_the_size_to_the_exponent() -> None:
-    assert [growth.sizes_to(*each) for each in ((1500, 100), (7, 10))] == [[100, 1000, 1500], [7]]
+    assert [footprint.sizes_to(*each) for each in ((1500, 100), (7, 10))] == [[100, 1000, 1500], [7]]
     steps = [{"size": 10, "values": [1, 3, 2]}, {"size": 100, "values": [200, 200, 200]}]
     found = {"rows": [{"name": "one act", "grows": "arms", "steps": steps}]}
 

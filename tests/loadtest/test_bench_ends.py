@@ -14,7 +14,7 @@ from typing import Literal
 
 import pytest
 
-from loadtest.bench.measured import children
+from loadtest.processes import children
 from tests.support.programs import server_binary
 from tests.support.running import alive
 from tests.support.waiting import wait_until

@@ -14,11 +14,21 @@ import numpy as np
 import pytest
 
 from loadtest.client import Client
-from loadtest.replay.drivers import Driver, Event, HttpDriver, InProcessDriver, Receipt, SimulatedTime
 from loadtest.replay.jester import Ratings
 from loadtest.replay.replay import ClickReplay, Record
 from loadtest.replay.report import click_facts
-from loadtest.replay.session import ClickStream, Plan, RateChoice, plan_session
+from loadtest.replay.session import (
+    ClickStream,
+    Driver,
+    Event,
+    HttpDriver,
+    InProcessDriver,
+    Plan,
+    RateChoice,
+    Receipt,
+    SimulatedTime,
+    plan_session,
+)
 from loadtest.replay.worlds import ArmWorld, jester_clicks, log_normal_delays
 from service.app import create_app
 from service.settings import Settings
@@ -38,9 +48,7 @@ def world(slots: int = 300, n_arms: int = 6) -> ArmWorld:
 
 
 def plan_of(clicks: ArmWorld, kind: str = "centred_tsallis", stream: ClickStream = STREAM) -> Plan:
-    late = stream.settled_after(clicks.slots)
-    plan = plan_session(clicks, kind, RateChoice.AUTO, 5, KINDS[kind], late)
-    return replace(plan, session=plan.session | stream.session_fields())
+    return plan_session(clicks, kind, RateChoice.AUTO, 5, KINDS[kind], stream)
 
 
 class Recorder(InProcessDriver):

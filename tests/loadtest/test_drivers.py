@@ -18,10 +18,9 @@ import pytest
 from loadtest.client import Client
 from loadtest.errors import LoadTestError, ServiceError
 from loadtest.processes import free_port
-from loadtest.replay.drivers import Event, HttpDriver, InProcessDriver
 from loadtest.replay.replay import Record, Replay
 from loadtest.replay.report import build_report
-from loadtest.replay.session import Plan, RateChoice, plan_session, plays_points
+from loadtest.replay.session import Event, HttpDriver, InProcessDriver, Plan, RateChoice, plan_session, plays_points
 from loadtest.replay.worlds import bco_synthetic, mab_synthetic, strict_delays
 from service.learners import REGISTRY
 from tests.support.examples import some_quick

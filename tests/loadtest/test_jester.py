@@ -201,7 +201,6 @@ def test_files_are_joined_in_the_order_given(tmp_path: Path) -> None:
 
     assert forward.values[:, 0].tolist() == [1.0, 2.0, 3.0]
     assert backward.values[:, 0].tolist() == [3.0, 1.0, 2.0]
-    assert list(forward.user_ids) == [1, 2, 3]
     assert [source.name for source in backward.sources] == ["two.csv", "one.csv"]
 
 

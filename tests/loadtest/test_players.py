@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from loadtest.errors import LoadTestError
-from loadtest.replay.drivers import pass_time
-from loadtest.study.game import Game
+from loadtest.replay.session import pass_time
+from loadtest.study.cells import Game
 from loadtest.study.learners import ENTRIES, chosen, installed
 from loadtest.study.peers import PeerPlayer
 from loadtest.study.players import AnytimeDexp3, Player, ServicePlayer, Turn

@@ -17,10 +17,18 @@ from typer.testing import CliRunner
 
 from loadtest.commands import app
 from loadtest.errors import LoadTestError
-from loadtest.replay.drivers import Counts, Event, InProcessDriver, Receipt, SimulatedTime
 from loadtest.replay.replay import Pace, Record, Replay
 from loadtest.replay.report import Report, build_report, table_of, write_report
-from loadtest.replay.session import Plan, RateChoice, plan_session
+from loadtest.replay.session import (
+    Counts,
+    Event,
+    InProcessDriver,
+    Plan,
+    RateChoice,
+    Receipt,
+    SimulatedTime,
+    plan_session,
+)
 from loadtest.replay.worlds import ArmWorld, World, bco_synthetic, mab_synthetic, strict_delays, total_delay
 from service.engine.actions import Action
 from service.engine.loss_range import LossRange

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import pytest
 
-from loadtest.replay.drivers import pass_time
+from loadtest.replay.session import pass_time
 from service.commit.cache.cached_session import CachedSession
 from service.engine.feedback import ArmFeedback
 from service.learners import REGISTRY

@@ -7,9 +7,8 @@ import uuid
 import numpy as np
 
 from loadtest.client import Client
-from loadtest.replay.drivers import Driver, HttpDriver, InProcessDriver
 from loadtest.replay.replay import Record, Replay
-from loadtest.replay.session import Plan, RateChoice, plan_session
+from loadtest.replay.session import Driver, HttpDriver, InProcessDriver, Plan, RateChoice, plan_session
 from loadtest.replay.worlds import ArmWorld, World, bco_synthetic, mab_synthetic, strict_delays
 from service.engine.loss_range import LossRange
 from tests.support import vectors
