@@ -79,12 +79,6 @@ def test_both_ways_give_the_same_numbers_to_the_last_bit(url: str, kind: str) ->
         assert_equal(*both(world, kind, Client(http)))
 
 
-@pytest.mark.slow
-def test_ratings_give_the_same_numbers_to_the_last_bit(url: str) -> None:
-    with http_client(url) as http:
-        assert_equal(*both(rated_world(400), "dexp3", Client(http)))
-
-
 @pytest.mark.parametrize("at_once", [1, 32])
 @pytest.mark.slow
 def test_replays_side_by_side_are_as_each_alone(url: str, at_once: int) -> None:
@@ -198,12 +192,3 @@ def test_a_service_that_stays_away_ends_the_run_with_what_is_known(tmp_path: Pat
     assert "given up after 0.1 s" in record.problems()[0]
     assert record.problems()[1] == "the session's counts are unknown"
     assert record.sent == record.acknowledged + len(record.unanswered)
-
-
-def test_somebody_else_in_the_session_ends_the_run(url: str) -> None:
-    with http_client(url) as http:
-        world = mab_synthetic(SLOTS)
-        driver = HttpDriver(Client(http), plan_session(world, "dexp3", RateChoice.AUTO, 1, {}), "shared")
-        record = play(world, driver, advance=lambda slot: slot == 20 and http.post("/v1/sessions/shared/act"))
-
-    assert "someone else" in record.problems()[0]

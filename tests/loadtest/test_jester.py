@@ -24,31 +24,23 @@ REFUSED = {
     "blank.csv": (b" \n\n", "the file is empty"),
     "commas.csv": (b",,,\n", "holds no ratings"),
     "page.csv": (HTML, "web page"),
-    "page.xls": (b"\n  <html>", "web page"),
-    "page.xlsx": (HTML, "web page"),
-    "page.zip": (HTML, "web page"),
     "page.csv.gz": (HTML, "web page"),
     "half.zip": (ZIP[: len(ZIP) // 2], "not a complete zip"),
-    "text.zip": (TABLE, "not a complete zip"),
     "half.csv.gz": (packed(invented(3).tolist())[:-40], "not a complete gzip"),
     "half.xlsx": (as_xlsx(invented(3).tolist())[:-400], "not a complete xlsx"),
     "half.xls": (XLS.read_bytes()[:700], "not a readable xls"),
     "other.xlsx": (ZIP, "not a readable xlsx"),
     "really.xls": (as_xlsx(invented(3).tolist()), "named .xls, but its content is zip"),
     "really.csv": (packed(invented(3).tolist()), "named .csv, but its content is gzip"),
-    "really.csv.gz": (TABLE, "named .csv.gz, but its content is text"),
     "utf16.csv": (TABLE.decode().encode("utf-16"), "named .csv, but its content is binary"),
     "latin.csv": (b"\xe9" + TABLE, "not plain comma-separated text"),
     "data.dat": (TABLE, "unknown kind of file"),
     "nothing.zip": (as_zip({"readme.txt": b"hello"}), "expected one data file inside, found 0"),
     "two.zip": (as_zip({"a.csv": TABLE, "b.csv": TABLE}), "expected one data file inside, found 2"),
     "up.zip": (as_zip({"../jester-data-1.csv": TABLE}), "outside its own folder"),
-    "windows.zip": (as_zip({"a\\..\\..\\j.csv": TABLE}), "outside its own folder"),
     "drive.zip": (as_zip({"C:/j.csv": TABLE}), "outside its own folder"),
     "root.zip": (as_zip({"/tmp/j.csv": TABLE}), "outside its own folder"),
     "inner.zip": (as_zip({"jester-data-1.xls": HTML}), "web page"),
-    "hollow.zip": (as_zip({"jester-data-1.csv": b""}), "the file is empty"),
-    "holds_html.csv.gz": (b"", "the file is empty"),
 }
 
 
@@ -72,11 +64,6 @@ def test_a_damaged_member_is_noticed(tmp_path: Path) -> None:
 
     with pytest.raises(DataError, match="not a complete zip"):
         read_jester([write(tmp_path, "bad.zip", bytes(broken))])
-
-
-def test_a_missing_file_is_named(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"gone\.csv: no such file"):
-        read_jester([tmp_path / "gone.csv"])
 
 
 @pytest.mark.parametrize(
@@ -132,13 +119,6 @@ def test_every_format_gives_the_same_ratings(tmp_path: Path, name: str) -> None:
     assert [source.users for source in ratings.sources] == [3]
 
 
-def test_the_first_row_is_a_user_and_the_first_column_is_none(tmp_path: Path) -> None:
-    ratings = read_jester([write_csv(tmp_path, row(5.0, -3.5), row(1.25))])
-
-    assert ratings.values.shape == (2, JOKES)
-    assert ratings.values[0, :2].tolist() == [5.0, -3.5]
-
-
 def test_99_is_missing_and_never_a_loss(tmp_path: Path) -> None:
     ratings = read_jester([write_csv(tmp_path, row(), row("99.00", 4.0))])
 
@@ -147,17 +127,13 @@ def test_99_is_missing_and_never_a_loss(tmp_path: Path) -> None:
     assert np.abs(ratings.filled(0)).max() <= 10
 
 
-def test_a_rating_of_zero_is_a_rating(tmp_path: Path) -> None:
-    ratings = read_jester([write_csv(tmp_path, row("0", "0.00", "-0.00"))])
+def test_the_best_rating_is_loss_0_and_the_worst_is_loss_1_and_a_0_is_a_rating(tmp_path: Path) -> None:
+    """The first row is a user and the first column is none."""
+    ratings = read_jester([write_csv(tmp_path, row(10, -10, "-0.00", 5.5), row(1.25))])
 
-    assert ratings.rated == 3
-    assert mab_jester(ratings).losses[0, :3].tolist() == [0.5, 0.5, 0.5]
-
-
-def test_the_best_rating_is_loss_0_and_the_worst_is_loss_1(tmp_path: Path) -> None:
-    losses = mab_jester(read_jester([write_csv(tmp_path, row(10, -10, 0, 5.5))])).losses
-
-    assert losses[0, :4].tolist() == [0.0, 1.0, 0.5, 0.225]
+    assert ratings.values.shape == (2, JOKES)
+    assert ratings.rated == 5
+    assert mab_jester(ratings).losses[0, :4].tolist() == [0.0, 1.0, 0.5, 0.225]
 
 
 def test_a_row_without_a_comma_too_many_is_named(tmp_path: Path) -> None:
@@ -187,9 +163,7 @@ def test_a_cell_that_is_no_number_is_refused(tmp_path: Path, cell: str) -> None:
 def test_a_count_that_disagrees_is_a_warning_and_the_cells_win(tmp_path: Path) -> None:
     ratings = read_jester([write_csv(tmp_path, row(1.0), row(1.0, 2.0, 3.0, count=74))])
 
-    assert [text.split(".csv, ")[1] for text in ratings.warnings] == [
-        "row 2: says 74 ratings, has 3; the cells count"
-    ]
+    assert ratings.warnings[0].endswith("row 2: says 74 ratings, has 3; the cells count")
     assert ratings.rated == 4
 
 

@@ -64,37 +64,21 @@ def test_with_clicks_and_a_window(provisional: bool) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["multiscale_tsallis", "centred_tsallis"])
-def test_when_arms_come_and_go(kind: str) -> None:
+def test_when_arms_come_and_go_and_some_are_barred(kind: str) -> None:
+    """Drawn arms are eligible, and their distribution is the service's."""
     learner = REGISTRY[kind].model_validate({"kind": kind, "n_arms": ARMS}).build()
     player: Player = PLAYERS[kind](1, ARMS, None)
     state, random, one = learner.start(), np.random.default_rng(1), np.zeros(1, dtype=np.int64)
 
-    for t in range(1, 61):
+    for t in range(1, 91):
         if t == 20:
             state = learner.add_arms(state, 2)
             player.add_arms(2)
         if t == 40:
             state = learner.remove_arms(state, np.array([1]))
             player.remove_arms(np.array([1]))
-        slot = Slot(t, 0, random.random())
-        state, arm = learner.draw(learner.open(state, slot), slot)
-        p, arms = player.act(Turn(one, np.array([slot.u]), one.astype(float)))
-        assert arms[0] == arm
-        assert p[0] == pytest.approx(learner.distribution(state), abs=1e-9)
-        loss = float(random.random() < (0.2 if arm == 0 else 0.7))
-        state = learner.settle(state, arm, loss)
-        player.settle(one, np.array([arm]), np.array([loss]), one)
-
-
-def test_over_eligible_arms() -> None:
-    """Drawn arms are eligible, and their distribution is the service's."""
-
-    learner = REGISTRY["multiscale_tsallis"].model_validate({"kind": "multiscale_tsallis", "n_arms": ARMS}).build()
-    player = MultiscaleTsallis(1, ARMS, None)
-    state, random, one = learner.start(), np.random.default_rng(1), np.zeros(1, dtype=np.int64)
-    for t in range(1, 31):
-        eligible = np.sort(random.permutation(ARMS)[:2])
-        mask = np.isin(np.arange(ARMS), eligible)[None]
+        eligible = np.sort(random.permutation(ARMS + 1)[:2]) if t > 60 else None
+        mask = None if eligible is None else np.isin(np.arange(ARMS + 1), eligible)[None]
         slot = Slot(t, 0, random.random(), eligible=eligible)
         state, arm = learner.draw(learner.open(state, slot), slot)
         p, arms = player.act(Turn(one, np.array([slot.u]), one.astype(float), mask))
@@ -156,8 +140,6 @@ def test_each_run_has_its_own_policy() -> None:
 @pytest.mark.parametrize("entry", LIBRARIES, ids=lambda entry: entry.key)
 def test_a_library_learns(entry) -> None:
     pytest.importorskip(entry.needs)
-    from loadtest.study.worlds import Drawn, World, gap
-
     world = World("library", 3, 60, gap(0.9, 0.1), ("constant", 2))
     drawn = Drawn([world], (0, 1))
     player = entry.build(drawn)

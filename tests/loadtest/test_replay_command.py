@@ -65,13 +65,6 @@ def test_an_api_key_is_sent_from_the_environment(tmp_path: Path, monkeypatch: py
     assert KEY not in done.output + (tmp_path / "out" / "summary.json").read_text()
 
 
-def test_two_files_make_one_stream(tmp_path: Path, jester: Path) -> None:
-    result = run("jester", "--data", jester, "--data", jester, "--in-process", "--out", tmp_path)
-
-    assert result.exit_code == 0, result.output
-    assert summary(tmp_path)["slots"] == 120
-
-
 @pytest.mark.slow
 def test_the_same_files_in_the_same_order_are_the_same_events(tmp_path: Path) -> None:
     """The hash in the report tells; a user's number is a place in the joined stream, so none comes twice."""
@@ -94,15 +87,6 @@ def test_synthetic_points_in_process(tmp_path: Path) -> None:
     assert result.exit_code == 0, result.output
     found = summary(tmp_path)
     assert (found["scenario"], found["rates"]) == ("bco_synthetic", "theorem")
-
-
-def test_no_drain_leaves_events_pending(tmp_path: Path) -> None:
-    result = run("synthetic", "--in-process", "--slots", 100, "--no-drain", "--out", tmp_path)
-
-    assert result.exit_code == 0, result.output
-    found = summary(tmp_path)
-    assert (found["slots"], found["acknowledged"] + found["pending"]) == (100, 100)
-    assert found["pending"] > 0
 
 
 def test_more_slots_than_there_are_is_the_whole_stream(tmp_path: Path) -> None:
@@ -174,7 +158,7 @@ def test_the_command_in_process(tmp_path: Path) -> None:
     result = run("clicks", "--data", data, "--in-process", "--window", 100, "--out", tmp_path)
 
     assert result.exit_code == 0, result.output
-    found = json.loads((tmp_path / "summary.json").read_text())
+    found = summary(tmp_path)
     assert (found["scenario"], found["learner"], found["impressions"]) == ("jester_clicks", "centred_tsallis", 400)
     assert found["settled"] + found["expired"] == 400
     assert found["expired_share"] == found["expired"] / 400
@@ -204,6 +188,6 @@ def test_the_command_against_a_service_in_a_hurry(tmp_path: Path) -> None:
         result = run("clicks", "--data", data, "--url", service.url, "--speed", 1200, "--out", tmp_path / "out")
 
     assert result.exit_code == 0, result.output
-    found = json.loads((tmp_path / "out" / "summary.json").read_text())
+    found = summary(tmp_path / "out")
     assert found["settled"] + found["expired"] == 150
     assert found["settled"] > 0

@@ -16,7 +16,6 @@ from loadtest.study.cells import Game, Size, batches, cells_of, load, play, run
 from loadtest.study.learners import ENTRIES
 from loadtest.study.page import page
 from loadtest.study.players import Player, Thompson, Turn, Uniform, rounds
-from loadtest.study.tables import by_world
 from loadtest.study.tsallis import MultiscaleTsallis
 from loadtest.study.worlds import Drawn, World, gap, growing, switching
 from tests.support.pages import ROOT
@@ -96,15 +95,6 @@ def test_items_of_a_slate_differ_and_barred_ones_stay_away() -> None:
         assert all(len(set(column)) == 3 for column in slates.T.tolist())
 
 
-def test_items_wear_out() -> None:
-    weary = replace(CLICKS_ALONE, weary=("most", 10))
-    drawn = Drawn([weary], SEEDS)
-    found = Game(drawn, Thompson(3, 4, 1.0)).play()
-
-    assert np.isnan(found.best).all()
-    assert (found.player[-1] < weary.slots * 0.5).all()
-
-
 def test_rounds_name_a_run_once() -> None:
     runs = np.array([2, 0, 2, 1, 2, 0])
     parts = [part.tolist() for part in rounds(runs)]
@@ -120,12 +110,17 @@ def test_the_best_arm_changes_in_every_block() -> None:
         assert best[0] != best[1] != best[2]
 
 
-def test_the_catalogue_names_its_worlds_apart() -> None:
+def test_the_catalogue_names_its_worlds_apart_and_items_wear_out() -> None:
     groups = worlds(None)
     names = [world.name for group in groups.values() for world in group]
 
     assert len(set(names)) == len(names)
+    weary = replace(CLICKS_ALONE, weary=("most", 10))
+    found = Game(Drawn([weary], SEEDS), Thompson(3, 4, 1.0)).play()
+
     assert all(world.weary for world in groups[WEARY])
+    assert np.isnan(found.best).all()
+    assert (found.player[-1] < weary.slots * 0.5).all()
     assert shortened(replace(CLICKS_ALONE, window=100), 50) is None
 
 
@@ -186,14 +181,6 @@ def test_the_page_has_its_tables_and_first_says_where_we_lose(results: Path) -> 
     assert text.split("\n\n")[1].startswith("**Where we lose.**")
     for heading in ("All losses are reported", "Only clicks", "The world changes", "wear out", "Stalled", "sixth"):
         assert heading in text
-
-
-@pytest.mark.slow
-def test_differences_are_of_the_same_runs(results: Path) -> None:
-    world = next(world for world in by_world(load(results)).values() if world.group == FULL)
-
-    assert world.excess("multiscale_tsallis", "multiscale_tsallis") == (0.0, 0.0)
-    assert not world.worse("multiscale_tsallis", "multiscale_tsallis")
 
 
 @pytest.mark.slow
