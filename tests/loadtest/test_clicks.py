@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-import threading
-import uuid
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import replace
 
 import httpx
@@ -19,7 +15,6 @@ from loadtest.replay.replay import ClickReplay, Record
 from loadtest.replay.report import click_facts
 from loadtest.replay.session import (
     ClickStream,
-    Driver,
     Event,
     HttpDriver,
     InProcessDriver,
@@ -30,9 +25,7 @@ from loadtest.replay.session import (
     plan_session,
 )
 from loadtest.replay.worlds import ArmWorld, jester_clicks, log_normal_delays
-from service.app import create_app
-from service.settings import Settings
-from service.store.memory import MemoryStore
+from service.testing import LocalBandits
 from tests.support import vectors
 
 STREAM = ClickStream(window=40.0, interval=1.0, delay_median=10.0)
@@ -124,57 +117,32 @@ def test_lost_decisions_are_noticed() -> None:
     assert record.problems()[0].startswith("300 acts, ")
 
 
-class Bridge(httpx.BaseTransport):
-    """Hands blocking requests to an application on an event loop in another thread."""
+class ServiceTime(SimulatedTime):
+    """The clock of a service in this process."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, transport: httpx.ASGITransport) -> None:
-        self._loop, self._transport = loop, transport
+    def __init__(self, local: LocalBandits, start: float) -> None:
+        self._local, local._service.now = local, start
 
-    def handle_request(self, request: httpx.Request) -> httpx.Response:
-        return asyncio.run_coroutine_threadsafe(self._answer(request), self._loop).result(30)
+    def now(self) -> float:
+        return self._local._service.now
 
-    async def _answer(self, request: httpx.Request) -> httpx.Response:
-        answer = await self._transport.handle_async_request(request)
-        return httpx.Response(answer.status_code, headers=answer.headers, content=await answer.aread())
-
-
-@contextmanager
-def service_at(clock: SimulatedTime) -> Iterator[httpx.Client]:
-    """The application on a store whose clock is ``clock``."""
-    loop = asyncio.new_event_loop()
-    thread = threading.Thread(target=loop.run_forever)
-    thread.start()
-    try:
-        application = create_app(Settings(), MemoryStore(clock=clock.now))
-        lifespan = application.router.lifespan_context(application)
-        asyncio.run_coroutine_threadsafe(lifespan.__aenter__(), loop).result(30)
-        with httpx.Client(
-            transport=Bridge(loop, httpx.ASGITransport(application)), base_url="http://service"
-        ) as http:
-            yield http
-        asyncio.run_coroutine_threadsafe(lifespan.__aexit__(None, None, None), loop).result(30)
-    finally:
-        loop.call_soon_threadsafe(loop.stop)
-        thread.join()
-        loop.close()
+    def sleep(self, seconds: float) -> None:
+        self._local.advance(seconds)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_same_stream_at_the_same_times_gives_the_same_numbers_over_http(kind: str) -> None:
-    clicks = world(150)
-    records = []
-    clock = SimulatedTime(1_000_000.0)
-    with service_at(clock) as http:
-        driver: Driver = HttpDriver(Client(http), plan_of(clicks, kind), uuid.uuid4().hex)
-        records.append(ClickReplay(clicks, STREAM, driver, clock).run())
-    clock = SimulatedTime(1_000_000.0)
-    records.append(ClickReplay(clicks, STREAM, InProcessDriver(plan_of(clicks, kind), clock.now), clock).run())
+    clicks, start = world(150), 1_000_000.0
+    plan = plan_of(clicks, kind)
+    with LocalBandits() as local, httpx.Client(transport=local._service, base_url="http://service") as http:
+        clock = ServiceTime(local, start)
+        over_http = ClickReplay(clicks, STREAM, HttpDriver(Client(http), plan, "clicks"), clock).run()
+    clock = SimulatedTime(start)
+    in_process = ClickReplay(clicks, STREAM, InProcessDriver(plan, clock.now), clock).run()
 
-    over_http, in_process = records
     assert over_http.problems() == in_process.problems() == []
     assert over_http.expected.tolist() == in_process.expected.tolist()
-    assert over_http.counts == in_process.counts
-    assert over_http.digest == in_process.digest
+    assert (over_http.counts, over_http.digest) == (in_process.counts, in_process.digest)
 
 
 def test_a_rating_above_five_is_a_click_and_costs_nothing() -> None:
