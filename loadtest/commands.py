@@ -98,7 +98,7 @@ def replay(
     ] = None,
     retry_seconds: Annotated[float, flag("Seconds for which a failed call is repeated.", 0)] = 60.0,
     speed: Annotated[float | None, clicks_flag("Speed-up of all times; 1 if not given.")] = None,
-    window: Annotated[float | None, clicks_flag("Seconds until no click counts as none; 600 if not given.")] = None,
+    window: Annotated[float | None, clicks_flag("Seconds after which no click is none; 600 if not given.")] = None,
     interval: Annotated[float | None, clicks_flag("Seconds between visitors; 2 if not given.")] = None,
     delay_median: Annotated[float | None, clicks_flag("Median seconds until a click; 30 if not given.")] = None,
     delay_sigma: Annotated[
@@ -291,7 +291,7 @@ def bench(
     ] = None,
     part: Annotated[list[Part] | None, flag("Part to measure; repeat it for several. All if not given.")] = None,
     grow_to: Annotated[int, flag("Largest size of what grows.", 3)] = 1_000_000,
-    with_wrk: Annotated[bool, Option("--wrk/--no-wrk", help="Let wrk make the load, where it is.")] = True,
+    with_wrk: Annotated[bool, Option("--wrk/--no-wrk", help="Let wrk make the load, if installed.")] = True,
     out: Annotated[Path, flag("Folder for summary.json and the logs.")] = Path("runs/bench"),
     page: Annotated[Path | None, flag("Write the tables into this page, and the figures into results/.")] = None,
 ) -> None:

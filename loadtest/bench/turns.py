@@ -136,7 +136,7 @@ def _catalogue() -> dict[str, Any]:
 
 
 def _probabilities() -> dict[str, Any]:
-    share = dict.fromkeys(LABELS[:50_000], 1 / 50_000)
+    share = dict.fromkeys((f"label {number}" for number in range(50_000)), 1 / 50_000)
     return {"learner": {"kind": "fixed", "arms": list(share), "probabilities": share}}
 
 

@@ -17,11 +17,18 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from loadtest.errors import LoadTestError
-from loadtest.processes import RedisProcess, ServiceProcess, packaged_server, running_service, started, wait_until
+from loadtest.processes import (
+    START_SECONDS,
+    RedisProcess,
+    ServiceProcess,
+    packaged_server,
+    running_service,
+    started,
+    wait_until,
+)
 
 Where = Literal["request", "half_request", "reply", "half_reply"]
 """What is lost: all of the next chunk, or its second half; the connection with it."""
-START_SECONDS = 10.0
 
 
 class CuttingProxy:

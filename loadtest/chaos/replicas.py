@@ -256,8 +256,10 @@ class Network:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for name in (self._hub, *(f"{self._hub}-{host}" for host in range(self._hosts))):
-            subprocess.run(["ip", "netns", "delete", name], capture_output=True, check=False)  # noqa: S603, S607
+        # The link goes with its namespace too, but some time after it.
+        names = (self._hub, *(f"{self._hub}-{host}" for host in range(self._hosts)))
+        for words in (("link", "delete", self._hub), *(("netns", "delete", name) for name in names)):
+            subprocess.run(["ip", *words], capture_output=True, check=False)  # noqa: S603, S607
 
     def place(self, host: int) -> Place:
         """Return where a server on this host runs."""

@@ -149,7 +149,7 @@ def test_theorem_rates_know_the_stream() -> None:
         ("dexp3", RateChoice.ANYTIME, {"horizon": 5}, "or give none of these"),
         ("dexp3", RateChoice.THEOREM, {"horizon": 5, "total_delay": 0}, "must exceed"),
         ("centred_tsallis", RateChoice.THEOREM, {}, "has no theorem's rates"),
-        ("dbgd", RateChoice.AUTO, {}, "dbgd can't play mab_synthetic"),
+        ("dbgd", RateChoice.AUTO, {}, "dbgd: dim: Field required"),
     ],
 )
 def test_a_session_that_makes_no_sense_is_refused(
