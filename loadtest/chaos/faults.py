@@ -17,15 +17,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from loadtest.errors import LoadTestError
-from loadtest.processes import (
-    START_SECONDS,
-    RedisProcess,
-    ServiceProcess,
-    packaged_server,
-    running_service,
-    started,
-    wait_until,
-)
+from loadtest.processes import RedisProcess, ServiceProcess, packaged_server, running_service, started, wait_until
 
 Where = Literal["request", "half_request", "reply", "half_reply"]
 """What is lost: all of the next chunk, or its second half; the connection with it."""
@@ -53,8 +45,8 @@ class CuttingProxy:
 
     def __enter__(self) -> CuttingProxy:
         self._thread.start()
-        if not self._listening.wait(START_SECONDS):
-            raise LoadTestError(f"the proxy does not listen after {START_SECONDS:g} s")
+        if not self._listening.wait(10):
+            raise LoadTestError("the proxy does not listen after 10 s")
         return self
 
     def __exit__(self, *_: object) -> None:
