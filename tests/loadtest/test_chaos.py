@@ -172,6 +172,17 @@ def test_a_planned_failover_runs_clean(tmp_path: Path) -> None:
     assert summary["faults"]["planned failover"]["events"] > 0
 
 
+@pytest.mark.slow
+@in_time
+def test_a_running_service_is_loaded_and_audited_while_a_command_runs(url: str, tmp_path: Path) -> None:
+    result = CliRunner().invoke(app, ["chaos", "--url", url, "--during", "sh -c 'exit 3'", "--out", str(tmp_path)])
+
+    found = json.loads((tmp_path / "summary.json").read_text())
+    assert (result.exit_code, found["ok"], found["problems"]) == (1, False, ["the command ended with 3"])
+    assert found["acts"] > found["events"] > 0
+    assert CliRunner().invoke(app, ["chaos", "--during", "true"]).exit_code == 2
+
+
 def test_an_unknown_fault_is_refused_with_the_known_ones(tmp_path: Path) -> None:
     result = CliRunner().invoke(app, ["chaos", "--fault", "flood", "--out", str(tmp_path / "out")])
 
