@@ -159,13 +159,14 @@ async def _send_when_due(
 
     opened = await _opened(port, converse, clients, ready)
     started, sent = loop.time(), 0
-    while (sent < seconds * rate or asked or due) and not any(client.closed.done() for client in opened):
-        while sent < seconds * rate and started + sent / rate <= loop.time():
-            due.append(started + sent / rate)
-            sent += 1
-            if idle:
-                ready(idle.popleft())
-        await asyncio.sleep(0.5 / rate)
+    async with asyncio.timeout(seconds + SECONDS_TO_ANSWER):
+        while (sent < seconds * rate or asked or due) and not any(client.closed.done() for client in opened):
+            while sent < seconds * rate and started + sent / rate <= loop.time():
+                due.append(started + sent / rate)
+                sent += 1
+                if idle:
+                    ready(idle.popleft())
+            await asyncio.sleep(0.5 / rate)
     await _closed(opened, started)
     return found
 

@@ -169,6 +169,7 @@ BEYOND_SMALL_SIZES = {
 
 @pytest.mark.recipes
 @pytest.mark.alone
+@pytest.mark.timeout(400)
 @pytest.mark.skipif(sys.platform != "linux", reason="workers are found in /proc")
 def test_a_small_run_measures_all_parts(tmp_path: Path) -> None:
     server_binary()
