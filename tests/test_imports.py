@@ -42,9 +42,7 @@ ARROWS = {
 """Folder (or file) of ``service/`` to the folders it may import beside itself and the leaves."""
 LOADTEST = {"engine", "learners", "client"}
 LOADTEST_ALSO = {
-    "loadtest.bench.count_costs": {"commit", "models", "serialization", "sessions", "store", *LEAVES},
-    "loadtest.bench.event_loop_turns": {"server.worker"},
-    "loadtest.bench.in_process_app": {"app", "store.memory", *LEAVES},
+    "loadtest.bench.turns": {"app", "server.worker", "store.memory", *LEAVES},
 }
 """What these drive within their own process."""
 CLIENT = {"httpx", "httpcore"}

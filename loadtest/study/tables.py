@@ -2,13 +2,114 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from loadtest.study.catalogue import CHANGES, CLICKS, FULL, LIBRARIES, STALLS, WEARY
 from loadtest.study.learners import ENTRIES, MULTISCALE, SIXTH
-from loadtest.study.results import World
+from service.learners.base import FloatArray
+
+STALLED = 0.9
+"""Share of uniform play's regret above which a run counts as stalled."""
+SURE = 3.0
+"""Standard errors of a difference from which on it is one."""
+
+
+class Figure(NamedTuple):
+    """One cell of a table, in per cent of uniform play's regret (or of its clicks, where arms wear out)."""
+
+    mean: float
+    stderr: float
+    stalled: float
+    """Share of runs."""
+
+    @property
+    def text(self) -> str:
+        """As tables show it; the share of stalled runs only where there are any."""
+        digits = 1 if self.stderr < 0.5 else 0
+        shown = f"{self.mean:.{digits}f} ± {self.stderr:.{digits}f}"
+        return shown if not self.stalled else f"{shown} ({percent(self.stalled)})"
+
+
+def percent(share: float) -> str:
+    """Return a share as text: with a digit below one per cent."""
+    return f"{100 * share:.{1 if 0 < share < 0.01 else 0}f} %"
+
+
+class World(NamedTuple):
+    """The results of one world."""
+
+    group: str
+    name: str
+    slots: int
+    seeds: int
+    cells: dict[str, dict[str, Any]]
+    """Learner to its cell."""
+
+    def regret(self, learner: str) -> FloatArray:
+        """Return the regret of each run, per slot."""
+        cell = self.cells[learner]
+        regret: FloatArray = np.array(cell["best"]) - np.array(cell["reward"])
+        return regret
+
+    def uniform(self) -> FloatArray:
+        """Return uniform play's regret in the same runs, per slot."""
+        cell = next(iter(self.cells.values()))
+        regret: FloatArray = np.array(cell["best"]) - np.array(cell["uniform"])
+        return regret
+
+    def figure(self, learner: str) -> Figure | None:
+        """Return a learner's cell; None where it was not played."""
+        if learner not in self.cells:
+            return None
+        if self.group == WEARY:
+            share = 100 * np.array(self.cells[learner]["reward"]) / np.mean(self.cells["uniform"]["reward"])
+            return Figure(float(share.mean()), _error(share), 0.0)
+        regret, uniform = self.regret(learner), self.uniform()
+        share = 100 * regret / uniform.mean()
+        return Figure(float(share.mean()), _error(share), float((regret > STALLED * uniform).mean()))
+
+    def excess(self, learner: str, other: str) -> tuple[float, float] | None:
+        """Return how much more regret a learner has than another in the same runs, and its standard error.
+
+        Both are in per cent of uniform play's regret, or where arms wear out of its clicks; None where one of the
+        two was not played. ``other`` may be uniform play anywhere.
+        """
+        if learner not in self.cells or (other != "uniform" and other not in self.cells):
+            return None
+        if self.group == WEARY:
+            if other not in self.cells:
+                return None
+            gaps = np.array(self.cells[other]["reward"]) - np.array(self.cells[learner]["reward"])
+            gaps = 100 * gaps / np.mean(self.cells["uniform"]["reward"])
+        else:
+            before = self.uniform() if other == "uniform" else self.regret(other)
+            gaps = 100 * (self.regret(learner) - before) / self.uniform().mean()
+        return float(gaps.mean()), _error(gaps)
+
+    def worse(self, learner: str, other: str) -> bool:
+        """Whether a learner is worse than another by more than ``SURE`` standard errors of the difference."""
+        excess = self.excess(learner, other)
+        return excess is not None and excess[0] > SURE * excess[1] and excess[0] > 0
+
+
+def _error(values: FloatArray) -> float:
+    return float(values.std(ddof=1) / np.sqrt(len(values)))
+
+
+def by_world(results: Mapping[str, Mapping[str, Any]]) -> dict[str, World]:
+    """Return the worlds of a file of results; of several sizes of a world that with most slots and seeds counts."""
+    worlds: dict[str, World] = {}
+    for cell in sorted(results.values(), key=lambda cell: (cell["slots"], cell["seeds"])):
+        name, size = cell["world"], (cell["slots"], cell["seeds"])
+        known = worlds.get(name)
+        if known is None or (known.slots, known.seeds) != size:
+            worlds[name] = known = World(cell["group"], name, *size, {})
+        known.cells[cell["learner"]] = dict(cell)
+    return worlds
+
 
 NAMES = {entry.key: entry.name for entry in ENTRIES}
 NOT_PLAYED = "-"

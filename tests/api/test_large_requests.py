@@ -1,8 +1,8 @@
 """The largest requests of every kind let others have their turn.
 
 What a turn comes to is counted in lines of Python run, which depends on no machine, and beside it how often a
-request pauses: most of the work on large answers is done below Python, between pauses. ``python -m loadtest turns``
-measures turns in time.
+request pauses: most of the work on large answers is done below Python, between pauses. ``python -m loadtest bench
+--part turns`` measures turns in time.
 """
 
 from __future__ import annotations
@@ -17,9 +17,7 @@ from typing import Any
 
 import pytest
 
-from loadtest.bench.event_loop_turns import longest_turn, worker_settings
-from loadtest.bench.in_process_app import in_process_app
-from loadtest.bench.large_requests import LARGE_REQUESTS
+from loadtest.bench.turns import LARGE_REQUESTS, in_process_app, longest_turn, worker_settings
 from service.commit.cache import CachedSession
 from service.cooperative import FairYield
 from tests.support.examples import some_quick

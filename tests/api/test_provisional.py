@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from loadtest.replay.simulated_time import pass_time
+from loadtest.replay.session import pass_time
 from service.engine.arm_run import ArmRun
 from service.engine.ledger import ArmFeedback
 from service.engine.run import ProvisionalRun

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from loadtest.processes.ports import free_port
+from loadtest.processes import free_port
 from service.commands import demo
 from service.commands.demo import LEARNER, Shop, running_service
 from service.commands.screen import CommandError, Screen

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from loadtest.processes.ports import free_port
+from loadtest.processes import free_port
 from service.sessions.service import Readiness
 from service.store import open_store
 
