@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
+from typing import cast
 
 # -- A board in shared memory: every worker says that it lives and how many connections it holds.
 #
@@ -51,6 +52,8 @@ class Board:
         self._numbers = memoryview(mmap.mmap(descriptor, _size(workers))).cast("d")
         self._workers = workers
         self._clock = clock
+        # Whether the service is about to stop, and still serves: asked for every request.
+        self.is_draining = cast("Callable[[], bool]", partial(self._numbers.__getitem__, _DRAINING))
 
     @classmethod
     def create(cls, workers: int) -> Board:
@@ -58,10 +61,6 @@ class Board:
         descriptor = _shared_memory()
         os.truncate(descriptor, _size(workers))
         return cls(descriptor, workers)
-
-    def is_draining(self) -> bool:
-        """Return whether the service is about to stop, and still serves."""
-        return bool(self._numbers[_DRAINING])
 
     def drain(self) -> None:
         """Let every worker say that it is not ready."""

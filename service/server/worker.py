@@ -27,8 +27,8 @@ from ..app import create_app
 from ..settings import Settings
 from ..telemetry import multiprocess
 from ..telemetry.tracing_config import open_traces
-from .closing import ConnectionLimit, allowed_connections
-from .connection import LimitedHttpProtocol
+from .connection import HttpConnection
+from .connection_limits import ConnectionLimit, allowed_connections
 from .pool import BEAT_SECONDS, Acceptor, Board
 
 # -- What a worker does: it serves the socket that all workers share with uvicorn.
@@ -161,7 +161,7 @@ def serve(settings: Settings, listener: socket.socket, board: Board, number: int
     allowed = allowed_connections(settings.max_connections, settings.store_connections)
     limit = ConnectionLimit(allowed, time.monotonic)
     protocol = partial(
-        LimitedHttpProtocol,
+        HttpConnection,
         check_origin=runtime.check_origin,
         draining=board.is_draining,
         limit=limit,

@@ -8,8 +8,8 @@ import sys
 
 import pytest
 
-from service.server import closing as end
-from service.server.closing import Part
+from service.server import connection as end
+from service.server.connection import Part
 from tests.support.connections import JSON, answers, connected, ends, request
 from tests.support.protocol import spoken_to
 from tests.support.running import RunningService, create
