@@ -104,20 +104,14 @@ def _redis(url: str, options: StoreOptions) -> Store:
     return RedisStore(url, options)
 
 
-def _cluster(url: str, options: StoreOptions) -> Store:
-    from .redis.store import ClusterStore
-
-    return ClusterStore(url, options)
-
-
 _SCHEMES: dict[str, _Kind] = {
     "memory": _Kind(_memory, many_processes=False, replicas=False),
     "embedded": _Kind(_embedded, replicas=False),
     "redis": _Kind(_redis),
     "rediss": _Kind(_redis),
     "redis+sentinel": _Kind(_redis),
-    "redis+cluster": _Kind(_cluster),
+    "redis+cluster": _Kind(_redis),
     "rediss+sentinel": _Kind(_redis),
-    "rediss+cluster": _Kind(_cluster),
+    "rediss+cluster": _Kind(_redis),
     "unix": _Kind(_redis),
 }

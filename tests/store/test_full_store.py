@@ -69,7 +69,7 @@ async def test_readiness_is_green_when_a_commit_of_the_refused_size_went_through
     own_redis_server.client.config_set("maxmemory", 0)
     await store.commit(commit("v0", "v1", state=LARGE))
 
-    assert store._runner.room.refused == 0
+    assert store._client.room.refused == 0
 
 
 @pytest.fixture

@@ -10,10 +10,9 @@ from typing import Any
 from ...cooperative import run_in_thread_if_large
 from ..base import NewSession, Snapshot, WholeSession, texts
 from . import scripts
-from . import scripts as messages
-from .client import ScriptRunner
+from .client import RedisClient
 from .connection import RedisArgument
-from .scripts import ANSWER, EVENT, Keys, packed, read_fields, with_joined
+from .scripts import ANSWER, EVENT, packed, read_fields, with_joined
 
 KEPT_MS = 600_000
 """Milliseconds for which copies are kept that nobody deletes."""
@@ -28,18 +27,11 @@ AHEAD = 6
 
 
 class Transfer:
-    """Exports and restores sessions.
+    """Exports and restores sessions."""
 
-    Parameters
-    ----------
-    runner : of the store
-    keys : names of the keys of sessions and of copies
-    """
-
-    def __init__(self, runner: ScriptRunner, keys: Keys) -> None:
-        self._run, self._run_on_session = runner.run, runner.run_on_session
-        self._keys = keys
-        self._now = runner.clock.now
+    def __init__(self, client: RedisClient) -> None:
+        self._run, self._run_on_session = client.run, client.run_on_session
+        self._keys, self._now = client.keys, client.clock.now
 
     async def export(self, session_id: str) -> WholeSession | None:
         """Read a session whole: see ``Store.export``."""
@@ -47,11 +39,11 @@ class Transfer:
         reply = await self._run_on_session(scripts.COPY, session_id, (copies, KEPT_MS))
         if reply[0] == b"NOT_FOUND":
             return None
-        numbers = [messages.text(number) for number in reply[1][::2]]
+        numbers = [scripts.text(number) for number in reply[1][::2]]
         deadlines = [int(deadline) / 1000 for deadline in reply[1][1::2]]
         probe = self._keys.probe(session_id)
         loaded = await self._run(scripts.LOAD, (f"{copies}session", probe))
-        snapshot: Snapshot = messages.snapshot(loaded[1])
+        snapshot: Snapshot = scripts.snapshot(loaded[1])
         records = await self._hash(f"{copies}slots", probe)
         counted = await self._hash(f"{copies}counts", probe)
         reply = await self._run(scripts.COUNTS, (f"{copies}session", f"{copies}counts", probe), (0,))
@@ -91,13 +83,7 @@ class Transfer:
                 return items
 
     async def restore(self, session_id: str, whole: WholeSession, new: NewSession) -> Sequence[Any]:
-        """Create a session from one that was exported: see ``Store.restore``.
-
-        Parameters
-        ----------
-        session_id : of the session to create
-        whole : as ``export`` gave it
-        new : its version, idle time to live, answer and what lists show of it
+        """Create a session as ``Store.restore`` says.
 
         Returns
         -------

@@ -18,14 +18,8 @@ from redis.asyncio.sentinel import MasterNotFoundError, Sentinel
 from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
 
-from ..base import (
-    NO_CONNECTION,
-    KeysApartError,
-    StoreFullError,
-    StoreOptions,
-    StoreUnavailableError,
-    WrongTypeError,
-)
+from ...errors import StoreUnavailableError
+from ..base import NO_CONNECTION, KeysApartError, StoreFullError, StoreOptions, WrongTypeError
 
 MAX_STORE_PORT = 65_535
 SENTINEL, CLUSTER = "sentinel", "cluster"
