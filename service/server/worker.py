@@ -130,10 +130,7 @@ class Server(uvicorn.Server):
 
     def _protocol(self, connection: socket.socket) -> asyncio.Protocol:
         made: asyncio.Protocol = self.config.http_protocol_class(  # type: ignore[call-arg]
-            config=self.config,
-            server_state=self.server_state,
-            app_state=self.lifespan.state,
-            connection=connection,
+            config=self.config, server_state=self.server_state, app_state=self.lifespan.state, connection=connection
         )
         return made
 

@@ -19,6 +19,7 @@ import math
 import re
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
@@ -85,17 +86,11 @@ def rows_of(named: Iterable[tuple[bytes, bytes]]) -> dict[int, list[float]]:
     rows: dict[int, list[float]] = {}
     for name, text in named:
         place, arm = LETTERS.find(name[:1]), name[1:]
-        if place >= 0 and arm.isdigit() and (count := _number(text)) is not None:
-            rows.setdefault(int(arm), [0] * len(LETTERS))[place] += count
+        with suppress(ValueError):
+            count = int(text) if text.lstrip(b"-").isdigit() else float(text)
+            if place >= 0 and arm.isdigit() and math.isfinite(count):
+                rows.setdefault(int(arm), [0] * len(LETTERS))[place] += count
     return rows
-
-
-def _number(text: bytes) -> float | None:
-    try:
-        number = int(text) if text.lstrip(b"-").isdigit() else float(text)
-    except ValueError:
-        return None
-    return number if math.isfinite(number) else None
 
 
 # -- What is read from a store.
@@ -597,37 +592,6 @@ class Store(Protocol):
     async def close(self) -> None:
         """Close all connections."""
 
-
-__all__ = [
-    "DIGEST_BYTES",
-    "NO_CONNECTION",
-    "ArmCounts",
-    "Commit",
-    "Committed",
-    "Conflict",
-    "Counts",
-    "History",
-    "KeysApartError",
-    "Known",
-    "Listed",
-    "Log",
-    "LogEntry",
-    "NewSession",
-    "NotFound",
-    "Outcome",
-    "PackedPart",
-    "PackedRecords",
-    "Page",
-    "ReadSegments",
-    "Reminders",
-    "Snapshot",
-    "Store",
-    "StoreFullError",
-    "StoreUnavailableError",
-    "WholeSession",
-    "Written",
-    "WrongTypeError",
-]
 
 DIGEST_BYTES = 16
 """Size of an event-id or idempotency-key digest as stored."""

@@ -14,6 +14,7 @@ import re
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -398,10 +399,9 @@ class ClusterClient(RedisClient):
                     last_error = error
                     continue
                 if reply:
-                    rows = [(row[0], row[1], row[2][0], row[2][1]) for row in reply]
                     self._ranges = sorted(
                         SlotRange(first, last, (host.decode() if host else address[0], port))
-                        for first, last, host, port in rows
+                        for first, last, (host, port, *_), *_ in reply
                     )
                     return self._ranges
             raise last_error
@@ -464,12 +464,10 @@ async def examine(url: str, options: StoreOptions) -> Examination:
     client = client_of(url, options)
     try:
         told, *missing = await client.run(scripts.MAY_RUN, (client.keys.server_probe,), names)
-        infos = await client.servers()
-        try:
-            fsyncs = [reply[1].decode() for reply in await client.ask_each("CONFIG", "GET", "appendfsync")]
-        except StoreUnavailableError:
-            fsyncs = [None] * len(infos)
-        servers = [Server(info, fsync) for info, fsync in zip(infos, fsyncs, strict=True)]
+        servers = [Server(info, None) for info in await client.servers()]
+        with suppress(StoreUnavailableError):
+            replies = await client.ask_each("CONFIG", "GET", "appendfsync")
+            servers = [Server(info, reply[1].decode()) for (info, _), reply in zip(servers, replies, strict=True)]
         return Examination(servers, None if told == b"UNKNOWN" else [name.decode() for name in missing])
     finally:
         await client.close()

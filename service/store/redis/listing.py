@@ -75,9 +75,12 @@ class Listing:
         A scan may return more sessions than fit the page; the cursor carries the ids of the rest, since the same
         scan might not return them again.
         """
-        scan, carried = _parsed(cursor, self.scan_position)
+        scan, *carried = cursor.split("~") if cursor is not None else ("0",)
+        at = self.scan_position.fullmatch(scan) and scan != "0" and int(scan.split("-")[0]) < 2**64
+        if cursor is not None and not ((carried if scan == "end" else at) and all(map(_ID.fullmatch, carried))):
+            raise ValueError("not a cursor of this list")
         found = list(await self._read(carried[:limit])) if carried else []
-        rest, scans = list(carried[limit:]), 0
+        rest, scans = carried[limit:], 0
         while len(found) < limit and scan != "end" and scans < MAX_SCANS_PER_PAGE:
             wanted = limit - len(found)
             scan, more = await self._scan(scan, MIN_SCAN, wanted)
@@ -171,13 +174,3 @@ class ClusterListing(Listing):
 def _first(prefix: str) -> str:
     """Return where the ids with a prefix begin in the index; what marks its state comes before all ids."""
     return f"[{prefix or '0'}"
-
-
-def _parsed(cursor: str | None, position: re.Pattern[str]) -> tuple[str, Sequence[str]]:
-    if cursor is None:
-        return "0", []
-    scan, *ids = cursor.split("~")
-    known = ids if scan == "end" else position.fullmatch(scan) and scan != "0" and int(scan.split("-")[0]) < 2**64
-    if not known or not all(map(_ID.fullmatch, ids)):
-        raise ValueError("not a cursor of this list")
-    return scan, ids

@@ -27,7 +27,6 @@ from ..base import (
 )
 from . import scripts
 from .client import ClusterClient, RedisClient, client_of
-from .connection import RedisArgument
 from .listing import ClusterListing, Listing
 from .scripts import ANSWER, SAMPLE, text_fields
 from .transfer import Transfer
@@ -45,7 +44,7 @@ class RedisHistory:
         self._run, self._keys = client.run, client.keys
 
     async def record(self, session_id: str, created_at: float, place: int, sample: bytes) -> int | None:
-        args = (repr(created_at), _field(place), sample)
+        args = (repr(created_at), SAMPLE + b"%d" % place, sample)
         reply = await self._run(scripts.RECORD_SAMPLE, self._held_in(session_id), args)
         return int(reply[1]) if reply[0] == b"OK" else None
 
@@ -53,20 +52,15 @@ class RedisHistory:
         reply = await self._run(scripts.READ_SAMPLES, self._held_in(session_id), (SAMPLE + b"*",))
         if reply[0] != b"OK":
             return None
-        fields = reply[1]
-        found = zip(fields[::2], fields[1::2], strict=True)
+        found = zip(reply[1][::2], reply[1][1::2], strict=True)
         return {int(name[1:]): sample for name, sample in found if name[1:].isdigit()}
 
     async def thin(self, session_id: str, dropped: Iterable[int], left: int) -> None:
-        args: list[RedisArgument] = [left, *map(_field, dropped)]
-        await self._run(scripts.THIN_SAMPLES, self._held_in(session_id), args)
+        fields = [SAMPLE + b"%d" % place for place in dropped]
+        await self._run(scripts.THIN_SAMPLES, self._held_in(session_id), (left, *fields))
 
     def _held_in(self, session_id: str) -> Sequence[str]:
         return (self._keys.session(session_id), self._keys.probe(session_id))
-
-
-def _field(place: int) -> bytes:
-    return SAMPLE + b"%d" % place
 
 
 # -- Reminders of due decisions in a Redis server.
