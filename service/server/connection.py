@@ -91,9 +91,7 @@ class HttpConnection(HttpToolsProtocol, FlowControl):
     ) -> None:
         super().__init__(*args, **kwargs)
         self._check_origin, self._draining, self._refuse = check_origin, draining, refuse
-        self._seconds = head_seconds
-        self._limit = limit
-        self._socket = connection
+        self._seconds, self._limit, self._socket = head_seconds, limit, connection
         # Bytes that were read and are not parsed yet, and the scheduled call that parses more of them.
         self._unparsed = b""
         self._next_parse: asyncio.Handle | None = None
@@ -133,9 +131,8 @@ class HttpConnection(HttpToolsProtocol, FlowControl):
         self.write, self.is_closing = self.transport.write, self.transport.is_closing
         self._only_health = self._limit.opened(self)
         # uvicorn starts it after the first answer: a connection that never sends anything would stay.
-        self.timeout_keep_alive_task = self.loop.call_later(
-            self.timeout_keep_alive, self.timeout_keep_alive_handler
-        )
+        seconds, close = self.timeout_keep_alive, self.timeout_keep_alive_handler
+        self.timeout_keep_alive_task = self.loop.call_later(seconds, close)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._limit.closed(self)
@@ -410,8 +407,7 @@ class HttpConnection(HttpToolsProtocol, FlowControl):
 
     def _answer_final_error(self, error: ServiceError) -> None:
         answer = self._refuse(error, self.client)
-        headers = [*self.server_state.default_headers, *answer.raw_headers]
-        lines = [b"%b: %b\r\n" % header for header in headers]
+        lines = [b"%b: %b\r\n" % header for header in (*self.server_state.default_headers, *answer.raw_headers)]
         self.transport.write(b"".join((STATUS_LINE[answer.status_code], *lines, b"\r\n", bytes(answer.body))))
         self._linger()
 
@@ -425,12 +421,11 @@ class HttpConnection(HttpToolsProtocol, FlowControl):
         if self.transport.can_write_eof() and not self.transport.is_closing():
             self.transport.write_eof()
         self.resume_reading()
-        self._stop_timer()
-        self._timer = self.loop.call_later(self._seconds, self.transport.close)
+        self._start_timer(self.transport.close)
 
-    def _start_timer(self) -> None:
+    def _start_timer(self, then: Callable[[], None] | None = None) -> None:
         self._stop_timer()
-        self._timer = self.loop.call_later(self._seconds, self._on_timeout)
+        self._timer = self.loop.call_later(self._seconds, then or self._on_timeout)
 
     def _stop_timer(self) -> None:
         if self._timer is not None:

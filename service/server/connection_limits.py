@@ -6,7 +6,6 @@ is one of a few that are held for health checks: any other request on it is told
 
 from __future__ import annotations
 
-import asyncio
 import ipaddress
 import logging
 import re
@@ -14,7 +13,8 @@ import resource
 import sys
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import Protocol
+
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from ..errors import BadRequestError
 
@@ -31,14 +31,6 @@ _LOG_SECONDS = 10.0
 """A worker that stays full says so once in so long."""
 
 log = logging.getLogger(__name__)
-
-
-class Closable(Protocol):
-    """A connection."""
-
-    @property
-    def transport(self) -> asyncio.Transport:
-        """Its transport."""
 
 
 class ConnectionLimit:
@@ -58,12 +50,12 @@ class ConnectionLimit:
         self._limit = limit
         self.clock = clock
         self.count = 0
-        self.idle: dict[Closable, float] = {}
+        self.idle: dict[HttpToolsProtocol, float] = {}
         # Those beyond the limit, oldest first.
-        self._for_health: dict[Closable, None] = {}
+        self._for_health: dict[HttpToolsProtocol, None] = {}
         self._logged = float("-inf")
 
-    def opened(self, connection: Closable) -> bool:
+    def opened(self, connection: HttpToolsProtocol) -> bool:
         """Count a new connection, and return whether it may only ask for health."""
         only_health = self.count - len(self._for_health) >= self._limit and not self._make_room()
         self.count += 1
@@ -77,7 +69,7 @@ class ConnectionLimit:
             self.idle[connection] = self.clock()
         return only_health
 
-    def closed(self, connection: Closable) -> None:
+    def closed(self, connection: HttpToolsProtocol) -> None:
         """Forget a connection."""
         self.count -= 1
         self.idle.pop(connection, None)
