@@ -27,8 +27,7 @@ from .settings import Settings
 from .store import open_store
 from .store.base import Store, StoreOptions
 from .store.embedded import data_folder
-from .store.instrumented import InstrumentedStore
-from .telemetry.metrics import Metrics, ProcessWatch
+from .telemetry.metrics import Metrics, ProcessWatch, timed
 
 if TYPE_CHECKING:
     from .telemetry.tracing import Spans
@@ -115,12 +114,13 @@ def create_app(
     metrics = Metrics(labels(), metrics_folder)
     opened = store or open_store(settings.store_url.get_secret_value(), options=store_options(settings, metrics))
     ids = request_ids()
-    readiness = Readiness(InstrumentedStore(opened, metrics))
+    readiness = Readiness(timed(opened, metrics))
+    calls = timed(opened, metrics, None if spans is None else spans.store_call, readiness.on_failure)
     runtime = Runtime(
         settings=settings,
         api_keys=KeyRing(settings),
         metrics=metrics,
-        sessions=Sessions(InstrumentedStore(opened, metrics, spans, readiness.on_failure), settings, metrics),
+        sessions=Sessions(calls, settings, metrics),
         readiness=readiness,
         request_ids=ids,
         connection_errors=ConnectionErrorResponder(metrics, settings, ids),

@@ -26,19 +26,19 @@ BUDGET = {
     "changes of file of an act": 55,
 }
 REACHED = {
-    "code lines of service": 18_233,
-    "files of service": 114,
-    "folders of service": 17,
-    "largest file of service": 398,
-    "code lines of tests": 28_062,
-    "code lines of loadtest": 8_008,
-    "words of docs": 40_626,
-    "files of a feedback": 27,
-    "functions of a feedback": 140,
-    "changes of file of a feedback": 81,
-    "files of an act": 29,
-    "functions of an act": 141,
-    "changes of file of an act": 85,
+    "code lines of service": 17_482,
+    "files of service": 111,
+    "folders of service": 16,
+    "largest file of service": 346,
+    "code lines of tests": 27_013,
+    "code lines of loadtest": 5_404,
+    "words of docs": 40_521,
+    "files of a feedback": 24,
+    "functions of a feedback": 106,
+    "changes of file of a feedback": 67,
+    "files of an act": 27,
+    "functions of an act": 107,
+    "changes of file of an act": 70,
 }
 SLACK = 0.03
 """How much less than what is reached nobody has to write down."""

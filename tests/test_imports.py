@@ -36,7 +36,7 @@ ARROWS = {
     "asgi_scope": set(),
     "errors": set(),
     "cooperative": set(),
-    "telemetry": {"settings"},
+    "telemetry": {"settings", "errors"},
     "client": set(),
 }
 """Folder (or file) of ``service/`` to the folders it may import beside itself and the leaves."""

@@ -568,37 +568,6 @@ class Store(Protocol):
         """Close all connections."""
 
 
-__all__ = [
-    "DIGEST_BYTES",
-    "NO_CONNECTION",
-    "ArmCounts",
-    "Commit",
-    "Committed",
-    "Conflict",
-    "Counts",
-    "History",
-    "KeysApartError",
-    "Known",
-    "Listed",
-    "Log",
-    "LogEntry",
-    "NewSession",
-    "NotFound",
-    "Outcome",
-    "PackedPart",
-    "PackedRecords",
-    "Page",
-    "ReadSegments",
-    "Reminders",
-    "Snapshot",
-    "Store",
-    "StoreFullError",
-    "StoreUnavailableError",
-    "WholeSession",
-    "Written",
-    "WrongTypeError",
-]
-
 DIGEST_BYTES = 16
 """Size of an event-id or idempotency-key digest as stored."""
 

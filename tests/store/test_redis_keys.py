@@ -128,21 +128,21 @@ async def test_five_hundred_sessions_that_expire_under_commits_leave_no_key(redi
 
 
 async def test_a_clock_that_is_out_is_put_right_by_the_first_reply(store: RedisStore) -> None:
-    store._runner.clock.observe(12345.0)
+    store._client.clock.observe(12345.0)
     await store.create(new_session(answer=(digest("k"), b"answer")))
-    store._runner.clock.observe(5e9)
+    store._client.clock.observe(5e9)
 
     assert await store.recall("s", digest("k")) == b"answer"
-    store._runner.clock.observe(12345.0)
+    store._client.clock.observe(12345.0)
     assert await store.commit(commit("v0", "v1", lookups=[digest("j")])) == Committed()
-    store._runner.clock.observe(12345.0)
+    store._client.clock.observe(12345.0)
     assert await store.delete("s") is True
 
 
 async def test_a_clock_that_stays_out_ends_in_an_error(redis_server: RedisServer) -> None:
     store = RedisStore(redis_server.url)
-    store._runner.clock.observe(12345.0)
-    store._runner.clock.observe = lambda *_: None  # type: ignore[method-assign]
+    store._client.clock.observe(12345.0)
+    store._client.clock.observe = lambda *_: None  # type: ignore[method-assign]
 
     with pytest.raises(StoreUnavailableError, match="clock jumps"):
         await store.create(new_session(answer=(digest("k"), b"answer")))

@@ -19,9 +19,8 @@ from service.serialization import state as codec
 from service.sessions.act import Act
 from service.settings import Settings
 from service.store.base import NewSession
-from service.store.instrumented import InstrumentedStore
 from service.store.memory import MemoryStore
-from service.telemetry.metrics import Metrics
+from service.telemetry.metrics import Metrics, timed
 from service.telemetry.tracing import Spans
 from tests.support.sessions import queues_on
 
@@ -119,7 +118,7 @@ async def test_one_commit_for_many_requests_belongs_to_the_first_and_is_linked_t
     stored = Stored.of(Specification(learner=Dexp3Spec(n_arms=3), seed=1))
     run = stored.start()
     await store.create(NewSession("s", "first", stored.encode(), codec.encode(run.ledger, run.state)))
-    traced = InstrumentedStore(store, Metrics(labels()), Spans(provider))
+    traced = timed(store, Metrics(labels()), Spans(provider).store_call)
     queues = queues_on(traced)
     contexts = []
 
