@@ -333,7 +333,7 @@ async def examine(url: str, options: StoreOptions) -> Examination:
 async def _missing(client: RedisClient, options: StoreOptions) -> Sequence[str] | None:
     needed = {name.decode() for script in _SCRIPTS for name in _CALLED.findall(script.source)}
     names = sorted(needed | {"EVALSHA", "INFO"} | ({"WAIT"} if options.min_replicas else set()))
-    key = Keys.of(options.prefix, options.dedupe_window_seconds).server_probe
+    key = Keys(options.prefix, options.dedupe_window_seconds).server_probe
     reply = await client.script(scripts.MAY_RUN, (key,), names)
     return None if reply[2] == b"UNKNOWN" else [name.decode() for name in reply[3:]]
 

@@ -151,7 +151,7 @@ class RedisStore:
     def __init__(self, url: str, options: StoreOptions | None = None) -> None:
         self._options = options or StoreOptions()
         self._client = self._open(url)
-        self._keys = Keys.of(self._options.prefix, self._options.dedupe_window_seconds)
+        self._keys = Keys(self._options.prefix, self._options.dedupe_window_seconds)
         self._runner = ScriptRunner(self._client, self._keys, self._options)
         self._run, self._run_on_session = self._runner.run, self._runner.run_on_session
         self.now = self._runner.clock.now
