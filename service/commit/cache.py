@@ -400,13 +400,11 @@ class SessionCache:
         self._decoded[session_id] = cached
         self._bytes += cached.size
         if len(self._decoded) > MAX_DECODED:
-            self._rest(*self._decoded.popitem(last=False))
+            rested, used_before = self._decoded.popitem(last=False)
+            self._resting[rested] = resting = SessionAtRest.of(used_before) or used_before
+            self._bytes += resting.size - used_before.size
         while self._count > self._max_sessions or (self._bytes > self._max_bytes and self._count > 1):
             self.forget(next(iter(self._resting or self._decoded)))
-
-    def _rest(self, session_id: str, cached: CachedSession) -> None:
-        self._resting[session_id] = resting = SessionAtRest.of(cached) or cached
-        self._bytes += resting.size - cached.size
 
     def take_changed(self, most: int) -> list[str]:
         """Return ids of sessions put in since they were last returned: ``most`` at most, the first ones first."""

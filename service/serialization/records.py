@@ -401,26 +401,9 @@ def encode_segment(run: SegmentRun, name: str) -> tuple[int, bytes] | None:
         return None
     segment, listed = kept.segment, not isinstance(kept.live, range)
     has_full = segment.full is not segment.drawn
-    head = _HEAD.pack(
-        FORMAT,
-        kept.last_slot,
-        kept.last_act_at,
-        kept.outstanding,
-        kept.feedbacks,
-        kept.losses,
-        kept.mean_loss,
-        kept.width,
-        segment.slots,
-        segment.events,
-        segment.outstanding,
-        segment.scale,
-        segment.mean,
-        segment.shift,
-        len(kept.live),
-        len(kept.acts),
-        has_full,
-        listed,
-    )
+    # The numbers of both, from their first to their last, as their classes have them.
+    numbers = (*kept[2:-1], *segment[4:])
+    head = _HEAD.pack(FORMAT, *numbers, len(kept.live), len(kept.acts), has_full, listed)
     live = [np.array(kept.live, dtype="<i4").tobytes()] if listed else []
     arrays = (segment.sums, segment.pool, segment.drawn, *((segment.full,) if has_full else ()))
     acts = [_BUCKET.pack(*each) for each in kept.acts]
@@ -452,23 +435,14 @@ def decode_segment(name: bytes, record: bytes, arms: Arms) -> KeptSegment:
             live = np.frombuffer(body, "<i4", n_arms, at).tolist()
             at += 4 * n_arms
         rows = np.frombuffer(body[at:], "<f8").reshape(-1, n_arms).copy()
-    if form != FORMAT or len(rows) != 2 + EXPERTS * (2 if has_full == _FULL else 1) or not _fits(live, arms):
+    ascending = bool(live) and live[0] >= 0 and all(one < other for one, other in pairwise(live))
+    is_whole = form == FORMAT and len(rows) == 2 + EXPERTS * (2 if has_full == _FULL else 1)
+    if not is_whole or not ascending or live[-1] >= arms.size:
         raise CodecError("not a segment of this session")
     if not (np.isfinite(rows).all() and all(map(math.isfinite, numbers))):
         raise CodecError("a segment with numbers that are infinite or NaN")
     live = arms.live if list(live) == list(arms.live) else live
-    return _segment(rows, numbers, live, acts)
-
-
-def _segment(rows: Any, numbers: Sequence[Any], live: Sequence[int], acts: Any) -> KeptSegment:
-    slot, at, outstanding, feedbacks, losses, mean_loss, width, slots, events, open_, scale, mean, shift = numbers
     drawn = rows[2 : 2 + EXPERTS]
-    full = rows[2 + EXPERTS :] if len(rows) > 2 + EXPERTS else drawn
-    segment = Segment(rows[0], rows[1], drawn, full, slots, events, open_, scale, mean, shift)
-    return KeptSegment(segment, live, slot, at, outstanding, feedbacks, losses, mean_loss, width, acts)
-
-
-def _fits(live: Sequence[int], arms: Arms) -> bool:
-    """Return whether these may have been the indexes of a session's arms at some time."""
-    ascending = all(one < other for one, other in pairwise(live))
-    return bool(live) and ascending and live[0] >= 0 and live[-1] < arms.size
+    full = rows[2 + EXPERTS :] if has_full == _FULL else drawn
+    segment = Segment(rows[0], rows[1], drawn, full, *numbers[7:])
+    return KeptSegment._make((segment, live, *numbers[:7], acts))

@@ -13,8 +13,7 @@ import math
 import struct
 from base64 import b64decode, b64encode
 from binascii import Error
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ..commit.cache import CachedSession
@@ -30,7 +29,7 @@ from ..errors import (
 from ..models import stored as stored_specification
 from ..serialization import state as codec
 from ..serialization import summary
-from ..store.base import DIGEST_BYTES, ArmCounts, NewSession, Rows, Snapshot, Store, WholeSession
+from ..store.base import DIGEST_BYTES, ArmCounts, NewSession, Snapshot, Store, WholeSession
 from .views import Limits, Rights, label_bytes
 
 # -- What is restored of an exported session, where everything in it can be read.
@@ -116,12 +115,12 @@ FORMAT = 1
 """Number of the form of the document that this program writes and reads."""
 PART_BYTES = 48_000
 """Bytes in a part."""
-COUNTS_BYTES = 30
-"""Bytes of the counts of an arm, about."""
 _CANONICAL = json.JSONEncoder(separators=(",", ":"), sort_keys=True, allow_nan=False)
 _PAIR = struct.Struct("<II")
 _EVENTS = struct.Struct("<dI")
 _SLOT = struct.Struct("<q")
+_COUNTS = struct.Struct("<I6d")
+"""Index of an arm and its ``ArmCounts``."""
 
 
 async def export(store: Store, session_id: str, most_bytes: int) -> Body:
@@ -140,15 +139,14 @@ async def export(store: Store, session_id: str, most_bytes: int) -> Body:
     document, size = await run_in_thread_if_large(_size(whole), _document, session_id, whole)
     if size > most_bytes:
         raise PayloadTooLargeError(f"An exported session may have {most_bytes} bytes")
-    digest = await _digest(document)
-    return _with_digest(document, digest)
+    return _sealed(document)
 
 
 def _size(whole: WholeSession) -> int:
     """Return about how many bytes a session has."""
     items = (*whole.records.items(), *((k, v) for k, (_, v) in whole.segments.items()))
     events = sum(len(digests) for _, digests in whole.events) * DIGEST_BYTES
-    counts = len(whole.counts) * COUNTS_BYTES
+    counts = len(whole.counts) * _COUNTS.size
     size = len(whole.snapshot.spec) + len(whole.snapshot.state) + sum(len(k) + len(v) for k, v in items)
     return size + events + counts
 
@@ -156,7 +154,7 @@ def _size(whole: WholeSession) -> int:
 def _document(session_id: str, whole: WholeSession) -> tuple[dict[str, Any], int]:
     """Return the document without its digest, and its bytes, about."""
     blobs = {
-        "counts": _pack(dict(_texts(whole.counts))),
+        "counts": b"".join(_COUNTS.pack(arm, *ArmCounts(*row)) for arm, row in sorted(whole.counts.items())),
         "event_ids": _pack_events(whole.events),
         "records": _pack(whole.records),
         "segments": _pack({name: _SLOT.pack(slot) + record for name, (slot, record) in whole.segments.items()}),
@@ -181,13 +179,15 @@ async def _digest(document: Mapping[str, Any]) -> str:
     return found.hexdigest()
 
 
-def _with_digest(document: Mapping[str, Any], digest: str) -> Iterator[str]:
-    before = None
+def _sealed(document: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the JSON of a document with its digest, in parts."""
+    found, before = hashlib.sha256(), ""
     for text in json_chunks(document, _CANONICAL):
-        if before is not None:
+        if before:
             yield before
+        found.update(text.encode())
         before = text
-    yield f'{(before or "")[:-1]},"sha256":"{digest}"}}'
+    yield f'{before[:-1]},"sha256":"{found.hexdigest()}"}}'
 
 
 async def read(document: Mapping[str, Any]) -> tuple[str, WholeSession]:
@@ -222,7 +222,10 @@ async def read(document: Mapping[str, Any]) -> tuple[str, WholeSession]:
 
 def _unpacked(records: bytes, counts: bytes, events: bytes, segments: bytes) -> tuple[Any, Any, Any, Any]:
     kept = {name: (_SLOT.unpack_from(data)[0], data[_SLOT.size :]) for name, data in _unpack(segments).items()}
-    return _unpack(records), _rows_of(_unpack(counts).items()), _unpack_events(events), kept
+    rows = {arm: row for arm, *row in _COUNTS.iter_unpack(counts)}
+    if not all(math.isfinite(count) for row in rows.values() for count in row):
+        raise ValueError("not counts")
+    return _unpack(records), rows, _unpack_events(events), kept
 
 
 def _parts(data: bytes) -> list[dict[str, str]]:
@@ -236,32 +239,6 @@ async def _joined(parts: Sequence[Mapping[str, str]]) -> bytes:
         data += b64decode(part["part"], validate=True)
         await fair_yield()
     return bytes(data)
-
-
-_LETTERS = b"fsdxvr"
-"""First byte of the name of a count, in the order of ``ArmCounts``; the arm's index follows."""
-
-
-def _texts(rows: Rows) -> Iterator[tuple[bytes, bytes]]:
-    """Return names and decimal texts of counts other than 0."""
-    for arm, row in rows.items():
-        for letter, count in zip(_LETTERS, row, strict=False):
-            if count:
-                yield b"%c%d" % (letter, arm), str(count).encode()
-
-
-def _rows_of(named: Iterable[tuple[bytes, bytes]]) -> Rows:
-    """Read what ``_texts`` wrote; what is none of it is left out."""
-    rows: dict[int, list[float]] = {}
-    for name, text in named:
-        place, arm = _LETTERS.find(name[:1]), name[1:]
-        if place < 0 or not arm.isdigit():
-            continue
-        with suppress(ValueError):
-            count = int(text) if text.lstrip(b"-").isdigit() else float(text)
-            if math.isfinite(count):
-                rows.setdefault(int(arm), [0] * len(ArmCounts._fields))[place] += count
-    return rows
 
 
 def _pack(items: Mapping[bytes, bytes]) -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 
@@ -11,6 +12,8 @@ from service.commands import doctor_store
 from service.commands.doctor import check_service, check_settings
 from service.commands.doctor_store import Level
 from service.settings import Settings, StoreUrl
+from service.store import open_store
+from service.store.base import NewSession
 from service.store.redis.client import Examination, Server
 from tests.support.compose import COMPOSE
 from tests.support.running import RunningService
@@ -193,3 +196,28 @@ def test_the_shipped_rights_are_enough_and_missing_ones_are_named(command, own_r
     own_redis_server.client.execute_command(*create, *(right for right in rights if right != "+xadd"))
     code, found = found_by(command, "--store-url", url)
     assert (code, found["rights"]["do"]) == (2, "ACL SETUSER ... +xadd")
+
+
+async def _stored(url, session_ids, schema, readers):
+    store = open_store(url)
+    for session_id in session_ids:
+        await store.create(NewSession(session_id, "v-1", b"", b"", summary=bytes([schema])))
+    for number, schemas in enumerate(readers):
+        await store.announce(f"w{number}", schemas, 30)
+    await store.close()
+
+
+def test_sessions_of_each_schema_are_counted_and_those_named_that_not_all_read(command, own_redis_server):
+    url = own_redis_server.url
+    asyncio.run(_stored(url, ["a", "b"], 1, [[1], [1, 2]]))
+    _, found = found_by(command, "--store-url", url)
+    assert (found["schemas"]["level"], found["schemas"]["found"]) == (
+        "ok",
+        "sessions by schema: 2 in 1; live workers: 2",
+    )
+
+    asyncio.run(_stored(url, [f"n{n}" for n in range(7)], 2, []))
+    _, found = found_by(command, "--store-url", url)
+    told = found["schemas"]["found"]
+    assert (found["schemas"]["level"], told[-4:]) == ("warning", " ...")
+    assert told.startswith("sessions by schema: 2 in 1, 7 in 2; live workers: 2; not all read n")

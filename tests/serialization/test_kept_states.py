@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-import json
-import zlib
-
 import pytest
 
 from service.commit.batch import unpack_answer
 from service.engine.arm_run import ArmRun
-from service.errors import NewerSchemaError, StateCorruptError
-from service.models.events import ArmEvent, digest
+from service.errors import StateCorruptError
+from service.models.events import digest
 from service.serialization import records
-from service.serialization import state as codec
 from service.serialization.binary import CodecError
-from service.sessions.feedback import SettleFeedback
-from service.store import open_store
 from tests.support import kept_states
-from tests.support.sessions import sessions_on
 
 
 def near(value):
@@ -52,18 +45,6 @@ def test_a_kept_session_is_full_of_what_its_kind_can_hold(name):
     if name in {"exp3", "bold"}:
         assert len(run.open_slots) == run.ledger.outstanding
     assert bool(records.rows_of(run)) == (name == "bold")
-
-
-@pytest.mark.parametrize("name", kept_states.names())
-def test_of_a_newer_schema_nothing_is_read(name):
-    kept = kept_states.load(name)
-    body = bytes.fromhex(kept["state"])[:-4]
-    newer = bytes([codec.NEWEST + 1]) + body[1:]
-    kept["state"] = (newer + zlib.crc32(newer).to_bytes(4, "little")).hex()
-    kept["spec"] = "of which nothing is known"
-
-    with pytest.raises(NewerSchemaError):
-        kept_states.read(kept)
 
 
 @pytest.mark.parametrize("name", kept_states.names())
@@ -104,38 +85,3 @@ def test_what_stands_for_event_ids_and_keys_never_changes():
         digest("key", "POST", "/v1/sessions/{session_id}/act", "jokes").hex() == "a8fb4724706d841d89f0717b27f7f917"
     )
     assert unpack_answer(bytes(range(16)) + b'{"slot":1}') == (bytes(range(16)), b'{"slot":1}')
-
-
-async def test_a_kept_session_works_in_a_redis_with_what_it_remembers(redis_server):
-    """Written field by field."""
-    kept, body = kept_states.load("dexp3"), b"b" * 16
-    store = open_store(redis_server.url)
-    await store.ping()
-    now = store.now()
-    fields = {
-        "version": "v-1",
-        "spec": kept["spec"],
-        "state": bytes.fromhex(kept["state"]),
-        "created_at": "1700000000.0",
-    }
-    redis_server.client.hset("bandit:{kept}", mapping=fields)
-    for key, record in kept["records"].items():
-        redis_server.client.hset("bandit:{kept}:slots", key, bytes.fromhex(record))
-    seen = f"bandit:{{kept}}:seen:{int(now * 1000 // (86_400_000 // 4))}"
-    redis_server.client.hset(seen, b"e" + digest("e1"), b"")
-    redis_server.client.hset(seen, b"k" + digest("key"), body + b'{"slot":1}')
-    redis_server.client.expire(seen, 1000)
-    number = int(now * 1000 // (86_400_000 // 4))
-    redis_server.client.hset("bandit:{kept}", "buckets", f"{number}={(number + 6) * 86_400_000 // 4}")
-
-    sessions = sessions_on(store)
-    answer = await sessions.submit("kept", SettleFeedback([ArmEvent(arm=0, loss=0.5, event_id="e1")], None))
-    view = json.loads(await sessions.view("kept"))
-    recalled = await store.recall("kept", digest("key"))
-    await store.delete("kept")
-    await store.close()
-
-    assert json.loads(answer.body)["duplicates"] == 1
-    assert view["expired"] == kept["view"]["outstanding"]
-    assert recalled is not None
-    assert unpack_answer(recalled) == (body, b'{"slot":1}')

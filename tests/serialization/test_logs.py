@@ -129,25 +129,6 @@ def test_a_commit_of_many_arms_sends_what_it_did_and_now_and_then_the_whole():
     assert sum(len(data) for data in session.kept.values()) < vector + 2 * dexp3_log.KEPT_STEPS * 32
 
 
-def test_a_log_of_which_there_are_too_few_arms_by_now_is_read(monkeypatch):
-    session = Stores(dexp3.Dexp3Spec(n_arms=2_000))
-    for _ in range(3):
-        run = session.run()
-        run.settle(ArmFeedback(run.act().arm, 0.5))
-        session.commit(run)
-    assert session.is_logged()
-    monkeypatch.setattr(dexp3_log, "LOGGED_ARMS", 2_001)
-    for _ in range(2):
-        session.cached = session.loaded()
-        assert vectors_of(session.loaded().run) == vectors_of(session.cached.run)
-        run = session.run()
-        run.settle(ArmFeedback(int(run.act().arm), 0.5))
-        session.commit(run)
-
-        assert not session.kept
-        assert vectors_of(session.loaded().run) == vectors_of(session.cached.run)
-
-
 def test_no_more_steps_stand_behind_a_state_than_their_number_can_say():
     session = Stores(dexp3.Dexp3Spec(n_arms=1_000))
     run, steps = session.run(), ((0, 1.0, 0.0),)

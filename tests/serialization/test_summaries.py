@@ -8,13 +8,10 @@ from datetime import UTC, datetime
 
 import pytest
 
-from service.engine.arm_run import ArmRun
-from service.engine.ledger import ArmFeedback
 from service.engine.run import start_run
 from service.models.specification import Specification
 from service.serialization import summary
 from service.serialization import summary as shown
-from tests.support import runs, vectors
 from tests.support.kept_states import load, names, read
 
 VERSION = "c9564164ec27995e-4f"
@@ -30,27 +27,12 @@ def listed(specification, run, effective=None, *, mostly_surplus=False):
     return json.dumps(summary.decode(summary.encode_about(chosen, run), data, VERSION)), json.dumps(view)
 
 
-@pytest.mark.parametrize("spec", vectors.specs())
-def test_sessions_of_every_kind_are_listed_as_they_are_viewed(spec):
-    run = runs.start(spec)
-    for _ in range(3):
-        run.advance(run.ledger.time + 1.7e9)
-        action, effective = run.act(), None
-        if isinstance(run, ArmRun):
-            run.settle(ArmFeedback(action.arm, 0.3, action.slot))
-            effective = summary.effective_arms_of(run)
-
-        shown, viewed = listed(Specification(learner=run.params.learner), run, effective)
-
-        assert shown == viewed
-        assert json.loads(shown)["slot"] == run.ledger.slot
-
-
 @pytest.mark.parametrize("name", names())
 def test_kept_sessions_are_listed_as_they_are_viewed(name):
     _, cached = read(load(name))
 
-    shown, viewed = listed(cached.stored.specification, cached.run, mostly_surplus=True)
+    effective = summary.effective_arms_of(cached.run)
+    shown, viewed = listed(cached.stored.specification, cached.run, effective, mostly_surplus=True)
 
     assert shown == viewed
     assert json.loads(shown)["hints"][-1]["code"] == "mostly_surplus"

@@ -223,10 +223,10 @@ async def test_only_sessions_of_the_prefix_are_listed(redis_server: RedisServer)
 
 
 def test_all_keys_of_a_session_are_spelled_in_one_place_with_one_hash_tag() -> None:
-    keys = Keys.of("p", 86400).at("s", 86400.0 * 10)
+    keys = Keys("p", 86400).at("s", 86400.0 * 10)
 
     assert keys.all[:4] == ("p:{s}", "p:{s}:slots", "p:{s}:counts", "p:{s}:log")
     assert keys.all[4:6] == ("p:{s}:segments", "p:{s}:played")
-    assert keys.all[6:-1] == keys.seen == tuple(f"p:{{s}}:seen:{n}" for n in range(34, 42))
+    assert keys.all[6:-1] == tuple(f"p:{{s}}:seen:{n}" for n in range(34, 42))
     assert keys.all[-1] == "p:{s}:probe"
     assert keys.numbers == "34 35 36 37 38 39 40 41"

@@ -166,7 +166,7 @@ class RedisClient(ABC):
 
     def __init__(self, options: StoreOptions, send: Callable[[Call], Awaitable[Any]]) -> None:
         self._send = send
-        self.keys = Keys.of(options.prefix, options.dedupe_window_seconds)
+        self.keys = Keys(options.prefix, options.dedupe_window_seconds)
         self.clock = StoreClock(on_step_back=options.on_clock_step_back)
         self.room = Room(options.data_folder)
         self._options = options

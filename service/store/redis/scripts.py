@@ -39,7 +39,6 @@ import math
 import re
 import struct
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from importlib.resources import files
 from itertools import zip_longest
@@ -78,8 +77,6 @@ class SessionKeys(NamedTuple):
     all: Sequence[str]
     """In the order in which scripts expect them: of the session, beside it, of its buckets, and one that never
     exists."""
-    seen: Sequence[str]
-    """Those of the buckets."""
     numbers: str
     """Numbers of the buckets, separated by spaces."""
 
@@ -94,28 +91,37 @@ def _numbers(present: int, also: tuple[int, ...]) -> tuple[Sequence[str], str]:
     return texts, " ".join(texts)
 
 
-@dataclass(frozen=True, slots=True)
 class Keys:
-    """Makes the keys of sessions under one prefix."""
+    """Makes the keys of sessions under one prefix.
 
-    prefix: str
-    bucket_ms: int
-    """Length of a time bucket in milliseconds."""
+    Parameters
+    ----------
+    prefix : first part of every key
+    window_seconds : shortest time for which event ids and answers are remembered
 
-    @classmethod
-    def of(cls, prefix: str, window_seconds: float) -> Keys:
-        """Make keys for a dedupe window.
+    Attributes
+    ----------
+    bucket_ms : length of a time bucket in milliseconds
+    server_probe : never exists; for calls that concern no session
+    before_id : stands before the id in the key of a session hash; a closing brace stands behind it
+    session_pattern : a glob that matches session hashes only
+    index, sweeper, schemas : keys that are told of above
+    """
 
-        Parameters
-        ----------
-        prefix : first part of every key
-        window_seconds : shortest time for which event ids and answers are remembered
-        """
-        return cls(prefix, max(1, round(window_seconds * 1000 / BUCKETS_PER_WINDOW)))
+    def __init__(self, prefix: str, window_seconds: float) -> None:
+        self.bucket_ms = max(1, round(window_seconds * 1000 / BUCKETS_PER_WINDOW))
+        self.server_probe, self.before_id = prefix + _PROBE, f"{prefix}:{{"
+        self.session_pattern = re.sub(r"([\\*?\[\]^-])", r"\\\1", prefix) + ":{*}"
+        self.index, self.sweeper, self.schemas = f"{prefix}:index", f"{prefix}:sweeper", f"{prefix}:schemas"
+        self._due = f"{prefix}:due:"
 
     def session(self, session_id: str) -> str:
         """Return the key of the session hash."""
-        return f"{self.prefix}:{{{session_id}}}"
+        return f"{self.before_id}{session_id}}}"
+
+    def session_id(self, session_key: str) -> str:
+        """Return the session id in the key of a session hash."""
+        return session_key[len(self.before_id) : -1]
 
     def records(self, session_id: str) -> str:
         """Return the key of the hash with records beside the state."""
@@ -156,8 +162,8 @@ class Keys:
 
     def whole(self, session_id: str) -> tuple[str, ...]:
         """Return the keys that have a session's name alone: all but time buckets."""
-        session = self.session(session_id)
-        return (session, session + _RECORDS, session + _COUNTS, session + _LOG, *self.segments(session_id))
+        key = self.session(session_id)
+        return (key, key + _RECORDS, key + _COUNTS, key + _LOG, key + _SEGMENTS, key + _PLAYED)
 
     def at(self, session_id: str, seconds: float, also: Iterable[int] = ()) -> SessionKeys:
         """Return the keys of a session at a time.
@@ -168,127 +174,81 @@ class Keys:
         seconds : Unix seconds by the store's clock
         also : numbers of buckets that the session lists
         """
-        session = self.session(session_id)
+        whole = self.whole(session_id)
         numbers, joined = _numbers(int(seconds * 1000 // self.bucket_ms), tuple(also))
-        before = session + _SEEN
-        seen = tuple([before + number for number in numbers])
-        beside = (session + _RECORDS, session + _COUNTS, session + _LOG, session + _SEGMENTS, session + _PLAYED)
-        return SessionKeys((session, *beside, *seen, session + _PROBE), seen, joined)
+        before = whole[0] + _SEEN
+        return SessionKeys((*whole, *[before + number for number in numbers], whole[0] + _PROBE), joined)
 
     def probe(self, session_id: str) -> str:
         """Return a key of the session that never exists; deleting it shows whether the server may write."""
         return self.session(session_id) + _PROBE
 
-    @property
-    def server_probe(self) -> str:
-        """A key that never exists, for calls that concern no session."""
-        return self.prefix + _PROBE
-
-    @property
-    def index(self) -> str:
-        """The key of the index of session ids."""
-        return f"{self.prefix}:index"
-
-    @property
-    def before_id(self) -> str:
-        """What stands before the id in the key of a session hash; a closing brace stands behind it."""
-        return f"{self.prefix}:{{"
-
     def due(self, shard: int) -> str:
         """Return the key of one shard of reminders."""
-        return f"{self.prefix}:due:{shard}"
-
-    @property
-    def sweeper(self) -> str:
-        """The key that names the worker which settles due decisions of idle sessions."""
-        return f"{self.prefix}:sweeper"
-
-    @property
-    def schemas(self) -> str:
-        """The key that says which schemas of states each live worker reads."""
-        return f"{self.prefix}:schemas"
-
-    @property
-    def session_pattern(self) -> str:
-        """A glob that matches session hashes only."""
-        return re.sub(r"([\\*?\[\]^-])", r"\\\1", self.prefix) + ":{*}"
-
-    def session_id(self, session_key: str) -> str:
-        """Return the session id in the key of a session hash."""
-        return session_key[len(self.prefix) + 2 : -1]
+        return f"{self._due}{shard}"
 
 
 # -- The Lua scripts that the store sends to the server; each is sent behind the files with its functions.
 
 
-class Script(NamedTuple):
-    """A Lua script: ``source`` begins with the files of its functions, ``sha`` is its name for EVALSHA."""
+class Script:
+    """The Lua script in ``lua/<name>.lua``.
 
-    name: str
-    source: bytes
-    sha: str
-    writes: bool
-    """Whether it needs room in the store."""
-    is_repeatable: bool
-    """Whether running it twice gives the right answer: if not, it is retried only if it was not sent."""
-    retry_seconds: float | None
-    """How long it is retried; None for the option of the same name."""
+    Parameters
+    ----------
+    name : its path in ``lua``, without the ending
+    functions : paths of files that it begins with, behind ``prelude.lua``
+    writes : whether it needs room in the store
+    repeats : whether running it twice gives the right answer: if not, it is retried only if it was not sent
+    retry : seconds for which it is retried; None for the option ``retry_seconds``
 
-    @classmethod
-    def read(
-        cls,
-        name: str,
-        *functions: str,
-        writes: bool = False,
-        is_repeatable: bool = True,
-        retry_seconds: float | None = None,
-    ) -> Script:
-        """Read the script in ``lua/<name>.lua``.
+    Attributes
+    ----------
+    source : begins with the files of its functions
+    sha : its name for EVALSHA
+    """
 
-        Parameters
-        ----------
-        name : its path in ``lua``, without the ending
-        functions : paths of files that it begins with, behind ``prelude.lua``
-        writes, is_repeatable, retry_seconds : as the fields of the same names
-        """
+    def __init__(
+        self, name: str, *functions: str, writes: bool = False, repeats: bool = True, retry: float | None = None
+    ) -> None:
         folder = files(__package__) / "lua"
-        source = b"".join([(folder / f"{part}.lua").read_bytes() for part in ("prelude", *functions, name)])
-        sha = hashlib.sha1(source, usedforsecurity=False).hexdigest()
-        return cls(name, source, sha, writes, is_repeatable, retry_seconds)
+        self.name, self.writes, self.is_repeatable, self.retry_seconds = name, writes, repeats, retry
+        self.source = b"".join([(folder / f"{part}.lua").read_bytes() for part in ("prelude", *functions, name)])
+        self.sha = hashlib.sha1(self.source, usedforsecurity=False).hexdigest()
 
 
-CREATE = Script.read("create", writes=True)
-LOAD = Script.read("load")
-RECALL = Script.read("recall")
-COMMIT = Script.read("commit", "sums", "writers", writes=True)
-RECORDS = Script.read("beside/records")
-COUNTS = Script.read("beside/counts")
-LOG = Script.read("beside/log")
-SEGMENTS = Script.read("beside/segments")
-SEGMENT_NAMES = Script.read("beside/segment_names")
-DELETE = Script.read("delete", is_repeatable=False)
-SCAN = Script.read("listing/scan")
-SESSIONS = Script.read("listing/sessions")
-INDEX_ADD = Script.read("listing/index_add")
-INDEX_BUILD = Script.read("listing/index_build")
-INDEX_PAGE = Script.read("listing/index_page")
-COPY = Script.read("transfer/copy")
-PART = Script.read("transfer/part")
-PUT = Script.read("transfer/put")
-DROP = Script.read("transfer/drop")
-RESTORE = Script.read("transfer/restore")
-RECORD_SAMPLE = Script.read("history/record", writes=True)
-READ_SAMPLES = Script.read("history/read")
-THIN_SAMPLES = Script.read("history/thin")
-PING = Script.read("ping", retry_seconds=0.1)
+CREATE = Script("create", writes=True)
+LOAD = Script("load")
+RECALL = Script("recall")
+COMMIT = Script("commit", "sums", "writers", writes=True)
+RECORDS = Script("beside/records")
+COUNTS = Script("beside/counts")
+LOG = Script("beside/log")
+SEGMENTS = Script("beside/segments")
+SEGMENT_NAMES = Script("beside/segment_names")
+DELETE = Script("delete", repeats=False)
+SCAN = Script("listing/scan")
+SESSIONS = Script("listing/sessions")
+INDEX_ADD = Script("listing/index_add")
+INDEX_BUILD = Script("listing/index_build")
+INDEX_PAGE = Script("listing/index_page")
+COPY = Script("transfer/copy")
+PART = Script("transfer/part")
+PUT = Script("transfer/put")
+DROP = Script("transfer/drop")
+RESTORE = Script("transfer/restore")
+RECORD_SAMPLE = Script("history/record", writes=True)
+READ_SAMPLES = Script("history/read")
+THIN_SAMPLES = Script("history/thin")
+PING = Script("ping", retry=0.1)
 """Retried long enough to replace a lost connection."""
-MAY_RUN = Script.read("may_run")
-REMIND = Script.read("reminders/remind", writes=True)
-DUE = Script.read("reminders/due")
-RESCHEDULE = Script.read("reminders/reschedule", writes=True)
-FORGET = Script.read("reminders/forget", writes=True)
-ACQUIRE_LEASE = Script.read("reminders/acquire_lease", writes=True)
-ANNOUNCE = Script.read("announce", writes=True, retry_seconds=0.1)
+MAY_RUN = Script("may_run")
+REMIND = Script("reminders/remind", writes=True)
+DUE = Script("reminders/due")
+RESCHEDULE = Script("reminders/reschedule", writes=True)
+FORGET = Script("reminders/forget", writes=True)
+ACQUIRE_LEASE = Script("reminders/acquire_lease", writes=True)
+ANNOUNCE = Script("announce", writes=True, retry=0.1)
 
 
 # -- The counts of arms as Redis has them.
