@@ -33,9 +33,9 @@ from loadtest.replay.report import build_report, click_facts, table_of, write_re
 from loadtest.replay.session import HttpDriver, InProcessDriver, RateChoice, SimulatedTime, plan_session
 from loadtest.replay.worlds import YACHT_PAGE, ArmWorld, strict_delays
 from loadtest.study import cells as study_cells
+from loadtest.study import page as study_page
 from loadtest.study.catalogue import worlds
 from loadtest.study.learners import chosen, installed
-from loadtest.study.page import write
 from loadtest.terminal import console, errors_reported, print_note, print_table, print_written, progress_bar
 
 
@@ -55,6 +55,13 @@ app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_
 @app.callback()
 def main() -> None:
     """Replays of the paper's streams against the service, over HTTP or in process."""
+
+
+def check_marks(page: Path, marks: tuple[str, str]) -> None:
+    """Refuse a page without the marks between which a command writes."""
+    text = page.read_text("utf-8") if page.is_file() else ""
+    if lacking := [mark for mark in marks if mark not in text]:
+        raise typer.BadParameter(f"the page {page} lacks {lacking[0]}")
 
 
 @app.command()
@@ -191,9 +198,13 @@ def study(
     learner: Annotated[list[str] | None, flag("Play only this learner, by its key; again for others.")] = None,
     quick: Annotated[bool, Option("--quick", help="A trial of the command: two seeds, 400 slots.")] = False,
     out: Annotated[Path, flag("Folder of results.json; what is in it is not played again.")] = Path("runs/study"),
-    page: Annotated[Path | None, flag("Write this page, and its figures into results/ beside it.")] = None,
+    page: Annotated[
+        Path | None, flag("Write the tables into this page, and its figures into results/ beside it.")
+    ] = None,
 ) -> None:
     """Play learners in many worlds, cell by cell; stop it and start it again as you like."""
+    if page is not None:
+        check_marks(page, study_page.MARKS)
     size = study_cells.Size(2, 3, 400) if quick else study_cells.Size(seeds, stall_seeds, slots)
     with errors_reported():
         groups = worlds(data)
@@ -213,7 +224,7 @@ def study(
             for _ in study_cells.run(cells, path):
                 advance()
     if page is not None:
-        write(study_cells.load(path), page)
+        study_page.write(study_cells.load(path), page)
     console.print(f"{len(cells)} cells", highlight=False)
     print_written(out if page is None else page)
 
@@ -302,8 +313,7 @@ def bench(
             raise typer.BadParameter(
                 "the page has all parts, and the figures of one worker: measure --workers 1 too"
             )
-        if lacking := report.lacking_mark(page):
-            raise typer.BadParameter(f"the page {page} lacks {lacking}")
+        check_marks(page, report.MARKS)
     program, has_peers = find_wrk() if with_wrk else None, find_spec("river") is not None
     if with_wrk and program is None:
         print_note("clients in Python make the load: wrk is not installed")

@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple
 from loadtest.bench.measured import ratios, spread
 from loadtest.bench.throughput import FLOORS, LABELS, MOST_OF, PAGE
 from loadtest.bench.turns import LARGE_REQUESTS
-from loadtest.study.page import wrapped
+from loadtest.study.page import page_with, wrapped
 from loadtest.study.tables import markdown
 
 Found = Mapping[str, Any]
@@ -27,8 +27,6 @@ class Goal(NamedTuple):
     """One line of the table."""
 
     name: str
-    before: str
-    """Of version 0.1; empty where it has none."""
     sign: Literal["at least", "at most"]
     wanted: float
     measure: Callable[[Found], Mapping[str, float]]
@@ -103,52 +101,37 @@ def _many(kind: str, floor: str, target: str) -> tuple[Callable[[Found], Mapping
 
 
 GOALS = (
-    Goal("one session, rate over N", ".65 to .69", "at least", 1.2, _one("rate_over", "nothing", "hot")),
-    Goal("one session, rate over G", "1.1 to 1.3", "at least", 2.0, _one("rate_over", "redis_get", "hot")),
-    Goal("1,000 sessions, rate over G", ".39 to .42", "at least", 0.9, *_many("rate_over", "redis_get", "many")),
-    Goal("10,000 sessions, rate over G", ".35", "at least", 0.8, *_many("rate_over", "redis_get", "most")),
-    Goal("one session, processor time over N", "1.4 to 1.7", "at most", 0.9, _one("cpu_over", "nothing", "hot")),
-    Goal("1,000 sessions, processor time over N", "5", "at most", 2.5, *_many("cpu_over", "nothing", "many")),
-    Goal(
-        "events, 100 a call, over N's requests",
-        "5 to 7",
-        "at least",
-        40,
-        _one("rate_over", "nothing", "bulk_events"),
-    ),
-    Goal(
-        "acts, 100 a call, over N's requests", "6 to 10", "at least", 60, _one("rate_over", "nothing", "bulk_acts")
-    ),
-    Goal(
-        "`appendfsync always` over `everysec`, one session", "1", "at least", 0.8, _between("hot", "hot_everysec")
-    ),
-    Goal("10,000 arms over 10, one session", ".43 to .83", "at least", 0.7, _between("most_arms", "few_arms")),
-    Goal("100,000 arms, one act: passes beyond N", "21 to 34 ms", "at most", 3, _passes("one act")),
-    Goal("100,000 arms, one event: passes beyond N", "21 to 34 ms", "at most", 3, _passes("one event")),
-    Goal("bytes logged for a request, 10 arms", "32", "at most", 40, _at("stored", "log_bytes", "10")),
-    Goal("bytes logged for a request, 1,000 arms", "1,782", "at most", 400, _at("stored", "log_bytes", "1000")),
-    Goal(
-        "bytes logged for a request, 10,000 arms", "15,766", "at most", 1_000, _at("stored", "log_bytes", "10000")
-    ),
-    Goal("two workers over one, separate sessions", "", "at least", 1.7, _two("separate")),
-    Goal("the same, as processor time allows", "1.7 to 1.9", "at least", 1.7, _two("separate_cpu_allows")),
-    Goal(
-        "p99 over p50, open loop at 60 %", "3 to 4.6", "at most", 6, _one("open_loop_milliseconds", "p99_over_p50")
-    ),
-    Goal("kB of an idle session of 100 arms: worker", "13.1", "at most", 3, _idle("worker"), MANY_SESSIONS),
-    Goal("kB of an idle session of 100 arms: Redis", "3.3", "at most", 1.5, _idle("redis")),
-    Goal("us of processor time for a session in the list", "820", "at most", 40, _one("cpu_microseconds", "list")),
-    Goal("creation, processor time over N", "8", "at most", 3, _one("cpu_over", "nothing", "create")),
-    Goal("view, processor time over N", "5", "at most", 2, _one("cpu_over", "nothing", "view")),
-    Goal("import of the application, s", ".9", "at most", 0.5, _at("start", "import_seconds")),
-    Goal("start until ready, s of processor time", "1.5", "at most", 1.0, _at("start", "ready_cpu_seconds")),
+    Goal("one session, rate over N", "at least", 1.2, _one("rate_over", "nothing", "hot")),
+    Goal("one session, rate over G", "at least", 2.0, _one("rate_over", "redis_get", "hot")),
+    Goal("1,000 sessions, rate over G", "at least", 0.9, *_many("rate_over", "redis_get", "many")),
+    Goal("10,000 sessions, rate over G", "at least", 0.8, *_many("rate_over", "redis_get", "most")),
+    Goal("one session, processor time over N", "at most", 0.9, _one("cpu_over", "nothing", "hot")),
+    Goal("1,000 sessions, processor time over N", "at most", 2.5, *_many("cpu_over", "nothing", "many")),
+    Goal("events, 100 a call, over N's requests", "at least", 40, _one("rate_over", "nothing", "bulk_events")),
+    Goal("acts, 100 a call, over N's requests", "at least", 60, _one("rate_over", "nothing", "bulk_acts")),
+    Goal("`appendfsync always` over `everysec`, one session", "at least", 0.8, _between("hot", "hot_everysec")),
+    Goal("10,000 arms over 10, one session", "at least", 0.7, _between("most_arms", "few_arms")),
+    Goal("100,000 arms, one act: passes beyond N", "at most", 3, _passes("one act")),
+    Goal("100,000 arms, one event: passes beyond N", "at most", 3, _passes("one event")),
+    Goal("bytes logged for a request, 10 arms", "at most", 40, _at("stored", "log_bytes", "10")),
+    Goal("bytes logged for a request, 1,000 arms", "at most", 400, _at("stored", "log_bytes", "1000")),
+    Goal("bytes logged for a request, 10,000 arms", "at most", 1_000, _at("stored", "log_bytes", "10000")),
+    Goal("two workers over one, separate sessions", "at least", 1.7, _two("separate")),
+    Goal("the same, as processor time allows", "at least", 1.7, _two("separate_cpu_allows")),
+    Goal("p99 over p50, open loop at 60 %", "at most", 6, _one("open_loop_milliseconds", "p99_over_p50")),
+    Goal("kB of an idle session of 100 arms: worker", "at most", 3, _idle("worker"), MANY_SESSIONS),
+    Goal("kB of an idle session of 100 arms: Redis", "at most", 1.5, _idle("redis")),
+    Goal("us of processor time for a session in the list", "at most", 40, _one("cpu_microseconds", "list")),
+    Goal("creation, processor time over N", "at most", 3, _one("cpu_over", "nothing", "create")),
+    Goal("view, processor time over N", "at most", 2, _one("cpu_over", "nothing", "view")),
+    Goal("import of the application, s", "at most", 0.5, _at("start", "import_seconds")),
+    Goal("start until ready, s of processor time", "at most", 1.0, _at("start", "ready_cpu_seconds")),
 )
 
 MARKS = ("<!-- bench: what follows is written by the command -->", "<!-- bench: end -->")
 HEAD = ("target", "per second", "over N's", "over G's", "processor time, us", "over N's")
-GROWTH_MARKS = ("<!-- growth: what follows is written by the command -->", "<!-- growth: end -->")
 GROWTH_HEAD = ("what grows", "to", "what is measured", "ms: median (least to most)", "exponent")
-GOALS_HEAD = ("what", "0.1", "goal", "measured: median (least to most)", "reached")
+GOALS_HEAD = ("what", "goal", "measured: median (least to most)", "reached")
 
 
 def section(summary: Mapping[str, Any]) -> str:
@@ -173,7 +156,7 @@ def goal_rows(summary: Mapping[str, Any]) -> Iterator[Sequence[str]]:
     """Yield a row for each goal, as ``GOALS_HEAD`` names its cells."""
     for goal, found in compared(summary):
         reached = "" if found is None else "yes" if goal.is_reached(found["median"]) else "no"
-        yield goal.name, goal.before, f"{goal.sign} {goal.wanted:g}", spread_cell(found) or "not measured", reached
+        yield goal.name, f"{goal.sign} {goal.wanted:g}", spread_cell(found) or "not measured", reached
 
 
 def spread_cell(found: Mapping[str, Any] | None) -> str:
@@ -183,18 +166,6 @@ def spread_cell(found: Mapping[str, Any] | None) -> str:
     if number(found["min"]) == number(found["max"]):
         return number(found["median"])
     return spread_text(found["median"], found["min"], found["max"])
-
-
-def growth_section(found: Mapping[str, Any]) -> str:
-    """Return the text between the marks of the page."""
-    by_arms = {row["name"]: row["steps"][-1] for row in found["rows"] if row["grows"] == "arms"}
-    floor, one_pass = found["compared"]["floor_ms"], found["compared"]["pass_ms"]
-    beyond = {name: max(0.0, median(step["values"]) - floor) / one_pass for name, step in by_arms.items()}
-    more = " and ".join(f"{name} takes {passes:.0f} such sums" for name, passes in beyond.items())
-    size = max(step["size"] for step in by_arms.values())
-    begin = f"At {size:,} arms numpy's cumulative sum of the weights takes {one_pass:.3f} ms, and a call of N"
-    arms = f"{begin} {floor:.2f} ms. Beyond N's time {more}."
-    return f"{markdown([GROWTH_HEAD, *growth_rows(found)])}\n\n{wrapped(arms)}"
 
 
 def growth_rows(found: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
@@ -238,19 +209,12 @@ def tables(summary: Mapping[str, Any]) -> Iterator[Printed]:
     yield "Goals, one worker", GOALS_HEAD, goal_rows(summary)
 
 
-def lacking_mark(page: Path) -> str | None:
-    """Return a mark that the page lacks."""
-    text = page.read_text("utf-8") if page.is_file() else ""
-    return next((mark for mark in (*MARKS, *GROWTH_MARKS) if mark not in text), None)
-
-
 def write(summary: Mapping[str, Any], page: Path) -> None:
     """Write the tables into a page, and the figures into ``results/`` beside it."""
     folder = page.parent / "results"
     folder.mkdir(exist_ok=True)
     (folder / "bench.json").write_text(json.dumps(summary, indent=1) + "\n", encoding="utf-8")
-    text = page_with(page.read_text("utf-8"), MARKS, section(summary))
-    page.write_text(page_with(text, GROWTH_MARKS, growth_section(summary["growth"])), encoding="utf-8")
+    page.write_text(page_with(page.read_text("utf-8"), MARKS, section(summary)), encoding="utf-8")
 
 
 def number(value: float) -> str:
@@ -263,10 +227,3 @@ def number(value: float) -> str:
 def spread_text(median: float, least: float, most: float) -> str:
     """Return median and extremes."""
     return f"{number(median)} ({number(least)} to {number(most)})"
-
-
-def page_with(page: str, marks: tuple[str, str], section: str) -> str:
-    """Return a page with another section between its marks."""
-    begin, end = marks
-    before, _, rest = page.partition(begin)
-    return f"{before}{begin}\n\n{section}\n\n{end}{rest.partition(end)[2]}"

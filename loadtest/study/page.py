@@ -1,4 +1,4 @@
-"""The page of results, docs/results.md, and its figures: all numbers are computed from the file of results."""
+"""The tables of docs/results.md, between two marks, and its figures: computed from the file of results."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 
 from loadtest.figures import panels_in
-from loadtest.study.catalogue import CHANGES, CLICKS, FULL, STALLS, WEARY, worlds
+from loadtest.study.catalogue import CHANGES, CLICKS, FULL, STALLS, worlds
 from loadtest.study.cells import save
 from loadtest.study.learners import ENTRIES, MULTISCALE, SIXTH
-from loadtest.study.tables import MAIN, NAMES, STALLED, SURE, World, by_world, of_group, percent, tables
+from loadtest.study.tables import MAIN, NAMES, STALLED, SURE, World, by_world, markdown, of_group, tables
 
 PRINT_DPI = 300
 WIDTH = 7.0
@@ -112,6 +112,7 @@ def _draw_stalls(panels: Sequence[Any], worlds: Sequence[World]) -> None:
     panels[0].figure.legend(handles, labels, loc="outside upper center", ncols=4, fontsize=8)
 
 
+MARKS = ("<!-- study: what follows is written by the command -->", "<!-- study: end -->")
 LINE = 118
 TEMPLATE = Path(__file__).with_name("page.md")
 PLACE = re.compile(r"\{(table|figure) (\w+)(?:: (.*))?\}")
@@ -126,8 +127,8 @@ RIVALS = {
 }
 
 
-def page(results: Mapping[str, Mapping[str, Any]]) -> str:
-    """Return the page: the template with its numbers, without the sections whose table has no rows.
+def section(results: Mapping[str, Mapping[str, Any]]) -> str:
+    """Return the text between the marks: the template with its numbers, without the parts whose table has no rows.
 
     Parameters
     ----------
@@ -141,23 +142,23 @@ def page(results: Mapping[str, Mapping[str, Any]]) -> str:
         if kind == "table":
             return made[name]
         shown = worlds_of(name, found)
-        return f"![{caption}](results/{name}.png)\n\n*{caption}. {seeds_text(shown)}.*" if shown else ""
+        return f"![{caption}. {seeds_text(shown)}](results/{name}.png)" if shown else ""
 
     values = {
         "losses": losses(found),
         "not_played": _not_played(found),
         "worlds": len(found),
         "clicks": sum(" W " in world.name or "clicks" in world.name for world in found),
-        "seeds": ", ".join(map(str, sorted({world.seeds for world in found}))),
+        "stalled": STALLED,
         "minutes": round(sum(cell["seconds"] for world in found for cell in world.cells.values()) / 60),
     }
-    begin, *sections = TEMPLATE.read_text("utf-8").strip().split("\n\n## ")
+    begin, *parts = TEMPLATE.read_text("utf-8").strip().split("\n\n### ")
     texts = [text.format(**values) for text in begin.split("\n\n")]
-    texts[2] = wrapped(texts[2])
-    for section in sections:
-        if (place := PLACE.search(section)) and place[2] in made:
-            texts += f"## {PLACE.sub(fill, section)}".split("\n\n")
-    return "\n\n".join(filter(None, texts)) + "\n"
+    texts[1] = wrapped(texts[1])
+    for part in parts:
+        if (place := PLACE.search(part)) and place[2] in made:
+            texts += f"### {PLACE.sub(fill, part)}".split("\n\n")
+    return "\n\n".join(filter(None, texts))
 
 
 def _in_order(found: Mapping[str, World]) -> list[World]:
@@ -170,49 +171,25 @@ def _catalogue() -> list[Any]:
 
 
 def losses(found: Sequence[World]) -> str:
-    """Say first where multiscale Tsallis loses: to whom, in which worlds, and by how much."""
+    """Say first to whom multiscale Tsallis loses, and in how many worlds."""
     ours = [world for world in found if MULTISCALE in world.cells]
     begin = (
         f"**Where we lose.** `multiscale_tsallis`, which we recommend, was played in {len(ours)} worlds. "
-        f"It is worse by more than {SURE:.0f} standard errors of the difference in the same runs"
+        f"In so many of them it is worse, or better, than another by more than {SURE:.0f} standard errors "
+        "of the difference in the same runs; what is better is **bold** in the tables:"
     )
-    texts = [_lost_to(ours, rival, name) for rival, name in RIVALS.items() if _compared(ours, rival)]
-    lines = "\n".join(wrapped(f"- {text}", "  ") for text in texts)
-    return f"{wrapped(begin)}:\n\n{lines}\n\n{wrapped(_stalls(ours))}"
+    rows = [["than", "worse", "better", "of"]]
+    for rival, name in RIVALS.items():
+        if both := [world for world in ours if world.excess(MULTISCALE, rival) is not None]:
+            lost = sum(world.worse(MULTISCALE, rival) for world in both)
+            won = "" if rival == "uniform" else str(sum(world.worse(rival, MULTISCALE) for world in both))
+            rows.append([name, str(lost), won, str(len(both))])
+    return f"{wrapped(begin)}\n\n{markdown(rows)}"
 
 
-def wrapped(text: str, indent: str = "") -> str:
+def wrapped(text: str) -> str:
     """Return a paragraph in lines that an editor can show."""
-    return textwrap.fill(text, LINE, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
-
-
-def _lost_to(ours: Sequence[World], rival: str, name: str) -> str:
-    both = _compared(ours, rival)
-    lost = [world for world in both if world.worse(MULTISCALE, rival)]
-    won = [world for world in both if world.worse(rival, MULTISCALE)] if rival != "uniform" else []
-    text = f"than {name} in {len(lost)} of {len(both)} worlds"
-    if lost:
-        text += " (" + "; ".join(f"{world.name}: {_against(world, rival)}" for world in lost) + ")"
-    return text + (f"; better in {len(won)}" if rival != "uniform" else "")
-
-
-def _compared(ours: Sequence[World], rival: str) -> list[World]:
-    return [world for world in ours if world.excess(MULTISCALE, rival) is not None]
-
-
-def _against(world: World, rival: str) -> str:
-    mine, other = world.figure(MULTISCALE), world.figure(rival)
-    assert mine is not None  # noqa: S101 - it was compared
-    pair = f"{mine.mean:.0f} against {100 if other is None else other.mean:.0f}"
-    return f"{pair} per cent of uniform play's clicks" if world.group == WEARY else pair
-
-
-def _stalls(ours: Sequence[World]) -> str:
-    shares = [(world, world.figure(MULTISCALE)) for world in ours if world.group != WEARY]
-    stalled = [(world, figure) for world, figure in shares if figure is not None and figure.stalled]
-    where = "; ".join(f"{world.name}: {percent(figure.stalled)}" for world, figure in stalled)
-    begin = f"A run *stalls* if it ends with more than {STALLED} of uniform play's regret. "
-    return begin + (f"Runs of `multiscale_tsallis` stall here: {where}." if where else "None of its runs stalls.")
+    return textwrap.fill(text, LINE, break_long_words=False, break_on_hyphens=False)
 
 
 def _not_played(found: Sequence[World]) -> str:
@@ -244,7 +221,7 @@ def seeds_text(found: Sequence[World]) -> str:
 
 
 def write(results: Mapping[str, Mapping[str, Any]], path: Path) -> None:
-    """Write the page, and into the folder ``results`` beside it its figures and the results it is made from."""
+    """Write the section of the page, and into ``results`` beside it its figures and the results they show."""
     folder = path.parent / "results"
     folder.mkdir(parents=True, exist_ok=True)
     # The curves that no figure shows are left out.
@@ -254,4 +231,11 @@ def write(results: Mapping[str, Mapping[str, Any]], path: Path) -> None:
     }
     save(folder / "study.json", kept)
     draw_all(_in_order(by_world(kept)), folder)
-    path.write_text(page(kept), encoding="utf-8")
+    path.write_text(page_with(path.read_text("utf-8"), MARKS, section(kept)), encoding="utf-8")
+
+
+def page_with(page: str, marks: tuple[str, str], section: str) -> str:
+    """Return a page with another section between its marks."""
+    begin, end = marks
+    before, _, rest = page.partition(begin)
+    return f"{before}{begin}\n\n{section}\n\n{end}{rest.partition(end)[2]}"

@@ -22,17 +22,7 @@ from loadtest.bench.floors import LOCKED_PATH, MEMORY_PATH, PEERS_ARMS, PEERS_RE
 from loadtest.bench.footprint import stored_bytes
 from loadtest.bench.load import act_and_feedback, find_wrk, posts, run_clients
 from loadtest.bench.measured import spread
-from loadtest.bench.report import (
-    GOALS,
-    GROWTH_MARKS,
-    MARKS,
-    compared,
-    growth_rows,
-    growth_section,
-    page_with,
-    section,
-    spread_cell,
-)
+from loadtest.bench.report import GOALS, MARKS, compared, growth_rows, section, spread_cell
 from loadtest.bench.throughput import (
     CALLS,
     IN_MEMORY,
@@ -47,6 +37,7 @@ from loadtest.bench.throughput import (
 from loadtest.commands import app
 from loadtest.errors import ServiceError
 from loadtest.processes import children
+from loadtest.study.page import page_with
 from service.engine.ledger import ArmFeedback, Params
 from service.engine.run import start_run
 from service.learners.dexp3 import Dexp3Spec
@@ -155,7 +146,6 @@ def test_the_scripts_compute_what_the_learner_does(redis_server: RedisServer) ->
 
 
 PAGE = ROOT / "docs" / "performance.md"
-ALL_MARKS = (*MARKS, *GROWTH_MARKS)
 BEYOND_SMALL_SIZES = {
     "1,000 sessions, rate over G",
     "10,000 sessions, rate over G",
@@ -173,7 +163,7 @@ BEYOND_SMALL_SIZES = {
 def test_a_small_run_measures_all_parts(tmp_path: Path) -> None:
     server_binary()
     page = tmp_path / "performance.md"
-    page.write_text("\n\n".join(ALL_MARKS))
+    page.write_text("\n\n".join(MARKS))
     before = children(os.getpid())
     small = ["--seconds=0.2", "--repetitions=1", "--clients=4", "--sessions=30", "--grow-to=30", "--no-wrk"]
 
@@ -184,7 +174,6 @@ def test_a_small_run_measures_all_parts(tmp_path: Path) -> None:
     left_out = {goal.name for goal, found in compared(summary) if found is None}
     assert left_out == BEYOND_SMALL_SIZES
     assert section(summary) in page.read_text()
-    assert growth_section(summary["growth"]) in page.read_text()
     assert "start until ready" in result.output
     assert json.loads((tmp_path / "results" / "bench.json").read_text()) == summary
     assert "1,000 acts at 1,000 arms" in result.output
@@ -195,8 +184,8 @@ def test_a_small_run_measures_all_parts(tmp_path: Path) -> None:
     ("text", "flags", "reason"),
     [
         (f"{MARKS[0]}\n", [], "lacks"),
-        ("\n".join(ALL_MARKS), ["--workers=2"], "one worker"),
-        ("\n".join(ALL_MARKS), ["--part=start"], "all parts"),
+        ("\n".join(MARKS), ["--workers=2"], "one worker"),
+        ("\n".join(MARKS), ["--part=start"], "all parts"),
         (None, [], "lacks"),
     ],
 )
@@ -222,7 +211,6 @@ def test_the_page_is_what_the_command_writes() -> None:
     text = PAGE.read_text()
 
     assert page_with(text, MARKS, section(summary)) == text
-    assert page_with(text, GROWTH_MARKS, growth_section(summary["growth"])) == text
     assert all(found is not None for _, found in compared(summary))
 
 
