@@ -118,15 +118,13 @@ def stepped(
     if not (segment.scale > 0 and pool > 0):
         return shared.mixture_sums, segment.sums
     ratio, moves = deviation / pool, []
-    for share, weight in zip(segment.drawn[:, arm].tolist(), shared.weights.tolist(), strict=True):
-        moves.append(count * _clipped(ratio * share, shared.scale / math.sqrt(weight), fall))
+    units = [shared.scale / math.sqrt(weight) for weight in shared.weights.tolist()]
+    units.append(segment.scale / math.sqrt(segment.full[1, arm]))
+    for share, unit in zip((*segment.drawn[:, arm].tolist(), 1.0), units, strict=True):
+        moves.append(count * min(max(ratio * share, -fall * unit), LARGEST_RISE * unit))
     sums = segment.sums.copy()
-    sums[arm] += count * _clipped(ratio, segment.scale / math.sqrt(segment.full[1, arm]), fall)
+    sums[arm] += moves.pop()
     return shared.mixture_sums + moves, sums
-
-
-def _clipped(move: float, unit: float, fall: float) -> float:
-    return min(max(move, -fall * unit), LARGEST_RISE * unit)
 
 
 def learned(shared: Shared, loss: float, sums: FixedArray) -> Shared:
@@ -140,16 +138,12 @@ def learned(shared: Shared, loss: float, sums: FixedArray) -> Shared:
     """
     events = shared.events + 1
     mean = shared.mean + (loss - shared.mean) / events
+    shared = shared._replace(mixture_sums=sums, events=events, mean=mean)
     if not shared.events_at_open:
-        return shared._replace(mixture_sums=sums, events=events, mean=mean)
+        return shared
     square = (loss - shared.shift) ** 2
-    return shared._replace(
-        mixture_sums=sums,
-        events=events,
-        mean=mean,
-        variance_sum=shared.variance_sum + square,
-        variance_max=max(shared.variance_max, square),
-    )
+    largest = max(shared.variance_max, square)
+    return shared._replace(variance_sum=shared.variance_sum + square, variance_max=largest)
 
 
 def corrected(shared: Shared, loss: float, default: float, sums: FixedArray) -> Shared:
@@ -161,17 +155,12 @@ def corrected(shared: Shared, loss: float, default: float, sums: FixedArray) -> 
     loss, sums : as for ``learned``
     default : the loss with which the decision was charged, on the learner's scale
     """
-    mean = shared.mean + (loss - default) / max(shared.events, 1)
+    shared = shared._replace(mixture_sums=sums, mean=shared.mean + (loss - default) / max(shared.events, 1))
     if not shared.events_at_open:
-        return shared._replace(mixture_sums=sums, mean=mean)
+        return shared
     square = (loss - shared.shift) ** 2
-    spread = shared.variance_sum + (square - (default - shared.shift) ** 2)
-    return shared._replace(
-        mixture_sums=sums,
-        mean=mean,
-        variance_sum=max(spread, 0.0),
-        variance_max=max(shared.variance_max, square),
-    )
+    spread = max(shared.variance_sum + (square - (default - shared.shift) ** 2), 0.0)
+    return shared._replace(variance_sum=spread, variance_max=max(shared.variance_max, square))
 
 
 def uncharged(shared: Shared, default: float, sums: FixedArray) -> Shared:
@@ -183,10 +172,10 @@ def uncharged(shared: Shared, default: float, sums: FixedArray) -> Shared:
     """
     events = max(shared.events - 1, 0)
     mean = shared.mean - (default - shared.mean) / events if events else 0.0
+    shared = shared._replace(mixture_sums=sums, events=events, mean=mean)
     if not shared.events_at_open:
-        return shared._replace(mixture_sums=sums, events=events, mean=mean)
-    spread = max(shared.variance_sum - (default - shared.shift) ** 2, 0.0)
-    return shared._replace(mixture_sums=sums, events=events, mean=mean, variance_sum=spread)
+        return shared
+    return shared._replace(variance_sum=max(shared.variance_sum - (default - shared.shift) ** 2, 0.0))
 
 
 def given_up(segment: Segment, count: int) -> Segment:
@@ -385,7 +374,7 @@ class Segments(Generic[P]):
         opened = Segment(segment.sums, pool, drawn, full, slots, events, outstanding, scale, segment.mean, shift)
         return Moment(part, shared, opened), p
 
-    def settle(self, moment: Moment[P], arm: int, loss: float) -> Moment[P]:
+    def settle(self, moment: Moment[P], arm: int, loss: float, ends: int = 1) -> Moment[P]:
         """Learn from a loss of an arm that an outstanding decision of the segment may have had.
 
         Parameters
@@ -393,21 +382,8 @@ class Segments(Generic[P]):
         moment : before the loss
         arm : its position
         loss : on the learner's scale
+        ends : 0 where it is the default loss of the arm just drawn, whose decision stays outstanding
         """
-        return self._learned(moment, arm, loss, ends=1)
-
-    def charge(self, moment: Moment[P], arm: int, default: float) -> Moment[P]:
-        """Learn the default loss of the arm just drawn; its decision stays outstanding.
-
-        Parameters
-        ----------
-        moment : as ``open`` returned it
-        arm : position of the arm that was drawn
-        default : the loss, on the learner's scale
-        """
-        return self._learned(moment, arm, default, ends=0)
-
-    def _learned(self, moment: Moment[P], arm: int, loss: float, ends: int) -> Moment[P]:
         part, shared, segment = moment
         part = self.part.settle(part, arm, loss, 1, self._divisor(moment, arm))
         sums = shared.mixture_sums
@@ -474,8 +450,7 @@ class Segments(Generic[P]):
         moment, arm : as for ``settle``
         """
         part, shared, segment = moment
-        segment = None if segment is None else given_up(segment, 1)
-        return Moment(self.part.void(part, arm), shared, segment)
+        return Moment(self.part.void(part, arm), shared, None if segment is None else given_up(segment, 1))
 
     def probabilities(
         self, moment: Moment[P], segment: Segment, eligible: IntArray | None = None, floor: float = 0.0
@@ -501,9 +476,8 @@ class Segments(Generic[P]):
 
     def _divisor(self, moment: Moment[P], arm: int) -> float:
         """Return what a loss is divided by: the arm's share of the pool, or of the global part's distribution."""
-        segment = moment.segment
-        shares = self.part.probabilities(moment.part) if segment is None else segment.pool
-        return float(shares[arm])
+        part, _, segment = moment
+        return float((self.part.probabilities(part) if segment is None else segment.pool)[arm])
 
     def _experts(
         self, part: P, shared: Shared, segment: Segment, slots: int, eligible: IntArray | None

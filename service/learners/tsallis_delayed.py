@@ -20,7 +20,6 @@ import numpy as np
 from .base import FloatArray, IntArray, Record, Slot, SlotLearner, at
 from .exp3 import DEFAULT_MAX_OPEN_SLOTS, MaxOpenSlots
 from .maths import SMALLEST_DIVISOR, add_arms, remove_arms
-from .rates import RateMode
 from .specs import ArmsSpec, NullIs
 from .tsallis import column
 
@@ -133,7 +132,7 @@ class TsallisDelayed(SlotLearner[State]):
     state_type: ClassVar = State
 
     def __init__(self, n_arms: int, max_open_slots: int) -> None:
-        self.n_arms = n_arms
+        super().__init__(n_arms)
         self.max_open_slots = max_open_slots
 
     def start(self) -> State:
@@ -162,12 +161,6 @@ class TsallisDelayed(SlotLearner[State]):
 
     def distribution(self, state: State) -> FloatArray:
         return state.p
-
-    def probabilities(self, state: State, eligible: IntArray | None = None, floor: float = 0.0) -> FloatArray:  # noqa: ARG002 - it takes neither
-        return state.p
-
-    def rates(self, state: State) -> dict[str, Any]:  # noqa: ARG002 - there are none to resolve
-        return {"rates": RateMode.ANYTIME}
 
 
 def _strengths(state: State, n_arms: int | None = None) -> tuple[float, float]:
