@@ -9,18 +9,9 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
+from ..learners import segments as rule
 from ..learners.base import FloatArray, IntArray, PooledLearner, Rows, draw
-from ..learners.segments import (
-    EXPERTS,
-    Moment,
-    Segment,
-    Segments,
-    Shared,
-    given_up,
-    start_segment,
-    with_fewer,
-    with_more,
-)
+from ..learners.segments import EXPERTS, Moment, Segment, Segments, Shared
 from .arm_run import ArmRun, Arms
 from .ledger import PER_WINDOW, ArmAction, ArmFeedback, Expiry, Ledger
 
@@ -63,7 +54,7 @@ class KeptSegment(NamedTuple):
     @classmethod
     def of(cls, live: Sequence[int]) -> KeptSegment:
         """Begin a segment with the arms at these indexes, ascending."""
-        return cls(start_segment(len(live)), live, 0, 0.0, 0, 0, 0, 0.0, 0.0, ())
+        return cls(rule.start_segment(len(live)), live, 0, 0.0, 0, 0, 0, 0.0, 0.0, ())
 
     def learned(self, loss: float, count: int = 1) -> KeptSegment:
         """Count losses that are all alike, on the learner's scale."""
@@ -88,8 +79,8 @@ class KeptSegment(NamedTuple):
             even = np.full((EXPERTS, new), 1 / new)
             segment = segment._replace(sums=np.zeros(new), pool=even[0].copy(), drawn=even, full=even)
         else:
-            segment = with_fewer(segment, np.array(gone)) if gone else segment
-            segment = with_more(segment, new) if new else segment
+            segment = rule.with_fewer(segment, np.array(gone)) if gone else segment
+            segment = rule.with_more(segment, new) if new else segment
         return self._replace(segment=segment, live=arms.live)
 
     def aged(self, expiry: Expiry | None, time: float) -> KeptSegment:
@@ -107,7 +98,7 @@ class KeptSegment(NamedTuple):
         expired = kept.outstanding - min(kept.outstanding, sum(count for _, count in left))
         if len(left) == len(kept.acts) and not expired:
             return kept
-        segment = given_up(kept.segment, expired)
+        segment = rule.given_up(kept.segment, expired)
         kept = kept._replace(segment=segment, outstanding=kept.outstanding - expired, acts=tuple(left))
         return kept if expiry.loss is None or not expired else kept.learned(expiry.loss, expired)
 

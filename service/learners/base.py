@@ -189,6 +189,7 @@ class Learner(ABC, Generic[S]):
 class PointLearner(Learner[S]):
     """A learner over points of a convex set."""
 
+    information: ClassVar = Information.LOSSES
     dim: int
 
     def open(self, state: S, slot: Slot) -> S:  # noqa: ARG002 - overridden by learners that count slots
@@ -265,7 +266,7 @@ class InitialArm(NamedTuple):
 
 
 class WarmStart(NamedTuple):
-    """Counts of the learners that centre losses, as after that many events."""
+    """Counts of the learners that centre losses, as after that many events, by the names of their states."""
 
     events: int
     """N, also the slots."""
@@ -297,10 +298,12 @@ class WarmStart(NamedTuple):
         variance = events * mean * (1 - mean)
         return cls(events, mean, variance, max(mean, 1 - mean) ** 2, 2 * variance, advantages)
 
-    def sums(self, memory: Any) -> Any:
-        """Return S of a learner that remembers ``memory`` slots (a number, or shape (..., 1)), less its least."""
+    def begun(self, state: Any, memory: Any) -> Any:
+        """Return the state with these counts; S is of the last ``memory`` slots (a number, or shape (..., 1))."""
         sums = np.minimum(self.events, memory) * self.advantages
-        return sums - sums.min(axis=-1, keepdims=True)
+        sums -= sums.min(axis=-1, keepdims=True)
+        counts = self._asdict() | {"t": self.events, "sums": sums}
+        return state._replace(**{name: count for name, count in counts.items() if name in state._fields})
 
 
 # -- What every learner over arms can do.
@@ -309,6 +312,7 @@ class WarmStart(NamedTuple):
 class ArmLearner(Learner[S]):
     """A learner over arms, which it knows by their positions 0, 1, ... among the live ones."""
 
+    information: ClassVar = Information.ARM
     n_arms: int
     """Arms at the start; afterwards the length of the state's arrays."""
     takes_eligible: ClassVar[bool] = False

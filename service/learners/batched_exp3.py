@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal, NamedTuple
 import numpy as np
 
 from . import maths as distributions
-from .base import ArmLearner, FloatArray, Information, IntArray, RateMode, Slot, at
+from .base import ArmLearner, FloatArray, IntArray, RateMode, Slot, at
 from .maths import LOWEST, SMALLEST_DIVISOR, joined, probabilities, without
 from .specs import ArmsSpec, MaxDelay, OneRateSpec
 
@@ -59,7 +59,6 @@ class BatchedExp3(ArmLearner[State]):
     block : w, slots of a block, at least the largest delay
     """
 
-    information: ClassVar = Information.ARM
     state_type: ClassVar = State
 
     def __init__(self, n_arms: int, learning_rate: float, mode: RateMode, block: int) -> None:
@@ -98,22 +97,13 @@ class BatchedExp3(ArmLearner[State]):
         return state._replace(losses=added)
 
     def remove_arms(self, state: State, positions: IntArray) -> State:
-        log_weights = without(state.log_weights, positions)
-        return state._replace(
-            log_weights=log_weights,
-            p=probabilities(log_weights),
-            before=distributions.remove_arms(state.before, positions),
-            losses=np.delete(state.losses, positions, axis=-1),
-        )
+        weights, before = without(state.log_weights, positions), distributions.remove_arms(state.before, positions)
+        return State(weights, probabilities(weights), before, np.delete(state.losses, positions, axis=-1), state.t)
 
     def add_arms(self, state: State, count: int) -> State:
-        log_weights, none = joined(state.log_weights, count), np.zeros((*state.losses.shape[:-1], count))
-        return state._replace(
-            log_weights=log_weights,
-            p=probabilities(log_weights),
-            before=distributions.add_arms(state.before, count),
-            losses=np.concatenate([state.losses, none], axis=-1),
-        )
+        weights, before = joined(state.log_weights, count), distributions.add_arms(state.before, count)
+        losses = np.concatenate([state.losses, np.zeros((*state.losses.shape[:-1], count))], axis=-1)
+        return State(weights, probabilities(weights), before, losses, state.t)
 
     def distribution(self, state: State) -> FloatArray:
         return state.p

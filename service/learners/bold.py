@@ -82,18 +82,15 @@ class Bold(SlotLearner[State]):
         return State((), np.zeros(0, dtype=np.int64), 0, uniform)
 
     def open(self, state: State, slot: Slot) -> State:  # noqa: ARG002 - the pool alone decides
-        state, instance = self._with_a_free_instance(state)
-        p_open = probabilities(state.log_weights[instance])
-        return _marked(state._replace(instance=instance, p_open=p_open), instance, 1)
-
-    def _with_a_free_instance(self, state: State) -> tuple[State, int]:
         runs, size = state.waiting.shape[:-1], state.waiting.shape[-1]
         free = np.flatnonzero(state.waiting[(0,) * len(runs)] == 0)
-        if free.size:
-            return state, int(free[0])
-        log_weights = (*state.log_weights, np.zeros_like(state.p_open))
-        grown = np.concatenate([state.waiting, np.zeros((*runs, 1), dtype=np.int64)], axis=-1)
-        return state._replace(log_weights=log_weights, waiting=grown), size
+        instance = int(free[0]) if free.size else size
+        if not free.size:
+            log_weights = (*state.log_weights, np.zeros_like(state.p_open))
+            grown = np.concatenate([state.waiting, np.zeros((*runs, 1), dtype=np.int64)], axis=-1)
+            state = state._replace(log_weights=log_weights, waiting=grown)
+        p_open = probabilities(state.log_weights[instance])
+        return _marked(state._replace(instance=instance, p_open=p_open), instance, 1)
 
     def record(self, state: State, arm: Any) -> Record:  # noqa: ARG002 - the instance keeps its own p
         """Return the index of the slot's instance."""

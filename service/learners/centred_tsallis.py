@@ -15,7 +15,7 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 import numpy as np
 from pydantic import Field
 
-from .base import FloatArray, Information, InitialArm, IntArray, PooledLearner, Slot, WarmStart, at
+from .base import FloatArray, InitialArm, IntArray, PooledLearner, Slot, WarmStart, at
 from .maths import add_arms, remove_arms, spread, with_floor
 from .specs import ArmsSpec, NullIs
 from .tsallis import column, solve
@@ -86,7 +86,6 @@ class CentredTsallis(PooledLearner[State]):
     tracking : whether the floor falls as t^(-1/3), for a best arm that moves, instead of t^(-1/2)
     """
 
-    information: ClassVar = Information.ARM
     state_type: ClassVar = State
     takes_eligible: ClassVar = True
 
@@ -99,15 +98,8 @@ class CentredTsallis(PooledLearner[State]):
         return State(np.zeros(self.n_arms), 0, 0, 0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0, uniform, uniform)
 
     def warmed(self, state: State, initial: Sequence[InitialArm]) -> State:
-        start = WarmStart.of(initial, self.n_arms)
-        return state._replace(
-            sums=start.sums(math.inf),
-            t=start.events,
-            events=start.events,
-            mean=start.mean,
-            variance_sum=start.variance_sum,
-            variance_max=start.variance_max,
-        )
+        warmed: State = WarmStart.of(initial, self.n_arms).begun(state, math.inf)
+        return warmed
 
     def open(self, state: State, slot: Slot) -> State:
         t = state.t + 1

@@ -19,7 +19,7 @@ from pydantic import Field, model_validator
 from ..errors import FieldValueError
 from . import maths as exponential_weights
 from . import tsallis as tsallis_weights
-from .base import ArmLearner, FixedArray, FloatArray, Information, IntArray, PointLearner, RateMode, Slot, at, draw
+from .base import ArmLearner, FixedArray, FloatArray, IntArray, PointLearner, RateMode, Slot, at, draw
 from .dbgd import Rates
 from .maths import (
     MAX_RANDOM_DELAY,
@@ -58,9 +58,10 @@ class Base(NamedTuple):
     joined: Callable[[FloatArray, int], FloatArray]
 
 
-EXP3 = Base(exponential_weights.probabilities, exponential_weights.without, exponential_weights.joined)
-TSALLIS = Base(tsallis_weights.probabilities, tsallis_weights.without, tsallis_weights.joined)
-BASES = {"exp3": EXP3, "tsallis": TSALLIS}
+BASES = {
+    "exp3": Base(exponential_weights.probabilities, exponential_weights.without, exponential_weights.joined),
+    "tsallis": Base(tsallis_weights.probabilities, tsallis_weights.without, tsallis_weights.joined),
+}
 
 
 def check_window(schedule: str, max_delay: int) -> None:
@@ -146,13 +147,10 @@ class Clw(ArmLearner[State]):
     base : the learner that learns from the sums
     """
 
-    information: ClassVar = Information.ARM
     state_type: ClassVar = State
     second_stream: ClassVar = True
 
-    def __init__(
-        self, n_arms: int, learning_rate: float, mode: RateMode, schedule: Schedule, base: Base = EXP3
-    ) -> None:
+    def __init__(self, n_arms: int, learning_rate: float, mode: RateMode, schedule: Schedule, base: Base) -> None:
         super().__init__(n_arms, learning_rate, mode)
         self._base = base
         self._schedule = schedule
@@ -253,7 +251,6 @@ class ClwMbco(PointLearner[StateClwMbco]):
     schedule : when to update
     """
 
-    information: ClassVar = Information.LOSSES
     state_type: ClassVar = StateClwMbco
     second_stream: ClassVar = True
 

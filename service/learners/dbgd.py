@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple, cast
 import numpy as np
 from pydantic import Field, model_validator
 
-from .base import FloatArray, Information, PointLearner, RateMode
+from .base import FloatArray, PointLearner, RateMode
 from .maths import FeasibleSet, forward_difference, query_points, squared_norm
 from .specs import LearningRate, MaxDelay, Perturbation, PointsSpec, RatedSpec, RateFields, TotalDelay
 
@@ -97,7 +97,6 @@ class Dbgd(PointLearner[State]):
     mode : where the rates come from, for the view
     """
 
-    information: ClassVar = Information.LOSSES
     state_type: ClassVar = State
 
     def __init__(self, feasible_set: FeasibleSet, rates: Rates, mode: RateMode) -> None:
@@ -119,10 +118,7 @@ class Dbgd(PointLearner[State]):
         g = forward_difference(values, self.perturbation)
         if self._learning_rate is not None:
             return state._replace(x=self._project(state.x - self._learning_rate * g))
-        return self._anytime_step(state, g, outstanding)
-
-    def _anytime_step(self, state: State, g: FloatArray, outstanding: int) -> State:
-        """Step by distance over gradients (Ivgi et al. 2023), each weighted by the bundles still outstanding."""
+        # Distance over gradients (Ivgi et al. 2023), each weighted by the bundles still outstanding.
         gradient_sum = state.gradient_sum + squared_norm(g) * (1 + 2 * outstanding)
         travelled = np.sqrt(squared_norm(state.x - self.feasible_set.center))
         distance = np.maximum(state.distance, travelled)

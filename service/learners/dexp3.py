@@ -10,7 +10,7 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from ..errors import FieldValueError
-from .base import ArmLearner, FloatArray, Information, IntArray, Log, RateMode, Slot, Steps, at
+from .base import ArmLearner, FloatArray, IntArray, Log, RateMode, Slot, Steps, at
 from .maths import add_arms, remove_arms
 from .specs import MAX_COUNT, ArmsSpec, LearningRate, MaxDelay, Rate, RatedSpec, RateFields, TotalDelay, Whole
 
@@ -154,7 +154,6 @@ class Dexp3(ArmLearner[State]):
     mode : where the rates come from, for the view
     """
 
-    information: ClassVar = Information.ARM
     state_type: ClassVar = State
 
     def __init__(

@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 import numpy as np
 from pydantic import Field
 
-from .base import ArmLearner, FloatArray, Information, IntArray, RateMode, Record, Slot, SlotLearner, at
+from .base import ArmLearner, FloatArray, IntArray, RateMode, Record, Slot, SlotLearner, at
 from .maths import exp3_rate, joined, lowered, probabilities, with_floor, without
 from .ogd import Ogd
 from .specs import MAX_COUNT, ArmsSpec, NullIs, OneRateSpec, PointsSpec, RateFields, TotalDelay, Whole
@@ -148,8 +148,6 @@ class Exp3Current(WeightsLearner):
     learning_rate : eta
     mode : where the rate comes from, for the view
     """
-
-    information: ClassVar = Information.ARM
 
     def settle(self, state: State, arm: Any, loss: Any, count: int = 1) -> State:
         return self.learned(state, arm, count * loss, probabilities(state.log_weights)[at(arm)])

@@ -10,7 +10,7 @@ import numpy as np
 from pydantic import BeforeValidator, Discriminator, Field, Tag, model_validator
 
 from ..errors import FieldValueError
-from .base import ArmLearner, FloatArray, Information, IntArray, Slot
+from .base import ArmLearner, FloatArray, IntArray, Slot
 from .maths import add_arms, over, remove_arms, with_floor
 from .specs import ArmsSpec
 
@@ -97,7 +97,6 @@ class Fixed(ArmLearner[State]):
     p : the distribution at the start, shape (n_arms,)
     """
 
-    information: ClassVar = Information.ARM
     state_type: ClassVar = State
     takes_eligible: ClassVar = True
 

@@ -205,11 +205,9 @@ def learned(state: State, loss: Any, deviation: Any, count: int, sums: tuple[Flo
     if not state.events_at_open:
         return state
     square = deviation * deviation
-    return state._replace(
-        variance_sum=state.variance_sum + count * square,
-        deviation_sum=state.deviation_sum + count * abs(deviation),
-        variance_max=larger(state.variance_max, square),
-    )
+    spread, size = state.variance_sum + count * square, state.deviation_sum + count * abs(deviation)
+    largest = larger(state.variance_max, square)
+    return state._replace(variance_sum=spread, deviation_sum=size, variance_max=largest)
 
 
 def corrected(state: State, loss: Any, default: float, sums: tuple[FloatArray, FloatArray]) -> State:

@@ -16,11 +16,11 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from . import multiscale_state as rule
-from .base import FloatArray, Information, InitialArm, IntArray, ProvisionalLearner, Slot, WarmStart
+from .base import FloatArray, InitialArm, IntArray, ProvisionalLearner, Slot, WarmStart
 from .maths import add_arms, remove_arms, spread, with_floor
 from .multiscale_state import EXPERTS, MEMORY, State
 from .specs import ArmsSpec
-from .tsallis import column, distribution_over_few, solve_rows
+from .tsallis import column, distribution_over_few, mixture, solve_rows
 
 KEEP = 1 - 1 / MEMORY
 """Share of its sums that an expert keeps when a slot opens."""
@@ -58,7 +58,6 @@ class MultiscaleTsallis(ProvisionalLearner[State]):
     n_arms : K at the start
     """
 
-    information: ClassVar = Information.ARM
     state_type: ClassVar = State
     takes_eligible: ClassVar = True
 
@@ -69,29 +68,17 @@ class MultiscaleTsallis(ProvisionalLearner[State]):
         return State(sums, pools[1:].copy(), pools, zeros, zeros, zeros, even, even, zeros, *numbers)
 
     def warmed(self, state: State, initial: Sequence[InitialArm]) -> State:
-        start = WarmStart.of(initial, self.n_arms)
-        return state._replace(
-            sums=start.sums(MEMORY.reshape(-1, 1)),
-            t=start.events,
-            events=start.events,
-            mean=start.mean,
-            variance_sum=start.variance_sum,
-            variance_max=start.variance_max,
-            deviation_sum=start.deviation_sum,
-        )
+        warmed: State = WarmStart.of(initial, self.n_arms).begun(state, MEMORY.reshape(-1, 1))
+        return warmed
 
     def open(self, state: State, slot: Slot) -> State:
-        state = state._replace(
-            t=state.t + 1,
-            delay_sum=state.delay_sum + slot.outstanding,
-            shift=state.mean,
-            events_at_open=state.events,
-        )
+        delays = state.delay_sum + slot.outstanding
+        state = state._replace(t=state.t + 1, delay_sum=delays, shift=state.mean, events_at_open=state.events)
         state = _solved(state)
         scale, floor = rule.mixture_scale(state, state.t), FLOOR_SHARE / math.sqrt(state.t) / EXPERTS
         sums, weights, units = distribution_over_few(state.mixture_sums, scale, state.weights, floor)
         over = _over(state, slot.eligible)
-        drawn = with_floor(_mixture(weights, over), slot.floor, slot.eligible)
+        drawn = with_floor(mixture(weights, over), slot.floor, slot.eligible)
         # Means over outstanding decisions, with the open slot's.
         weight = min(slot.outstanding, PROVISIONAL_POOL_CAP if slot.provisional else POOL_CAP)
         pools = state.pools * weight
@@ -125,15 +112,9 @@ class MultiscaleTsallis(ProvisionalLearner[State]):
         """Return the state without these arms; what they were charged stays in the mean of losses."""
         kept = state.shown * np.delete(state.p, positions, axis=-1).sum(axis=-1)
         scales, x = _standing(state)
-        return _resting(
-            state._replace(
-                p=remove_arms(state.p, positions),
-                pools=remove_arms(state.pools, positions),
-                shown=kept / kept.sum(axis=-1, keepdims=True),
-            ),
-            scales,
-            remove_arms(x, positions),
-        )
+        p, pools = remove_arms(state.p, positions), remove_arms(state.pools, positions)
+        left = state._replace(p=p, pools=pools, shown=kept / kept.sum(axis=-1, keepdims=True))
+        return _resting(left, scales, remove_arms(x, positions))
 
     def add_arms(self, state: State, count: int) -> State:
         scales, x = _standing(state)
@@ -141,10 +122,10 @@ class MultiscaleTsallis(ProvisionalLearner[State]):
         return _resting(grown, scales, add_arms(x, count))
 
     def distribution(self, state: State) -> FloatArray:
-        return _mixture(state.shown, state.p) if state.drawn is None else state.drawn
+        return mixture(state.shown, state.p) if state.drawn is None else state.drawn
 
     def probabilities(self, state: State, eligible: IntArray | None = None, floor: float = 0.0) -> FloatArray:
-        return with_floor(_mixture(state.shown, _over(state, eligible)), floor, eligible)
+        return with_floor(mixture(state.shown, _over(state, eligible)), floor, eligible)
 
 
 def _solved(state: State) -> State:
@@ -186,14 +167,6 @@ def _floors(t: int) -> FloatArray:
     """Return n_arms times each expert's least probability in slot ``t``, before p is normalised, shape (5,)."""
     floors: FloatArray = np.maximum(FLOOR_SHARE / math.sqrt(max(t, 1)), FLOORS)
     return floors
-
-
-def _mixture(weights: FloatArray, over: FloatArray) -> FloatArray:
-    """Return the mixture of distributions: exactly that of the experts where they agree, so 1 for an arm alone."""
-    first = over[..., :1, :]
-    mixture: FloatArray = np.add.reduce(column(weights[..., 1:]) * (over[..., 1:, :] - first), axis=-2)
-    mixture += first[..., 0, :]
-    return mixture
 
 
 def _over(state: State, eligible: IntArray | None) -> FloatArray:

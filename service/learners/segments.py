@@ -14,7 +14,7 @@ import numpy as np
 
 from .base import FixedArray, FloatArray, IntArray, PooledLearner, ProvisionalLearner, Slot
 from .maths import add_arms, remove_arms, spread, with_floor
-from .tsallis import over_few, solve_rows
+from .tsallis import mixture, over_few, solve_rows
 
 # -- What segments of a session have in common, what each has of its own, and what one event changes in both.
 
@@ -261,20 +261,17 @@ def own_distributions(
     sums = np.multiply(np.array([each / t for each in held])[:, None], prior)
     sums += segment.sums[places]
     sums -= np.minimum.reduce(sums, axis=-1, keepdims=True)
-    _, x = solve_rows(sums, scales, _guess(sums, scales, segment.full[1:, places]))
+    # Multipliers start near where they are if the distributions before have changed little.
+    before = segment.full[1:, places]
+    weight = before * np.sqrt(before)
+    total = np.add.reduce(weight, axis=-1)
+    weight *= sums
+    guess = (np.add.reduce(weight, axis=-1) - scales * np.add.reduce(before, axis=-1)) / total
+    _, x = solve_rows(sums, scales, guess)
     floors = np.array([FLOOR_SHARE / math.sqrt(each) / p.size for each in strengths])
     np.maximum(x, floors[:, None], out=x)
     x /= np.add.reduce(x, axis=-1)[:, None]
     return x
-
-
-def _guess(sums: FloatArray, scales: FloatArray, before: FloatArray) -> FloatArray:
-    """Return multipliers to start from: near where they are if the distributions before have changed little."""
-    weight = before * np.sqrt(before)
-    total = np.add.reduce(weight, axis=-1)
-    weight *= sums
-    guess: FloatArray = (np.add.reduce(weight, axis=-1) - scales * np.add.reduce(before, axis=-1)) / total
-    return guess
 
 
 def next_slot(shared: Shared) -> Shared:
@@ -298,23 +295,6 @@ def next_slot(shared: Shared) -> Shared:
         sums = [each + (after - more) for each, after, more in zip(sums, raised, asked, strict=True)]
     _, _, _, _, _, mean, spread, largest, _, _, kept = shared
     return Shared(np.array(sums), np.array(weights), t, events, events, mean, spread, largest, scale, mean, kept)
-
-
-def mixture(weights: FixedArray, experts: FloatArray) -> FloatArray:
-    """Return the mixture of the experts' distributions; where they agree, exactly what they agree on.
-
-    Parameters
-    ----------
-    weights : w, shape (3,)
-    experts : their distributions, shape (3, n_arms)
-
-    Returns
-    -------
-    a distribution, shape (n_arms,)
-    """
-    mixed: FloatArray = np.add.reduce(weights[1:, None] * (experts[1:] - experts[0]), axis=0)
-    mixed += experts[0]
-    return mixed
 
 
 LARGEST_FALL, LARGEST_CORRECTION = 0.25, 1.0

@@ -32,19 +32,6 @@ OUTER_STEPS = 100
 SOLVED = 1e-13
 
 
-def depth(x: FloatArray, root_rate: float, entropy_rate: float) -> FloatArray:
-    """Return A x^(-1/2) - B ln x: how far below its sum lambda must lie for an arm to have probability x.
-
-    Parameters
-    ----------
-    x : positive, shape (..., n_arms)
-    root_rate : A > 0
-    entropy_rate : B >= 0
-    """
-    below: FloatArray = root_rate / np.sqrt(x) - entropy_rate * np.log(x)
-    return below
-
-
 def solve_hybrid(sums: FloatArray, root_rate: float, entropy_rate: float) -> FloatArray:
     """Return the minimiser x of <x, sums> - 2 A sum sqrt(x) + B sum x (ln x - 1) over distributions.
 
@@ -82,7 +69,7 @@ def solve_hybrid(sums: FloatArray, root_rate: float, entropy_rate: float) -> Flo
 
 
 def _logs(below: FloatArray, root_rate: float, entropy_rate: float) -> FloatArray:
-    """Return ln x where ``depth`` is ``below``, by Newton's method from the left: it is convex and falls."""
+    """Return ln x where A x^(-1/2) - B ln x, convex and falling, is ``below``, by Newton's method from the left."""
     logs = -2 * np.log(below / root_rate)
     if entropy_rate:
         logs = np.maximum(logs, (root_rate - below) / entropy_rate)
@@ -176,6 +163,7 @@ def _standing(state: State) -> FloatArray:
 
 def _resting(state: State, p: FloatArray, x: FloatArray) -> State:
     """Return the state with sums that give x."""
-    depths = depth(np.maximum(x, SMALLEST_DIVISOR), *_strengths(state, x.shape[-1]))
+    (root_rate, entropy_rate), least = _strengths(state, x.shape[-1]), np.maximum(x, SMALLEST_DIVISOR)
+    depths = root_rate / np.sqrt(least) - entropy_rate * np.log(least)  # How far lambda lies below each sum.
     sums = np.minimum(depths - depths.min(axis=-1, keepdims=True), LARGEST_SUM)
     return state._replace(sums=sums, p=p)

@@ -57,10 +57,6 @@ class Stored(NamedTuple):
         fields = self.specification.model_dump(mode="json", include=known, exclude_none=True)
         return _JSON.encode({"specification": fields, "seed": self.seed}).encode()
 
-    def matches(self, posted: Specification) -> bool:
-        """Return whether posting these fields again means this session; an omitted seed matches any."""
-        return not self.differing(posted)
-
     def differing(self, posted: Specification) -> Sequence[Difference]:
         """Return what differs from a specification posted again; an omitted seed matches any."""
         posted = posted.decided()
