@@ -58,10 +58,6 @@ class Stored(NamedTuple):
         fields = spec.model_dump(mode="json", include=given, exclude_none=True)
         return _JSON.encode({"specification": fields, "seed": self.seed}).encode()
 
-    def matches(self, posted: Specification) -> bool:
-        """Return whether posting these fields again means this session; an omitted seed matches any."""
-        return not self.differing(posted)
-
     def differing(self, posted: Specification) -> Sequence[Difference]:
         """Return what differs from a specification posted again; an omitted seed matches any."""
         posted = posted.decided()
