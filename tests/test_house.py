@@ -16,7 +16,7 @@ BUDGET = {
     "folders of service": 17,
     "largest file of service": 350,
     "code lines of tests": 26_000,
-    "code lines of loadtest": 5_500,
+    "code lines of loadtest": 5_420,
     "words of docs": 40_000,
     "files of a feedback": 20,
     "functions of a feedback": 90,
@@ -26,19 +26,19 @@ BUDGET = {
     "changes of file of an act": 55,
 }
 REACHED = {
-    "code lines of service": 17_482,
-    "files of service": 111,
+    "code lines of service": 17_120,
+    "files of service": 110,
     "folders of service": 16,
     "largest file of service": 346,
-    "code lines of tests": 27_013,
-    "code lines of loadtest": 5_404,
-    "words of docs": 40_521,
+    "code lines of tests": 27_259,
+    "code lines of loadtest": 5_420,
+    "words of docs": 40_612,
     "files of a feedback": 24,
-    "functions of a feedback": 106,
-    "changes of file of a feedback": 67,
+    "functions of a feedback": 103,
+    "changes of file of a feedback": 66,
     "files of an act": 27,
-    "functions of an act": 107,
-    "changes of file of an act": 70,
+    "functions of an act": 103,
+    "changes of file of an act": 69,
 }
 SLACK = 0.03
 """How much less than what is reached nobody has to write down."""
