@@ -249,11 +249,7 @@ class CachedSession(NamedTuple):
         return codec.encode(run.ledger, run.state, arms, shared, schema)
 
     def committed_as(
-        self,
-        written: Written,
-        run: Run,
-        effective: Effective | None,
-        stored: Stored,
+        self, written: Written, run: Run, effective: Effective | None, stored: Stored
     ) -> CachedSession:
         """Return the session as this worker has just committed it.
 

@@ -35,26 +35,17 @@ from ..errors import NewerSchemaError
 from ..learners.base import FixedArray, FloatArray, IntArray, Log, Rows, Spec
 from ..learners.segments import Shared
 from ..learners.specs import ArmsSpec
-from .binary import (
-    BYTE,
-    BYTES,
-    CHECKSUM_BYTES,
-    FLOAT_ARRAY,
-    INT_ARRAY,
-    LENGTH,
-    ROWS,
-    CodecError,
-    Reader,
-    Writer,
-    checksum,
-    foreign,
-    width_of,
-)
+from . import binary
+from .binary import BYTES, CHECKSUM_BYTES, LENGTH, CodecError, Reader, Writer, checksum, foreign, width_of
 
 # -- The fields of a learner's state: the annotations of its NamedTuple say how each is stored.
 
 _SCALARS = {int: struct.Struct("<q"), float: struct.Struct("<d"), bool: struct.Struct("<?")}
-_KINDS: list[tuple[Any, Any]] = [(Rows, ROWS), (FloatArray, FLOAT_ARRAY), (IntArray, INT_ARRAY)]
+_KINDS: list[tuple[Any, Any]] = [
+    (Rows, binary.ROWS),
+    (FloatArray, binary.FLOAT_ARRAY),
+    (IntArray, binary.INT_ARRAY),
+]
 """Annotations that are no scalar, and their kinds."""
 
 
@@ -77,7 +68,7 @@ def _stored_hints(state_type: Any) -> dict[str, Any]:
 def rows_field(state_type: type) -> str | None:
     """Return the name of the field that holds rows, if any; a state has only their number, the rows are records."""
     kinds = zip(_stored_hints(state_type), kinds_of(state_type), strict=True)
-    return next((name for name, kind in kinds if kind is ROWS), None)
+    return next((name for name, kind in kinds if kind is binary.ROWS), None)
 
 
 @lru_cache(maxsize=64)
@@ -229,7 +220,7 @@ def _read_log(reader: Reader, state: Any) -> Any:
     CodecError, IndexError, ValueError
         where ``_write_log`` did not write these bytes behind this state.
     """
-    (count,) = reader.unpack(BYTE)
+    (count,) = reader.unpack(binary.BYTE)
     if count == LOGGED:
         steps, opened = reader.unpack(_LOGGED_HEAD)
         if not opened <= steps <= MAX_EVENTS or state.p.size or state.p_open.size:

@@ -13,7 +13,6 @@ from tests.support.real_redis import RedisServer
 from tests.support.sessions import commit, digest, new_session
 
 MINUTE, DAY, MONTH = 60, 86_400, 30 * 86_400
-QUARTER_MS = DAY * 1000 // 4
 Opened = Callable[[float], RedisStore]
 
 

@@ -44,20 +44,8 @@ from importlib.resources import files
 from itertools import zip_longest
 from typing import Any, NamedTuple
 
-from ..base import (
-    DIGEST_BYTES,
-    ArmCounts,
-    Commit,
-    Counts,
-    Known,
-    Listed,
-    Log,
-    LogEntry,
-    ReadSegments,
-    Row,
-    Snapshot,
-    Written,
-)
+from .. import base
+from ..base import ArmCounts, Commit, Counts, Known, Listed, Log, LogEntry, ReadSegments, Row, Snapshot, Written
 from .connection import RedisArgument
 
 BUCKETS_PER_WINDOW = 4
@@ -331,7 +319,7 @@ def _unpacked(row: bytes) -> list[float]:
 
 # -- Arguments and replies of the scripts as the contract's types.
 
-FIELD_BYTES = len(EVENT) + DIGEST_BYTES
+FIELD_BYTES = len(EVENT) + base.DIGEST_BYTES
 """Length of a field that stands for an event id: its kind byte and the digest."""
 END_OF_TIME = 253_402_300_800
 """Unix seconds of the first moment that no date can name."""
