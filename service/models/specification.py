@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Union
 
@@ -108,6 +109,8 @@ else:
     LearnerSpec = Annotated[Union[tuple(REGISTRY.values())], Field(discriminator="kind")]  # noqa: UP007
 
 SESSION_ID_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$"
+is_id = re.compile(SESSION_ID_PATTERN).fullmatch
+"""Match what can be the id of a session."""
 
 
 class SessionFields(Posted, defer_build=True):

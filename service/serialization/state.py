@@ -180,9 +180,7 @@ def is_unread(state: Any) -> bool:
 
 def shortened(state: Any) -> Any:
     """Return a state with ``log`` and those vectors that are stored: of the opening of its slot, none, or all."""
-    log: Log | None = state.log
-    if log is None:
-        return state
+    log: Log = state.log
     if log.is_stored:
         return state._replace(p=_NONE, p_open=_NONE)
     if len(log.steps) * EVENT_BYTES >= state.p.nbytes or len(log.steps) >= LOGGED:
@@ -190,12 +188,9 @@ def shortened(state: Any) -> Any:
     return state._replace(p=log.base, p_open=log.base, log=log)
 
 
-def _write_log(writer: Writer, state: Any) -> None:
+def _write_log(writer: Writer, log: Log) -> None:
     """Write what follows the fields of a state that was ``shortened``."""
-    log: Log | None = state.log
-    if log is None or (not log.steps and not log.is_stored):
-        writer.parts.append(BYTES[0])
-    elif log.is_stored:
+    if log.is_stored:
         writer.parts += (BYTES[LOGGED], _LOGGED_HEAD.pack(len(log.steps), log.opened))
     else:
         arms, factors, _ = zip(*log.steps, strict=True)
@@ -239,23 +234,21 @@ def _read_log(reader: Reader, state: Any) -> Any:
     return after if steps or not after.log.is_stored else state
 
 
-def rows_of(state: Any, stored: Rows) -> Rows:
-    """Return the rows of a state with a log.
+def rows_of(run: Run) -> Rows:
+    """Return the rows of a run's state, () if it has none; those that the store has are the same objects.
 
-    Parameters
-    ----------
-    state : NamedTuple whose ``log`` is stored
-    stored : the rows that the store has, of an earlier state of the same session; () for none
-
-    Returns
-    -------
-    float64 arrays: the vector, shape (n_arms,), then for each commit its events, (3 * n_events,). Those that are in
-    ``stored`` are the same objects.
+    They are float64 arrays: of learners with rows of shape (n_arms,); of a log the vector, shape (n_arms,), then
+    for each commit its events, (3 * n_events,).
     """
-    log: Log = state.log
-    kept = stored if stored and stored[0] is log.base else (log.base,)
-    new = log.steps[sum(row.size // 3 for row in kept[1:]) :]
-    return (*kept, np.array(new).T.ravel()) if new else kept
+    log: Log | None = getattr(run.state, "log", None)
+    if log is not None and log.is_stored:
+        stored = run.stored_rows
+        kept = stored if stored and stored[0] is log.base else (log.base,)
+        new = log.steps[sum(row.size // 3 for row in kept[1:]) :]
+        return (*kept, np.array(new).T.ravel()) if new else kept
+    name = rows_field(run.learner.state_type)
+    rows: Rows = () if name is None else getattr(run.state, name)
+    return rows
 
 
 def replayed(state: Any, rows: Rows) -> Any:
@@ -297,7 +290,7 @@ class Decoded(NamedTuple):
 
 def _write(writer: Writer, ledger: Ledger, state: Any, arms: Arms | None, shared: Any) -> None:
     has_log = "log" in state._field_defaults
-    stored = shortened(state) if has_log else state
+    stored = shortened(state) if has_log and state.log is not None else state
     if isinstance(ledger, ArmLedger):
         changed = b"" if arms is None or arms.added is None else encode_arms(arms)
         writer.integers(ledger.by_arm)
@@ -309,7 +302,10 @@ def _write(writer: Writer, ledger: Ledger, state: Any, arms: Arms | None, shared
     if shared is not None:
         writer.fields(kinds_of(shared.__class__), shared)
     if has_log:
-        _write_log(writer, stored)
+        if stored.log is None or (not stored.log.steps and not stored.log.is_stored):
+            writer.parts.append(BYTES[0])
+        else:
+            _write_log(writer, stored.log)
 
 
 def _read(reader: Reader, state_type: Any, by_arm: bool, shared_type: type | None) -> Decoded:

@@ -7,7 +7,7 @@ from fastapi import APIRouter, Response
 from fastapi.routing import APIRoute
 from starlette.routing import Mount, Route
 
-from service.api.path_operations import Call, Reply
+from service.api.calls import Call, Reply
 from service.api.routes import ROUTES
 from service.api.runtime import ADMINS, CLIENTS, Logged, access, access_of
 from service.settings import SecretText

@@ -5,7 +5,7 @@ from typing import Annotated
 from fastapi import Body, Cookie, Depends, File, Form, Header, Path, Query, Request, Response
 from pydantic import BaseModel
 
-from service.api.path_operations import Reply
+from service.api.calls import Reply
 
 
 class Point(BaseModel):

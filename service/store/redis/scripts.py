@@ -162,10 +162,11 @@ class Keys:
         seconds : Unix seconds by the store's clock
         also : numbers of buckets that the session lists
         """
-        whole = self.whole(session_id)
+        key = f"{self.before_id}{session_id}}}"
         numbers, joined = _numbers(int(seconds * 1000 // self.bucket_ms), tuple(also))
-        before = whole[0] + _SEEN
-        return SessionKeys((*whole, *[before + number for number in numbers], whole[0] + _PROBE), joined)
+        whole = (key, key + _RECORDS, key + _COUNTS, key + _LOG, key + _SEGMENTS, key + _PLAYED)
+        buckets = [f"{key}{_SEEN}{number}" for number in numbers]
+        return SessionKeys((*whole, *buckets, key + _PROBE), joined)
 
     def probe(self, session_id: str) -> str:
         """Return a key of the session that never exists; deleting it shows whether the server may write."""
