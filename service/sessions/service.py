@@ -12,7 +12,7 @@ from typing import Any
 from ..commit.batch import Answer as Answer
 from ..commit.cache import CachedSession, SessionCache
 from ..commit.committer import Committer, SessionQueues
-from ..commit.schemas import Schemas
+from ..commit.schemas import Schemas as Schemas
 from ..cooperative import Body
 from ..engine.run import Run
 from ..errors import (
@@ -211,15 +211,16 @@ class Sessions(SessionQueries):
     store : has the sessions; others may change them at the same time
     settings : limits of sessions and queues, and the size of the cache
     metrics : count what is done
+    schemas : of this worker; None makes them on the same store
     """
 
-    def __init__(self, store: Store, settings: Settings, metrics: Metrics) -> None:
+    def __init__(self, store: Store, settings: Settings, metrics: Metrics, schemas: Schemas | None = None) -> None:
         cache = SessionCache(settings.cache_sessions)
         super().__init__(store, Reader(store, cache), settings.max_import_bytes)
         self._metrics = metrics
         self._limits = Limits(settings)
         self.sampler = Sampler(store, cache, self._reader)
-        self.schemas = Schemas(store)
+        self.schemas = schemas or Schemas(store)
         self._committer = Committer(store, cache, self._metrics, self.schemas)
         self._queues = SessionQueues(
             self._committer, max_queue=settings.max_queue, max_waiting=settings.max_waiting
