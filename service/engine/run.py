@@ -1,4 +1,4 @@
-"""One session's arithmetic: a learner, its draws and its counts, stepped by acts and events.
+"""Runs of each kind (over points, with provisional defaults, with named slots), how they start and expire.
 
 The service applies requests to a ``Run``; an in-process replay steps the same class, so both give the same
 numbers.
@@ -155,13 +155,7 @@ class SlotRun(ArmRun):
         return action
 
     def act_all(self, count: int, eligible: IntArray | None = None) -> ArmActions:
-        """Open slots in a row as ``act`` does one by one; the oldest are dropped for them where there is no room.
-
-        Parameters
-        ----------
-        count : one or more
-        eligible : as for ``act``
-        """
+        """Open slots in a row as ``act`` does one by one; the oldest are dropped where there is no room."""
         room = max(0, self.learner.max_open_slots - len(self.open_slots))
         dropped = [] if room else [self._drop_oldest()]
         # Where dropping changes the state, the next slot may have another distribution.

@@ -1,4 +1,4 @@
-"""What a session is created with, as clients post it: its fields, and which of them go together."""
+"""What a session is created with, as clients post it: its fields, which of them go together, what they mean."""
 
 from __future__ import annotations
 
