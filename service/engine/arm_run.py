@@ -14,9 +14,8 @@ import numpy as np
 from ..learners.base import ArmLearner, FloatArray, IntArray, Learner, Rows, Slot, draw_all
 from .ledger import ActTimes, ArmAction, ArmActions, ArmFeedback, ArmLedger, Draws, Ledger, Params
 
-# -- The arms a session has had, by index, and those it still has.
-
 SurplusChecker = Callable[[Any], bool]
+"""Call it with one event after another; see ``BaseRun.surplus_checker``."""
 REMOVED = -1
 """Position of a removed arm."""
 
@@ -178,9 +177,6 @@ def _positions(size: int, live: Sequence[int]) -> list[int]:
     positions = np.full(size, REMOVED)
     positions[np.array(live, dtype=np.int64)] = np.arange(len(live))
     return positions.tolist()
-
-
-# -- What runs over arms and runs over points share.
 
 
 @dataclass(slots=True)

@@ -133,9 +133,6 @@ class ArmLedger(Ledger):
         self.by_arm = np.concatenate([self.by_arm, np.zeros(count, dtype=np.int64)])
 
 
-# -- From a posted loss to the loss a learner learns from.
-
-
 class LossRange(NamedTuple):
     """[best, worst], two different finite numbers in either order.
 
@@ -192,9 +189,6 @@ class LossRange(NamedTuple):
             best, width = self.best, self.worst - self.best
             return [(loss - best) / width for loss in losses]
         return None if low < 0 else [min(loss, LARGEST_VALUE) for loss in losses]
-
-
-# -- What a session is created with.
 
 
 class Expiry(NamedTuple):
@@ -309,9 +303,6 @@ class ActTimes:
         return np.maximum(left, 0)
 
 
-# -- Feedback as runs take it: the loss of an arm, or the values at a point.
-
-
 class ArmFeedback(NamedTuple):
     """One loss of an arm, by index, on the learner's scale (``LossRange.learned``); ``slot`` where it is named."""
 
@@ -330,9 +321,6 @@ class PointFeedback(NamedTuple):
     values: FloatArray
     is_void: bool = False
     """Whether the decision was never shown: there are no values."""
-
-
-# -- What a run answers to an act: an arm, or a point.
 
 
 class ArmAction(NamedTuple):

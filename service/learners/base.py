@@ -138,9 +138,6 @@ def many(state: S, runs: int) -> S:
     return type(state)._make(map(repeated, state))  # type: ignore[attr-defined, no-any-return]
 
 
-# -- What learners over arms and learners over points have in common, and what those over points can do.
-
-
 class Learner(ABC, Generic[S]):
     """What learners over arms and over points share."""
 
@@ -204,16 +201,10 @@ class PointLearner(Learner[S]):
         """
 
 
-# -- What all objects that clients post have in common.
-
-
 class Posted(BaseModel):
     """An object as a client posts it: unknown fields and loose types are refused, and it never changes."""
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
-
-
-# -- A learner's parameters as a client posts them.
 
 
 class Spec(Posted):
@@ -242,11 +233,8 @@ class Spec(Posted):
         return {name: value for name, value in vars(self).items() if name in fields}
 
 
-# -- What a learner knows before its first slot: means of arms, from acts somewhere else.
-
-
 class InitialArm(NamedTuple):
-    """An arm by its position, how often it was played, and its mean loss in [0, 1]."""
+    """An arm by its position, how often it was played somewhere else before, and its mean loss in [0, 1]."""
 
     position: int
     acts: int
@@ -286,9 +274,6 @@ class WarmStart(NamedTuple):
         sums -= sums.min(axis=-1, keepdims=True)
         counts = self._asdict() | {"t": self.events, "sums": sums}
         return state._replace(**{name: count for name, count in counts.items() if name in state._fields})
-
-
-# -- What every learner over arms can do.
 
 
 class ArmLearner(Learner[S]):
@@ -406,9 +391,6 @@ class ArmLearner(Learner[S]):
     @abstractmethod
     def add_arms(self, state: S, count: int) -> S:
         """Return the state with one or more arms behind the others, each with probability 1/n of n in all."""
-
-
-# -- Learners over arms of which more is asked: those with pools, provisional defaults, or records of slots.
 
 
 class PooledLearner(ArmLearner[S]):

@@ -312,8 +312,6 @@ def defaults_fit(session: SessionFields) -> None:
         raise FieldValueError("expiry.provisional", message)
 
 
-# -- What a session is created with.
-
 FIELDS_OF_0_1 = {"learner", "loss_range", "normalize_losses", "seed", "idle_ttl_seconds", "expiry"}
 KINDS_OF_0_1 = {"dexp3", "dbgd", "centred_tsallis", "exp3", "exp3_current", "bold", "clw", "ogd", "solid"}
 KINDS_OF_0_1 |= {"mbco", "clw_mbco"}
