@@ -51,12 +51,7 @@ class MultiscaleTsallisSpec(ArmsSpec):
 
 
 class MultiscaleTsallis(ProvisionalLearner[State]):
-    """Distributions are solved for when a slot opens; events only move sums.
-
-    Parameters
-    ----------
-    n_arms : K at the start
-    """
+    """Distributions are solved for when a slot opens; events only move sums."""
 
     state_type: ClassVar = State
     takes_eligible: ClassVar = True

@@ -1,4 +1,4 @@
-"""What a session is created with, as clients post it: its fields, and which of them go together."""
+"""What a session is created with, as clients post it: its fields, which of them go together, what they mean."""
 
 from __future__ import annotations
 
@@ -313,9 +313,6 @@ def defaults_fit(session: SessionFields) -> None:
         if session.default_loss is not None:
             message = f"not with {session.learner.kind}; only multiscale_tsallis takes it"
         raise FieldValueError("expiry.provisional", message)
-
-
-# -- What a session is created with.
 
 
 class Specification(SessionFields, defer_build=False):
