@@ -77,17 +77,3 @@ async def test_a_session_begins_within_the_arms_it_may_ever_have(make_client):
     assert (answer.status_code, answer.json()["errors"][0]["field"]) == (422, "learner.n_arms")
     assert "BANDIT_MAX_ARMS_EVER" in answer.json()["detail"]
     assert (await client.post("/v1/sessions", json={"learner": learner | {"arms": ["a", "b"]}})).status_code == 201
-
-
-async def test_a_key_replaces_once(client):
-    await session(client)
-    key = {"Idempotency-Key": "k"}
-
-    first = await replace(client, ["a", "x"], headers=key)
-    await change(client, add=["y"])
-    again = await replace(client, ["a", "x"], headers=key)
-    other = await replace(client, ["a"], 422, headers=key)
-
-    assert again == first
-    assert other["code"] == "idempotency_conflict"
-    assert (await view(client))["learner"]["arms"] == ["a", None, None, None, "x", "y"]

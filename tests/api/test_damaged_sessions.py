@@ -88,7 +88,7 @@ async def test_a_state_of_another_dimension_is_refused(client, redis_server, spe
         ("}", ""),
     ],
 )
-async def test_a_specification_that_nobody_wrote_is_refused(client, redis_server, written, damage):
+async def test_a_specification_that_nobody_wrote_is_refused(client, redis_server, written, damage, caplog):
     await make(client, {"kind": "dexp3", "n_arms": 2})
     spec = redis_server.client.hget("bandit:{s}", "spec").decode()
     assert written in spec
@@ -97,6 +97,7 @@ async def test_a_specification_that_nobody_wrote_is_refused(client, redis_server
 
     assert await told(client) == CORRUPT
     assert redis_server.client.hget("bandit:{s}", "spec").decode() == damaged
+    assert any(record.getMessage().endswith("session s") for record in caplog.records)
     assert (await client.delete(PATH)).status_code == 204
 
 
@@ -138,7 +139,7 @@ WHOLE = {
     "decision_log": {"max_entries": 100},
     "idle_ttl_seconds": 86_400,
 }
-ODD = [b"", b"x", b"\0\xff", b"1e400", b"nan", b"-1", b"9" * 20]
+ODD = [b"", b"x", b"\0\xff", b"1e400", b"nan", b"-1", b"9" * 20, b"c" * 200]
 FIELDS = [
     "version",
     "spec",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import random
 
 import pytest
 
@@ -13,7 +12,6 @@ from service.engine.run import expire_oldest, start_run
 from service.learners.dexp3 import Dexp3Spec
 from service.store.memory import MemoryStore
 from tests.support import vectors
-from tests.support.examples import some_quick
 
 WINDOW = 64.0
 ARMS = vectors.over_arms()
@@ -103,31 +101,6 @@ async def test_a_click_leaves_the_younger_decision_to_expire(client, clock):
     seen = (await client.get(path)).json()
 
     assert (seen["expired"], seen["feedbacks"], seen["outstanding"]) == (1, 1, 0)
-
-
-@pytest.mark.parametrize("default_loss", some_quick([None, 0.0], [0.0]))
-@pytest.mark.parametrize("kind", sorted(ARMS))
-async def test_every_learner_over_arms_keeps_its_counts(client, clock, kind, default_loss):
-    path = await session(client, default_loss, kind=kind, **ARMS[kind])
-    rng = random.Random(kind)
-    open_slots = []
-    for _ in range(150):
-        action = (await client.post(f"{path}/act")).json()
-        open_slots.append(action)
-        clock.now += rng.uniform(0, 5)
-        if rng.random() < 0.4:
-            given = open_slots.pop(rng.randrange(len(open_slots)))
-            event = {"arm": given["arm"], "loss": rng.random(), "slot": given["slot"]}
-            assert (await client.post(f"{path}/feedback", json=event)).status_code == 200
-        seen = (await client.get(path)).json()
-        assert seen["slot"] == seen["feedbacks"] + seen["expired"] + seen["removed"] + seen["outstanding"]
-        assert seen["outstanding"] >= 0
-        assert sum(seen["probabilities"]) == pytest.approx(1, abs=1e-12)
-    clock.now += 2 * WINDOW
-    seen = (await client.get(path)).json()
-
-    assert seen["outstanding"] == 0
-    assert seen["expired"] > 10
 
 
 def test_decisions_of_one_bucket_and_arm_are_one_step():

@@ -157,11 +157,3 @@ async def test_a_new_label_that_is_too_long_is_named_with_its_index(client):
 
 def ascii_json(label):
     return b'"' + "".join(f"\\u{ord(each):04x}" for each in label).encode() + b'"'
-
-
-async def test_head_wherever_get_is(client):
-    body = {"session_id": "s", "learner": {"kind": "dexp3", "n_arms": 1}, "decision_log": {"max_entries": 9.0}}
-    await client.post("/v1/sessions", json=body)
-    for path in ("", "/s", "/s/arms", "/s/decisions"):
-        assert (await client.head(f"/v1/sessions{path}")).status_code == 200
-    assert (await client.head("/v1/sessions/nobody")).status_code == 404

@@ -7,7 +7,6 @@ import uuid
 import pytest
 
 from service.store.memory import MemoryStore
-from tests.support.bodies import ARMS
 
 LONG = [f"{number:03}-".ljust(128, "x") for number in range(110)]
 OWN = [str(uuid.UUID(int=number)) for number in range(110)]
@@ -113,25 +112,6 @@ async def test_a_session_with_many_labels_is_listed_without_them(make_client):
 
     assert "arms" not in shown["learner"]
     assert shown["learner"]["n_arms"] == 101
-
-
-async def test_a_list_gives_every_session_once_and_no_probabilities(client):
-    ids = {f"s{number}" for number in range(25)}
-    for session_id in ids:
-        await client.post("/v1/sessions", json={"session_id": session_id, "learner": ARMS})
-
-    listed, cursor = [], None
-    while True:
-        page = (
-            await client.get("/v1/sessions", params={"limit": 10} | ({"cursor": cursor} if cursor else {}))
-        ).json()
-        assert len(page["sessions"]) <= 10
-        listed += page["sessions"]
-        if (cursor := page["next_cursor"]) is None:
-            break
-
-    assert sorted(summary["session_id"] for summary in listed) == sorted(ids)
-    assert not any("probabilities" in summary for summary in listed)
 
 
 @pytest.mark.parametrize("params", [{"cursor": "no cursor!"}, {"limit": 0}, {"limit": 1001}, {"limit": "x"}])

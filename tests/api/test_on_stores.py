@@ -114,25 +114,6 @@ async def test_an_idle_session_expires_and_acting_puts_it_off(make_client, redis
     assert redis_server.client.keys("bandit:{*") == []
 
 
-@pytest.mark.parametrize("damage", [b"nan", b"", b"\x63" * 200])
-async def test_a_state_changed_by_hand_is_told_and_left_alone(make_client, redis_server, damage, caplog):
-    client = await make_client(open_store(redis_server.url))
-    await client.post("/v1/sessions", json=SESSION)
-    await client.post("/v1/sessions", json=SESSION | {"session_id": "whole"})
-    redis_server.client.hset("bandit:{s}", "state", damage)
-
-    answers = [await client.post(f"{PATH}/act"), await client.get(PATH), await client.post(f"{PATH}/act")]
-
-    assert [(answer.status_code, answer.json()["code"]) for answer in answers] == [(500, "state_corrupt")] * 3
-    assert redis_server.client.hget("bandit:{s}", "state") == damage
-    assert (await client.post("/v1/sessions/whole/act")).status_code == 200
-    listed = (await client.get("/v1/sessions")).json()["sessions"]
-    assert {summary["session_id"] for summary in listed} == {"s", "whole"}
-    assert any(record.getMessage().endswith("session s") for record in caplog.records)
-    for name in ("s", "whole"):
-        assert (await client.delete(f"/v1/sessions/{name}")).status_code == 204
-
-
 async def test_a_store_that_is_down_is_told_and_heals_by_itself(make_client, own_redis_server):
     options = StoreOptions(retry_seconds=0.2, reply_seconds=0.5, connect_seconds=0.3)
     # With everysec a server may hold back what it has acknowledged for two seconds, while its disk is slow.

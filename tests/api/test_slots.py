@@ -43,21 +43,6 @@ async def test_http_gives_the_numbers_of_the_run_in_process(client, create):
     assert (seen["outstanding"], seen["total_delay"]) == (run.ledger.outstanding, run.ledger.total_delay)
 
 
-async def test_batches_equal_single_calls(client, create):
-    one, many = await create(), await create()
-    for _ in range(20):
-        singles = [(await client.post(f"{one}/act")).json() for _ in range(5)]
-        batch = (await client.post(f"{many}/acts", json={"count": 5})).json()["actions"]
-        assert singles == batch
-        events = [{"arm": action["arm"], "loss": 0.1 * (1 + action["arm"])} for action in batch[::-1]]
-        for event in events:
-            await client.post(f"{one}/feedback", json=event)
-        settlement = (await client.post(f"{many}/feedbacks", json={"events": events})).json()
-        assert settlement == {"applied": 5, "duplicates": 0, "slot": batch[-1]["slot"], "outstanding": 0}
-
-    assert (await view(client, one))["probabilities"] == (await view(client, many))["probabilities"]
-
-
 async def test_points_are_played_with_their_query_points(client, create):
     ball = {"kind": "ball", "radius": 1.0}
     path = await create(

@@ -35,17 +35,6 @@ async def test_posting_again_compares_with_the_values_in_force(client):
     assert sorted(error["field"] for error in before.json()["errors"]) == ["expiry", "floor"]
 
 
-async def test_a_key_answers_a_patch_again(client):
-    await created(client)
-    headers = {"Idempotency-Key": "k"}
-    first = await patch(client, headers=headers, floor=0.5)
-    await patch(client, floor=0.1)
-
-    assert await patch(client, headers=headers, floor=0.5) == first
-    assert (await patch(client, 422, headers=headers, floor=0.4))["code"] == "idempotency_conflict"
-    assert (await client.get(PATH)).json()["floor"] == 0.1
-
-
 @pytest.mark.parametrize(
     ("fields", "named"),
     [
