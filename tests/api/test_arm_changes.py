@@ -10,7 +10,7 @@ from service.engine.ledger import ArmFeedback, Params
 from service.engine.run import start_run
 from service.learners import REGISTRY
 from service.store import open_store
-from tests.support.arm_changes import ARMS, balanced, change, session
+from tests.support.arm_changes import balanced, change, session
 from tests.support.one_session import KINDS, PATH, view
 
 

@@ -50,18 +50,18 @@ async def used(clients):
         answers.append(timeless(answer.json()))
         return answer.json()
 
-    for n in range(60):
+    for n in range(24):
         acted = await call("POST", "/acts", json={"count": chance.choice([1, 1, 3])})
         waiting += [action["arm"] for action in acted["actions"]]
         while len(waiting) > n % 4:
             event = {"arm": waiting.pop(), "loss": chance.random(), "event_id": str(len(answers))}
             await call("POST", "/feedback", json=event)
             assert (await call("POST", "/feedback", json=event))["duplicates"] == 1
-        if n % 20 == 19:
+        if n % 8 == 7:
             events = [{"arm": arm, "loss": chance.random()} for arm in waiting]
             await call("POST", "/feedbacks", json={"events": events})
             waiting = []
-            await call("PATCH", "/arms", json={"add": [f"new {n}"], "remove": [f"arm {n // 20}"]})
+            await call("PATCH", "/arms", json={"add": [f"new {n}"], "remove": [f"arm {n // 8}"]})
         await call("GET", "")
         await call("GET", "/arms")
         answers.append(timeless((await chance.choice(clients).get("/v1/sessions")).json()))
@@ -95,11 +95,11 @@ async def test_two_processes_at_once_lose_nothing_and_a_third_reads_what_they_wr
         event = {"arm": action["arm"], "loss": 0.25, "event_id": str(number)}
         return (await clients[1 - number % 2].post(f"{PATH}/feedback", json=event)).json()["applied"]
 
-    assert sum(await asyncio.gather(*(visit(number) for number in range(60)))) == 60
+    assert sum(await asyncio.gather(*(visit(number) for number in range(30)))) == 30
     third = await make_client(shared(store_url, store, store_options))
     views = [(await client.get(PATH)).json() for client in (*clients, third)]
 
-    assert (views[0]["slot"], views[0]["feedbacks"], views[0]["outstanding"]) == (60, 60, 0)
+    assert (views[0]["slot"], views[0]["feedbacks"], views[0]["outstanding"]) == (30, 30, 0)
     assert views[0] == views[1] == views[2]
 
 
