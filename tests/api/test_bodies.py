@@ -1,7 +1,5 @@
 """Bodies of events: read as columns, in pieces and by the models, and alike in all of these ways."""
 
-from __future__ import annotations
-
 import json
 import random
 from contextlib import asynccontextmanager
@@ -26,7 +24,7 @@ from service.settings import Settings
 from service.store.memory import MemoryStore
 from tests.support.asgi import JSON, Asked
 from tests.support.examples import examples
-from tests.support.recorded_answers import SESSIONS
+from tests.support.recorded_answers import SESSIONS, one_session, recorded, with_keys
 
 SETTINGS = Settings()
 
@@ -195,6 +193,8 @@ EVENTS = (
     '{"arm":0,"loss":null}',
     '{"losses":[0.5,1]}',
 )
+
+
 ODD_PARTS = (*'{}[],:"\\ x0\n', "},", "},{", '"events":', "]}", '{"events":[', "é")
 
 
@@ -257,3 +257,15 @@ async def test_batches_that_are_right_are_divided(monkeypatch):
         assert await read_in_pieces(read, 2_000, body.encode()) == events
     assert len(sizes) > 100
     assert await read_in_pieces(read, 1_999, json.dumps({"events": events}).encode()) is None
+
+
+@pytest.mark.parametrize(
+    "session",
+    ["hot", *(pytest.param(name, marks=pytest.mark.slow) for name in [*SESSIONS, "keys"] if name != "hot")],
+)
+async def test_every_request_gets_the_recorded_answer(session):
+    before = recorded()[session]
+    now = await (with_keys() if session == "keys" else one_session(session))
+
+    assert len(now) == len(before) > 500
+    assert [(was, found) for was, found in zip(before, now, strict=True) if was != found] == []

@@ -1,14 +1,24 @@
-"""The OpenAPI document says what the service does."""
+"""The OpenAPI document says what the service does, and its page is safe in a browser."""
 
+import asyncio
+import base64
+import hashlib
 import json
+import re
+import subprocess
+import sys
+import threading
+from pathlib import Path
 
 import pytest
 
-from service import errors
+from service import app, errors
 from service.app import create_app
 from service.learners import REGISTRY
 from service.store.memory import MemoryStore
 from tests.api.conftest import default_settings
+from tests.support.examples import examples
+from tests.support.running import RunningService
 
 
 @pytest.fixture(scope="module")
@@ -171,3 +181,68 @@ def test_examples_have_their_nulls(paths):
     assert body(path, "patch", "window") == {"expiry": {"after_seconds": 3600, "default_loss": None}}
     view = paths[path]["get"]["responses"]["200"]["content"]["application/json"]["example"]
     assert (view["expires_at"], view["mean_loss"]) == (None, None)
+
+
+@pytest.mark.parametrize("path", ["/docs", "/openapi.json", "/docs-assets/swagger-ui.css"])
+async def test_browsers_guess_no_types(client, path):
+    answer = await client.get(path)
+
+    assert answer.headers["x-content-type-options"] == "nosniff"
+    assert answer.headers["referrer-policy"] == "no-referrer"
+
+
+async def test_only_the_scripts_of_the_page_run(client):
+    page = await client.get("/docs")
+    policy = dict(part.strip().split(" ", 1) for part in page.headers["content-security-policy"].split(";"))
+    (script,) = re.findall(r"<script>(.*?)</script>", page.text, re.S)
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+
+    assert "SwaggerUIBundle" in script
+    assert policy["script-src"] == f"'self' 'sha256-{digest}'"
+    assert policy["default-src"] == policy["frame-ancestors"] == policy["base-uri"] == "'none'"
+    assert set(re.findall(r'(?:src|href)="([^"]+)"', page.text)) == {
+        f"docs-assets/{name}" for name in ("swagger-ui-bundle.js", "swagger-ui.css", "favicon-32x32.png")
+    }
+
+
+async def test_the_document_is_made_once_and_not_by_the_event_loop(client, monkeypatch):
+    """Making it takes long: others are served meanwhile."""
+    made_in = []
+
+    def made_document(*_):
+        made_in.append(threading.current_thread())
+        return {"openapi": "3.1.0"}
+
+    monkeypatch.setattr(app, "document", made_document)
+    answers = await asyncio.gather(*(client.get("/openapi.json") for _ in range(2)))
+
+    assert [answer.json() for answer in [*answers, await client.get("/openapi.json")]] == [{"openapi": "3.1.0"}] * 3
+    assert len(made_in) == 1
+    assert made_in[0] is not threading.current_thread()
+
+
+SETTINGS = Path(__file__).with_name("schemathesis.toml")
+
+
+@pytest.mark.slow
+def test_generated_calls_are_answered_as_described(tmp_path):
+    with RunningService(tmp_path, "--store-url", "memory://") as service:
+        service.wait_ready()
+        with service.client() as client:
+            paths = client.get("/openapi.json").json()["paths"]
+        command = [sys.executable, "-m", "schemathesis.cli", "--config-file", str(SETTINGS)]
+        how = ["--checks=all", "--seed=1", f"-n{examples(20)}", "--no-color"]
+        run = subprocess.run(
+            [*command, "run", f"{service.url}/openapi.json", *how],
+            cwd=tmp_path,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+        )
+
+    assert run.returncode == 0, run.stdout[-8_000:]
+    calls = sum(map(len, paths.values()))
+    assert calls
+    assert f"Selected: {calls}/{calls}" in run.stdout
+    assert f"Tested: {calls}" in run.stdout
