@@ -11,7 +11,7 @@ from packaging.requirements import Requirement
 from service import __version__
 from service.__main__ import SERVER_PACKAGES
 from tests.packaging.conftest import ROOT
-from tests.support.requirements import PROJECT
+from tests.support.compose import PROJECT
 
 
 def test_the_wheel_installs_one_name(wheel):

@@ -1,6 +1,6 @@
 """What the service answered to the requests, byte for byte, when it was last recorded.
 
-``python -m tests.support.recorded_answers`` records them anew, for what changed on purpose. The requests are those of
+``python -m tests.support.recorded_answers`` records them anew, for what changed on purpose. The requests are in
 ``tests/recorded/requests.json`` and large batches.
 """
 
