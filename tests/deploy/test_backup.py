@@ -16,6 +16,7 @@ from loadtest.chaos.load import LEARNERS, Load, connection, open_sessions
 from loadtest.client import Client
 from loadtest.processes import running_redis
 from tests.support.compose import ROOT
+from tests.support.programs import REDIS
 from tests.support.running import RunningService
 from tests.support.waiting import wait_until
 
@@ -67,7 +68,9 @@ def on_redis(folder: Path) -> Iterator[tuple[str, Path]]:
 
 
 @pytest.mark.processes
-@pytest.mark.parametrize("store", [embedded, pytest.param(on_redis, marks=pytest.mark.recipes)])
+@pytest.mark.parametrize(
+    "store", [embedded, pytest.param(on_redis, marks=[pytest.mark.recipes, pytest.mark.servers(REDIS)])]
+)
 def test_what_was_acknowledged_before_a_backup_is_in_it(tmp_path, store):
     with store(tmp_path / "first") as (url, files), clients_of(url) as clients:
         before = load(clients, "before", enough)

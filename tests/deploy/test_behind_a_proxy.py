@@ -25,7 +25,7 @@ from tests.support.waiting import wait_until
 
 pytestmark = [
     pytest.mark.recipes,
-    pytest.mark.servers("nginx", "redis-server"),
+    pytest.mark.servers("nginx", "redis-server", "python3", "sh", "sleep", "touch"),
     pytest.mark.skipif(sys.platform != "linux", reason="a rolling upgrade of Linux processes"),
     pytest.mark.timeout(400),
 ]

@@ -12,6 +12,7 @@ from packaging.requirements import Requirement
 from service.server.supervisor import _KILL_MARGIN
 from service.settings import Settings
 from tests.support.compose import COMPOSE, DOCKERFILE, PROJECT, ROOT, needed
+from tests.support.programs import program
 
 SERVICES = COMPOSE["services"]
 
@@ -97,9 +98,11 @@ def test_secrets_are_files_of_the_containers_that_need_them():
 
 
 def test_made_secrets_have_the_users_of_compose_with_a_password(tmp_path):
+    for name in ("chmod", "dirname", "mkdir", "python3"):
+        program(name)
     folder = tmp_path / "secrets"
     made = subprocess.run(
-        ["sh", ROOT / "deploy/compose/make-secrets.sh"],
+        [program("sh"), ROOT / "deploy/compose/make-secrets.sh"],
         env={"PATH": os.environ["PATH"], "SECRETS": str(folder)},
         capture_output=True,
         text=True,
