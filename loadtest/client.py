@@ -62,10 +62,8 @@ class Client:
     def __init__(
         self, http: httpx.Client, retry_seconds: float = 60.0, sleep: Callable[[float], None] = time.sleep
     ) -> None:
-        self.log = CallLog()
-        self.retry_seconds = retry_seconds
-        self._http = http
-        self._sleep = sleep
+        self.log, self.retry_seconds = CallLog(), retry_seconds
+        self._http, self._sleep = http, sleep
 
     @property
     def url(self) -> str:
@@ -82,7 +80,10 @@ class Client:
         ClientLimitError
             where the client itself failed.
         """
-        request = self._request(method, path, body, key)
+        headers = {} if key is None else {"Idempotency-Key": key}
+        content = None if body is None else json.dumps(body, allow_nan=False)
+        headers |= {} if content is None else {"Content-Type": "application/json"}
+        request = self._http.build_request(method, path, headers=headers, content=content)
         with self.log.timed(kind):
             answer = self._answer(request)
         if not answer.is_success:
@@ -106,13 +107,6 @@ class Client:
         if answer is None and reason in NOT_CONNECTED:
             raise ServiceError(f"{self._http.base_url} does not answer ({reason})")
 
-    def _request(self, method: str, path: str, body: Any, key: str | None) -> httpx.Request:
-        headers = {} if key is None else {"Idempotency-Key": key}
-        if body is None:
-            return self._http.build_request(method, path, headers=headers)
-        headers["Content-Type"] = "application/json"
-        return self._http.build_request(method, path, headers=headers, content=json.dumps(body, allow_nan=False))
-
     def _answer(self, request: httpx.Request) -> httpx.Response:
         deadline = time.monotonic() + self.retry_seconds
         pause = FIRST_PAUSE
@@ -120,7 +114,8 @@ class Client:
             answer, reason = self._attempt(request)
             if answer is not None and answer.status_code not in RETRIED:
                 return answer
-            wait = max(pause, _retry_after(answer))
+            asked = "" if answer is None else answer.headers.get("Retry-After", "")
+            wait = max(pause, min(float(asked), LONGEST_PAUSE) if asked.isdecimal() else 0.0)
             if time.monotonic() + wait > deadline:
                 raise ServiceError(f"{request.url}: {reason}; given up after {self.retry_seconds:g} s")
             self.log.retries[reason] += 1
@@ -136,11 +131,6 @@ class Client:
                 raise ClientLimitError(f"the load client failed, not the service: {error!r}") from error
             return None, type(error).__name__
         return answer, f"status {answer.status_code}"
-
-
-def _retry_after(answer: httpx.Response | None) -> float:
-    text = "" if answer is None else answer.headers.get("Retry-After", "")
-    return min(float(text), LONGEST_PAUSE) if text.isdecimal() else 0.0
 
 
 def _is_client_fault(error: BaseException | None) -> bool:

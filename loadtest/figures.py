@@ -12,19 +12,7 @@ import numpy as np
 from service.learners import REGISTRY
 from service.learners.base import FloatArray, IntArray
 
-STYLE: dict[Any, Any] = {
-    "font.family": "serif",
-    "mathtext.fontset": "cm",
-    "font.size": 9,
-    "axes.linewidth": 0.7,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "legend.frameon": False,
-    "lines.linewidth": 1.4,
-    "xtick.direction": "in",
-    "ytick.direction": "in",
-    "svg.hashsalt": "delayed-bandits",
-}
+STYLE = Path(__file__).with_suffix(".mplstyle")
 WIDTH, HEIGHT, DPI = 4.6, 3.2, 160
 """A column of a paper, in inches."""
 LEGEND_WIDTH = 1.8
@@ -60,21 +48,27 @@ def display_name(kind: str) -> str:
 
 
 @contextmanager
-def figure(*paths: Path, width: float = WIDTH) -> Iterator[Any]:
-    """Axes for a regret plot; the figure is written to each of ``paths`` when the block ends."""
+def panels_in(*paths: Path, panels: int, width: float, height: float, dpi: int) -> Iterator[list[Any]]:
+    """Yield axes beside each other; the figure is written to each of ``paths`` when the block ends."""
     import matplotlib as mpl  # slow to load, and not every command draws
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    with mpl.rc_context(STYLE):
-        drawing = Figure(figsize=(width, HEIGHT), layout="constrained")
+    with mpl.rc_context(fname=STYLE):
+        drawing = Figure(figsize=(width, height), layout="constrained")
         FigureCanvasAgg(drawing)
-        axes = drawing.add_subplot()
+        yield drawing.subplots(1, panels, squeeze=False)[0].tolist()
+        for path in paths:
+            drawing.savefig(path, dpi=dpi, metadata={"Date": None} if path.suffix == ".svg" else None)
+
+
+@contextmanager
+def figure(*paths: Path, width: float = WIDTH) -> Iterator[Any]:
+    """Axes for a regret plot; the figure is written to each of ``paths`` when the block ends."""
+    with panels_in(*paths, panels=1, width=width, height=HEIGHT, dpi=DPI) as (axes,):
         axes.set_xlabel("time slots $t$")
         axes.set_ylabel(r"normalised regret $\mathrm{Reg}_t / T$")
         yield axes
-        for path in paths:
-            drawing.savefig(path, dpi=DPI, metadata={"Date": None} if path.suffix == ".svg" else None)
 
 
 def plot_replay(
@@ -109,13 +103,9 @@ def plot_scaling(studies: Mapping[str, Mapping[str, Any]], path: Path) -> None:
     """Reg_T on double logarithmic axes, one line per study."""
     with figure(path, width=WIDTH + LEGEND_WIDTH) as axes:
         for name, study in studies.items():
-            kind = name.partition("_")[0]
-            label = f"{display_name(kind)}, ${_formula(study['against'])}$: {study['slope']:.2f}"
+            against = study["against"].replace("d-bar", r"\bar{d}")
+            label = f"{display_name(name.partition('_')[0])}, ${against}$: {study['slope']:.2f}"
             axes.errorbar(study["x"], study["regret"], study["stderr"], marker="o", markersize=3, label=label)
         axes.set(xscale="log", yscale="log", xlabel="$T$, or what the bound is the root of (slopes beside)")
         axes.set_ylabel(r"regret $\mathrm{Reg}_T$")
         axes.figure.legend(loc="outside right center", fontsize=8)
-
-
-def _formula(text: str) -> str:
-    return text.replace("d-bar", r"\bar{d}")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import signal
 import sys
-from collections.abc import Sequence
 from importlib.util import find_spec
 from types import FrameType
 
@@ -51,9 +50,14 @@ def run() -> int:
     a signal that it does not handle.
     """
     signal.signal(signal.SIGTERM, _end)
-    word, arguments = _split(sys.argv[1:])
-    if sys.argv[1:] in (["--help"], ["-h"]):
-        sys.stdout.write(_overview())
+    given = sys.argv[1:]
+    word, *arguments = given if given and not given[0].startswith("-") else ["serve", *given]
+    if given in (["--help"], ["-h"]):
+        program = "python -m service" if COMMAND == "service" else COMMAND
+        lines = [f"  {word:<10}{text}" for word, text in COMMANDS.items()]
+        usage = f"usage: {program} [COMMAND] [FLAGS]"
+        end = f"{program} COMMAND --help lists the flags of a command."
+        sys.stdout.write("\n".join([usage, "", *lines, "", end, ""]))
         return 0
     if arguments == ["--version"] or (word == "version" and find_spec("rich") is None):
         sys.stdout.write(f"delayed-bandits {__version__}\n")
@@ -61,37 +65,6 @@ def run() -> int:
     if (reason := _why_not(word)) is not None:
         sys.stderr.write(f"{COMMAND}: {reason}\n")
         return NOT_INSTALLED
-    return _run(word, arguments)
-
-
-def _overview() -> str:
-    """Return what ``--help`` prints: the commands, one line each."""
-    program = "python -m service" if COMMAND == "service" else COMMAND
-    lines = [f"  {word:<10}{text}" for word, text in COMMANDS.items()]
-    usage = f"usage: {program} [COMMAND] [FLAGS]"
-    return "\n".join([usage, "", *lines, "", f"{program} COMMAND --help lists the flags of a command.", ""])
-
-
-def _split(arguments: Sequence[str]) -> tuple[str, Sequence[str]]:
-    """Return the word and what stands behind it; without a word it is ``serve``."""
-    if arguments and not arguments[0].startswith("-"):
-        return arguments[0], arguments[1:]
-    return "serve", arguments
-
-
-def _why_not(word: str) -> str | None:
-    """Return why a word can't be run here."""
-    if word not in COMMANDS:
-        # The word may be a URL with a password, behind a flag that was left out.
-        shown = f"command {word}" if word.isalpha() else "such command"
-        return f"there is no {shown}: say {', '.join(COMMANDS)}, or --help"
-    if word in WORDS and find_spec("rich") is None:
-        return NEEDS_COMMANDS
-    missing = [] if word in WITHOUT_SERVER else [name for name in SERVER_PACKAGES if find_spec(name) is None]
-    return NEEDS_EXTRA.format(", ".join(missing)) if missing else None
-
-
-def _run(word: str, arguments: Sequence[str]) -> int:
     if word in WORDS:
         from .commands.run import main as run_word
 
@@ -107,6 +80,18 @@ def _run(word: str, arguments: Sequence[str]) -> int:
     gc.freeze()
     gc.enable()
     return serve(arguments)
+
+
+def _why_not(word: str) -> str | None:
+    """Return why a word can't be run here."""
+    if word not in COMMANDS:
+        # The word may be a URL with a password, behind a flag that was left out.
+        shown = f"command {word}" if word.isalpha() else "such command"
+        return f"there is no {shown}: say {', '.join(COMMANDS)}, or --help"
+    if word in WORDS and find_spec("rich") is None:
+        return NEEDS_COMMANDS
+    missing = [] if word in WITHOUT_SERVER else [name for name in SERVER_PACKAGES if find_spec(name) is None]
+    return NEEDS_EXTRA.format(", ".join(missing)) if missing else None
 
 
 if __name__ == "__main__":

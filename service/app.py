@@ -27,8 +27,7 @@ from .settings import Settings
 from .store import open_store
 from .store.base import Store, StoreOptions
 from .store.embedded import data_folder
-from .store.instrumented import InstrumentedStore
-from .telemetry.metrics import Metrics, ProcessWatch
+from .telemetry.metrics import Metrics, ProcessWatch, timed
 
 if TYPE_CHECKING:
     from .telemetry.tracing import Spans
@@ -115,12 +114,13 @@ def create_app(
     metrics = Metrics(labels(), metrics_folder)
     opened = store or open_store(settings.store_url.get_secret_value(), options=store_options(settings, metrics))
     ids = request_ids()
-    readiness = Readiness(InstrumentedStore(opened, metrics))
+    readiness = Readiness(timed(opened, metrics))
+    calls = timed(opened, metrics, None if spans is None else spans.store_call, readiness.on_failure)
     runtime = Runtime(
         settings=settings,
         api_keys=KeyRing(settings),
         metrics=metrics,
-        sessions=Sessions(InstrumentedStore(opened, metrics, spans, readiness.on_failure), settings, metrics),
+        sessions=Sessions(calls, settings, metrics),
         readiness=readiness,
         request_ids=ids,
         connection_errors=ConnectionErrorResponder(metrics, settings, ids),
@@ -132,20 +132,23 @@ def create_app(
 
 @asynccontextmanager
 async def _lifespan(runtime: Runtime, store: Store, spans: Spans | None, _: FastAPI) -> AsyncIterator[None]:
-    metrics, readiness = runtime.metrics, runtime.readiness
+    metrics, readiness, schemas = runtime.metrics, runtime.readiness, runtime.sessions.schemas
+    announcing = await schemas.begin(readiness.on_failure)
     sweeper = Sweeper(store.reminders, runtime.sessions, metrics.sweeper_backlog.set, readiness.on_failure)
     sweeping = asyncio.create_task(sweeper.run())
     sampler = runtime.sessions.sampler
     sampling = [asyncio.create_task(sampler.run(readiness.on_failure))] if runtime.settings.history else []
     process_watch = _process_watch(runtime)
     watching = asyncio.create_task(process_watch.run())
-    endless = [asyncio.create_task(watch()) for watch in (runtime.api_keys.watch, readiness.watch)]
+    endless = [announcing, *(asyncio.create_task(watch()) for watch in (runtime.api_keys.watch, readiness.watch))]
     try:
         yield
         sweeper.stop()
         process_watch.stop()
         sampler.stop()
         await _finish(*sampling, sweeping, watching, asyncio.create_task(runtime.sessions.drained()))
+        announcing.cancel()
+        await _finish(asyncio.create_task(schemas.withdraw()))
     finally:
         for task in endless:
             task.cancel()

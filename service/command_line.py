@@ -1,4 +1,4 @@
-"""The parser of a command's flags, whose errors are one line as those of commands are."""
+"""The settings that flags, the environment and files of secrets give, and errors that show no values."""
 
 from __future__ import annotations
 
@@ -15,8 +15,6 @@ from pydantic_settings import BaseSettings, CliSettingsSource, SettingsConfigDic
 
 from . import __version__
 from .settings import Settings, SettingsError, StoreUrl, has_scheme, named, read_secret, with_password
-
-# -- The flags of the command line: their help, and errors that show no values.
 
 _FLAG = re.compile(r"--[a-z][a-z-]*")
 _PROGRAM = "python -m service" if __package__ == "service" else "delayed-bandits serve"
@@ -38,7 +36,7 @@ _VALUES = {
 """What the help calls the value of a flag, by the type of its field."""
 
 
-class FlagParser(argparse.ArgumentParser):
+class _SettingsParser(argparse.ArgumentParser):
     """Parses the flags; its errors name flags and never show values, which may be secrets."""
 
     def __init__(self, arguments: Sequence[str]) -> None:
@@ -61,20 +59,10 @@ class FlagParser(argparse.ArgumentParser):
 
 
 def add_flag(parser: argparse.ArgumentParser, *names: str, **options: Any) -> argparse.Action:
-    """Add a flag whose help names no Python types or values.
-
-    Parameters
-    ----------
-    parser : of the command line, or a group of its flags
-    names : of the flag, with their hyphens
-    options : as pydantic-settings gives them to ``add_argument``: with ``help`` and ``metavar``
-    """
+    """Add a flag as pydantic-settings does, but with a help that names no Python types or values."""
     text = options["help"].removesuffix(" (default: null)").replace("(default: False)", "(default: false)")
     options |= {"help": text, "metavar": _VALUES.get(options["metavar"], options["metavar"])}
     return parser.add_argument(*names, **options)
-
-
-# -- Reading the settings from flags, the environment and files of secrets.
 
 
 class _GivenSettings(BaseSettings, Settings):
@@ -105,7 +93,10 @@ def read_settings(arguments: Sequence[str] = ()) -> Settings:
     """
     try:
         flags: CliSettingsSource[_GivenSettings] = CliSettingsSource(
-            _GivenSettings, cli_hide_none_type=True, root_parser=FlagParser(arguments), add_argument_method=add_flag
+            _GivenSettings,
+            cli_hide_none_type=True,
+            root_parser=_SettingsParser(arguments),
+            add_argument_method=add_flag,
         )
         given = _GivenSettings(_cli_settings_source=flags(args=list(arguments)))
     except pydantic_settings.SettingsError:
@@ -149,15 +140,3 @@ def _line(error: ErrorDetails) -> str:
     if not error["loc"]:
         return message
     return f"{named(str(error['loc'][0]))}: {message}"
-
-
-WRONG_USE = 2
-"""Exit code for a command line that can't be read."""
-
-
-class FlagParserFlagParser(argparse.ArgumentParser):
-    """``argparse``'s parser, without the usage before each error; ``--help`` prints that."""
-
-    def error(self, message: str) -> NoReturn:
-        """End the program and say why, in one line."""
-        self.exit(WRONG_USE, f"{self.prog}: {' '.join(message.split())}; see --help\n")

@@ -11,7 +11,6 @@ ServiceError
 ├── NoDecisionLogError         409 no_decision_log
 ├── UnknownSegmentError        404 unknown_segment
 ├── NoEligibleArmError         409 no_eligible_arm
-├── OlderSchemaError           409 older_schema
 ├── IdempotencyConflictError   422 idempotency_conflict
 ├── PayloadTooLargeError       413 payload_too_large
 ├── UnsupportedMediaTypeError  415 unsupported_media_type
@@ -26,6 +25,7 @@ ServiceError
 ├── StateCorruptError          500 state_corrupt
 ├── InternalError              500 internal_error
 ├── OverloadedError            503 overloaded
+├── NewerSchemaError           503 newer_schema
 └── StoreUnavailableError      503 store_unavailable
 """
 
@@ -165,7 +165,7 @@ class ForeignHostError(ServiceError):
 
 
 class StateCorruptError(ServiceError):
-    """The stored state can't be read: it was changed by hand or written by a newer version."""
+    """The stored state can't be read: it was changed by hand."""
 
     status, code, title = 500, "state_corrupt", "The stored state of this session can't be read"
 
@@ -180,6 +180,15 @@ class OverloadedError(ServiceError):
     """Too many requests wait in this worker, or it is stopping. Retry with the same ids."""
 
     status, code, title, retry = 503, "overloaded", "Too many requests are waiting", True
+
+
+class NewerSchemaError(ServiceError):
+    """A newer version stored or exported this session, which is left as it is. Retry with the same ids.
+
+    During an upgrade, or the way back, a worker of that version answers, or writes it as others can read it.
+    """
+
+    status, code, title, retry = 503, "newer_schema", "A newer version of the service wrote this session", True
 
 
 class StoreUnavailableError(ServiceError):
@@ -373,24 +382,6 @@ class NoEligibleArmError(ServiceError):
     status, code, title = 409, "no_eligible_arm", "No arm that may be drawn is left"
 
 
-class OlderSchemaError(ServiceError):
-    """The service still writes an older schema of states (`BANDIT_WRITE_SCHEMA`), which can't hold this."""
-
-    status, code, title = 409, "older_schema", "States are still written in an older schema, which can't hold this"
-
-    @classmethod
-    def of(cls, field: str, schema: int) -> OlderSchemaError:
-        """Make the error for a field, or a value of it, that states of this schema can't hold.
-
-        Parameters
-        ----------
-        field : its path in the body
-        schema : the newest that may be written
-        """
-        message = f"needs states of a newer schema than {schema}, up to which BANDIT_WRITE_SCHEMA allows them"
-        return cls(f"{field}: {message}", errors=[FieldError(field, message)])
-
-
 class IdempotencyConflictError(ServiceError):
     """The idempotency key was used before with another body."""
 
@@ -414,11 +405,11 @@ __all__ = [
     "InternalError",
     "InvalidRequestError",
     "MethodNotAllowedError",
+    "NewerSchemaError",
     "NoDecisionLogError",
     "NoEligibleArmError",
     "NoLabelsError",
     "NotFoundError",
-    "OlderSchemaError",
     "OverloadedError",
     "PayloadTooLargeError",
     "RequestTimeoutError",

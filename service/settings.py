@@ -1,6 +1,6 @@
 """What an operator can set: flags take precedence over variables (``BANDIT_*``), and these over defaults.
 
-Workers get the settings from their parent process: what reads them (``reading``) is imported by that alone.
+Workers get the settings from their parent process: what reads them (``command_line``) is imported by that alone.
 """
 
 from __future__ import annotations
@@ -131,9 +131,7 @@ class Settings(BaseModel):
         description="When the embedded store writes its log to disk: before each answer, or within two seconds.",
     )
     key_prefix: str = Field(
-        "bandit",
-        pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$",
-        description="Prefix of every key in the store.",
+        "bandit", pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$", description="Prefix of every key in the store."
     )
     host: str = Field("127.0.0.1", min_length=1, description="Address to listen on.")
     port: int = Field(8000, ge=0, le=65535, description="Port to listen on; 0 chooses a free one.")
@@ -201,8 +199,7 @@ class Settings(BaseModel):
     )
     grace_seconds: Seconds = Field(20, description="How long a stop waits for accepted requests.")
     keep_alive_seconds: Seconds = Field(
-        75,
-        description="How long an idle connection stays open. It must exceed the idle time of a load balancer.",
+        75, description="How long an idle connection stays open. It must exceed the idle time of a load balancer."
     )
     retry_after_seconds: Count = Field(1, description="Value of `Retry-After` in a 503.")
     dedupe_window_seconds: Count = Field(
@@ -224,15 +221,6 @@ class Settings(BaseModel):
         le=100,
         description="Number of Redis replicas that must have a commit before it is acknowledged; with fewer the "
         "answer is 503.",
-    )
-    write_schema: int = Field(
-        4,
-        ge=1,
-        le=4,
-        description="Newest schema in which sessions are written. Keep 1 during a rolling upgrade from 0.1, until "
-        "no replica of it is left: requests that need a newer schema are then refused (409 `older_schema`). Keep 3 "
-        "during one from 1.0: with 4, new sessions have their counts of arms in fewer bytes, and 1.0 can't read "
-        "them. 2 holds the same as 3, in more bytes.",
     )
     cache_sessions: Count = Field(16_384, description="Sessions that a worker keeps in memory, in 128 MiB at most.")
     dashboard: bool = Field(True, description="Whether browsers get the dashboard at `/`; else the documentation.")
@@ -269,16 +257,6 @@ class Settings(BaseModel):
         keys = None if self.api_keys is None else self.api_keys.get_secret_value()
         secrets = {"store_url": self.store_url.get_secret_value(), "api_keys": keys}
         return json.dumps(self.model_dump(mode="json") | secrets)
-
-
-__all__ = [
-    "Count",
-    "SecretText",
-    "Settings",
-    "SettingsError",
-    "StoreUrl",
-    "hide_password",
-]
 
 
 # -- Secrets that stand in files, such as those that Docker and Kubernetes mount, and not in the environment.

@@ -55,14 +55,6 @@ class _Service(httpx.BaseTransport, httpx.AsyncBaseTransport):
         answer = await self._app.handle_async_request(request)
         return httpx.Response(answer.status_code, headers=answer.headers, content=await answer.aread())
 
-    @contextmanager
-    def away(self) -> Iterator[None]:
-        self.is_away = True
-        try:
-            yield
-        finally:
-            self.is_away = False
-
     def stop(self) -> None:
         if self._thread.is_alive():
             self._wait_for(self._lifespan.__aexit__(None, None, None))
@@ -83,8 +75,11 @@ class _Local:
     @contextmanager
     def outage(self) -> Iterator[None]:
         """Let nobody reach the service within the block."""
-        with self._service.away():
+        self._service.is_away = True
+        try:
             yield
+        finally:
+            self._service.is_away = False
 
 
 class LocalBandits(_Local, Bandits):

@@ -11,12 +11,12 @@ import pytest
 ROOT = Path(__file__).parent.parent
 FILES = sorted(path for package in ("service", "loadtest") for path in (ROOT / package).rglob("*.py"))
 
-LEAVES = {"settings", "errors", "cooperative", "telemetry", "command_line", "asgi_scope"}
+LEAVES = {"settings", "errors", "cooperative", "telemetry", "command_line", "flag_parser", "asgi_scope"}
 """What every folder of the server may import; they import nothing else of the project."""
 
 ARROWS = {
     "__main__": {"server", "evaluation", "commands"},
-    "commands": {"client", "store", "api_keys", "server.listeners"},
+    "commands": {"client", "store", "serialization", "api_keys", "server.listeners"},
     "server": {"app", "store", "api_keys"},
     "testing": {"client", "app", "store"},
     "app": {"api", "sessions", "store", "api_keys"},
@@ -32,18 +32,17 @@ ARROWS = {
     "api_keys": set(),
     "settings": set(),
     "command_line": {"settings"},
+    "flag_parser": set(),
     "asgi_scope": set(),
     "errors": set(),
     "cooperative": set(),
-    "telemetry": {"settings"},
+    "telemetry": {"settings", "errors"},
     "client": set(),
 }
 """Folder (or file) of ``service/`` to the folders it may import beside itself and the leaves."""
 LOADTEST = {"engine", "learners", "client"}
 LOADTEST_ALSO = {
-    "loadtest.bench.count_costs": {"commit", "models", "serialization", "sessions", "store", *LEAVES},
-    "loadtest.bench.event_loop_turns": {"server.worker"},
-    "loadtest.bench.in_process_app": {"app", "store.memory", *LEAVES},
+    "loadtest.bench.turns": {"app", "server.worker", "store.memory", *LEAVES},
 }
 """What these drive within their own process."""
 CLIENT = {"httpx", "httpcore"}

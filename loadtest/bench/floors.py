@@ -16,6 +16,10 @@ from redis.asyncio import Redis
 REDIS = "FLOORS_REDIS"
 """The variable with the Redis's URL."""
 KEY = "floors"
+PEERS_ARMS, PEERS_REDIS = "PEERS_ARMS", "PEERS_REDIS"
+"""Variables of the peers, with the number of arms and the Redis's URL."""
+MEMORY_PATH, LOCKED_PATH = "/memory/{session}", "/locked/{session}"
+"""Of the peers' two ways."""
 RATES = (0.01, 1.0, 0.1)
 """eta, delta_1 and delta_2; any will do, as every step costs the same."""
 

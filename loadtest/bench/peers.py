@@ -18,8 +18,7 @@ from pydantic import BaseModel
 from redis.asyncio import Redis
 from river.bandit import Exp3
 
-from loadtest.bench.floors import Event, Settled
-from loadtest.bench.targets import LOCKED_PATH, MEMORY_PATH, PEERS_ARMS, PEERS_REDIS
+from loadtest.bench.floors import LOCKED_PATH, MEMORY_PATH, PEERS_ARMS, PEERS_REDIS, Event, Settled
 
 EXPLORED = 0.1
 """Share of uniform draws."""

@@ -3,13 +3,98 @@
 from __future__ import annotations
 
 import math
+import threading
 from collections import Counter
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
-from loadtest.chaos.ledger import Ledger
 from loadtest.client import Client
 from loadtest.errors import ServiceError
+
+Action = Mapping[str, Any]
+"""With ``slot``, ``arm`` and ``probability`` as the answer had them."""
+Event = Mapping[str, Any]
+
+
+class AcknowledgedAct(NamedTuple):
+    """An act as the service acknowledged it."""
+
+    key: str
+    body: Mapping[str, Any]
+    actions: Sequence[Action]
+
+
+@dataclass
+class Ledger:
+    """Everything that the service acknowledged; all clients of the session share it.
+
+    Parameters
+    ----------
+    word : the field of events with the number
+    has_log : whether the session keeps a decision log
+    """
+
+    session_id: str
+    word: str = "loss"
+    has_log: bool = False
+    acts: list[AcknowledgedAct] = field(default_factory=list)
+    events: dict[str, Event] = field(default_factory=dict)
+    """Acknowledged events by id, voids among them."""
+    failures: list[str] = field(default_factory=list)
+    """Calls that were never acknowledged, or refused."""
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    @property
+    def path(self) -> str:
+        """The session's address."""
+        return f"/v1/sessions/{self.session_id}"
+
+    @property
+    def actions(self) -> list[Action]:
+        """All acknowledged actions."""
+        return [action for act in self.acts for action in act.actions]
+
+    @property
+    def slots(self) -> int:
+        """Distinct slots that were acknowledged."""
+        return len({action["slot"] for action in self.actions})
+
+    def is_void(self, event: Event) -> bool:
+        """Whether the event says that its decision was never shown."""
+        return event[self.word] is None
+
+    @property
+    def voided(self) -> int:
+        """Acknowledged voids."""
+        return sum(map(self.is_void, self.events.values()))
+
+    def acted(self, key: str, body: Mapping[str, Any], actions: Sequence[Action]) -> None:
+        """Note an act."""
+        with self._lock:
+            self.acts.append(AcknowledgedAct(key, body, actions))
+
+    def settled(self, events: Sequence[Event], answer: Mapping[str, int]) -> None:
+        """Note events that count by the answer."""
+        with self._lock:
+            self.events.update((event["event_id"], event) for event in events)
+            if sum(answer.get(name, 0) for name in ("applied", "duplicates", "voided")) != len(events):
+                self.failures.append(f"{len(events)} events sent, the answer was {answer}")
+
+    def failed(self, error: ServiceError) -> None:
+        """Note a call that was given up."""
+        with self._lock:
+            self.failures.append(str(error))
+
+    def by_arm(self) -> dict[int, Counter[str]]:
+        """Return what the list of arms should show of each: acts, feedbacks, voids, and their values' sum."""
+        found: dict[int, Counter[str]] = {}
+        for action in self.actions:
+            found.setdefault(action["arm"], Counter())["acts"] += 1
+        for event in self.events.values():
+            found.setdefault(event["arm"], Counter())["voided" if self.is_void(event) else "feedbacks"] += 1
+        return found
+
 
 CHUNK = 1000
 """Events that one call of the audit posts again, and entries of a page."""
@@ -45,8 +130,7 @@ def _wrong_counts(client: Client, ledger: Ledger) -> list[str]:
         f"{name} is {view[name]}, acknowledged {count}" for name, count in expected.items() if view[name] != count
     ]
     given = Counter(action["slot"] for action in ledger.actions)
-    twice = [slot for slot, times in given.items() if times > 1]
-    if twice:
+    if twice := [slot for slot, times in given.items() if times > 1]:
         wrong.append(f"slots given twice: {twice[:LISTED]}")
     if sorted(given) != list(range(1, len(given) + 1)):
         wrong.append("the acknowledged slots have gaps")
@@ -78,27 +162,23 @@ def _wrong_arms(client: Client, ledger: Ledger) -> list[str]:
         shown = {name: arm[name] for name in right}
         if shown != right:
             wrong.append(f"arm {arm['arm']} has {shown}, acknowledged {right}")
-        if not _is_mean(arm[f"mean_{ledger.word}"], ledger, arm["arm"]):
-            wrong.append(f"the mean of arm {arm['arm']} is {arm[f'mean_{ledger.word}']}")
+        mean = arm[f"mean_{ledger.word}"]
+        reported = [event[ledger.word] for event in ledger.events.values() if event["arm"] == arm["arm"]]
+        values = [value for value in reported if value is not None]
+        near = {"rel_tol": CLOSE, "abs_tol": CLOSE}
+        if (mean is None) != (not values) or (
+            values and not math.isclose(mean, math.fsum(values) / len(values), **near)
+        ):
+            wrong.append(f"the mean of arm {arm['arm']} is {mean}")
     if expected:
         wrong.append(f"arms not listed: {sorted(expected)[:LISTED]}")
     return wrong[:LISTED]
 
 
-def _is_mean(shown: float | None, ledger: Ledger, arm: int) -> bool:
-    values = [each[ledger.word] for each in ledger.events.values() if each["arm"] == arm]
-    values = [value for value in values if value is not None]
-    if not values or shown is None:
-        return not values and shown is None
-    return math.isclose(shown, math.fsum(values) / len(values), rel_tol=CLOSE, abs_tol=CLOSE)
-
-
 def _wrong_log(client: Client, ledger: Ledger) -> list[str]:
     """Compare the log: each slot once and in order, with its arm and probability, and each event id once."""
-    acts: list[Any] = []
-    events: list[Any] = []
-    for entry in _pages(client, f"{ledger.path}/decisions", "decisions"):
-        (acts if entry["kind"] == "act" else events).append(entry)
+    entries = list(_pages(client, f"{ledger.path}/decisions", "decisions"))
+    acts, events = ([entry for entry in entries if (entry["kind"] == "act") is is_act] for is_act in (True, False))
     wrong = []
     if [entry["slot"] for entry in acts] != list(range(1, ledger.slots + 1)):
         wrong.append(f"the log has {len(acts)} acts, not one of each of {ledger.slots} slots in order")

@@ -9,14 +9,108 @@ import time
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from ssl import PROTOCOL_TLS_CLIENT, SSLContext
 from typing import Any
 
 import httpx
 
-from loadtest.chaos.callers import NO_AUTHORITIES, Caller, PlainCaller, users_caller
-from loadtest.chaos.ledger import Action, Event, Ledger
-from loadtest.client import Client
+from loadtest.chaos.audit import Action, Event, Ledger
+from loadtest.client import RETRIED, CallLog, Client
 from loadtest.errors import LoadTestError, ServiceError
+from service.client import Bandits, BanditsError, ReportError
+
+NO_AUTHORITIES = SSLContext(PROTOCOL_TLS_CLIENT)
+"""Spares each client 20 ms of reading certificates, in which the calls that are timed stand still."""
+MANY = 1_000_000
+"""Attempts after the first: the time alone bounds them."""
+
+
+class PlainCaller:
+    """Acts and reports by requests as they are, sent again until they are acknowledged; else ServiceError."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    def acts(self, session_id: str, body: Mapping[str, Any], key: str) -> Sequence[Action]:
+        """Open slots."""
+        path = f"/v1/sessions/{session_id}/acts"
+        actions: Sequence[Action] = self._client.call("acts", "POST", path, body, key)["actions"]
+        return actions
+
+    def feedbacks(self, session_id: str, events: Sequence[Event], *, later: bool) -> Mapping[str, int]:  # noqa: ARG002 - never later
+        """Settle events at once."""
+        path = f"/v1/sessions/{session_id}/feedbacks"
+        settled: Mapping[str, int] = self._client.call("feedbacks", "POST", path, {"events": events})
+        return settled
+
+
+class UsersCaller:
+    """Calls as a program does that uses ``delayed_bandits``: by calls and by reports in the background.
+
+    Parameters
+    ----------
+    client : its calls are counted and timed in this client's log, and tried for as long
+    """
+
+    def __init__(self, client: Client, bandits: Bandits, dropped: list[ReportError]) -> None:
+        self._client, self._bandits, self._dropped = client, bandits, dropped
+
+    def acts(self, session_id: str, body: Mapping[str, Any], key: str) -> Sequence[Action]:
+        """Open slots."""
+        session, options = self._bandits.session(session_id), {**body}
+        with self._client.log.timed("acts"), _errors():
+            found = session.acts(options.pop("count"), idempotency_key=key, **options)
+        return [{"slot": each.slot, "arm": each.arm, "probability": each.probability} for each in found]
+
+    def feedbacks(self, session_id: str, events: Sequence[Event], *, later: bool) -> Mapping[str, int]:
+        """Settle events at once, or by reports that this waits for."""
+        with self._client.log.timed("feedbacks"), _errors():
+            if later:
+                return self._reported(session_id, events)
+            return vars(self._bandits.session(session_id).feedbacks(events))
+
+    def _reported(self, session_id: str, events: Sequence[Event]) -> Mapping[str, int]:
+        session, before = self._bandits.session(session_id), vars(self._bandits.reports)
+        for event in events:
+            fields = {**event}
+            arm = fields.pop("arm")
+            word = next(word for word in ("loss", "reward") if word in fields)
+            if fields[word] is None:
+                del fields[word]
+                session.void(arm, **fields)
+            else:
+                session.report(arm, **fields)
+        if not self._bandits.flush(self._client.retry_seconds) or self._dropped:
+            reasons = [str(each.error) for each in self._dropped] or ["not acknowledged in time"]
+            raise ServiceError(f"reports to {session_id}: {reasons[0]}")
+        return {name: count - before[name] for name, count in vars(self._bandits.reports).items()}
+
+
+class _Counting(httpx.HTTPTransport):
+    """Counts the attempts after which the client tries again."""
+
+    def __init__(self, log: CallLog) -> None:
+        super().__init__(verify=NO_AUTHORITIES)
+        self._log = log
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        try:
+            answer = super().handle_request(request)
+        except httpx.TransportError as error:
+            self._log.retries[type(error).__name__] += 1
+            raise
+        if answer.status_code in RETRIED:
+            self._log.retries[f"status {answer.status_code}"] += 1
+        return answer
+
+
+@contextmanager
+def _errors() -> Iterator[None]:
+    try:
+        yield
+    except BanditsError as error:
+        raise ServiceError(str(error)) from error
+
 
 CLIENTS = 6
 """Client k calls session k modulo their number."""
@@ -55,16 +149,14 @@ def connection(url: str, retry_seconds: float = 60.0, timeout: float = ANSWER_SE
 
 def open_sessions(client: Client, name: str) -> Sequence[Ledger]:
     """Create a session for each kind of learner, each with a decision log."""
-    return [_open(client, f"{name}-{kind}", kind, **options) for kind, options in LEARNERS.items()]
-
-
-def _open(
-    client: Client, session_id: str, kind: str, learner: Mapping[str, Any] | None = None, **options: Any
-) -> Ledger:
-    spec = {"kind": kind, "n_arms": ARMS} | dict(learner or {})
-    body = {"session_id": session_id, "learner": spec, "seed": 1, "decision_log": {"max_entries": LOG_ENTRIES}}
-    client.call("create", "POST", "/v1/sessions", body | options)
-    return Ledger(session_id, "reward" if "reward_range" in options else "loss", has_log=True)
+    ledgers = []
+    for kind, options in LEARNERS.items():
+        body = {"session_id": f"{name}-{kind}", "seed": 1, "decision_log": {"max_entries": LOG_ENTRIES}} | options
+        body["learner"] = {"kind": kind, "n_arms": ARMS} | options.get("learner", {})
+        client.call("create", "POST", "/v1/sessions", body)
+        word = "reward" if "reward_range" in options else "loss"
+        ledgers.append(Ledger(f"{name}-{kind}", word, has_log=True))
+    return ledgers
 
 
 class Load:
@@ -73,10 +165,8 @@ class Load:
     def __init__(self, clients: Sequence[Client], ledgers: Sequence[Ledger]) -> None:
         self._stopping = threading.Event()
         self._errors: list[BaseException] = []
-        self._threads = [
-            threading.Thread(target=self._run, args=(client, number, ledgers[number % len(ledgers)]), daemon=True)
-            for number, client in enumerate(clients)
-        ]
+        of = [(client, number, ledgers[number % len(ledgers)]) for number, client in enumerate(clients)]
+        self._threads = [threading.Thread(target=self._run, args=args, daemon=True) for args in of]
 
     @contextmanager
     def running(self) -> Iterator[None]:
@@ -103,16 +193,18 @@ class Load:
 
 
 @contextmanager
-def _caller(client: Client, number: int) -> Iterator[Caller]:
+def _caller(client: Client, number: int) -> Iterator[PlainCaller | UsersCaller]:
     """Let the first client of each session send requests as they are, the second call as users do, and so on."""
     if number // len(LEARNERS) % 2 == 0:
         yield PlainCaller(client)
-    else:
-        with users_caller(client) as caller:
-            yield caller
+        return
+    dropped: list[ReportError] = []
+    how: dict[str, Any] = {"timeout": client.retry_seconds, "max_retries": MANY, "on_error": dropped.append}
+    with Bandits(client.url, verify=NO_AUTHORITIES, transport=_Counting(client.log), **how) as bandits:
+        yield UsersCaller(client, bandits, dropped)
 
 
-def _play(caller: Caller, number: int, ledger: Ledger, stopping: threading.Event) -> None:
+def _play(caller: PlainCaller | UsersCaller, number: int, ledger: Ledger, stopping: threading.Event) -> None:
     """Of three decisions two are reported, late and out of order; some events stand twice in their call."""
     chance = random.Random(number)  # noqa: S311 - repeatable load
     outstanding: deque[Event] = deque()

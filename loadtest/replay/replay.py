@@ -3,17 +3,60 @@
 from __future__ import annotations
 
 import hashlib
+import heapq
 import time
+from array import array
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from loadtest.errors import LoadTestError
-from loadtest.replay.driver import Counts, Driver, Event
-from loadtest.replay.pace import Pace
-from loadtest.replay.plan import Player, World
+from loadtest.replay.session import SLACK, ClickStream, Counts, Driver, Event, SimulatedTime
+from loadtest.replay.worlds import NO_CLICK, ArmWorld, World
 from service.learners.base import FloatArray, IntArray
+
+
+class Pace:
+    """Starts slots and times them from when they were meant to start.
+
+    At a fixed rate a slot that could not start in time has waited, and the wait counts: a service that
+    stalls for two seconds delays every slot meant for these two seconds, and the percentiles show it.
+
+    Parameters
+    ----------
+    slots_per_second : None starts a slot as soon as the one before has ended
+    arrivals : when each slot is meant to start instead, in the clock's seconds, shape (slots,)
+    """
+
+    def __init__(
+        self,
+        slots_per_second: float | None = None,
+        clock: Callable[[], float] = time.perf_counter,
+        sleep: Callable[[float], None] = time.sleep,
+        arrivals: FloatArray | None = None,
+    ) -> None:
+        self.seconds: array[float] = array("d")
+        """Of each slot, from when it was meant to start to the answer of its last call."""
+        self._interval = None if slots_per_second is None else 1 / slots_per_second
+        self._clock, self._sleep, self._arrivals = clock, sleep, arrivals
+        self._first: float | None = None
+        self._meant = 0.0
+
+    def begin(self, t: int) -> None:
+        """Return when slot ``t`` may start."""
+        self._meant = now = self._clock()
+        self._first = now if self._first is None else self._first
+        if self._arrivals is not None:
+            self._meant = float(self._arrivals[t - 1])
+        elif self._interval is not None:
+            self._meant = self._first + (t - 1) * self._interval
+        if self._meant > now:
+            self._sleep(self._meant - now)
+
+    def end(self) -> None:
+        """Note that the slot has ended."""
+        self.seconds.append(self._clock() - self._meant)
 
 
 @dataclass
@@ -55,17 +98,12 @@ class Record:
         if self.acknowledged != self.counts.feedbacks:
             found.append(f"{self.acknowledged} events acknowledged, {self.counts.feedbacks} settled")
         if self.clicks_only:
-            return [*found, *self._unaccounted(self.counts)]
-        if not self.unanswered and self.counts.outstanding != len(self.pending):
+            accounted = self.counts.feedbacks + self.counts.expired + self.counts.outstanding
+            if accounted != self.counts.slot:
+                found.append(f"{self.counts.slot} acts, {accounted} settled, expired or outstanding")
+        elif not self.unanswered and self.counts.outstanding != len(self.pending):
             found.append(f"{self.counts.outstanding} decisions outstanding, {len(self.pending)} events pending")
         return found
-
-    @staticmethod
-    def _unaccounted(counts: Counts) -> list[str]:
-        accounted = counts.feedbacks + counts.expired + counts.outstanding
-        return (
-            [] if accounted == counts.slot else [f"{counts.slot} acts, {accounted} settled, expired or outstanding"]
-        )
 
 
 class Replay:
@@ -81,13 +119,10 @@ class Replay:
 
     def __init__(self, world: World, delays: IntArray, driver: Driver, pace: Pace | None = None) -> None:
         self.pace = pace or Pace()
-        self._player: Player = world.player()
-        self._slots = world.slots
-        self._delays = delays
-        self._driver = driver
+        self._world, self._delays, self._driver = world, delays, driver
         self._due: dict[int, list[Event]] = {}
         self._hash = hashlib.sha256()
-        self._record = Record(np.empty(self._slots), np.empty(self._slots))
+        self._record = Record(np.empty(self._world.slots), np.empty(self._world.slots))
 
     def run(
         self,
@@ -100,38 +135,41 @@ class Replay:
 
         Failures end the replay and are found in the record, with everything counted until then.
         """
-        record = self._record
-        start = time.perf_counter()
+        record, start = self._record, time.perf_counter()
         try:
-            self._play(stopped, advance)
+            for t in range(1, self._world.slots + 1):
+                if stopped():
+                    record.interrupted = True
+                    break
+                self.pace.begin(t)
+                self._slot(t)
+                self._deliver(self._arrived(t))
+                self.pace.end()
+                advance(t)
             if drain:
                 self._drain(stopped)
         except LoadTestError as error:
             record.error = error
         record.seconds = time.perf_counter() - start
-        return self._finished()
-
-    def _play(self, stopped: Callable[[], bool], advance: Callable[[int], None]) -> None:
-        for t in range(1, self._slots + 1):
-            if stopped():
-                self._record.interrupted = True
-                return
-            self.pace.begin(t)
-            self._slot(t)
-            self._deliver(self._arrived(t))
-            self.pace.end()
-            advance(t)
+        record.losses, record.expected = record.losses[: record.played], record.expected[: record.played]
+        record.pending, record.digest = self._left(), self._hash.hexdigest()
+        try:
+            record.counts = self._driver.counts()
+        except LoadTestError as error:
+            record.error = record.error or error
+        return record
 
     def _slot(self, t: int) -> None:
         action = self._driver.act()
         if action.slot != t:
             raise LoadTestError(f"expected slot {t}, got slot {action.slot}: someone else acts in this session")
-        outcome = self._player.play(action, self._driver.look(t))
+        outcome = self._world.play(action, self._driver.look(t))
         event = Event(t, outcome.arm, outcome.posted)
         self._schedule(event)
-        self._record.losses[t - 1], self._record.expected[t - 1] = outcome.loss, outcome.expected
-        self._record.arms.append(outcome.arm)
-        self._record.played = t
+        record = self._record
+        record.losses[t - 1], record.expected[t - 1] = outcome.loss, outcome.expected
+        record.arms.append(outcome.arm)
+        record.played = t
         posted = event.posted.tolist() if isinstance(event.posted, np.ndarray) else event.posted
         self._hash.update(f"{t},{event.arm},{posted!r}\n".encode())
 
@@ -159,13 +197,66 @@ class Replay:
         record.duplicates += receipt.duplicates
         record.surplus += receipt.surplus
 
-    def _finished(self) -> Record:
-        record = self._record
-        record.losses, record.expected = record.losses[: record.played], record.expected[: record.played]
-        record.pending = self._left()
-        record.digest = self._hash.hexdigest()
-        try:
-            record.counts = self._driver.counts()
-        except LoadTestError as error:
-            record.error = record.error or error
-        return record
+
+SLICE = 0.2
+"""Longest sleep in seconds, so that a signal is noticed."""
+
+
+class ClickReplay(Replay):
+    """One session's replay of clicks.
+
+    Parameters
+    ----------
+    world : a world of clicks, played from its first slot
+    stream : when impressions and clicks happen
+    driver : a session before its first slot, with the stream's window
+    clock : None for real time; a simulated one is the driver's too
+    arrivals : when visitors come, in the clock's seconds, shape (slots,); None for the stream's interval
+    """
+
+    def __init__(
+        self,
+        world: ArmWorld,
+        stream: ClickStream,
+        driver: Driver,
+        clock: SimulatedTime | None = None,
+        arrivals: FloatArray | None = None,
+    ) -> None:
+        self._now: Callable[[], float] = time.monotonic if clock is None else clock.now
+        self._sleep: Callable[[float], None] = time.sleep if clock is None else clock.sleep
+        pace = Pace(stream.slots_per_second, self._now, self._sleep, arrivals)
+        super().__init__(world, stream.settled_after(world.slots), driver, pace)
+        self._record.clicks_only = True
+        self._seconds = stream.click_delays(world.slots)
+        self._window = stream.after_seconds
+        self._clicks: list[tuple[float, int, Event]] = []
+        """By the time at which they happen."""
+
+    def _schedule(self, event: Event) -> None:
+        if event.posted != NO_CLICK:
+            due = self._now() + float(self._seconds[event.slot - 1])
+            heapq.heappush(self._clicks, (due, event.slot, event))
+
+    def _arrived(self, t: int) -> list[Event]:  # noqa: ARG002 - clicks come by the clock
+        return self._until(self._now())
+
+    def _until(self, now: float) -> list[Event]:
+        arrived = []
+        while self._clicks and self._clicks[0][0] <= now:
+            arrived.append(heapq.heappop(self._clicks)[2])
+        return arrived
+
+    def _drain(self, stopped: Callable[[], bool]) -> None:
+        """Wait until the last impression has had its time, and post the clicks that come until then."""
+        end = self._now() + SLACK * SLACK * self._window
+        while self._clicks and self._clicks[0][0] <= end and not stopped():
+            self._wait(self._clicks[0][0], stopped)
+            self._deliver(self._until(self._now()))
+        self._wait(end, stopped)
+
+    def _wait(self, until: float, stopped: Callable[[], bool]) -> None:
+        while (left := until - self._now()) > 0 and not stopped():
+            self._sleep(min(left, SLICE))
+
+    def _left(self) -> list[Event]:
+        return [event for _, _, event in sorted(self._clicks)]

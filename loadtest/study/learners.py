@@ -6,20 +6,11 @@ from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from typing import Any, NamedTuple
 
+from loadtest.errors import LoadTestError
 from loadtest.study.catalogue import CHANGES, CLICKS, FULL, LIBRARIES, STALLS, WEARY
-from loadtest.study.players.peers import (
-    MabWiser,
-    PeerPlayer,
-    Policy,
-    Vowpal,
-    river_greedy,
-    river_thompson,
-    river_ucb,
-)
-from loadtest.study.players.player import Player
-from loadtest.study.players.service_learners import ServicePlayer
-from loadtest.study.players.simple import AnytimeDexp3, Thompson, Uniform
-from loadtest.study.players.tsallis import CentredTsallis, MultiscaleTsallis
+from loadtest.study.peers import MabWiser, PeerPlayer, Policy, Vowpal, river_greedy, river_thompson, river_ucb
+from loadtest.study.players import AnytimeDexp3, Player, ServicePlayer, Thompson, Uniform
+from loadtest.study.tsallis import CentredTsallis, MultiscaleTsallis
 from loadtest.study.worlds import Drawn, World
 from service.learners import REGISTRY
 
@@ -43,63 +34,29 @@ class Entry(NamedTuple):
     """The module of a library that must be installed."""
 
 
-def _default(world: World) -> float | None:
-    return NO_CLICK if world.clicks else None
+def _default(drawn: Drawn) -> float | None:
+    return NO_CLICK if drawn.world.clicks else None
 
 
-def _shape(drawn: Drawn) -> tuple[int, int]:
-    return drawn.runs, drawn.world.arms
+def _ours(player: Callable[..., Player], **options: bool) -> Callable[[Drawn], Player]:
+    return lambda drawn: player(drawn.runs, drawn.world.arms, _default(drawn), **options)
 
 
-def _uniform(drawn: Drawn) -> Player:
-    return Uniform(*_shape(drawn))
-
-
-def _multiscale(drawn: Drawn) -> Player:
-    return MultiscaleTsallis(*_shape(drawn), _default(drawn.world), provisional=drawn.world.clicks)
-
-
-def _waiting(drawn: Drawn) -> Player:
-    return MultiscaleTsallis(*_shape(drawn), _default(drawn.world))
-
-
-def _sixth(drawn: Drawn) -> Player:
-    return MultiscaleTsallis(*_shape(drawn), _default(drawn.world), provisional=drawn.world.clicks, sixth=True)
-
-
-def _centred(drawn: Drawn) -> Player:
-    return CentredTsallis(*_shape(drawn), _default(drawn.world))
-
-
-def _dexp3(drawn: Drawn) -> Player:
-    return AnytimeDexp3(*_shape(drawn), _default(drawn.world))
-
-
-def _thompson(drawn: Drawn) -> Player:
-    return Thompson(*_shape(drawn), _default(drawn.world), seed=drawn.seeds[0])
-
-
-def _thompson_provisional(drawn: Drawn) -> Player:
-    return Thompson(*_shape(drawn), _default(drawn.world), provisional=True, seed=drawn.seeds[0])
+def _thompson(*, provisional: bool) -> Callable[[Drawn], Player]:
+    return lambda drawn: Thompson(
+        drawn.runs, drawn.world.arms, _default(drawn), provisional=provisional, seed=drawn.seeds[0]
+    )
 
 
 def _peer(make: Callable[[int, int], Policy]) -> Callable[[Drawn], Player]:
-    def build(drawn: Drawn) -> Player:
-        seeds = drawn.seeds * len(drawn.worlds)
-        return PeerPlayer(make, drawn.world.arms, seeds, _default(drawn.world))
-
-    return build
+    return lambda drawn: PeerPlayer(make, drawn.world.arms, drawn.seeds * len(drawn.worlds), _default(drawn))
 
 
 def _service(kind: str) -> Callable[[Drawn], Player]:
     def build(drawn: Drawn) -> Player:
+        slots, late = drawn.world.slots, drawn.delays[..., 0].clip(max=drawn.world.slots)
+        theorem = {"horizon": slots, "max_delay": int(late.max()), "total_delay": int(late.sum())}
         fields: dict[str, Any] = {"kind": kind, "n_arms": drawn.world.arms}
-        late = drawn.delays[..., 0].clip(max=drawn.world.slots)
-        theorem = {
-            "horizon": drawn.world.slots,
-            "max_delay": int(late.max()),
-            "total_delay": int(late.sum()),
-        }
         spec = REGISTRY[kind]
         fields |= {name: value for name, value in theorem.items() if name in spec.model_fields}
         return ServicePlayer(spec.model_validate(fields), drawn.runs)
@@ -139,14 +96,19 @@ def _weary_only(group: str, _world: World) -> bool:
 
 MULTISCALE, SIXTH = "multiscale_tsallis", "sixth"
 ENTRIES = (
-    Entry("uniform", "uniform play", _uniform, _weary_only),
-    Entry(MULTISCALE, "multiscale Tsallis", _multiscale, _everywhere),
-    Entry("multiscale_waiting", "multiscale Tsallis, waiting", _waiting, _on_clicks),
-    Entry("centred_tsallis", "centred Tsallis", _centred, _everywhere),
-    Entry("dexp3", "DEXP3, anytime", _dexp3, _over_all_arms),
-    Entry("thompson", "Thompson", _thompson, _everywhere),
-    Entry("thompson_provisional", "Thompson, provisional", _thompson_provisional, _on_clicks),
-    Entry(SIXTH, "multiscale Tsallis with a sixth expert", _sixth, _where_few),
+    Entry("uniform", "uniform play", lambda drawn: Uniform(drawn.runs, drawn.world.arms), _weary_only),
+    Entry(MULTISCALE, "multiscale Tsallis", _ours(MultiscaleTsallis, provisional=True), _everywhere),
+    Entry("multiscale_waiting", "multiscale Tsallis, waiting", _ours(MultiscaleTsallis), _on_clicks),
+    Entry("centred_tsallis", "centred Tsallis", _ours(CentredTsallis), _everywhere),
+    Entry("dexp3", "DEXP3, anytime", _ours(AnytimeDexp3), _over_all_arms),
+    Entry("thompson", "Thompson", _thompson(provisional=False), _everywhere),
+    Entry("thompson_provisional", "Thompson, provisional", _thompson(provisional=True), _on_clicks),
+    Entry(
+        SIXTH,
+        "multiscale Tsallis with a sixth expert",
+        _ours(MultiscaleTsallis, provisional=True, sixth=True),
+        _where_few,
+    ),
     Entry("dexp3_theorem", "DEXP3, theorem", _service("dexp3"), _for_comparison, alone=True),
     Entry("exp3", "EXP3", _service("exp3"), _for_comparison, alone=True),
     Entry("exp3_current", "EXP3 with current p", _service("exp3_current"), _for_comparison, alone=True),
@@ -167,3 +129,17 @@ def installed(entries: Sequence[Entry] = ENTRIES) -> tuple[list[Entry], list[Ent
     """Return the learners that can play, and those whose library is not installed."""
     can = [entry for entry in entries if not entry.needs or find_spec(entry.needs)]
     return can, [entry for entry in entries if entry not in can]
+
+
+def chosen(entries: Sequence[Entry], keys: Sequence[str]) -> list[Entry]:
+    """Return the learners with these keys, in their order.
+
+    Raises
+    ------
+    LoadTestError
+        naming a key that no learner has, and those there are.
+    """
+    by_key = {entry.key: entry for entry in entries}
+    if unknown := [key for key in keys if key not in by_key]:
+        raise LoadTestError(f"no learner {unknown[0]!r} in the study; there are {', '.join(by_key)}")
+    return [by_key[key] for key in keys]

@@ -1,100 +1,169 @@
-"""The page of results, docs/results.md: all of its numbers are computed from the file of results."""
+"""The tables of docs/results.md, between two marks, and its figures: computed from the file of results."""
 
 from __future__ import annotations
 
+import re
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from loadtest.study.catalogue import STALLS, WEARY, worlds
+from loadtest.figures import panels_in
+from loadtest.study.catalogue import CHANGES, CLICKS, FULL, STALLS, worlds
 from loadtest.study.cells import save
-from loadtest.study.learners import ENTRIES, MULTISCALE
-from loadtest.study.pictures import GROWTH_WORLDS, draw_all, worlds_of
-from loadtest.study.results import STALLED, SURE, World, by_world, percent
-from loadtest.study.tables import tables
+from loadtest.study.learners import ENTRIES, MULTISCALE, SIXTH
+from loadtest.study.tables import MAIN, NAMES, STALLED, SURE, World, by_world, markdown, of_group, tables
 
+PRINT_DPI = 300
+WIDTH = 7.0
+ROW_HEIGHT = 0.28
+"""Inches."""
+TITLE_WIDTH = 24
+"""Letters in a line above a narrow panel."""
+GROWTH_WORLDS = ("10 arms, gap .2, delay 50", "10 arms, .6 and .4, moved every 2,000")
+COLOURS = {MULTISCALE: "#d55e00", "multiscale_waiting": "#e69f00", "centred_tsallis": "#009e73"}
+COLOURS |= {"dexp3": "#0072b2", "thompson": "#4d4d4d", "thompson_provisional": "#999999", SIXTH: "#cc79a7"}
+MARKERS = dict(zip(COLOURS, "oDsv^<P", strict=True))
+CLICK_LEARNERS = (MULTISCALE, "multiscale_waiting", "centred_tsallis", "thompson", "thompson_provisional")
+
+
+def worlds_of(figure: str, worlds: Sequence[World]) -> list[World]:
+    """Return the worlds that a figure shows."""
+    if figure == "study_losses":
+        return [world for world in of_group(worlds, FULL, CHANGES) if " W " not in world.name]
+    if figure == "study_clicks":
+        return [
+            world for world in of_group(worlds, CLICKS, CHANGES) if " W " in world.name or "clicks" in world.name
+        ]
+    if figure == "study_growth":
+        return [world for world in worlds if world.name in GROWTH_WORLDS]
+    return of_group(worlds, STALLS)
+
+
+def draw_all(worlds: Sequence[World], folder: Path) -> list[str]:
+    """Draw the figures that have worlds, as .svg and .png, and return their names."""
+    drawers: dict[str, Callable[[list[Any], list[World]], None]] = {
+        "study_losses": lambda axes, shown: _draw_dots(axes[0], shown, MAIN),
+        "study_clicks": lambda axes, shown: _draw_dots(axes[0], shown, CLICK_LEARNERS),
+        "study_growth": _draw_growth,
+        "study_stalls": _draw_stalls,
+    }
+    found = {name: shown for name in drawers if (shown := worlds_of(name, worlds))}
+    for name, shown in found.items():
+        is_tall = name in {"study_losses", "study_clicks"}
+        panels, height = (1, 1.2 + ROW_HEIGHT * len(shown)) if is_tall else (len(shown), 3.0)
+        paths = [folder / f"{name}{suffix}" for suffix in (".svg", ".png")]
+        with panels_in(*paths, panels=panels, width=WIDTH, height=height, dpi=PRINT_DPI) as axes:
+            drawers[name](axes, shown)
+    return list(found)
+
+
+def _draw_dots(axes: Any, worlds: Sequence[World], learners: Sequence[str]) -> None:
+    """Draw a row for each world, with a mark for each learner and bars of two standard errors."""
+    for place, learner in enumerate(learners):
+        rows = [(row, figure) for row, world in enumerate(worlds) if (figure := world.figure(learner))]
+        offset = 0.12 * (place - (len(learners) - 1) / 2)
+        at = [figure.mean for _, figure in rows], [row + offset for row, _ in rows]
+        style = {"fmt": MARKERS[learner], "color": COLOURS[learner], "markersize": 4, "linewidth": 0.8}
+        axes.errorbar(*at, xerr=[2 * figure.stderr for _, figure in rows], label=NAMES[learner], **style)
+    axes.axvline(100, color="0.7", linestyle="-.", linewidth=0.8, label="uniform play")
+    axes.set_yticks(range(len(worlds)), [world.name for world in worlds], fontsize=8)
+    axes.set_xlim(left=min(0, axes.get_xlim()[0]))
+    axes.invert_yaxis()
+    axes.set_xlabel("regret, % of uniform play's (bars: two standard errors)")
+    axes.figure.legend(loc="outside upper center", ncols=3, fontsize=8)
+
+
+def _draw_growth(panels: Sequence[Any], worlds: Sequence[World]) -> None:
+    """Draw regret against slots on logarithmic axes, with a guide of slope 1/2."""
+    for axes, world in zip(panels, worlds, strict=True):
+        for learner in MAIN:
+            if learner in world.cells:
+                cell = world.cells[learner]
+                axes.plot(cell["curve_slots"], cell["curve"], color=COLOURS[learner], label=NAMES[learner])
+        cell = world.cells[MULTISCALE]
+        slots = np.array(cell["curve_slots"])
+        axes.plot(slots, cell["curve_uniform"], color="0.7", linestyle="-.", label="uniform play")
+        guide = cell["curve_uniform"][0] * np.sqrt(slots / slots[0])
+        axes.plot(slots, guide, color="0.3", linestyle=":", label="slope 1/2")
+        axes.set(xscale="log", yscale="log", xlabel="slots $t$", ylabel=r"regret $\mathrm{Reg}_t$")
+        axes.set_title(world.name, fontsize=8)
+    panels[0].legend(fontsize=8)
+
+
+def _draw_stalls(panels: Sequence[Any], worlds: Sequence[World]) -> None:
+    """Draw, for each world, the share of runs whose regret is at least so much of uniform play's."""
+    for axes, world in zip(panels, worlds, strict=True):
+        for learner in (MULTISCALE, SIXTH, "centred_tsallis", "thompson"):
+            if learner in world.cells:
+                ratios = np.sort(100 * world.regret(learner) / world.uniform())
+                shares = 100 * (1 - np.arange(len(ratios)) / len(ratios))
+                axes.step(ratios, shares, where="post", color=COLOURS[learner], label=NAMES[learner])
+        axes.axvline(100 * STALLED, color="0.7", linestyle=":", linewidth=0.8)
+        axes.set_title(textwrap.fill(world.name.replace(" W ", " W\N{NO-BREAK SPACE}"), TITLE_WIDTH), fontsize=8)
+        axes.set_xlabel("regret, % of uniform play's", fontsize=8)
+        axes.tick_params(labelsize=8, labelleft=axes is panels[0])
+        axes.set_xlim(0, 150)
+        axes.set_ylim(0, 100)
+    panels[0].set_ylabel("runs with at least so much, %", fontsize=8)
+    handles, labels = panels[0].get_legend_handles_labels()
+    panels[0].figure.legend(handles, labels, loc="outside upper center", ncols=4, fontsize=8)
+
+
+MARKS = ("<!-- study: what follows is written by the command -->", "<!-- study: end -->")
 LINE = 118
-FIGURES = {
-    "study_losses": "All losses are reported, or the world changes: regret in per cent of uniform play's",
-    "study_clicks": "Clicks alone: regret in per cent of uniform play's",
-    "study_growth": "Growth of regret with the number of slots; the dashed guide has slope 1/2",
-    "study_stalls": "Share of runs with at least this regret, as a share of uniform play's",
+TEMPLATE = Path(__file__).with_name("page.md")
+PLACE = re.compile(r"\{(table|figure) (\w+)(?:: (.*))?\}")
+"""Where the template has a table, or a figure with its caption."""
+RIVALS = {
+    "uniform": "uniform play",
+    "dexp3": "DEXP3 at its anytime rates",
+    "centred_tsallis": "`centred_tsallis`",
+    "multiscale_waiting": "itself when it waits for the window",
+    "thompson": "Thompson sampling",
+    "thompson_provisional": "Thompson sampling with the provisional default",
 }
-HEADINGS = {
-    "full": "All losses are reported",
-    "clicks": "Only clicks are reported",
-    "changes": "The world changes",
-    "weary": "Items that wear out",
-    "libraries": "Compared with libraries",
-    "compared": "Our other learners",
-    "stalls": "Stalled runs",
-    "sixth": "A sixth expert, measured and not adopted",
-}
-ABOUT = {
-    "full": """\
-Every decision is answered; the answer names its arm and comes late.""",
-    "clicks": """\
-W is the window in slots. *Provisional* learns a missing click at the act and corrects it; *waiting* learns it
-when the window ends. All other columns wait for the window. `multiscale_tsallis` is provisional, and has a second
-column in which it waits. Clicks after their window are sent too.""",
-    "changes": """\
-Regret is against the best arm of each moment. Where W is given only clicks are reported.""",
-    "weary": """\
-Clicks (or rewards) in per cent of uniform play's: more is better. Visitors click less on items that were shown
-often.""",
-    "libraries": """\
-Libraries that a user could install instead (extra `peers`), with their defaults (epsilon .1). They get the arm of
-every loss when it comes, and of missing clicks at the window's end. Some need a millisecond for an event, so the
-horizons are short and the seeds few.""",
-    "compared": """\
-Each learner has the rates of its theorem, with the horizon and delays of the world. EXP3, BOLD and delayed Tsallis
-get the slot of each loss.""",
-    "stalls": """\
-Worlds in which arms are hard to tell apart, with more seeds.""",
-    "sixth": """\
-It plays an arm with a probability of exp(-N kl(r, best r)), N being the arm's decisions and r its mean reward
-(KL-Maillard sampling). Regret and stalled runs are means over worlds; the cost is that of the many-runs form.""",
-}
-METHOD = """\
-The tables show regret in per cent of uniform play's in the same worlds, mean ± standard error over the seeds
-(0, 1, 2, ...; each draws its rates and the order of its arms), and in brackets the share of stalled runs.
-Regret is in expected losses against the best arm of each moment, for Jester's visitors against the one best
-joke. T is the horizon in slots. A dash means: not played. {worlds} worlds, {clicks} of them of clicks
-alone; runs of a world: {seeds}; {minutes} minutes of one processor in all. No bound is proved for
-`multiscale_tsallis` and `centred_tsallis`. The paper's own experiments are in
-[results-paper.md](results-paper.md); [results-expiry.md](results-expiry.md) has learning from some of the
-answers."""
-COMMAND = """\
-This command plays the study and writes this page, its tables and its figures. It plays only what its folder of
-results does not have yet, so you can stop and start it:
-
-```sh
-python -m loadtest study --data jester_dataset_1_1.zip --page docs/results.md
-```"""
 
 
-def page(results: Mapping[str, Mapping[str, Any]]) -> str:
-    """Return the page.
+def section(results: Mapping[str, Mapping[str, Any]]) -> str:
+    """Return the text between the marks: the template with its numbers, without the parts whose table has no rows.
 
     Parameters
     ----------
     results : as ``cells.load`` reads them
     """
-    found = list(_in_order(by_world(results)))
+    found = _in_order(by_world(results))
     made = tables(found)
-    parts = ["# Results: learners in many worlds", losses(found), _method(found), _not_played(found)]
-    for name, text in made.items():
-        parts += [f"## {HEADINGS[name]}", ABOUT[name], text]
-        parts += [_picture(figure, found) for figure in _figures_after(name)]
-    return "\n\n".join(part for part in parts if part) + "\n"
+
+    def fill(place: re.Match[str]) -> str:
+        kind, name, caption = place.groups()
+        if kind == "table":
+            return made[name]
+        shown = worlds_of(name, found)
+        return f"![{caption}. {seeds_text(shown)}](results/{name}.png)" if shown else ""
+
+    values = {
+        "losses": losses(found),
+        "not_played": _not_played(found),
+        "worlds": len(found),
+        "clicks": sum(" W " in world.name or "clicks" in world.name for world in found),
+        "stalled": STALLED,
+        "minutes": round(sum(cell["seconds"] for world in found for cell in world.cells.values()) / 60),
+    }
+    begin, *parts = TEMPLATE.read_text("utf-8").strip().split("\n\n### ")
+    texts = [text.format(**values) for text in begin.split("\n\n")]
+    texts[1] = wrapped(texts[1])
+    for part in parts:
+        if (place := PLACE.search(part)) and place[2] in made:
+            texts += f"### {PLACE.sub(fill, part)}".split("\n\n")
+    return "\n\n".join(filter(None, texts))
 
 
 def _in_order(found: Mapping[str, World]) -> list[World]:
-    place = {world.name: number for number, world in enumerate(_catalogue())}
-    return sorted(found.values(), key=lambda world: place.get(world.name, len(place)))
+    names = [world.name for world in _catalogue()]
+    return sorted(found.values(), key=lambda world: names.index(world.name) if world.name in names else len(names))
 
 
 def _catalogue() -> list[Any]:
@@ -102,68 +171,29 @@ def _catalogue() -> list[Any]:
 
 
 def losses(found: Sequence[World]) -> str:
-    """Say first where multiscale Tsallis loses: to whom, in which worlds, and by how much."""
+    """Say first to whom multiscale Tsallis loses, and in how many worlds."""
     ours = [world for world in found if MULTISCALE in world.cells]
     begin = (
         f"**Where we lose.** `multiscale_tsallis`, which we recommend, was played in {len(ours)} worlds. "
-        f"It is worse by more than {SURE:.0f} standard errors of the difference in the same runs"
+        f"In so many of them it is worse, or better, than another by more than {SURE:.0f} standard errors "
+        "of the difference in the same runs; what is better is **bold** in the tables:"
     )
-    rivals = (
-        ("uniform", "uniform play"),
-        ("dexp3", "DEXP3 at its anytime rates"),
-        ("centred_tsallis", "`centred_tsallis`"),
-        ("multiscale_waiting", "itself when it waits for the window"),
-        ("thompson", "Thompson sampling"),
-        ("thompson_provisional", "Thompson sampling with the provisional default"),
-    )
-    texts = [_lost_to(ours, rival, name) for rival, name in rivals if _compared(ours, rival)]
-    lines = "\n".join(wrapped(f"- {text}", "  ") for text in texts)
-    return f"{wrapped(begin)}:\n\n{lines}\n\n{wrapped(_stalls(ours))}"
+    rows = [["than", "worse", "better", "of"]]
+    for rival, name in RIVALS.items():
+        if both := [world for world in ours if world.excess(MULTISCALE, rival) is not None]:
+            lost = sum(world.worse(MULTISCALE, rival) for world in both)
+            won = "" if rival == "uniform" else str(sum(world.worse(rival, MULTISCALE) for world in both))
+            rows.append([name, str(lost), won, str(len(both))])
+    return f"{wrapped(begin)}\n\n{markdown(rows)}"
 
 
-def wrapped(text: str, indent: str = "") -> str:
+def wrapped(text: str) -> str:
     """Return a paragraph in lines that an editor can show."""
-    return textwrap.fill(text, LINE, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
-
-
-def _lost_to(ours: Sequence[World], rival: str, name: str) -> str:
-    both = _compared(ours, rival)
-    lost = [world for world in both if world.worse(MULTISCALE, rival)]
-    won = [world for world in both if world.worse(rival, MULTISCALE)] if rival != "uniform" else []
-    text = f"than {name} in {len(lost)} of {len(both)} worlds"
-    if lost:
-        text += " (" + "; ".join(f"{world.name}: {_against(world, rival)}" for world in lost) + ")"
-    return text + (f"; better in {len(won)}" if rival != "uniform" else "")
-
-
-def _compared(ours: Sequence[World], rival: str) -> list[World]:
-    return [world for world in ours if world.excess(MULTISCALE, rival) is not None]
-
-
-def _against(world: World, rival: str) -> str:
-    mine, other = world.figure(MULTISCALE), world.figure(rival)
-    assert mine is not None  # noqa: S101 - it was compared
-    pair = f"{mine.mean:.0f} against {100 if other is None else other.mean:.0f}"
-    return f"{pair} per cent of uniform play's clicks" if world.group == WEARY else pair
-
-
-def _stalls(ours: Sequence[World]) -> str:
-    shares = [(world, world.figure(MULTISCALE)) for world in ours if world.group != WEARY]
-    stalled = [(world, figure) for world, figure in shares if figure is not None and figure.stalled]
-    where = "; ".join(f"{world.name}: {percent(figure.stalled)}" for world, figure in stalled)
-    begin = f"A run *stalls* if it ends with more than {STALLED} of uniform play's regret. "
-    return begin + (f"Runs of `multiscale_tsallis` stall here: {where}." if where else "None of its runs stalls.")
-
-
-def _method(found: Sequence[World]) -> str:
-    seeds = ", ".join(map(str, sorted({world.seeds for world in found})))
-    clicks = sum(" W " in world.name or "clicks" in world.name for world in found)
-    minutes = round(sum(cell["seconds"] for world in found for cell in world.cells.values()) / 60)
-    return wrapped(METHOD.format(worlds=len(found), clicks=clicks, seeds=seeds, minutes=minutes))
+    return textwrap.fill(text, LINE, break_long_words=False, break_on_hyphens=False)
 
 
 def _not_played(found: Sequence[World]) -> str:
-    """Say how the results came, and what of the whole study is not among them."""
+    """Say what of the whole study is not among the results."""
     full = {world.name: world for world in _catalogue()}
     shorter = [world for world in found if world.name in full and world.slots < full[world.name].slots]
     played = {world.name for world in found}
@@ -179,24 +209,8 @@ def _not_played(found: Sequence[World]) -> str:
     keys = {key for world in found for key in world.cells}
     if unseen := [entry.name for entry in ENTRIES if entry.key not in keys]:
         notes.append("these learners did not play at all: " + ", ".join(unseen))
-    if not notes:
-        return COMMAND
-    return f"{COMMAND}\n\n" + wrapped(
-        f"**Not the whole study.** For want of time {', and '.join(notes)}. The command plays all."
-    )
-
-
-def _figures_after(name: str) -> list[str]:
-    return {"full": ["study_losses"], "clicks": ["study_clicks"], "changes": ["study_growth"]}.get(name, []) or (
-        ["study_stalls"] if name == "stalls" else []
-    )
-
-
-def _picture(figure: str, found: Sequence[World]) -> str:
-    shown = worlds_of(figure, found)
-    if not shown:
-        return ""
-    return f"![{FIGURES[figure]}](results/{figure}.png)\n\n*{FIGURES[figure]}. {seeds_text(shown)}.*"
+    text = f"**Not the whole study.** For want of time {', and '.join(notes)}. The command plays all."
+    return wrapped(text) if notes else ""
 
 
 def seeds_text(found: Sequence[World]) -> str:
@@ -207,17 +221,21 @@ def seeds_text(found: Sequence[World]) -> str:
 
 
 def write(results: Mapping[str, Mapping[str, Any]], path: Path) -> None:
-    """Write the page, and into the folder ``results`` beside it its figures and the results it is made from."""
+    """Write the section of the page, and into ``results`` beside it its figures and the results they show."""
     folder = path.parent / "results"
     folder.mkdir(parents=True, exist_ok=True)
-    kept = {key: _without_curves(cell) for key, cell in results.items()}
+    # The curves that no figure shows are left out.
+    kept = {
+        key: {name: value for name, value in cell.items() if cell["world"] in GROWTH_WORLDS or "curve" not in name}
+        for key, cell in results.items()
+    }
     save(folder / "study.json", kept)
     draw_all(_in_order(by_world(kept)), folder)
-    path.write_text(page(kept), encoding="utf-8")
+    path.write_text(page_with(path.read_text("utf-8"), MARKS, section(kept)), encoding="utf-8")
 
 
-def _without_curves(cell: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a cell without the curves that no figure shows."""
-    if cell["world"] in GROWTH_WORLDS:
-        return cell
-    return {name: value for name, value in cell.items() if not name.startswith("curve")}
+def page_with(page: str, marks: tuple[str, str], section: str) -> str:
+    """Return a page with another section between its marks."""
+    begin, end = marks
+    before, _, rest = page.partition(begin)
+    return f"{before}{begin}\n\n{section}\n\n{end}{rest.partition(end)[2]}"

@@ -2,32 +2,151 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from loadtest.study.catalogue import CHANGES, CLICKS, FULL, LIBRARIES, STALLS, WEARY
-from loadtest.study.learners import ENTRIES, MULTISCALE, SIXTH
-from loadtest.study.results import World
+from loadtest.study.learners import ENTRIES, MULTISCALE
+from service.learners.base import FloatArray
+
+STALLED = 0.9
+"""Share of uniform play's regret above which a run counts as stalled."""
+SURE = 3.0
+"""Standard errors of a difference from which on it is one."""
+
+
+class Figure(NamedTuple):
+    """One cell of a table, in per cent of uniform play's regret (or of its clicks, where arms wear out)."""
+
+    mean: float
+    stderr: float
+    stalled: float
+    """Share of runs."""
+
+    @property
+    def text(self) -> str:
+        """As tables show it; the share of stalled runs only where there are any."""
+        digits = 1 if self.stderr < 0.5 else 0
+        shown = f"{self.mean:.{digits}f}±{self.stderr:.{digits}f}"
+        return shown if not self.stalled else f"{shown} ({100 * self.stalled:.0f}%)"
+
+
+class World(NamedTuple):
+    """The results of one world."""
+
+    group: str
+    name: str
+    slots: int
+    seeds: int
+    cells: dict[str, dict[str, Any]]
+    """Learner to its cell."""
+
+    def regret(self, learner: str) -> FloatArray:
+        """Return the regret of each run, per slot."""
+        cell = self.cells[learner]
+        regret: FloatArray = np.array(cell["best"]) - np.array(cell["reward"])
+        return regret
+
+    def uniform(self) -> FloatArray:
+        """Return uniform play's regret in the same runs, per slot."""
+        cell = next(iter(self.cells.values()))
+        regret: FloatArray = np.array(cell["best"]) - np.array(cell["uniform"])
+        return regret
+
+    def figure(self, learner: str) -> Figure | None:
+        """Return a learner's cell; None where it was not played."""
+        if learner not in self.cells:
+            return None
+        if self.group == WEARY:
+            share = 100 * np.array(self.cells[learner]["reward"]) / np.mean(self.cells["uniform"]["reward"])
+            return Figure(float(share.mean()), _error(share), 0.0)
+        regret, uniform = self.regret(learner), self.uniform()
+        share = 100 * regret / uniform.mean()
+        return Figure(float(share.mean()), _error(share), float((regret > STALLED * uniform).mean()))
+
+    def excess(self, learner: str, other: str) -> tuple[float, float] | None:
+        """Return how much more regret a learner has than another in the same runs, and its standard error.
+
+        Both are in per cent of uniform play's regret, or where arms wear out of its clicks; None where one of the
+        two was not played. ``other`` may be uniform play anywhere.
+        """
+        if learner not in self.cells or (other != "uniform" and other not in self.cells):
+            return None
+        if self.group == WEARY:
+            if other not in self.cells:
+                return None
+            gaps = np.array(self.cells[other]["reward"]) - np.array(self.cells[learner]["reward"])
+            gaps = 100 * gaps / np.mean(self.cells["uniform"]["reward"])
+        else:
+            before = self.uniform() if other == "uniform" else self.regret(other)
+            gaps = 100 * (self.regret(learner) - before) / self.uniform().mean()
+        return float(gaps.mean()), _error(gaps)
+
+    def worse(self, learner: str, other: str) -> bool:
+        """Whether a learner is worse than another by more than ``SURE`` standard errors of the difference."""
+        excess = self.excess(learner, other)
+        return excess is not None and excess[0] > SURE * excess[1] and excess[0] > 0
+
+
+def _error(values: FloatArray) -> float:
+    return float(values.std(ddof=1) / np.sqrt(len(values)))
+
+
+def by_world(results: Mapping[str, Mapping[str, Any]]) -> dict[str, World]:
+    """Return the worlds of a file of results; of several sizes of a world that with most slots and seeds counts."""
+    worlds: dict[str, World] = {}
+    for cell in sorted(results.values(), key=lambda cell: (cell["slots"], cell["seeds"])):
+        name, size = cell["world"], (cell["slots"], cell["seeds"])
+        known = worlds.get(name)
+        if known is None or (known.slots, known.seeds) != size:
+            worlds[name] = known = World(cell["group"], name, *size, {})
+        known.cells[cell["learner"]] = dict(cell)
+    return worlds
+
 
 NAMES = {entry.key: entry.name for entry in ENTRIES}
 NOT_PLAYED = "-"
 MAIN = (MULTISCALE, "centred_tsallis", "dexp3", "thompson")
 ON_CLICKS = (MULTISCALE, "multiscale_waiting", "centred_tsallis", "dexp3", "thompson", "thompson_provisional")
-OTHERS = ("dexp3_theorem", "exp3", "exp3_current", "bold", "clw", "batched_exp3", "tsallis_delayed")
 LIBRARY_LEARNERS = tuple(entry.key for entry in ENTRIES if entry.needs)
 
 
 def table(worlds: Sequence[World], learners: Sequence[str]) -> str:
-    """Return a table of worlds and learners; learners and worlds without a result are left out."""
+    """Return a table of worlds and learners; those without a result are left out.
+
+    What is better than multiscale Tsallis by more than chance is bold.
+    """
     shown = [learner for learner in learners if any(learner in world.cells for world in worlds)]
-    rows = [["world", "T", "seeds", *(NAMES.get(learner, learner) for learner in shown)]]
+    rows = [["world", *(NAMES.get(learner, learner) for learner in shown)]]
     for world in worlds:
         figures = [world.figure(learner) for learner in shown]
         if any(figures):
             texts = [NOT_PLAYED if figure is None else figure.text for figure in figures]
-            rows.append([world.name, f"{world.slots:,}", str(world.seeds), *texts])
+            better = [world.worse(MULTISCALE, learner) for learner in shown]
+            marked = [f"**{text}**" if bold else text for text, bold in zip(texts, better, strict=True)]
+            rows.append([_named(world, worlds), *marked])
     return markdown(rows)
+
+
+def size_text(worlds: Sequence[World]) -> str:
+    """Return the size that most of the worlds have."""
+    slots, seeds = _usual(worlds)
+    return f"T {slots:,}, {seeds} seeds, unless a world says otherwise:"
+
+
+def _usual(worlds: Sequence[World]) -> tuple[int, int]:
+    return Counter((world.slots, world.seeds) for world in worlds).most_common(1)[0][0]
+
+
+def _named(world: World, worlds: Sequence[World]) -> str:
+    """Return a world's name, with what its size has of its own."""
+    slots, seeds = _usual(worlds)
+    own = [f"T {world.slots:,}"] if world.slots != slots and f"T {world.slots:,}" not in world.name else []
+    own += [f"{world.seeds} seeds"] if world.seeds != seeds else []
+    return ", ".join([world.name, *own])
 
 
 def markdown(rows: Sequence[Sequence[str]]) -> str:
@@ -43,40 +162,15 @@ def of_group(worlds: Iterable[World], *groups: str) -> list[World]:
 
 
 def tables(worlds: Sequence[World]) -> dict[str, str]:
-    """Return each table of the page that has rows, by name."""
-    compared = [world for world in worlds if any(learner in world.cells for learner in OTHERS)]
+    """Return each table of the page that has rows, by name, after the size that most of its worlds have."""
     asked = {
         "full": (of_group(worlds, FULL), MAIN),
         "clicks": (of_group(worlds, CLICKS), ON_CLICKS),
         "changes": (of_group(worlds, CHANGES), ON_CLICKS),
         "weary": (of_group(worlds, WEARY), ON_CLICKS),
-        "stalls": (of_group(worlds, STALLS), (*MAIN, SIXTH)),
+        "stalls": (of_group(worlds, STALLS), MAIN),
         "libraries": (of_group(worlds, LIBRARIES), (*MAIN, *LIBRARY_LEARNERS)),
-        "compared": (compared, (MULTISCALE, *OTHERS)),
     }
-    made = {name: table(rows, learners) for name, (rows, learners) in asked.items()}
-    made["sixth"] = sixth_table(worlds)
-    return {name: text for name, text in made.items() if text.count("\n") > 1}
-
-
-def sixth_table(worlds: Sequence[World]) -> str:
-    """Return multiscale Tsallis beside itself with the sixth expert, in the mean over the worlds of a group."""
-    rows = [
-        ["worlds", "number", NAMES[MULTISCALE], "with the sixth expert", "stalled runs", "with it", "cost of it"]
-    ]
-    titles = {FULL: "all losses", CLICKS: "clicks", CHANGES: "moving", STALLS: "of the table of stalls"}
-    for group, title in titles.items():
-        both = [world for world in of_group(worlds, group) if {MULTISCALE, SIXTH} <= world.cells.keys()]
-        if both:
-            rows.append([title, str(len(both)), *_both(both)])
-    return markdown(rows)
-
-
-def _both(worlds: Sequence[World]) -> list[str]:
-    means, stalls, seconds = [], [], []
-    for learner in (MULTISCALE, SIXTH):
-        figures = [figure for world in worlds if (figure := world.figure(learner))]
-        means.append(f"{np.mean([figure.mean for figure in figures]):.1f}")
-        stalls.append(f"{100 * np.mean([figure.stalled for figure in figures]):.1f} %")
-        seconds.append(sum(world.cells[learner]["seconds"] for world in worlds))
-    return [*means, *stalls, f"{seconds[1] / max(seconds[0], 0.01):.1f} x"]
+    return {
+        name: f"{size_text(rows)}\n\n{table(rows, learners)}" for name, (rows, learners) in asked.items() if rows
+    }

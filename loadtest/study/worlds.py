@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from loadtest.study.players.player import Mask
+from loadtest.study.players import Mask
 from service.learners.base import FloatArray, IntArray
 
 NEVER = 1 << 40
@@ -85,9 +85,9 @@ class Drawn:
         self.runs = len(worlds) * len(seeds)
         shape = self.world.slots, self.world.places
         parts = [_one(world, seeds, shape) for world in worlds]
-        self._chances = [chances for part in parts for chances in part.chances]
-        self._barred = [source for part in parts for source in part.barred]
-        arrays = [np.concatenate(pieces, axis=-1) for pieces in zip(*(part.arrays for part in parts), strict=True)]
+        self._chances = [each for chances, _, _ in parts for each in chances]
+        self._barred = [source for _, barred, _ in parts for source in barred]
+        arrays = [np.concatenate(pieces, axis=-1) for pieces in zip(*(part[2] for part in parts), strict=True)]
         self.draws, self.second, self.rewards, self.is_lost, self.is_doubled, self.delays = arrays
 
     def columns(self, world: World) -> slice:
@@ -116,27 +116,14 @@ class Drawn:
 
 def kind_of(world: World) -> tuple[Any, ...]:
     """Return what worlds that are played together have in common."""
-    changes = tuple(world.changes.items())
-    return (
-        world.arms,
-        world.slots,
-        world.places,
-        world.clicks,
-        world.barred,
-        changes,
-        world.weary is None,
-        world.visitors,
-    )
+    alike = (world.arms, world.slots, world.places, world.clicks, world.barred, tuple(world.changes.items()))
+    return *alike, world.weary is None, world.visitors
 
 
-class _OneWorld(NamedTuple):
-    chances: list[Chances]
-    barred: list[np.random.Generator]
-    arrays: tuple[Any, ...]
-    """Uniforms of draws, of second draws and of rewards, what is lost and doubled, and delays."""
-
-
-def _one(world: World, seeds: tuple[int, ...], shape: tuple[int, int]) -> _OneWorld:
+def _one(
+    world: World, seeds: tuple[int, ...], shape: tuple[int, int]
+) -> tuple[list[Chances], list[np.random.Generator], tuple[Any, ...]]:
+    """Return chances, what bars arms, and arrays as ``Drawn`` names them."""
     key = [ord(letter) for letter in world.name]
     sources = [np.random.default_rng([seed, *key]) for seed in seeds]
     chances = [world.chances(source, world.all_arms) for source in sources]
@@ -149,7 +136,7 @@ def _one(world: World, seeds: tuple[int, ...], shape: tuple[int, int]) -> _OneWo
         late = np.repeat(delays_of(world, sources[0], shape)[..., None], len(seeds), axis=-1)
         lost[:], doubled[:] = lost[..., :1], doubled[..., :1]
     barred = [np.random.default_rng([seed, 1, *key]) for seed in seeds]
-    return _OneWorld(chances, barred, (*uniforms, lost, doubled, late))
+    return chances, barred, (*uniforms, lost, doubled, late)
 
 
 def _stack(sources: list[np.random.Generator], shape: tuple[int, int]) -> FloatArray:
@@ -190,7 +177,7 @@ class Weariness:
     arms : number of arms
     """
 
-    def __init__(self, kind: str, memory: int, runs: slice, arms: int) -> None:
+    def __init__(self, kind: str, memory: float, runs: slice, arms: int) -> None:
         self._kind, self._memory, self._runs = kind, memory, runs
         self._shows = np.zeros((runs.stop - runs.start, arms))
         self._ring: list[IntArray] = []
@@ -213,3 +200,102 @@ class Weariness:
             self._shows *= 1 - 1 / self._memory
         elif len(self._ring) > self._memory:
             self._shows[self._all, self._ring.pop(0)] -= 1
+
+
+Maker = Callable[[np.random.Generator, int], Chances]
+
+
+def _steady(draw: Callable[[np.random.Generator, int], FloatArray]) -> Maker:
+    """Draw chances once, which stay."""
+
+    def make(source: np.random.Generator, arms: int) -> Chances:
+        rates = draw(source, arms)
+        return lambda _: rates
+
+    return make
+
+
+def gap(best: float, rest: float) -> Maker:
+    """One arm has the chance ``best``, all others ``rest``."""
+    return _steady(lambda source, arms: source.permutation(np.r_[best, np.full(arms - 1, rest)]).astype(float))
+
+
+def beta(one: float, other: float) -> Maker:
+    """Chances are drawn from Beta(one, other), once."""
+    return _steady(lambda source, arms: source.beta(one, other, arms))
+
+
+def between(low: float, high: float) -> Maker:
+    """Chances are evenly spaced, in random order."""
+    return _steady(lambda source, arms: source.permutation(np.linspace(low, high, arms)))
+
+
+def switching(of: Maker, every: int) -> Maker:
+    """Let the chances change places every so many slots."""
+    return _in_blocks(of, lambda t: (t - 1) // every)
+
+
+def growing(of: Maker, first: int) -> Maker:
+    """Let the chances change places at slots first, 2 first, 4 first, ..."""
+    return _in_blocks(of, lambda t: max(0, (t // first).bit_length()))
+
+
+def _in_blocks(of: Maker, block_of: Callable[[int], int]) -> Maker:
+    """Shuffle chances in every block, another arm being best each time."""
+
+    def make(source: np.random.Generator, arms: int) -> Chances:
+        rates, seed = of(source, arms)(1), int(source.integers(1 << 32))
+        blocks: dict[int, FloatArray] = {0: rates}
+
+        def at(t: int) -> FloatArray:
+            block = block_of(t)
+            if block not in blocks:
+                own, before = np.random.default_rng([seed, block]), blocks.get(block - 1, rates)
+                shuffled = own.permutation(rates)
+                while arms > 1 and shuffled.argmax() == before.argmax():
+                    shuffled = own.permutation(rates)
+                blocks[block] = shuffled
+            return blocks[block]
+
+        return at
+
+    return make
+
+
+def drifting(low: float, high: float, period: int) -> Maker:
+    """Each chance swings between low and high, with a period of its own near ``period``."""
+
+    def make(source: np.random.Generator, arms: int) -> Chances:
+        speed = 2 * np.pi / (period * source.uniform(0.7, 1.4, arms))
+        phase = source.uniform(0, 2 * np.pi, arms)
+        return lambda t: low + (high - low) * (1 + np.sin(speed * t + phase)) / 2
+
+    return make
+
+
+def day_and_night(of: Maker, period: int) -> Maker:
+    """All chances fall by half at night and rise again, and half of the arms are worth half as much by day."""
+
+    def make(source: np.random.Generator, arms: int) -> Chances:
+        rates = of(source, arms)(1)
+        night = source.random(arms) < 0.5
+
+        def at(t: int) -> FloatArray:
+            light = (1 + np.sin(2 * np.pi * t / period)) / 2
+            own = np.where(night, 1 - light, light)
+            level: FloatArray = rates * (0.5 + 0.5 * own) * (0.5 + 0.5 * light)
+            return level
+
+        return at
+
+    return make
+
+
+def table(rewards: FloatArray) -> Maker:
+    """Each slot has a row of rewards, of a visitor; the order of visitors and of arms is the seed's."""
+
+    def make(source: np.random.Generator, arms: int) -> Chances:
+        visitors, columns = source.permutation(len(rewards)), source.permutation(arms)
+        return lambda t: rewards[visitors[(t - 1) % len(rewards)]][columns]
+
+    return make

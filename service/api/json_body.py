@@ -308,6 +308,22 @@ def _columns(events: Sequence[Any]) -> PlainEvents | None:
     return PlainEvents(word, arms, values, event_ids)
 
 
+def read_small(
+    body: bytes,
+    columns: Callable[[Any, Settings], Any] | None,
+    settings: Settings,
+    limits: PartLimits,
+) -> tuple[dict[str, Any], Any]:
+    """Parse the object in a small body, and read it without its model if ``columns`` can; else None beside it."""
+    posted = parse_small(body)
+    if posted is not None:
+        if columns is not None and (read := columns(posted, settings)) is not None:
+            return posted, read
+        if body.count(b":") <= MAX_FIELDS:
+            return posted, None
+    return parse(body, limits), None
+
+
 # -- Large batches of events, read as several small ones, with pauses.
 #
 # They are read on the event loop and not in a thread: whenever the event loop wakes up, and it wakes up several

@@ -23,10 +23,10 @@ from ..errors import (
     IdempotencyConflictError,
     InternalError,
     InvalidRequestError,
+    NewerSchemaError,
     NoDecisionLogError,
     NoEligibleArmError,
     NoLabelsError,
-    OlderSchemaError,
     OverloadedError,
     PayloadTooLargeError,
     RequestTimeoutError,
@@ -45,8 +45,8 @@ from ..learners.specs import ArmsSpec
 from ..models.specification import SESSION_ID_PATTERN
 from ..sessions.views import ALL, Limits
 from ..settings import Settings
-from .calls import KEYED, CallRoute
 from .json_body import JSON
+from .path_operations import KEYED, CallRoute
 from .problems import MEDIA_TYPE, Problem, ProblemError, problem_fields
 from .runtime import access_of
 
@@ -98,7 +98,6 @@ _ERRORS = {
     "no_labels": NoLabelsError(),
     "no_decision_log": NoDecisionLogError(),
     "no_eligible_arm": NoEligibleArmError(),
-    "older_schema": OlderSchemaError.of("loss", 1),
     "payload_too_large": PayloadTooLargeError(),
     "unsupported_media_type": UnsupportedMediaTypeError(),
     "invalid_request": InvalidRequestError(
@@ -110,6 +109,7 @@ _ERRORS = {
     "internal_error": InternalError(),
     "store_unavailable": StoreUnavailableError(),
     "overloaded": OverloadedError(),
+    "newer_schema": NewerSchemaError(),
 }
 
 

@@ -323,11 +323,6 @@ class SessionSummary(Described):
         "null before the first. Over points it is the mean of f(x).",
     )
     mean_reward: float | None = Field(None, description="The same in a session with ``reward_range``.")
-    counted_from_slot: int | None = Field(
-        None,
-        description="The first slot that means, times and counts of arms include, in sessions of version 0.1; left "
-        "out if it is the first slot of the session.",
-    )
     last_act_at: str | None = Field(description="null before the first act.")
     last_event_at: str | None = Field(description="null before the first event that settled a decision.")
     effective_arms: float | None = Field(

@@ -1,7 +1,7 @@
 """The Python client. Needs httpx alone, and imports nothing else of the project.
 
-``Bandits`` blocks and ``AsyncBandits`` is awaited; what both call and how they read the answers is written once, in
-``steps/``.
+``Bandits`` blocks and ``AsyncBandits`` is awaited; the former is made from the latter, by a command that the file
+names.
 """
 
 from __future__ import annotations
@@ -34,36 +34,10 @@ from .calls import (
 )
 from .reporter import ReportCounts, ReportError, ReportRules
 
-__all__ = [
-    "Action",
-    "ApiError",
-    "AsyncBandits",
-    "AsyncSession",
-    "AsyncSessions",
-    "AuthenticationError",
-    "BadAnswerError",
-    "Bandits",
-    "BanditsError",
-    "ClosedError",
-    "ConflictError",
-    "IdempotencyConflictError",
-    "InternalError",
-    "InvalidRequestError",
-    "NoAnswerError",
-    "NoEligibleArmError",
-    "NotFoundError",
-    "PermissionDeniedError",
-    "QueueFullError",
-    "ReportCounts",
-    "ReportError",
-    "ReportRules",
-    "Session",
-    "SessionExistsError",
-    "SessionView",
-    "Sessions",
-    "Settlement",
-    "SurplusFeedbackError",
-    "UnavailableError",
-    "UnknownSegmentError",
-    "UnknownSessionError",
-]
+__all__ = ["AsyncBandits", "AsyncSession", "AsyncSessions", "Bandits", "Session", "Sessions"]
+__all__ += ["Action", "ReportCounts", "ReportError", "ReportRules", "SessionView", "Settlement"]
+__all__ += ["ApiError", "BadAnswerError", "BanditsError", "ClosedError", "NoAnswerError", "QueueFullError"]
+__all__ += ["AuthenticationError", "InternalError", "InvalidRequestError", "PermissionDeniedError"]
+__all__ += ["NotFoundError", "UnavailableError", "UnknownSegmentError", "UnknownSessionError"]
+__all__ += ["ConflictError", "IdempotencyConflictError", "NoEligibleArmError", "SessionExistsError"]
+__all__ += ["SurplusFeedbackError"]

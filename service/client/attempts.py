@@ -6,176 +6,15 @@ import os
 import random
 import re
 import ssl
-import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import Future
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
-from urllib.request import getproxies
 
-import httpcore
 import httpx
 
-from .calls import ApiError, BanditsError, Call, Json, NoAnswerError, Received, answer_of
-
-# -- Connections of the blocking client that keep a call's deadline.
-#
-# httpx bounds each step, and a step may be many: a server that sends its head a byte at a time would hold a call
-# for as long as it likes, and nothing bounds how long the system looks up a host's address.
-
-PIECE = 65_536
-"""Bytes written in one step."""
-
-
-class Seconds(float):
-    """Seconds that are left, and the time of the monotonic clock at which none are."""
-
-    deadline: float
-
-    @classmethod
-    def until(cls, deadline: float, least: float) -> Seconds:
-        """Return the seconds until a time.
-
-        Parameters
-        ----------
-        deadline : in seconds of the monotonic clock
-        least : is returned where fewer are left
-        """
-        seconds = cls(max(least, deadline - time.monotonic()))
-        seconds.deadline = deadline
-        return seconds
-
-
-def _left(timeout: float | None, ended: type[httpx.TimeoutException]) -> float | None:
-    """Return the seconds that are left of ``timeout`` by now.
-
-    Raises
-    ------
-    httpx.TimeoutException
-        of the kind ``ended``, where none are.
-    """
-    if not isinstance(timeout, Seconds):
-        return timeout
-    left = timeout.deadline - time.monotonic()
-    if left <= 0:
-        raise ended("the time for this call is over")
-    return left
-
-
-class _Stream(httpcore.NetworkStream):
-    """A connection that looks at the clock before each step."""
-
-    def __init__(self, stream: httpcore.NetworkStream) -> None:
-        self._stream = stream
-
-    def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
-        return self._stream.read(max_bytes, _left(timeout, httpx.ReadTimeout))
-
-    def write(self, buffer: bytes, timeout: float | None = None) -> None:
-        for start in range(0, len(buffer), PIECE):
-            self._stream.write(buffer[start : start + PIECE], _left(timeout, httpx.WriteTimeout))
-
-    def start_tls(
-        self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
-    ) -> httpcore.NetworkStream:
-        left = _left(timeout, httpx.ConnectTimeout)
-        return _Stream(self._stream.start_tls(ssl_context, server_hostname, left))
-
-    def get_extra_info(self, info: str) -> Any:
-        return self._stream.get_extra_info(info)
-
-    def close(self) -> None:
-        self._stream.close()
-
-
-class _Backend(httpcore.SyncBackend):
-    """Connects in a thread of its own, because looking up an address can't be bounded."""
-
-    def connect_tcp(
-        self,
-        host: str,
-        port: int,
-        timeout: float | None = None,
-        local_address: str | None = None,
-        socket_options: Iterable[httpcore.SOCKET_OPTION] | None = None,
-    ) -> httpcore.NetworkStream:
-        def connect() -> httpcore.NetworkStream:
-            return httpcore.SyncBackend.connect_tcp(self, host, port, timeout, local_address, socket_options)
-
-        return _Stream(_in_thread(connect, _left(timeout, httpx.ConnectTimeout)))
-
-
-def _in_thread(connect: Callable[[], httpcore.NetworkStream], seconds: float | None) -> httpcore.NetworkStream:
-    """Connect within so many seconds; a connection that comes later is closed.
-
-    Raises
-    ------
-    httpx.ConnectTimeout
-        where there is none in time.
-    httpx.ConnectError
-        where the process can have no more threads.
-    """
-    connected: Future[httpcore.NetworkStream] = Future()
-
-    def run() -> None:
-        try:
-            connected.set_result(connect())
-        except Exception as error:
-            connected.set_exception(error)
-
-    try:
-        threading.Thread(target=run, name="delayed-bandits-connect", daemon=True).start()
-    except RuntimeError as error:
-        raise httpx.ConnectError(str(error)) from error
-    try:
-        return connected.result(seconds)
-    except TimeoutError:
-        connected.add_done_callback(_close_late)
-        raise httpx.ConnectTimeout("no connection in time") from None
-
-
-def _close_late(connected: Future[httpcore.NetworkStream]) -> None:
-    if connected.exception() is None:
-        connected.result().close()
-
-
-class DeadlineTransport(httpx.HTTPTransport):
-    """httpx's own transport, on connections that keep ``Seconds``.
-
-    Parameters
-    ----------
-    verify : as httpx takes it
-    limits : of connections
-    """
-
-    def __init__(self, verify: Any, limits: httpx.Limits) -> None:
-        context = verify if isinstance(verify, ssl.SSLContext) else httpx.create_ssl_context(verify)
-        super().__init__(verify=context, limits=limits)
-        self._pool = httpcore.ConnectionPool(
-            ssl_context=context,
-            max_connections=limits.max_connections,
-            max_keepalive_connections=limits.max_keepalive_connections,
-            keepalive_expiry=limits.keepalive_expiry,
-            network_backend=_Backend(),
-        )
-
-
-def transports(verify: Any, limits: httpx.Limits) -> dict[str, httpx.BaseTransport]:
-    """Return what httpx is to use where it uses no proxy of the environment.
-
-    Parameters
-    ----------
-    verify : as httpx takes it
-    limits : of connections, as httpx takes them
-
-    Returns
-    -------
-    Transports by pattern of URLs, as ``mounts`` of httpx's clients; empty where a proxy is used for all.
-    """
-    return {} if "all" in getproxies() else {"all://": DeadlineTransport(verify, limits)}
-
+from .calls import ApiError, BanditsError, Call, Json, NoAnswerError, answer_of
 
 URL_VARIABLE, KEY_VARIABLE = "DELAYED_BANDITS_URL", "DELAYED_BANDITS_API_KEY"
 FIRST_PAUSE, LONGEST_PAUSE = 0.05, 5.0
@@ -214,14 +53,7 @@ class Target:
 
 
 def target_of(url: str | None, api_key: str | None, timeout: float, max_retries: int, verify: Any) -> Target:
-    """Return the target that a user names, completed from the environment.
-
-    Parameters
-    ----------
-    url, api_key : None for those of the environment; an empty key sends none
-    timeout : seconds for a call with all its attempts
-    max_retries : attempts after the first
-    verify : as httpx takes it; True for the certificates that httpx trusts
+    """Return the target that a user names, completed from the environment; an empty key sends none.
 
     Raises
     ------
@@ -246,6 +78,12 @@ def _tls() -> ssl.SSLContext:
     return httpx.create_ssl_context()
 
 
+class Seconds(float):
+    """Seconds that are left, and the time of the monotonic clock at which none are."""
+
+    deadline: float
+
+
 class TimeLeft(dict[str, float]):
     """The seconds that the next step of an attempt may take: httpx asks for them before each step."""
 
@@ -255,7 +93,9 @@ class TimeLeft(dict[str, float]):
 
     def get(self, _step: str, _default: Any = None) -> float:
         """Return the seconds left."""
-        return Seconds.until(self.deadline, LEAST)
+        left = Seconds(max(LEAST, self.deadline - time.monotonic()))
+        left.deadline = self.deadline
+        return left
 
     def is_over(self) -> bool:
         """Return whether none are left."""
@@ -263,13 +103,7 @@ class TimeLeft(dict[str, float]):
 
 
 class Attempts:
-    """The attempts of one call: how long each may take, whether there is another, and when.
-
-    Parameters
-    ----------
-    call : which is made; its own timeout goes before that of ``target``
-    target : where it goes, how long it may take, and how often it is tried again
-    """
+    """The attempts of one call: how long each may take, whether there is another, and when."""
 
     def __init__(self, call: Call, target: Target) -> None:
         self.call = call
@@ -302,25 +136,13 @@ class Attempts:
         return request, time_left
 
     def answer(self, response: httpx.Response, content: bytes) -> Json:
-        """Read an answer that has arrived; raise the error that it is, if it is one.
+        """Return the JSON of an answer that has arrived, or raise the error that it is, as ``answer_of`` does.
 
-        Parameters
-        ----------
-        response : of httpx; its head is read, and its body may have been taken from it
-        content : the body, whole and decompressed
-
-        Returns
-        -------
-        The JSON object; None for no content, or where an earlier attempt has done what was asked (``absent_ok``).
-
-        Raises
-        ------
-        ApiError, BadAnswerError
-            as ``answer_of`` does.
+        None stands for no content, and where an earlier attempt has done what was asked (``absent_ok``).
         """
         if response.status_code == httpx.codes.NOT_FOUND and self.call.absent_ok and self._made > 1:
             return None
-        return answer_of(Received(str(response.url), response.status_code, response.headers, content))
+        return answer_of(str(response.url), response.status_code, response.headers, content)
 
     def pause(self, error: BanditsError) -> float:
         """Return the seconds until the next attempt; raise the error where there is none.
@@ -343,23 +165,12 @@ def is_passing(error: BanditsError) -> bool:
 
 
 def no_answer(request: httpx.Request, error: Exception) -> BanditsError:
-    """Return the error to raise, without its cause: the text names that, and httpx's traceback would hide it.
-
-    Parameters
-    ----------
-    request : which got no answer
-    error : of httpx, or ``TimeoutError``
-    """
+    """Return the error to raise, without its cause: the text names that, and httpx's traceback would hide it."""
     text = f"{request.method} {request.url}: {type(error).__name__}: {error}".rstrip(": ")
     return BanditsError(text) if isinstance(error, _OWN_FAULTS) else NoAnswerError(text)
 
 
 def backoff(failures: int) -> float:
-    """Return a random number of seconds to wait after so many failures before this one.
-
-    Parameters
-    ----------
-    failures : in a row, from 0
-    """
+    """Return a random number of seconds to wait after so many failures in a row before this one."""
     longest = min(LONGEST_PAUSE, FIRST_PAUSE * 2.0 ** min(failures, 20))
     return longest * random.uniform(0.5, 1.0)  # noqa: S311 - spreads clients, keeps no secret

@@ -1,43 +1,135 @@
-"""The client that is awaited. ``blocking`` has the same methods."""
+"""The awaited client, from which ``blocking.py`` is made: its methods, and the calls that they make."""
 
 from __future__ import annotations
 
 import asyncio
+import logging
+import uuid
 from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Self, Unpack
 
 import httpx
 
-from . import steps as sessions
-from . import steps as slots
-from .attempts import target_of
+from .attempts import Attempts, Target, target_of
+from .blocking import Calls
 from .calls import (
     VOID,
     Action,
+    ActOptions,
     Arm,
+    ArmChanges,
+    BanditsError,
+    Call,
     Fallback,
+    FeedbackOptions,
+    Json,
     Outcome,
+    Reader,
+    SessionChanges,
+    SessionExistsError,
+    SessionOptions,
     SessionView,
     Settlement,
+    T,
     Where,
+    actions_of,
+    change,
+    changes_to,
+    differs,
+    encode,
     event_of,
+    fallback_of,
+    read,
     session_path,
+    settlement_of,
     view_of,
 )
-from .connection import AsyncConnection, Connection
+from .connection import AsyncConnection
 from .reporter import OnError, ReportCounts, Reporter, ReportRules
-from .steps import ActOptions, ArmChanges, FeedbackOptions, SessionChanges, SessionOptions
 
-# -- One session: acting, reporting, and its arms.
+SESSIONS = "/v1/sessions"
+_log = logging.getLogger("delayed_bandits.client")
+
+
+class AsyncCalls(AsyncConnection):
+    """Calls of the service, each with all its attempts."""
+
+    def __init__(self, target: Target, transport: httpx.AsyncBaseTransport | None) -> None:
+        super().__init__(target, transport)
+        self._outcome_fields: dict[str, str] = {}
+        """By which field the events of known sessions say their outcome."""
+
+    async def call(self, call: Call) -> Json:
+        """Make one call, and return the JSON of its answer.
+
+        Raises
+        ------
+        BanditsError
+            the error of the last attempt.
+        """
+        attempts = Attempts(call, self._target)
+        while True:
+            try:
+                return await self.attempt(attempts)
+            except BanditsError as error:
+                pause = attempts.pause(error)
+            await asyncio.sleep(pause)
+
+    async def viewed(self, call: Call) -> SessionView:
+        """Make a call that is answered with a session."""
+        return read(view_of, await self.call(call))
+
+    async def settle(
+        self, session_id: str, events: Sequence[Mapping[str, Any] | None], options: FeedbackOptions, key: str = ""
+    ) -> Settlement:
+        """Send events in one call; None stands for one of a fallback, and is not sent.
+
+        A void is said in the session's own word, which the session is asked for once.
+        """
+        sent = [event for event in events if event is not None]
+        if not sent:
+            return Settlement(fallbacks=len(events))
+        if session_id not in self._outcome_fields and any(VOID in event for event in sent):
+            found = await self.viewed(Call("GET", session_path(session_id)))
+            self._outcome_fields[session_id] = found.outcome_field
+        word = self._outcome_fields.get(session_id, VOID)
+        said = [{word if name == VOID else name: value for name, value in event.items()} for event in sent]
+        query = {name: str(options[name]) for name in ("on_surplus", "on_invalid") if options.get(name) is not None}
+        path, content, timeout = (
+            session_path(session_id, "feedbacks"),
+            encode({"events": said}),
+            options.get("timeout"),
+        )
+        answer = await self.call(Call("POST", path, content, query, key or uuid.uuid4().hex, timeout))
+        return replace(read(settlement_of, answer), fallbacks=len(events) - len(sent))
+
+    async def pages(self, path: str, items: str, reader: Reader[T], **query: Any) -> AsyncIterator[T]:
+        """Yield the items of all pages, which list them in the field ``items``.
+
+        Raises
+        ------
+        BanditsError
+            as ``call`` does, at the page that is asked for next.
+        """
+        asked = {name: value for name, value in query.items() if value is not None}
+        while True:
+            answer = await self.call(Call("GET", path, query=asked))
+            found, cursor = read(lambda page: ([reader(each) for each in page[items]], page["next_cursor"]), answer)
+            for each in found:
+                yield each
+            if cursor is None:
+                return
+            asked["cursor"] = cursor
 
 
 class AsyncSession:
     """One session: one learner."""
 
-    def __init__(self, session_id: str, connection: AsyncConnection, reporter: Reporter) -> None:
+    def __init__(self, session_id: str, calls: AsyncCalls, reporter: Reporter) -> None:
         session_path(session_id)
         self.session_id = session_id
-        self._connection, self._reporter = connection, reporter
+        self._calls, self._reporter = calls, reporter
 
     async def act(self, *, fallback: Fallback | None = None, **options: Unpack[ActOptions]) -> Action:
         """Ask what to show to one visitor.
@@ -61,7 +153,7 @@ class AsyncSession:
         NoAnswerError, ApiError
             where no answer came in time, or the service refused for another reason.
         """
-        return await self._connection.run(slots.act(self.session_id, fallback, options))
+        return (await self._chosen("act", {}, None if fallback is None else [fallback], options))[0]
 
     async def acts(
         self,
@@ -91,7 +183,27 @@ class AsyncSession:
         NoAnswerError, ApiError
             where no answer came in time, or the service refused for another reason.
         """
-        return await self._connection.run(slots.acts(self.session_id, count, distinct, fallback, options))
+        body = {"count": count} | ({"distinct": True} if distinct else {})
+        return await self._chosen("acts", body, None if fallback is None else fallback[:count], options)
+
+    async def _chosen(
+        self, route: str, body: dict[str, Any], instead: Sequence[Fallback] | None, options: ActOptions
+    ) -> list[Action]:
+        """Ask; where no action comes, and something is named for this case, return that in place of an error."""
+        key, segment = options.get("idempotency_key") or uuid.uuid4().hex, options.get("segment")
+        fallbacks = None if instead is None else [fallback_of(each, segment) for each in instead]
+        names = ("eligible", "exclude", "segment")
+        body |= {name: value for name in names if (value := options.get(name)) is not None}
+        path, timeout = session_path(self.session_id, route), options.get("timeout")
+        try:
+            answer = await self._calls.call(Call("POST", path, encode(body), key=key, timeout=timeout))
+            return read(lambda found: actions_of(found, key, segment), answer)
+        except Exception as error:
+            if fallbacks is None:
+                raise
+            _log.warning("session %s: the fallback is shown: %s", self.session_id, error)
+            reason = error if isinstance(error, BanditsError) else BanditsError(str(error))
+            return [replace(each, error=reason) for each in fallbacks]
 
     def report(self, decision: Action | Arm | None = None, **outcome: Unpack[Outcome]) -> bool:
         """Report an outcome later, in a batch, and return at once.
@@ -170,7 +282,7 @@ class AsyncSession:
         NoAnswerError, ApiError
             where no answer came in time, or the service refused for another reason.
         """
-        return await self._connection.run(slots.feedbacks(self.session_id, events, self._reporter.words, options))
+        return await self._calls.settle(self.session_id, events, options)
 
     async def view(self, segment: str | None = None) -> SessionView:
         """View the session, or one of its segments.
@@ -186,7 +298,8 @@ class AsyncSession:
         NoAnswerError, ApiError
             where no answer came in time, or the service refused for another reason.
         """
-        return await self._connection.run(sessions.view(self.session_id, segment))
+        query = {} if segment is None else {"segment": segment}
+        return await self._calls.viewed(Call("GET", session_path(self.session_id), query=query))
 
     async def update(self, **changes: Unpack[SessionChanges]) -> SessionView:
         """Change options of the session.
@@ -200,7 +313,7 @@ class AsyncSession:
         -------
         The session as it is then.
         """
-        return await self._connection.run(sessions.update(self.session_id, changes))
+        return await self._calls.viewed(change("PATCH", session_path(self.session_id), changes))
 
     async def set_arms(self, arms: Sequence[str]) -> SessionView:
         """Exchange the arms for these; those that stay keep what they have learned.
@@ -213,7 +326,7 @@ class AsyncSession:
         -------
         The session as it is then.
         """
-        return await self._connection.run(sessions.set_arms(self.session_id, arms))
+        return await self._calls.viewed(change("PUT", session_path(self.session_id, "arms"), {"arms": list(arms)}))
 
     async def change_arms(self, **changes: Unpack[ArmChanges]) -> SessionView:
         """Remove, add, resume and pause arms, in this order.
@@ -226,11 +339,11 @@ class AsyncSession:
         -------
         The session as it is then.
         """
-        return await self._connection.run(sessions.change_arms(self.session_id, changes))
+        return await self._calls.viewed(change("PATCH", session_path(self.session_id, "arms"), changes))
 
     async def delete(self) -> None:
         """Delete the session."""
-        await self._connection.run(sessions.delete(self.session_id))
+        await self._calls.call(Call("DELETE", session_path(self.session_id), absent_ok=True))
 
     def arms(self, *, sort: str | None = None, limit: int = 100) -> AsyncIterator[dict[str, Any]]:
         """Go through the arms with their counts and means.
@@ -240,7 +353,7 @@ class AsyncSession:
         sort : ``"index"``, ``"probability"``, ``"acts"`` or ``"mean"``, and behind ``-`` downwards; None: by index
         limit : arms in one call, of which there are as many as it takes
         """
-        return self._connection.pages(session_path(self.session_id, "arms"), "arms", dict, sort=sort, limit=limit)
+        return self._calls.pages(session_path(self.session_id, "arms"), "arms", dict, sort=sort, limit=limit)
 
     def segments(self, *, sort: str | None = None, limit: int = 100) -> AsyncIterator[dict[str, Any]]:
         """Go through the segments that are kept.
@@ -251,7 +364,7 @@ class AsyncSession:
         limit : segments in one call, of which there are as many as it takes
         """
         path = session_path(self.session_id, "segments")
-        return self._connection.pages(path, "segments", dict, sort=sort, limit=limit)
+        return self._calls.pages(path, "segments", dict, sort=sort, limit=limit)
 
     def decisions(self, *, limit: int = 100) -> AsyncIterator[dict[str, Any]]:
         """Go through the decision log, oldest entries first.
@@ -260,17 +373,14 @@ class AsyncSession:
         ----------
         limit : entries in one call, of which there are as many as it takes
         """
-        return self._connection.pages(session_path(self.session_id, "decisions"), "decisions", dict, limit=limit)
-
-
-# -- All sessions of the service.
+        return self._calls.pages(session_path(self.session_id, "decisions"), "decisions", dict, limit=limit)
 
 
 class AsyncSessions:
     """All sessions of the service."""
 
-    def __init__(self, connection: AsyncConnection, reporter: Reporter) -> None:
-        self._connection, self._reporter = connection, reporter
+    def __init__(self, calls: AsyncCalls, reporter: Reporter) -> None:
+        self._calls, self._reporter = calls, reporter
 
     async def ensure(self, session_id: str, **options: Unpack[SessionOptions]) -> AsyncSession:
         """Create a session, or bring its arms and the options that are named in line.
@@ -287,7 +397,19 @@ class AsyncSessions:
         NoAnswerError, ApiError
             where no answer came in time, or the service refused for another reason.
         """
-        return self._session(await self._connection.run(sessions.ensure(session_id, options)))
+        session = AsyncSession(session_id, self._calls, self._reporter)
+        try:
+            found = await self._created(session_id, options)
+        except SessionExistsError as error:
+            found = await session.view()
+            if differs(found, options, error):
+                raise
+        wanted = options["learner"].get("arms")
+        if wanted is not None and set(wanted) != set(found.arms):
+            found = await session.set_arms(wanted)
+        if changes := changes_to(found, options):
+            await self._calls.viewed(change("PATCH", session_path(session_id), changes))
+        return session
 
     async def create(self, session_id: str | None = None, **options: Unpack[SessionOptions]) -> AsyncSession:
         """Create a session, or find the one that was created with the same fields.
@@ -304,7 +426,14 @@ class AsyncSessions:
         NoAnswerError, ApiError
             where no answer came in time, or the service refused for another reason.
         """
-        return self._session(await self._connection.run(sessions.create(session_id, options)))
+        view = await self._created(session_id, options)
+        return AsyncSession(view.session_id, self._calls, self._reporter)
+
+    async def _created(self, session_id: str | None, options: Mapping[str, Any]) -> SessionView:
+        if session_id is not None:
+            session_path(session_id)
+            options = {**options, "session_id": session_id}
+        return await self._calls.viewed(change("POST", SESSIONS, options))
 
     async def get(self, session_id: str) -> SessionView:
         """View a session.
@@ -320,7 +449,7 @@ class AsyncSessions:
         NoAnswerError, ApiError
             where no answer came in time, or the service refused for another reason.
         """
-        return await self._connection.run(sessions.view(session_id))
+        return await AsyncSession(session_id, self._calls, self._reporter).view()
 
     async def delete(self, session_id: str) -> None:
         """Delete a session.
@@ -336,7 +465,7 @@ class AsyncSessions:
         NoAnswerError, ApiError
             where no answer came in time, or the service refused for another reason.
         """
-        await self._connection.run(sessions.delete(session_id))
+        await AsyncSession(session_id, self._calls, self._reporter).delete()
 
     def list(self, limit: int = 100) -> AsyncIterator[SessionView]:
         """Go through all sessions, without their distributions.
@@ -350,23 +479,30 @@ class AsyncSessions:
         NoAnswerError, ApiError
             where no answer came in time, or the service refused.
         """
-        return self._connection.pages(sessions.SESSIONS, "sessions", view_of, limit=limit)
-
-    def _session(self, view: SessionView) -> AsyncSession:
-        return AsyncSession(view.session_id, self._connection, self._reporter)
-
-
-# -- The client as a whole: its connections and its reports.
+        return self._calls.pages(SESSIONS, "sessions", view_of, limit=limit)
 
 
 class AsyncBandits:
-    """A client of the service. Use it in an ``async with`` block, or close it. See ``Bandits``.
+    """A client of the service, for any number of threads. Use it in an ``async with`` block, or close it.
 
-    Reports are sent by a thread, so they need no event loop, and what is left at the end of the program is sent.
+    Reports are sent by a thread of its own, and what is left at the end of the program is sent.
 
     Parameters
     ----------
-    transport, report_transport : in place of the network
+    url : address of the service; by default of the environment variable ``DELAYED_BANDITS_URL``
+    api_key : by default of ``DELAYED_BANDITS_API_KEY``; without one none is sent
+    timeout : seconds for a call with all its attempts
+    max_retries : attempts after the first, where another may succeed
+    on_error : called with reports that are dropped, from any thread; by default they are logged
+    reports : how reports are gathered and sent
+    verify : an ``ssl.SSLContext`` for ``https``
+    transport : in place of the network
+    report_transport : the same for reports, whose thread blocks
+
+    Raises
+    ------
+    ValueError
+        for a missing or wrong address, key, or number.
     """
 
     def __init__(
@@ -383,10 +519,10 @@ class AsyncBandits:
         report_transport: httpx.BaseTransport | None = None,
     ) -> None:
         target = target_of(url, api_key, timeout, max_retries, verify)
-        self._connection = AsyncConnection(target, transport)
-        self._blocking = Connection(target, report_transport)
-        self._reporter = Reporter(self._blocking, reports or ReportRules(), on_error)
-        self.sessions = AsyncSessions(self._connection, self._reporter)
+        self._calls = AsyncCalls(target, transport)
+        self._report_calls = Calls(target, report_transport)
+        self._reporter = Reporter(self._report_calls.settle, reports or ReportRules(), on_error)
+        self.sessions = AsyncSessions(self._calls, self._reporter)
 
     def session(self, session_id: str) -> AsyncSession:
         """Return a session by its id, without any call.
@@ -400,7 +536,7 @@ class AsyncBandits:
         ValueError
             for an id of another form.
         """
-        return AsyncSession(session_id, self._connection, self._reporter)
+        return AsyncSession(session_id, self._calls, self._reporter)
 
     async def flush(self, timeout: float | None = None) -> bool:  # noqa: ASYNC109 - waits in a thread
         """Send the reports that wait.
@@ -423,14 +559,11 @@ class AsyncBandits:
     async def close(self) -> None:
         """Send the reports that wait, then close the connections."""
         await asyncio.to_thread(self._reporter.close)
-        self._blocking.close()
-        await self._connection.close()
+        self._report_calls.close()
+        await self._calls.close()
 
     async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *_: object) -> None:
         await self.close()
-
-
-__all__ = ["AsyncBandits", "AsyncSession", "AsyncSessions"]

@@ -1,42 +1,134 @@
-"""The blocking client, for any number of threads. ``awaited`` has the same methods."""
+# Made from awaited.py by `python -m tests.support.blocking_client`: change that, and run the command.
+"""The blocking client: its methods, and the calls that they make."""
 
 from __future__ import annotations
 
+import logging
+import time
+import uuid
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Self, Unpack
 
 import httpx
 
-from . import steps as sessions
-from . import steps as slots
-from .attempts import target_of
+from .attempts import Attempts, Target, target_of
 from .calls import (
     VOID,
     Action,
+    ActOptions,
     Arm,
+    ArmChanges,
+    BanditsError,
+    Call,
     Fallback,
+    FeedbackOptions,
+    Json,
     Outcome,
+    Reader,
+    SessionChanges,
+    SessionExistsError,
+    SessionOptions,
     SessionView,
     Settlement,
+    T,
     Where,
+    actions_of,
+    change,
+    changes_to,
+    differs,
+    encode,
     event_of,
+    fallback_of,
+    read,
     session_path,
+    settlement_of,
     view_of,
 )
 from .connection import Connection
 from .reporter import OnError, ReportCounts, Reporter, ReportRules
-from .steps import ActOptions, ArmChanges, FeedbackOptions, SessionChanges, SessionOptions
 
-# -- One session: acting, reporting, and its arms.
+SESSIONS = "/v1/sessions"
+_log = logging.getLogger("delayed_bandits.client")
+
+
+class Calls(Connection):
+    """Calls of the service, each with all its attempts."""
+
+    def __init__(self, target: Target, transport: httpx.BaseTransport | None) -> None:
+        super().__init__(target, transport)
+        self._outcome_fields: dict[str, str] = {}
+        """By which field the events of known sessions say their outcome."""
+
+    def call(self, call: Call) -> Json:
+        """Make one call, and return the JSON of its answer.
+
+        Raises
+        ------
+        BanditsError
+            the error of the last attempt.
+        """
+        attempts = Attempts(call, self._target)
+        while True:
+            try:
+                return self.attempt(attempts)
+            except BanditsError as error:
+                pause = attempts.pause(error)
+            time.sleep(pause)
+
+    def viewed(self, call: Call) -> SessionView:
+        """Make a call that is answered with a session."""
+        return read(view_of, self.call(call))
+
+    def settle(
+        self, session_id: str, events: Sequence[Mapping[str, Any] | None], options: FeedbackOptions, key: str = ""
+    ) -> Settlement:
+        """Send events in one call; None stands for one of a fallback, and is not sent.
+
+        A void is said in the session's own word, which the session is asked for once.
+        """
+        sent = [event for event in events if event is not None]
+        if not sent:
+            return Settlement(fallbacks=len(events))
+        if session_id not in self._outcome_fields and any(VOID in event for event in sent):
+            found = self.viewed(Call("GET", session_path(session_id)))
+            self._outcome_fields[session_id] = found.outcome_field
+        word = self._outcome_fields.get(session_id, VOID)
+        said = [{word if name == VOID else name: value for name, value in event.items()} for event in sent]
+        query = {name: str(options[name]) for name in ("on_surplus", "on_invalid") if options.get(name) is not None}
+        path, content, timeout = (
+            session_path(session_id, "feedbacks"),
+            encode({"events": said}),
+            options.get("timeout"),
+        )
+        answer = self.call(Call("POST", path, content, query, key or uuid.uuid4().hex, timeout))
+        return replace(read(settlement_of, answer), fallbacks=len(events) - len(sent))
+
+    def pages(self, path: str, items: str, reader: Reader[T], **query: Any) -> Iterator[T]:
+        """Yield the items of all pages, which list them in the field ``items``.
+
+        Raises
+        ------
+        BanditsError
+            as ``call`` does, at the page that is asked for next.
+        """
+        asked = {name: value for name, value in query.items() if value is not None}
+        while True:
+            answer = self.call(Call("GET", path, query=asked))
+            found, cursor = read(lambda page: ([reader(each) for each in page[items]], page["next_cursor"]), answer)
+            yield from found
+            if cursor is None:
+                return
+            asked["cursor"] = cursor
 
 
 class Session:
     """One session: one learner."""
 
-    def __init__(self, session_id: str, connection: Connection, reporter: Reporter) -> None:
+    def __init__(self, session_id: str, calls: Calls, reporter: Reporter) -> None:
         session_path(session_id)
         self.session_id = session_id
-        self._connection, self._reporter = connection, reporter
+        self._calls, self._reporter = calls, reporter
 
     def act(self, *, fallback: Fallback | None = None, **options: Unpack[ActOptions]) -> Action:
         """Ask what to show to one visitor.
@@ -60,7 +152,7 @@ class Session:
         NoAnswerError, ApiError
             where no answer came in time, or the service refused for another reason.
         """
-        return self._connection.run(slots.act(self.session_id, fallback, options))
+        return (self._chosen("act", {}, None if fallback is None else [fallback], options))[0]
 
     def acts(
         self,
@@ -90,7 +182,27 @@ class Session:
         NoAnswerError, ApiError
             where no answer came in time, or the service refused for another reason.
         """
-        return self._connection.run(slots.acts(self.session_id, count, distinct, fallback, options))
+        body = {"count": count} | ({"distinct": True} if distinct else {})
+        return self._chosen("acts", body, None if fallback is None else fallback[:count], options)
+
+    def _chosen(
+        self, route: str, body: dict[str, Any], instead: Sequence[Fallback] | None, options: ActOptions
+    ) -> list[Action]:
+        """Ask; where no action comes, and something is named for this case, return that in place of an error."""
+        key, segment = options.get("idempotency_key") or uuid.uuid4().hex, options.get("segment")
+        fallbacks = None if instead is None else [fallback_of(each, segment) for each in instead]
+        names = ("eligible", "exclude", "segment")
+        body |= {name: value for name in names if (value := options.get(name)) is not None}
+        path, timeout = session_path(self.session_id, route), options.get("timeout")
+        try:
+            answer = self._calls.call(Call("POST", path, encode(body), key=key, timeout=timeout))
+            return read(lambda found: actions_of(found, key, segment), answer)
+        except Exception as error:
+            if fallbacks is None:
+                raise
+            _log.warning("session %s: the fallback is shown: %s", self.session_id, error)
+            reason = error if isinstance(error, BanditsError) else BanditsError(str(error))
+            return [replace(each, error=reason) for each in fallbacks]
 
     def report(self, decision: Action | Arm | None = None, **outcome: Unpack[Outcome]) -> bool:
         """Report an outcome later, in a batch, and return at once.
@@ -169,7 +281,7 @@ class Session:
         NoAnswerError, ApiError
             where no answer came in time, or the service refused for another reason.
         """
-        return self._connection.run(slots.feedbacks(self.session_id, events, self._reporter.words, options))
+        return self._calls.settle(self.session_id, events, options)
 
     def view(self, segment: str | None = None) -> SessionView:
         """View the session, or one of its segments.
@@ -185,7 +297,8 @@ class Session:
         NoAnswerError, ApiError
             where no answer came in time, or the service refused for another reason.
         """
-        return self._connection.run(sessions.view(self.session_id, segment))
+        query = {} if segment is None else {"segment": segment}
+        return self._calls.viewed(Call("GET", session_path(self.session_id), query=query))
 
     def update(self, **changes: Unpack[SessionChanges]) -> SessionView:
         """Change options of the session.
@@ -199,7 +312,7 @@ class Session:
         -------
         The session as it is then.
         """
-        return self._connection.run(sessions.update(self.session_id, changes))
+        return self._calls.viewed(change("PATCH", session_path(self.session_id), changes))
 
     def set_arms(self, arms: Sequence[str]) -> SessionView:
         """Exchange the arms for these; those that stay keep what they have learned.
@@ -212,7 +325,7 @@ class Session:
         -------
         The session as it is then.
         """
-        return self._connection.run(sessions.set_arms(self.session_id, arms))
+        return self._calls.viewed(change("PUT", session_path(self.session_id, "arms"), {"arms": list(arms)}))
 
     def change_arms(self, **changes: Unpack[ArmChanges]) -> SessionView:
         """Remove, add, resume and pause arms, in this order.
@@ -225,11 +338,11 @@ class Session:
         -------
         The session as it is then.
         """
-        return self._connection.run(sessions.change_arms(self.session_id, changes))
+        return self._calls.viewed(change("PATCH", session_path(self.session_id, "arms"), changes))
 
     def delete(self) -> None:
         """Delete the session."""
-        self._connection.run(sessions.delete(self.session_id))
+        self._calls.call(Call("DELETE", session_path(self.session_id), absent_ok=True))
 
     def arms(self, *, sort: str | None = None, limit: int = 100) -> Iterator[dict[str, Any]]:
         """Go through the arms with their counts and means.
@@ -239,7 +352,7 @@ class Session:
         sort : ``"index"``, ``"probability"``, ``"acts"`` or ``"mean"``, and behind ``-`` downwards; None: by index
         limit : arms in one call, of which there are as many as it takes
         """
-        return self._connection.pages(session_path(self.session_id, "arms"), "arms", dict, sort=sort, limit=limit)
+        return self._calls.pages(session_path(self.session_id, "arms"), "arms", dict, sort=sort, limit=limit)
 
     def segments(self, *, sort: str | None = None, limit: int = 100) -> Iterator[dict[str, Any]]:
         """Go through the segments that are kept.
@@ -250,7 +363,7 @@ class Session:
         limit : segments in one call, of which there are as many as it takes
         """
         path = session_path(self.session_id, "segments")
-        return self._connection.pages(path, "segments", dict, sort=sort, limit=limit)
+        return self._calls.pages(path, "segments", dict, sort=sort, limit=limit)
 
     def decisions(self, *, limit: int = 100) -> Iterator[dict[str, Any]]:
         """Go through the decision log, oldest entries first.
@@ -259,17 +372,14 @@ class Session:
         ----------
         limit : entries in one call, of which there are as many as it takes
         """
-        return self._connection.pages(session_path(self.session_id, "decisions"), "decisions", dict, limit=limit)
-
-
-# -- All sessions of the service.
+        return self._calls.pages(session_path(self.session_id, "decisions"), "decisions", dict, limit=limit)
 
 
 class Sessions:
     """All sessions of the service."""
 
-    def __init__(self, connection: Connection, reporter: Reporter) -> None:
-        self._connection, self._reporter = connection, reporter
+    def __init__(self, calls: Calls, reporter: Reporter) -> None:
+        self._calls, self._reporter = calls, reporter
 
     def ensure(self, session_id: str, **options: Unpack[SessionOptions]) -> Session:
         """Create a session, or bring its arms and the options that are named in line.
@@ -286,7 +396,19 @@ class Sessions:
         NoAnswerError, ApiError
             where no answer came in time, or the service refused for another reason.
         """
-        return self._session(self._connection.run(sessions.ensure(session_id, options)))
+        session = Session(session_id, self._calls, self._reporter)
+        try:
+            found = self._created(session_id, options)
+        except SessionExistsError as error:
+            found = session.view()
+            if differs(found, options, error):
+                raise
+        wanted = options["learner"].get("arms")
+        if wanted is not None and set(wanted) != set(found.arms):
+            found = session.set_arms(wanted)
+        if changes := changes_to(found, options):
+            self._calls.viewed(change("PATCH", session_path(session_id), changes))
+        return session
 
     def create(self, session_id: str | None = None, **options: Unpack[SessionOptions]) -> Session:
         """Create a session, or find the one that was created with the same fields.
@@ -303,7 +425,14 @@ class Sessions:
         NoAnswerError, ApiError
             where no answer came in time, or the service refused for another reason.
         """
-        return self._session(self._connection.run(sessions.create(session_id, options)))
+        view = self._created(session_id, options)
+        return Session(view.session_id, self._calls, self._reporter)
+
+    def _created(self, session_id: str | None, options: Mapping[str, Any]) -> SessionView:
+        if session_id is not None:
+            session_path(session_id)
+            options = {**options, "session_id": session_id}
+        return self._calls.viewed(change("POST", SESSIONS, options))
 
     def get(self, session_id: str) -> SessionView:
         """View a session.
@@ -319,7 +448,7 @@ class Sessions:
         NoAnswerError, ApiError
             where no answer came in time, or the service refused for another reason.
         """
-        return self._connection.run(sessions.view(session_id))
+        return Session(session_id, self._calls, self._reporter).view()
 
     def delete(self, session_id: str) -> None:
         """Delete a session.
@@ -335,7 +464,7 @@ class Sessions:
         NoAnswerError, ApiError
             where no answer came in time, or the service refused for another reason.
         """
-        self._connection.run(sessions.delete(session_id))
+        Session(session_id, self._calls, self._reporter).delete()
 
     def list(self, limit: int = 100) -> Iterator[SessionView]:
         """Go through all sessions, without their distributions.
@@ -349,17 +478,13 @@ class Sessions:
         NoAnswerError, ApiError
             where no answer came in time, or the service refused.
         """
-        return self._connection.pages(sessions.SESSIONS, "sessions", view_of, limit=limit)
-
-    def _session(self, view: SessionView) -> Session:
-        return Session(view.session_id, self._connection, self._reporter)
-
-
-# -- The client as a whole: its connections and its reports.
+        return self._calls.pages(SESSIONS, "sessions", view_of, limit=limit)
 
 
 class Bandits:
-    """A client of the service, for any number of threads. Use it in a ``with`` block, or close it.
+    """A client of the service, for any number of threads. Use it in an ``with`` block, or close it.
+
+    Reports are sent by a thread of its own, and what is left at the end of the program is sent.
 
     Parameters
     ----------
@@ -390,9 +515,10 @@ class Bandits:
         verify: Any = True,
         transport: httpx.BaseTransport | None = None,
     ) -> None:
-        self._connection = Connection(target_of(url, api_key, timeout, max_retries, verify), transport)
-        self._reporter = Reporter(self._connection, reports or ReportRules(), on_error)
-        self.sessions = Sessions(self._connection, self._reporter)
+        target = target_of(url, api_key, timeout, max_retries, verify)
+        self._calls = Calls(target, transport)
+        self._reporter = Reporter(self._calls.settle, reports or ReportRules(), on_error)
+        self.sessions = Sessions(self._calls, self._reporter)
 
     def session(self, session_id: str) -> Session:
         """Return a session by its id, without any call.
@@ -406,7 +532,7 @@ class Bandits:
         ValueError
             for an id of another form.
         """
-        return Session(session_id, self._connection, self._reporter)
+        return Session(session_id, self._calls, self._reporter)
 
     def flush(self, timeout: float | None = None) -> bool:
         """Send the reports that wait.
@@ -429,13 +555,10 @@ class Bandits:
     def close(self) -> None:
         """Send the reports that wait, then close the connections."""
         self._reporter.close()
-        self._connection.close()
+        self._calls.close()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-__all__ = ["Bandits", "Session", "Sessions"]

@@ -1,15 +1,17 @@
-"""One call of the service's HTTP interface as data, without any I/O, and the events that calls carry."""
+"""Calls of the service as data, without any I/O: what can go wrong, what answers say, and what is sent."""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import operator
 import re
 import time
-from collections.abc import Callable, Generator, Mapping, Sequence
+import uuid
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from email.utils import parsedate_to_datetime
-from typing import Any, NamedTuple, TypeAlias, TypedDict, TypeVar
+from typing import Any, Literal, Required, SupportsIndex, TypeAlias, TypedDict, TypeVar
 from urllib.parse import quote
 
 # -- What can go wrong in a call, as exceptions: by cause, and for refusals by the service's ``code``.
@@ -148,12 +150,7 @@ def api_error(
 ) -> ApiError:
     """Return the error of a problem: of its code's class, else of its status' class.
 
-    Parameters
-    ----------
-    status : of HTTP, 300 or more
-    problem : the JSON object of the answer; empty where it has none
-    request_id : of the answer's header; None where it has none
-    retry_after : seconds that the answer asks to wait for; 0 where it does not
+    ``problem`` is the JSON object of the answer, empty where it has none.
     """
     kind = _BY_CODE.get(str(problem.get("code"))) or _BY_STATUS.get(status, ApiError)
     return kind(status, problem, request_id, retry_after)
@@ -259,16 +256,7 @@ class SessionView:
         return "reward" if self.fields.get("reward_range") is not None else "loss"
 
 
-class Received(NamedTuple):
-    """An answer as it came."""
-
-    url: str
-    status: int
-    headers: Mapping[str, str]
-    content: bytes
-
-
-def answer_of(received: Received) -> dict[str, Any] | None:
+def answer_of(url: str, status: int, headers: Mapping[str, str], content: bytes) -> dict[str, Any] | None:
     """Return the JSON object of an answer, None for one without content.
 
     Raises
@@ -278,40 +266,30 @@ def answer_of(received: Received) -> dict[str, Any] | None:
     BadAnswerError
         where the answer does not come from this service.
     """
-    status = received.status
-    if 200 <= status < 300:
-        return _json_object(received) if received.content else None
-    problem = _json_object(received) if "json" in received.headers.get("Content-Type", "") else {}
-    raise api_error(status, problem, received.headers.get("X-Request-Id"), _retry_after(received.headers))
-
-
-def _json_object(received: Received) -> dict[str, Any]:
+    is_success = 200 <= status < 300
+    if is_success and not content:
+        return None
+    found: dict[str, Any] = {}
+    if is_success or "json" in headers.get("Content-Type", ""):
+        try:
+            parsed = json.loads(content)
+        except ValueError:
+            parsed = None
+        if not isinstance(parsed, dict):
+            raise BadAnswerError(f"the answer of {url} is no JSON object: {content[:80]!r}")
+        found = parsed
+    if is_success:
+        return found
+    wait = headers.get("Retry-After", "")
     try:
-        found = json.loads(received.content)
+        seconds = float(wait) if wait.isdecimal() else parsedate_to_datetime(wait).timestamp() - time.time()
     except ValueError:
-        found = None
-    if not isinstance(found, dict):
-        raise BadAnswerError(f"the answer of {received.url} is no JSON object: {received.content[:80]!r}")
-    return found
-
-
-def _retry_after(headers: Mapping[str, str]) -> float:
-    text = headers.get("Retry-After", "")
-    if text.isdecimal():
-        return float(text)
-    try:
-        return max(0.0, parsedate_to_datetime(text).timestamp() - time.time())
-    except ValueError:
-        return 0.0
+        seconds = 0.0
+    raise api_error(status, found, headers.get("X-Request-Id"), max(0.0, seconds))
 
 
 def read(reader: Reader[T], answer: Any) -> T:
-    """Read an answer.
-
-    Parameters
-    ----------
-    reader : makes of the JSON what the caller wants
-    answer : of a success; None where it had no content
+    """Read an answer; None is one without content.
 
     Raises
     ------
@@ -335,24 +313,34 @@ def settlement_of(answer: Mapping[str, Any]) -> Settlement:
     return Settlement(**found | {"invalid_indexes": tuple(found.get("invalid_indexes", ()))})
 
 
-def action_of(answer: Mapping[str, Any], key: str, segment: str | None) -> Action:
-    """Read one action of a call.
+def actions_of(answer: Mapping[str, Any], key: str, segment: str | None) -> list[Action]:
+    """Read the actions of a call, or its only one.
 
-    Its event id follows from key and slot, so the same decision has it again when the call is replayed.
-
-    Parameters
-    ----------
-    answer : the JSON object of the action
-    key : the Idempotency-Key of the call
-    segment : that the act named; None where it named none
+    Their event ids follow from key and slot, so the same decision has it again when the call is replayed.
     """
     digest = hashlib.blake2b(key.encode(), digest_size=12).hexdigest()
-    return Action(**_known(Action, answer), segment=segment, event_id=f"{digest}-{answer['slot']}")
+    return [
+        Action(**_known(Action, each), segment=segment, event_id=f"{digest}-{each['slot']}")
+        for each in answer.get("actions", [answer])
+    ]
+
+
+def fallback_of(shown: Fallback, segment: str | None) -> Action:
+    """Return the action that shows what the caller named for the case that the service does not answer."""
+    if isinstance(shown, str):
+        place: dict[str, Any] = {"label": shown}
+    elif isinstance(shown, SupportsIndex):
+        place = {"arm": operator.index(shown)}
+    else:
+        place = {"x": list(map(float, shown))}
+    return Action(**place, segment=segment, event_id=FALLBACK_ID + uuid.uuid4().hex, is_fallback=True)
 
 
 def _known(kind: type[Any], answer: Mapping[str, Any]) -> dict[str, Any]:
     return {each.name: answer[each.name] for each in fields(kind) if each.name in answer}
 
+
+# -- What calls send.
 
 Arm: TypeAlias = str | int
 """A label, or an index from 0."""
@@ -364,6 +352,9 @@ Fallback: TypeAlias = str | int | Sequence[float]
 """An arm, or a point."""
 VOID = "void"
 """Field of an event that ends its decision unlearned, until the session's own word for it is known."""
+CHANGEABLE = ("expiry", "idle_ttl_seconds", "floor")
+"""Fields of a session that may change after its creation, beside its arms."""
+_COMPARED = ("loss_range", "reward_range", "normalize_losses", "decision_log")
 _WHERE = ("event_id", "slot", "segment")
 OUTCOMES = ("loss", "reward", "losses", "gradient", VOID)
 _SESSION_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
@@ -391,8 +382,60 @@ class Call:
     absent_ok: bool = False
 
 
-Steps: TypeAlias = Generator[Call, Json, T]
-"""Calls, one after the other, each of which is sent its answer; returns what they come to. Has no I/O."""
+class SessionOptions(TypedDict, total=False):
+    """Fields of a new session, as the service documents them; what is left out has the service's default."""
+
+    learner: Required[Mapping[str, Any]]
+    loss_range: Sequence[float]
+    reward_range: Sequence[float]
+    normalize_losses: bool
+    seed: int
+    idle_ttl_seconds: float | None
+    expiry: Mapping[str, Any] | None
+    floor: float
+    initial: Sequence[Mapping[str, Any]]
+    segments: Mapping[str, Any] | None
+    decision_log: Mapping[str, Any] | None
+
+
+class ArmChanges(TypedDict, total=False):
+    """Labels to remove, add, resume and pause, in this order."""
+
+    remove: Sequence[str]
+    add: Sequence[str]
+    resume: Sequence[str]
+    pause: Sequence[str]
+
+
+class SessionChanges(TypedDict, total=False):
+    """Options to change; None clears one."""
+
+    expiry: Mapping[str, Any] | None
+    idle_ttl_seconds: float | None
+    floor: float | None
+
+
+class ActOptions(TypedDict, total=False):
+    """What an act may say.
+
+    ``eligible``: the arms that may be drawn, ``exclude``: those that may not; ``segment``: who asks;
+    ``idempotency_key``: the same key gives the same action for a day, such as a visitor's id; ``timeout``: seconds
+    for this call and its retries.
+    """
+
+    eligible: Sequence[Arm] | None
+    exclude: Sequence[Arm] | None
+    segment: str | None
+    idempotency_key: str | None
+    timeout: float | None
+
+
+class FeedbackOptions(TypedDict, total=False):
+    """What becomes of events that match no decision, or don't fit their session; seconds for all attempts."""
+
+    on_surplus: Literal["refuse", "skip"]
+    on_invalid: Literal["refuse", "skip"]
+    timeout: float
 
 
 class Where(TypedDict, total=False):
@@ -423,22 +466,22 @@ def encode(value: Json) -> str:
     ValueError, TypeError
         for what JSON has no form for, such as NaN.
     """
-    return json.dumps(value, allow_nan=False, separators=(",", ":"), default=_plain)
+
+    def plain(value: Any) -> Json:
+        if not hasattr(value, "tolist"):
+            raise TypeError(f"{type(value).__name__} has no form in JSON")
+        return value.tolist()
+
+    return json.dumps(value, allow_nan=False, separators=(",", ":"), default=plain)
 
 
-def _plain(value: Any) -> Json:
-    if not hasattr(value, "tolist"):
-        raise TypeError(f"{type(value).__name__} has no form in JSON")
-    return value.tolist()
+def change(method: str, path: str, body: Mapping[str, Any]) -> Call:
+    """Return the call that makes a session, or changes one."""
+    return Call(method, path, encode(body), key=uuid.uuid4().hex)
 
 
 def session_path(session_id: str, *below: str) -> str:
     """Return the path of a session, or of what is below it.
-
-    Parameters
-    ----------
-    session_id : of the session, as the caller gave it
-    below : parts of the path, used as they are
 
     Raises
     ------
@@ -482,18 +525,29 @@ def event_of(decision: Action | Arm | None, fields: Mapping[str, Any]) -> dict[s
     return {name: value for name, value in where.items() if value is not None} | {outcome[0]: fields[outcome[0]]}
 
 
-def events_content(events: Sequence[Mapping[str, Any]], void_field: str) -> str:
-    """Return the body of a batch; voids are said in the session's own word.
+def differs(found: SessionView, options: Mapping[str, Any], refusal: ApiError) -> bool:
+    """Return whether what was named, and refused, differs from the session in a way that can't change."""
+    learner = {name: value for name, value in options["learner"].items() if name != "arms"}
+    named = {name: options[name] for name in _COMPARED if name in options}
+    return (
+        bool((options.keys() - {"learner", *CHANGEABLE}) & {each.get("field") for each in refusal.errors})
+        or (options["learner"].get("arms") is not None) != bool(found.arms)
+        or any(not _same(value, found.learner.get(name)) for name, value in learner.items())
+        or any(not _same(value, found.fields.get(name)) for name, value in named.items())
+    )
 
-    Parameters
-    ----------
-    events : as ``event_of`` returns them, none of a fallback
-    void_field : ``loss``, ``reward``, ``losses`` or ``gradient``
 
-    Raises
-    ------
-    ValueError, TypeError
-        for what JSON has no form for, such as NaN.
-    """
-    said = [{void_field if name == VOID else name: value for name, value in event.items()} for event in events]
-    return encode({"events": said})
+def changes_to(found: SessionView, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options that are named, may change, and are others than the session's."""
+    named = {name: options[name] for name in CHANGEABLE if name in options}
+    return {name: value for name, value in named.items() if not _same(value, found.fields.get(name))}
+
+
+def _same(wanted: Any, present: Any) -> bool:
+    """Return whether a value is in force; a provisional default that is not named is as it is."""
+    if isinstance(wanted, Mapping) and isinstance(present, Mapping):
+        names = wanted.keys() | (present.keys() - {"provisional"})
+        return all(_same(wanted.get(name), present.get(name)) for name in names)
+    if isinstance(wanted, tuple | list) and isinstance(present, list):
+        return list(wanted) == present
+    return bool(wanted == present)

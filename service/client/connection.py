@@ -1,30 +1,139 @@
-"""Sending calls that block. All else that calls need has no I/O."""
+"""Connections to the service, blocking and awaited, which send one attempt of a call and keep its deadline."""
 
 from __future__ import annotations
 
 import asyncio
 import os
+import ssl
+import threading
 import time
 import weakref
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterable
+from concurrent.futures import Future
 from contextlib import closing
-from typing import Any, NamedTuple
+from typing import Any
+from urllib.request import getproxies
 
+import httpcore
 import httpx
 
-from .attempts import Attempts, Target, no_answer, transports
-from .calls import BanditsError, Call, ClosedError, Json, NoAnswerError, Reader, Steps, T
-from .steps import page
+from .attempts import Attempts, Seconds, Target, no_answer
+from .calls import ClosedError, Json, NoAnswerError
+
+# -- Blocking connections.
+#
+# httpx bounds each step, and a step may be many: a server that sends its head a byte at a time would hold a call
+# for as long as it likes, and nothing bounds how long the system looks up a host's address.
+
+PIECE = 65_536
+"""Bytes written in one step."""
+
+
+def _left(timeout: float | None, ended: type[httpx.TimeoutException]) -> float | None:
+    """Return the seconds that are left of ``timeout`` by now.
+
+    Raises
+    ------
+    httpx.TimeoutException
+        of the kind ``ended``, where none are.
+    """
+    if not isinstance(timeout, Seconds):
+        return timeout
+    left = timeout.deadline - time.monotonic()
+    if left <= 0:
+        raise ended("the time for this call is over")
+    return left
+
+
+class _Stream(httpcore.NetworkStream):
+    """A connection that looks at the clock before each step."""
+
+    def __init__(self, stream: httpcore.NetworkStream) -> None:
+        self._stream = stream
+
+    def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
+        return self._stream.read(max_bytes, _left(timeout, httpx.ReadTimeout))
+
+    def write(self, buffer: bytes, timeout: float | None = None) -> None:
+        for start in range(0, len(buffer), PIECE):
+            self._stream.write(buffer[start : start + PIECE], _left(timeout, httpx.WriteTimeout))
+
+    def start_tls(
+        self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
+    ) -> httpcore.NetworkStream:
+        left = _left(timeout, httpx.ConnectTimeout)
+        return _Stream(self._stream.start_tls(ssl_context, server_hostname, left))
+
+    def get_extra_info(self, info: str) -> Any:
+        return self._stream.get_extra_info(info)
+
+    def close(self) -> None:
+        self._stream.close()
+
+
+class _Backend(httpcore.SyncBackend):
+    """Connects in a thread of its own, because looking up an address can't be bounded."""
+
+    def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,
+        local_address: str | None = None,
+        socket_options: Iterable[httpcore.SOCKET_OPTION] | None = None,
+    ) -> httpcore.NetworkStream:
+        def connect() -> httpcore.NetworkStream:
+            return httpcore.SyncBackend.connect_tcp(self, host, port, timeout, local_address, socket_options)
+
+        return _Stream(_in_thread(connect, _left(timeout, httpx.ConnectTimeout)))
+
+
+def _in_thread(connect: Callable[[], httpcore.NetworkStream], seconds: float | None) -> httpcore.NetworkStream:
+    """Connect within so many seconds; a connection that comes later is closed.
+
+    Raises
+    ------
+    httpx.ConnectTimeout
+        where there is none in time.
+    httpx.ConnectError
+        where the process can have no more threads.
+    """
+    connected: Future[httpcore.NetworkStream] = Future()
+
+    def run() -> None:
+        try:
+            connected.set_result(connect())
+        except Exception as error:
+            connected.set_exception(error)
+
+    try:
+        threading.Thread(target=run, name="delayed-bandits-connect", daemon=True).start()
+    except RuntimeError as error:
+        raise httpx.ConnectError(str(error)) from error
+    try:
+        return connected.result(seconds)
+    except TimeoutError:
+        connected.add_done_callback(lambda late: None if late.exception() else late.result().close())
+        raise httpx.ConnectTimeout("no connection in time") from None
+
+
+class DeadlineTransport(httpx.HTTPTransport):
+    """httpx's own transport, on connections that keep ``Seconds``."""
+
+    def __init__(self, verify: Any, limits: httpx.Limits) -> None:
+        context = verify if isinstance(verify, ssl.SSLContext) else httpx.create_ssl_context(verify)
+        super().__init__(verify=context, limits=limits)
+        self._pool = httpcore.ConnectionPool(
+            ssl_context=context,
+            max_connections=limits.max_connections,
+            max_keepalive_connections=limits.max_keepalive_connections,
+            keepalive_expiry=limits.keepalive_expiry,
+            network_backend=_Backend(),
+        )
 
 
 class Connection:
-    """Blocking calls, from any thread.
-
-    Parameters
-    ----------
-    target : where calls go, and how long they may take
-    transport : in place of the network; None for the network
-    """
+    """Blocking connections, for any thread; ``transport`` stands in place of the network."""
 
     def __init__(self, target: Target, transport: httpx.BaseTransport | None = None) -> None:
         self._target = target
@@ -35,75 +144,19 @@ class Connection:
     def reset(self) -> None:
         """Open other connections, as the child of a fork has to: those that are open are its parent's."""
         options = self._target.options()
-        mounts = transports(options["verify"], options["limits"]) if self._transport is None else {}
+        mounts: dict[str, httpx.BaseTransport] = {}
+        if self._transport is None and "all" not in getproxies():
+            mounts["all://"] = DeadlineTransport(options["verify"], options["limits"])
         self._http = httpx.Client(transport=self._transport, mounts=mounts, **options)
 
-    def run(self, steps: Steps[T]) -> T:
-        """Make the calls of these steps, and return what they come to.
-
-        Raises
-        ------
-        ApiError
-            where the service refused, and the steps do not handle it.
-        NoAnswerError
-            where no answer came in time.
-        BadAnswerError
-            where an answer does not come from this service.
-        ClosedError
-            where the connections are closed.
-        """
-        try:
-            call = next(steps)
-            while True:
-                try:
-                    answer = self.send(call)
-                except Exception as error:
-                    call = steps.throw(error)
-                else:
-                    call = steps.send(answer)
-        except StopIteration as end:
-            found: T = end.value
-            return found
-
-    def pages(self, path: str, items: str, reader: Reader[T], **query: Any) -> Iterator[T]:
-        """Yield the items of all pages.
-
-        Parameters
-        ----------
-        path : below the service's address
-        items : the field of a page that lists them
-        reader : makes an item of its JSON
-        query : parameters of every page; those that are None are not sent
+    def attempt(self, attempts: Attempts) -> Json:
+        """Make the next attempt of a call, and return what is answered.
 
         Raises
         ------
         BanditsError
-            as ``run`` does, at the page that is asked for next.
+            where none is answered in time, the service refuses, or the connections are closed.
         """
-        cursor = None
-        while True:
-            found, cursor = self.run(page(path, items, reader, {**query, "cursor": cursor}))
-            yield from found
-            if cursor is None:
-                return
-
-    def send(self, call: Call) -> Json:
-        """Make one call, with all its attempts.
-
-        Raises
-        ------
-        BanditsError
-            the error of the last attempt.
-        """
-        attempts = Attempts(call, self._target)
-        while True:
-            try:
-                return self._attempt(attempts)
-            except BanditsError as error:
-                pause = attempts.pause(error)
-            time.sleep(pause)
-
-    def _attempt(self, attempts: Attempts) -> Json:
         if self._http.is_closed:
             raise ClosedError("this client has been closed")
         request, left = attempts.request(self._http)
@@ -136,39 +189,20 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)
 
 
-# -- Sending calls on an event loop. All else that calls need has no I/O.
-
-
-class _OfLoop(NamedTuple):
-    """The connections of an event loop, and what closes them."""
-
-    http: httpx.AsyncClient
-    closing: AsyncGenerator[None]
-
-
-async def _closing(http: httpx.AsyncClient) -> AsyncGenerator[None]:
-    """Close connections when this ends: an event loop ends its generators before it is closed."""
-    try:
-        yield
-    finally:
-        await http.aclose()
+# -- Awaited connections.
 
 
 class AsyncConnection:
-    """Awaited calls, from any event loop; see ``Connection``.
+    """Awaited connections, for any event loop; ``transport`` stands in place of the network.
 
     Each event loop has connections of its own, because a connection lives and dies with the loop that opened it.
-
-    Parameters
-    ----------
-    target : where calls go, and how long they may take
-    transport : in place of the network; None for the network
     """
 
     def __init__(self, target: Target, transport: httpx.AsyncBaseTransport | None = None) -> None:
         self._target = target
         self._transport = transport
-        self._of_loops: dict[asyncio.AbstractEventLoop, _OfLoop] = {}
+        self._of_loops: dict[asyncio.AbstractEventLoop, tuple[httpx.AsyncClient, AsyncGenerator[None]]] = {}
+        """The connections of an event loop, and what closes them."""
         self._is_closed = False
 
     async def _http(self) -> httpx.AsyncClient:
@@ -178,66 +212,22 @@ class AsyncConnection:
         loop = asyncio.get_running_loop()
         if (found := self._of_loops.get(loop)) is None:
             http = httpx.AsyncClient(transport=self._transport, **self._target.options())
-            found = _OfLoop(http, _closing(http))
-            await anext(found.closing)
+
+            async def close_at_end() -> AsyncGenerator[None]:
+                # An event loop ends its generators before it is closed.
+                try:
+                    yield
+                finally:
+                    await http.aclose()
+
+            found = http, close_at_end()
+            await anext(found[1])
             others = list(self._of_loops.items())
             self._of_loops = {loop: found} | {each: kept for each, kept in others if not each.is_closed()}
-        return found.http
+        return found[0]
 
-    async def run(self, steps: Steps[T]) -> T:
-        """Make the calls of these steps, and return what they come to.
-
-        Raises
-        ------
-        BanditsError
-            as that of ``Connection`` does.
-        """
-        try:
-            call = next(steps)
-            while True:
-                try:
-                    answer = await self._send(call)
-                except Exception as error:
-                    call = steps.throw(error)
-                else:
-                    call = steps.send(answer)
-        except StopIteration as end:
-            found: T = end.value
-            return found
-
-    async def pages(self, path: str, items: str, reader: Reader[T], **query: Any) -> AsyncIterator[T]:
-        """Yield the items of all pages.
-
-        Parameters
-        ----------
-        path : below the service's address
-        items : the field of a page that lists them
-        reader : makes an item of its JSON
-        query : parameters of every page; those that are None are not sent
-
-        Raises
-        ------
-        BanditsError
-            as ``run`` does, at the page that is asked for next.
-        """
-        cursor = None
-        while True:
-            found, cursor = await self.run(page(path, items, reader, {**query, "cursor": cursor}))
-            for each in found:
-                yield each
-            if cursor is None:
-                return
-
-    async def _send(self, call: Call) -> Json:
-        attempts = Attempts(call, self._target)
-        while True:
-            try:
-                return await self._attempt(attempts)
-            except BanditsError as error:
-                pause = attempts.pause(error)
-            await asyncio.sleep(pause)
-
-    async def _attempt(self, attempts: Attempts) -> Json:
+    async def attempt(self, attempts: Attempts) -> Json:
+        """Make the next attempt of a call, as that of ``Connection`` does."""
         http = await self._http()
         request, left = attempts.request(http)
         try:
@@ -251,4 +241,4 @@ class AsyncConnection:
         """Close the connections of the event loop that runs; those of others end with their loops."""
         self._is_closed = True
         if (found := self._of_loops.pop(asyncio.get_running_loop(), None)) is not None:
-            await found.closing.aclose()
+            await found[1].aclose()

@@ -14,12 +14,19 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
-from . import steps as slots
 from .attempts import backoff, is_passing
-from .calls import ApiError, BadAnswerError, BanditsError, ClosedError, QueueFullError, Settlement, encode
-from .connection import Connection
+from .calls import (
+    ApiError,
+    BadAnswerError,
+    BanditsError,
+    ClosedError,
+    FeedbackOptions,
+    QueueFullError,
+    Settlement,
+    encode,
+)
 
-# -- Reports that wait, session by session in their order, and the batches that are made of them. Has no lock.
+# -- What waits, session by session in its order, and the batches that are made of it. Has no lock.
 
 Event: TypeAlias = Mapping[str, Any]
 
@@ -77,13 +84,10 @@ class ReportCounts:
     dropped: int = 0
     fallbacks: int = 0
 
-    def add(self, settled: Settlement) -> None:
-        """Count what one call settled."""
-        for name in ("applied", "duplicates", "surplus", "removed", "voided"):
-            setattr(self, name, getattr(self, name) + getattr(settled, name))
-
 
 OnError: TypeAlias = Callable[[ReportError], None]
+Settle: TypeAlias = Callable[[str, Sequence[Event], FeedbackOptions, str], Settlement]
+"""Sends events of a session with an Idempotency-Key, and blocks until they are settled."""
 
 
 @dataclass
@@ -103,11 +107,6 @@ class Batch:
 class Lane:
     """The reports of one session.
 
-    Parameters
-    ----------
-    session_id : of the session
-    rules : when reports are sent, and how many in one call
-
     Attributes
     ----------
     due_at : when the next call may be made
@@ -124,12 +123,7 @@ class Lane:
         self._batches: deque[Batch] = deque()
 
     def put(self, event: Event, now: float) -> bool:
-        """Add a report, and return whether the next call became due earlier by it.
-
-        Parameters
-        ----------
-        event : the report, with an event id
-        now : seconds of the monotonic clock
+        """Add a report with an event id, and return whether the next call became due earlier by it.
 
         Raises
         ------
@@ -155,30 +149,17 @@ class Lane:
     def head(self) -> Batch:
         """Return the batch to send; the same until it is done."""
         if not self._batches:
-            self._batches.append(Batch(self._cut()))
+            self._batches.append(Batch([]))
+            events, room = self._batches[0].events, self._rules.max_batch_bytes
+            most = min(self._rules.max_batch, len(self._waiting))
+            while len(events) < most and (not events or self._waiting[0][1] <= room):
+                event, size = self._waiting.popleft()
+                events.append(event)
+                room -= size + 1
         return self._batches[0]
 
-    def _cut(self) -> list[Event]:
-        events: list[Event] = []
-        room = self._rules.max_batch_bytes
-        while self._waiting and len(events) < self._rules.max_batch and (not events or self._waiting[0][1] <= room):
-            event, size = self._waiting.popleft()
-            events.append(event)
-            room -= size + 1
-        return events
-
     def finish(self, now: float, *rest: Sequence[Event]) -> int:
-        """End the first batch, but for these of its events, which go on as batches.
-
-        Parameters
-        ----------
-        now : seconds of the monotonic clock
-        rest : events of one new batch each; empty ones make none
-
-        Returns
-        -------
-        How many of its events are done.
-        """
+        """End the first batch, but for these of its events, which go on as batches; return how many are done."""
         self.failures = 0
         done = len(self._batches.popleft().events) - sum(map(len, rest))
         self._batches.extendleft(Batch(list(events)) for events in reversed(rest) if events)
@@ -192,27 +173,18 @@ class Lane:
         return [event for batch in self._batches for event in batch.events] + [event for event, _ in self._waiting]
 
 
+# -- What sends it.
+
 _log = logging.getLogger("delayed_bandits.client")
-_TOO_LARGE = 413
+_OF_THE_BATCH = frozenset({413, 422})
+"""Statuses after which smaller batches may do."""
 
 
 class Reporter:
-    """Takes reports at once and sends them later.
+    """Takes reports at once and sends them later; those that are dropped are logged where nobody asks for them."""
 
-    Parameters
-    ----------
-    connection : by which the reports are sent; blocking, as a thread sends them
-    rules : when reports are sent, how many in one call, and how many may wait
-    on_error : is called with reports that are dropped, from any thread; by default they are logged
-
-    Attributes
-    ----------
-    words : by which field events of known sessions say their outcome, for voids
-    """
-
-    def __init__(self, connection: Connection, rules: ReportRules, on_error: OnError | None) -> None:
-        self.words: dict[str, str] = {}
-        self._connection, self._rules = connection, rules
+    def __init__(self, settle: Settle, rules: ReportRules, on_error: OnError | None) -> None:
+        self._settle, self._rules = settle, rules
         self._on_error = on_error or _logged
         self.reset()
         _open.add(self)
@@ -226,12 +198,7 @@ class Reporter:
         self._closed_at: float | None = None
 
     def put(self, session_id: str, event: Event | None) -> bool:
-        """Take a report, and return whether it will be sent.
-
-        Parameters
-        ----------
-        session_id : of the session
-        event : as ``event_of`` returns it; None for that of a fallback, which is counted and not sent
+        """Take a report, and return whether it will be sent; None, for that of a fallback, is counted and not sent.
 
         Raises
         ------
@@ -242,32 +209,25 @@ class Reporter:
             if event is None:
                 self._counts.fallbacks += 1
                 return False
-            refusal = self._refusal()
-            if refusal is None:
-                self._add(session_id, event)
-                return True
-        self._drop(session_id, [event], refusal)
-        return False
-
-    def _refusal(self) -> BanditsError | None:
-        if self._closed_at is not None:
-            return ClosedError("this client has been closed")
-        if self._counts.waiting >= self._rules.max_waiting:
-            return QueueFullError(
-                f"{self._counts.waiting} reports wait: the service does not take them fast enough"
-            )
-        return None
-
-    def _add(self, session_id: str, event: Event) -> None:
-        lane = self._lanes.get(session_id) or Lane(session_id, self._rules)
-        due = lane.put({"event_id": uuid.uuid4().hex, **event}, time.monotonic())
-        self._lanes[session_id] = lane
-        self._counts.waiting += 1
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name="delayed-bandits-reports", daemon=True)
-            self._thread.start()
-        elif due:
-            self._changed.notify_all()
+            waiting = self._counts.waiting
+            refusal: BanditsError | None = None
+            if self._closed_at is not None:
+                refusal = ClosedError("this client has been closed")
+            elif waiting >= self._rules.max_waiting:
+                refusal = QueueFullError(f"{waiting} reports wait: the service does not take them fast enough")
+            else:
+                lane = self._lanes.get(session_id) or Lane(session_id, self._rules)
+                due = lane.put({"event_id": uuid.uuid4().hex, **event}, time.monotonic())
+                self._lanes[session_id] = lane
+                self._counts.waiting += 1
+                if self._thread is None:
+                    self._thread = threading.Thread(target=self._run, name="delayed-bandits-reports", daemon=True)
+                    self._thread.start()
+                elif due:
+                    self._changed.notify_all()
+        if refusal is not None:
+            self._drop(session_id, [event], refusal)
+        return refusal is None
 
     def counts(self) -> ReportCounts:
         """Return what became of the reports so far."""
@@ -275,12 +235,7 @@ class Reporter:
             return replace(self._counts)
 
     def flush(self, timeout: float | None = None) -> bool:
-        """Send what waits now, and return whether all of it was answered in time.
-
-        Parameters
-        ----------
-        timeout : seconds; None waits without end
-        """
+        """Send what waits now, and return whether all of it was answered in time; None waits without end."""
         with self._changed:
             asked = [(lane, lane.added) for lane in self._lanes.values()]
             for lane, _ in asked:
@@ -288,14 +243,9 @@ class Reporter:
             self._changed.notify_all()
             return self._changed.wait_for(lambda: all(lane.done >= added for lane, added in asked), timeout)
 
-    def close(self, timeout: float | None = None) -> None:
-        """Send what waits; drop what is not answered within ``timeout`` seconds, and take nothing more.
-
-        Parameters
-        ----------
-        timeout : None for ``close_timeout`` of the rules
-        """
-        seconds = self._rules.close_timeout if timeout is None else timeout
+    def close(self) -> None:
+        """Send what waits, drop what is not answered within ``close_timeout``, and take nothing more."""
+        seconds = self._rules.close_timeout
         with self._changed:
             self._closed_at = time.monotonic() + seconds
         self.flush(seconds)
@@ -328,28 +278,30 @@ class Reporter:
             batch, seconds = lane.head(), self._rules.call_timeout
             if self._closed_at is not None:
                 seconds = min(seconds, self._closed_at - time.monotonic())
-        options: slots.FeedbackOptions = {"on_surplus": "skip", "timeout": seconds}
-        steps = slots.feedbacks(lane.session_id, batch.events, self.words, options, batch.key)
+        options: FeedbackOptions = {"on_surplus": "skip", "timeout": seconds}
         try:
-            settled = self._connection.run(steps)
+            settled = self._settle(lane.session_id, batch.events, options, batch.key)
         except Exception as error:
             self._failed(lane, batch, error if isinstance(error, BanditsError) else BanditsError(repr(error)))
             return
         with self._changed:
-            self._counts.add(settled)
+            for name in ("applied", "duplicates", "surplus", "removed", "voided"):
+                setattr(self._counts, name, getattr(self._counts, name) + getattr(settled, name))
             self._end(lane)
 
     def _failed(self, lane: Lane, batch: Batch, error: BanditsError) -> None:
         now, count = time.monotonic(), len(batch.events)
         if batch.failing_since is None:
             batch.failing_since = now
-        if _comes_back(error) and now - batch.failing_since < self._rules.give_up_after:
+        if (
+            is_passing(error) or isinstance(error, BadAnswerError)
+        ) and now - batch.failing_since < self._rules.give_up_after:
             with self._changed:
                 lane.failures += 1
                 wait = max(backoff(lane.failures), error.retry_after if isinstance(error, ApiError) else 0.0)
                 lane.due_at = now + wait
             return
-        wrong = set(_wrong(error, count))
+        wrong = {index for index in error.indexes if index < count} if isinstance(error, ApiError) else set()
         if not wrong and count > 1 and isinstance(error, ApiError) and error.status in _OF_THE_BATCH:
             self._end(lane, batch.events[: count // 2], batch.events[count // 2 :])
             return
@@ -377,24 +329,14 @@ class Reporter:
             _log.exception("on_error failed")
 
 
-def _comes_back(error: BanditsError) -> bool:
-    return is_passing(error) or isinstance(error, BadAnswerError)
-
-
-def _wrong(error: BanditsError, count: int) -> list[int]:
-    """Return the positions of the events that a batch was refused for."""
-    return [index for index in error.indexes if index < count] if isinstance(error, ApiError) else []
-
-
 def _logged(dropped: ReportError) -> None:
     _log.error("session %s: %d reports dropped: %s", dropped.session_id, len(dropped.events), dropped.error)
 
 
-_OF_THE_BATCH = frozenset({_TOO_LARGE, 422})
-"""Statuses after which smaller batches may do."""
 _open: weakref.WeakSet[Reporter] = weakref.WeakSet()
 
 
+@atexit.register
 def _close_all() -> None:
     for reporter in list(_open):
         reporter.close()
@@ -405,6 +347,5 @@ def _after_fork() -> None:
         reporter.reset()
 
 
-atexit.register(_close_all)
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)

@@ -1,4 +1,4 @@
-"""The words of the command line beside ``serve`` and ``evaluate``, one file or folder each.
+"""The words of the command line beside ``serve`` and ``evaluate``; ``run`` says which file has which.
 
 All but ``doctor`` call a service through the Python client. They need the extra ``cli``.
 """

@@ -15,10 +15,11 @@ import threading
 import time
 import webbrowser
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from rich.console import Group as Lines
 from rich.live import Live
@@ -26,8 +27,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ..client import Action, Bandits, Session
-from ..client.steps import SessionOptions
-from .screen import CommandError, Screen
+from .screen import Command, CommandError, Screen
 
 # -- A simulated shop: what its visitors are shown, and which of them click, later.
 #
@@ -80,17 +80,7 @@ class Group:
     moments: deque[Moment] = field(default_factory=deque)
 
     def begin(self, at: float, best: str) -> Moment:
-        """Begin a step with this best item, and forget what is no longer recent.
-
-        Parameters
-        ----------
-        at : seconds since the start
-        best : label of the item that is clicked most in this step
-
-        Returns
-        -------
-        The step's counts, for the visits of the step to be counted in.
-        """
+        """Begin a step with this best item, forget what is no longer recent, and return the counts of the step."""
         while self.moments and self.moments[0].at < at - RECENT_SECONDS:
             self.moments.popleft()
         self.moments.append(Moment(at, best))
@@ -114,34 +104,25 @@ def _share(part: int, whole: int) -> float:
     return part / whole if whole else 0.0
 
 
-def _options(kind: str, seed: int | None) -> SessionOptions:
-    options: SessionOptions = {
-        "learner": {"kind": kind, "arms": ITEMS},
-        "reward_range": [0, 1],
-        "expiry": {"after_seconds": WINDOW_SECONDS, "default_reward": 0},
-    }
-    if seed is not None:
-        options["seed"] = seed
-    return options
-
-
 class Shop:
     """The shop with its two groups of visitors: one learns, the other is shown items by chance.
 
-    Its methods take the time ``at`` in seconds since the start.
-
-    Parameters
-    ----------
-    bandits : client of the service, in which two sessions are created
-    seed : of visitors and sessions; None for others each time
+    Its methods take the time ``at`` in seconds since the start. Without a seed other visitors come each time.
     """
 
     def __init__(self, bandits: Bandits, seed: int | None = None) -> None:
         self._random = random.Random(seed)  # noqa: S311 - simulated visitors
         self._clicks: list[tuple[float, int, Group, Action]] = []
         self._number = itertools.count()
-        self.learner = Group(bandits.sessions.create(LEARNER, **_options("multiscale_tsallis", seed)))
-        self.control = Group(bandits.sessions.create(CONTROL, **_options("fixed", seed)))
+        options: dict[str, Any] = {
+            "reward_range": [0, 1],
+            "expiry": {"after_seconds": WINDOW_SECONDS, "default_reward": 0},
+        }
+        options |= {} if seed is None else {"seed": seed}
+        self.learner, self.control = (
+            Group(bandits.sessions.create(name, learner={"kind": kind, "arms": ITEMS}, **options))
+            for name, kind in ((LEARNER, "multiscale_tsallis"), (CONTROL, "fixed"))
+        )
         self._others = {item: self._random.uniform(LOWEST_RATE, OTHER_RATE) for item in ITEMS}
         self._reigns: list[str] = []
         self._gaps: list[Sequence[str]] = []
@@ -163,17 +144,18 @@ class Shop:
         return [item for item in self._gaps[int(at // SOLD_OUT_SECONDS)] if item != self.best(at)]
 
     def step(self, at: float, visitors: int) -> None:
-        """Let visitors come, and report the clicks that are due.
-
-        Parameters
-        ----------
-        at : seconds since the start
-        visitors : of both groups, two or more
-        """
+        """Let visitors come, two or more, and report the clicks that are due."""
         some = max(1, round(visitors * CONTROL_SHARE))
-        for group, count in ((self.learner, visitors - some), (self.control, some)):
-            self._visit(group, at, count)
-        self._report(at)
+        self._visit(self.learner, at, visitors - some)
+        self._visit(self.control, at, some)
+        due: dict[str, list[Mapping[str, object]]] = {LEARNER: [], CONTROL: []}
+        while self._clicks and self._clicks[0][0] <= at:
+            _, _, group, action = heapq.heappop(self._clicks)
+            event = {"label": action.label, "reward": 1, "event_id": action.event_id}
+            due[group.session.session_id].append(event)
+        for group in (self.learner, self.control):
+            if events := due[group.session.session_id]:
+                group.session.feedbacks(events, on_surplus="skip")
 
     def _visit(self, group: Group, at: float, count: int) -> None:
         best = self.best(at)
@@ -189,16 +171,6 @@ class Shop:
         for name in ("visitors", "clicks", "saw_best"):
             setattr(group.total, name, getattr(group.total, name) + getattr(moment, name))
 
-    def _report(self, at: float) -> None:
-        events: dict[str, list[Mapping[str, object]]] = {}
-        sessions = {group.session.session_id: group.session for group in (self.learner, self.control)}
-        while self._clicks and self._clicks[0][0] <= at:
-            _, _, group, action = heapq.heappop(self._clicks)
-            event = {"label": action.label, "reward": 1, "event_id": action.event_id}
-            events.setdefault(group.session.session_id, []).append(event)
-        for name, due in events.items():
-            sessions[name].feedbacks(due, on_surplus="skip")
-
 
 # -- What the demo shows in the terminal: the click rates side by side, and what goes on in the shop.
 
@@ -208,52 +180,25 @@ HIGHEST = 0.25
 LONGEST = 56
 
 
-class Picture:
-    """The state of a shop, and how its click rates went, one bar for each call of ``note``.
-
-    Parameters
-    ----------
-    shop : which is shown
-    url : of the service, with the dashboard
-    """
-
-    def __init__(self, shop: Shop, url: str) -> None:
-        self._shop, self._url = shop, url
-        self._learned: deque[float] = deque(maxlen=LONGEST)
-        self._chance: deque[float] = deque(maxlen=LONGEST)
-
-    def note(self) -> None:
-        """Add a bar."""
-        self._learned.append(self._shop.learner.rate())
-        self._chance.append(self._shop.control.rate())
-
-    def shown(self, at: float) -> Lines:
-        """Return the picture."""
-        shop = self._shop
-        table = Table(box=None, pad_edge=False, show_header=False)
-        for name, group, bars in (
-            ("learner", shop.learner, self._learned),
-            ("control", shop.control, self._chance),
-        ):
-            table.add_row(Text(name), Text(f"{group.rate():6.1%} click"), Text(sparkline(bars)))
-        share = f"the learner shows it to {shop.learner.share_of_best():.0%}"
-        change = "the best item changes: it" if shop.just_changed(at) else "the best item"
-        return Lines(
-            Text(f"{self._url}  ({at:.0f} s, {visitors(shop):,} visitors; Ctrl-C ends it)"),
-            table,
-            Text(f"{change} is {shop.best(at)}: {share}"),
-            Text(f"sold out: {', '.join(shop.sold_out(at))}"),
-        )
+def _picture(shop: Shop, url: str, at: float, past: Collection[tuple[float, float]]) -> Lines:
+    """Return the state of the shop, and how the click rates of learner and control went, as bars."""
+    table = Table(box=None, pad_edge=False, show_header=False)
+    for place, (name, group) in enumerate((("learner", shop.learner), ("control", shop.control))):
+        heights = (min(int(rates[place] / HIGHEST * len(BARS)), len(BARS) - 1) for rates in past)
+        bars = "".join(BARS[height] for height in heights)
+        table.add_row(Text(name), Text(f"{group.rate():6.1%} click"), Text(bars))
+    share = f"the learner shows it to {shop.learner.share_of_best():.0%}"
+    change = "the best item changes: it" if shop.just_changed(at) else "the best item"
+    return Lines(
+        Text(f"{url}  ({at:.0f} s, {visitors(shop):,} visitors; Ctrl-C ends it)"),
+        table,
+        Text(f"{change} is {shop.best(at)}: {share}"),
+        Text(f"sold out: {', '.join(shop.sold_out(at))}"),
+    )
 
 
 def line(shop: Shop, at: float) -> str:
-    """Return the state of the shop as one line, where there is no terminal.
-
-    Parameters
-    ----------
-    shop : as it is now
-    at : seconds since the start
-    """
+    """Return the state of the shop as one line, where there is no terminal."""
     learner, control = shop.learner, shop.control
     change = "the best item changes, " if shop.just_changed(at) else ""
     return (
@@ -276,16 +221,6 @@ def visitors(shop: Shop) -> int:
     return shop.learner.total.visitors + shop.control.total.visitors
 
 
-def sparkline(values: Sequence[float] | deque[float]) -> str:
-    """Return bars of up to eight heights.
-
-    Parameters
-    ----------
-    values : click rates; from ``HIGHEST`` on they have the highest bar
-    """
-    return "".join(BARS[min(int(value / HIGHEST * len(BARS)), len(BARS) - 1)] for value in values)
-
-
 # -- The service of the demo: a process of its own on a free port, with its sessions in memory.
 
 START_SECONDS = 60.0
@@ -296,11 +231,7 @@ PACKAGE = (__package__ or "").partition(".")[0]
 
 @contextmanager
 def running_service(port: int) -> Iterator[str]:
-    """Start a service, yield its address, and stop it.
-
-    Parameters
-    ----------
-    port : 0 for a free one
+    """Start a service, on a free port for 0, yield its address, and stop it.
 
     Raises
     ------
@@ -311,45 +242,33 @@ def running_service(port: int) -> Iterator[str]:
     flags = ("--store-url", "memory://", "--port", str(port), "--log-sample", "0")
     command = [sys.executable, "-m", PACKAGE, *flags]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=kept) as process:  # noqa: S603 - ourselves
+        url: Future[str] = Future()
+        last: deque[str] = deque(maxlen=3)
+
+        def read() -> None:
+            # What it logs is read to its end, so that its pipe never fills.
+            for line in process.stderr or ():
+                last.append(line.strip())
+                if (found := _LISTENING.search(line)) and not url.done():
+                    url.set_result(found[1])
+            if not url.done():
+                url.set_result("")
+
+        threading.Thread(target=read, daemon=True).start()
         try:
-            yield _Start(process).address()
+            address = ""
+            with suppress(TimeoutError):
+                address = url.result(START_SECONDS)
+            if not address:
+                raise CommandError(f"the service did not start: {' '.join(last) or 'it said nothing'}")
+            yield address
         finally:
             process.terminate()
             process.wait(STOP_SECONDS)
 
 
-class _Start:
-    """Reads what the service logs, so that its pipe never fills, until it says where it listens, and after."""
+# -- The command line.
 
-    def __init__(self, process: subprocess.Popen[str]) -> None:
-        self._process = process
-        self._said = threading.Event()
-        self._url = ""
-        self._last: deque[str] = deque(maxlen=3)
-        threading.Thread(target=self._read, daemon=True).start()
-
-    def _read(self) -> None:
-        for line in self._process.stderr or ():
-            self._last.append(line.strip())
-            if (found := _LISTENING.search(line)) and not self._url:
-                self._url = found[1]
-                self._said.set()
-        self._said.set()
-
-    def address(self) -> str:
-        """Return where it listens."""
-        if not self._said.wait(START_SECONDS) or not self._url:
-            raise CommandError(f"the service did not start: {' '.join(self._last) or 'it said nothing'}")
-        return self._url
-
-
-# -- The command line of ``demo``.
-
-DESCRIPTION = (
-    "Start a service in memory with simulated visitors of a shop of 20 items: clicks that come late, items that "
-    "are sold out, a best item that changes. Its click rate is shown beside that of visitors who see items by "
-    "chance."
-)
 STEP_SECONDS = 0.25
 BAR_SECONDS, LINE_SECONDS = 1.0, 5.0
 """Between two bars of the picture, and between two lines where there is no terminal."""
@@ -358,8 +277,7 @@ Show: TypeAlias = Callable[[float], None]
 """Shows the shop as it is so many seconds after the start."""
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the flags."""
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seconds", type=float, help="how long it runs (until Ctrl-C)")
     parser.add_argument("--visitors", type=int, default=200, metavar="N", help="visitors a second (200)")
     parser.add_argument("--port", type=int, default=0, help="of the service (a free one)")
@@ -367,35 +285,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--no-browser", action="store_true", help="only print the address")
 
 
-def run(options: argparse.Namespace, screen: Screen) -> int:
-    """Run the shop until its time is over, or Ctrl-C.
-
-    Parameters
-    ----------
-    options : the flags of ``add_arguments``, parsed
-    screen : where the shop is shown
-
-    Returns
-    -------
-    The exit code, 0.
-    """
+def _run(options: argparse.Namespace, screen: Screen) -> int:
+    """Run the shop until its time is over, or Ctrl-C."""
     screen.say("starting a service with its sessions in memory ...")
     with running_service(options.port) as url, Bandits(url, api_key="", timeout=CALL_SECONDS) as bandits:
         shop = Shop(bandits, options.seed)
         screen.say(f"dashboard: {url}/  sessions: {LEARNER}, {CONTROL}")
-        if not options.no_browser and _has_browser():
+        # A browser that opens no window, but within this terminal, would stop the demo.
+        has_browser = sys.platform == "darwin" or os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
+        if not options.no_browser and has_browser:
             webbrowser.open(url)
         with suppress(KeyboardInterrupt), display(shop, screen, url) as show:
             play(shop, options.visitors, options.seconds or math.inf, show)
-        if screen.as_json:
-            screen.json(document(shop, url))
-        screen.say(summary(shop))
+        screen.tell(document(shop, url), summary(shop))
     return 0
-
-
-def _has_browser() -> bool:
-    """Return whether a browser would open a window: one within this terminal would stop the demo."""
-    return sys.platform == "darwin" or bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
 
 
 def play(
@@ -406,16 +309,7 @@ def play(
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> None:
-    """Let visitors come in steps, and show what happens.
-
-    Parameters
-    ----------
-    shop : which the visitors come to
-    visitors : each second
-    seconds : how long it goes on; infinite for ever
-    show : called after each step with the seconds since the start
-    clock, sleep : read time, and let it pass, in seconds
-    """
+    """Let so many visitors a second come in steps, and show what happens after each."""
     begun = clock()
     while (at := clock() - begun) < seconds:
         shop.step(at, max(2, round(visitors * STEP_SECONDS)))
@@ -425,26 +319,19 @@ def play(
 
 @contextmanager
 def display(shop: Shop, screen: Screen, url: str) -> Iterator[Show]:
-    """Yield what shows the shop: a picture on a terminal, else a line now and then, and nothing beside JSON.
-
-    Parameters
-    ----------
-    shop : which is shown
-    screen : where it is shown
-    url : of the service, with the dashboard
-    """
+    """Yield what shows the shop: a picture on a terminal, else a line now and then, and nothing beside JSON."""
     if screen.as_json:
         yield lambda _: None
     elif not screen.console.is_terminal:
         yield _every(LINE_SECONDS, lambda at: screen.say(line(shop, at)))
     else:
-        drawn = Picture(shop, url)
-        note = _every(BAR_SECONDS, lambda _: drawn.note())
+        past: deque[tuple[float, float]] = deque(maxlen=LONGEST)
+        note = _every(BAR_SECONDS, lambda _: past.append((shop.learner.rate(), shop.control.rate())))
         with Live(console=screen.console, auto_refresh=False) as live:
 
             def show(at: float) -> None:
                 note(at)
-                live.update(drawn.shown(at), refresh=True)
+                live.update(_picture(shop, url, at, past), refresh=True)
 
             yield show
 
@@ -462,17 +349,7 @@ def _every(seconds: float, do: Show) -> Show:
 
 
 def document(shop: Shop, url: str) -> dict[str, object]:
-    """Return what came of it, as JSON.
-
-    Parameters
-    ----------
-    shop : after its last visitor
-    url : of the service
-
-    Returns
-    -------
-    Click rates and shares as numbers between 0 and 1.
-    """
+    """Return what came of it, as JSON; rates and shares are numbers between 0 and 1."""
     groups = {"learner": shop.learner, "control": shop.control}
     return {
         "url": url,
@@ -480,3 +357,12 @@ def document(shop: Shop, url: str) -> dict[str, object]:
         "click_rate": {name: round(group.total_rate(), 4) for name, group in groups.items()},
         "share_of_best_at_the_end": {name: round(group.share_of_best(), 4) for name, group in groups.items()},
     }
+
+
+DEMO = Command(
+    "Start a service in memory with simulated visitors of a shop of 20 items: clicks that come late, items that "
+    "are sold out, a best item that changes. Its click rate is shown beside that of visitors who see items by "
+    "chance.",
+    _add_arguments,
+    _run,
+)

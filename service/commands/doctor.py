@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import itertools
 import os
 import re
 import stat
@@ -14,37 +15,28 @@ from pathlib import Path
 import httpx
 
 from .. import __version__, api_keys
+from ..client.attempts import KEY_VARIABLE, URL_VARIABLE
 from ..command_line import read_settings, unknown_variables
 from ..server.listeners import is_loopback
 from ..settings import Settings, SettingsError
-from . import doctor_store as store_checks
-from .doctor_store import Finding, Level, error, ok, warning
-from .screen import KEY_VARIABLE, URL_VARIABLE, CommandError, Screen
+from .doctor_store import Finding, Level, check_store, error, ok, warning
+from .screen import Command, CommandError, Screen, http_client
 
 # -- The settings themselves: misspelt ones, those that don't fit each other or this machine, and files of keys.
 
-SCHEMA_OF_0_1 = 1
 
-
-def check(settings: Settings, environment: Mapping[str, str]) -> Iterator[Finding]:
-    """Judge settings that were read without an error.
-
-    Parameters
-    ----------
-    settings : as ``read_settings`` returns them
-    environment : its variables named ``BANDIT_...`` are examined, and the secret files that they name
-    """
-    found = [*_unknown(environment), *_keys(settings), *_fit(settings)]
+def check_settings(settings: Settings, environment: Mapping[str, str]) -> Iterator[Finding]:
+    """Judge settings that were read without an error, variables ``BANDIT_...``, and the files that they name."""
+    found = [
+        warning("settings", f"{name} is no setting of this service", "correct its name: docs/settings.md")
+        for name in unknown_variables(environment)
+    ]
+    found += [*_keys(settings), *_fit(settings)]
     yield from found or [ok("settings", "they fit each other and this machine")]
     for name in ("api_keys_file", "store_url_file", "store_password_file"):
         path = environment.get(f"BANDIT_{name.upper()}")
         if path and (problem := _open_to_others(Path(path))):
             yield problem
-
-
-def _unknown(environment: Mapping[str, str]) -> Iterator[Finding]:
-    for name in unknown_variables(environment):
-        yield warning("settings", f"{name} is no setting of this service", "correct its name: docs/settings.md")
 
 
 def _keys(settings: Settings) -> Iterator[Finding]:
@@ -65,9 +57,6 @@ def _fit(settings: Settings) -> Iterator[Finding]:
     if settings.workers > cores:
         text = f"BANDIT_WORKERS is {settings.workers} on {cores} cores"
         yield warning("settings", text, "more processes than cores make answers slower")
-    if settings.write_schema == SCHEMA_OF_0_1:
-        text = "BANDIT_WRITE_SCHEMA is 1: what 0.1 can't read is refused"
-        yield warning("settings", text, "leave it out once no replica of 0.1 is left")
     if settings.drain_seconds and settings.drain_seconds >= settings.grace_seconds * 10:
         text = f"BANDIT_DRAIN_SECONDS is {settings.drain_seconds:g}: a stop takes at least that long"
         yield warning("settings", text, "see that whoever stops the service waits longer")
@@ -84,7 +73,7 @@ def _open_to_others(path: Path) -> Finding | None:
     return ok("secret files", f"{path} is this user's alone")
 
 
-# -- A running service, asked over HTTP: whether it lives, can commit, and is of this version; its clock and keys.
+# -- A running service, asked over HTTP.
 
 SECONDS = 5.0
 CLOCK_SECONDS = 2.0
@@ -92,29 +81,23 @@ CLOCK_SECONDS = 2.0
 _BUILD = re.compile(r'^bandit_build_info\{.*version="([^"]*)"', re.MULTILINE)
 
 
-def check_of_service_checks(url: str) -> Iterator[Finding]:
-    """Ask the service at an address."""
+def check_service(url: str) -> Iterator[Finding]:
+    """Ask the service at an address whether it lives, can commit, and is of this version; its clock and keys."""
     if not re.match("https?://", url):
         yield error("service", f"{url} has no http:// or https://", f"say --url http://{url}")
         return
-    key = os.environ.get(KEY_VARIABLE, "")
-    headers = {"Authorization": f"Bearer {key}"} if key else {}
     try:
-        with httpx.Client(base_url=url, headers=headers, timeout=SECONDS) as http:
+        with http_client(url, SECONDS) as http:
             live = http.get("/livez")
-            yield _live(url, live)
-            if live.is_success:
-                yield from (_ready(http.get("/readyz")), _clock(live), _key(http), _version(http.get("/metrics")))
+            if not live.is_success:
+                text = f"{url}/livez answers {live.status_code}"
+                yield error("service", text, "see that the address is that of this service, and not of another")
+                return
+            yield ok("service", f"{url} answers")
+            yield from (_ready(http.get("/readyz")), _clock(live), _key(http), _version(http.get("/metrics")))
     except (httpx.HTTPError, httpx.InvalidURL) as away:
         text = f"{url} does not answer ({type(away).__name__})"
         yield error("service", text, "start it with `delayed-bandits serve`, or correct --url")
-
-
-def _live(url: str, answer: httpx.Response) -> Finding:
-    if answer.is_success:
-        return ok("service", f"{url} answers")
-    text = f"{url}/livez answers {answer.status_code}"
-    return error("service", text, "see that the address is that of this service, and not of another")
 
 
 def _ready(answer: httpx.Response) -> Finding:
@@ -156,19 +139,13 @@ def _version(answer: httpx.Response) -> Finding:
     return ok("version", f"{__version__}, as this program")
 
 
-# -- The command line of ``doctor``.
+# -- The command line.
 
-DESCRIPTION = (
-    "Check the settings (BANDIT_* and the flags of serve), the store that they name, and with --url a running "
-    "service. With --url the store is checked only where a setting names it. "
-    "Nothing is changed or started. Exit code 0: all is well, 1: something should be changed, 2: acknowledged data "
-    "will be lost, or the service can't work."
-)
-SIGNS = {Level.OK: "ok", Level.WARNING: "warning", Level.ERROR: "ERROR"}
-STYLES = {Level.OK: "green", Level.WARNING: "yellow", Level.ERROR: "red"}
+SIGNS = {Level.OK: ("ok", "green"), Level.WARNING: ("warning", "yellow"), Level.ERROR: ("ERROR", "red")}
+NAMED = ("subject", "found", "do")
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the flags; those of the settings are read as ``serve`` reads them."""
     parser.add_argument(
         "--url", default=os.environ.get(URL_VARIABLE), help=f"a running service to check, too ({URL_VARIABLE})"
@@ -176,56 +153,38 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(settings=[])
 
 
-def run(options: argparse.Namespace, screen: Screen) -> int:
-    """Print a line for each finding.
-
-    Parameters
-    ----------
-    options : the flags of ``add_arguments``, and ``settings``: the flags of ``serve``, not read yet
-    screen : where they are printed
-
-    Returns
-    -------
-    The exit code: the level of the worst finding.
-
-    Raises
-    ------
-    CommandError
-        where the settings can't be read.
-    """
+def _run(options: argparse.Namespace, screen: Screen) -> int:
+    """Print a line for each finding; the exit code is the level of the worst."""
     try:
         settings = read_settings(options.settings)
     except SettingsError as refused:
         raise CommandError(str(refused), code=int(Level.ERROR)) from None
+    findings = [check_settings(settings, os.environ)]
+    # A service elsewhere does not use the store of the defaults.
+    if not options.url or settings.store_url.scheme != "embedded" or "data_dir" in settings.model_fields_set:
+        findings.append(check_store(settings))
+    if options.url:
+        findings.append(check_service(options.url))
     worst = Level.OK
     lines = []
-    for each in _findings(settings, options.url):
+    for each in itertools.chain.from_iterable(findings):
         worst = max(worst, each.level)
         lines.append({"level": each.level.name.lower(), **{name: getattr(each, name) for name in NAMED}})
         if not screen.as_json:
-            _print(each, screen)
+            sign, style = SIGNS[each.level]
+            advice = f"; {each.do}" if each.do else ""
+            screen.console.print(f"{sign:<8}", style=style, end="")
+            screen.console.print(f"{each.subject}: {each.found}{advice}", soft_wrap=True)
     if screen.as_json:
         screen.json({"findings": lines, "exit_code": int(worst)})
     return int(worst)
 
 
-NAMED = ("subject", "found", "do")
-
-
-def _findings(settings: Settings, url: str | None) -> Iterator[Finding]:
-    yield from check(settings, os.environ)
-    if not url or _names_a_store(settings):
-        yield from store_checks.check_of_store_checks(settings)
-    if url:
-        yield from check_of_service_checks(url)
-
-
-def _names_a_store(settings: Settings) -> bool:
-    """Return whether a setting names a store: that of a service elsewhere is not the one of the defaults."""
-    return settings.store_url.scheme != "embedded" or "data_dir" in settings.model_fields_set
-
-
-def _print(finding: Finding, screen: Screen) -> None:
-    advice = f"; {finding.do}" if finding.do else ""
-    screen.console.print(f"{SIGNS[finding.level]:<8}", style=STYLES[finding.level], end="")
-    screen.console.print(f"{finding.subject}: {finding.found}{advice}", soft_wrap=True)
+DOCTOR = Command(
+    "Check the settings (BANDIT_* and the flags of serve), the store that they name, and with --url a running "
+    "service. With --url the store is checked only where a setting names it. "
+    "Nothing is changed or started. Exit code 0: all is well, 1: something should be changed, 2: acknowledged data "
+    "will be lost, or the service can't work.",
+    _add_arguments,
+    _run,
+)

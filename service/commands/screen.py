@@ -1,4 +1,7 @@
-"""What commands print: tables on a terminal, lines with tabs into a pipe, JSON where it is asked for."""
+"""What commands have in common: what they print, and the flags that say which service they call.
+
+They print tables on a terminal, lines with tabs into a pipe, and JSON where it is asked for.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +9,11 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple
 
+import httpx
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
@@ -16,19 +21,14 @@ from rich.table import Table
 from rich.text import Text
 
 from ..client import Bandits
+from ..client.attempts import KEY_VARIABLE, URL_VARIABLE
 
 NONE = "-"
 """What stands for a value that there is not."""
 
 
 class CommandError(Exception):
-    """A command can't go on; its text is one line that says what to do.
-
-    Parameters
-    ----------
-    text : for the user, one line
-    code : exit code
-    """
+    """A command can't go on; its text is one line that says what to do, ``code`` the exit code."""
 
     def __init__(self, text: str, code: int = 1) -> None:
         super().__init__(text)
@@ -36,12 +36,7 @@ class CommandError(Exception):
 
 
 class Screen:
-    """Standard output of a command; progress goes to standard error.
-
-    Parameters
-    ----------
-    as_json : print JSON in place of tables and sentences
-    """
+    """Standard output of a command, with JSON in place of tables and sentences; progress goes to standard error."""
 
     def __init__(self, as_json: bool = False) -> None:
         self.as_json = as_json
@@ -57,14 +52,15 @@ class Screen:
         if not self.as_json:
             self.console.print(text, soft_wrap=True)
 
-    def table(self, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-        """Print rows; numbers stand at the right.
+    def tell(self, value: Any, text: str) -> None:
+        """Print a value where JSON is asked for, else a sentence."""
+        if self.as_json:
+            self.json(value)
+        else:
+            self.say(text)
 
-        Parameters
-        ----------
-        columns : headings
-        rows : a cell for each column; None is shown as ``NONE``, a float with four digits
-        """
+    def table(self, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+        """Print rows; numbers stand at the right, None is shown as ``NONE``, and a float with four digits."""
         shown = [[_shown(cell) for cell in row] for row in rows]
         if not self.console.is_terminal:
             sys.stdout.writelines("\t".join(cells) + "\n" for cells in [list(columns), *shown])
@@ -77,23 +73,16 @@ class Screen:
             table.add_row(*map(Text, row))
         self.console.print(table)
 
-    def progress(self, total: int | None, what: str) -> Progress:
-        """Return a bar for a ``with`` block that counts ``what``; nothing is seen of it without a terminal.
+    @contextmanager
+    def progress(self, total: int | None, what: str) -> Iterator[Callable[[], None]]:
+        """Show a bar that counts ``what``, and yield what counts one more; without a terminal nothing is seen.
 
-        Parameters
-        ----------
-        total : how many there are; None where nobody knows
-        what : stands before the bar
+        ``total`` is None where nobody knows it.
         """
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-        bar = Progress(*columns, console=self._errors, transient=True, disable=not self._errors.is_terminal)
-        bar.add_task(what, total=total)
-        return bar
-
-
-def advance(bar: Progress) -> None:
-    """Count one more on a bar of ``Screen.progress``."""
-    bar.advance(bar.task_ids[0])
+        with Progress(*columns, console=self._errors, transient=True, disable=not self._errors.is_terminal) as bar:
+            task = bar.add_task(what, total=total)
+            yield lambda: bar.advance(task)
 
 
 def _shown(cell: object) -> str:
@@ -106,9 +95,20 @@ def _shown(cell: object) -> str:
     return "".join(character if character.isprintable() else " " for character in str(cell)) or NONE
 
 
+class Command(NamedTuple):
+    """What a word of the command line runs."""
+
+    description: str
+    add_arguments: Callable[[argparse.ArgumentParser], None]
+    run: Callable[[argparse.Namespace, Screen], int]
+    """Takes the flags, and in ``settings`` those of ``serve``, not read yet; returns the exit code.
+
+    ``CommandError``, ``BanditsError``, ``ValueError`` or ``OSError`` say that it can't go on; their text is shown.
+    """
+
+
 # -- The flags that say which service a command calls.
 
-URL_VARIABLE, KEY_VARIABLE = "DELAYED_BANDITS_URL", "DELAYED_BANDITS_API_KEY"
 DEFAULT_URL = "http://127.0.0.1:8000"
 CALL_SECONDS = 30.0
 """A command waits longer than a page does."""
@@ -121,6 +121,13 @@ def add_service_flags(parser: argparse.ArgumentParser) -> None:
         default=os.environ.get(URL_VARIABLE) or DEFAULT_URL,
         help=f"address of the service ({URL_VARIABLE}, else {DEFAULT_URL}); its API key comes from {KEY_VARIABLE}",
     )
+
+
+def http_client(url: str, seconds: float) -> httpx.Client:
+    """Return connections for what ``Bandits`` has no method for, with the API key of the environment."""
+    key = os.environ.get(KEY_VARIABLE, "")
+    headers = {"Authorization": f"Bearer {key}"} if key else {}
+    return httpx.Client(base_url=url, headers=headers, timeout=seconds)
 
 
 def client_of(options: argparse.Namespace) -> Bandits:

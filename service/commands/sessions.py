@@ -6,29 +6,32 @@ import argparse
 import itertools
 import json
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from ..client import Bandits, SessionView
-from .screen import CommandError, Screen, add_service_flags, advance, client_of
+from .screen import Command, CommandError, Screen, add_service_flags, client_of
 
-DESCRIPTION = "List, show, create, pause, resume and delete the sessions of a service."
 PAGE = 1000
 """Sessions asked for in one call."""
-TOP = 10
-"""Arms that ``show`` prints."""
+TOP, LONGEST = 10, 400
+"""Arms that ``show`` prints, and characters of a field."""
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the second words, each with its flags."""
     words = parser.add_subparsers(dest="word", required=True, metavar="WORD")
     listed = _word(words, "list", _list, "all sessions", with_id=False)
     listed.add_argument("--prefix", default="", help="only those whose id begins with this")
     _word(words, "show", _show, "one session: its counts, what hinders its learning, and its most likely arms")
-    _add_create(_word(words, "create", _create, "create a session; it may be there already with the same fields"))
-    for name, run in (("pause", _pause), ("resume", _resume)):
-        changed = _word(words, name, run, f"{name} arms of a session")
+    made = _word(words, "create", _create, "create a session; it may be there already with the same fields")
+    made.add_argument("--arms", type=lambda text: text.split(","), help="labels, separated by commas")
+    made.add_argument("--window", type=float, metavar="SECONDS", help="a decision without a click counts as 0")
+    made.add_argument("--learner", default="multiscale_tsallis", help="kind of learner (multiscale_tsallis)")
+    made.add_argument("--spec", type=Path, metavar="FILE", help="JSON of POST /v1/sessions, in place of flags")
+    for name in ("pause", "resume"):
+        changed = _word(words, name, _change, f"{name} arms of a session")
         changed.add_argument("arms", nargs="+", metavar="ARM", help="labels")
     log = _word(words, "decisions", _decisions, "the decision log as JSON lines, such as `evaluate` reads")
     log.add_argument("--limit", type=_count, help="at most so many entries")
@@ -54,32 +57,19 @@ def _word(
     return made
 
 
-def _add_create(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--arms", type=lambda text: text.split(","), help="labels, separated by commas")
-    parser.add_argument("--window", type=float, metavar="SECONDS", help="a decision without a click counts as 0")
-    parser.add_argument("--learner", default="multiscale_tsallis", help="kind of learner (multiscale_tsallis)")
-    parser.add_argument("--spec", type=Path, metavar="FILE", help="JSON of POST /v1/sessions, in place of flags")
-
-
-def run(options: argparse.Namespace, screen: Screen) -> int:
-    """Run the second word.
-
-    Parameters
-    ----------
-    options : the flags of the second word, and ``run``: what carries it out
-    screen : where it prints
-
-    Returns
-    -------
-    The exit code.
-    """
+def _run(options: argparse.Namespace, screen: Screen) -> int:
     with client_of(options) as bandits:
         code: int = options.run(options, screen, bandits)
         return code
 
 
 def _list(options: argparse.Namespace, screen: Screen, bandits: Bandits) -> int:
-    found = list(_counted(bandits, screen, options.prefix))
+    found = []
+    with screen.progress(None, "sessions") as advance:
+        for view in bandits.sessions.list(limit=PAGE):
+            advance()
+            if view.session_id.startswith(options.prefix):
+                found.append(view)
     if screen.as_json:
         screen.json({"sessions": [dict(view.fields) for view in found]})
         return 0
@@ -88,33 +78,15 @@ def _list(options: argparse.Namespace, screen: Screen, bandits: Bandits) -> int:
     return 0
 
 
-def _counted(bandits: Bandits, screen: Screen, prefix: str) -> Iterator[SessionView]:
-    with screen.progress(None, "sessions") as bar:
-        for view in bandits.sessions.list(limit=PAGE):
-            advance(bar)
-            if view.session_id.startswith(prefix):
-                yield view
-
-
 def _summary(view: SessionView) -> tuple[object, ...]:
     fields, learner = view.fields, view.learner
+    effective, last = fields.get("effective_arms"), fields.get("last_event_at")
     return (
         *(view.session_id, learner["kind"], learner.get("n_arms") or learner.get("dim")),
-        *(_rounded(fields.get("effective_arms")), view.slot, view.outstanding),
-        *(_minute(fields.get("last_event_at")), _hints(fields)),
+        *(None if effective is None else round(effective, 1), view.slot, view.outstanding),
+        None if last is None else last[:16].replace("T", " "),
+        ", ".join(hint["code"] for hint in fields.get("hints", ())),
     )
-
-
-def _rounded(number: float | None) -> float | None:
-    return None if number is None else round(number, 1)
-
-
-def _minute(at: str | None) -> str | None:
-    return None if at is None else at[:16].replace("T", " ")
-
-
-def _hints(fields: Mapping[str, Any]) -> str:
-    return ", ".join(hint["code"] for hint in fields.get("hints", ()))
 
 
 def _show(options: argparse.Namespace, screen: Screen, bandits: Bandits) -> int:
@@ -123,8 +95,12 @@ def _show(options: argparse.Namespace, screen: Screen, bandits: Bandits) -> int:
     if screen.as_json:
         screen.json(dict(view.fields))
         return 0
-    fields = ((name, value) for name, value in view.fields.items() if name != "probabilities" and _short(value))
-    screen.table(("field", "value"), [(name, _cell(value)) for name, value in fields])
+    cells = {
+        name: value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        for name, value in view.fields.items()
+        if name != "probabilities" and value is not None
+    }
+    screen.table(("field", "value"), [cell for cell in cells.items() if len(cell[1]) <= LONGEST])
     for hint in view.fields.get("hints", ()):
         screen.say(f"{hint['code']}: {hint['message']}")
     if view.probabilities is not None:
@@ -137,23 +113,10 @@ def _show(options: argparse.Namespace, screen: Screen, bandits: Bandits) -> int:
     return 0
 
 
-def _short(value: object) -> bool:
-    return value is not None and len(_cell(value)) <= 400
-
-
-def _cell(value: object) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-
-
 def _create(options: argparse.Namespace, screen: Screen, bandits: Bandits) -> int:
-    session = bandits.sessions.create(options.session_id, **_specification(options))
-    view = session.view()
-    if screen.as_json:
-        screen.json(dict(view.fields))
-    else:
-        screen.say(
-            f"session {view.session_id}: {view.learner['kind']}, {len(view.arms) or 'unnamed'} arms or points"
-        )
+    view = bandits.sessions.create(options.session_id, **_specification(options)).view()
+    text = f"session {view.session_id}: {view.learner['kind']}, {len(view.arms) or 'unnamed'} arms or points"
+    screen.tell(dict(view.fields), text)
     return 0
 
 
@@ -172,20 +135,12 @@ def _specification(options: argparse.Namespace) -> dict[str, Any]:
     return made
 
 
-def _pause(options: argparse.Namespace, screen: Screen, bandits: Bandits) -> int:
-    return _changed(bandits.session(options.session_id).change_arms(pause=options.arms), screen)
-
-
-def _resume(options: argparse.Namespace, screen: Screen, bandits: Bandits) -> int:
-    return _changed(bandits.session(options.session_id).change_arms(resume=options.arms), screen)
-
-
-def _changed(view: SessionView, screen: Screen) -> int:
-    if screen.as_json:
-        screen.json(dict(view.fields))
-    else:
-        paused = view.fields.get("paused", [])
-        screen.say(f"session {view.session_id}: {len(view.arms)} arms, paused: {', '.join(paused) or 'none'}")
+def _change(options: argparse.Namespace, screen: Screen, bandits: Bandits) -> int:
+    """Pause or resume arms, as the second word says."""
+    session = bandits.session(options.session_id)
+    view = session.change_arms(**{options.word: options.arms})
+    paused = ", ".join(view.fields.get("paused", [])) or "none"
+    screen.tell(dict(view.fields), f"session {view.session_id}: {len(view.arms)} arms, paused: {paused}")
     return 0
 
 
@@ -204,8 +159,8 @@ def _delete(options: argparse.Namespace, screen: Screen, bandits: Bandits) -> in
             return 1
     view = bandits.sessions.get(options.session_id)
     bandits.sessions.delete(options.session_id)
-    if screen.as_json:
-        screen.json({"deleted": view.session_id})
-    else:
-        screen.say(f"deleted {view.session_id}, which had {view.slot:,} slots")
+    screen.tell({"deleted": view.session_id}, f"deleted {view.session_id}, which had {view.slot:,} slots")
     return 0
+
+
+SESSIONS = Command("List, show, create, pause, resume and delete the sessions of a service.", _add_arguments, _run)

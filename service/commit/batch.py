@@ -16,10 +16,10 @@ from ..cooperative import BackgroundYield, Body, FairYield, pack, unpack
 from ..engine.arm_run import ArmRun
 from ..engine.ledger import ArmActions, LossRange
 from ..engine.run import Run, expire_oldest
-from ..errors import ClientGoneError, IdempotencyConflictError, InternalError, OlderSchemaError, ServiceError
+from ..errors import ClientGoneError, IdempotencyConflictError, InternalError, ServiceError
 from ..models.events import Idempotency
 from ..models.stored import Stored
-from ..store.base import ACTS, DEFAULTED, DIGEST_BYTES, EXPIRED, FEEDBACKS, LOSSES, REMOVED, VOIDED, ArmCounts
+from ..store.base import DEFAULTED, DIGEST_BYTES, EXPIRED, FEEDBACKS, LOSSES, REMOVED, VOIDED, ArmCounts
 from .cache import CachedSession, Effective
 
 # -- What a batch does to a session over arms, in order: from it follow the counts of arms and the decision log.
@@ -101,25 +101,19 @@ class Journal(list[Happening]):
         losses: LossRange,
         default_loss: float | None,
         fair_yield: Callable[[], Awaitable[None]],
-        *,
-        acts: bool = False,
     ) -> Counts:
-        """Return what is to be added to the counts of arms.
+        """Return what is to be added to the counts of arms: of an act nothing before what became of it is known.
 
         Parameters
         ----------
         losses : range of the session's losses as it was before the batch
         default_loss : at which expired decisions were learned, as clients would post it; None where they were not
         fair_yield : is awaited between entries
-        acts : whether acts are counted too: packed counts go without, as what became of each is counted
         """
         counts: Counts = defaultdict(lambda: [0] * len(ArmCounts._fields))
         for each in self:
             await fair_yield()
-            if isinstance(each, Acted):
-                for arm, count in Counter(each.actions.arms).items() if acts else ():
-                    counts[arm][ACTS] += count
-            elif isinstance(each, Settled):
+            if isinstance(each, Settled):
                 shares = losses.shares(each.losses)
                 for count, (arm, share) in enumerate(zip(each.arms, shares, strict=True), 1):
                     row = counts[arm]
@@ -229,8 +223,6 @@ class Draft:
     known: KnownKeys
     stored: Stored
     """The session's specification."""
-    write_schema: int
-    """The newest schema that a state may be written in."""
     fair_yield: FairYield = field(default_factory=FairYield)
     """Awaited within long work, so that other requests run in between."""
     results: list[Answer | Exception] = field(default_factory=list)
@@ -259,22 +251,6 @@ class Draft:
     """Keys of records to drop unless they are written."""
     effective: Effective | None = None
     """What lists show of the distribution."""
-
-    def check_schema(self, field: str, schema: int = 2) -> None:
-        """Refuse what states of the schema that may be written can't hold.
-
-        Parameters
-        ----------
-        field : of the request, named in the error
-        schema : the first one that can hold what the field asks for
-
-        Raises
-        ------
-        OlderSchemaError
-            where states of this schema may not be written yet.
-        """
-        if self.write_schema < schema:
-            raise OlderSchemaError.of(field, self.write_schema)
 
     def is_duplicate(self, event_id: bytes) -> bool:
         """Return whether an event id, by its digest, counts already."""
@@ -330,8 +306,8 @@ class Applied(NamedTuple):
 
     body: Body
     """Of the answer."""
-    event_ids: Sequence[bytes] = ()
-    """Digests of the event ids that count from now on."""
+    event_ids: Mapping[bytes, None] = {}
+    """Digests of the event ids that count from now on, in order."""
     changed: bool = True
     """Whether the run changed, or an event id counts from now on."""
     shows_version: bool = False
@@ -440,7 +416,6 @@ async def apply_batch(
     batch: Sequence[Operation],
     known: KnownKeys,
     now: float,
-    write_schema: int,
     *,
     undoes: bool = False,
 ) -> Draft:
@@ -452,11 +427,10 @@ async def apply_batch(
     batch : requests, in the order in which they are applied
     known : what the store has been found to remember of this batch
     now : Unix seconds
-    write_schema : the newest schema that a state may be written in
     undoes : whether the run is copied before every request, so that what a faulty one did can be undone; without
         such copies the batch is applied again, with them, where one is faulty
     """
-    draft = Draft(base.run.copy(), known, base.stored, write_schema)
+    draft = Draft(base.run.copy(), known, base.stored)
     draft.run.advance(now)
     if draft.run.act_times is not None and draft.run.due:
         draft.changed = True
@@ -472,7 +446,7 @@ async def apply_batch(
             draft.results.append(error)
         except Exception:
             if before is None:
-                return await apply_batch(base, batch, known, now, write_schema, undoes=True)
+                return await apply_batch(base, batch, known, now, undoes=True)
             log.exception("request failed")
             draft.run, draft.stored = before, stored
             draft.journal.rewind(noted)
@@ -494,7 +468,7 @@ async def _apply(operation: Operation, draft: Draft) -> Answer:
         packed = await pack(body, draft.fair_yield)
         draft.answers[key.key] = (key.body, packed)
         body = unpack(packed)
-    draft.event_ids.update(dict.fromkeys(applied.event_ids))
+    draft.event_ids.update(applied.event_ids)
     draft.changed |= applied.changed
     draft.extends_deadline |= operation.extends_deadline
     draft.shows_version |= applied.shows_version

@@ -17,10 +17,8 @@ from ..errors import StateCorruptError, SurplusFeedbackError
 from ..learners.segments import Shared
 from ..models import stored as stored_specification
 from ..models.stored import Stored
-from ..serialization import consistency
 from ..serialization import records as records_codec
 from ..serialization import state as codec
-from ..serialization import state as logs
 from ..serialization.binary import CHECKSUM_BYTES, CodecError
 from ..serialization.summary import effective_arms_of
 from ..store.base import Snapshot, Written
@@ -143,8 +141,8 @@ class CachedSession(NamedTuple):
     """The last bytes of the stored state: a commit finds out by them whether the state was changed by hand."""
     size: int
     """Bytes of memory, about."""
-    is_listed: bool = False
-    """Whether the store has what lists show of it, except what every commit writes."""
+    schema: int = codec.NEWEST
+    """Of the stored state."""
     needs_records: bool = False
     """Whether the records beside the state, open slots or times of acts, are still to be read."""
     effective: Effective | None = None
@@ -153,8 +151,6 @@ class CachedSession(NamedTuple):
     """Whether most of the latest events were surplus, as this worker saw them; set where a view is to show it."""
     created_at: float = 0.0
     """Unix seconds; tells sessions apart that had one id after another."""
-    has_packed_counts: bool = False
-    """Whether the stored state is of a schema with packed counts of arms."""
     stored_bytes: StoredBytes | None = None
     """Of which it can be decoded again; None where they are many, or do not suffice."""
 
@@ -169,15 +165,25 @@ class CachedSession(NamedTuple):
 
         Raises
         ------
+        NewerSchemaError
+            where a newer program wrote them.
         StateCorruptError
             where the stored bytes are not what this version writes.
         """
         if not snapshot.version:
             raise StateCorruptError
+        codec.refuse_newer(snapshot.state)
         try:
             stored = stored_specification.decode(snapshot.spec)
-            run = previous.run if previous is not None and previous.stored == stored else _begun(snapshot, stored)
-            ledger, arms, state, schema, shared = codec.decode(
+            if previous is not None and previous.stored == stored:
+                run = previous.run
+            elif (begun := stored_specification.begun(snapshot.spec)) is not None:
+                run = begun
+            else:
+                # Before memory of the size is taken that the specification alone says.
+                codec.check_length(snapshot.state, stored.specification.learner)
+                run = stored.start()
+            ledger, arms, state, shared = codec.decode(
                 snapshot.state,
                 run.learner.state_type,
                 by_arm=isinstance(run, ArmRun),
@@ -185,27 +191,22 @@ class CachedSession(NamedTuple):
             )
             if isinstance(run, ArmRun):
                 names = getattr(run.params.learner, "arms", None)
-                run = run.with_arms(codec.decode_arms(arms, run.arms, names, schema))
-            consistency.check_state(run, ledger, state)
+                run = run.with_arms(codec.decode_arms(arms, run.arms, names))
+            codec.check_state(run, ledger, state)
             if isinstance(run, SegmentRun):
-                consistency.check_shared(run, shared)
+                codec.check_shared(run, shared)
         except (CodecError, ValueError) as error:
             raise StateCorruptError from error
-        is_listed = schema >= codec.PACKED_COUNTS or (
-            previous is not None and previous.is_listed and run is previous.run
-        )
         run = run.moved(ledger, state)
         if isinstance(run, SegmentRun):
             run = replace(run, shared=shared)
-        needs_records = isinstance(run, SlotRun) or run.params.expiry is not None or logs.is_unread(state)
-        checksum, size = snapshot.state[-CHECKSUM_BYTES:], _memory(run)
-        has_packed_counts = schema >= codec.PACKED_COUNTS
+        needs_records = isinstance(run, SlotRun) or run.params.expiry is not None or codec.is_unread(state)
         stored_bytes = StoredBytes(snapshot.spec, snapshot.state)
-        suffice = has_packed_counts and not needs_records and stored_bytes.are_enough_for(run)
+        suffice = not needs_records and stored_bytes.are_enough_for(run)
         return cls(
-            *(snapshot.version, stored, run, checksum, size, is_listed, needs_records),
+            *(snapshot.version, stored, run, snapshot.state[-CHECKSUM_BYTES:], _memory(run), snapshot.state[0]),
+            needs_records=needs_records,
             created_at=snapshot.created_at,
-            has_packed_counts=has_packed_counts,
             stored_bytes=stored_bytes if suffice else None,
         )
 
@@ -219,10 +220,10 @@ class CachedSession(NamedTuple):
         """
         try:
             slots, times, rows = found = records_codec.decode(records, self.run)
-            consistency.check_records(self.run, found)
+            records_codec.check(self.run, found)
             run, name = self.run, codec.rows_field(self.run.learner.state_type)
             state = run.state if name is None else run.state._replace(**{name: rows})
-            state = logs.replayed(state, rows or ()) if self.is_unread else state
+            state = codec.replayed(state, rows or ()) if self.is_unread else state
         except (CodecError, ValueError, IndexError) as error:
             raise StateCorruptError from error
         run = replace(run, state=state, act_times=times, stored_rows=rows or ())
@@ -230,47 +231,22 @@ class CachedSession(NamedTuple):
             run = replace(run, open_slots=slots)
         return self._replace(run=run, needs_records=False, size=_memory(run))
 
-    def schema(self, allowed: int) -> int:
-        """Return the schema to write the next version in; counts are packed in sessions that began so.
-
-        Parameters
-        ----------
-        allowed : the newest schema in which states may be written
-        """
-        if self.has_packed_counts:
-            return max(allowed, codec.PACKED_COUNTS)
-        return min(allowed, codec.PACKED_COUNTS - 1)
-
     @property
     def is_unread(self) -> bool:
         """Whether its learner's state is still to be made of the records."""
-        return logs.is_unread(self.run.state)
+        return codec.is_unread(self.run.state)
 
     @classmethod
     def begun(cls, version: str, stored: Stored, run: Run, state: bytes) -> CachedSession:
-        """Make a session before its first slot.
-
-        Parameters
-        ----------
-        version : its first one
-        stored : its specification, with a seed
-        run : which no act or event has changed
-        state : the bytes of the run's state
-        """
-        return cls(version, stored, run, state[-CHECKSUM_BYTES:], _memory(run), is_listed=True)
+        """Make a session before its first slot, of its first version and the bytes of its run's state."""
+        return cls(version, stored, run, state[-CHECKSUM_BYTES:], _memory(run), state[0])
 
     @staticmethod
-    def encode(run: Run, schema: int = codec.SCHEMA) -> bytes:
-        """Return the bytes of a run's state.
-
-        Parameters
-        ----------
-        run : the session's, in which the state is
-        schema : of states, in which it is written; an older one that can't hold it is not taken
-        """
+    def encode(run: Run, schema: int = codec.NEWEST) -> bytes:
+        """Return the bytes of a run's state in a schema."""
         arms = run.arms if isinstance(run, ArmRun) else None
         shared = run.shared if isinstance(run, SegmentRun) else None
-        return codec.encode(run.ledger, run.state, arms, schema, shared)
+        return codec.encode(run.ledger, run.state, arms, shared, schema)
 
     def committed_as(
         self,
@@ -288,30 +264,19 @@ class CachedSession(NamedTuple):
         effective : what the commit showed of the distribution; None where the next one has to compute it
         stored : the specification, which the commit may have replaced
         """
-        schema = written.state[codec.SCHEMA_BYTE]
-        run.on_written(records_codec.rows_of(run, schema))
-        if schema == 1:
-            run.ledger.restart_means()
+        schema = written.state[0]
+        run.on_written(records_codec.rows_of(run))
+        if (narrow := codec.SCHEMAS[schema].narrow) is not None:
+            narrow(run)
         if (stored_bytes := self.stored_bytes) is not None:
             stored_bytes = StoredBytes(written.spec or stored_bytes.spec, written.state)
             stored_bytes = stored_bytes if stored_bytes.are_enough_for(run) else None
         return CachedSession(
-            *(written.version, stored, run, written.state[-CHECKSUM_BYTES:], _memory(run)),
-            is_listed=True,
+            *(written.version, stored, run, written.state[-CHECKSUM_BYTES:], _memory(run), schema),
             effective=effective,
             created_at=self.created_at,
-            has_packed_counts=schema >= codec.PACKED_COUNTS,
             stored_bytes=stored_bytes,
         )
-
-
-def _begun(snapshot: Snapshot, stored: Stored) -> Run:
-    """Start the run of a session that was read; refuse a state that is too short before memory is taken for it."""
-    run = stored_specification.begun(snapshot.spec)
-    if run is not None:
-        return run
-    consistency.check_length(snapshot.state, stored.specification.learner)
-    return stored.start()
 
 
 def _memory(run: Run) -> int:
@@ -435,13 +400,11 @@ class SessionCache:
         self._decoded[session_id] = cached
         self._bytes += cached.size
         if len(self._decoded) > MAX_DECODED:
-            self._rest(*self._decoded.popitem(last=False))
+            rested, used_before = self._decoded.popitem(last=False)
+            self._resting[rested] = resting = SessionAtRest.of(used_before) or used_before
+            self._bytes += resting.size - used_before.size
         while self._count > self._max_sessions or (self._bytes > self._max_bytes and self._count > 1):
             self.forget(next(iter(self._resting or self._decoded)))
-
-    def _rest(self, session_id: str, cached: CachedSession) -> None:
-        self._resting[session_id] = resting = SessionAtRest.of(cached) or cached
-        self._bytes += resting.size - cached.size
 
     def take_changed(self, most: int) -> list[str]:
         """Return ids of sessions put in since they were last returned: ``most`` at most, the first ones first."""

@@ -27,14 +27,14 @@ from ..engine.run import Run
 from ..engine.segment_run import SegmentRun
 from ..errors import InternalError, OverloadedError, ServiceError, UnknownSessionError
 from ..serialization import records, summary
-from ..serialization import records as segment_records
-from ..serialization.state import PACKED_COUNTS, SCHEMA_BYTE
+from ..serialization.state import NEWEST
 from ..store.base import Commit, Committed, Conflict, Known, Snapshot, Store, Written
 from ..telemetry.logs import BATCH_CONTEXTS
 from ..telemetry.metrics import Metrics
 from .batch import Answer, Draft, KnownKeys, Operation, apply_batch
 from .cache import CachedSession, Effective, SessionCache
 from .loading import SessionLoader
+from .schemas import Schemas
 
 # -- Fair back-off between workers that write the same session.
 #
@@ -186,11 +186,19 @@ FEW_ARMS = 10
 
 
 async def commit_of(
-    draft: Draft, session_id: str, base: CachedSession, writer: str, version: str, *, mostly_surplus: bool
+    draft: Draft,
+    session_id: str,
+    base: CachedSession,
+    writer: str,
+    version: str,
+    *,
+    mostly_surplus: bool,
+    schema: int = NEWEST,
 ) -> Commit:
     """Make the commit that moves a session from ``base`` to a draft of it.
 
-    Where nothing changed it writes nothing, and only confirms that ``base`` is still the session's version.
+    Where nothing changed it writes nothing, and only confirms that ``base`` is still the session's version; but a
+    state of a newer schema than may be written now is written again.
 
     Parameters
     ----------
@@ -200,9 +208,11 @@ async def commit_of(
     writer : this worker
     version : the new one
     mostly_surplus : whether most of the session's latest events were surplus, for lists
+    schema : in which the state is written
     """
     spec = base.stored.specification
     writes = draft.changed or bool(draft.answers) or (spec.decision_log is not None and bool(draft.journal))
+    writes = writes or base.schema > schema
     if draft.shows_version:
         draft.show_version(version if writes else base.version)
         await draft.fair_yield()
@@ -213,7 +223,7 @@ async def commit_of(
         session_id=session_id,
         writer=writer,
         expected=base.version,
-        written=await _written(draft, base, version, mostly_surplus) if writes else None,
+        written=await _written(draft, base, version, mostly_surplus, schema) if writes else None,
         checksum=base.checksum,
         event_ids=list(draft.event_ids),
         event_lookups=list(draft.asked_events - draft.known.duplicates - draft.event_ids.keys()),
@@ -222,22 +232,20 @@ async def commit_of(
     )
 
 
-async def _written(draft: Draft, base: CachedSession, version: str, mostly_surplus: bool) -> Written:
+async def _written(draft: Draft, base: CachedSession, version: str, mostly_surplus: bool, schema: int) -> Written:
     run, spec, after = draft.run, base.stored.specification, draft.stored.specification
     has_same_arms = getattr(run, "arms", None) is getattr(base.run, "arms", None)
     if has_same_arms:
-        state = CachedSession.encode(run, draft.write_schema)
+        state = CachedSession.encode(run, schema)
     else:
         # Arms are encoded again, of which there may be many.
         size = LABEL_BYTES * run.arms.size if isinstance(run, ArmRun) else 0
-        state = await run_in_thread_if_large(size, CachedSession.encode, run, draft.write_schema)
+        state = await run_in_thread_if_large(size, CachedSession.encode, run, schema)
     is_same = draft.stored is base.stored and has_same_arms
     draft.effective = effective = Effective.of(run, base.effective if is_same else None)
-    shown = summary.encode_summary(
-        run, version, state[SCHEMA_BYTE], effective=effective.value, mostly_surplus=mostly_surplus
-    )
+    shown = summary.encode_summary(run, version, schema, effective=effective.value, mostly_surplus=mostly_surplus)
     await draft.fair_yield()
-    losses, as_texts = base.run.params.losses, draft.write_schema < PACKED_COUNTS
+    losses = base.run.params.losses
     default = None if spec.expiry is None else spec.expiry.default(losses.word)
     entries = []
     if spec.decision_log is not None:
@@ -249,13 +257,12 @@ async def _written(draft: Draft, base: CachedSession, version: str, mostly_surpl
         idle_ttl_ms=after.idle_ttl_ms if extends else None,
         permanent=after.idle_ttl_seconds is None and spec.idle_ttl_seconds is not None,
         spec=None if draft.stored is base.stored else await _specification(draft),
-        records={**draft.dropped, **records.encode(run, state[SCHEMA_BYTE])},
+        records={**draft.dropped, **records.encode(run)},
         segments=await _segments_of(draft, run) if isinstance(run, SegmentRun) else {},
-        counts=await draft.journal.counts(losses, default, draft.fair_yield, acts=as_texts),
-        counts_as_texts=as_texts,
-        joins_counts=not as_texts and isinstance(run, ArmRun) and run.ledger.by_arm.size <= FEW_ARMS,
+        counts=await draft.journal.counts(losses, default, draft.fair_yield),
+        joins_counts=isinstance(run, ArmRun) and run.ledger.by_arm.size <= FEW_ARMS,
         summary=shown,
-        about=None if base.is_listed and is_same else await _about(draft, state[SCHEMA_BYTE]),
+        about=None if is_same else await _about(draft),
         entries=entries,
         max_entries=0 if spec.decision_log is None else spec.decision_log.max_entries,
     )
@@ -265,7 +272,7 @@ async def _segments_of(draft: Draft, run: SegmentRun) -> dict[bytes, tuple[int, 
     """Return the segments that a draft changes, as the store keeps them."""
     found = {}
     for name in run.segments.changes:
-        found[segment_records.name_of(name)] = segment_records.encode_of_segment_records(run, name)
+        found[records.name_of(name)] = records.encode_segment(run, name)
         await draft.fair_yield()
     return found
 
@@ -275,10 +282,10 @@ async def _specification(draft: Draft) -> bytes:
     return await run_in_thread_if_large(_label_bytes(draft.run), draft.stored.encode)
 
 
-async def _about(draft: Draft, schema: int) -> bytes:
-    """Encode what lists show and seldom changes, beside a state of a schema."""
+async def _about(draft: Draft) -> bytes:
+    """Encode what lists show and seldom changes."""
     chosen, size = draft.stored.specification.chosen(), _label_bytes(draft.run)
-    return await run_in_thread_if_large(size, summary.encode_about, chosen, draft.run, schema)
+    return await run_in_thread_if_large(size, summary.encode_about, chosen, draft.run)
 
 
 def _label_bytes(run: Run) -> int:
@@ -313,10 +320,10 @@ class Committer:
     store : has the sessions
     cache : of this worker
     metrics : count decisions and events
-    write_schema : the newest schema in which states may be written
+    schemas : of this worker: say in which states are written
     """
 
-    def __init__(self, store: Store, cache: SessionCache, metrics: Metrics, write_schema: int) -> None:
+    def __init__(self, store: Store, cache: SessionCache, metrics: Metrics, schemas: Schemas) -> None:
         self.contention = Contention()
         self._versions = Versions()
         self._store = store
@@ -324,7 +331,7 @@ class Committer:
         self._watch = cache.watch
         self._loader = SessionLoader(store, cache)
         self._metrics = metrics
-        self._write_schema = write_schema
+        self._schemas = schemas
         self._reminded: dict[str, tuple[int, int]] = {}
         """Session to the newest bucket of acts it was noted for, and its slot then."""
 
@@ -364,12 +371,13 @@ class Committer:
         while failed < MAX_ATTEMPTS:
             if isinstance(base.run, SegmentRun):
                 base = await self._loader.with_segments(session_id, base, batch)
-            draft = await apply_batch(base, batch, known, self._store.now(), base.schema(self._write_schema))
+            draft = await apply_batch(base, batch, known, self._store.now())
             if draft.run.act_times is not None:
                 await self._remind(session_id, draft.run)
-            surplus = session_id in self._watch.mostly_surplus
+            writer, version = self._versions.writer, self._versions.new()
+            surplus, schema = session_id in self._watch.mostly_surplus, self._schemas.written
             commit = await commit_of(
-                draft, session_id, base, self._versions.writer, self._versions.new(), mostly_surplus=surplus
+                draft, session_id, base, writer, version, mostly_surplus=surplus, schema=schema
             )
             outcome = await self._store.commit(commit)
             if isinstance(outcome, Committed):
@@ -419,8 +427,11 @@ class Committer:
             version = request_grace(self._versions.new(), lost.seconds, lost.times)
             if version is None:
                 break
-            draft = Draft(base.run.copy(), KnownKeys(), base.stored, base.schema(self._write_schema), changed=True)
-            unchanged = await commit_of(draft, session_id, base, writer, version, mostly_surplus=surplus)
+            draft = Draft(base.run.copy(), KnownKeys(), base.stored, changed=True)
+            schema = self._schemas.written
+            unchanged = await commit_of(
+                draft, session_id, base, writer, version, mostly_surplus=surplus, schema=schema
+            )
             outcome = await self._store.commit(unchanged)
             if isinstance(outcome, Committed):
                 self._on_committed(base, unchanged, draft, outcome)

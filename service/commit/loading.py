@@ -1,4 +1,4 @@
-"""Sessions read from the store and decoded, and the segments that a batch needs."""
+"""Sessions read from the store whole: decoded, with the records and the segments that stand beside their state."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ from ..cooperative import FairYield, run_in_thread_if_large
 from ..engine.run import Run
 from ..engine.segment_run import KeptSegment, SegmentRun
 from ..errors import OverloadedError, StateCorruptError, UnknownSessionError
-from ..serialization import records as segment_records
 from ..serialization.binary import CodecError
-from ..serialization.records import name_of
+from ..serialization.records import decode_segment, name_of
 from ..store.base import PackedRecords, ReadSegments, Snapshot, Store
 from .batch import Operation
 from .cache import CachedSession, SessionCache
@@ -186,10 +185,7 @@ async def with_segments(base: CachedSession, names: Sequence[str], found: ReadSe
     read: dict[str, KeptSegment | None] = {}
     try:
         for name, record in zip(names, found.records, strict=True):
-            key = name_of(name)
-            read[name] = (
-                None if record is None else segment_records.decode_of_segment_records(key, record, run.arms)
-            )
+            read[name] = None if record is None else decode_segment(name_of(name), record, run.arms)
             await fair_yield()
         oldest = [(slot, name.decode()) for slot, name in found.oldest]
     except (CodecError, ValueError) as error:
@@ -216,10 +212,7 @@ async def check_segments(cached: CachedSession, found: Mapping[bytes, tuple[int,
     try:
         for name, (slot, record) in found.items():
             name.decode()
-            if (
-                isinstance(run, SegmentRun)
-                and segment_records.decode_of_segment_records(name, record, run.arms).last_slot != slot
-            ):
+            if isinstance(run, SegmentRun) and decode_segment(name, record, run.arms).last_slot != slot:
                 raise StateCorruptError
             await fair_yield()
     except (CodecError, ValueError) as error:

@@ -7,16 +7,16 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 from operator import attrgetter
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self, cast
 
 import numpy as np
 
 from ..learners.base import ArmLearner, FloatArray, IntArray, Learner, Rows, Slot, draw_all
 from .ledger import ActTimes, ArmAction, ArmActions, ArmFeedback, ArmLedger, Draws, Ledger, Params
-from .open_slots import SurplusChecker, check_by_arm
 
 # -- The arms a session has had, by index, and those it still has.
 
+SurplusChecker = Callable[[Any], bool]
 REMOVED = -1
 """Position of a removed arm."""
 
@@ -98,14 +98,11 @@ class Arms:
         their positions, ascending, and how many different names are not of such an arm: they are of a removed or
         paused arm, or of none
         """
-        different = set(names)
-        found = [place for name in different if (place := self._drawable(name)) != REMOVED]
-        return np.array(sorted(found), dtype=np.int64), len(different) - len(found)
-
-    def _drawable(self, name: int | str) -> int:
-        """Return the position of an arm that may be drawn, by index or label, else ``REMOVED``."""
-        arm = (self.labels or {}).get(name, self.size) if isinstance(name, str) else name
-        return REMOVED if arm >= self.size or arm in self.paused else self.positions[arm]
+        different, size, labels = set(names), self.size, self.labels or {}
+        arms = [labels.get(name, size) if isinstance(name, str) else name for name in different]
+        drawable = [self.positions[arm] for arm in arms if arm < size and arm not in self.paused]
+        found = sorted(place for place in drawable if place != REMOVED)
+        return np.array(found, dtype=np.int64), len(different) - len(found)
 
     def without(self, positions: IntArray) -> IntArray:
         """Return the positions, ascending, of the arms that may be drawn, but for these positions."""
@@ -225,8 +222,11 @@ class BaseRun(ABC):
 
     def copy(self) -> Self:
         """Copy the run, so that the copy may be stepped alone."""
-        copied = type(self)(*_values_of(type(self))(self))
-        copied.ledger = self.ledger.copy()
+        kind, ledger_kind = type(self), cast("Any", type(self.ledger))
+        copied = kind(*_values_of(kind)(self))  # In a third of the time that `replace` takes.
+        copied.ledger = ledger = ledger_kind(*_values_of(ledger_kind)(self.ledger))
+        if isinstance(ledger, ArmLedger):
+            ledger.by_arm = ledger.by_arm.copy()
         if self.act_times is not None:
             copied.act_times = self.act_times.copy()
         return copied
@@ -252,7 +252,7 @@ class BaseRun(ABC):
         ----------
         ledger, state : the counts and the learner's state at that moment, which are not copied
         """
-        copied = type(self)(*_values_of(type(self))(self))  # In a third of the time that `replace` takes.
+        copied = type(self)(*_values_of(type(self))(self))
         copied.ledger, copied.state, copied.stored_rows = ledger, state, ()
         copied.act_times = ActTimes.of_session(self.params.expiry)
         return copied
@@ -286,9 +286,10 @@ class BaseRun(ABC):
 
     @abstractmethod
     def surplus_checker(self) -> SurplusChecker:
-        """Return a function that tells of one event after another whether a decision is left for it.
+        """Return a function that tells of one event after another whether a decision is left for it, and takes it.
 
-        An event for which none is left is surplus. Counts and open slots of the run stay as they are.
+        An event for which none is left is surplus. Counts and open slots of the run stay as they are, and must not
+        be changed meanwhile.
         """
 
     def surplus(self, events: Sequence[Any]) -> list[int]:
@@ -310,18 +311,20 @@ class BaseRun(ABC):
         """Return the Unix time of the act that an event will settle."""
 
     def _open_slot(self, draws: Draws | None, eligible: IntArray | None = None) -> Slot:
-        """Open the next slot in the ledger; without ``draws`` its u is 0."""
-        outstanding = self.ledger.outstanding
-        t = self.ledger.open()
+        """Close the open slot and open the next; without ``draws`` its u is 0."""
+        ledger, expiry, outstanding = self.ledger, self.params.expiry, self.ledger.outstanding
+        ledger.total_delay += outstanding
+        ledger.slot = t = ledger.slot + 1
+        ledger.outstanding += 1
+        ledger.last_act_at = ledger.time
         v = self.second_draws.uniform(t) if self.second_draws is not None else 0.0
         u = 0.0 if draws is None else draws.uniform(t)
-        expiry = self.params.expiry
         return Slot(t, outstanding, u, v, eligible, self.params.floor, expiry is not None and expiry.provisional)
 
 
 @lru_cache(maxsize=16)
-def _values_of(kind: type[BaseRun]) -> Callable[[BaseRun], tuple[Any, ...]]:
-    """Return a function that returns the values of all fields of a run of this kind, in their order."""
+def _values_of(kind: type[Any]) -> Callable[[Any], tuple[Any, ...]]:
+    """Return a function that returns the values of all fields of a run, or ledger, of this kind, in their order."""
     return attrgetter(*(field.name for field in fields(kind)))
 
 
@@ -348,7 +351,8 @@ class ArmRun(BaseRun):
         eligible : positions of the arms that may be drawn, ascending, none of them paused; None: all but the
             paused ones. Only where the learner ``takes_eligible``.
         """
-        eligible = self._eligible(eligible)
+        if eligible is not None or self.arms.unpaused is not None:
+            eligible = self._eligible(eligible)
         slot = self._open_slot(self.draws, eligible)
         self.state, position = self.learner.draw(self.learner.open(self.state, slot), slot)
         arm = self.arms.live[position]
@@ -375,7 +379,10 @@ class ArmRun(BaseRun):
             self.state, position = self.learner.draw(self.state, slot)
             positions = [position]
         else:
-            self.ledger.open(opened - 1)
+            ledger, more = self.ledger, opened - 1
+            ledger.total_delay += more * ledger.outstanding + more * (more - 1) // 2
+            ledger.slot += more
+            ledger.outstanding += more
             uniforms = self.draws.uniforms(slot.t, opened)
             positions = draw_all(self.learner.distribution(self.state), uniforms).tolist()
         live = self.arms.live
@@ -400,8 +407,7 @@ class ArmRun(BaseRun):
         return None if eligible is None or eligible.size == len(self.arms.live) else eligible
 
     def settle(self, event: ArmFeedback) -> None:
-        self._count_settled(event)
-        self.state = self.learner.settle(self.state, self.arms.positions[event.arm], event.loss)
+        self.settle_all((event.arm,), (event.loss,))
 
     def settle_all(self, arms: Sequence[int], losses: Sequence[float]) -> None:
         """Settle events that are not surplus, as ``settle`` does one after the other.
@@ -456,12 +462,15 @@ class ArmRun(BaseRun):
             self.ledger.learn(loss, count)
             self.state = self.learner.settle(self.state, self.arms.positions[arm], loss, count)
 
-    def _count_settled(self, event: ArmFeedback) -> None:
-        self.ledger.settle_of(event.arm)
-        self.ledger.learn(event.loss)
-
     def surplus_checker(self) -> SurplusChecker:
-        return check_by_arm(self.ledger.by_arm)
+        left, outstanding = dict[int, int](), self.ledger.by_arm
+
+        def has_decision(event: ArmFeedback) -> bool:
+            arm = event.arm
+            left[arm] = left.get(arm, int(outstanding[arm])) - 1
+            return left[arm] >= 0
+
+        return has_decision
 
     def is_removed(self, event: ArmFeedback) -> bool:
         return not self.arms.is_live(event.arm)

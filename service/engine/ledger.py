@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, fields, replace
-from operator import attrgetter
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -39,8 +38,6 @@ class Ledger:
     """Decisions taken back: they were never shown, and nothing was learned."""
     losses: int = 0
     """Losses learned: of events, and of decisions that expired at a default loss."""
-    counted_from_slot: int = 0
-    """The slot that was open when the counts from ``losses`` on began; 0 where they began with the session."""
     mean_loss: float = 0.0
     """Mean of ``losses`` losses on the learner's scale; exactly the loss where all are alike."""
     last_act_at: float = 0.0
@@ -49,18 +46,6 @@ class Ledger:
     """Unix seconds of the last event that settled a decision, 0 before the first."""
     equal_losses: bool = True
     """Whether all losses were alike."""
-
-    def copy(self) -> Ledger:
-        """Copy the counts, so that the copy may change alone."""
-        return Ledger(*_counts(self))
-
-    def open(self, count: int = 1) -> int:
-        """Close the open slot, open the next (``count`` of them in a row), and return the last's number, from 1."""
-        self.total_delay += count * self.outstanding + count * (count - 1) // 2
-        self.slot += count
-        self.outstanding += count
-        self.last_act_at = self.time
-        return self.slot
 
     def settle(self) -> None:
         """Count the feedback of one outstanding decision."""
@@ -92,20 +77,12 @@ class Ledger:
         self.outstanding -= count
         self.expired += count
 
-    def restart_means(self) -> None:
-        """Forget what the first schema of states can't hold, as a reader of such a state does."""
-        self.losses, self.counted_from_slot = 0, self.slot
-        self.mean_loss, self.last_act_at, self.last_event_at, self.equal_losses = 0.0, 0.0, 0.0, True
-
-
-_counts = attrgetter(*(count.name for count in fields(Ledger)))
-
 
 @dataclass(slots=True)
 class ArmLedger(Ledger):
     """Counts of a session over arms; the equation of ``Ledger`` holds for every arm, too."""
 
-    by_arm: IntArray = field(kw_only=True)
+    by_arm: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     """Outstanding decisions of each arm there ever was, shape (arms,), by index."""
 
     @classmethod
@@ -113,18 +90,10 @@ class ArmLedger(Ledger):
         """Start at 0, with ``n_arms`` arms."""
         return cls(by_arm=np.zeros(n_arms, dtype=np.int64))
 
-    def copy(self) -> ArmLedger:
-        return ArmLedger(*_counts(self), by_arm=self.by_arm.copy())
-
-    def settle_of(self, arm: int) -> None:
-        """Count the feedback of one outstanding decision of an arm, by index."""
-        self.settle()
-        self.by_arm[arm] -= 1
-
     def settle_all(self, arms: Sequence[int], losses: Sequence[float]) -> None:
         """Count events of outstanding decisions, in order, and their losses.
 
-        That is ``settle_of`` and ``learn`` of one after the other, in half the time.
+        That is ``settle`` and ``learn`` of one after the other, in half the time.
 
         Parameters
         ----------
@@ -230,7 +199,8 @@ class LossRange(NamedTuple):
         if low < min(self.best, self.worst) or high > max(self.best, self.worst):
             return None
         if self.normalize:
-            return self.shares(losses)
+            best, width = self.best, self.worst - self.best
+            return [(loss - best) / width for loss in losses]
         return None if low < 0 else [min(loss, LARGEST_VALUE) for loss in losses]
 
 
@@ -313,30 +283,19 @@ class ActTimes:
         self.acts[bucket] = acts
         self.changed.add(bucket)
 
-    def acted_at(self, arm: int, outstanding: int) -> float | None:
+    def acted_at(self, arm: int | None, outstanding: int) -> float | None:
         """Return the Unix time, to half a bucket, of the act of an arm's oldest outstanding decision.
 
         None where it is older than all buckets.
 
         Parameters
         ----------
-        arm : its index, 0 over points
-        outstanding : its decisions without feedback, one or more
+        arm : its index, 0 over points; None: all arms, of which each act is the oldest of it and of those after it
+        outstanding : decisions without feedback, one or more
         """
         for bucket, acts in reversed(self.acts.items()):
-            outstanding -= int(acts[arm]) if arm < acts.size else 0
+            outstanding -= int(acts.sum() if arm is None else acts[arm] if arm < acts.size else 0)
             if outstanding <= 0:
-                return (bucket + 0.5) * self.width
-        return None
-
-    def opened_at(self, later: int) -> float | None:
-        """Return the Unix time, to half a bucket, of the act that ``later`` other acts followed.
-
-        None where it is older than all buckets.
-        """
-        for bucket, acts in reversed(self.acts.items()):
-            later -= int(acts.sum())
-            if later < 0:
                 return (bucket + 0.5) * self.width
         return None
 
@@ -478,7 +437,7 @@ class Draws:
         """Return u_t (or v_t) in [0, 1) of slot ``t``, from 1."""
         block, place = divmod(t - 1, BLOCK)
         if block != self._block:
-            self._doubles, self._block = self._drawn(block, 1), block
+            self._doubles, self._block = self._drawn(block), block
         return float(self._doubles[place])
 
     def uniforms(self, t: int, count: int) -> FloatArray:
@@ -499,16 +458,11 @@ class Draws:
         self._doubles, self._block = doubles[-BLOCK:].copy(), last
         return doubles[place : place + count]
 
-    def _drawn(self, block: int, blocks: int) -> FloatArray:
-        with _LOCK:
-            _PHILOX.state = self._state_at(block * (BLOCK // _PER_COUNTER))
-            return _GENERATOR.random(blocks * BLOCK)
-
-    def _state_at(self, counter: int) -> Any:
-        """Return the state of ``Philox(key=seed, counter=[0, 0, 0, stream])`` after ``advance(counter)``."""
+    def _drawn(self, block: int, blocks: int = 1) -> FloatArray:
+        # The state of ``Philox(key=seed, counter=[0, 0, 0, stream])`` after ``advance``.
         high, low = divmod(self._seed, _WORD)
-        words = {"counter": (counter, 0, 0, self._stream), "key": (low, high)}
-        return {
+        words = {"counter": (block * (BLOCK // _PER_COUNTER), 0, 0, self._stream), "key": (low, high)}
+        state: Any = {
             "bit_generator": "Philox",
             "state": {name: np.array(values, dtype=np.uint64) for name, values in words.items()},
             "buffer": _NO_WORDS,
@@ -516,3 +470,6 @@ class Draws:
             "has_uint32": 0,
             "uinteger": 0,
         }
+        with _LOCK:
+            _PHILOX.state = state
+            return _GENERATOR.random(blocks * BLOCK)

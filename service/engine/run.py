@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import repeat
 from typing import Any, Self
 
 import numpy as np
@@ -24,7 +25,7 @@ from ..learners.base import (
 )
 from ..learners.maths import LARGEST_VALUE
 from ..learners.segments import Segments, start_shared
-from .arm_run import ArmRun, Arms, BaseRun
+from .arm_run import ArmRun, Arms, BaseRun, SurplusChecker
 from .ledger import (
     PER_WINDOW,
     ActTimes,
@@ -39,7 +40,7 @@ from .ledger import (
     PointAction,
     PointFeedback,
 )
-from .open_slots import OpenSlots, SurplusChecker, check_by_count, check_by_slot
+from .open_slots import OpenSlots
 from .segment_run import KeptSegments, SegmentRun
 
 # -- The run of a learner over points.
@@ -74,7 +75,8 @@ class PointRun(BaseRun):
         self.ledger.void()
 
     def surplus_checker(self) -> SurplusChecker:
-        return check_by_count(self.ledger.outstanding)
+        left = repeat(True, self.ledger.outstanding)
+        return lambda event: next(left, False)  # noqa: ARG005 - any event may be of any decision
 
     def _acted_at(self, times: ActTimes, event: PointFeedback) -> float | None:  # noqa: ARG002 - the oldest is settled
         return times.acted_at(0, self.ledger.outstanding)
@@ -103,11 +105,6 @@ class ProvisionalRun(ArmRun):
         action = ArmRun.act(self, eligible)
         self.state = self.learner.charge(self.state, self.arms.positions[action.arm], self.default)
         return action
-
-    def settle(self, event: ArmFeedback) -> None:
-        self._count_settled(event)
-        position = self.arms.positions[event.arm]
-        self.state = self.learner.correct(self.state, position, event.loss, self.default)
 
     def settle_all(self, arms: Sequence[int], losses: Sequence[float]) -> None:
         self.ledger.settle_all(arms, losses)
@@ -168,28 +165,22 @@ class SlotRun(ArmRun):
         room = max(0, self.learner.max_open_slots - len(self.open_slots))
         dropped = [] if room else [self._drop_oldest()]
         # Where dropping changes the state, the next slot may have another distribution.
-        most = room or (len(self.open_slots) + 1 if _forgets_nothing(self.learner) else 1)
+        most = room or (len(self.open_slots) + 1 if type(self.learner).forget is SlotLearner.forget else 1)
         if min(count, most) == 1:
             slot, arm, probability, size = ArmRun.act(self, eligible)
             actions = ArmActions(slot, (arm,), (probability,), size, dropped)
         else:
             actions = ArmRun.act_all(self, min(count, most), eligible)
             if dropped:
-                actions = actions._replace(dropped=dropped + self._drop_before(len(actions.arms)))
-        self._open_all(actions)
-        return actions
-
-    def _open_all(self, actions: ArmActions) -> None:
+                # Each but the first of these slots counted one more as outstanding than it would have one by one.
+                opened = len(actions.arms)
+                self.ledger.total_delay -= opened * (opened - 1) // 2
+                actions = actions._replace(dropped=dropped + [self._drop_oldest() for _ in range(1, opened)])
         positions, state = self.arms.positions, self.state
         records = {arm: self.learner.record(state, positions[arm]) for arm in dict.fromkeys(actions.arms)}
         for slot, arm in enumerate(actions.arms, actions.slot):
             self.open_slots.open(slot, arm, records[arm])
-
-    def _drop_before(self, count: int) -> list[int]:
-        """Drop what each but the first of ``count`` slots had no room for, which were opened without that."""
-        # One more was counted as outstanding at each of them than at the one before.
-        self.ledger.total_delay -= count * (count - 1) // 2
-        return [self._drop_oldest() for _ in range(1, count)]
+        return actions
 
     def _drop_oldest(self) -> int:
         """Give up the oldest open slot, and return its arm."""
@@ -199,7 +190,7 @@ class SlotRun(ArmRun):
         return dropped.arm
 
     def settle(self, event: ArmFeedback) -> None:
-        self._count_settled(event)
+        self.ledger.settle_all((event.arm,), (event.loss,))
         record = self.open_slots.close(event.slot).record
         position = self.arms.positions[event.arm]
         self.state = self.learner.settle(self.state, position, event.loss, record=record)
@@ -221,21 +212,25 @@ class SlotRun(ArmRun):
             raise ValueError(f"slot {event.slot} drew arm {opened.arm}, not {event.arm}")
 
     def surplus_checker(self) -> SurplusChecker:
-        return check_by_slot(self.open_slots)
+        used, open_slots = set[int | None](), self.open_slots
+
+        def has_decision(event: ArmFeedback) -> bool:
+            if event.slot in used or event.slot not in open_slots:
+                return False
+            used.add(event.slot)
+            return True
+
+        return has_decision
 
     def _acted_at(self, times: ActTimes, event: ArmFeedback) -> float | None:
         if event.slot is None:
             return ArmRun._acted_at(self, times, event)  # noqa: SLF001 - see BaseRun on super()
-        return times.opened_at(self.ledger.slot - event.slot)
+        return times.acted_at(None, self.ledger.slot - event.slot + 1)
 
     def _settle_removed(self, removed: Sequence[int]) -> None:
         for slot in self.open_slots.of(set(removed)):
             self.state = self.learner.forget(self.state, self.open_slots.close(slot).record)
         ArmRun._settle_removed(self, removed)  # noqa: SLF001 - see BaseRun on super()
-
-
-def _forgets_nothing(learner: SlotLearner[Any]) -> bool:
-    return type(learner).forget is SlotLearner.forget
 
 
 Run = ArmRun | PointRun
@@ -293,18 +288,13 @@ def expire_oldest(run: Run) -> Iterator[tuple[int, int]]:
     if isinstance(run, SlotRun):
         yield from _expire_slots(run, run.ledger.slot - times.total(), expiry.loss)
     elif isinstance(run, ArmRun):
-        yield from _expire_arms(run, times.before(run.ledger.by_arm), expiry.loss)
+        counts = times.before(run.ledger.by_arm)
+        for arm in np.flatnonzero(counts).tolist():
+            run.expire(arm, count := int(counts[arm]), expiry.loss)
+            yield arm, count
     elif count := int(times.before(np.array([run.ledger.outstanding]))[0]):
         run.ledger.expire(count)
         yield 0, count
-
-
-def _expire_arms(run: ArmRun, counts: IntArray, loss: float | None) -> Iterator[tuple[int, int]]:
-    """Expire ``counts`` decisions of each arm, by index."""
-    for arm in np.flatnonzero(counts).tolist():
-        count = int(counts[arm])
-        run.expire(arm, count, loss)
-        yield arm, count
 
 
 def _expire_slots(run: SlotRun, last: int, loss: float | None) -> Iterator[tuple[int, int]]:

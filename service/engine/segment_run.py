@@ -9,18 +9,9 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
+from ..learners import segments as rule
 from ..learners.base import FloatArray, IntArray, PooledLearner, Rows, draw
-from ..learners.segments import (
-    EXPERTS,
-    Moment,
-    Segment,
-    Segments,
-    Shared,
-    given_up,
-    start_segment,
-    with_fewer,
-    with_more,
-)
+from ..learners.segments import EXPERTS, Moment, Segment, Segments, Shared
 from .arm_run import ArmRun, Arms
 from .ledger import PER_WINDOW, ArmAction, ArmFeedback, Expiry, Ledger
 
@@ -63,24 +54,17 @@ class KeptSegment(NamedTuple):
     @classmethod
     def of(cls, live: Sequence[int]) -> KeptSegment:
         """Begin a segment with the arms at these indexes, ascending."""
-        return cls(start_segment(len(live)), live, 0, 0.0, 0, 0, 0, 0.0, 0.0, ())
+        return cls(rule.start_segment(len(live)), live, 0, 0.0, 0, 0, 0, 0.0, 0.0, ())
 
-    def learned(self, loss: float, count: int) -> KeptSegment:
-        """Count losses alike.
-
-        Parameters
-        ----------
-        loss : on the learner's scale
-        count : how many, one or more
-        """
+    def learned(self, loss: float, count: int = 1) -> KeptSegment:
+        """Count losses that are all alike, on the learner's scale."""
         losses = self.losses + count
         return self._replace(losses=losses, mean_loss=self.mean_loss + (loss - self.mean_loss) * (count / losses))
 
     def settled(self, loss: float) -> KeptSegment:
         """Count the feedback of a decision, and its loss on the learner's scale."""
-        losses, outstanding = self.losses + 1, max(self.outstanding - 1, 0)
-        mean = self.mean_loss + (loss - self.mean_loss) * (1 / losses)
-        return self._replace(feedbacks=self.feedbacks + 1, outstanding=outstanding, losses=losses, mean_loss=mean)
+        kept = self.learned(loss)
+        return kept._replace(feedbacks=self.feedbacks + 1, outstanding=max(self.outstanding - 1, 0))
 
     def fitted(self, arms: Arms) -> KeptSegment:
         """Return the segment with the arms there are: those gone are dropped, then new ones added."""
@@ -92,10 +76,11 @@ class KeptSegment(NamedTuple):
         new = len(arms.live) - (len(self.live) - len(gone))
         segment = self.segment
         if len(gone) == len(self.live):
-            segment = _emptied(segment, new)
+            even = np.full((EXPERTS, new), 1 / new)
+            segment = segment._replace(sums=np.zeros(new), pool=even[0].copy(), drawn=even, full=even)
         else:
-            segment = with_fewer(segment, np.array(gone)) if gone else segment
-            segment = with_more(segment, new) if new else segment
+            segment = rule.with_fewer(segment, np.array(gone)) if gone else segment
+            segment = rule.with_more(segment, new) if new else segment
         return self._replace(segment=segment, live=arms.live)
 
     def aged(self, expiry: Expiry | None, time: float) -> KeptSegment:
@@ -113,7 +98,7 @@ class KeptSegment(NamedTuple):
         expired = kept.outstanding - min(kept.outstanding, sum(count for _, count in left))
         if len(left) == len(kept.acts) and not expired:
             return kept
-        segment = given_up(kept.segment, expired)
+        segment = rule.given_up(kept.segment, expired)
         kept = kept._replace(segment=segment, outstanding=kept.outstanding - expired, acts=tuple(left))
         return kept if expiry.loss is None or not expired else kept.learned(expiry.loss, expired)
 
@@ -141,12 +126,6 @@ class KeptSegment(NamedTuple):
             before = acts[-1][1] if acts and acts[-1][0] == bucket else 0
             acts = (*(acts[:-1] if before else acts), (bucket, before + 1))
         return self._replace(last_slot=slot, last_act_at=time, outstanding=self.outstanding + 1, acts=acts)
-
-
-def _emptied(segment: Segment, n_arms: int) -> Segment:
-    """Return a segment after all of its arms were exchanged for others."""
-    even = np.full((EXPERTS, n_arms), 1 / n_arms)
-    return segment._replace(sums=np.zeros(n_arms), pool=even[0].copy(), drawn=even, full=even)
 
 
 # -- The segments of a session, as far as they are at hand, and which of them is dropped when there are too many.
@@ -209,9 +188,6 @@ class KeptSegments:
 
     def drop_least_recent(self) -> None:
         """Drop the segment that was played least recently."""
-        self.changes[self._least_recent()] = None
-
-    def _least_recent(self) -> str:
         if self.is_whole and self.place >= len(self.oldest):
             kept = {**self.known, **self.changes}
             slots = ((each.last_slot, name) for name, each in kept.items() if each is not None)
@@ -221,8 +197,10 @@ class KeptSegments:
             self.place += 1
             each = self.changes.get(name, self.known.get(name)) if self.is_known(name) else None
             if not self.is_known(name) or (each is not None and each.last_slot == slot):
-                return name
-        return min((each.last_slot, name) for name, each in self.changes.items() if each is not None)[1]
+                break
+        else:
+            name = min((each.last_slot, name) for name, each in self.changes.items() if each is not None)[1]
+        self.changes[name] = None
 
     def read(self, found: Mapping[str, KeptSegment | None], oldest: Iterable[tuple[int, str]]) -> KeptSegments:
         """Return the same with what the store has just been found to hold, and without changes.
@@ -315,7 +293,11 @@ class SegmentRun(ArmRun):
         eligible = self._eligible(eligible)
         kept = self.current(segment)
         if kept is None:
-            kept = self._begun()
+            if self.shared.kept >= self.params.max_segments:
+                self.segments.drop_least_recent()
+            else:
+                self.shared = self.shared._replace(kept=self.shared.kept + 1)
+            kept = self.fitted(KeptSegment.of(self.arms.live))
         slot = self._open_slot(self.draws, eligible)
         moment, p = self.layer.open(self.state, self.shared, kept.segment, slot)
         position = draw(p, slot.u)
@@ -324,38 +306,28 @@ class SegmentRun(ArmRun):
         if self.act_times is not None:
             self.act_times.act(self.ledger.time, (arm,), self.ledger.by_arm.size)
         if self.default is not None:
-            moment = self.layer.charge(moment, position, self.default)
+            moment = self.layer.settle(moment, position, self.default, ends=0)
         self._keep(segment, kept.acted(slot.t, self.ledger.time), moment)
         return ArmAction(
             slot.t, arm, float(p[position]), len(self.arms.live) if eligible is None else eligible.size
         )
 
-    def _begun(self) -> KeptSegment:
-        kept = self.shared.kept
-        if kept >= self.params.max_segments:
-            self.segments.drop_least_recent()
-        else:
-            self.shared = self.shared._replace(kept=kept + 1)
-        return KeptSegment.of(self.arms.live).aged(self.params.expiry, self.ledger.time)
-
     def settle(self, event: ArmFeedback) -> None:
-        self._count_settled(event)
-        kept, position = self.current(event.segment), self.arms.positions[event.arm]
-        if self.default is None:
+        self.ledger.settle_all((event.arm,), (event.loss,))
+        kept, position, default = self.current(event.segment), self.arms.positions[event.arm], self.default
+        if default is None:
             moment = self.layer.settle(self._moment(kept), position, event.loss)
         else:
-            moment = self.layer.correct(self._moment(kept), position, event.loss, self.default)
-        if kept is not None:
-            kept = kept.settled(event.loss)
-        self._keep(event.segment, kept, moment)
+            moment = self.layer.correct(self._moment(kept), position, event.loss, default)
+        self._keep(event.segment, kept if kept is None else kept.settled(event.loss), moment)
 
     def void(self, event: ArmFeedback) -> None:
         self.ledger.void_of(event.arm)
-        kept, position = self.current(event.segment), self.arms.positions[event.arm]
-        if self.default is None:
+        kept, position, default = self.current(event.segment), self.arms.positions[event.arm], self.default
+        if default is None:
             moment = self.layer.void(self._moment(kept), position)
         else:
-            moment = self.layer.uncharge(self._moment(kept), position, self.default)
+            moment = self.layer.uncharge(self._moment(kept), position, default)
         if kept is not None:
             kept = kept._replace(outstanding=max(kept.outstanding - 1, 0))
         self._keep(event.segment, kept, moment)
@@ -374,10 +346,10 @@ class SegmentRun(ArmRun):
         Segments find out by themselves when they are next used.
         """
         self.ledger.expire_of(arm, count)
-        if loss is not None:
-            self.ledger.learn(loss, count)
-        else:
+        if loss is None:
             self.state = self.learner.give_up(self.state, count)
+        else:
+            self.ledger.learn(loss, count)
 
     def probabilities_of(self, kept: KeptSegment) -> FloatArray:
         """Return the distribution of a segment that readers see, shape (arms there ever were,), by index.

@@ -1,4 +1,4 @@
-"""The command line of ``evaluate``."""
+"""``evaluate``: what a decision log says of each arm, and of policies that did not act, with intervals."""
 
 from __future__ import annotations
 
@@ -10,15 +10,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from importlib import import_module
 from pathlib import Path
 from statistics import NormalDist
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..command_line import FlagParserFlagParser as FlagParser
+from ..flag_parser import FlagParser
 from .logs import FORMATS, LogFileError, Outcomes, match, parquet_module, read_entries
-
-# -- Means by arm, and the values of policies that did not act, with intervals.
 
 MIN_EFFECTIVE = 50.0
 """Effective sample size below which an interval would promise more than it holds."""
@@ -56,11 +54,11 @@ def arm_means(outcomes: Outcomes, confidence: float) -> Iterator[Estimate]:
     outcomes : what was logged of settled decisions
     confidence : of the intervals, in (0, 1); they are Wilson's (1927) where there are two values, else normal
     """
+    kinds = np.unique(outcomes.values)
     for arm in np.unique(outcomes.arms):
         values = outcomes.values[outcomes.arms == arm]
-        enough = values.size >= MIN_EFFECTIVE
-        interval = _mean(values, np.unique(outcomes.values), confidence) if enough else None
-        yield Estimate(_name(outcomes, int(arm)), values.size, float(values.size), interval)
+        interval = _mean(values, kinds, confidence) if values.size >= MIN_EFFECTIVE else None
+        yield Estimate(outcomes.name(int(arm)), values.size, float(values.size), interval)
 
 
 def policies(outcomes: Outcomes, confidence: float) -> Iterator[Estimate]:
@@ -80,26 +78,21 @@ def policies(outcomes: Outcomes, confidence: float) -> Iterator[Estimate]:
     yield _value("uniform", uniform, outcomes.values, confidence)
     for arm in np.unique(outcomes.arms):
         weights = (outcomes.arms == arm) / outcomes.probabilities
-        yield _value(_name(outcomes, int(arm)), weights, outcomes.values, confidence)
-
-
-def _name(outcomes: Outcomes, arm: int) -> str:
-    return outcomes.labels.get(arm, f"arm {arm}")
+        yield _value(outcomes.name(int(arm)), weights, outcomes.values, confidence)
 
 
 def _mean(values: Floats, kinds: Floats, confidence: float) -> Interval:
-    if kinds.size <= 2:
-        low, high = float(kinds[0]), float(kinds[-1])
-        share = _wilson(int(np.count_nonzero(values == high)), values.size, confidence)
-        return Interval(*(low + (high - low) * each for each in share)) if high > low else Interval(low, low, low)
-    return _normal(float(values.mean()), float(values.std(ddof=1) / np.sqrt(values.size)), confidence)
-
-
-def _wilson(successes: int, count: int, confidence: float) -> Interval:
-    z, p = _z(confidence), successes / count
+    if kinds.size > 2:
+        return _normal(float(values.mean()), float(values.std(ddof=1) / np.sqrt(values.size)), confidence)
+    low, high = float(kinds[0]), float(kinds[-1])
+    if low == high:
+        return Interval(low, low, low)
+    # Wilson's, of the share of the higher value.
+    count, z = values.size, _z(confidence)
+    p = int(np.count_nonzero(values == high)) / count
     centre = (p + z * z / (2 * count)) / (1 + z * z / count)
     half = z / (1 + z * z / count) * np.sqrt(p * (1 - p) / count + z * z / (4 * count * count))
-    return Interval(p, float(centre - half), float(centre + half))
+    return Interval(*(low + (high - low) * float(each) for each in (p, centre - half, centre + half)))
 
 
 def _value(name: str, weights: Floats, values: Floats, confidence: float) -> Estimate:
@@ -123,16 +116,7 @@ def _z(confidence: float) -> float:
     return NormalDist().inv_cdf((1 + confidence) / 2)
 
 
-def as_json(estimate: Estimate) -> dict[str, Any]:
-    """Return the fields of an estimate, as JSON has them; None where there is not enough data."""
-    intervals = {"ips": estimate.ips, "snips": estimate.snips}
-    shown = {name: None if each is None else each._asdict() for name, each in intervals.items()}
-    return {"name": estimate.name, "acts": estimate.acts, "effective": round(estimate.effective, 1), **shown}
-
-
 # -- The columns that libraries for off-policy evaluation take: action, reward, pscore, position.
-
-NAMES = ("action", "reward", "pscore", "position")
 
 
 def write_columns(outcomes: Outcomes, path: Path, loss_range: tuple[float, float] | None) -> None:
@@ -153,22 +137,6 @@ def write_columns(outcomes: Outcomes, path: Path, loss_range: tuple[float, float
         for another kind of file, parquet without pyarrow, losses without their range, or a range that is not two
         different finite numbers.
     """
-    columns = dict(zip(NAMES, _columns(outcomes, loss_range), strict=True))
-    if path.suffix == ".csv":
-        with path.open("w", encoding="utf-8", newline="") as file:
-            rows = csv.writer(file)
-            rows.writerow(NAMES)
-            rows.writerows(zip(*(column.tolist() for column in columns.values()), strict=True))
-    elif path.suffix == ".npz":
-        with path.open("wb") as file:
-            np.savez(file, **columns)  # type: ignore[arg-type]
-    elif path.suffix == ".parquet":
-        _write_parquet(columns, path)
-    else:
-        raise LogFileError(f"{path}: columns are written as .csv, .npz or .parquet")
-
-
-def _columns(outcomes: Outcomes, loss_range: tuple[float, float] | None) -> tuple[np.ndarray, ...]:
     rewards = outcomes.values
     if outcomes.word == "loss":
         if loss_range is None:
@@ -177,13 +145,23 @@ def _columns(outcomes: Outcomes, loss_range: tuple[float, float] | None) -> tupl
         if best == worst or not np.isfinite(loss_range).all():
             raise LogFileError("--loss-range: give two different numbers, the best loss and the worst")
         rewards = (rewards - worst) / (best - worst)
-    return outcomes.arms, rewards, outcomes.probabilities, np.zeros(outcomes.arms.size, dtype=np.int64)
+    positions = np.zeros(outcomes.arms.size, dtype=np.int64)
+    columns = {"action": outcomes.arms, "reward": rewards, "pscore": outcomes.probabilities, "position": positions}
+    if path.suffix == ".csv":
+        with path.open("w", encoding="utf-8", newline="") as file:
+            rows = csv.writer(file)
+            rows.writerow(columns)
+            rows.writerows(zip(*(column.tolist() for column in columns.values()), strict=True))
+    elif path.suffix == ".npz":
+        with path.open("wb") as file:
+            np.savez(file, **columns)  # type: ignore[arg-type]
+    elif path.suffix == ".parquet":
+        parquet_module().write_table(import_module("pyarrow").table(columns), path)
+    else:
+        raise LogFileError(f"{path}: columns are written as .csv, .npz or .parquet")
 
 
-def _write_parquet(columns: dict[str, np.ndarray], path: Path) -> None:
-    parquet = parquet_module()
-    parquet.write_table(import_module("pyarrow").table(columns), path)
-
+# -- The command line.
 
 CANNOT_READ = 1
 """Exit code if the log can't be read or the columns can't be written."""
@@ -191,17 +169,7 @@ NOT_ENOUGH = "not enough data"
 
 
 def main(arguments: Sequence[str], program: str) -> int:
-    """Evaluate a decision log and print what it says.
-
-    Parameters
-    ----------
-    arguments : of the command line, after the word ``evaluate``
-    program : what the word follows
-
-    Returns
-    -------
-    The exit code of the process.
-    """
+    """Evaluate a decision log, print what it says, and return the exit code of the process."""
     options = parser(program).parse_args(arguments)
     try:
         outcomes = match(read_entries(options.file, options.format), options.segment)
@@ -248,13 +216,18 @@ def _share(text: str) -> float:
 
 
 def _document(outcomes: Outcomes, means: Iterable[Estimate], values: Iterable[Estimate]) -> dict[str, object]:
-    arms = [{name: value for name, value in as_json(each).items() if name != "snips"} for each in means]
+    def shown(interval: Interval | None) -> dict[str, float] | None:
+        return None if interval is None else interval._asdict()
+
+    def known(each: Estimate) -> dict[str, object]:
+        return {"name": each.name, "acts": each.acts, "effective": round(each.effective, 1)}
+
     return {
         "acts": int(outcomes.arms.size),
         "left_out": outcomes.left_out,
         "of": outcomes.word,
-        "arms": [{**{"mean" if name == "ips" else name: value for name, value in arm.items()}} for arm in arms],
-        "policies": [as_json(each) for each in values],
+        "arms": [known(each) | {"mean": shown(each.ips)} for each in means],
+        "policies": [known(each) | {"ips": shown(each.ips), "snips": shown(each.snips)} for each in values],
     }
 
 

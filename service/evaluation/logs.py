@@ -1,4 +1,4 @@
-"""What became of each act of a decision log."""
+"""Decision logs: reading their entries from JSON lines, CSV or parquet, and what became of each act."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ import ast
 import csv
 import json
 import math
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from numpy.typing import NDArray
 
 from .. import install
 
-# -- An entry of a decision log, whatever kind of file it was written to.
+# -- Entries.
 
 Entry = Mapping[str, Any]
 """Fields by name, as the service answers them, without those that are null."""
@@ -41,8 +42,11 @@ def entry_of(fields: Mapping[str, Any]) -> Entry:
     ValueError, TypeError, OverflowError
         for values that no decision log has.
     """
-    given = {name: value for name, value in fields.items() if not _is_absent(name, value)}
-    entry = {name: _READERS.get(name, _as_it_is)(value) for name, value in given.items()}
+    entry = {
+        name: _READERS[name](value) if name in _READERS else value
+        for name, value in fields.items()
+        if not _is_absent(name, value)
+    }
     if "kind" not in entry:
         raise ValueError("an entry has a kind")
     if not 0 < entry.get("probability", 1) <= 1 + ROUNDING:
@@ -58,10 +62,6 @@ def _is_absent(name: str, value: Any) -> bool:
     return value is None or (isinstance(value, float) and math.isnan(value))
 
 
-def _as_it_is(value: Any) -> Any:
-    return value
-
-
 def _number(value: Any) -> float:
     if not math.isfinite(number := float(value)):
         raise ValueError("numbers are finite")
@@ -75,36 +75,28 @@ def _whole(value: Any, least: int = 0) -> int:
     return int(number)
 
 
-def _count(value: Any) -> int:
-    return _whole(value, least=1)
-
-
 def _labels(value: Any) -> list[str]:
     """Return a list, or what its text lists as JSON or as Python writes it."""
     if isinstance(value, str):
         try:
             value = json.loads(value)
         except ValueError:
-            value = _literal(value)
+            try:
+                value = ast.literal_eval(value)
+            except SyntaxError as error:
+                raise ValueError("must be a list") from error
     return list(value)
 
 
-def _literal(text: str) -> Any:
-    try:
-        return ast.literal_eval(text)
-    except SyntaxError as error:
-        raise ValueError("must be a list") from error
-
-
 _READERS: Mapping[str, Callable[[Any], Any]] = {
-    **dict.fromkeys(("slot", "eligible", "count"), _count),
+    **dict.fromkeys(("slot", "eligible", "count"), partial(_whole, least=1)),
     "arm": _whole,
     **dict.fromkeys(("probability", "loss", "reward"), _number),
     **dict.fromkeys(("added", "removed", "paused", "resumed", "changed"), _labels),
 }
 
 
-# -- Reading decision logs: JSON lines, CSV, or parquet.
+# -- Files.
 
 FORMATS = ("jsonl", "csv", "parquet")
 NEEDS_EXTRA = f"parquet needs the extra `export`: {install('export')}"
@@ -145,13 +137,11 @@ def _jsonl(path: Path) -> Iterator[Entry]:
             if not line.strip():
                 continue
             try:
-                yield from map(entry_of, _rows(json.loads(line)))
+                value = json.loads(line)
+                rows = value["decisions"] if isinstance(value, dict) and "decisions" in value else [value]
+                yield from map(entry_of, rows)
             except (ValueError, TypeError, AttributeError, ArithmeticError, RecursionError) as error:
                 raise LogFileError(f"{path}, line {number}: {NO_ENTRY}") from error
-
-
-def _rows(value: Any) -> Iterable[Any]:
-    return value["decisions"] if isinstance(value, dict) and "decisions" in value else [value]
 
 
 def _csv(path: Path) -> Iterator[Entry]:
@@ -190,6 +180,8 @@ def _parquet(path: Path) -> Iterator[Entry]:
         raise LogFileError(f"{path}: not a parquet file of a decision log") from error
 
 
+# -- Outcomes.
+
 OPEN = "still open"
 
 
@@ -211,6 +203,10 @@ class Outcomes:
     left_out: Mapping[str, int]
     """Number of acts without a value, by why."""
 
+    def name(self, arm: int) -> str:
+        """Return what an arm is called."""
+        return self.labels.get(arm, f"arm {arm}")
+
 
 @dataclass(slots=True)
 class _Act:
@@ -230,9 +226,9 @@ class _Matching:
     """
 
     acts: list[_Act] = field(default_factory=list)
-    by_slot: dict[int, _Act] = field(default_factory=dict)
-    open: dict[int, deque[_Act]] = field(default_factory=dict)
-    by_segment: dict[tuple[int, str | None], deque[_Act]] = field(default_factory=dict)
+    by_slot: dict[int | None, _Act] = field(default_factory=dict)
+    open: dict[int, deque[_Act]] = field(default_factory=lambda: defaultdict(deque))
+    by_segment: dict[tuple[int, str | None], deque[_Act]] = field(default_factory=lambda: defaultdict(deque))
     labels: dict[int, str] = field(default_factory=dict)
     word: str = "loss"
     lone_events: int = 0
@@ -242,8 +238,8 @@ class _Matching:
         act = _Act(entry["arm"], entry["probability"], entry["eligible"], entry.get("segment"))
         self.acts.append(act)
         self.by_slot[entry["slot"]] = act
-        self.open.setdefault(act.arm, deque()).append(act)
-        self.by_segment.setdefault((act.arm, act.segment), deque()).append(act)
+        self.open[act.arm].append(act)
+        self.by_segment[act.arm, act.segment].append(act)
         if "label" in entry:
             self.labels[act.arm] = entry["label"]
 
@@ -264,12 +260,11 @@ class _Matching:
             act.value = None if outcome == "voided" or value is None else float(value)
 
     def _settled(self, entry: Entry, *, of_any_segment: bool) -> _Act | None:
-        arm, slot = entry["arm"], entry.get("slot")
-        named = self.by_slot.get(slot) if slot is not None else None
+        arm, named = entry["arm"], self.by_slot.get(entry.get("slot"))
         if named is not None and named.arm == arm and named.ended == OPEN:
             return named
-        own = self.by_segment.get((arm, entry.get("segment")), deque())
-        for opened in (deque() if of_any_segment else own, self.open.get(arm, deque())):
+        own = [] if of_any_segment else [self.by_segment[arm, entry.get("segment")]]
+        for opened in [*own, self.open[arm]]:
             while opened:
                 # Acts that were found in another way stay in the queue until their turn.
                 if (act := opened.popleft()).ended == OPEN:
@@ -310,10 +305,6 @@ def match(entries: Iterable[Entry], segment: str | None = None) -> Outcomes:
         except (KeyError, TypeError) as error:
             raise ValueError(f"not an entry of a decision log: {error}") from error
         waits |= entry.get("outcome") == "expired" and entry.get(found.word) is not None
-    return _outcomes(found, segment, waits=waits)
-
-
-def _outcomes(found: _Matching, segment: str | None, *, waits: bool) -> Outcomes:
     acts, left_out = found.acts, dict[str, int]()
     first_open = next((place for place, act in enumerate(acts) if act.ended == OPEN), len(acts))
     if waits and first_open < len(acts):

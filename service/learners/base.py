@@ -59,6 +59,14 @@ class Information(StrEnum):
     """The gradient at the played point."""
 
 
+class RateMode(StrEnum):
+    """Where a learner's rates come from; a session view names it."""
+
+    GIVEN = "given"
+    THEOREM = "theorem"
+    ANYTIME = "anytime"
+
+
 class Slot(NamedTuple):
     """What is known when slot ``t`` opens."""
 
@@ -126,23 +134,14 @@ def at(arm: Any) -> tuple[Any, ...]:
 
 
 def many(state: S, runs: int) -> S:
-    """Return the state of runs that all stand at ``state``: arrays gain a leading axis, numbers do not.
+    """Return the state of runs that all stand at ``state``: arrays gain a leading axis, numbers do not; no log."""
 
-    Parameters
-    ----------
-    state : of one run; its log, where it has one, is left out
-    runs : how many runs, one or more
-    """
-    parts = [_repeated(part, runs) for part in state]
-    return type(state)._make(parts)  # type: ignore[attr-defined, no-any-return]
+    def repeated(part: Any) -> Any:
+        if isinstance(part, tuple):
+            return None if isinstance(part, Log) else tuple(map(repeated, part))
+        return np.repeat(part[None], runs, axis=0) if isinstance(part, np.ndarray) else part
 
-
-def _repeated(part: Any, runs: int) -> Any:
-    if isinstance(part, Log):
-        return None
-    if isinstance(part, tuple):
-        return tuple(_repeated(row, runs) for row in part)
-    return np.repeat(part[None], runs, axis=0) if isinstance(part, np.ndarray) else part
+    return type(state)._make(map(repeated, state))  # type: ignore[attr-defined, no-any-return]
 
 
 # -- What learners over arms and learners over points have in common, and what those over points can do.
@@ -164,6 +163,9 @@ class Learner(ABC, Generic[S]):
     """
     second_stream: ClassVar[bool] = False
     """Whether a slot's second uniform, v_t, is needed."""
+    mode: RateMode = RateMode.ANYTIME
+    learning_rate: float = 0.0
+    """eta where it is the same in every slot, else 0."""
 
     @abstractmethod
     def start(self) -> S:
@@ -179,27 +181,24 @@ class Learner(ABC, Generic[S]):
         slot : what is known when it opens; its ``t`` is one more than that of the slot before
         """
 
-    def rates(self, state: S) -> dict[str, Any]:
-        """Return the rates in use.
-
-        Returns
-        -------
-        Floats by their API names, such as ``"learning_rate"``, and under ``"rates"`` the ``RateMode``.
-        """
-        raise NotImplementedError
+    def rates(self, state: S) -> dict[str, Any]:  # noqa: ARG002 - overridden where they change
+        """Return the rates in use: numbers by their API names, and under ``"rates"`` the ``RateMode``."""
+        return {"rates": self.mode} | ({"learning_rate": self.learning_rate} if self.learning_rate else {})
 
 
 class PointLearner(Learner[S]):
     """A learner over points of a convex set."""
 
+    information: ClassVar = Information.LOSSES
     dim: int
 
     def open(self, state: S, slot: Slot) -> S:  # noqa: ARG002 - overridden by learners that count slots
         return state
 
-    @abstractmethod
-    def x(self, state: S) -> FloatArray:
+    def x(self, state: Any) -> FloatArray:
         """Return the point to play, shape (..., dim)."""
+        x: FloatArray = state.x
+        return x
 
     def query_points(self, state: S) -> FloatArray | None:  # noqa: ARG002 - overridden by learners that query
         """Return the query points x + perturbation e_k, shape (..., dim, dim); None where only x is played."""
@@ -267,7 +266,7 @@ class InitialArm(NamedTuple):
 
 
 class WarmStart(NamedTuple):
-    """Counts of the learners that centre losses, as after that many events."""
+    """Counts of the learners that centre losses, as after that many events, by the names of their states."""
 
     events: int
     """N, also the slots."""
@@ -299,10 +298,12 @@ class WarmStart(NamedTuple):
         variance = events * mean * (1 - mean)
         return cls(events, mean, variance, max(mean, 1 - mean) ** 2, 2 * variance, advantages)
 
-    def sums(self, memory: Any) -> Any:
-        """Return S of a learner that remembers ``memory`` slots (a number, or shape (..., 1)), less its least."""
+    def begun(self, state: Any, memory: Any) -> Any:
+        """Return the state with these counts; S is of the last ``memory`` slots (a number, or shape (..., 1))."""
         sums = np.minimum(self.events, memory) * self.advantages
-        return sums - sums.min(axis=-1, keepdims=True)
+        sums -= sums.min(axis=-1, keepdims=True)
+        counts = self._asdict() | {"t": self.events, "sums": sums}
+        return state._replace(**{name: count for name, count in counts.items() if name in state._fields})
 
 
 # -- What every learner over arms can do.
@@ -311,10 +312,16 @@ class WarmStart(NamedTuple):
 class ArmLearner(Learner[S]):
     """A learner over arms, which it knows by their positions 0, 1, ... among the live ones."""
 
+    information: ClassVar = Information.ARM
     n_arms: int
     """Arms at the start; afterwards the length of the state's arrays."""
     takes_eligible: ClassVar[bool] = False
     """Whether a slot may name its eligible arms and have a floor."""
+
+    def __init__(self, n_arms: int, learning_rate: float = 0.0, mode: RateMode = RateMode.ANYTIME) -> None:
+        self.n_arms = n_arms
+        self.learning_rate = learning_rate
+        self.mode = mode
 
     def warmed(self, state: S, initial: Sequence[InitialArm]) -> S:
         """Return the state before the first slot of a learner that begins with means of arms.
@@ -374,8 +381,7 @@ class ArmLearner(Learner[S]):
         Its shape is (..., n_arms). It is 0 for arms that are not eligible, and includes the slot's floor.
         """
 
-    @abstractmethod
-    def probabilities(self, state: S, eligible: IntArray | None = None, floor: float = 0.0) -> FloatArray:
+    def probabilities(self, state: S, eligible: IntArray | None = None, floor: float = 0.0) -> FloatArray:  # noqa: ARG002
         """Return the distribution shown to readers, shape (..., n_arms).
 
         Learners without ``takes_eligible`` ignore ``eligible`` and ``floor``.
@@ -388,6 +394,7 @@ class ArmLearner(Learner[S]):
             eligible then.
         floor : share that is uniform over the eligible arms, in [0, 1)
         """
+        return self.distribution(state)
 
     @abstractmethod
     def settle(self, state: S, arm: Any, loss: Any, count: int = 1) -> S:
@@ -567,28 +574,3 @@ class SlotLearner(ArmLearner[S]):
         record : what ``record`` returned of the slot
         """
         return state
-
-
-__all__ = [
-    "ArmLearner",
-    "FixedArray",
-    "FloatArray",
-    "Information",
-    "IntArray",
-    "Learner",
-    "Log",
-    "PointLearner",
-    "PooledLearner",
-    "ProvisionalLearner",
-    "Record",
-    "Rows",
-    "S",
-    "Slot",
-    "SlotLearner",
-    "Spec",
-    "Steps",
-    "at",
-    "draw",
-    "draw_all",
-    "many",
-]

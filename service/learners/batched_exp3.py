@@ -9,9 +9,8 @@ from typing import Any, ClassVar, Literal, NamedTuple
 import numpy as np
 
 from . import maths as distributions
-from .base import ArmLearner, FloatArray, Information, IntArray, Slot, at
+from .base import ArmLearner, FloatArray, IntArray, RateMode, Slot, at
 from .maths import LOWEST, SMALLEST_DIVISOR, joined, probabilities, without
-from .rates import RateMode
 from .specs import ArmsSpec, MaxDelay, OneRateSpec
 
 
@@ -60,13 +59,10 @@ class BatchedExp3(ArmLearner[State]):
     block : w, slots of a block, at least the largest delay
     """
 
-    information: ClassVar = Information.ARM
     state_type: ClassVar = State
 
     def __init__(self, n_arms: int, learning_rate: float, mode: RateMode, block: int) -> None:
-        self.n_arms = n_arms
-        self.learning_rate = learning_rate
-        self.mode = mode
+        super().__init__(n_arms, learning_rate, mode)
         self._block = block
 
     def start(self) -> State:
@@ -101,28 +97,13 @@ class BatchedExp3(ArmLearner[State]):
         return state._replace(losses=added)
 
     def remove_arms(self, state: State, positions: IntArray) -> State:
-        return state._replace(
-            log_weights=without(state.log_weights, positions),
-            p=probabilities(without(state.log_weights, positions)),
-            before=distributions.remove_arms(state.before, positions),
-            losses=np.delete(state.losses, positions, axis=-1),
-        )
+        weights, before = without(state.log_weights, positions), distributions.remove_arms(state.before, positions)
+        return State(weights, probabilities(weights), before, np.delete(state.losses, positions, axis=-1), state.t)
 
     def add_arms(self, state: State, count: int) -> State:
-        log_weights = joined(state.log_weights, count)
-        none = np.zeros((*state.losses.shape[:-1], count))
-        return state._replace(
-            log_weights=log_weights,
-            p=probabilities(log_weights),
-            before=distributions.add_arms(state.before, count),
-            losses=np.concatenate([state.losses, none], axis=-1),
-        )
+        weights, before = joined(state.log_weights, count), distributions.add_arms(state.before, count)
+        losses = np.concatenate([state.losses, np.zeros((*state.losses.shape[:-1], count))], axis=-1)
+        return State(weights, probabilities(weights), before, losses, state.t)
 
     def distribution(self, state: State) -> FloatArray:
         return state.p
-
-    def probabilities(self, state: State, eligible: IntArray | None = None, floor: float = 0.0) -> FloatArray:  # noqa: ARG002 - it takes neither
-        return state.p
-
-    def rates(self, state: State) -> dict[str, Any]:  # noqa: ARG002 - the rate is fixed
-        return {"rates": self.mode, "learning_rate": self.learning_rate}

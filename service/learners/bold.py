@@ -6,13 +6,11 @@ from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
-from . import maths as distributions
-from . import maths as exponential_weights
-from .base import FloatArray, IntArray, Record, Rows, Slot, SlotLearner, at
+from . import maths
+from .base import FloatArray, IntArray, RateMode, Record, Rows, Slot, SlotLearner, at
 from .exp3 import MaxOpenSlots
 from .maths import exp3_rate, lowered, probabilities
-from .rates import RateFields, RateMode
-from .specs import ArmsSpec, MaxDelay, OneRateSpec
+from .specs import ArmsSpec, MaxDelay, OneRateSpec, RateFields
 
 DEFAULT_POOL_SIZE = 1_000
 POOL_NUMBERS = 1_000_000
@@ -76,9 +74,7 @@ class Bold(SlotLearner[State]):
     state_type: ClassVar = State
 
     def __init__(self, n_arms: int, learning_rate: float, mode: RateMode, max_open_slots: int) -> None:
-        self.n_arms = n_arms
-        self.learning_rate = learning_rate
-        self.mode = mode
+        super().__init__(n_arms, learning_rate, mode)
         self.max_open_slots = max_open_slots
 
     def start(self) -> State:
@@ -86,18 +82,15 @@ class Bold(SlotLearner[State]):
         return State((), np.zeros(0, dtype=np.int64), 0, uniform)
 
     def open(self, state: State, slot: Slot) -> State:  # noqa: ARG002 - the pool alone decides
-        state, instance = self._with_a_free_instance(state)
-        p_open = probabilities(state.log_weights[instance])
-        return _marked(state._replace(instance=instance, p_open=p_open), instance, 1)
-
-    def _with_a_free_instance(self, state: State) -> tuple[State, int]:
         runs, size = state.waiting.shape[:-1], state.waiting.shape[-1]
         free = np.flatnonzero(state.waiting[(0,) * len(runs)] == 0)
-        if free.size:
-            return state, int(free[0])
-        log_weights = (*state.log_weights, np.zeros_like(state.p_open))
-        grown = np.concatenate([state.waiting, np.zeros((*runs, 1), dtype=np.int64)], axis=-1)
-        return state._replace(log_weights=log_weights, waiting=grown), size
+        instance = int(free[0]) if free.size else size
+        if not free.size:
+            log_weights = (*state.log_weights, np.zeros_like(state.p_open))
+            grown = np.concatenate([state.waiting, np.zeros((*runs, 1), dtype=np.int64)], axis=-1)
+            state = state._replace(log_weights=log_weights, waiting=grown)
+        p_open = probabilities(state.log_weights[instance])
+        return _marked(state._replace(instance=instance, p_open=p_open), instance, 1)
 
     def record(self, state: State, arm: Any) -> Record:  # noqa: ARG002 - the instance keeps its own p
         """Return the index of the slot's instance."""
@@ -115,21 +108,15 @@ class Bold(SlotLearner[State]):
         return _marked(state, int(record[0]), 0)
 
     def remove_arms(self, state: State, positions: IntArray) -> State:
-        log_weights = tuple(exponential_weights.without(row, positions) for row in state.log_weights)
-        return state._replace(log_weights=log_weights, p_open=distributions.remove_arms(state.p_open, positions))
+        log_weights = tuple(maths.without(row, positions) for row in state.log_weights)
+        return state._replace(log_weights=log_weights, p_open=maths.remove_arms(state.p_open, positions))
 
     def add_arms(self, state: State, count: int) -> State:
-        log_weights = tuple(exponential_weights.joined(row, count) for row in state.log_weights)
-        return state._replace(log_weights=log_weights, p_open=distributions.add_arms(state.p_open, count))
+        log_weights = tuple(maths.joined(row, count) for row in state.log_weights)
+        return state._replace(log_weights=log_weights, p_open=maths.add_arms(state.p_open, count))
 
     def distribution(self, state: State) -> FloatArray:
         return state.p_open
-
-    def probabilities(self, state: State, eligible: IntArray | None = None, floor: float = 0.0) -> FloatArray:  # noqa: ARG002
-        return state.p_open
-
-    def rates(self, state: State) -> dict[str, Any]:  # noqa: ARG002 - the rate is fixed
-        return {"rates": self.mode, "learning_rate": self.learning_rate}
 
 
 def _marked(state: State, instance: int, mark: int) -> State:

@@ -15,9 +15,8 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 import numpy as np
 from pydantic import Field
 
-from .base import FloatArray, Information, InitialArm, IntArray, PooledLearner, Slot, WarmStart, at
+from .base import FloatArray, InitialArm, IntArray, PooledLearner, Slot, WarmStart, at
 from .maths import add_arms, remove_arms, spread, with_floor
-from .rates import RateMode
 from .specs import ArmsSpec, NullIs
 from .tsallis import column, solve
 
@@ -87,12 +86,11 @@ class CentredTsallis(PooledLearner[State]):
     tracking : whether the floor falls as t^(-1/3), for a best arm that moves, instead of t^(-1/2)
     """
 
-    information: ClassVar = Information.ARM
     state_type: ClassVar = State
     takes_eligible: ClassVar = True
 
     def __init__(self, n_arms: int, *, tracking: bool = False) -> None:
-        self.n_arms = n_arms
+        super().__init__(n_arms)
         self.tracking = tracking
 
     def start(self) -> State:
@@ -100,15 +98,8 @@ class CentredTsallis(PooledLearner[State]):
         return State(np.zeros(self.n_arms), 0, 0, 0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0, uniform, uniform)
 
     def warmed(self, state: State, initial: Sequence[InitialArm]) -> State:
-        start = WarmStart.of(initial, self.n_arms)
-        return state._replace(
-            sums=start.sums(math.inf),
-            t=start.events,
-            events=start.events,
-            mean=start.mean,
-            variance_sum=start.variance_sum,
-            variance_max=start.variance_max,
-        )
+        warmed: State = WarmStart.of(initial, self.n_arms).begun(state, math.inf)
+        return warmed
 
     def open(self, state: State, slot: Slot) -> State:
         t = state.t + 1
@@ -117,8 +108,10 @@ class CentredTsallis(PooledLearner[State]):
         scale = self._scale(state)
         if np.any(scale > 0):
             state = self._solved(state, scale, _guess(state, scale, least))
-        state = state._replace(scale=scale)
-        return _pooled(state, self.probabilities(state, slot.eligible, slot.floor))
+        state, weight = state._replace(scale=scale), state.outstanding
+        drawn = self.probabilities(state, slot.eligible, slot.floor)
+        pool, kept = (state.pool * weight + drawn) / (weight + 1), None if drawn is state.p else drawn
+        return state._replace(pool=pool, outstanding=min(weight + 1, POOL_CAP), drawn=kept)
 
     @staticmethod
     def _scale(state: State) -> Any:
@@ -173,7 +166,11 @@ class CentredTsallis(PooledLearner[State]):
             events=events,
             mean=state.mean + count * (loss - state.mean) / events,
         )
-        return _with_deviation(state, deviation, count) if state.events_at_open else state
+        if not state.events_at_open:
+            return state
+        square = deviation * deviation
+        largest = np.maximum(state.variance_max, square)
+        return state._replace(variance_sum=state.variance_sum + count * square, variance_max=largest)
 
     def settle_all(self, state: State, arms: Sequence[int], losses: Sequence[float]) -> State:
         """Settle events one after the other; no step depends on those before."""
@@ -217,17 +214,6 @@ class CentredTsallis(PooledLearner[State]):
     def probabilities(self, state: State, eligible: IntArray | None = None, floor: float = 0.0) -> FloatArray:
         return with_floor(self._over(state, eligible), floor, eligible)
 
-    def rates(self, state: State) -> dict[str, Any]:  # noqa: ARG002 - there are none to resolve
-        return {"rates": RateMode.ANYTIME}
-
-
-def _pooled(state: State, drawn: FloatArray) -> State:
-    """Return the state with the open slot's distribution in the pool."""
-    weight = state.outstanding
-    pool = (state.pool * weight + drawn) / (weight + 1)
-    kept = None if drawn is state.p else drawn
-    return state._replace(pool=pool, outstanding=min(weight + 1, POOL_CAP), drawn=kept)
-
 
 def _step(state: State, index: Any, deviation: Any, given: float | None) -> Any:
     """Return what one event adds to the sum of its arm; 0 where no outstanding decision can be of that arm."""
@@ -244,13 +230,6 @@ def _resting(state: State, scale: Any, x: FloatArray) -> State:
     depths = column(scale) / np.sqrt(x)
     lam = -state.scale / np.sqrt(x.max(axis=-1))
     return state._replace(sums=depths - column(depths.min(axis=-1)), lam=lam)
-
-
-def _with_deviation(state: State, deviation: Any, count: int) -> State:
-    """Return the state with ``count`` more squared deviations in V and M."""
-    square = deviation * deviation
-    largest = np.maximum(state.variance_max, square)
-    return state._replace(variance_sum=state.variance_sum + count * square, variance_max=largest)
 
 
 def _guess(state: State, scale: Any, least: Any) -> Any:

@@ -19,13 +19,12 @@ from pydantic import Field, model_validator
 from ..errors import FieldValueError
 from . import maths as exponential_weights
 from . import tsallis as tsallis_weights
-from .base import ArmLearner, FixedArray, FloatArray, Information, IntArray, PointLearner, Slot, at, draw
+from .base import ArmLearner, FixedArray, FloatArray, IntArray, PointLearner, RateMode, Slot, at, draw
 from .dbgd import Rates
 from .maths import (
     MAX_RANDOM_DELAY,
     Clock,
     FeasibleSet,
-    Kind,
     Schedule,
     bounded,
     exp3_rate,
@@ -34,7 +33,6 @@ from .maths import (
     query_points,
 )
 from .ogd import TwoRatesSpec
-from .rates import RateMode
 from .specs import ArmsSpec, MaxDelay, NullIs, OneRateSpec
 
 NO_ARM = -1
@@ -60,9 +58,10 @@ class Base(NamedTuple):
     joined: Callable[[FloatArray, int], FloatArray]
 
 
-EXP3 = Base(exponential_weights.probabilities, exponential_weights.without, exponential_weights.joined)
-TSALLIS = Base(tsallis_weights.probabilities, tsallis_weights.without, tsallis_weights.joined)
-BASES = {"exp3": EXP3, "tsallis": TSALLIS}
+BASES = {
+    "exp3": Base(exponential_weights.probabilities, exponential_weights.without, exponential_weights.joined),
+    "tsallis": Base(tsallis_weights.probabilities, tsallis_weights.without, tsallis_weights.joined),
+}
 
 
 def check_window(schedule: str, max_delay: int) -> None:
@@ -78,7 +77,7 @@ def check_window(schedule: str, max_delay: int) -> None:
     ValueError
         for the random schedule with a max_delay above 10,000.
     """
-    if schedule == Kind.RANDOM and max_delay > MAX_RANDOM_DELAY:
+    if schedule == "random" and max_delay > MAX_RANDOM_DELAY:
         raise FieldValueError(
             "max_delay", f"schedule random keeps max_delay + 1 sums: max_delay may be at most {MAX_RANDOM_DELAY}"
         )
@@ -99,7 +98,7 @@ class ClwSpec(ArmsSpec, OneRateSpec):
 
     def build_schedule(self) -> Schedule:
         """Make the schedule."""
-        return Schedule(Kind(self.schedule), self.max_delay, values=1)
+        return Schedule(self.schedule, self.max_delay, values=1)
 
     def theorem_rate(self, horizon: int, scale: float) -> float:
         updates = self.build_schedule().updates(horizon)
@@ -148,17 +147,12 @@ class Clw(ArmLearner[State]):
     base : the learner that learns from the sums
     """
 
-    information: ClassVar = Information.ARM
     state_type: ClassVar = State
     second_stream: ClassVar = True
 
-    def __init__(
-        self, n_arms: int, learning_rate: float, mode: RateMode, schedule: Schedule, base: Base = EXP3
-    ) -> None:
-        self.n_arms = n_arms
+    def __init__(self, n_arms: int, learning_rate: float, mode: RateMode, schedule: Schedule, base: Base) -> None:
+        super().__init__(n_arms, learning_rate, mode)
         self._base = base
-        self.learning_rate = learning_rate
-        self.mode = mode
         self._schedule = schedule
 
     def start(self) -> State:
@@ -171,13 +165,11 @@ class Clw(ArmLearner[State]):
         log_weights, p = state.log_weights, state.p
         updating = state.updating & (state.arm >= 0)
         if np.any(updating):
-            log_weights = np.where(np.asarray(updating)[..., None], self._updated(state), log_weights)
+            loss = self._schedule.loss(state.clock)[..., 0]
+            updated = lowered(log_weights, state.arm, self.learning_rate, loss, p[at(state.arm)])
+            log_weights = np.where(np.asarray(updating)[..., None], updated, log_weights)
             p = self._base.probabilities(log_weights)
         return State(log_weights, p, state.arm, redraw, *self._schedule.open(state.clock, slot))
-
-    def _updated(self, state: State) -> FloatArray:
-        loss = self._schedule.loss(state.clock)[..., 0]
-        return lowered(state.log_weights, state.arm, self.learning_rate, loss, state.p[at(state.arm)])
 
     def draw(self, state: State, slot: Slot) -> tuple[State, Any]:
         """Draw an arm where ``state.redraw`` says so, and keep the one in force otherwise."""
@@ -206,12 +198,6 @@ class Clw(ArmLearner[State]):
     def distribution(self, state: State) -> FloatArray:
         return state.p
 
-    def probabilities(self, state: State, eligible: IntArray | None = None, floor: float = 0.0) -> FloatArray:  # noqa: ARG002
-        return state.p
-
-    def rates(self, state: State) -> dict[str, Any]:  # noqa: ARG002 - the rate is fixed
-        return {"rates": self.mode, "learning_rate": self.learning_rate}
-
 
 # -- CLW-BCO: the composite-loss wrapper (Cesa-Bianchi et al. 2018) around the (K+1)-point method.
 
@@ -230,11 +216,11 @@ class ClwMbcoSpec(TwoRatesSpec):
 
     def theorem_rates(self, horizon: int, scale: float) -> Rates:
         """Return eta for the number of updates and delta for the number of slots."""
-        updates = Schedule(Kind(self.schedule), self.max_delay, values=0).updates(horizon)
+        updates = Schedule(self.schedule, self.max_delay, values=0).updates(horizon)
         return Rates(scale / math.sqrt(self.dim * updates), scale / horizon)
 
     def build(self) -> ClwMbco:
-        schedule = Schedule(Kind(self.schedule), self.max_delay, values=self.dim + 1)
+        schedule = Schedule(self.schedule, self.max_delay, values=self.dim + 1)
         return ClwMbco(self.build_set(), self.rates(), self.mode, schedule)
 
 
@@ -265,7 +251,6 @@ class ClwMbco(PointLearner[StateClwMbco]):
     schedule : when to update
     """
 
-    information: ClassVar = Information.LOSSES
     state_type: ClassVar = StateClwMbco
     second_stream: ClassVar = True
 
@@ -275,7 +260,7 @@ class ClwMbco(PointLearner[StateClwMbco]):
         self.feasible_set = feasible_set
         self._rates = rates
         self._schedule = schedule
-        self._shrunk = feasible_set.shrunk(rates.perturbation)
+        self._project = feasible_set.onto_shrunk(rates.perturbation)
 
     def start(self) -> StateClwMbco:
         return StateClwMbco(self.feasible_set.center, *self._schedule.start())
@@ -284,15 +269,10 @@ class ClwMbco(PointLearner[StateClwMbco]):
         """Close the open slot with its step, if it has one."""
         x = state.x
         if np.any(state.updating):
-            x = np.where(np.asarray(state.updating)[..., None], self._stepped(state), x)
+            g = forward_difference(self._schedule.loss(state.clock), self._rates.perturbation)
+            stepped = self._project(x - cast("float", self._rates.learning_rate) * g)
+            x = np.where(np.asarray(state.updating)[..., None], stepped, x)
         return StateClwMbco(x, *self._schedule.open(state.clock, slot))
-
-    def _stepped(self, state: StateClwMbco) -> FloatArray:
-        g = forward_difference(self._schedule.loss(state.clock), self._rates.perturbation)
-        return self._shrunk.project(state.x - cast("float", self._rates.learning_rate) * g)
-
-    def x(self, state: StateClwMbco) -> FloatArray:
-        return state.x
 
     def query_points(self, state: StateClwMbco) -> FloatArray:
         return query_points(state.x, self._rates.perturbation)

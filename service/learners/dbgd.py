@@ -8,10 +8,9 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple, cast
 import numpy as np
 from pydantic import Field, model_validator
 
-from .base import FloatArray, Information, PointLearner
+from .base import FloatArray, PointLearner, RateMode
 from .maths import FeasibleSet, forward_difference, query_points, squared_norm
-from .rates import RatedSpec, RateFields, RateMode
-from .specs import Horizon, LearningRate, MaxDelay, Perturbation, PointsSpec, RateScale, TotalDelay
+from .specs import LearningRate, MaxDelay, Perturbation, PointsSpec, RatedSpec, RateFields, TotalDelay
 
 ANYTIME_PERTURBATION = 1e-3
 """Default delta of the anytime steps, in inradii."""
@@ -52,8 +51,6 @@ class DbgdSpec(RatedSpec, PointsSpec):
     )
 
     kind: Literal["dbgd"] = "dbgd"
-    rate_scale: RateScale | None = None
-    horizon: Horizon | None = None
     max_delay: Annotated[MaxDelay, Field(description="Accepted with the horizon, but not used.")] | None = None
     total_delay: TotalDelay | None = None
     learning_rate: LearningRate | None = None
@@ -72,7 +69,7 @@ class DbgdSpec(RatedSpec, PointsSpec):
         if self.mode is RateMode.GIVEN:
             return Rates(self.learning_rate, cast("float", self.perturbation))
         if self.horizon is not None and self.total_delay is not None:
-            return theorem_rates(self.dim, self.horizon, self.total_delay, self.rate_fields.scale(self))
+            return theorem_rates(self.dim, self.horizon, self.total_delay, self.scale)
         return Rates(None, self.perturbation or ANYTIME_PERTURBATION * self.inradius)
 
     def build(self) -> Dbgd:
@@ -100,7 +97,6 @@ class Dbgd(PointLearner[State]):
     mode : where the rates come from, for the view
     """
 
-    information: ClassVar = Information.LOSSES
     state_type: ClassVar = State
 
     def __init__(self, feasible_set: FeasibleSet, rates: Rates, mode: RateMode) -> None:
@@ -109,13 +105,10 @@ class Dbgd(PointLearner[State]):
         self.feasible_set = feasible_set
         self.perturbation = rates.perturbation
         self._learning_rate = rates.learning_rate
-        self._shrunk = feasible_set.shrunk(rates.perturbation)
+        self._project = feasible_set.onto_shrunk(rates.perturbation)
 
     def start(self) -> State:
         return State(self.feasible_set.center, 0.0, 0.0)
-
-    def x(self, state: State) -> FloatArray:
-        return state.x
 
     def query_points(self, state: State) -> FloatArray:
         return query_points(state.x, self.perturbation)
@@ -124,16 +117,13 @@ class Dbgd(PointLearner[State]):
         """Step by eqs. (g_estimate) and (xupdate), or by the anytime rule."""
         g = forward_difference(values, self.perturbation)
         if self._learning_rate is not None:
-            return state._replace(x=self._shrunk.project(state.x - self._learning_rate * g))
-        return self._anytime_step(state, g, outstanding)
-
-    def _anytime_step(self, state: State, g: FloatArray, outstanding: int) -> State:
-        """Step by distance over gradients (Ivgi et al. 2023), each weighted by the bundles still outstanding."""
+            return state._replace(x=self._project(state.x - self._learning_rate * g))
+        # Distance over gradients (Ivgi et al. 2023), each weighted by the bundles still outstanding.
         gradient_sum = state.gradient_sum + squared_norm(g) * (1 + 2 * outstanding)
         travelled = np.sqrt(squared_norm(state.x - self.feasible_set.center))
         distance = np.maximum(state.distance, travelled)
         state = State(state.x, gradient_sum, distance if distance.ndim else float(distance))
-        return state._replace(x=self._shrunk.project(state.x - self._step(state) * g))
+        return state._replace(x=self._project(state.x - self._step(state) * g))
 
     def _step(self, state: State) -> Any:
         """Return max(r, R/20)/sqrt(G), shaped to multiply a gradient; 0 before the first gradient."""

@@ -10,10 +10,9 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from ..errors import FieldValueError
-from .base import ArmLearner, FloatArray, Information, IntArray, Log, Slot, Steps, at
+from .base import ArmLearner, FloatArray, IntArray, Log, RateMode, Slot, Steps, at
 from .maths import add_arms, remove_arms
-from .rates import RatedSpec, RateFields, RateMode
-from .specs import MAX_COUNT, ArmsSpec, Horizon, LearningRate, MaxDelay, Rate, RateScale, TotalDelay, Whole
+from .specs import MAX_COUNT, ArmsSpec, LearningRate, MaxDelay, Rate, RatedSpec, RateFields, TotalDelay, Whole
 
 # -- The log of DEXP3: a distribution and the events since, from which a reader makes the state again.
 #
@@ -33,57 +32,6 @@ ARMS_PER_STEP = 32
 def kept_steps(n_arms: int) -> int:
     """Return after how many events another log begins, when a slot opens."""
     return min(KEPT_STEPS, n_arms // ARMS_PER_STEP)
-
-
-def at_start(p: FloatArray) -> Log | None:
-    """Return the log before slot 1 at ``p``, shape (n_arms,); None of many arms, whose log begins with the slot."""
-    return Log(p, (), 0) if p.size < LOGGED_ARMS else None
-
-
-def at_opening(log: Log | None, p: FloatArray) -> Log | None:
-    """Return the log of a slot that opens at ``p``: the same as long as it may grow, else one that begins here.
-
-    Parameters
-    ----------
-    log : of the slot before; None where it is not known
-    p : after the latest event, shape (..., n_arms)
-
-    Returns
-    -------
-    the log; None for many runs at once, which are not stored
-    """
-    if log is not None and log.is_stored and len(log.steps) < kept_steps(p.size):
-        return log._replace(opened=len(log.steps))
-    return Log(p, (), 0, p.size >= LOGGED_ARMS) if p.ndim == 1 else None
-
-
-def with_steps(log: Log | None, steps: Steps) -> Log | None:
-    """Return the log with more events; None where they are too many, or where it was not known before.
-
-    Parameters
-    ----------
-    log : of the open slot
-    steps : what the events did, in their order
-    """
-    if log is None:
-        return None
-    most = 2 * kept_steps(log.base.size) if log.is_stored else MAX_STEPS
-    if len(log.steps) + len(steps) > most:
-        return None
-    return Log(log.base, log.steps + steps, log.opened, log.is_stored)
-
-
-def read(log: Log, p_open: FloatArray) -> Log:
-    """Return a log that was read as it is kept from now on: stored or not, by its number of arms.
-
-    Parameters
-    ----------
-    log : as it was stored
-    p_open : to which its steps before the open slot lead
-    """
-    if log.base.size >= LOGGED_ARMS:
-        return log._replace(is_stored=True)
-    return Log(p_open, log.steps[log.opened :], 0)
 
 
 ANYTIME_SCALE = 2.0
@@ -126,21 +74,6 @@ def theorem_rates(n_arms: int, horizon: int, max_delay: int, total_delay: int, s
     return Rates(eta, 1 / (2 * eta * delay) - floor / eta, floor)
 
 
-def anytime_rates(n_arms: int, t: int, total_delay: float) -> Rates:
-    """Return the rates of slot ``t``; no bound is proved for them.
-
-    Parameters
-    ----------
-    n_arms : K
-    t : slot, from 1
-    total_delay : D, the sum over the slots so far of the decisions outstanding at their start, capped where the
-        learner has a cap
-    """
-    floor = min(1 / (t + total_delay), 0.25)
-    eta = ANYTIME_SCALE * math.sqrt((1 + math.log(n_arms)) / (n_arms * t + total_delay))
-    return Rates(eta, 4 * (0.5 - floor) / eta, floor)
-
-
 class Dexp3Spec(RatedSpec, ArmsSpec):
     """DEXP3: arm known, slot unknown. The paper's learner with a proof for unlabelled feedback."""
 
@@ -149,8 +82,6 @@ class Dexp3Spec(RatedSpec, ArmsSpec):
     )
 
     kind: Literal["dexp3"] = "dexp3"
-    rate_scale: RateScale | None = None
-    horizon: Horizon | None = None
     max_delay: MaxDelay | None = None
     total_delay: TotalDelay | None = None
     learning_rate: LearningRate | None = None
@@ -171,8 +102,7 @@ class Dexp3Spec(RatedSpec, ArmsSpec):
             return Rates(*(cast("float", getattr(self, name)) for name in Rates._fields))
         if self.horizon is None or self.max_delay is None or self.total_delay is None:
             return None
-        scale = self.rate_fields.scale(self)
-        return theorem_rates(self.arm_count, self.horizon, self.max_delay, self.total_delay, scale)
+        return theorem_rates(self.arm_count, self.horizon, self.max_delay, self.total_delay, self.scale)
 
     def build(self) -> Dexp3:
         return Dexp3(self.arm_count, self.fixed_rates(), self.max_outstanding, self.mode)
@@ -202,15 +132,15 @@ class State(NamedTuple):
         ValueError
             where all weights are 0.
         """
-        if not log.steps:
-            return self._replace(p=log.base, p_open=log.base, log=read(log, log.base))
+        opened, later = log.steps[: log.opened], log.steps[log.opened :]
         with np.errstate(all="ignore"):
             try:
-                p_open = _trimmed(log.base, log.steps[: log.opened])
-                p = _trimmed(p_open, log.steps[log.opened :])
+                p_open = _trimmed(log.base, opened)
+                p = _trimmed(p_open, later)
             except ZeroDivisionError as error:
                 raise ValueError("weights without a sum") from error
-            return self._replace(p=p, p_open=p_open, log=read(log, p_open))
+        kept = log._replace(is_stored=True) if p.size >= LOGGED_ARMS else Log(p_open, later, 0)
+        return self._replace(p=p, p_open=p_open, log=kept)
 
 
 class Dexp3(ArmLearner[State]):
@@ -224,7 +154,6 @@ class Dexp3(ArmLearner[State]):
     mode : where the rates come from, for the view
     """
 
-    information: ClassVar = Information.ARM
     state_type: ClassVar = State
 
     def __init__(
@@ -234,56 +163,74 @@ class Dexp3(ArmLearner[State]):
         max_outstanding: int | None = None,
         mode: RateMode = RateMode.ANYTIME,
     ) -> None:
-        self.n_arms = n_arms
-        self.mode = mode
+        super().__init__(n_arms, mode=mode)
         self._rates = rates
         self._cap = MAX_COUNT if max_outstanding is None else max_outstanding
 
     def start(self) -> State:
         p = np.full(self.n_arms, 1 / self.n_arms)
-        rates = self._rates or anytime_rates(self.n_arms, 1, 0)
-        return State(p, p, *rates, delay_sum=0, log=at_start(p))
+        state = self.open(State(p, p, 0.0, 0.0, 0.0, 0), Slot(1, 0, 0.0))
+        return state if p.size < LOGGED_ARMS else state._replace(log=None)  # It begins with the first slot.
 
     def open(self, state: State, slot: Slot) -> State:
-        delay_sum = state.delay_sum + min(slot.outstanding, self._cap)
-        rates = self._rates or anytime_rates(state.p.shape[-1], slot.t, delay_sum)
-        return State(state.p, state.p, *rates, delay_sum, at_opening(state.log, state.p))
+        """Open a slot; no bound is proved for the anytime rates, of which D is the sum of delays, with the cap."""
+        p, log, delay_sum = state.p, state.log, state.delay_sum + min(slot.outstanding, self._cap)
+        if self._rates is None:
+            n_arms, t = p.shape[-1], slot.t
+            eta = ANYTIME_SCALE * math.sqrt((1 + math.log(n_arms)) / (n_arms * t + delay_sum))
+            floor = min(1 / (t + delay_sum), 0.25)
+            rates = Rates(eta, 4 * (0.5 - floor) / eta, floor)
+        else:
+            rates = self._rates
+        if log is not None and log.is_stored and len(log.steps) < kept_steps(p.size):
+            log = log._replace(opened=len(log.steps))
+        else:  # Another log begins here; many runs at once are not stored.
+            log = Log(p, (), 0, p.size >= LOGGED_ARMS) if p.ndim == 1 else None
+        return State(p, p, *rates, delay_sum, log)
 
     def open_all(self, state: State, slot: Slot, count: int) -> tuple[State, int]:
         """Open all slots: p changes with events alone, and of anytime rates those of the last slot stay."""
-        uncapped = min(max(self._cap - slot.outstanding, 0), count)
-        delays = uncapped * slot.outstanding + uncapped * (uncapped - 1) // 2 + (count - uncapped) * self._cap
-        delay_sum = state.delay_sum + delays
-        rates = self._rates or anytime_rates(state.p.shape[-1], slot.t + count - 1, delay_sum)
-        return State(state.p, state.p, *rates, delay_sum, at_opening(state.log, state.p)), count
+        more, outstanding = count - 1, slot.outstanding
+        uncapped = min(max(self._cap - outstanding, 0), more)
+        delays = uncapped * outstanding + uncapped * (uncapped - 1) // 2 + (more - uncapped) * self._cap
+        last = slot._replace(t=slot.t + more, outstanding=outstanding + more)
+        return self.open(state._replace(delay_sum=state.delay_sum + delays), last), count
 
     def settle(self, state: State, arm: Any, loss: Any, count: int = 1) -> State:
         """Apply eqs. (estloss), (tildew1), (w1), (tildep1); ``count`` multiplies the exponent before one trim."""
-        index = at(arm)
-        return self._step(state, index, count * np.minimum(state.loss_clip, loss / state.p_open[index]))
+        if state.p.ndim == 1:
+            return self.settle_all(state, (arm,), (loss,), count)
+        w, index = state.p.copy(), at(arm)
+        estimate = count * np.minimum(state.loss_clip, loss / state.p_open[index])
+        w[index] *= np.exp(-np.minimum(state.learning_rate * estimate, MAX_EXPONENT))
+        w /= w.sum(axis=-1, keepdims=True)
+        np.maximum(w, state.probability_floor / w.shape[-1], out=w)
+        w /= w.sum(axis=-1, keepdims=True)
+        return state._replace(p=w)
 
-    def settle_all(self, state: State, arms: Sequence[int], losses: Sequence[float]) -> State:
-        """Settle events one after the other; what does not depend on those before is computed of all at once."""
-        if len(arms) == 1:
-            factors = [_factor(state, losses[0], state.p_open[arms[0]])]
-        else:
+    def settle_all(self, state: State, arms: Sequence[int], losses: Sequence[float], count: int = 1) -> State:
+        """Settle events of one run one after the other; ``count``, as for ``settle``, is of an event alone."""
+        p, log, least = state.p, state.log, state.probability_floor / len(state.p)
+        if len(arms) == 1:  # Numbers take less time than arrays of one, and trimming than to find the least.
+            (arm,), (loss,) = arms, losses
+            estimate = count * min(loss / state.p_open[arm], state.loss_clip)
+            factor = float(np.exp(-min(state.learning_rate * estimate, MAX_EXPONENT)))
+            steps: Steps = ((arm, factor, least),)
+            # A sum as an array without axes takes less time to divide by than a number.
+            p, sum_of, total = p.copy(), np.add.reduce, np.empty(())
+            p[arm] *= factor
+            p /= sum_of(p, out=total)
+            np.maximum(p, least, out=p)
+            p /= sum_of(p, out=total)
+        else:  # What does not depend on the events before is computed of all at once.
             estimates = np.minimum(state.loss_clip, losses / state.p_open[list(arms)])
             factors = np.exp(-np.minimum(state.learning_rate * estimates, MAX_EXPONENT)).tolist()
-        least = state.probability_floor / len(state.p)
-        steps = tuple((arm, factor, least) for arm, factor in zip(arms, factors, strict=True))
-        p, log = _trimmed(state.p, steps), with_steps(state.log, steps)
+            steps = tuple((arm, factor, least) for arm, factor in zip(arms, factors, strict=True))
+            p = _trimmed(p, steps)
+        if log is not None:  # None again where the steps are too many.
+            most, steps = 2 * kept_steps(p.size) if log.is_stored else MAX_STEPS, log.steps + steps
+            log = None if len(steps) > most else Log(log.base, steps, log.opened, log.is_stored)
         return State(p, *state[1:-1], log)
-
-    def _step(self, state: State, index: tuple[Any, ...], estimate: Any) -> State:
-        w = state.p.copy()
-        factor = np.exp(-np.minimum(state.learning_rate * estimate, MAX_EXPONENT))
-        w[index] *= factor
-        w /= w.sum(axis=-1, keepdims=True)
-        least = state.probability_floor / w.shape[-1]
-        np.maximum(w, least, out=w)
-        w /= w.sum(axis=-1, keepdims=True)
-        log = with_steps(state.log, ((int(index[0]), float(factor), least),)) if w.ndim == 1 else None
-        return state._replace(p=w, log=log)
 
     def remove_arms(self, state: State, positions: IntArray) -> State:
         p, p_open = (remove_arms(part, positions, state.probability_floor) for part in (state.p, state.p_open))
@@ -302,20 +249,6 @@ class Dexp3(ArmLearner[State]):
         return {"rates": self.mode} | {name: getattr(state, name) for name in Rates._fields}
 
 
-def _factor(state: State, loss: float, p: np.float64) -> float:
-    """Return what one event multiplies the weight of its arm by; numbers take less time than arrays of one number.
-
-    Parameters
-    ----------
-    state : of one run
-    loss : of the event
-    p : of its arm, at the opening of the slot
-    """
-    estimate = loss / p
-    exponent = state.learning_rate * (state.loss_clip if estimate > state.loss_clip else estimate)
-    return float(np.exp(-(MAX_EXPONENT if exponent > MAX_EXPONENT else exponent)))
-
-
 def _trimmed(p: FloatArray, steps: Steps) -> FloatArray:
     """Return p of one run, shape (n_arms,), with weights multiplied one after the other, trimmed after each.
 
@@ -324,15 +257,7 @@ def _trimmed(p: FloatArray, steps: Steps) -> FloatArray:
     """
     if not steps:
         return p
-    # A sum as an array without axes takes less time to divide by than a number.
     w, sum_of, total = p.copy(), np.add.reduce, np.empty(())
-    if len(steps) == 1:  # To find the least weight takes longer than to trim once.
-        ((arm, factor, lowest),) = steps
-        w[arm] *= factor
-        w /= sum_of(w, out=total)
-        np.maximum(w, lowest, out=w)
-        w /= sum_of(w, out=total)
-        return w
     least = p.min().item()
     for arm, factor, lowest in steps:
         w[arm] = moved = w.item(arm) * factor

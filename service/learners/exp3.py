@@ -8,11 +8,10 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 import numpy as np
 from pydantic import Field
 
-from .base import ArmLearner, FloatArray, Information, IntArray, Record, Slot, SlotLearner, at
+from .base import ArmLearner, FloatArray, IntArray, RateMode, Record, Slot, SlotLearner, at
 from .maths import exp3_rate, joined, lowered, probabilities, with_floor, without
 from .ogd import Ogd
-from .rates import RateFields, RateMode
-from .specs import MAX_COUNT, ArmsSpec, NullIs, OneRateSpec, PointsSpec, TotalDelay, Whole
+from .specs import MAX_COUNT, ArmsSpec, NullIs, OneRateSpec, PointsSpec, RateFields, TotalDelay, Whole
 
 # -- What EXP3 and its naive variant share: one vector of weights and a fixed rate.
 
@@ -40,11 +39,6 @@ class WeightsLearner(ArmLearner[State]):
     """
 
     state_type: ClassVar = State
-
-    def __init__(self, n_arms: int, learning_rate: float, mode: RateMode) -> None:
-        self.n_arms = n_arms
-        self.learning_rate = learning_rate
-        self.mode = mode
 
     def start(self) -> State:
         return State(np.zeros(self.n_arms), np.full(self.n_arms, 1 / self.n_arms))
@@ -76,9 +70,6 @@ class WeightsLearner(ArmLearner[State]):
 
     def probabilities(self, state: State, eligible: IntArray | None = None, floor: float = 0.0) -> FloatArray:
         return with_floor(probabilities(state.log_weights, eligible), floor, eligible)
-
-    def rates(self, state: State) -> dict[str, Any]:  # noqa: ARG002 - the rate is fixed
-        return {"rates": self.mode, "learning_rate": self.learning_rate}
 
 
 DEFAULT_MAX_OPEN_SLOTS = 10_000
@@ -157,8 +148,6 @@ class Exp3Current(WeightsLearner):
     learning_rate : eta
     mode : where the rate comes from, for the view
     """
-
-    information: ClassVar = Information.ARM
 
     def settle(self, state: State, arm: Any, loss: Any, count: int = 1) -> State:
         return self.learned(state, arm, count * loss, probabilities(state.log_weights)[at(arm)])

@@ -10,9 +10,8 @@ import numpy as np
 from pydantic import BeforeValidator, Discriminator, Field, Tag, model_validator
 
 from ..errors import FieldValueError
-from .base import ArmLearner, FloatArray, Information, IntArray, Slot
+from .base import ArmLearner, FloatArray, IntArray, Slot
 from .maths import add_arms, over, remove_arms, with_floor
-from .rates import RateMode
 from .specs import ArmsSpec
 
 SUM_TOLERANCE = 1e-9
@@ -98,12 +97,11 @@ class Fixed(ArmLearner[State]):
     p : the distribution at the start, shape (n_arms,)
     """
 
-    information: ClassVar = Information.ARM
     state_type: ClassVar = State
     takes_eligible: ClassVar = True
 
     def __init__(self, n_arms: int, p: FloatArray) -> None:
-        self.n_arms = n_arms
+        super().__init__(n_arms)
         self._p = p
 
     def start(self) -> State:
@@ -134,6 +132,3 @@ class Fixed(ArmLearner[State]):
 
     def probabilities(self, state: State, eligible: IntArray | None = None, floor: float = 0.0) -> FloatArray:
         return with_floor(over(state.p, eligible, uniform=floor > 0), floor, eligible)
-
-    def rates(self, state: State) -> dict[str, Any]:  # noqa: ARG002 - there are none
-        return {"rates": RateMode.ANYTIME}

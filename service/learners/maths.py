@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
-from enum import StrEnum
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -62,6 +62,8 @@ def project_onto_simplex(z: FloatArray, total: float) -> FloatArray:
 # A point x is kept in the shrunk set c + (1 - delta/r)(X - c), where c is the center of the ball of radius r
 # inscribed in X. That set plus any vector no longer than delta lies in X, so every query point is feasible.
 
+Projection = Callable[[FloatArray], FloatArray]
+"""Gives the nearest point of a set to each of some points, shape (..., dim)."""
 _ULPS_PER_DIMENSION = 2.0
 _ULPS = 16.0
 
@@ -112,10 +114,10 @@ class FeasibleSet(ABC):
         scale : in (0, 1]
         """
 
-    def shrunk(self, delta: float) -> Shrunk:
-        """Return the set of points x for which x and x + delta e_k lie in X, also after rounding.
+    def onto_shrunk(self, delta: float) -> Projection:
+        """Return the projection onto the points x for which x and x + delta e_k lie in X, also after rounding.
 
-        It is the shrunk set described at the top of this module, smaller by a few units in the last place: by
+        These are the shrunk set described above, smaller by a few units in the last place: by
         (2 dim + 16) ulps of ``reach``, more than projecting and adding delta err together.
 
         Parameters
@@ -128,18 +130,7 @@ class FeasibleSet(ABC):
             unless 0 <= delta < inradius, by more than that rounding margin.
         """
         scale = shrunk_scale(delta, self.center.size, self.inradius, self.reach)
-        return Shrunk(self, scale)
-
-
-class Shrunk(NamedTuple):
-    """c + scale (X - c)."""
-
-    whole: FeasibleSet
-    scale: float
-
-    def project(self, z: FloatArray) -> FloatArray:
-        """Return the nearest point of the shrunk set to each point of ``z``, shape (..., dim)."""
-        return self.whole.project_scaled(z, self.scale)
+        return partial(self.project_scaled, scale=scale)
 
 
 @dataclass(frozen=True)
@@ -244,13 +235,6 @@ MAX_RANDOM_DELAY = 10_000
 """The random schedule keeps the sums of max_delay + 1 slots; longer windows are refused."""
 
 
-class Kind(StrEnum):
-    """Blocks of fixed length, or updates at random times (Cesa-Bianchi et al. 2018)."""
-
-    BLOCKS = "blocks"
-    RANDOM = "random"
-
-
 class Clock(NamedTuple):
     """Where a run stands in its schedule."""
 
@@ -268,13 +252,13 @@ class Schedule:
 
     Parameters
     ----------
-    kind : blocks or random
+    kind : ``"blocks"`` or ``"random"``
     max_delay : d-bar; 0 is taken as 1 in blocks
     values : numbers per loss: 1, or dim+1 for bundles
     """
 
-    def __init__(self, kind: Kind, max_delay: int, values: int) -> None:
-        self._random = kind is Kind.RANDOM
+    def __init__(self, kind: str, max_delay: int, values: int) -> None:
+        self._random = kind == "random"
         self._delay = max_delay + 1 if self._random else max(1, max_delay)
         self._rows = self._delay if self._random else 1
         self._values = values

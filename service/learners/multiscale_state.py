@@ -110,7 +110,10 @@ def mixture_scale(state: State, t: int) -> Any:
     -------
     A0, a float, or an array over the leading axes
     """
-    return MIXTURE_SHARE * _sqrt(max(t, state.events) * variance(state)) if state.events else 0.0 * state.mean
+    if not state.events:
+        return 0.0 * state.mean
+    square = max(t, state.events) * variance(state)
+    return MIXTURE_SHARE * (math.sqrt(square) if isinstance(square, float) else np.sqrt(square))
 
 
 def variance(state: State) -> Any:
@@ -198,18 +201,13 @@ def learned(state: State, loss: Any, deviation: Any, count: int, sums: tuple[Flo
     """
     events = state.events + count
     mean = state.mean + count * (loss - state.mean) / events
+    state = state._replace(sums=sums[0], mixture_sums=sums[1], events=events, mean=mean)
     if not state.events_at_open:
-        return state._replace(sums=sums[0], mixture_sums=sums[1], events=events, mean=mean)
+        return state
     square = deviation * deviation
-    return state._replace(
-        sums=sums[0],
-        mixture_sums=sums[1],
-        events=events,
-        mean=mean,
-        variance_sum=state.variance_sum + count * square,
-        deviation_sum=state.deviation_sum + count * abs(deviation),
-        variance_max=larger(state.variance_max, square),
-    )
+    spread, size = state.variance_sum + count * square, state.deviation_sum + count * abs(deviation)
+    largest = larger(state.variance_max, square)
+    return state._replace(variance_sum=spread, deviation_sum=size, variance_max=largest)
 
 
 def corrected(state: State, loss: Any, default: float, sums: tuple[FloatArray, FloatArray]) -> State:
@@ -223,18 +221,12 @@ def corrected(state: State, loss: Any, default: float, sums: tuple[FloatArray, F
     sums : as for ``learned``
     """
     mean = state.mean + (loss - default) / max(state.events, 1)
+    state = state._replace(sums=sums[0], mixture_sums=sums[1], mean=mean)
     if not state.events_at_open:
-        return state._replace(sums=sums[0], mixture_sums=sums[1], mean=mean)
+        return state
     deviation = loss - state.shift
-    spread, size = _without(state, default, deviation)
-    return state._replace(
-        sums=sums[0],
-        mixture_sums=sums[1],
-        mean=mean,
-        variance_sum=spread,
-        deviation_sum=size,
-        variance_max=larger(state.variance_max, deviation * deviation),
-    )
+    (spread, size), largest = _without(state, default, deviation), larger(state.variance_max, deviation * deviation)
+    return state._replace(variance_sum=spread, deviation_sum=size, variance_max=largest)
 
 
 def uncharged(state: State, default: float, sums: tuple[FloatArray, FloatArray]) -> State:
@@ -270,17 +262,13 @@ def larger(one: Any, other: Any) -> Any:
     return max(one, other) if isinstance(one, float) and isinstance(other, float) else np.maximum(one, other)
 
 
-def _sqrt(value: Any) -> Any:
-    return math.sqrt(value) if isinstance(value, float) else np.sqrt(value)
-
-
 # -- Many events of one run of the multiscale learner at once: to the bit what one by one makes of them.
 #
 # Scales, distributions and pools stay as they are while a slot is open, so no move of a sum depends on the moves
 # before it. Moves are computed together, and added in the order of the events.
 
 
-def settled(state: State, arms: Sequence[int], losses: Sequence[float], fall: float) -> State:
+def all_learned(state: State, arms: Sequence[int], losses: Sequence[float], fall: float) -> State:
     """Return the state after losses in order: see ``stepped`` and ``learned`` of one event.
 
     Parameters
@@ -298,19 +286,18 @@ def settled(state: State, arms: Sequence[int], losses: Sequence[float], fall: fl
         mean += (loss - mean) / events
         square = deviation * deviation
         spread, size, largest = spread + square, size + abs(deviation), max(largest, square)
-    return _with_deviations(
-        _moved(state, arms, deviations, fall)._replace(events=events, mean=mean), spread, size, largest
-    )
+    state = _moved(state, arms, deviations, fall)._replace(events=events, mean=mean)
+    if not state.events_at_open:
+        return state
+    return state._replace(variance_sum=spread, deviation_sum=size, variance_max=largest)
 
 
-def corrected_of_multiscale_batches(
-    state: State, arms: Sequence[int], losses: Sequence[float], default: float, fall: float
-) -> State:
+def all_corrected(state: State, arms: Sequence[int], losses: Sequence[float], default: float, fall: float) -> State:
     """Return the state after losses in place of the default, in order: see ``corrected`` of one event.
 
     Parameters
     ----------
-    state, arms, losses, fall : as for ``settled``
+    state, arms, losses, fall : as for ``all_learned``
     default : the loss with which each of the decisions was charged, on the learner's scale
     """
     mean, counted, before = state.mean, max(state.events, 1), default - state.shift
@@ -322,8 +309,10 @@ def corrected_of_multiscale_batches(
         spread = max(spread + (square - before * before), 0.0)
         size = max(size + (abs(deviation) - abs(before)), 0.0)
         largest = max(largest, square)
-    moved = _moved(state, arms, [loss - default for loss in losses], fall)
-    return _with_deviations(moved._replace(mean=mean), spread, size, largest)
+    state = _moved(state, arms, [loss - default for loss in losses], fall)._replace(mean=mean)
+    if not state.events_at_open:
+        return state
+    return state._replace(variance_sum=spread, deviation_sum=size, variance_max=largest)
 
 
 def _moved(state: State, arms: Sequence[int], deviations: Sequence[float], fall: float) -> State:
@@ -338,17 +327,5 @@ def _moved(state: State, arms: Sequence[int], deviations: Sequence[float], fall:
     entries = np.arange(EXPERTS)[:, None] * sums.shape[1] + places
     np.add.at(sums.reshape(-1), entries.reshape(-1), moves.reshape(-1))
     moves = clipped(ratio * pools[:-1], state.mixture_units[:, None], fall)
-    return state._replace(sums=sums, mixture_sums=_added(state.mixture_sums, moves))
-
-
-def _added(sums: FloatArray, moves: FloatArray) -> FloatArray:
-    """Return sums, shape (n,), with moves, shape (n, events), added one after the other."""
-    total: FloatArray = np.add.accumulate(np.column_stack([sums, moves]), axis=1)[:, -1]
-    return total.copy()
-
-
-def _with_deviations(state: State, spread: float, size: float, largest: float) -> State:
-    """Return the state with these sums of deviations, once losses before the slot gave them a mean."""
-    if not state.events_at_open:
-        return state
-    return state._replace(variance_sum=spread, deviation_sum=size, variance_max=largest)
+    in_turn = np.add.accumulate(np.column_stack([state.mixture_sums, moves]), axis=1)
+    return state._replace(sums=sums, mixture_sums=in_turn[:, -1].copy())

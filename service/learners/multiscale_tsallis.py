@@ -15,23 +15,12 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from . import multiscale_state as multiscale_batches
-from .base import FloatArray, Information, InitialArm, IntArray, ProvisionalLearner, Slot, WarmStart
+from . import multiscale_state as rule
+from .base import FloatArray, InitialArm, IntArray, ProvisionalLearner, Slot, WarmStart
 from .maths import add_arms, remove_arms, spread, with_floor
-from .multiscale_state import (
-    EXPERTS,
-    MEMORY,
-    State,
-    corrected,
-    learned,
-    mixture_scale,
-    scales_at,
-    stepped,
-    uncharged,
-)
-from .rates import RateMode
+from .multiscale_state import EXPERTS, MEMORY, State
 from .specs import ArmsSpec
-from .tsallis import column, distribution_over_few, solve_rows
+from .tsallis import column, distribution_over_few, mixture, solve_rows
 
 KEEP = 1 - 1 / MEMORY
 """Share of its sums that an expert keeps when a slot opens."""
@@ -69,12 +58,8 @@ class MultiscaleTsallis(ProvisionalLearner[State]):
     n_arms : K at the start
     """
 
-    information: ClassVar = Information.ARM
     state_type: ClassVar = State
     takes_eligible: ClassVar = True
-
-    def __init__(self, n_arms: int) -> None:
-        self.n_arms = n_arms
 
     def start(self) -> State:
         pools, even = np.full((EXPERTS + 1, self.n_arms), 1 / self.n_arms), np.full(EXPERTS, 1 / EXPERTS)
@@ -83,61 +68,53 @@ class MultiscaleTsallis(ProvisionalLearner[State]):
         return State(sums, pools[1:].copy(), pools, zeros, zeros, zeros, even, even, zeros, *numbers)
 
     def warmed(self, state: State, initial: Sequence[InitialArm]) -> State:
-        start = WarmStart.of(initial, self.n_arms)
-        return state._replace(
-            sums=start.sums(MEMORY.reshape(-1, 1)),
-            t=start.events,
-            events=start.events,
-            mean=start.mean,
-            variance_sum=start.variance_sum,
-            variance_max=start.variance_max,
-            deviation_sum=start.deviation_sum,
-        )
+        warmed: State = WarmStart.of(initial, self.n_arms).begun(state, MEMORY.reshape(-1, 1))
+        return warmed
 
     def open(self, state: State, slot: Slot) -> State:
-        state = state._replace(
-            t=state.t + 1,
-            delay_sum=state.delay_sum + slot.outstanding,
-            shift=state.mean,
-            events_at_open=state.events,
-        )
-        state = _mixed(_solved(state))
+        delays = state.delay_sum + slot.outstanding
+        state = state._replace(t=state.t + 1, delay_sum=delays, shift=state.mean, events_at_open=state.events)
+        state = _solved(state)
+        scale, floor = rule.mixture_scale(state, state.t), FLOOR_SHARE / math.sqrt(state.t) / EXPERTS
+        sums, weights, units = distribution_over_few(state.mixture_sums, scale, state.weights, floor)
         over = _over(state, slot.eligible)
-        drawn = with_floor(_mixture(state.weights, over), slot.floor, slot.eligible)
-        return state._replace(pools=_pooled(state.pools, over, drawn, slot), drawn=drawn)
+        drawn = with_floor(mixture(weights, over), slot.floor, slot.eligible)
+        # Means over outstanding decisions, with the open slot's.
+        weight = min(slot.outstanding, PROVISIONAL_POOL_CAP if slot.provisional else POOL_CAP)
+        pools = state.pools * weight
+        pools[..., :-1, :] += over
+        pools[..., -1, :] += drawn
+        pools /= weight + 1
+        return state._replace(
+            pools=pools, mixture_sums=sums, weights=weights, shown=weights, mixture_units=units, drawn=drawn
+        )
 
     def settle(self, state: State, arm: Any, loss: Any, count: int = 1, divisor: float | None = None) -> State:
         deviation = loss - state.shift
-        sums = stepped(state, arm, deviation, LARGEST_FALL, count, divisor)
-        return learned(state, loss, deviation, count, sums)
+        sums = rule.stepped(state, arm, deviation, LARGEST_FALL, count, divisor)
+        return rule.learned(state, loss, deviation, count, sums)
 
     def settle_all(self, state: State, arms: Sequence[int], losses: Sequence[float]) -> State:
-        return multiscale_batches.settled(state, arms, losses, LARGEST_FALL)
+        return rule.all_learned(state, arms, losses, LARGEST_FALL)
 
     def correct(self, state: State, arm: Any, loss: Any, default: float, divisor: float | None = None) -> State:
-        sums = stepped(state, arm, loss - default, LARGEST_CORRECTION, 1, divisor)
-        return corrected(state, loss, default, sums)
+        sums = rule.stepped(state, arm, loss - default, LARGEST_CORRECTION, 1, divisor)
+        return rule.corrected(state, loss, default, sums)
 
     def correct_all(self, state: State, arms: Sequence[int], losses: Sequence[float], default: float) -> State:
-        return multiscale_batches.corrected_of_multiscale_batches(state, arms, losses, default, LARGEST_CORRECTION)
+        return rule.all_corrected(state, arms, losses, default, LARGEST_CORRECTION)
 
     def uncharge(self, state: State, arm: Any, default: float, divisor: float | None = None) -> State:
-        sums = stepped(state, arm, default - state.shift, LARGEST_FALL, -1, divisor)
-        return uncharged(state, default, sums)
+        sums = rule.stepped(state, arm, default - state.shift, LARGEST_FALL, -1, divisor)
+        return rule.uncharged(state, default, sums)
 
     def remove_arms(self, state: State, positions: IntArray) -> State:
         """Return the state without these arms; what they were charged stays in the mean of losses."""
         kept = state.shown * np.delete(state.p, positions, axis=-1).sum(axis=-1)
         scales, x = _standing(state)
-        return _resting(
-            state._replace(
-                p=remove_arms(state.p, positions),
-                pools=remove_arms(state.pools, positions),
-                shown=kept / kept.sum(axis=-1, keepdims=True),
-            ),
-            scales,
-            remove_arms(x, positions),
-        )
+        p, pools = remove_arms(state.p, positions), remove_arms(state.pools, positions)
+        left = state._replace(p=p, pools=pools, shown=kept / kept.sum(axis=-1, keepdims=True))
+        return _resting(left, scales, remove_arms(x, positions))
 
     def add_arms(self, state: State, count: int) -> State:
         scales, x = _standing(state)
@@ -145,24 +122,27 @@ class MultiscaleTsallis(ProvisionalLearner[State]):
         return _resting(grown, scales, add_arms(x, count))
 
     def distribution(self, state: State) -> FloatArray:
-        return _mixture(state.shown, state.p) if state.drawn is None else state.drawn
+        return mixture(state.shown, state.p) if state.drawn is None else state.drawn
 
     def probabilities(self, state: State, eligible: IntArray | None = None, floor: float = 0.0) -> FloatArray:
-        return with_floor(_mixture(state.shown, _over(state, eligible)), floor, eligible)
-
-    def rates(self, state: State) -> dict[str, Any]:  # noqa: ARG002 - there are none to resolve
-        return {"rates": RateMode.ANYTIME}
+        return with_floor(mixture(state.shown, _over(state, eligible)), floor, eligible)
 
 
 def _solved(state: State) -> State:
     """Return the state with the open slot's scales, and sums, multipliers and distributions that fit them."""
-    scales = scales_at(state, state.t)
+    scales = rule.scales_at(state, state.t)
     sums = state.sums * KEEP[:, None]
     least = sums.min(axis=-1)
     sums -= least[..., None]
     if not _any(scales):
         return state._replace(sums=sums, scales=scales)
-    positive, guess = _start(state, scales, least)
+    # Multipliers start from the last ones, moved as the sums were; scales are 1 where they are 0.
+    positive, guess = scales, state.lam * KEEP - least
+    if _all(scales) and _all(state.scales):
+        guess *= scales / state.scales
+    else:
+        positive, before = np.where(scales > 0, scales, 1.0), np.where(state.scales > 0, state.scales, 1.0)
+        guess = np.where(state.scales > 0, guess * (positive / before), -positive)
     lam, x = solve_rows(sums, positive, guess)
     floor = _floors(state.t) / x.shape[-1]
     raised = np.minimum(sums, (lam + positive / np.sqrt(floor))[..., None])
@@ -173,15 +153,6 @@ def _solved(state: State) -> State:
         lam, live = np.where(live, lam, state.lam), live[..., None]
         raised, p = np.where(live, raised, sums), np.where(live, p, state.p)
     return state._replace(sums=raised, p=p, lam=lam, scales=scales)
-
-
-def _start(state: State, scales: FloatArray, least: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return scales, 1 where they are 0, and multipliers to start from: the last ones, moved as the sums were."""
-    guess = state.lam * KEEP - least
-    if _all(scales) and _all(state.scales):
-        return scales, guess * (scales / state.scales)
-    positive, before = np.where(scales > 0, scales, 1.0), np.where(state.scales > 0, state.scales, 1.0)
-    return positive, np.where(state.scales > 0, guess * (positive / before), -positive)
 
 
 def _any(scales: FloatArray) -> bool:
@@ -196,32 +167,6 @@ def _floors(t: int) -> FloatArray:
     """Return n_arms times each expert's least probability in slot ``t``, before p is normalised, shape (5,)."""
     floors: FloatArray = np.maximum(FLOOR_SHARE / math.sqrt(max(t, 1)), FLOORS)
     return floors
-
-
-def _mixed(state: State) -> State:
-    """Return the state with the open slot's distribution over experts."""
-    scale = mixture_scale(state, state.t)
-    floor = FLOOR_SHARE / math.sqrt(state.t) / EXPERTS
-    sums, weights, units = distribution_over_few(state.mixture_sums, scale, state.weights, floor)
-    return state._replace(mixture_sums=sums, weights=weights, shown=weights, mixture_units=units)
-
-
-def _pooled(pools: FloatArray, over: FloatArray, drawn: FloatArray, slot: Slot) -> FloatArray:
-    """Return the means over outstanding decisions, with those of the open slot."""
-    weight = min(slot.outstanding, PROVISIONAL_POOL_CAP if slot.provisional else POOL_CAP)
-    pooled = pools * weight
-    pooled[..., :-1, :] += over
-    pooled[..., -1, :] += drawn
-    pooled /= weight + 1
-    return pooled
-
-
-def _mixture(weights: FloatArray, over: FloatArray) -> FloatArray:
-    """Return the mixture of distributions: exactly that of the experts where they agree, so 1 for an arm alone."""
-    first = over[..., :1, :]
-    mixture: FloatArray = np.add.reduce(column(weights[..., 1:]) * (over[..., 1:, :] - first), axis=-2)
-    mixture += first[..., 0, :]
-    return mixture
 
 
 def _over(state: State, eligible: IntArray | None) -> FloatArray:
@@ -242,7 +187,7 @@ def _over(state: State, eligible: IntArray | None) -> FloatArray:
 
 def _standing(state: State) -> tuple[FloatArray, FloatArray]:
     """Return the scales that slot t+1 would have now, and each expert's x at these, p where the scale is 0."""
-    scales = scales_at(state, state.t + 1)
+    scales = rule.scales_at(state, state.t + 1)
     sums = state.sums * KEEP[:, None]
     positive = np.where(scales > 0, scales, 1.0)
     _, x = solve_rows(sums - sums.min(axis=-1, keepdims=True), positive, -positive)

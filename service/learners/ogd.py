@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import math
-from typing import Any, ClassVar, Literal, NamedTuple, cast
+from typing import ClassVar, Literal, NamedTuple, cast
 
 from pydantic import model_validator
 
-from .base import FloatArray, Information, PointLearner
+from .base import FloatArray, Information, PointLearner, RateMode
 from .dbgd import Dbgd, Rates, theorem_rates
 from .maths import FeasibleSet, bounded
-from .rates import RatedSpec, RateFields, RateMode
-from .specs import Horizon, LearningRate, OneRateSpec, Perturbation, PointsSpec, RateScale
+from .specs import LearningRate, OneRateSpec, Perturbation, PointsSpec, RatedSpec, RateFields
 
 
 class OgdSpec(PointsSpec, OneRateSpec):
@@ -50,19 +49,13 @@ class Ogd(PointLearner[State]):
         self.feasible_set = feasible_set
         self.learning_rate = learning_rate
         self.mode = mode
-        self._inside = feasible_set.shrunk(0.0)
+        self._project = feasible_set.onto_shrunk(0.0)
 
     def start(self) -> State:
         return State(self.feasible_set.center)
 
-    def x(self, state: State) -> FloatArray:
-        return state.x
-
     def settle(self, state: State, values: FloatArray, outstanding: int) -> State:  # noqa: ARG002 - eta is fixed
-        return State(self._inside.project(state.x - self.learning_rate * bounded(values)))
-
-    def rates(self, state: State) -> dict[str, Any]:  # noqa: ARG002 - the rate is fixed
-        return {"rates": self.mode, "learning_rate": self.learning_rate}
+        return State(self._project(state.x - self.learning_rate * bounded(values)))
 
 
 # -- The (K+1)-point method (Agarwal et al. 2010): descent on forward differences, without delay.
@@ -73,8 +66,6 @@ class TwoRatesSpec(RatedSpec, PointsSpec):
 
     rate_fields: ClassVar = RateFields(given=Rates._fields, theorem=("horizon",))
 
-    rate_scale: RateScale | None = None
-    horizon: Horizon | None = None
     learning_rate: LearningRate | None = None
     perturbation: Perturbation | None = None
 
@@ -86,7 +77,7 @@ class TwoRatesSpec(RatedSpec, PointsSpec):
     def rates(self) -> Rates:
         """Return the rates in use."""
         if self.mode is RateMode.THEOREM:
-            return self.theorem_rates(self.horizon or 1, self.rate_fields.scale(self))
+            return self.theorem_rates(self.horizon or 1, self.scale)
         return Rates(self.learning_rate, cast("float", self.perturbation))
 
     def theorem_rates(self, horizon: int, scale: float) -> Rates:

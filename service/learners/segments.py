@@ -14,7 +14,7 @@ import numpy as np
 
 from .base import FixedArray, FloatArray, IntArray, PooledLearner, ProvisionalLearner, Slot
 from .maths import add_arms, remove_arms, spread, with_floor
-from .tsallis import over_few, solve_rows
+from .tsallis import mixture, over_few, solve_rows
 
 # -- What segments of a session have in common, what each has of its own, and what one event changes in both.
 
@@ -118,15 +118,13 @@ def stepped(
     if not (segment.scale > 0 and pool > 0):
         return shared.mixture_sums, segment.sums
     ratio, moves = deviation / pool, []
-    for share, weight in zip(segment.drawn[:, arm].tolist(), shared.weights.tolist(), strict=True):
-        moves.append(count * _clipped(ratio * share, shared.scale / math.sqrt(weight), fall))
+    units = [shared.scale / math.sqrt(weight) for weight in shared.weights.tolist()]
+    units.append(segment.scale / math.sqrt(segment.full[1, arm]))
+    for share, unit in zip((*segment.drawn[:, arm].tolist(), 1.0), units, strict=True):
+        moves.append(count * min(max(ratio * share, -fall * unit), LARGEST_RISE * unit))
     sums = segment.sums.copy()
-    sums[arm] += count * _clipped(ratio, segment.scale / math.sqrt(segment.full[1, arm]), fall)
+    sums[arm] += moves.pop()
     return shared.mixture_sums + moves, sums
-
-
-def _clipped(move: float, unit: float, fall: float) -> float:
-    return min(max(move, -fall * unit), LARGEST_RISE * unit)
 
 
 def learned(shared: Shared, loss: float, sums: FixedArray) -> Shared:
@@ -140,16 +138,12 @@ def learned(shared: Shared, loss: float, sums: FixedArray) -> Shared:
     """
     events = shared.events + 1
     mean = shared.mean + (loss - shared.mean) / events
+    shared = shared._replace(mixture_sums=sums, events=events, mean=mean)
     if not shared.events_at_open:
-        return shared._replace(mixture_sums=sums, events=events, mean=mean)
+        return shared
     square = (loss - shared.shift) ** 2
-    return shared._replace(
-        mixture_sums=sums,
-        events=events,
-        mean=mean,
-        variance_sum=shared.variance_sum + square,
-        variance_max=max(shared.variance_max, square),
-    )
+    largest = max(shared.variance_max, square)
+    return shared._replace(variance_sum=shared.variance_sum + square, variance_max=largest)
 
 
 def corrected(shared: Shared, loss: float, default: float, sums: FixedArray) -> Shared:
@@ -161,17 +155,12 @@ def corrected(shared: Shared, loss: float, default: float, sums: FixedArray) -> 
     loss, sums : as for ``learned``
     default : the loss with which the decision was charged, on the learner's scale
     """
-    mean = shared.mean + (loss - default) / max(shared.events, 1)
+    shared = shared._replace(mixture_sums=sums, mean=shared.mean + (loss - default) / max(shared.events, 1))
     if not shared.events_at_open:
-        return shared._replace(mixture_sums=sums, mean=mean)
+        return shared
     square = (loss - shared.shift) ** 2
-    spread = shared.variance_sum + (square - (default - shared.shift) ** 2)
-    return shared._replace(
-        mixture_sums=sums,
-        mean=mean,
-        variance_sum=max(spread, 0.0),
-        variance_max=max(shared.variance_max, square),
-    )
+    spread = max(shared.variance_sum + (square - (default - shared.shift) ** 2), 0.0)
+    return shared._replace(variance_sum=spread, variance_max=max(shared.variance_max, square))
 
 
 def uncharged(shared: Shared, default: float, sums: FixedArray) -> Shared:
@@ -183,10 +172,10 @@ def uncharged(shared: Shared, default: float, sums: FixedArray) -> Shared:
     """
     events = max(shared.events - 1, 0)
     mean = shared.mean - (default - shared.mean) / events if events else 0.0
+    shared = shared._replace(mixture_sums=sums, events=events, mean=mean)
     if not shared.events_at_open:
-        return shared._replace(mixture_sums=sums, events=events, mean=mean)
-    spread = max(shared.variance_sum - (default - shared.shift) ** 2, 0.0)
-    return shared._replace(mixture_sums=sums, events=events, mean=mean, variance_sum=spread)
+        return shared
+    return shared._replace(variance_sum=max(shared.variance_sum - (default - shared.shift) ** 2, 0.0))
 
 
 def given_up(segment: Segment, count: int) -> Segment:
@@ -272,20 +261,17 @@ def own_distributions(
     sums = np.multiply(np.array([each / t for each in held])[:, None], prior)
     sums += segment.sums[places]
     sums -= np.minimum.reduce(sums, axis=-1, keepdims=True)
-    _, x = solve_rows(sums, scales, _guess(sums, scales, segment.full[1:, places]))
+    # Multipliers start near where they are if the distributions before have changed little.
+    before = segment.full[1:, places]
+    weight = before * np.sqrt(before)
+    total = np.add.reduce(weight, axis=-1)
+    weight *= sums
+    guess = (np.add.reduce(weight, axis=-1) - scales * np.add.reduce(before, axis=-1)) / total
+    _, x = solve_rows(sums, scales, guess)
     floors = np.array([FLOOR_SHARE / math.sqrt(each) / p.size for each in strengths])
     np.maximum(x, floors[:, None], out=x)
     x /= np.add.reduce(x, axis=-1)[:, None]
     return x
-
-
-def _guess(sums: FloatArray, scales: FloatArray, before: FloatArray) -> FloatArray:
-    """Return multipliers to start from: near where they are if the distributions before have changed little."""
-    weight = before * np.sqrt(before)
-    total = np.add.reduce(weight, axis=-1)
-    weight *= sums
-    guess: FloatArray = (np.add.reduce(weight, axis=-1) - scales * np.add.reduce(before, axis=-1)) / total
-    return guess
 
 
 def next_slot(shared: Shared) -> Shared:
@@ -309,23 +295,6 @@ def next_slot(shared: Shared) -> Shared:
         sums = [each + (after - more) for each, after, more in zip(sums, raised, asked, strict=True)]
     _, _, _, _, _, mean, spread, largest, _, _, kept = shared
     return Shared(np.array(sums), np.array(weights), t, events, events, mean, spread, largest, scale, mean, kept)
-
-
-def mixture(weights: FixedArray, experts: FloatArray) -> FloatArray:
-    """Return the mixture of the experts' distributions; where they agree, exactly what they agree on.
-
-    Parameters
-    ----------
-    weights : w, shape (3,)
-    experts : their distributions, shape (3, n_arms)
-
-    Returns
-    -------
-    a distribution, shape (n_arms,)
-    """
-    mixed: FloatArray = np.add.reduce(weights[1:, None] * (experts[1:] - experts[0]), axis=0)
-    mixed += experts[0]
-    return mixed
 
 
 LARGEST_FALL, LARGEST_CORRECTION = 0.25, 1.0
@@ -385,7 +354,7 @@ class Segments(Generic[P]):
         opened = Segment(segment.sums, pool, drawn, full, slots, events, outstanding, scale, segment.mean, shift)
         return Moment(part, shared, opened), p
 
-    def settle(self, moment: Moment[P], arm: int, loss: float) -> Moment[P]:
+    def settle(self, moment: Moment[P], arm: int, loss: float, ends: int = 1) -> Moment[P]:
         """Learn from a loss of an arm that an outstanding decision of the segment may have had.
 
         Parameters
@@ -393,21 +362,8 @@ class Segments(Generic[P]):
         moment : before the loss
         arm : its position
         loss : on the learner's scale
+        ends : 0 where it is the default loss of the arm just drawn, whose decision stays outstanding
         """
-        return self._learned(moment, arm, loss, ends=1)
-
-    def charge(self, moment: Moment[P], arm: int, default: float) -> Moment[P]:
-        """Learn the default loss of the arm just drawn; its decision stays outstanding.
-
-        Parameters
-        ----------
-        moment : as ``open`` returned it
-        arm : position of the arm that was drawn
-        default : the loss, on the learner's scale
-        """
-        return self._learned(moment, arm, default, ends=0)
-
-    def _learned(self, moment: Moment[P], arm: int, loss: float, ends: int) -> Moment[P]:
         part, shared, segment = moment
         part = self.part.settle(part, arm, loss, 1, self._divisor(moment, arm))
         sums = shared.mixture_sums
@@ -474,8 +430,7 @@ class Segments(Generic[P]):
         moment, arm : as for ``settle``
         """
         part, shared, segment = moment
-        segment = None if segment is None else given_up(segment, 1)
-        return Moment(self.part.void(part, arm), shared, segment)
+        return Moment(self.part.void(part, arm), shared, None if segment is None else given_up(segment, 1))
 
     def probabilities(
         self, moment: Moment[P], segment: Segment, eligible: IntArray | None = None, floor: float = 0.0
@@ -501,9 +456,8 @@ class Segments(Generic[P]):
 
     def _divisor(self, moment: Moment[P], arm: int) -> float:
         """Return what a loss is divided by: the arm's share of the pool, or of the global part's distribution."""
-        segment = moment.segment
-        shares = self.part.probabilities(moment.part) if segment is None else segment.pool
-        return float(shares[arm])
+        part, _, segment = moment
+        return float((self.part.probabilities(part) if segment is None else segment.pool)[arm])
 
     def _experts(
         self, part: P, shared: Shared, segment: Segment, slots: int, eligible: IntArray | None

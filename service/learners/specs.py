@@ -1,19 +1,19 @@
-"""Fields that specifications of learners share."""
+"""What clients post to describe a learner: fields that learners share, rates in three ways, arms, feasible sets."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
 from pydantic import BeforeValidator, Field, GetCoreSchemaHandler, GetJsonSchemaHandler, model_validator
 
 from ..errors import FieldValueError
-from .base import Posted, Spec
+from .base import Posted, RateMode, Spec
 from .maths import Ball, Box, FeasibleSet, Simplex, shrunk_scale
-from .rates import RatedSpec, RateFields, RateMode
 
 MAX_COUNT = 2**53 - 1
 """Largest count that every JSON reader keeps digit for digit."""
@@ -123,29 +123,102 @@ class ArmsSpec(Spec):
         return MAX_COUNT
 
 
+# -- Rates: given, or from a theorem, or anytime. The fields that a client posts decide.
+
+
+def _together(names: Sequence[str]) -> str:
+    """Write names as in ``a, b and c together``."""
+    return f"{', '.join(names[:-1])} and {names[-1]} together" if len(names) > 1 else names[0]
+
+
+class RateFields(NamedTuple):
+    """The fields of a specification that decide its rates; the specification declares them itself."""
+
+    given: tuple[str, ...]
+    """Fields that are the rates."""
+    theorem: tuple[str, ...]
+    """Fields that the theorem's rates are computed from."""
+    anytime: bool = False
+    """Whether the learner has anytime rates, used where no field is given."""
+    unused: tuple[str, ...] = ()
+    """Fields that may come with the theorem's and change nothing."""
+    with_anytime: tuple[str, ...] = ()
+    """Rates that may be given alone; the others are then anytime rates."""
+
+    def mixture(self) -> str:
+        """Say which fields go together, to a client that has mixed them."""
+        if len(self.given) == 1 and not self.anytime:
+            return f"give {self.given[0]}, or {_together(self.theorem)}, not both"
+        without = "it" if len(self.given) == 1 else "them"
+        ways = [f"give {_together(self.given)}", f"give {_together(self.theorem)} without {without}"]
+        return ", or ".join([*ways, *(["give none of these (anytime rates)"] if self.anytime else [])])
+
+
+class RatedSpec(Spec):
+    """A learner whose rates are given, or follow from a theorem, or are anytime rates."""
+
+    rate_fields: ClassVar[RateFields]
+
+    rate_scale: RateScale | None = None
+    horizon: Horizon | None = None
+
+    @property
+    def mode(self) -> RateMode:
+        """Where the rates come from.
+
+        Raises
+        ------
+        ValueError
+            for a mixture, naming the fields of both ways.
+        """
+        ways = self.rate_fields
+        given, theorem, unused = (
+            [getattr(self, name) is not None for name in names] for names in (ways.given, ways.theorem, ways.unused)
+        )
+        if all(given) and not any(theorem) and not any(unused):
+            return RateMode.GIVEN
+        if all(theorem) and not any(given):
+            return RateMode.THEOREM
+        alone = all(name in ways.with_anytime for name, has in zip(ways.given, given, strict=True) if has)
+        if ways.anytime and alone and not any(theorem) and not any(unused):
+            return RateMode.ANYTIME
+        names = (*ways.given, *ways.theorem, *ways.unused)
+        first = next((name for name in names if getattr(self, name) is not None), names[0])
+        raise FieldValueError(first, ways.mixture())
+
+    @model_validator(mode="after")
+    def _one_way_to_give_rates(self) -> Self:
+        mode = self.mode
+        if self.rate_scale is not None and mode is not RateMode.THEOREM:
+            raise FieldValueError(
+                "rate_scale", f"rate_scale multiplies the theorem's rates, and these are {mode.value}"
+            )
+        return self
+
+    @property
+    def scale(self) -> float:
+        """c, the factor on the theorem's rates: ``rate_scale``, or 1."""
+        return 1.0 if self.rate_scale is None else self.rate_scale
+
+    def resolved(self) -> dict[str, Any]:
+        return super().resolved() | ({"rate_scale": self.scale} if self.mode is RateMode.THEOREM else {})
+
+
 class OneRateSpec(RatedSpec):
     """A learner with one rate, given or from a theorem; it has no anytime rate."""
 
     rate_fields: ClassVar = RateFields(given=("learning_rate",), theorem=("horizon",))
 
-    rate_scale: RateScale | None = None
-    horizon: Horizon | None = None
     learning_rate: LearningRate | None = None
 
     def rate(self) -> float:
         """Return eta, the rate in use."""
         if self.mode is RateMode.THEOREM:
-            return self.theorem_rate(self.horizon or 1, self.rate_fields.scale(self))
+            return self.theorem_rate(self.horizon or 1, self.scale)
         return self.learning_rate or 0.0
 
     def theorem_rate(self, horizon: int, scale: float) -> float:
-        """Return the theorem's eta times ``scale``.
-
-        Parameters
-        ----------
-        horizon : T, in slots
-        scale : c
-        """
+        """Return the theorem's eta times ``scale``; the horizon is in slots."""
         raise NotImplementedError
 
 

@@ -251,6 +251,20 @@ def _of_many(sums: FloatArray, scale: Any, before: FloatArray, floor: float) -> 
     return Few(raised, p, np.where(live, wide / np.sqrt(p), 0.0))
 
 
+def mixture(weights: FloatArray, p: FloatArray) -> FloatArray:
+    """Return the mixture of distributions, shape (..., n_arms): exactly what they are where they agree.
+
+    Parameters
+    ----------
+    weights : of each, shape (..., experts)
+    p : the distributions, shape (..., experts, n_arms)
+    """
+    first = p[..., :1, :]
+    mixed: FloatArray = np.add.reduce(column(weights[..., 1:]) * (p[..., 1:, :] - first), axis=-2)
+    mixed += first[..., 0, :]
+    return mixed
+
+
 # -- Weights of 1/2-Tsallis follow-the-regularised-leader: minus eta times the sums of losses, the largest 0.
 #
 # Weights and distributions have shape (..., n_arms).

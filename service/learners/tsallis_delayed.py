@@ -20,7 +20,6 @@ import numpy as np
 from .base import FloatArray, IntArray, Record, Slot, SlotLearner, at
 from .exp3 import DEFAULT_MAX_OPEN_SLOTS, MaxOpenSlots
 from .maths import SMALLEST_DIVISOR, add_arms, remove_arms
-from .rates import RateMode
 from .specs import ArmsSpec, NullIs
 from .tsallis import column
 
@@ -31,19 +30,6 @@ INNER_STEPS = 8
 OUTER_STEPS = 100
 """About ten are needed; halving a bracket, which is the last resort, needs sixty."""
 SOLVED = 1e-13
-
-
-def depth(x: FloatArray, root_rate: float, entropy_rate: float) -> FloatArray:
-    """Return A x^(-1/2) - B ln x: how far below its sum lambda must lie for an arm to have probability x.
-
-    Parameters
-    ----------
-    x : positive, shape (..., n_arms)
-    root_rate : A > 0
-    entropy_rate : B >= 0
-    """
-    below: FloatArray = root_rate / np.sqrt(x) - entropy_rate * np.log(x)
-    return below
 
 
 def solve_hybrid(sums: FloatArray, root_rate: float, entropy_rate: float) -> FloatArray:
@@ -83,7 +69,7 @@ def solve_hybrid(sums: FloatArray, root_rate: float, entropy_rate: float) -> Flo
 
 
 def _logs(below: FloatArray, root_rate: float, entropy_rate: float) -> FloatArray:
-    """Return ln x where ``depth`` is ``below``, by Newton's method from the left: it is convex and falls."""
+    """Return ln x where A x^(-1/2) - B ln x, convex and falling, is ``below``, by Newton's method from the left."""
     logs = -2 * np.log(below / root_rate)
     if entropy_rate:
         logs = np.maximum(logs, (root_rate - below) / entropy_rate)
@@ -133,7 +119,7 @@ class TsallisDelayed(SlotLearner[State]):
     state_type: ClassVar = State
 
     def __init__(self, n_arms: int, max_open_slots: int) -> None:
-        self.n_arms = n_arms
+        super().__init__(n_arms)
         self.max_open_slots = max_open_slots
 
     def start(self) -> State:
@@ -163,12 +149,6 @@ class TsallisDelayed(SlotLearner[State]):
     def distribution(self, state: State) -> FloatArray:
         return state.p
 
-    def probabilities(self, state: State, eligible: IntArray | None = None, floor: float = 0.0) -> FloatArray:  # noqa: ARG002 - it takes neither
-        return state.p
-
-    def rates(self, state: State) -> dict[str, Any]:  # noqa: ARG002 - there are none to resolve
-        return {"rates": RateMode.ANYTIME}
-
 
 def _strengths(state: State, n_arms: int | None = None) -> tuple[float, float]:
     """Return A = sqrt(t) and B = sqrt(2 D_t/ln K) for the arms there are, or for ``n_arms``."""
@@ -183,6 +163,7 @@ def _standing(state: State) -> FloatArray:
 
 def _resting(state: State, p: FloatArray, x: FloatArray) -> State:
     """Return the state with sums that give x."""
-    depths = depth(np.maximum(x, SMALLEST_DIVISOR), *_strengths(state, x.shape[-1]))
+    (root_rate, entropy_rate), least = _strengths(state, x.shape[-1]), np.maximum(x, SMALLEST_DIVISOR)
+    depths = root_rate / np.sqrt(least) - entropy_rate * np.log(least)  # How far lambda lies below each sum.
     sums = np.minimum(depths - depths.min(axis=-1, keepdims=True), LARGEST_SUM)
     return state._replace(sums=sums, p=p)

@@ -166,11 +166,6 @@ def digest(text: str, *scope: str) -> bytes:
     return blake2b("\n".join((*scope, text)).encode(), digest_size=DIGEST_BYTES).digest()
 
 
-def digests(texts: Iterable[str]) -> Sequence[bytes]:
-    """Return the digest of each text, in no scope."""
-    return [blake2b(text.encode(), digest_size=DIGEST_BYTES).digest() for text in texts]
-
-
 async def digest_of(parts: Iterable[str], fair_yield: FairYield) -> bytes:
     """Return 16 bytes that stand for a long text, in no scope.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Union
 
 from pydantic import Field, model_validator
@@ -274,77 +274,45 @@ def segments_fit(session: SessionFields) -> None:
         )
 
 
-def log_is_of_arms(session: SessionFields) -> None:
-    """Check that a decision log is of arms."""
-    if session.decision_log is not None and not isinstance(session.learner, ArmsSpec):
+def ranges_fit(session: SessionFields) -> None:
+    """Check that a log is of arms, and the range of losses or of rewards, with what comes with these."""
+    is_of_arms = isinstance(session.learner, ArmsSpec)
+    if session.decision_log is not None and not is_of_arms:
         raise FieldValueError("decision_log", "decision_log is for learners over arms")
-
-
-def range_has_two_ends(session: SessionFields) -> None:
-    """Check the range of losses or rewards."""
     best, worst, name = session.losses.best, session.losses.worst, f"{session.word}_range"
     if best == worst:
         raise FieldValueError(name, f"{name} needs two different numbers")
     if not abs(worst - best) < float("inf"):
         raise FieldValueError(name, f"{name} is too wide")
-
-
-def rewards_are_normalised_and_of_arms(session: SessionFields) -> None:
-    """Check what comes with rewards."""
-    if session.reward_range is None:
-        return
-    if not isinstance(session.learner, ArmsSpec):
+    if session.reward_range is not None and not is_of_arms:
         raise FieldValueError("reward_range", "reward_range is for learners over arms")
-    if not session.normalize_losses:
+    if session.reward_range is not None and not session.normalize_losses:
         raise FieldValueError("normalize_losses", "reward_range needs normalize_losses")
 
 
-def default_is_one(session: SessionFields) -> None:
-    """Check that a default is a loss, or reward, of the session."""
+def defaults_fit(session: SessionFields) -> None:
+    """Check that a default is a loss, or reward, of the session, and that its learner takes a provisional one."""
     if session.expiry is None:
         return
     other: Word = "reward" if session.word == "loss" else "loss"
     if session.expiry.default(other) is not None:
         message = f"a session with {session.word}_range takes default_{session.word}{_for_rewards(session)}"
         raise FieldValueError(f"expiry.default_{other}", message)
-    if session.default_loss is None:
-        return
-    if not isinstance(session.learner, ArmsSpec):
-        raise FieldValueError("expiry.default_loss", "must be null for learners over points")
-    try:
-        session.losses.learned(session.default_loss)
-    except ValueError as error:
-        raise FieldValueError(f"expiry.default_{session.word}", str(error)) from error
-
-
-def provisional_default_has_its_learner(session: SessionFields) -> None:
-    """Check that the learner takes a provisional default."""
-    if session.expiry is None or not session.expiry.provisional or session.may_be_provisional:
-        return
-    if session.default_loss is None:
-        raise FieldValueError("expiry.provisional", "a default_loss that is null cannot be provisional")
-    raise FieldValueError(
-        "expiry.provisional", f"not with {session.learner.kind}; only multiscale_tsallis takes it"
-    )
-
-
-CHECKS: tuple[Callable[[SessionFields], None], ...] = (
-    initial_means_fit,
-    segments_fit,
-    log_is_of_arms,
-    range_has_two_ends,
-    rewards_are_normalised_and_of_arms,
-    default_is_one,
-    provisional_default_has_its_learner,
-)
-"""In the order in which errors are reported."""
+    if session.default_loss is not None:
+        if not isinstance(session.learner, ArmsSpec):
+            raise FieldValueError("expiry.default_loss", "must be null for learners over points")
+        try:
+            session.losses.learned(session.default_loss)
+        except ValueError as error:
+            raise FieldValueError(f"expiry.default_{session.word}", str(error)) from error
+    if session.expiry.provisional and not session.may_be_provisional:
+        message = "a default_loss that is null cannot be provisional"
+        if session.default_loss is not None:
+            message = f"not with {session.learner.kind}; only multiscale_tsallis takes it"
+        raise FieldValueError("expiry.provisional", message)
 
 
 # -- What a session is created with.
-
-FIELDS_OF_0_1 = {"learner", "loss_range", "normalize_losses", "seed", "idle_ttl_seconds", "expiry"}
-KINDS_OF_0_1 = {"dexp3", "dbgd", "centred_tsallis", "exp3", "exp3_current", "bold", "clw", "ogd", "solid"}
-KINDS_OF_0_1 |= {"mbco", "clw_mbco"}
 
 
 class Specification(SessionFields, defer_build=False):
@@ -352,8 +320,10 @@ class Specification(SessionFields, defer_build=False):
 
     @model_validator(mode="after")
     def _fields_go_together(self) -> Specification:
-        for check in CHECKS:
-            check(self)
+        initial_means_fit(self)
+        segments_fit(self)
+        ranges_fit(self)
+        defaults_fit(self)
         return self
 
     def decided(self) -> Specification:
@@ -372,30 +342,14 @@ class Specification(SessionFields, defer_build=False):
             "idle_ttl_seconds": self.idle_ttl_seconds,
             "expiry": None if self.expiry is None else self.expiry.shown(self.word),
             "floor": self.floor,
-            **({} if self.decision_log is None else {"decision_log": self.decision_log.model_dump()}),
-        }
-
-    @property
-    def new_fields(self) -> set[str]:
-        """The fields that version 0.1 does not know and that say something else than their defaults."""
-        fields = type(self).model_fields
-        return {name for name in fields.keys() - FIELDS_OF_0_1 if getattr(self, name) != fields[name].default}
-
-    @property
-    def beyond_0_1(self) -> str | None:
-        """A field for which version 0.1 could not read this session, None where it could."""
-        return "learner.kind" if self.learner.kind not in KINDS_OF_0_1 else min(self.new_fields, default=None)
+        } | ({} if self.decision_log is None else {"decision_log": self.decision_log.model_dump()})
 
     def params(self, seed: int) -> Params:
         """Return what a run is started with."""
-        expiry = None
+        expiry, loss = None, self.default_loss
         if self.expiry is not None:
-            loss = self.default_loss
             learned = None if loss is None else self.losses.learned(loss)
             is_provisional = self.may_be_provisional and bool(self.expiry.provisional)
             expiry = Expiry(self.expiry.after_seconds, learned, is_provisional)
         most = 0 if self.segments is None else self.segments.max
         return Params(self.learner, seed, self.losses, expiry, self.floor, initial_arms(self), most)
-
-
-__all__ = ["FIELDS_OF_0_1", "SESSION_ID_PATTERN", "Specification"]

@@ -13,7 +13,7 @@ from pydantic import Field
 
 from ..engine.run import Run, start_run
 from ..learners.base import Posted
-from .specification import FIELDS_OF_0_1, Specification
+from .specification import Specification
 
 LARGE_SPEC_BYTES = 2048
 """Encoded specifications from this size on are large in memory: labels take ten times their bytes."""
@@ -52,14 +52,11 @@ class Stored(NamedTuple):
         return cls(specification.decided(), secrets.randbits(SEED_BITS) if given is None else given)
 
     def encode(self) -> bytes:
-        """Return the bytes that the store keeps; the seed comes last."""
-        known = FIELDS_OF_0_1 - {"seed"} | self.specification.new_fields
-        fields = self.specification.model_dump(mode="json", include=known, exclude_none=True)
+        """Return the bytes that the store keeps: what differs from the defaults, and the seed, which comes last."""
+        spec, known = self.specification, type(self.specification).model_fields
+        given = {name for name in known if name != "seed" and getattr(spec, name) != known[name].default}
+        fields = spec.model_dump(mode="json", include=given, exclude_none=True)
         return _JSON.encode({"specification": fields, "seed": self.seed}).encode()
-
-    def matches(self, posted: Specification) -> bool:
-        """Return whether posting these fields again means this session; an omitted seed matches any."""
-        return not self.differing(posted)
 
     def differing(self, posted: Specification) -> Sequence[Difference]:
         """Return what differs from a specification posted again; an omitted seed matches any."""

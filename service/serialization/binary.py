@@ -1,4 +1,11 @@
-"""Numbers and arrays as bytes: ``writer`` has the layout, ``reader`` reads it. Imports numpy alone."""
+"""Numbers and arrays as bytes, little-endian, as states and the records beside them have them: written and read.
+
+Imports numpy alone. Writers and readers follow the same layout: scalars stand one behind the other. An array has a
+form (1 byte), its number of axes (1 byte), its lengths (uint32 each) and its numbers. The form of floats is 0, or
+the place, from 1, of an earlier array of the state that is the same; then nothing follows. The form of integers is
+the bytes of each, 1, 2, 4 or 8; plus ``FEW`` where most are 0: then follow the length of the array, how many are
+not 0 (uint32 each), their indexes, unsigned and as short as the length allows, and they.
+"""
 
 from __future__ import annotations
 
@@ -12,15 +19,6 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-
-# -- Numbers and arrays as bytes, little-endian, as states and records have them.
-#
-# An array has its number of axes (1 byte), its lengths (uint32 each) and its numbers, of 8 bytes each.
-#
-# In a compact state, of schema 3 or later, a byte stands before that. For floats it is 0, or the place, from 1,
-# of an earlier array of the state that is the same; then nothing follows. For integers it is the bytes of each,
-# 1, 2, 4 or 8; plus ``FEW`` where most are 0: then follow the length of the array, how many are not 0 (uint32
-# each), their indexes, unsigned and as short as the length allows, and they.
 
 CHECKSUM_BYTES = 4
 """Bytes of the checksum at the end, which a commit compares to notice a state that was changed by hand."""
@@ -42,17 +40,12 @@ _INDEX = {width: np.dtype(f"<u{width}") for width in (1, 2, 4)}
 
 
 class CodecError(Exception):
-    """The bytes are not a state of this learner, or have a newer schema."""
+    """The bytes are not what this program writes for this learner."""
 
 
 @contextmanager
 def foreign(what: str) -> Iterator[None]:
-    """Turn the errors of reading foreign or damaged bytes into ``CodecError``.
-
-    Parameters
-    ----------
-    what : what the bytes should have been: the error says that they are not
-    """
+    """Turn the errors of reading foreign or damaged bytes into a ``CodecError``: they are not ``what``."""
     try:
         yield
     except (ValueError, TypeError, IndexError, OverflowError, RecursionError, struct.error) as error:
@@ -75,26 +68,14 @@ def index_dtype(length: int) -> np.dtype[Any]:
     return _INDEX[1 if length <= 1 << 8 else 2 if length <= 1 << 16 else 4]
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True)
 class Writer:
     """Writes one value after another."""
 
-    compact: bool = False
-    """Whether arrays are written as schema 3 has them."""
     parts: list[bytes] = field(default_factory=list)
     """What has been written."""
     _floats: list[tuple[Any, bytes]] = field(default_factory=list)
     """Arrays that ``floats`` has written, with the bytes of their numbers."""
-
-    def pack(self, kind: struct.Struct, *values: Any) -> None:
-        """Write numbers.
-
-        Parameters
-        ----------
-        kind : their layout, little-endian
-        values : one for each field of the layout
-        """
-        self.parts.append(kind.pack(*values))
 
     def fields(self, kinds: tuple[Any, ...], values: Sequence[Any]) -> None:
         """Write the fields of a state.
@@ -116,14 +97,9 @@ class Writer:
                 self.parts.append(kind.pack(*values[start:end]))
 
     def floats(self, array: Any) -> None:
-        """Write an array of floats.
-
-        Parameters
-        ----------
-        array : float64, of any shape; may not change while the state is written: later ones are compared with it
-        """
+        """Write an array of float64; it may not change while the state is written: others are compared with it."""
         data = None
-        for place, (other, known) in enumerate(self._floats if self.compact else (), 1):
+        for place, (other, known) in enumerate(self._floats, 1):
             if other is not array:
                 data = data or array.tobytes()
             if other is array or (known == data and other.shape == array.shape):
@@ -131,37 +107,21 @@ class Writer:
                 self.parts.append(BYTES[place])
                 return
         data = data or array.tobytes()
-        if self.compact:
-            self._floats.append((array, data))
-            self.parts.append(BYTES[0])
-        self._array(array, data)
+        self._floats.append((array, data))
+        self.parts += (BYTES[0], shape_layout(array.ndim).pack(array.ndim, *array.shape), data)
 
     def integers(self, array: Any) -> None:
-        """Write an array of integers.
-
-        Parameters
-        ----------
-        array : int64, of any shape
-        """
-        if not self.compact:
-            self._array(array, array.tobytes())
-            return
+        """Write an array of int64, of any shape."""
         is_flat = array.ndim == 1
         indexes = array.nonzero()[0] if is_flat else None
         values = array[indexes] if is_flat else array.ravel()
         width, index = width_of([0, *values.tolist()]), index_dtype(array.size)
         if indexes is not None and values.size * (width + index.itemsize) < array.size * width:
-            self._few(array.size, indexes.astype(index), values.astype(WIDTHS[width]))
+            head = _FEW_HEAD.pack(FEW + width, array.size, values.size)
+            self.parts += (head, indexes.astype(index).tobytes(), values.astype(WIDTHS[width]).tobytes())
             return
-        self.parts.append(BYTES[width])
-        self._array(array, array.astype(WIDTHS[width]).tobytes())
-
-    def _few(self, length: int, indexes: Any, values: Any) -> None:
-        head = _FEW_HEAD.pack(FEW + values.itemsize, length, values.size)
-        self.parts += (head, indexes.tobytes(), values.tobytes())
-
-    def _array(self, array: Any, data: bytes) -> None:
-        self.parts += (_shape_layout(array.ndim).pack(array.ndim, *array.shape), data)
+        shape, data = shape_layout(array.ndim).pack(array.ndim, *array.shape), array.astype(WIDTHS[width]).tobytes()
+        self.parts += (BYTES[width], shape, data)
 
 
 @lru_cache(maxsize=64)
@@ -178,28 +138,10 @@ def grouped(kinds: tuple[Any, ...]) -> tuple[tuple[Any, int, int], ...]:
 
 
 @lru_cache(maxsize=16)
-def _shape_layout(axes: int) -> struct.Struct:
+def shape_layout(axes: int) -> struct.Struct:
+    """Return the layout of an array's number of axes and of its lengths."""
     return struct.Struct(f"<B{axes}I")
 
-
-__all__ = [
-    "BYTE",
-    "BYTES",
-    "CHECKSUM_BYTES",
-    "FLOAT_ARRAY",
-    "INT_ARRAY",
-    "LENGTH",
-    "MAX_LENGTH",
-    "ROWS",
-    "CodecError",
-    "Writer",
-    "checksum",
-    "foreign",
-    "width_of",
-]
-
-
-# -- Reads what ``writer`` writes.
 
 MAX_ROWS = 2**20
 """Most rows of a state: more than a session can have open slots."""
@@ -208,18 +150,11 @@ _SHAPES = tuple(struct.Struct(f"<{axes}I") for axes in range(MAX_AXES + 1))
 
 
 class Reader:
-    """Reads one value after another: what a ``Writer`` wrote that was as compact.
+    """Reads one value after another of what a ``Writer`` wrote."""
 
-    Parameters
-    ----------
-    data : what was written, from the first value on
-    compact : whether arrays are as schema 3 has them
-    """
-
-    def __init__(self, data: memoryview, *, compact: bool = False) -> None:
+    def __init__(self, data: memoryview) -> None:
         self._data = data
         self._at = 0
-        self._compact = compact
         self._floats: list[Any] = []
         """Arrays that ``floats`` has read."""
 
@@ -260,20 +195,16 @@ class Reader:
             elif kind is INT_ARRAY:
                 values.append(self.integers())
             elif kind is ROWS:
-                values.append(self._rows())
+                if (count := self.unpack(LENGTH)[0]) > MAX_ROWS:
+                    raise CodecError("no state has so many rows")
+                values.append((None,) * count)
             else:
                 values += self.unpack(kind)
         return values
 
-    def _rows(self) -> tuple[None, ...]:
-        count: int = self.unpack(LENGTH)[0]
-        if count > MAX_ROWS:
-            raise CodecError("no state has so many rows")
-        return (None,) * count
-
     def floats(self) -> Any:
         """Read an array of floats; those that were the same are one."""
-        (place,) = self.unpack(BYTE) if self._compact else (0,)
+        (place,) = self.unpack(BYTE)
         self._floats.append(self._floats[place - 1] if place else self._array(FLOATS))
         return self._floats[-1]
 
@@ -301,7 +232,7 @@ class Reader:
 
     def _form(self) -> tuple[np.dtype[Any], bool]:
         """Return the type of integers, and whether only those that are not 0 follow."""
-        (form,) = self.unpack(BYTE) if self._compact else (INTEGERS.itemsize,)
+        (form,) = self.unpack(BYTE)
         dtype = WIDTHS.get(form % FEW)
         if dtype is None or form > 2 * FEW:
             raise CodecError("no state has such integers")

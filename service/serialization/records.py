@@ -1,6 +1,8 @@
-"""Bytes of what is kept beside a session's state: ``codec`` writes and reads all of it, the other files its parts.
+"""Bytes of what is kept beside a session's state and written only when it changes: a record each, with a checksum.
 
-Imports ``binary``, ``logs`` and ``state`` of the folder above.
+There are open slots, acts by bucket of time, rows of a learner's state, and segments. A record may be older than
+the schema of the state that it stands beside, since commits leave those that have not changed: so a new form of
+records needs a mark of its own. Records are read by columns, as there may be a million.
 """
 
 from __future__ import annotations
@@ -16,45 +18,27 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
-from ..engine.arm_run import Arms
+from ..engine.arm_run import ArmRun, Arms
 from ..engine.ledger import ActTimes
-from ..engine.open_slots import OpenSlot, OpenSlots, SlotColumns
+from ..engine.open_slots import OpenSlots, SlotColumns
 from ..engine.run import Run, SlotRun
 from ..engine.segment_run import KeptSegment, SegmentRun
 from ..learners.base import Rows
 from ..learners.segments import EXPERTS, Segment
 from ..store.base import PackedPart, PackedRecords
 from . import state as codec
-from . import state as logs
 from .binary import CHECKSUM_BYTES, CodecError, checksum, foreign
 
 # -- One record: its numbers, and a CRC-32 of its key, a colon and them.
 
 
 def record_of(key: bytes, body: bytes) -> bytes:
-    """Return a record with its checksum.
-
-    Parameters
-    ----------
-    key : of the record, in the store
-    body : its numbers
-    """
+    """Return the record with a key of the store, and its checksum."""
     return body + checksum(key + b":" + body)
 
 
 def body_of(key: bytes, data: bytes) -> bytes:
-    """Invert ``record_of``.
-
-    Parameters
-    ----------
-    key : of the record, in the store
-    data : as it is stored
-
-    Raises
-    ------
-    CodecError
-        where the checksum is that of another record.
-    """
+    """Invert ``record_of``; a checksum of another record raises ``CodecError``."""
     body = data[:-CHECKSUM_BYTES]
     if checksum(key + b":" + body) != data[-CHECKSUM_BYTES:]:
         raise CodecError("not a record of a session")
@@ -165,10 +149,7 @@ def _tables() -> list[Any]:
     return tables
 
 
-# -- Records of open slots: key is the slot's number in decimal, bytes are the arm (int64) and the learner's
-# numbers.
-#
-# They are read by columns, since there may be a million.
+# -- Records of open slots: key is the slot in decimal, bytes are the arm (int64) and the learner's numbers.
 
 MOST_DIGITS = 18
 """No slot has a longer number; all of these are int64."""
@@ -180,12 +161,8 @@ def encode_slots(slots: OpenSlots) -> dict[bytes, bytes | None]:
     records: dict[bytes, bytes | None] = {b"%d" % slot: None for slot in slots.closed}
     for slot, kept in slots.opened.items():
         key = b"%d" % slot
-        records[key] = _slot_bytes(key, kept)
+        records[key] = record_of(key, struct.pack(f"<q{len(kept.record)}d", kept.arm, *kept.record))
     return records
-
-
-def _slot_bytes(key: bytes, kept: OpenSlot) -> bytes:
-    return record_of(key, struct.pack(f"<q{len(kept.record)}d", kept.arm, *kept.record))
 
 
 class SlotReader:
@@ -252,14 +229,10 @@ def _as(data: Any, dtype: np.dtype[Any]) -> Any:
     return np.ascontiguousarray(data).view(dtype)
 
 
-# -- Bytes of what is kept beside a session's state and written only when it changes.
-#
-# These are open slots, acts by bucket of time, and the rows of a learner's state.
-#
-# Numbers are little-endian int64 and float64; every record ends with a CRC-32 of its key, a colon and itself.
+# -- All records of a session but its segments.
 
 BUCKET, ROW = b"b", b"r"
-"""First byte of the keys of buckets and of rows; those of open slots are digits: see ``slots``."""
+"""First byte of the keys of buckets and of rows; those of open slots are digits."""
 MAX_ARMS = 2**24
 """Most arms that a bucket can count: far more than any session may have."""
 
@@ -272,20 +245,14 @@ class Records(NamedTuple):
     rows: Rows | None
 
 
-def encode(run: Run, schema: int = codec.SCHEMA) -> dict[bytes, bytes | None]:
-    """Return the records that changed since the last commit, by key; None for one to delete.
-
-    Parameters
-    ----------
-    run : the session's, at the moment of that state
-    schema : of the state that they stand beside
-    """
+def encode(run: Run) -> dict[bytes, bytes | None]:
+    """Return the records of a run that changed since the last commit, by key; None for one to delete."""
     records: dict[bytes, bytes | None] = {}
     if isinstance(run, SlotRun):
         records |= encode_slots(run.open_slots)
     if run.act_times is not None:
         records |= _encode_act_times(run.act_times)
-    rows = rows_of(run, schema)
+    rows = rows_of(run)
     for number in range(len(rows), len(run.stored_rows)):
         records[ROW + b"%d" % number] = None
     for number, row in enumerate(rows):
@@ -301,22 +268,14 @@ def dropped_act_times(run: Run) -> dict[bytes, None]:
     return {} if times is None else {BUCKET + b"%d" % bucket: None for bucket in times.acts.keys() | times.changed}
 
 
-def rows_of(run: Run, schema: int = codec.SCHEMA) -> Rows:
+def rows_of(run: Run) -> Rows:
     """Return the rows of a run's state, () where it has none.
 
-    Parameters
-    ----------
-    run : of any session
-    schema : of the state that they stand beside: logs have rows from ``COMPACT`` on
-
-    Returns
-    -------
-    float64 arrays; of learners with rows shape (n_arms,) each, of a log as ``logs.rows_of`` has them.
+    They are float64 arrays; of learners with rows shape (n_arms,) each, of a log as ``state.rows_of`` has them.
     """
-    has_log = schema >= codec.COMPACT and getattr(run.state, "log", None) is not None
-    log = logs.log_of(run.state, codec.least_logged_arms(schema)) if has_log else None
+    log = getattr(run.state, "log", None)
     if log is not None and log.is_stored:
-        return logs.rows_of(run.state, run.stored_rows)
+        return codec.rows_of(run.state, run.stored_rows)
     name = codec.rows_field(run.learner.state_type)
     rows: Rows = () if name is None else getattr(run.state, name)
     return rows
@@ -352,7 +311,7 @@ def decode(records: Mapping[bytes, bytes], run: Run) -> Records:
 
 
 def _decode_rows(records: Mapping[bytes, bytes], run: Run) -> Rows | None:
-    is_logged = logs.is_unread(run.state)
+    is_logged = codec.is_unread(run.state)
     if codec.rows_field(run.learner.state_type) is None and not is_logged:
         return None
     count = len(records) if is_logged else len(rows_of(run))
@@ -387,7 +346,30 @@ def _decode_act_times(records: Mapping[bytes, bytes], times: ActTimes) -> ActTim
     return times
 
 
-__all__ = ["Records", "decode", "dropped_act_times", "encode", "record_of", "rows_of"]
+def check(run: Run, records: Records) -> None:
+    """Refuse records that name arms the session never had, or rows of another length.
+
+    Parameters
+    ----------
+    run : the session, with the arms and the state that were read
+    records : those that were read beside its state
+
+    Raises
+    ------
+    CodecError
+        where a record does not fit.
+    """
+    if not isinstance(run, ArmRun):
+        return
+    size, live = run.arms.size, len(run.arms.live)
+    slots, times, rows = records
+    fits = (
+        slots is None or slots.stored.are_arms_below(size),
+        all(acts.size <= size for acts in (times.acts.values() if times is not None else ())),
+        all(row.shape == (live,) for row in (rows or ())[: 1 if codec.is_unread(run.state) else None]),
+    )
+    if not all(fits):
+        raise CodecError("the records are not those of this session's arms")
 
 
 # -- Bytes of segments, each a record beside the session's state.
@@ -407,7 +389,7 @@ def name_of(segment: str) -> bytes:
     return segment.encode()
 
 
-def encode_of_segment_records(run: SegmentRun, name: str) -> tuple[int, bytes] | None:
+def encode_segment(run: SegmentRun, name: str) -> tuple[int, bytes] | None:
     """Return last slot and record of a segment that changed since the last commit; None for one to delete.
 
     Parameters
@@ -415,40 +397,21 @@ def encode_of_segment_records(run: SegmentRun, name: str) -> tuple[int, bytes] |
     run : of a session with segments
     name : one of ``run.segments.changes``
     """
-    kept = run.segments.changes[name]
-    return None if kept is None else (kept.last_slot, _encode(name_of(name), kept))
-
-
-def _encode(name: bytes, kept: KeptSegment) -> bytes:
+    if (kept := run.segments.changes[name]) is None:
+        return None
     segment, listed = kept.segment, not isinstance(kept.live, range)
     has_full = segment.full is not segment.drawn
-    head = _HEAD.pack(
-        FORMAT,
-        kept.last_slot,
-        kept.last_act_at,
-        kept.outstanding,
-        kept.feedbacks,
-        kept.losses,
-        kept.mean_loss,
-        kept.width,
-        segment.slots,
-        segment.events,
-        segment.outstanding,
-        segment.scale,
-        segment.mean,
-        segment.shift,
-        len(kept.live),
-        len(kept.acts),
-        has_full,
-        listed,
-    )
+    # The numbers of both, from their first to their last, as their classes have them.
+    numbers = (*kept[2:-1], *segment[4:])
+    head = _HEAD.pack(FORMAT, *numbers, len(kept.live), len(kept.acts), has_full, listed)
     live = [np.array(kept.live, dtype="<i4").tobytes()] if listed else []
     arrays = (segment.sums, segment.pool, segment.drawn, *((segment.full,) if has_full else ()))
     acts = [_BUCKET.pack(*each) for each in kept.acts]
-    return record_of(name, b"".join([head, *acts, *live, *(array.tobytes() for array in arrays)]))
+    body = b"".join([head, *acts, *live, *(array.tobytes() for array in arrays)])
+    return kept.last_slot, record_of(name_of(name), body)
 
 
-def decode_of_segment_records(name: bytes, record: bytes, arms: Arms) -> KeptSegment:
+def decode_segment(name: bytes, record: bytes, arms: Arms) -> KeptSegment:
     """Read a segment, as it was when it was last used.
 
     Parameters
@@ -460,11 +423,9 @@ def decode_of_segment_records(name: bytes, record: bytes, arms: Arms) -> KeptSeg
     Raises
     ------
     CodecError
-        for anything ``encode`` did not write for this session.
+        for anything ``encode_segment`` did not write for this session.
     """
-    body = record[:-CHECKSUM_BYTES]
-    if checksum(name + b":" + body) != record[-CHECKSUM_BYTES:]:
-        raise CodecError("not the record of a segment")
+    body = body_of(name, record)
     with foreign("a segment of this session"):
         form, *numbers, n_arms, n_acts, has_full, listed = _HEAD.unpack_from(body)
         at = _HEAD.size + n_acts * _BUCKET.size
@@ -474,23 +435,14 @@ def decode_of_segment_records(name: bytes, record: bytes, arms: Arms) -> KeptSeg
             live = np.frombuffer(body, "<i4", n_arms, at).tolist()
             at += 4 * n_arms
         rows = np.frombuffer(body[at:], "<f8").reshape(-1, n_arms).copy()
-    if form != FORMAT or len(rows) != 2 + EXPERTS * (2 if has_full == _FULL else 1) or not _fits(live, arms):
+    ascending = bool(live) and live[0] >= 0 and all(one < other for one, other in pairwise(live))
+    is_whole = form == FORMAT and len(rows) == 2 + EXPERTS * (2 if has_full == _FULL else 1)
+    if not is_whole or not ascending or live[-1] >= arms.size:
         raise CodecError("not a segment of this session")
     if not (np.isfinite(rows).all() and all(map(math.isfinite, numbers))):
         raise CodecError("a segment with numbers that are infinite or NaN")
     live = arms.live if list(live) == list(arms.live) else live
-    return _segment(rows, numbers, live, acts)
-
-
-def _segment(rows: Any, numbers: Sequence[Any], live: Sequence[int], acts: Any) -> KeptSegment:
-    slot, at, outstanding, feedbacks, losses, mean_loss, width, slots, events, open_, scale, mean, shift = numbers
     drawn = rows[2 : 2 + EXPERTS]
-    full = rows[2 + EXPERTS :] if len(rows) > 2 + EXPERTS else drawn
-    segment = Segment(rows[0], rows[1], drawn, full, slots, events, open_, scale, mean, shift)
-    return KeptSegment(segment, live, slot, at, outstanding, feedbacks, losses, mean_loss, width, acts)
-
-
-def _fits(live: Sequence[int], arms: Arms) -> bool:
-    """Return whether these may have been the indexes of a session's arms at some time."""
-    ascending = all(one < other for one, other in pairwise(live))
-    return bool(live) and ascending and live[0] >= 0 and live[-1] < arms.size
+    full = rows[2 + EXPERTS :] if has_full == _FULL else drawn
+    segment = Segment(rows[0], rows[1], drawn, full, *numbers[7:])
+    return KeptSegment._make((segment, live, *numbers[:7], acts))

@@ -1,6 +1,17 @@
-"""A session's state as bytes: ``codec`` writes and reads it whole, the other files its parts.
+"""A session's state as bytes: exact, checked, and marked with the number of its schema.
 
-Imports ``binary`` and ``logs`` of the folder above.
+What no later schema changes: a state's first byte is the number of its schema, its last four are the CRC-32 of all
+before them. A schema that is newer than this program knows is so told from damage. Between them stand, for learners
+over arms, the outstanding decisions by arm and the arms behind their length in bytes (uint32; 0 where arms never
+changed); the ledger's numbers; the fields of the learner's state in order; in sessions with segments those of what
+these share; and what events did to a vector since it was stored. ``binary`` has the layout of arrays.
+
+``SCHEMAS``, at the end, has the schemas that this program reads. Which of them is written is one number of the
+process, ``Schemas.written`` in ``commit/schemas.py``. Until the first release there is one schema, and a change of
+it writes ``tests/states`` again.
+
+A checksum shows that bytes are as they were written, but not that they were written for this session: somebody may
+have copied a state from another one, or changed the specification beside it. That is checked too.
 """
 
 from __future__ import annotations
@@ -8,7 +19,7 @@ from __future__ import annotations
 import json
 import math
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from operator import attrgetter
 from typing import Any, NamedTuple, get_type_hints
@@ -16,9 +27,14 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from ..engine.arm_run import Arms
+from ..engine.arm_run import ArmRun, Arms
 from ..engine.ledger import ArmLedger, Ledger
-from ..learners.base import FixedArray, FloatArray, IntArray, Log, Rows
+from ..engine.run import Run
+from ..engine.segment_run import SegmentRun
+from ..errors import NewerSchemaError
+from ..learners.base import FixedArray, FloatArray, IntArray, Log, Rows, Spec
+from ..learners.segments import Shared
+from ..learners.specs import ArmsSpec
 from .binary import (
     BYTE,
     BYTES,
@@ -35,52 +51,6 @@ from .binary import (
     width_of,
 )
 
-# -- The schemas of states: each state begins with the number of its own.
-#
-# Schema 1 is version 0.1's. It holds neither voided decisions, paused arms, means nor times of the last act and
-# event: see ``needed_schema``, and ``Ledger.restart_means`` for what its readers count.
-#
-# Schema 3 has the ledger's integers as short as the largest allows, behind a byte that says how many bytes each
-# has, arrays as a compact state has them, and in place of vectors that follow from another to the bit what
-# ``logs`` says. Vectors that follow by powers and exponentials need not have the same bits on every processor,
-# and are stored.
-#
-# Schema 4 has the bytes of schema 3. It says that counts beside the state are packed, so that version 1.0, which
-# would read 0 in their place, refuses the session. A session that began with an older schema never gets it, and
-# one that has it keeps it: see ``CachedSession.schema``. Its logs begin at fewer arms (``least_logged_arms``),
-# and what commits write for lists is shorter (``compact_summary``).
-
-SCHEMA = 4
-"""The newest schema."""
-SCHEMA_BYTE = 0
-"""Where the bytes of a state have the number of their schema."""
-COMPACT = 3
-"""The first schema whose states are compact."""
-PACKED_COUNTS = 4
-"""The first schema beside whose states the counts of arms are packed."""
-LOGGED_ARMS_3 = 2_000
-"""Arms from which on a state of schema 3 may have its log beside it.
-
-With fewer arms version 1.0 reads such a log, and then writes another distribution of the open slot.
-"""
-
-
-def needed_schema(ledger: Ledger, arms: Arms | None = None) -> int:
-    """Return the oldest schema that holds all but means and times of a session.
-
-    Parameters
-    ----------
-    ledger : of the session
-    arms : None where arms never changed
-    """
-    return 2 if ledger.voided or (arms is not None and arms.paused) else 1
-
-
-def least_logged_arms(schema: int) -> int:
-    """Return from how many arms on a compact state may have its log beside it, where its learner wants one."""
-    return LOGGED_ARMS_3 if schema < PACKED_COUNTS else 0
-
-
 # -- The fields of a learner's state: the annotations of its NamedTuple say how each is stored.
 
 _SCALARS = {int: struct.Struct("<q"), float: struct.Struct("<d"), bool: struct.Struct("<?")}
@@ -94,17 +64,13 @@ def kinds_of(state_type: type) -> tuple[Any, ...]:
 
     Fields with a default stand behind the others and are not stored.
     """
-    return tuple(_kind(hint) for hint in _stored_hints(state_type).values())
+    kinds = _stored_hints(state_type).values()
+    return tuple(next((kind for array, kind in _KINDS if hint == array), None) or _SCALARS[hint] for hint in kinds)
 
 
 def _stored_hints(state_type: Any) -> dict[str, Any]:
     hints = get_type_hints(state_type)
     return {name: hint for name, hint in hints.items() if name not in state_type._field_defaults}
-
-
-def _kind(hint: Any) -> Any:
-    found = next((kind for array, kind in _KINDS if hint == array), None)
-    return _SCALARS[hint] if found is None else found
 
 
 @lru_cache(maxsize=64)
@@ -123,32 +89,24 @@ def fixed_fields(state_type: type) -> frozenset[str]:
 
 # -- The arms of a session as bytes, where they have changed since its creation.
 #
-# They are the live arms as an array, from schema 2 on the paused ones as another, and the labels of the arms that
-# came after the start as JSON.
+# They are the live arms as an array, the paused ones as another, and the labels of the arms that came after the
+# start as JSON.
 
-_ENCODED_ARMS: WeakKeyDictionary[Arms, dict[int, bytes]] = WeakKeyDictionary()
-"""Arms to schema to bytes."""
+_ENCODED_ARMS: WeakKeyDictionary[Arms, bytes] = WeakKeyDictionary()
 
 
-def encode_arms(arms: Arms, schema: int) -> bytes:
-    """Return the bytes of arms that changed; they are made once for each ``Arms``.
-
-    Parameters
-    ----------
-    arms : of a session that was created with labels
-    schema : of the state in which they stand
-    """
-    by_schema = _ENCODED_ARMS.setdefault(arms, {})
-    if schema not in by_schema:
-        writer = Writer(compact=schema >= COMPACT)
+def encode_arms(arms: Arms) -> bytes:
+    """Return the bytes of the arms of a session with labels; they are made once for each ``Arms``."""
+    if (encoded := _ENCODED_ARMS.get(arms)) is None:
+        writer = Writer()
         writer.integers(np.array(arms.live, dtype="<i8"))
-        if schema > 1:
-            writer.integers(np.array(sorted(arms.paused), dtype="<i8"))
-        by_schema[schema] = b"".join(writer.parts) + json.dumps(arms.added, separators=(",", ":")).encode()
-    return by_schema[schema]
+        writer.integers(np.array(sorted(arms.paused), dtype="<i8"))
+        encoded = b"".join(writer.parts) + json.dumps(arms.added, separators=(",", ":")).encode()
+        _ENCODED_ARMS[arms] = encoded
+    return encoded
 
 
-def decode_arms(data: bytes, known: Arms, first_names: Sequence[str] | None, schema: int = SCHEMA) -> Arms:
+def decode_arms(data: bytes, known: Arms, first_names: Sequence[str] | None) -> Arms:
     """Read the arms of a session.
 
     Parameters
@@ -156,23 +114,21 @@ def decode_arms(data: bytes, known: Arms, first_names: Sequence[str] | None, sch
     data : ``Decoded.arms``; empty where arms never changed
     known : arms of the same session at some moment, which are returned where they are the ones read
     first_names : labels the session was created with; None without labels
-    schema : ``Decoded.schema``
 
     Raises
     ------
     CodecError
         for anything ``encode_arms`` did not write.
     """
-    if data == (b"" if known.added is None else encode_arms(known, max(schema, 2 if known.paused else 1))):
+    if data == (b"" if known.added is None else encode_arms(known)):
         return known
     if first_names is None:
         raise CodecError("arms without labels never change")
     if not data:
         return Arms.of(len(first_names), first_names)
-    reader = Reader(memoryview(data), compact=schema >= COMPACT)
+    reader = Reader(memoryview(data))
     with foreign("the arms of this session"):
-        live = reader.integers()
-        paused = reader.integers() if schema > 1 else live[:0]
+        live, paused = reader.integers(), reader.integers()
         added = json.loads(bytes(reader.left))
     if not isinstance(added, list) or not all(isinstance(name, str) for name in added):
         raise CodecError("not labels of arms")
@@ -184,62 +140,25 @@ def decode_arms(data: bytes, known: Arms, first_names: Sequence[str] | None, sch
     return Arms.at(first_names, added, live.tolist(), paused.tolist())
 
 
-# -- The numbers of a session's ledger, as they stand in its state.
+# -- The numbers of a session's ledger: a byte that says how many bytes an integer has, the integers, the floats.
 
-_OF_1 = ("slot", "feedbacks", "expired", "removed", "total_delay", "outstanding", "time")
-_NEW = ("voided", "losses", "counted_from_slot", "mean_loss", "last_act_at", "last_event_at", "equal_losses")
-_FULL = {1: (_OF_1, struct.Struct("<6qd")), 2: (_OF_1 + _NEW, struct.Struct("<6qd3q3d?"))}
-"""Schema to the names of the numbers and their layout."""
-_INTEGERS = (*_OF_1[:-1], *_NEW[:3])
-_COMPACT = (*_INTEGERS, "time", *_NEW[3:])
-_LAYOUTS = {width: struct.Struct(f"<B9{kind}4d?") for width, kind in ((1, "b"), (2, "h"), (4, "i"), (8, "q"))}
-"""Bytes of an integer to the layout from schema 3 on, which begins with them."""
-_numbers = attrgetter(*_COMPACT)
+_INTEGERS = ("slot", "feedbacks", "expired", "removed", "total_delay", "outstanding", "voided", "losses")
+_COUNTS = (*_INTEGERS, "time", "mean_loss", "last_act_at", "last_event_at", "equal_losses")
+_LAYOUTS = {
+    width: struct.Struct(f"<B{len(_INTEGERS)}{kind}4d?") for width, kind in ((1, "b"), (2, "h"), (4, "i"), (8, "q"))
+}
+"""By the bytes of an integer."""
+_numbers = attrgetter(*_COUNTS)
 
 
-def write_counts(ledger: Ledger, schema: int, writer: Writer) -> None:
-    """Write a ledger's numbers.
-
-    Parameters
-    ----------
-    ledger : of the session; its outstanding decisions by arm are not among the numbers
-    schema : of the state
-    writer : to which the schema has been written
-    """
-    if schema in _FULL:
-        names, layout = _FULL[schema]
-        writer.pack(layout, *attrgetter(*names)(ledger))
-    else:
-        numbers = _numbers(ledger)
-        width = width_of(numbers[: len(_INTEGERS)])
-        writer.pack(_LAYOUTS[width], width, *numbers)
-
-
-def read_counts(schema: int, reader: Reader) -> dict[str, Any]:
-    """Read a ledger's numbers, by the names of its fields.
-
-    Parameters
-    ----------
-    schema : of the state
-    reader : from which the schema has been read
-
-    Raises
-    ------
-    CodecError
-        where they are not finite, or of a layout that no ledger has.
-    """
-    if schema in _FULL:
-        names, layout = _FULL[schema]
-    else:
-        width = reader.left[0]
-        if width not in _LAYOUTS:
-            raise CodecError("no state has such counts")
-        names, layout = ("width", *_COMPACT), _LAYOUTS[width]
-    counts = dict(zip(names, reader.unpack(layout), strict=True))
-    counts.pop("width", None)
-    if not all(map(math.isfinite, counts.values())):
+def _read_counts(reader: Reader) -> dict[str, Any]:
+    """Return the ledger's numbers by the names of its fields."""
+    if (layout := _LAYOUTS.get(reader.left[0])) is None:
+        raise CodecError("no state has such counts")
+    _, *numbers = reader.unpack(layout)
+    if not all(map(math.isfinite, numbers)):
         raise CodecError("the counts are no numbers")
-    return counts
+    return dict(zip(_COUNTS, numbers, strict=True))
 
 
 # -- States that are stored as a vector and what events did to it since.
@@ -268,29 +187,9 @@ def is_unread(state: Any) -> bool:
     return log is not None and not log.base.size
 
 
-def log_of(state: Any, least_arms: int) -> Log | None:
-    """Return the log of a state as it may be stored.
-
-    Parameters
-    ----------
-    state : NamedTuple with ``log``
-    least_arms : with fewer, a log begins at the opening of the slot and stands behind the state
-    """
+def shortened(state: Any) -> Any:
+    """Return a state with ``log`` and those vectors that are stored: of the opening of its slot, none, or all."""
     log: Log | None = state.log
-    if log is None or not log.is_stored or log.base.size >= least_arms:
-        return log
-    return Log(state.p_open, log.steps[log.opened :], 0)
-
-
-def shortened(state: Any, least_arms: int) -> Any:
-    """Return a state with the vectors that are stored: those at the opening of its slot, or none, or all.
-
-    Parameters
-    ----------
-    state : NamedTuple with ``log``
-    least_arms : as for ``log_of``
-    """
-    log = log_of(state, least_arms)
     if log is None:
         return state
     if log.is_stored:
@@ -300,14 +199,8 @@ def shortened(state: Any, least_arms: int) -> Any:
     return state._replace(p=log.base, p_open=log.base, log=log)
 
 
-def write(writer: Writer, state: Any) -> None:
-    """Write what follows a state that was ``shortened``.
-
-    Parameters
-    ----------
-    writer : to which the state's fields have been written
-    state : NamedTuple with ``log``, as ``shortened`` gave it
-    """
+def _write_log(writer: Writer, state: Any) -> None:
+    """Write what follows the fields of a state that was ``shortened``."""
     log: Log | None = state.log
     if log is None or (not log.steps and not log.is_stored):
         writer.parts.append(BYTES[0])
@@ -323,7 +216,7 @@ def _layout(count: int) -> struct.Struct:
     return struct.Struct(f"<{count}I{count}d")
 
 
-def read(reader: Reader, state: Any) -> Any:
+def _read_log(reader: Reader, state: Any) -> Any:
     """Read what follows a state, and return the state after it; rows that belong to it are still to be read.
 
     Parameters
@@ -334,7 +227,7 @@ def read(reader: Reader, state: Any) -> Any:
     Raises
     ------
     CodecError, IndexError, ValueError
-        where ``write`` did not write these bytes behind this state.
+        where ``_write_log`` did not write these bytes behind this state.
     """
     (count,) = reader.unpack(BYTE)
     if count == LOGGED:
@@ -398,12 +291,7 @@ def replayed(state: Any, rows: Rows) -> Any:
     return after
 
 
-# -- Bytes of a session's state: exact, checked, and marked with a schema number.
-#
-# Layout, little-endian: schema (1 byte), the ledger's numbers, for learners over arms the outstanding decisions
-# by arm and the arms behind their length in bytes (uint32; 0 where arms never changed), the fields of the
-# learner's state in order, in sessions with segments those of what these share, CRC-32 of all before it (4
-# bytes). ``binary`` has the layout of arrays, ``schemas`` what each schema holds.
+# -- A state whole, and the schemas that there are.
 
 
 class Decoded(NamedTuple):
@@ -412,12 +300,65 @@ class Decoded(NamedTuple):
     ledger: Ledger
     arms: bytes
     state: Any
-    schema: int
     shared: Any = None
     """What segments share, in sessions with segments."""
 
 
-def encode(ledger: Ledger, state: Any, arms: Arms | None = None, schema: int = SCHEMA, shared: Any = None) -> bytes:
+def _write(writer: Writer, ledger: Ledger, state: Any, arms: Arms | None, shared: Any) -> None:
+    has_log = "log" in state._field_defaults
+    stored = shortened(state) if has_log else state
+    if isinstance(ledger, ArmLedger):
+        changed = b"" if arms is None or arms.added is None else encode_arms(arms)
+        writer.integers(ledger.by_arm)
+        writer.parts += (LENGTH.pack(len(changed)), changed)
+    numbers = _numbers(ledger)
+    width = width_of(numbers[: len(_INTEGERS)])
+    writer.parts.append(_LAYOUTS[width].pack(width, *numbers))
+    writer.fields(kinds_of(stored.__class__), stored)
+    if shared is not None:
+        writer.fields(kinds_of(shared.__class__), shared)
+    if has_log:
+        _write_log(writer, stored)
+
+
+def _read(reader: Reader, state_type: Any, by_arm: bool, shared_type: type | None) -> Decoded:
+    outstanding = reader.integers() if by_arm else None
+    arms = bytes(reader.block()) if by_arm else b""
+    counts = _read_counts(reader)
+    values = reader.fields(kinds_of(state_type))
+    of_all = [] if shared_type is None else reader.fields(kinds_of(shared_type))
+    state = state_type(*values)
+    if "log" in state._field_defaults:
+        state = _read_log(reader, state)
+    different = {id(value): value for value in (*state[: len(values)], *of_all)}
+    if not all(map(_is_finite, different.values())):
+        raise CodecError("not a state of this learner")
+    ledger = Ledger(**counts) if outstanding is None else ArmLedger(**counts, by_arm=outstanding)
+    return Decoded(ledger, arms, state, None if shared_type is None else shared_type(*of_all))
+
+
+def _is_finite(value: Any) -> bool:
+    if isinstance(value, float):
+        return math.isfinite(value)
+    return not isinstance(value, np.ndarray) or bool(np.isfinite(value).all())
+
+
+class Schema(NamedTuple):
+    """How states of a schema are written and read, between their number and their checksum."""
+
+    write: Callable[[Writer, Ledger, Any, Arms | None, Any], None]
+    read: Callable[[Reader, type, bool, type | None], Decoded]
+    narrow: Callable[[Run], None] | None = None
+    """Takes from a run what such states don't hold, so that its worker goes on with what others read; None where
+    they hold all of it."""
+
+
+SCHEMAS: Mapping[int, Schema] = {1: Schema(_write, _read)}
+"""By number: those that this program reads."""
+NEWEST = max(SCHEMAS)
+
+
+def encode(ledger: Ledger, state: Any, arms: Arms | None = None, shared: Any = None, schema: int = NEWEST) -> bytes:
     """Return the bytes of a session's state.
 
     Parameters
@@ -425,25 +366,12 @@ def encode(ledger: Ledger, state: Any, arms: Arms | None = None, schema: int = S
     ledger : of the session; an ``ArmLedger`` where the learner is over arms
     state : NamedTuple of the learner's state
     arms : None where arms never changed
-    schema : the schema to write, or an older one than ``needed_schema``, which then is written
     shared : NamedTuple of what segments share, in sessions with segments
+    schema : one of ``SCHEMAS``
     """
-    if schema < COMPACT:
-        schema = max(schema, needed_schema(ledger, arms))
-    writer = Writer(compact=schema >= COMPACT)
+    writer = Writer()
     writer.parts.append(BYTES[schema])
-    write_counts(ledger, schema, writer)
-    if isinstance(ledger, ArmLedger):
-        writer.integers(ledger.by_arm)
-        changed = b"" if arms is None or arms.added is None else encode_arms(arms, schema)
-        writer.parts += [LENGTH.pack(len(changed)), changed]
-    has_log = schema >= COMPACT and "log" in state._field_defaults
-    stored = shortened(state, least_logged_arms(schema)) if has_log else state
-    writer.fields(kinds_of(stored.__class__), stored)
-    if shared is not None:
-        writer.fields(kinds_of(shared.__class__), shared)
-    if has_log:
-        write(writer, stored)
+    SCHEMAS[schema].write(writer, ledger, state, arms, shared)
     body = b"".join(writer.parts)
     return body + checksum(body)
 
@@ -463,69 +391,94 @@ def decode(data: bytes, state_type: type, *, by_arm: bool, shared_type: type | N
     CodecError
         for anything ``encode`` did not write for this state type.
     """
-    schema, reader = _opened(data)
+    reader = _opened(data)
     if checksum(memoryview(data)[:-CHECKSUM_BYTES]) != data[-CHECKSUM_BYTES:]:
         raise CodecError("the checksum does not fit")
     with foreign("a state of this learner"):
-        numbers = read_counts(schema, reader)
-        outstanding = reader.integers() if by_arm else None
-        arms = bytes(reader.block()) if by_arm else b""
-        values = reader.fields(kinds_of(state_type))
-        of_all = [] if shared_type is None else reader.fields(kinds_of(shared_type))
-        state: Any = state_type(*values)
-        if schema >= COMPACT and "log" in state._field_defaults:
-            state = read(reader, state)
-    different = {id(value): value for value in (*state[: len(values)], *of_all)}
-    if reader.left or not all(map(_is_finite, different.values())):
+        decoded = SCHEMAS[data[0]].read(reader, state_type, by_arm, shared_type)
+    if reader.left:
         raise CodecError("not a state of this learner")
-    ledger = Ledger(**numbers) if outstanding is None else ArmLedger(**numbers, by_arm=outstanding)
-    if schema == 1:
-        ledger.restart_means()
-    shared = None if shared_type is None else shared_type(*of_all)
-    return Decoded(ledger, arms, state, schema, shared)
+    return decoded
 
 
-def arms_ever(data: bytes) -> int | None:
-    """Return how many arms a compact state of a session over arms says it is of; None for an older schema.
+def refuse_newer(data: bytes) -> None:
+    """Raise ``NewerSchemaError`` for a state that a newer program wrote: the rest of its session is foreign too."""
+    if data and data[0] > NEWEST and checksum(memoryview(data)[:-CHECKSUM_BYTES]) == data[-CHECKSUM_BYTES:]:
+        raise NewerSchemaError
+
+
+def _opened(data: bytes) -> Reader:
+    """Return a reader of what stands between the number and the checksum."""
+    if len(data) <= CHECKSUM_BYTES or data[0] not in SCHEMAS:
+        raise CodecError("not a state this version can read")
+    return Reader(memoryview(data)[1:-CHECKSUM_BYTES])
+
+
+# -- Whether specification and state belong to one session.
+
+NUMBER_BYTES = 8
+"""Bytes of an int64 or a float64."""
+
+
+def check_length(data: bytes, spec: Spec) -> None:
+    """Refuse a state too short for its learner, before memory of the learner's size is taken.
 
     Raises
     ------
     CodecError
-        where it is too short for so many, or begins as no state does.
+        where it is of fewer arms than the learner, or has fewer bytes than that has numbers.
     """
-    schema, reader = _opened(data)
-    if schema < COMPACT:
-        return None
     with foreign("a state"):
-        read_counts(schema, reader)
-        return reader.skip_integers()
+        is_short = (
+            _opened(data).skip_integers() < spec.size
+            if isinstance(spec, ArmsSpec)
+            else len(data) < spec.size * NUMBER_BYTES
+        )
+    if is_short:
+        raise CodecError("the state has fewer numbers than its learner")
 
 
-def _opened(data: bytes) -> tuple[int, Reader]:
-    """Return the schema of a state and a reader of what follows, but the checksum."""
-    schema = data[0] if data else 0
-    if not 1 <= schema <= SCHEMA or len(data) <= CHECKSUM_BYTES:
-        raise CodecError("not a state this version can read")
-    return schema, Reader(memoryview(data)[1:-CHECKSUM_BYTES], compact=schema >= COMPACT)
+def check_state(run: Run, ledger: Ledger, state: Any) -> None:
+    """Refuse a ledger whose counts do not add up, and arrays of other shapes than the session's.
+
+    Parameters
+    ----------
+    run : the same session at any moment, with the arms that were read
+    ledger : the one that was read
+    state : NamedTuple of the learner's state that was read; vectors still to be made of rows are not checked
+
+    Raises
+    ------
+    CodecError
+        where a shape differs, or the counts do not add up to the slots or, by arm, to the outstanding decisions.
+    """
+    settled = ledger.feedbacks + ledger.expired + ledger.removed + ledger.voided
+    if ledger.slot != settled + ledger.outstanding:
+        raise CodecError("the counts do not add up to the slots")
+    live: tuple[int, ...] | None = None
+    if isinstance(run, ArmRun) and isinstance(ledger, ArmLedger):
+        live = (len(run.arms.live),)
+        if ledger.by_arm.shape != (run.arms.size,) or ledger.by_arm.sum() != ledger.outstanding:
+            raise CodecError("the counts are not those of this session's arms")
+    if is_unread(state):
+        return
+    fixed = fixed_fields(run.learner.state_type)
+    for name, known, part in zip(state._fields, run.state, state, strict=True):
+        if isinstance(part, np.ndarray) and part.dtype.kind == "f":
+            expected = known.shape if live is None or name in fixed else (*known.shape[:-1], *live)
+            if part.shape != expected:
+                raise CodecError("the state has not this session's sizes")
 
 
-def _is_finite(value: Any) -> bool:
-    if isinstance(value, float):
-        return math.isfinite(value)
-    return not isinstance(value, np.ndarray) or bool(np.isfinite(value).all())
+def check_shared(run: SegmentRun, shared: Shared) -> None:
+    """Refuse what segments share where it has other sizes than the session's, or counts more than may be kept.
 
-
-__all__ = [
-    "COMPACT",
-    "PACKED_COUNTS",
-    "SCHEMA",
-    "SCHEMA_BYTE",
-    "Decoded",
-    "arms_ever",
-    "decode",
-    "decode_arms",
-    "encode",
-    "fixed_fields",
-    "least_logged_arms",
-    "rows_field",
-]
+    Raises
+    ------
+    CodecError
+    """
+    arrays = zip((shared.mixture_sums, shared.weights), (run.shared.mixture_sums, run.shared.weights), strict=True)
+    if any(found.shape != known.shape for found, known in arrays) or not shared.weights.min() > 0:
+        raise CodecError("the state is not that of segments")
+    if not 0 <= shared.kept <= run.params.max_segments:
+        raise CodecError("the session has not so many segments")

@@ -1,7 +1,11 @@
 """What lists show of a session, kept beside its state so that no state is read for a list.
 
-``about`` is what seldom changes, and is written only when it does; ``summary`` is written by every commit, and says
-of which version it is: an older program writes none. Beside states that 1.0 refuses it is shorter.
+``about`` is what seldom changes, as JSON, and is written only when it does. ``summary`` is written by every
+commit, and says of which version it is. Its layout, little-endian: the schema of the state (1 byte), so that one
+may count the sessions of a schema; bytes of a count (1 byte); the counts; as float64 (NaN for None) the times of
+the last act and event, the mean, ``effective_arms`` and the learner's rates; as JSON what few sessions have;
+CRC-32 of all before it and the session's version. Names that depend on the session are in ``about``. The hints why
+a session may not learn, and the samples of its history, follow from the same counts, and are here too.
 """
 
 from __future__ import annotations
@@ -22,7 +26,7 @@ from ..engine.run import Run
 from ..engine.segment_run import SegmentRun
 from ..learners.base import FloatArray
 from .binary import CHECKSUM_BYTES, checksum, width_of
-from .state import PACKED_COUNTS
+from .state import SCHEMAS
 
 # -- Times and means as views and lists show them.
 
@@ -50,90 +54,6 @@ def _minute(number: int) -> str:
 def shown_mean(mean: float) -> float:
     """Return a mean as views and lists show it: without the last digits, which depend on the order of additions."""
     return float(f"{mean:.{MEAN_DIGITS}g}")
-
-
-# -- What every commit writes for lists, in few bytes: beside states from ``PACKED_COUNTS`` on, which 1.0 refuses.
-#
-# Layout, little-endian: form (1 byte), bytes of a count (1 byte), the counts, as float64 (NaN for None) the times
-# of the last act and event, the mean, ``effective_arms`` and the learner's rates, as JSON what few sessions have,
-# CRC-32 of all before it and the session's version. Names that depend on the session are in what seldom changes.
-
-FORM = 1
-"""First byte; the older form is JSON."""
-_counts = attrgetter("slot", "feedbacks", "outstanding", "expired", "removed", "voided", "total_delay")
-_NAN = float("nan")
-
-
-def encode(run: Run, version: str, mean: float | None, effective: float | None, others: Mapping[str, Any]) -> bytes:
-    """Return the bytes of what a commit changes of a session's view.
-
-    Parameters
-    ----------
-    run : of the session, after the commit
-    version : that the commit makes
-    mean : as views show it
-    effective : ``effective_arms`` of a moment ago; None over points
-    others : fields that few sessions have
-    """
-    ledger, (_, *rates) = run.ledger, run.learner.rates(run.state).values()
-    counts = _counts(ledger)
-    width = width_of(counts)
-    numbers = (ledger.last_act_at, ledger.last_event_at, mean, effective, *rates)
-    floats = [_NAN if number is None else number for number in numbers]
-    body = _layout(width, len(rates)).pack(FORM, width, *counts, *floats)
-    if others:
-        body += to_json(others)
-    return body + checksum(body + version.encode())
-
-
-def decode_of_compact_summary(data: bytes, version: str, names: Sequence[str]) -> dict[str, Any]:
-    """Read what ``encode`` wrote.
-
-    Parameters
-    ----------
-    data : that it returned
-    version : of the session now
-    names : of the mean, the mode of the rates, and the names of these
-
-    Returns
-    -------
-    The fields of a view that every commit may change, in the order of views.
-
-    Raises
-    ------
-    ValueError, KeyError, IndexError, TypeError, struct.error
-        where the bytes are not of this version, or the names not of this session.
-    """
-    body = data[:-CHECKSUM_BYTES]
-    if checksum(body + version.encode()) != data[-CHECKSUM_BYTES:]:
-        raise ValueError("not of this version")
-    mean, mode, *rates = names
-    layout = _layout(body[1], len(rates))
-    _, _, slot, feedbacks, outstanding, expired, removed, voided, total_delay, *floats = layout.unpack_from(body)
-    acted_at, event_at, shown_mean, effective, *values = [None if x != x else x for x in floats]
-    others = from_json(body[layout.size :]) if len(body) > layout.size else {}
-    return {
-        "rates": {"rates": mode, **dict(zip(rates, values, strict=True))},
-        "slot": slot,
-        "feedbacks": feedbacks,
-        "outstanding": outstanding,
-        "expired": expired,
-        "removed": removed,
-        "voided": voided,
-        "total_delay": total_delay,
-        mean: shown_mean,
-        "last_act_at": time_text(acted_at) if acted_at else None,
-        "last_event_at": time_text(event_at) if event_at else None,
-        "hints": others.pop("hints", []),
-        **others,
-        **({} if effective is None else {"effective_arms": effective}),
-    }
-
-
-@lru_cache(maxsize=64)
-def _layout(width: int, n_rates: int) -> struct.Struct:
-    kind = {1: "b", 2: "h", 4: "i", 8: "q"}[width]
-    return struct.Struct(f"<BB7{kind}{4 + n_rates}d")
 
 
 # -- Hints why a session may not learn, from its counts.
@@ -194,12 +114,15 @@ def effective_arms(p: FloatArray) -> float:
     return float(f"{np.exp(-np.dot(positive, np.log(positive))):.12g}")
 
 
+# -- The two parts of a view, and their bytes.
+
 MAX_LISTED_LABELS = 100
 """Sessions with more labels are listed without them; their views have them all."""
-
 _NAMES = "summary"
-"""In ``about``: names of the mean and the rates, and the mode of these, which a compact summary leaves out."""
+"""In ``about``: names of the mean and the rates, and the mode of these, which a summary leaves out."""
 _JSON = json.JSONEncoder(separators=(",", ":"))
+_counts = attrgetter("slot", "feedbacks", "outstanding", "expired", "removed", "voided", "total_delay")
+_NAN = float("nan")
 
 
 def about(chosen: Mapping[str, Any], run: Run) -> dict[str, Any]:
@@ -227,20 +150,26 @@ def counted(run: Run, *, mostly_surplus: bool = False) -> dict[str, Any]:
     mostly_surplus : whether most of the latest events answered no outstanding decision
     """
     ledger = run.ledger
+    counts = (*_counts(ledger), ledger.last_act_at, ledger.last_event_at, _mean_of(run))
+    return _counted(run.learner.rates(run.state), _mean_name(run), counts, _rare(run, mostly_surplus))
+
+
+def _counted(rates: Any, mean: str, counts: Sequence[Any], rare: Mapping[str, Any]) -> dict[str, Any]:
+    slot, feedbacks, outstanding, expired, removed, voided, total_delay, acted_at, event_at, shown_mean = counts
     return {
-        "rates": run.learner.rates(run.state),
-        "slot": ledger.slot,
-        "feedbacks": ledger.feedbacks,
-        "outstanding": ledger.outstanding,
-        "expired": ledger.expired,
-        "removed": ledger.removed,
-        "voided": ledger.voided,
-        "total_delay": ledger.total_delay,
-        _mean_name(run): _mean_of(run),
-        "last_act_at": _time_text(ledger.last_act_at),
-        "last_event_at": _time_text(ledger.last_event_at),
-        "hints": _hints(run, mostly_surplus=mostly_surplus),
-        **_rare(run),
+        "rates": rates,
+        "slot": slot,
+        "feedbacks": feedbacks,
+        "outstanding": outstanding,
+        "expired": expired,
+        "removed": removed,
+        "voided": voided,
+        "total_delay": total_delay,
+        mean: shown_mean,
+        "last_act_at": time_text(acted_at) if acted_at else None,
+        "last_event_at": time_text(event_at) if event_at else None,
+        "hints": [],
+        **rare,
     }
 
 
@@ -256,21 +185,11 @@ def _mean_of(run: Run) -> float | None:
     return shown_mean(run.params.losses.posted(ledger.mean_loss) if by_arm else ledger.mean_loss)
 
 
-def _time_text(unix_seconds: float) -> str | None:
-    return time_text(unix_seconds) if unix_seconds else None
-
-
-def _hints(run: Run, *, mostly_surplus: bool) -> list[dict[str, str]]:
-    return [hint._asdict() for hint in hints(run, mostly_surplus=mostly_surplus)]
-
-
-def _rare(run: Run) -> dict[str, Any]:
+def _rare(run: Run, mostly_surplus: bool) -> dict[str, Any]:
     """Return the fields that few sessions have."""
-    from_slot = run.ledger.counted_from_slot
-    return {
-        **({"segments": run.shared.kept} if isinstance(run, SegmentRun) else {}),
-        **({"counted_from_slot": from_slot} if from_slot else {}),
-    }
+    found = [hint._asdict() for hint in hints(run, mostly_surplus=mostly_surplus)]
+    segments = {"segments": run.shared.kept} if isinstance(run, SegmentRun) else {}
+    return {**({"hints": found} if found else {}), **segments}
 
 
 def effective_arms_of(run: Run) -> float | None:
@@ -279,32 +198,23 @@ def effective_arms_of(run: Run) -> float | None:
 
 
 def joined(about: Mapping[str, Any], counted: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of a view, of its two parts.
-
-    Parameters
-    ----------
-    about : as the function ``about`` gives it
-    counted : as the function ``counted`` gives it
-    """
+    """Return the fields of a view, of its two parts, as the functions ``about`` and ``counted`` give them."""
     view = {**about, **counted}
     view["learner"] = {**view["learner"], **view.pop("rates")}
     return view
 
 
-def encode_about(chosen: Mapping[str, Any], run: Run, schema: int) -> bytes:
+def encode_about(chosen: Mapping[str, Any], run: Run) -> bytes:
     """Return the bytes of what seldom changes, without what has many numbers or labels, one for each arm.
 
     Parameters
     ----------
     chosen : the fields that clients choose beside the learner
     run : of the session, with its present arms
-    schema : of the session's state
     """
-    shown = shortened(about(chosen, run))
-    if schema >= PACKED_COUNTS:
-        rates = run.learner.rates(run.state)
-        shown[_NAMES] = [_mean_name(run), rates["rates"], *list(rates)[1:]]
-    return _JSON.encode(shown).encode()
+    rates = run.learner.rates(run.state)
+    names = [_mean_name(run), rates["rates"], *list(rates)[1:]]
+    return _JSON.encode({**shortened(about(chosen, run)), _NAMES: names}).encode()
 
 
 def shortened(view: dict[str, Any]) -> dict[str, Any]:
@@ -328,35 +238,47 @@ def encode_summary(
     effective : ``effective_arms`` of a moment ago; None over points
     mostly_surplus : whether most of the latest events answered no outstanding decision
     """
-    if schema >= PACKED_COUNTS:
-        found = _hints(run, mostly_surplus=mostly_surplus)
-        others = {**({"hints": found} if found else {}), **_rare(run)}
-        return encode(run, version, _mean_of(run), effective, others)
-    shown = counted(run, mostly_surplus=mostly_surplus)
-    if effective is not None:
-        shown["effective_arms"] = effective
-    return to_json({"version": version, **shown})
+    ledger, (_, *rates) = run.ledger, run.learner.rates(run.state).values()
+    counts = _counts(ledger)
+    width = width_of(counts)
+    numbers = (ledger.last_act_at, ledger.last_event_at, _mean_of(run), effective, *rates)
+    floats = [_NAN if number is None else number for number in numbers]
+    body = _layout(width, len(rates)).pack(schema, width, *counts, *floats)
+    if rare := _rare(run, mostly_surplus):
+        body += to_json(rare)
+    return body + checksum(body + version.encode())
+
+
+@lru_cache(maxsize=64)
+def _layout(width: int, n_rates: int) -> struct.Struct:
+    kind = {1: "b", 2: "h", 4: "i", 8: "q"}[width]
+    return struct.Struct(f"<BB7{kind}{4 + n_rates}d")
 
 
 def decode(about: bytes, summary: bytes, version: str) -> dict[str, Any] | None:
-    """Read what lists show.
+    """Read what lists show, in the order of views.
 
     Parameters
     ----------
-    about : as ``encode_about`` wrote it; empty where an older program wrote none
-    summary : as ``encode_summary`` wrote it; empty where an older program wrote none
+    about : as ``encode_about`` wrote it
+    summary : as ``encode_summary`` wrote it
     version : of the session now
 
     Returns
     -------
     The fields of a view; None where the bytes are not of this version, or not what this program writes.
     """
+    body = summary[:-CHECKSUM_BYTES]
+    if checksum(body + version.encode()) != summary[-CHECKSUM_BYTES:] or not body or body[0] not in SCHEMAS:
+        return None
     try:
-        seldom, names = _seldom(about)
-        if summary[0] == FORM:
-            return joined(seldom, decode_of_compact_summary(summary, version, names))
-        often = from_json(summary)
-        return joined(seldom, often) if often.pop("version") == version else None
+        seldom, (mean, mode, *rates) = _seldom(about)
+        layout = _layout(body[1], len(rates))
+        _, _, *counts = (None if x != x else x for x in layout.unpack_from(body))
+        effective, values = counts[10], counts[11:]
+        rare = from_json(body[layout.size :]) if len(body) > layout.size else {}
+        often = _counted({"rates": mode, **dict(zip(rates, values, strict=True))}, mean, counts[:10], rare)
+        return joined(seldom, often if effective is None else {**often, "effective_arms": effective})
     except (ValueError, KeyError, TypeError, AttributeError, IndexError, struct.error):
         return None
 
@@ -406,13 +328,7 @@ class Sample(NamedTuple):
 
     @classmethod
     def of(cls, run: Run, at: float) -> Sample:
-        """Take a sample of a run, which is not changed.
-
-        Parameters
-        ----------
-        run : of the session, with its counts and its learner's state
-        at : Unix seconds
-        """
+        """Take a sample of a run, which is not changed, at a time in Unix seconds."""
         ledger = run.ledger
         counts = (ledger.slot, ledger.feedbacks, ledger.outstanding, ledger.expired, ledger.removed)
         more = (ledger.voided, ledger.total_delay, ledger.losses)

@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import socket
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 
 from .. import COMMAND, api_keys
@@ -17,7 +16,7 @@ from ..store import check_capabilities, check_url
 from ..store.embedded import EmbeddedServer
 from ..store.embedded_programs import EmbeddedStoreError
 from ..telemetry import logs, tracing_config
-from .closing import raise_file_limit
+from .connection_limits import raise_file_limit
 from .listeners import AddressError, bind, is_loopback, show
 from .supervisor import Supervisor
 
@@ -56,11 +55,6 @@ def start_store(settings: Settings) -> EmbeddedServer | None:
     return server
 
 
-def _check_store(settings: Settings) -> None:
-    url = settings.store_url.get_secret_value()
-    check_capabilities(url, workers=settings.workers, min_replicas=settings.min_replicas)
-
-
 def main(arguments: Sequence[str]) -> int:
     """Run the service until it is stopped.
 
@@ -83,7 +77,8 @@ def main(arguments: Sequence[str]) -> int:
     if tracing_config.is_requested(os.environ) and (reason := tracing_config.why_not(os.environ)):
         logger.warning("no traces: %s", reason)
     try:
-        _check_store(settings)
+        url = settings.store_url.get_secret_value()
+        check_capabilities(url, workers=settings.workers, min_replicas=settings.min_replicas)
         listener = bind(settings.host, settings.port)
         server = start_store(settings)
     except (AddressError, EmbeddedStoreError) as error:
@@ -94,23 +89,17 @@ def main(arguments: Sequence[str]) -> int:
     address = show(settings.host, listener.getsockname()[1])
     if not keys and not is_loopback(settings.host):
         logger.warning(NO_KEYS, settings.host)
-    serving = partial(logger.info, "listening on http://%s, store %s", address, _store(settings))
+    folder = f" in {settings.data_dir.resolve()}" if server is not None else ""
+    serving = partial(logger.info, "listening on http://%s, store %s%s", address, settings.store_url, folder)
     settings = api_keys.hashed(settings, keys)
     os.environ.pop("BANDIT_API_KEYS", None)
     if server is not None:
         settings = settings.model_copy(update={"store_url": StoreUrl(server.url)})
-    return asyncio.run(_supervise(settings, listener, server, serving))
 
+    async def supervise() -> int:
+        return await Supervisor(settings, listener, server, serving).run()
 
-async def _supervise(
-    settings: Settings, listener: socket.socket, server: EmbeddedServer | None, serving: Callable[[], None]
-) -> int:
-    return await Supervisor(settings, listener, server, serving).run()
-
-
-def _store(settings: Settings) -> str:
-    folder = f" in {settings.data_dir.resolve()}" if settings.store_url.scheme == "embedded" else ""
-    return f"{settings.store_url}{folder}"
+    return asyncio.run(supervise())
 
 
 def _refuse(error: Exception | str, code: int) -> int:

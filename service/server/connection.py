@@ -1,111 +1,31 @@
 """One connection of a client: reading requests, refusing what is none, writing answers, and its end.
 
-It imports ``errors`` alone of the rest of the service.
+Requests are parsed a piece at a time, with bounds on what a connection holds. What is no HTTP request, or is too
+large to be one, gets an answer of the service's, after those to the requests before it, and the connection ends. It
+ends without an answer where a head is too slow, where nothing comes, and where nothing is taken of an answer. A
+stop waits for requests that have sent their head, and only for ``STOP_SECONDS``.
 """
 
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import re
+import socket
+import sys
 from collections.abc import Callable, Sequence
-from functools import lru_cache
-from typing import Any
+from enum import Enum
+from typing import Any, Protocol
 
 import httptools
-from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
-from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
+from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT, FlowControl
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
 from ..asgi_scope import IS_GONE
 from ..errors import BadRequestError, HeadTooLargeError, OverloadedError, ServiceError
-from .closing import HEALTH_PATHS, EndingProtocol, Part
-
-# -- What a request's line and headers must be, beyond what the parser asks of them.
-#
-# These checks are made by the connection, before the body is parsed, and not by middleware. The version, the
-# Transfer-Encoding and the lengths decide where a request ends: where a proxy in front of this server may
-# understand them otherwise, nothing behind them may be taken for a request. The address as it was sent, with its
-# host and fragment, is not handed on to applications. And a wrong Host gets the same end as all of these: an
-# answer, then nothing more is read as a request.
+from .connection_limits import CHECKED, HEALTH_PATHS, ConnectionLimit, check_headers, is_host
 
 MAX_URL_BYTES = 16_384
 """Room for the longest cursor of a list of sessions, with the path and the limit."""
-MAX_PORT = 65_535
-_READ = frozenset({b"host", b"transfer-encoding"})
-"""Headers that are checked."""
-_HOST = re.compile(
-    rb"(?:(?:[\w.~!$&'()*+,;=-]|%[0-9A-Fa-f]{2})*"
-    rb"|\[(?:(?P<ipv6>[0-9A-Fa-f:.]+)|[vV][0-9A-Fa-f]+\.[\w.~!$&'()*+,;=:-]+)\])"
-    rb"(?::0*(?P<port>\d{0,5}))?",
-    re.ASCII,
-)
-
-
-def check_head(version: str, url: bytes, headers: Sequence[tuple[bytes, bytes]]) -> None:
-    """Refuse what a proxy in front of this server could understand otherwise.
-
-    Parameters
-    ----------
-    version : as ``1.1``
-    url : the address as it was sent
-    headers : names in small letters, and values without space around them
-
-    Raises
-    ------
-    HeadTooLargeError, BadRequestError
-    """
-    if len(url) > MAX_URL_BYTES:
-        raise HeadTooLargeError(f"A request's address may have {MAX_URL_BYTES} bytes")
-    if version not in {"1.0", "1.1"}:
-        raise BadRequestError("The request is not HTTP/1.1")
-    if b"#" in url:
-        raise BadRequestError("A request has no fragment")
-    # Most requests of a client have the same headers.
-    _check_headers(version, tuple([header for header in headers if header[0] in _READ]))
-    if not url.startswith(b"/") and not is_host(_named_in(url)):
-        raise BadRequestError("The address has no valid host and port")
-
-
-@lru_cache(maxsize=64)
-def _check_headers(version: str, headers: Sequence[tuple[bytes, bytes]]) -> None:
-    hosts = [value for name, value in headers if name == b"host"]
-    if len(hosts) > 1 or (not hosts and version == "1.1"):
-        raise BadRequestError("A request has one Host")
-    if not all(map(is_host, hosts)):
-        raise BadRequestError("The Host is no host and port")
-    # Two lengths, a length that is no number and a length beside chunks are refused by the parser.
-    codings = [value.lower() for name, value in headers if name == b"transfer-encoding"]
-    if codings and (codings != [b"chunked"] or version == "1.0"):
-        raise BadRequestError("The only Transfer-Encoding is chunked")
-
-
-def _named_in(url: bytes) -> bytes:
-    """Return the host and port in a request's address that is no path."""
-    return re.split(rb"[/?]", url.partition(b"://")[2], maxsplit=1)[0]
-
-
-@lru_cache(maxsize=64)
-def is_host(value: bytes) -> bool:
-    """Return whether a value is a host, or a host and a port; both may be empty.
-
-    RFC 9112, section 3.2, and RFC 3986 define them.
-    """
-    found = _HOST.fullmatch(value)
-    if found is None or int(found["port"] or 0) > MAX_PORT:
-        return False
-    return found["ipv6"] is None or _is_ipv6(found["ipv6"])
-
-
-def _is_ipv6(text: bytes) -> bool:
-    try:
-        ipaddress.IPv6Address(text.decode("ascii"))
-    except ValueError:
-        return False
-    return True
-
-
-# -- HTTP as uvicorn reads it, a piece at a time and with bounds on what a connection holds.
-
 MAX_HEAD_BYTES = 65_536
 """Bytes of the request line and the headers, of one chunk's extension, or of what comes behind a chunked body.
 
@@ -115,38 +35,65 @@ MAX_HEADERS = 200
 """Proxies add some ten; each header costs some 200 bytes of memory, however short."""
 PARSED_AT_ONCE_BYTES = 16_384
 """Bytes parsed at a time, so that other connections are served during a burst of tiny requests or chunks."""
-
+STOP_SECONDS = 1.0
+"""How long a stop waits for the rest of a request, and then for a client to close its end."""
+FULL = "This worker has all the connections that it may have"
+STOPPING = "The service is stopping, and the request was not whole: send it again"
+INCOMPLETE = "The connection ended before the request was whole"
 _SPACE = b" \t"
 """What may stand around a header's value and is no part of it: RFC 9110, section 5.5."""
-FULL = "This worker has all the connections that it may have"
 _FRAMING = frozenset({b"content-length", b"transfer-encoding"})
 """Headers that say where a body ends."""
+_TCP_CLOSE = 7
+"""The first byte of ``TCP_INFO`` of a connection that was reset (Linux)."""
 
 
-class LimitedHttpProtocol(EndingProtocol):
-    """One connection.
+class RawResponse(Protocol):
+    """A response with its headers and its body as bytes."""
 
-    What is no HTTP request, or is too large to be one, gets an answer of the service's, after those to the requests
-    before it, and the connection ends. It ends without an answer where a head is too slow, where nothing comes, and
-    where nothing is taken of an answer.
+    status_code: int
+    body: bytes | memoryview
+    raw_headers: list[tuple[bytes, bytes]]
+
+
+class Part(Enum):
+    """What of a request the connection has to read next."""
+
+    NOTHING = "nothing"
+    """The last request is whole, or there was none yet."""
+    HEAD = "head"
+    BODY = "body"
+
+
+class HttpConnection(HttpToolsProtocol, FlowControl):
+    """One connection: it parses requests, is the transport and the flow control of their answers, and ends.
 
     Parameters
     ----------
     check_origin : gets the address and the headers of each request; raises a ServiceError to refuse it
     draining : whether the service is about to stop; each request is then the last of its connection
+    head_seconds : timeout for a request's head, and for the rest of a body after its request was answered
+    refuse : makes the answer to a malformed request, for the address and port of the client
+    limit : counts the connections of the worker, and says which may only ask for health
+    connection : the socket; None where a reset is noticed by reading alone
     """
 
     def __init__(
         self,
         *args: Any,
         check_origin: Callable[[bytes, Sequence[tuple[bytes, bytes]]], None],
+        head_seconds: float,
+        refuse: Callable[[ServiceError, tuple[str, int] | None], RawResponse],
+        limit: ConnectionLimit,
         draining: Callable[[], bool] = lambda: False,
+        connection: socket.socket | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(*args, **kwargs)
-        self._draining = draining
-        self._check_origin = check_origin
-        # The scheduled call that parses more of ``flow.unparsed``; None if there is nothing to parse.
+        self._check_origin, self._draining, self._refuse = check_origin, draining, refuse
+        self._seconds, self._limit, self._socket = head_seconds, limit, connection
+        # Bytes that were read and are not parsed yet, and the scheduled call that parses more of them.
+        self._unparsed = b""
         self._next_parse: asyncio.Handle | None = None
         # Bytes of the piece that is being parsed. The parser does not say at which of them a request begins, so a
         # head counts from the beginning of its piece.
@@ -155,15 +102,73 @@ class LimitedHttpProtocol(EndingProtocol):
         self._head_bytes = 0
         # A new parser reads the head of a request that the application has already: its callbacks do nothing.
         self._replaying = False
+        self._part = Part.NOTHING
+        # The request that the application works on; uvicorn's ``cycle`` is the newest one, which may wait for it.
+        self._running: RequestResponseCycle | None = None
+        # Runs while a client has to send or to leave: without it a slow or silent one would hold its connection.
+        self._timer: asyncio.TimerHandle | None = None
+        # Runs while the transport has more to write than it takes; ends the connection.
+        self._write_timer: asyncio.TimerHandle | None = None
+        # The worker is full: a health check is answered, and nothing else.
+        self._only_health = False
+        # The client sends nothing more, and may still read.
+        self._half_closed = False
+        # Why nothing more is read: it is answered once the requests before it have their answers.
+        self._final_error: ServiceError | None = None
+        # The last answer is written, and what the client still sends is thrown away until it closes its end.
+        self._lingering = False
+        # The connection ends although its client did not ask for that: the next request may be on its way.
+        self._cut_short = False
+        # The service stops: what is not whole yet is waited for shortly, and nothing after it is served.
+        self._stopping = False
+
+    # It begins, and is lost.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)  # type: ignore[arg-type]
+        FlowControl.__init__(self, self.transport)
+        self.flow = self
+        self.write, self.is_closing = self.transport.write, self.transport.is_closing
+        self._only_health = self._limit.opened(self)
+        # uvicorn starts it after the first answer: a connection that never sends anything would stay.
+        seconds, close = self.timeout_keep_alive, self.timeout_keep_alive_handler
+        self.timeout_keep_alive_task = self.loop.call_later(seconds, close)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._limit.closed(self)
+        self._stop_timer()
+        self._unparsed = b""
+        self._unset_keepalive_if_required()
+        if self._running is not None and not self._running.response_complete:
+            # uvicorn does this for the newest request alone.
+            self._running.disconnected = True
+            self._running.message_event.set()
+        super().connection_lost(exc)
+
+    def is_gone(self) -> bool:
+        """Return whether the client has left, so that nobody would get an answer.
+
+        A reset is found here also while nothing is read from the connection, or before the event loop came to it.
+        """
+        if self.transport.is_closing():
+            return True
+        if self._socket is None or sys.platform != "linux":
+            return False
+        try:
+            return self._socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] == _TCP_CLOSE
+        except OSError:
+            return True
+
+    # Requests are parsed.
 
     def data_received(self, data: bytes) -> None:
         if self._lingering or self._final_error is not None:
             return
-        if len(data) <= PARSED_AT_ONCE_BYTES and not self.flow.unparsed and not self.pipeline:
+        if len(data) <= PARSED_AT_ONCE_BYTES and not self._unparsed and not self.pipeline:
             self._parse(data)
             return
-        self.flow.unparsed += data
-        self.flow.pause_reading()
+        self._unparsed += data
+        self.pause_reading()
         self._parse_soon()
 
     def _parse_soon(self) -> None:
@@ -173,15 +178,18 @@ class LimitedHttpProtocol(EndingProtocol):
     def _parse_piece(self) -> None:
         """Parse one piece, unless a request waits in the pipeline already: then continue after the next answer."""
         self._next_parse = None
-        unparsed = self.flow.unparsed
+        unparsed = self._unparsed
         if self.pipeline or self.transport.is_closing():
             return
-        self.flow.unparsed = unparsed[PARSED_AT_ONCE_BYTES:]
+        self._unparsed = unparsed[PARSED_AT_ONCE_BYTES:]
         self._parse(unparsed[:PARSED_AT_ONCE_BYTES])
-        if self.flow.unparsed:
+        newest = self.cycle
+        # More of a request's body may be there than its handler, which still runs, has taken.
+        is_full = newest is not None and not newest.response_complete and len(newest.body) > HIGH_WATER_LIMIT
+        if self._unparsed:
             self._parse_soon()
-        elif not self.pipeline and not _is_full(self.cycle):
-            self.flow.resume_reading()
+        elif not self.pipeline and not is_full:
+            self.resume_reading()
         self._answer_and_close()
 
     def _parse(self, data: bytes) -> None:
@@ -239,14 +247,28 @@ class LimitedHttpProtocol(EndingProtocol):
             return
         if self._timer is not None:
             self._stop_timer()
+        # These checks are made here, before the body is parsed, and not by middleware. The version and the lengths
+        # decide where a request ends: where a proxy in front of this server may understand them otherwise, nothing
+        # behind them may be taken for a request. The address as it was sent, with its host and fragment, is not
+        # handed on to applications. And a wrong Host gets the same end as all of these.
+        url, version = self.url, self.parser.get_http_version()
         if self._head_bytes > MAX_HEAD_BYTES:
             raise HeadTooLargeError
-        version = self.parser.get_http_version()
-        check_head(version, self.url, self.headers)
-        self._check_origin(self.url, self.headers)
+        if len(url) > MAX_URL_BYTES:
+            raise HeadTooLargeError(f"A request's address may have {MAX_URL_BYTES} bytes")
+        if version not in {"1.0", "1.1"}:
+            raise BadRequestError("The request is not HTTP/1.1")
+        if b"#" in url:
+            raise BadRequestError("A request has no fragment")
+        # Most requests of a client have the same headers, which are checked once.
+        check_headers(version, tuple([header for header in self.headers if header[0] in CHECKED]))
+        # An address that is no path names host and port itself.
+        if not url.startswith(b"/") and not is_host(re.split(rb"[/?]", url.partition(b"://")[2], maxsplit=1)[0]):
+            raise BadRequestError("The address has no valid host and port")
+        self._check_origin(url, self.headers)
         if version == "1.0":
             self.expect_100_continue = False  # RFC 9110, section 10.1.1: such a client knows no 100.
-        if self._only_health and self.url.partition(b"?")[0] not in HEALTH_PATHS:
+        if self._only_health and url.partition(b"?")[0] not in HEALTH_PATHS:
             raise OverloadedError(FULL)
         super().on_headers_complete()
         self.scope["extensions"] = {IS_GONE: self.is_gone}  # type: ignore[dict-item]
@@ -255,7 +277,10 @@ class LimitedHttpProtocol(EndingProtocol):
             self._make_last()
         if self._stopping:
             self._start_timer()
-        self.cycle.transport = self._answer_transport  # type: ignore[assignment]
+        self.cycle.transport = self  # type: ignore[assignment]
+        if not self.pipeline:  # uvicorn has started it.
+            self._running = self.cycle
+            self._limit.idle.pop(self, None)
 
     def on_body(self, body: bytes) -> None:
         self._head_bytes = 0
@@ -273,26 +298,145 @@ class LimitedHttpProtocol(EndingProtocol):
         if self._stopping and self._is_idle():
             self.transport.close()
 
+    # Answers are written, as fast as the client reads them, and reading goes on once all is parsed.
+
+    def resume_reading(self) -> None:
+        if not self._unparsed:
+            super().resume_reading()
+
+    def pause_writing(self) -> None:
+        FlowControl.pause_writing(self)
+        self._write_timer = self._write_timer or self.loop.call_later(self.timeout_keep_alive, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        if self._write_timer is not None:
+            self._write_timer.cancel()
+            self._write_timer = None
+        FlowControl.resume_writing(self)
+
     def on_response_complete(self) -> None:
-        self._answer_transport.end()
         if self._lingering:
             self.server_state.total_requests += 1
             return
-        has_next = bool(self.pipeline)
+        following = self.pipeline[-1][0] if self.pipeline else None
         super().on_response_complete()
         if self.transport.is_closing():
             return
         if self._part is not Part.NOTHING:
             # The next request has begun, and has timers of its own.
             self._unset_keepalive_if_required()
-        if not has_next:
-            self._limit.idle(self)
-            if self._final_error is not None or self._part is Part.BODY:
-                self._end_or_wait()
-        if self.flow.unparsed:
+        if following is not None:
+            self._running = following
+        else:
+            if not self._only_health:
+                self._limit.idle[self] = self._limit.clock()
+            if self._final_error is not None:
+                self._answer_final_error(self._final_error)
+            elif self._part is Part.BODY and self.expect_100_continue:
+                # The client waits for 100 Continue, or sends its body: it is unknown where the next request begins.
+                self._linger()
+            elif self._part is Part.BODY:
+                self._start_timer()
+        if self._unparsed:
             self._parse_soon()
 
+    def close(self) -> None:
+        """Close the connection after an answer that says so."""
+        if self._part is Part.BODY or self._unparsed or self._cut_short:
+            self._linger()
+        else:
+            self.transport.close()
 
-def _is_full(cycle: RequestResponseCycle | None) -> bool:
-    """Return whether more of a request's body is there than its handler, which still runs, has taken."""
-    return cycle is not None and not cycle.response_complete and len(cycle.body) > HIGH_WATER_LIMIT
+    # The connection ends: after an error, when its client is late or sends no more, and when the service stops.
+
+    def eof_received(self) -> bool:  # type: ignore[override]
+        """Go on with what the client has sent, where it only sends no more; return whether to stay open."""
+        if self._lingering or self.is_gone():
+            return False
+        self._half_closed = True
+        self._answer_and_close()
+        return True
+
+    def _answer_and_close(self) -> None:
+        """Close the connection of a client that sends no more, once it has its answers."""
+        if not self._half_closed or self._unparsed or self._final_error is not None:
+            return
+        if self._part is Part.BODY:
+            self._end_with(BadRequestError(INCOMPLETE))
+        elif self._is_idle() and not self.pipeline:
+            self.transport.close()
+        else:
+            self._make_last()
+
+    def shutdown(self) -> None:
+        self._stopping = True
+        self._seconds = min(self._seconds, STOP_SECONDS)
+        if self._lingering:
+            self.transport.close()
+        elif self._final_error is None and self._part is not Part.NOTHING:
+            self._make_last()
+            self._start_timer()
+        elif self._final_error is None:
+            super().shutdown()
+
+    def _make_last(self) -> None:
+        """Let the newest request be the last of the connection."""
+        if self.cycle is not None:
+            self._cut_short = self._cut_short or self.cycle.keep_alive
+            self.cycle.keep_alive = False
+
+    def _is_idle(self) -> bool:
+        return self._running is None or self._running.response_complete
+
+    def _end_with(self, error: ServiceError) -> None:
+        """Read nothing more from the client; the error is the answer to its malformed request."""
+        self._stop_timer()
+        self._final_error, self._unparsed = error, b""
+        if self._part is Part.BODY:
+            if self.cycle.response_started:
+                self._linger()
+                return
+            # The newest request is given up, as its body is broken: the error is its answer.
+            if self.cycle is self._running:
+                self.cycle.disconnected, self._running = True, None
+                self.cycle.message_event.set()
+            else:
+                self.pipeline.popleft()
+        if self._is_idle() and not self.transport.is_closing():
+            self._answer_final_error(error)
+
+    def _answer_final_error(self, error: ServiceError) -> None:
+        answer = self._refuse(error, self.client)
+        lines = [b"%b: %b\r\n" % header for header in (*self.server_state.default_headers, *answer.raw_headers)]
+        self.transport.write(b"".join((STATUS_LINE[answer.status_code], *lines, b"\r\n", bytes(answer.body))))
+        self._linger()
+
+    def _linger(self) -> None:
+        """End a connection while its client may still send: unread bytes would reset it, and lose the answer."""
+        self._lingering, self._unparsed = True, b""
+        self._unset_keepalive_if_required()
+        if self._half_closed:
+            self.transport.close()
+            return
+        if self.transport.can_write_eof() and not self.transport.is_closing():
+            self.transport.write_eof()
+        self.resume_reading()
+        self._start_timer(self.transport.close)
+
+    def _start_timer(self, then: Callable[[], None] | None = None) -> None:
+        self._stop_timer()
+        self._timer = self.loop.call_later(self._seconds, then or self._on_timeout)
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _on_timeout(self) -> None:
+        """Close the connection, once the request before this one has its answer."""
+        if self._stopping and self._part is Part.BODY:
+            self._end_with(OverloadedError(STOPPING))
+        elif self._is_idle():
+            self.transport.close()
+        else:
+            self._start_timer()

@@ -15,7 +15,7 @@ class AddressError(Exception):
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """Bind the socket that all workers share; it refuses connections until a worker listens.
+    """Bind the socket that all workers share, so that no other service can; it refuses until a worker listens.
 
     Parameters
     ----------
@@ -28,10 +28,17 @@ def bind(host: str, port: int) -> socket.socket:
         if the address is unknown, forbidden or in use.
     """
     try:
-        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[
-            0
-        ]
-        return _hold(family, address[:2])  # type: ignore[arg-type]
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        family, _, _, _, (address, *_) = found[0]
+        listener = _bound(family, address, port)
+        if port == 0:
+            # Linux forgets a port that it chose itself when a socket ends to listen, so it is bound by its number.
+            chosen, listener = listener, _bound(family, address, listener.getsockname()[1])
+            chosen.close()
+        # To listen for a moment finds out whether another service does, and makes Linux keep the address for it.
+        listen(listener)
+        refuse(listener)
+        return listener
     except OSError as error:
         reason = error.strerror if isinstance(error, socket.gaierror) else os.strerror(error.errno or 0)
         advice = "; choose another with --port" if error.errno == errno.EADDRINUSE else ""
@@ -49,26 +56,13 @@ def show(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-def _hold(family: int, address: tuple[str, int]) -> socket.socket:
-    """Bind an address so that no other service can bind it, although nobody listens there."""
-    chosen = _bound(family, address)
-    # Linux forgets a port that it chose itself when a socket ends to listen, so it is bound by its number.
-    listener = _bound(family, (address[0], chosen.getsockname()[1])) if address[1] == 0 else chosen
-    if listener is not chosen:
-        chosen.close()
-    # To listen for a moment finds out whether another service does, and makes Linux keep the address for this one.
-    listen(listener)
-    refuse(listener)
-    return listener
-
-
-def _bound(family: int, address: tuple[str, int]) -> socket.socket:
+def _bound(family: int, address: object, port: int) -> socket.socket:
     listener = socket.socket(family)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if family == socket.AF_INET6:
             listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-        listener.bind(address)
+        listener.bind((address, port))
     except OSError:
         listener.close()
         raise

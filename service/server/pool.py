@@ -16,8 +16,10 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
+from typing import cast
 
 # -- A board in shared memory: every worker says that it lives and how many connections it holds.
 #
@@ -48,44 +50,34 @@ class Board:
 
     def __init__(self, descriptor: int, workers: int, clock: Callable[[], float] = time.monotonic) -> None:
         self.descriptor = descriptor
-        self._numbers = memoryview(mmap.mmap(descriptor, _size(workers))).cast("d")
+        self._numbers = memoryview(mmap.mmap(descriptor, 8 * _row(workers))).cast("d")
         self._workers = workers
         self._clock = clock
+        # Whether the service is about to stop, and still serves: asked for every request.
+        self.is_draining = cast("Callable[[], bool]", partial(self._numbers.__getitem__, _DRAINING))
 
     @classmethod
     def create(cls, workers: int) -> Board:
-        """Make an empty board."""
-        descriptor = _shared_memory()
-        os.truncate(descriptor, _size(workers))
+        """Make an empty board, in memory that no other program finds, and that ends with its processes."""
+        if sys.platform == "linux":
+            descriptor = os.memfd_create("bandit-workers")
+        else:
+            with tempfile.TemporaryFile() as file:
+                descriptor = os.dup(file.fileno())
+        os.truncate(descriptor, 8 * _row(workers))
         return cls(descriptor, workers)
-
-    def is_draining(self) -> bool:
-        """Return whether the service is about to stop, and still serves."""
-        return bool(self._numbers[_DRAINING])
 
     def drain(self) -> None:
         """Let every worker say that it is not ready."""
         self._numbers[_DRAINING] = 1.0
 
     def beat(self, worker: int, connections: int) -> None:
-        """Say that a worker's event loop runs, and how many connections it holds.
-
-        Parameters
-        ----------
-        worker : its place among the workers, from 0
-        connections : open ones, 0 or more
-        """
-        self._numbers[_row(worker) + 1] = connections
+        """Say that a worker's event loop runs, and how many connections it holds."""
+        self.count(worker, connections)
         self._numbers[_row(worker)] = self._clock()
 
     def count(self, worker: int, connections: int) -> None:
-        """Say how many connections a worker holds.
-
-        Parameters
-        ----------
-        worker : its place among the workers, from 0
-        connections : open ones, 0 or more
-        """
+        """Say how many connections a worker holds."""
         self._numbers[_row(worker) + 1] = connections
 
     def last_beat(self, worker: int) -> float:
@@ -101,12 +93,7 @@ class Board:
         return [worker for worker in range(self._workers) if self.last_beat(worker)]
 
     def least_connections(self, but: int) -> float:
-        """Return the connections of the worker that holds fewest, among those that live; infinite without any.
-
-        Parameters
-        ----------
-        but : the worker that asks, which is left out
-        """
+        """Return the connections of that other worker which holds fewest; infinite where no other lives."""
         since = self._clock() - FRESH_SECONDS
         others = (each for each in range(self._workers) if each != but and self.last_beat(each) >= since)
         return min((self._numbers[_row(each) + 1] for each in others), default=float("inf"))
@@ -114,18 +101,6 @@ class Board:
 
 def _row(worker: int) -> int:
     return _FIRST_ROW + _ROW * worker
-
-
-def _size(workers: int) -> int:
-    return 8 * _row(workers)
-
-
-def _shared_memory() -> int:
-    """Return a descriptor of memory that no other program finds, and that ends with its processes."""
-    if sys.platform == "linux":
-        return os.memfd_create("bandit-workers")
-    with tempfile.TemporaryFile() as file:
-        return os.dup(file.fileno())
 
 
 # -- Whether the shared socket listens: only while a worker can answer, so that clients are refused at once
@@ -194,10 +169,8 @@ class Acceptor:
         worker: int,
         connections: Callable[[], int],
     ) -> None:
-        self._listener = listener
-        self._make_protocol = make_protocol
+        self._listener, self._make_protocol, self._connections = listener, make_protocol, connections
         self._board, self._worker = board, worker
-        self._connections = connections
         self._loop = asyncio.get_running_loop()
         self._opening: set[asyncio.Task[object]] = set()
         # Set while the listener is not watched: another worker, or memory, is waited for.
@@ -209,10 +182,6 @@ class Acceptor:
         self._listener.setblocking(False)
         listen(self._listener)
         self._watch()
-
-    def keep_listening(self) -> None:
-        """Listen again, where the supervisor ended it just when this worker began."""
-        listen(self._listener)
 
     def close(self) -> None:
         """Take what waits already, and no more."""
@@ -237,16 +206,12 @@ class Acceptor:
         self._pause = self._loop.call_later(seconds, self._watch)
 
     def _on_connection(self) -> None:
-        if not self._deferred and self._is_ahead():
-            self._deferred = True
-            self._wait(DEFER_SECONDS)
-            return
-        self._deferred = False
-        self._accept()
-
-    def _is_ahead(self) -> bool:
         least = self._board.least_connections(but=self._worker)
-        return self._held() > least + _AHEAD + least // 8
+        self._deferred = not self._deferred and self._held() > least + _AHEAD + least // 8
+        if self._deferred:
+            self._wait(DEFER_SECONDS)
+        else:
+            self._accept()
 
     def _held(self) -> int:
         return self._connections() + len(self._opening)
@@ -257,7 +222,13 @@ class Acceptor:
         except (BlockingIOError, ConnectionAbortedError):
             return False
         except OSError as error:
-            self._on_error(error)
+            if error.errno == errno.EINVAL:
+                listen(self._listener)  # The supervisor ended it just when this worker began.
+            elif error.errno in _FULL:
+                log.warning("no connection can be taken: %s", error.strerror)
+                self._wait(_FULL_SECONDS)
+            else:
+                log.warning("a connection can't be taken: %s", error)
             return False
         connection.setblocking(False)
         opening = self._loop.create_task(
@@ -273,15 +244,6 @@ class Acceptor:
         if not opening.cancelled() and (error := opening.exception()) is not None:
             connection.close()
             log.info("a connection ended before it began: %s", error)
-
-    def _on_error(self, error: OSError) -> None:
-        if error.errno == errno.EINVAL:
-            self.keep_listening()
-        elif error.errno in _FULL:
-            log.warning("no connection can be taken: %s", error.strerror)
-            self._wait(_FULL_SECONDS)
-        else:
-            log.warning("a connection can't be taken: %s", error)
 
 
 # -- Finds workers whose event loop stands still: hung, stopped by a signal, or waiting for a disk that is gone.
@@ -321,33 +283,25 @@ class Watchdog:
         now : seconds of a clock that never goes back
         """
         passed = 0.0 if self._last_look is None else min(now - self._last_look, 2 * LOOK_SECONDS)
-        self._last_look = now
-        self._silent = {worker: self._listen(worker, process, passed) for worker, process in processes.items()}
-        late = {worker: silent for worker, (_, beat, silent) in self._silent.items() if silent >= self._limit(beat)}
-        for worker in sorted(late, key=late.__getitem__, reverse=True):
-            if not is_traced(processes[worker]):
+        self._last_look, before, self._silent = now, self._silent, {}
+        for worker, process in processes.items():
+            beat, last = self._board.last_beat(worker), before.get(worker)
+            silent = last[2] + passed if last is not None and last[:2] == (process, beat) else 0.0
+            self._silent[worker] = process, beat, silent
+        for worker, (process, beat, silent) in sorted(self._silent.items(), key=lambda item: -item[1][2]):
+            if silent < (self._seconds if beat else max(self._seconds, _START_SECONDS)):
+                continue
+            if not is_traced(process):
                 del self._silent[worker]
                 return worker
-            log.warning("worker %d does not answer and is being debugged: it stays", processes[worker])
-            self._silent[worker] = (processes[worker], self._board.last_beat(worker), 0.0)
+            log.warning("worker %d does not answer and is being debugged: it stays", process)
+            self._silent[worker] = process, self._board.last_beat(worker), 0.0
         return None
-
-    def _listen(self, worker: int, process: int, passed: float) -> tuple[int, float, float]:
-        beat = self._board.last_beat(worker)
-        before = self._silent.get(worker)
-        if before is None or before[:2] != (process, beat):
-            return process, beat, 0.0
-        return process, beat, before[2] + passed
-
-    def _limit(self, beat: float) -> float:
-        return self._seconds if beat else max(self._seconds, _START_SECONDS)
 
 
 def is_traced(process: int) -> bool:
     """Return whether a debugger holds the process; always False where there is no ``/proc``."""
-    try:
+    with suppress(OSError):
         status = Path(f"/proc/{process}/status").read_text()
-    except OSError:
-        return False
-    found = re.search(r"^TracerPid:\s*(\d+)", status, re.MULTILINE)
-    return found is not None and found[1] != "0"
+        return re.search(r"^TracerPid:\s*[1-9]", status, re.MULTILINE) is not None
+    return False

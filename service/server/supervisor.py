@@ -76,10 +76,7 @@ class Supervisor:
         server: EmbeddedServer | None,
         serving: Callable[[], None],
     ) -> None:
-        self._settings = settings
-        self._listener = listener
-        self._server = server
-        self._on_serving = serving
+        self._settings, self._listener, self._server, self._on_serving = settings, listener, server, serving
         self._workers: dict[int, Process] = {}
         """The running workers by their places, from 0."""
         self._board = Board.create(settings.workers)
@@ -148,8 +145,7 @@ class Supervisor:
         await ended
 
     async def _keep_worker(self, number: int) -> None:
-        back_off = BackOff()
-        clock = asyncio.get_running_loop().time
+        back_off, clock = BackOff(), asyncio.get_running_loop().time
         while not self._stopping.is_set():
             started = clock()
             code = await self._run_worker(number)
@@ -162,15 +158,14 @@ class Supervisor:
                 return
             delay = back_off.after(clock() - started)
             logger.error("a worker ended with %s: starting another in %.1f s", code, delay)
-            await self._pause(delay)
+            await _first(self._stopped, timeout=delay)
             self._shared.count(*WORKER_RESTARTS)
 
     async def _run_worker(self, number: int) -> int:
         inherited = (self._listener.fileno(), self._board.descriptor)
-        arguments = ("-m", f"{__package__}.worker", *map(str, (*inherited, os.getpid(), number)))
+        arguments = (*_SAFE_PATH, "-m", f"{__package__}.worker_child", *map(str, (*inherited, os.getpid(), number)))
         worker = await asyncio.create_subprocess_exec(
             sys.executable,
-            *_SAFE_PATH,
             *arguments,
             stdin=PIPE,
             stdout=PIPE,
@@ -186,7 +181,10 @@ class Supervisor:
             worker.stdin.write(self._settings.to_json().encode())
             worker.stdin.close()
             if await worker.stdout.read(1):
-                self._note_serving(worker)
+                if not self._served:
+                    self._served = True
+                    self._on_serving()
+                logger.info("worker %d serves", worker.pid)
             return await worker.wait()
         finally:
             del self._workers[number]
@@ -194,12 +192,6 @@ class Supervisor:
             if not self._board.serving() and not self._stopping.is_set():
                 refuse(self._listener)
             self._shared.forget_worker(number)
-
-    def _note_serving(self, worker: Process) -> None:
-        if not self._served:
-            self._served = True
-            self._on_serving()
-        logger.info("worker %d serves", worker.pid)
 
     async def _watch_workers(self) -> None:
         """Kill a worker whose event loop stands still; it is replaced like any that died."""
@@ -210,33 +202,27 @@ class Supervisor:
             if (number := watchdog.stuck(running, clock())) is not None:
                 logger.error("worker %d does not answer: killed", running[number])
                 _send(self._workers[number], signal.SIGKILL)
-            await self._pause(LOOK_SECONDS)
+            await _first(self._stopped, timeout=LOOK_SECONDS)
 
     async def _keep_server(self, server: EmbeddedServer) -> None:
-        back_off = BackOff()
-        clock = asyncio.get_running_loop().time
+        back_off, clock = BackOff(), asyncio.get_running_loop().time
         started = clock()
         while not self._stopping.is_set():
             if (code := server.poll()) is not None:
                 logger.error("the embedded store ended with %d: starting it again", code)
-                await self._restart(server, back_off, clock() - started)
+                lived = clock() - started
+                while not self._stopping.is_set():
+                    await _first(self._stopped, timeout=back_off.after(lived))
+                    try:
+                        server.start()
+                    except EmbeddedStoreError as error:
+                        logger.error("%s", error)
+                        lived = 0.0
+                    else:
+                        self._shared.count(*STORE_RESTARTS)
+                        break
                 started = clock()
-            await self._pause(_FIRST_DELAY)
-
-    async def _restart(self, server: EmbeddedServer, back_off: BackOff, lived: float) -> None:
-        while not self._stopping.is_set():
-            await self._pause(back_off.after(lived))
-            try:
-                server.start()
-            except EmbeddedStoreError as error:
-                logger.error("%s", error)
-                lived = 0.0
-            else:
-                self._shared.count(*STORE_RESTARTS)
-                return
-
-    async def _pause(self, seconds: float) -> None:
-        await _first(self._stopped, timeout=seconds)
+            await _first(self._stopped, timeout=_FIRST_DELAY)
 
 
 def _send(worker: Process, number: signal.Signals) -> None:

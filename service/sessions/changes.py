@@ -79,8 +79,6 @@ class _ArmsOperation(Operation):
         if plan.after is run.arms:
             return False
         self._check_size(run.arms, plan)
-        if plan.after.paused - run.arms.paused:
-            draft.check_schema("pause")
         _note(draft.journal, run, plan)
         run.change_arms(plan.change, plan.after, adds_first=self.adds_first)
         return True
@@ -206,8 +204,6 @@ class ChangeSession(Operation):
         specification = await run_in_thread_if_large(label_bytes(before), _changed, before, self.fields)
         if specification.floor:
             check_defined("floor", draft.run.learner)
-        if (field := specification.beyond_0_1) is not None:
-            draft.check_schema(field)
         return Stored(specification, draft.stored.seed)
 
     async def apply(self, draft: Draft, after: Stored) -> Applied:

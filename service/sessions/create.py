@@ -14,6 +14,7 @@ from ..commit.batch import Answer, Journal, unpack_answer
 from ..commit.cache import CachedSession, Effective, SessionAtRest, SessionCache, StoredBytes
 from ..commit.committer import SessionQueues, Versions
 from ..commit.loading import decoded
+from ..commit.schemas import Schemas
 from ..cooperative import (
     Body,
     FairYield,
@@ -28,7 +29,6 @@ from ..errors import (
     FieldError,
     ForbiddenError,
     IdempotencyConflictError,
-    OlderSchemaError,
     OverloadedError,
     SessionExistsError,
     UnknownSessionError,
@@ -70,7 +70,7 @@ class Start(NamedTuple):
         """
         run = stored.start()
         state = CachedSession.encode(run, schema)
-        about = summary.encode_about(stored.specification.chosen(), run, state[codec.SCHEMA_BYTE])
+        about = summary.encode_about(stored.specification.chosen(), run)
         view = ShortView.of(CachedSession.begun("", stored, run, state))
         return cls(run, state, about, summary.effective_arms_of(run), view)
 
@@ -103,7 +103,6 @@ class Beginning(NamedTuple):
         spec, learner = stored.encode(), stored.specification.learner
         is_short = isinstance(learner, ArmsSpec) and learner.arms is None and learner.arm_count <= SHORT_ARMS
         start = _short_start(without_seed(spec), schema) if is_short else Start.of(stored, schema)
-        written = start.state[codec.SCHEMA_BYTE]
         new = NewSession(
             session_id=session_id,
             version=version,
@@ -112,7 +111,7 @@ class Beginning(NamedTuple):
             idle_ttl_ms=stored.specification.idle_ttl_ms,
             answer=None if key is None else (key.key, key.body + version.encode()),
             about=start.about,
-            summary=summary.encode_summary(start.run, version, written, effective=start.effective),
+            summary=summary.encode_summary(start.run, version, schema, effective=start.effective),
         )
         return cls(new, stored, start)
 
@@ -124,9 +123,7 @@ class Beginning(NamedTuple):
         created : the session as the store has just created it; gives the time of creation
         """
         stored_bytes = StoredBytes(self.new.spec, self.new.state)
-        if self.new.state[codec.SCHEMA_BYTE] < codec.PACKED_COUNTS or not stored_bytes.are_enough_for(
-            self.start.run
-        ):
+        if not stored_bytes.are_enough_for(self.start.run):
             return None
         effective = Effective(self.start.effective, created.created_at)
         return SessionAtRest(self.new.version, stored_bytes, created.created_at, effective)
@@ -146,8 +143,6 @@ class Beginning(NamedTuple):
         return session_view(self.new.session_id, snapshot, cached)
 
 
-NEEDED_BEYOND_0_1 = 2
-"""The schema from which on specifications may hold what version 0.1 does not know."""
 MAX_RACES = 10
 """Times that a session may be found, and be deleted before it is shown."""
 
@@ -170,7 +165,7 @@ class Creator:
     queues : of the same store, for requests that a session has to answer under a key
     limits : of this service
     metrics : count the created sessions
-    write_schema : the newest schema in which new sessions may be written
+    schemas : of this worker: say in which new sessions are written
     """
 
     def __init__(
@@ -181,7 +176,7 @@ class Creator:
         queues: SessionQueues,
         limits: Limits,
         metrics: Metrics,
-        write_schema: int,
+        schemas: Schemas,
     ) -> None:
         self._versions = Versions()
         self._store = store
@@ -190,7 +185,7 @@ class Creator:
         self._queues = queues
         self._limits = limits
         self._metrics = metrics
-        self._write_schema = write_schema
+        self._schemas = schemas
         self._counting = asyncio.Lock()
         """Held from counting an API key's sessions until the new one is created."""
 
@@ -208,16 +203,12 @@ class Creator:
 
         Raises
         ------
-        OlderSchemaError
-            where the specification needs a schema that may not be written yet.
         ServiceError
             what ``Sessions.create`` raises.
         """
         await run_in_thread_if_large(label_bytes(spec), self._limits.check, spec, rights)
         if spec.floor:
             check_defined("floor", spec.learner.build())
-        if self._write_schema < NEEDED_BEYOND_0_1 and (field := spec.beyond_0_1) is not None:
-            raise OlderSchemaError.of(field, self._write_schema)
         if session_id is None:
             session_id = rights.prefix + (str(uuid.UUID(bytes=key.key)) if key else str(uuid.uuid4()))
         if not session_id.startswith(rights.prefix):
@@ -247,7 +238,7 @@ class Creator:
             raise ForbiddenError(f"Session ids of this API key must begin with {rights.prefix}")
         cached = await restorable(whole, self._limits, rights)
         run, body = cached.run, None
-        new = restored(session_id, self._versions.new(), whole, cached)
+        whole, new = restored(session_id, self._versions.new(), whole, cached, self._schemas.written)
         if key is not None:
             body = await self._view_of_restored(new, whole.snapshot, cached)
             new = new._replace(answer=(key.key, key.body + await compress_if_large(body)))
@@ -288,7 +279,7 @@ class Creator:
         raise OverloadedError("The session was deleted at each attempt")
 
     async def _create(self, session_id: str, spec: Specification, key: Idempotency | None) -> Created:
-        begin = partial(Beginning.of, session_id, self._versions.new(), key, self._write_schema)
+        begin = partial(Beginning.of, session_id, self._versions.new(), key, self._schemas.written)
         begun = await run_in_thread_if_large(label_bytes(spec), begin, Stored.of(spec))
         existing = await self._store.create(begun.new)
         if existing.version == begun.new.version:
@@ -323,7 +314,7 @@ async def _created_before(session_id: str, now: Snapshot, key: Idempotency, stor
     if is_stored_answer(packed):
         return Created(Answer(unpack(packed), replayed=True), new=False)
     stored = (await decoded(now)).stored
-    begin = partial(Beginning.of, session_id, packed.decode(), None, codec.SCHEMA)
+    begin = partial(Beginning.of, session_id, packed.decode(), None, codec.NEWEST)
     begun = await run_in_thread_if_large(len(now.spec), begin, stored)
     return Created(Answer(begun.view(now), replayed=True), new=True)
 

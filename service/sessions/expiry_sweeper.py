@@ -13,7 +13,13 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from ..cooperative import FairYield, joined
-from ..errors import ServiceError, StateCorruptError, StoreUnavailableError, UnknownSessionError
+from ..errors import (
+    NewerSchemaError,
+    ServiceError,
+    StateCorruptError,
+    StoreUnavailableError,
+    UnknownSessionError,
+)
 from ..store.base import Reminders
 from .changes import NextDue
 from .service import Sessions
@@ -100,8 +106,8 @@ class Sweeper:
             await self._reminders.reschedule(session_id, float(again) if again else None)
         except UnknownSessionError:
             await self._reminders.reschedule(session_id, None)
-        except StateCorruptError:
-            log.error("state can't be read: session %s", session_id)
+        except (StateCorruptError, NewerSchemaError) as error:
+            log.error("%s: session %s", error, session_id)
             await self._reminders.reschedule(session_id, self._sessions.now() + RETRY_SECONDS)
         except StoreUnavailableError:
             raise

@@ -1,11 +1,12 @@
-"""Settling a batch of events: they are parsed, judged and settled."""
+"""Feedback: events are read as the run of a session takes them, judged, and settled."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from hashlib import blake2b
+from typing import Any
 
 import numpy as np
 from pydantic_core import to_json
@@ -17,7 +18,8 @@ from ..engine.run import PointRun, ProvisionalRun, Run, SlotRun
 from ..errors import MAX_INDEXES, FieldError, InvalidRequestError, SurplusFeedbackError
 from ..learners.base import Information
 from ..learners.specs import MAX_NAMED
-from ..models.events import Event, GradientEvent, LossesEvent, OneArmEvent, PlainEvents, Surplus, digests
+from ..models.events import Event, GradientEvent, LossesEvent, OneArmEvent, PlainEvents, Surplus
+from ..store.base import DIGEST_BYTES
 from .act import check_segments
 
 # -- Events read as the run of a session takes them.
@@ -116,238 +118,74 @@ PARSERS: dict[Information, Parser] = {
 """By what the learner learns from."""
 
 
-# -- Events judged and settled one by one.
+# -- Feedback: a batch of events is judged, and settled as a whole or not at all.
+#
+# Plain events of arms are judged and settled as columns: an object for each would cost as much as learning.
 
 MAX_DELAYS = 100
 """The delays of the first events of a request are measured, at most so many."""
+JUDGED_AT_ONCE, SETTLED_AT_ONCE = 500, 50
+"""Plain events judged, and settled, between two pauses."""
+
+
+class Losses(list[float]):
+    """The losses of plain events, on the learner's scale: all that a run takes of them beside their arms."""
 
 
 @dataclass(slots=True)
 class Judged:
-    """What becomes of a batch's events."""
+    """What becomes of a batch's events, by their indexes; voids are applied too."""
 
-    applied: list[int] = field(default_factory=list)
-    """Indexes, also of voids."""
+    applied: Sequence[int] = ()
     invalid: list[int] = field(default_factory=list)
-    """Indexes of events that do not fit the session."""
+    """Those that do not fit the session."""
     removed: list[int] = field(default_factory=list)
-    """Indexes of events of removed arms."""
+    """Those of removed arms."""
     surplus: list[int] = field(default_factory=list)
-    """Indexes."""
     event_ids: dict[bytes, None] = field(default_factory=dict)
     """Digests of the ids that count from now on, in order."""
     duplicates: int = 0
     voided: int = 0
 
 
-async def judge_each(draft: Draft, events: Sequence[Event], feedback: Sequence[Any]) -> Judged:
+async def judge(
+    draft: Draft,
+    event_ids: Iterable[bytes | None],
+    feedback: Sequence[Any],
+    is_removed: Callable[[Any], bool],
+    settles_a_decision: Callable[[Any], bool],
+    at_once: int = 1,
+) -> Judged:
     """Find out what becomes of each event; its id counts unless the event is surplus or does not fit.
 
     Parameters
     ----------
-    draft : knows which event ids count, and has the run, which is not changed
-    events : of the request
-    feedback : each of them as the run takes it; None for one that does not fit
+    event_ids : digest of each event's id; None for one without
+    feedback : each event as the run takes it; None for one that does not fit
+    is_removed, settles_a_decision : take one of these
+    at_once : events between two pauses
     """
-    run, judged = draft.run, Judged()
-    settles_a_decision = run.surplus_checker()
-    for index, (event, each) in enumerate(zip(events, feedback, strict=True)):
-        await draft.fair_yield()
+    judged, applied = Judged(), list[int]()
+    for index, (event_id, each) in enumerate(zip(event_ids, feedback, strict=True)):
+        if not index % at_once:
+            await draft.fair_yield()
         if each is None:
             judged.invalid.append(index)
             continue
-        event_id = event.digest
         if event_id is not None and (draft.is_duplicate(event_id) or event_id in judged.event_ids):
             judged.duplicates += 1
             continue
-        if run.is_removed(each):
+        if is_removed(each):
             judged.removed.append(index)
         elif settles_a_decision(each):
-            judged.applied.append(index)
-            judged.voided += each.is_void
+            applied.append(index)
         else:
             judged.surplus.append(index)
             continue
         if event_id is not None:
             judged.event_ids[event_id] = None
+    judged.applied = applied
     return judged
-
-
-async def settle_each(draft: Draft, feedback: Sequence[Any]) -> Sequence[float]:
-    """Settle events that are not surplus.
-
-    Parameters
-    ----------
-    draft : whose run learns from them
-    feedback : events as the run takes them, voids included
-
-    Returns
-    -------
-    The seconds from act to event of the first of them, ``MAX_DELAYS`` at most, where known.
-    """
-    run = draft.run
-    delays: list[float] = []
-    for each in feedback:
-        if each.is_void:
-            run.void(each)
-        else:
-            if len(delays) < MAX_DELAYS and (delay := run.delay(each)) is not None:
-                delays.append(delay)
-            run.settle(each)
-        await draft.fair_yield()
-    return delays
-
-
-def ended(events: Sequence[Event], judged: Judged, feedback: Sequence[Any]) -> Iterator[Ended]:
-    """Yield what is noted of events of arms, in their order.
-
-    Parameters
-    ----------
-    events : of the request
-    judged : what becomes of them
-    feedback : each of them as the run takes it
-    """
-    removed = set(judged.removed)
-    for index in sorted([*judged.applied, *judged.removed]):
-        event = events[index]
-        if isinstance(event, OneArmEvent):
-            outcome = "removed" if index in removed else "voided" if feedback[index].is_void else "applied"
-            noted = (feedback[index].arm, outcome, event.value, event.event_id, event.slot)
-            yield Ended(*noted, segment=event.segment)
-
-
-def surplus_text(run: Run, judged: Judged) -> str:
-    """Say how many events are surplus, of how many, and what can be done.
-
-    Parameters
-    ----------
-    run : the session's
-    judged : what becomes of the events, some of which are surplus
-    """
-    surplus, count = len(judged.surplus), len(judged.applied) + len(judged.surplus)
-    if isinstance(run, SlotRun):
-        names = "names" if surplus == 1 else "name"
-        return f"{surplus} of {_number(count, 'event')} {names} a slot that is not outstanding; {_TO_SETTLE}"
-    which = " for their arms" if isinstance(run, ArmRun) else ""
-    decisions = _number(run.ledger.outstanding, "outstanding decision")
-    return f"{_number(count, 'event')} for {decisions}: {surplus} too many{which}; {_TO_SETTLE}"
-
-
-_TO_SETTLE = "act first, or leave such events out with ?on_surplus=skip"
-
-
-def _number(count: int, noun: str) -> str:
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
-
-
-# -- Plain events of arms, judged and settled as columns: an object for each would cost as much as learning.
-
-JUDGED_AT_ONCE, SETTLED_AT_ONCE = 500, 50
-"""Events judged, and settled, between two pauses."""
-_PLAIN_RUNS = (ArmRun, ProvisionalRun)
-"""Runs to which an event tells nothing but its arm and its loss."""
-
-
-class PlainLosses(NamedTuple):
-    """Plain events of arms that a session has, none of which was removed."""
-
-    events: PlainEvents
-    losses: Sequence[float]
-    """Of each event, on the learner's scale."""
-    run: ArmRun
-    """Of the draft for which the losses were read."""
-
-    async def judge(self, draft: Draft) -> Judged:
-        """Find out what becomes of each event, as ``judge_each`` does."""
-        event_ids = await self._digests(draft)
-        if self._none_is_surplus() and not (event_ids and draft.any_duplicate(event_ids)):
-            return Judged(applied=list(range(len(self.losses))), event_ids=dict.fromkeys(event_ids))
-        return await self._judge_each(draft, event_ids)
-
-    async def _digests(self, draft: Draft) -> Sequence[bytes]:
-        """Return the digests of the event ids of those events that have one."""
-        found, given = list[bytes](), [event_id for event_id in self.events.event_ids if event_id is not None]
-        for start in range(0, len(given), JUDGED_AT_ONCE):
-            found += digests(given[start : start + JUDGED_AT_ONCE])
-            if len(given) > JUDGED_AT_ONCE:
-                await draft.fair_yield()
-        return found
-
-    def _none_is_surplus(self) -> bool:
-        """Return whether a decision is outstanding for each event."""
-        arms, outstanding = self.events.arms, self.run.ledger.by_arm
-        if len(arms) == 1:
-            return bool(outstanding[arms[0]] > 0)
-        return all(outstanding[arm] >= count for arm, count in Counter(arms).items())
-
-    async def _judge_each(self, draft: Draft, event_ids: Sequence[bytes]) -> Judged:
-        judged, ids, outstanding = Judged(), iter(event_ids), self.run.ledger.by_arm
-        left = {arm: int(outstanding[arm]) for arm in set(self.events.arms)}
-        for index, (arm, text) in enumerate(zip(self.events.arms, self.events.event_ids, strict=True)):
-            if not index % JUDGED_AT_ONCE:
-                await draft.fair_yield()
-            event_id = None if text is None else next(ids)
-            if event_id is not None and (draft.is_duplicate(event_id) or event_id in judged.event_ids):
-                judged.duplicates += 1
-                continue
-            left[arm] -= 1
-            if left[arm] < 0:
-                judged.surplus.append(index)
-                continue
-            judged.applied.append(index)
-            if event_id is not None:
-                judged.event_ids[event_id] = None
-        return judged
-
-    async def settle(self, draft: Draft, applied: Sequence[int]) -> Sequence[float]:
-        """Settle events in their order, and note them.
-
-        Parameters
-        ----------
-        draft : for which the losses were read
-        applied : indexes of the events, none of which is surplus
-
-        Returns
-        -------
-        The seconds from act to event of the first of them, ``MAX_DELAYS`` at most, where known.
-        """
-        events, losses = Settled(self.events.arms, self.events.values, self.events.event_ids), self.losses
-        if len(applied) < len(losses):
-            events = Settled(*(_chosen(column, applied) for column in events))
-            losses = _chosen(losses, applied)
-        delays = () if self.run.act_times is None else self.run.delays(events.arms[:MAX_DELAYS])
-        for start in range(0, len(losses), SETTLED_AT_ONCE):
-            if start:
-                await draft.fair_yield()
-            piece = slice(start, start + SETTLED_AT_ONCE)
-            self.run.settle_all(events.arms[piece], losses[piece])
-        if losses:
-            draft.journal.append(events)
-        return delays
-
-
-def _chosen(column: Sequence[Any], indexes: Sequence[int]) -> Sequence[Any]:
-    return [column[index] for index in indexes]
-
-
-def plain_losses(events: PlainEvents, run: Run) -> PlainLosses | None:
-    """Read events of arms as losses, all at once; None where events have to be read one by one.
-
-    Parameters
-    ----------
-    events : one or more, with arms by index
-    run : the session's, which says how losses are posted
-    """
-    if not isinstance(run, ArmRun) or type(run) not in _PLAIN_RUNS or len(run.arms.live) != len(run.arms.positions):
-        return None
-    taken = run.params.losses
-    if events.word != taken.word or max(events.arms) >= len(run.arms.live):
-        return None
-    losses = taken.all_learned(events.values)
-    return None if losses is None else PlainLosses(events, losses, run)
-
-
-# -- Feedback: a batch of events is judged, and settled as a whole or not at all.
 
 
 @dataclass(slots=True)
@@ -372,7 +210,7 @@ class SettleFeedback(Operation):
             return ("",)
         return dict.fromkeys(getattr(event, "segment", None) or "" for event in self.events)
 
-    async def check(self, draft: Draft) -> Sequence[Any] | PlainLosses:
+    async def check(self, draft: Draft) -> Sequence[Any]:
         """Read every event as the session's run takes it; None for those skipped as they do not fit.
 
         Plain events that fit are read as their losses alone.
@@ -381,16 +219,18 @@ class SettleFeedback(Operation):
         ------
         InvalidRequestError
             with the indexes of events that do not fit, unless they are skipped.
-        OlderSchemaError
-            for a void, where states of the schema that has room for it may not be written.
         """
-        run = draft.run
-        if isinstance(self.events, PlainEvents) and (plain := plain_losses(self.events, run)) is not None:
-            return plain
+        run, events = draft.run, self.events
+        # An event tells these runs nothing but its arm and its loss, if none of their arms was removed.
+        if isinstance(events, PlainEvents) and isinstance(run, ArmRun) and type(run) in (ArmRun, ProvisionalRun):
+            n_arms, taken = len(run.arms.live), run.params.losses
+            fits = n_arms == len(run.arms.positions) and events.word == taken.word and max(events.arms) < n_arms
+            if fits and (losses := taken.all_learned(events.values)) is not None:
+                return Losses(losses)
         parse = PARSERS[run.learner.information]
         errors: list[FieldError] = []
         feedback: list[Any] = []
-        for index, event in enumerate(self.events):
+        for index, event in enumerate(events):
             try:
                 feedback.append(parse(event, run))
             except InvalidRequestError as error:
@@ -401,11 +241,9 @@ class SettleFeedback(Operation):
             await draft.fair_yield()
         if errors and not self.skips_invalid:
             raise InvalidRequestError.of_all(errors)
-        if any(each is not None and each.is_void for each in feedback):
-            draft.check_schema("loss")
         return feedback
 
-    async def apply(self, draft: Draft, feedback: Sequence[Any] | PlainLosses) -> Applied:
+    async def apply(self, draft: Draft, feedback: Sequence[Any]) -> Applied:
         """Settle all but duplicates, events of removed arms, and surplus.
 
         Raises
@@ -413,49 +251,125 @@ class SettleFeedback(Operation):
         SurplusFeedbackError
             where events have no outstanding decision to settle, unless such events are skipped.
         """
-        if isinstance(feedback, PlainLosses):
-            self._check_surplus(draft.run, judged := await feedback.judge(draft))
-            return self._applied(draft, judged, await feedback.settle(draft, judged.applied))
-        self._check_surplus(draft.run, judged := await judge_each(draft, self.events, feedback))
-        delays = await settle_each(draft, [feedback[index] for index in judged.applied])
-        for each in ended(self.events, judged, feedback):
-            draft.journal.append(each)
-            await draft.fair_yield()
-        return self._applied(draft, judged, delays)
-
-    def _check_surplus(self, run: Run, judged: Judged) -> None:
-        if judged.surplus and not self._skips(run):
+        run = draft.run
+        skips = self.on_surplus == "skip" or (self.on_surplus is None and run.params.expiry is not None)
+        columns = isinstance(feedback, Losses)
+        judged = await (self._judge_columns(draft) if columns else self._judge_each(draft, feedback))
+        if judged.surplus and not skips:
             raise SurplusFeedbackError.of(surplus_text(run, judged), len(self.events), judged.surplus)
-
-    def _skips(self, run: Run) -> bool:
-        return self.on_surplus == "skip" or (self.on_surplus is None and run.params.expiry is not None)
-
-    def _applied(self, draft: Draft, judged: Judged, delays: Sequence[float] = ()) -> Applied:
-        outcomes, ledger = _outcomes(judged), draft.run.ledger
-        if self._skips(draft.run):
+        if columns:
+            delays = await self._settle_columns(draft, feedback, judged.applied)
+        else:
+            delays = await self._settle_each(draft, feedback, judged)
+        outcomes = {"applied": len(judged.applied) - judged.voided, "duplicates": judged.duplicates}
+        if judged.removed:
+            outcomes["removed"] = len(judged.removed)
+        if judged.voided:
+            outcomes["voided"] = judged.voided
+        if skips:
             outcomes["surplus"] = len(judged.surplus)
         settlement: dict[str, Any] = outcomes.copy()
         if self.skips_invalid:
             outcomes["invalid"] = settlement["invalid"] = len(judged.invalid)
             settlement["invalid_indexes"] = judged.invalid[:MAX_INDEXES]
-        settlement["slot"], settlement["outstanding"] = ledger.slot, ledger.outstanding
+        settlement["slot"], settlement["outstanding"] = run.ledger.slot, run.ledger.outstanding
         return Applied(
             to_json(settlement),
-            event_ids=list(judged.event_ids),
+            event_ids=judged.event_ids,
             changed=bool(judged.applied or judged.event_ids),
             outcomes=outcomes,
             delays=delays,
         )
 
+    async def _judge_columns(self, draft: Draft) -> Judged:
+        events = self.events
+        assert isinstance(events, PlainEvents) and isinstance(draft.run, ArmRun)  # noqa: S101, PT018 - see check
+        found = list[bytes]()
+        given = [event_id.encode() for event_id in events.event_ids if event_id is not None]
+        for start in range(0, len(given), JUDGED_AT_ONCE):
+            found += [
+                blake2b(text, digest_size=DIGEST_BYTES).digest() for text in given[start : start + JUDGED_AT_ONCE]
+            ]
+            if len(given) > JUDGED_AT_ONCE:
+                await draft.fair_yield()
+        arms, outstanding = events.arms, draft.run.ledger.by_arm
+        if len(arms) == 1:
+            none_is_surplus = bool(outstanding[arms[0]] > 0)
+        else:
+            none_is_surplus = all(outstanding[arm] >= count for arm, count in Counter(arms).items())
+        if none_is_surplus and not (found and draft.any_duplicate(found)):
+            return Judged(range(len(arms)), event_ids=dict.fromkeys(found))
+        left, ids = {arm: int(outstanding[arm]) for arm in set(arms)}, iter(found)
 
-def _outcomes(judged: Judged) -> dict[str, int]:
-    """Return what settlements and metrics count, but surplus and invalid events."""
-    outcomes = {"applied": len(judged.applied) - judged.voided, "duplicates": judged.duplicates}
-    if judged.removed:
-        outcomes["removed"] = len(judged.removed)
-    if judged.voided:
-        outcomes["voided"] = judged.voided
-    return outcomes
+        def settles_a_decision(arm: int) -> bool:
+            left[arm] -= 1
+            return left[arm] >= 0
+
+        each_id = (None if text is None else next(ids) for text in events.event_ids)
+        return await judge(draft, each_id, arms, lambda _arm: False, settles_a_decision, JUDGED_AT_ONCE)
+
+    async def _settle_columns(
+        self, draft: Draft, losses: Sequence[float], applied: Sequence[int]
+    ) -> Sequence[float]:
+        """Settle events in their order, and note them; return the first delays, in seconds, if they are known."""
+        run, events = draft.run, self.events
+        assert isinstance(events, PlainEvents) and isinstance(run, ArmRun)  # noqa: S101, PT018 - see check
+        settled = Settled(events.arms, events.values, events.event_ids)
+        if len(applied) < len(losses):
+            columns: Any = ([column[index] for index in applied] for column in (*settled, losses))
+            *noted, losses = columns
+            settled = Settled(*noted)
+        delays = () if run.act_times is None else run.delays(settled.arms[:MAX_DELAYS])
+        for start in range(0, len(losses), SETTLED_AT_ONCE):
+            if start:
+                await draft.fair_yield()
+            piece = slice(start, start + SETTLED_AT_ONCE)
+            run.settle_all(settled.arms[piece], losses[piece])
+        if losses:
+            draft.journal.append(settled)
+        return delays
+
+    async def _judge_each(self, draft: Draft, feedback: Sequence[Any]) -> Judged:
+        run, ids = draft.run, (event.digest for event in self.events)
+        judged = await judge(draft, ids, feedback, run.is_removed, run.surplus_checker())
+        judged.voided = sum(feedback[index].is_void for index in judged.applied)
+        return judged
+
+    async def _settle_each(self, draft: Draft, feedback: Sequence[Any], judged: Judged) -> Sequence[float]:
+        """Settle events in their order, and note those of arms; return the first delays, in seconds, if known."""
+        run, delays, removed = draft.run, list[float](), set(judged.removed)
+        for index in judged.applied:
+            each = feedback[index]
+            if each.is_void:
+                run.void(each)
+            else:
+                if len(delays) < MAX_DELAYS and (delay := run.delay(each)) is not None:
+                    delays.append(delay)
+                run.settle(each)
+            await draft.fair_yield()
+        for index in sorted([*judged.applied, *judged.removed]):
+            event = self.events[index]
+            if isinstance(event, OneArmEvent):
+                outcome = "removed" if index in removed else "voided" if feedback[index].is_void else "applied"
+                noted = (feedback[index].arm, outcome, event.value, event.event_id, event.slot)
+                draft.journal.append(Ended(*noted, segment=event.segment))
+            await draft.fair_yield()
+        return delays
 
 
-__all__ = ["SettleFeedback"]
+_TO_SETTLE = "act first, or leave such events out with ?on_surplus=skip"
+
+
+def surplus_text(run: Run, judged: Judged) -> str:
+    """Say how many events are surplus, of how many, and what can be done."""
+    surplus, count = len(judged.surplus), len(judged.applied) + len(judged.surplus)
+    if isinstance(run, SlotRun):
+        names = "names" if surplus == 1 else "name"
+        return f"{surplus} of {_number(count, 'event')} {names} a slot that is not outstanding; {_TO_SETTLE}"
+    which = " for their arms" if isinstance(run, ArmRun) else ""
+    decisions = _number(run.ledger.outstanding, "outstanding decision")
+    return f"{_number(count, 'event')} for {decisions}: {surplus} too many{which}; {_TO_SETTLE}"
+
+
+def _number(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

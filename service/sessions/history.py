@@ -10,7 +10,7 @@ from contextlib import suppress
 from ..commit.batch import Journal
 from ..commit.cache import SessionCache
 from ..cooperative import FairYield
-from ..errors import StateCorruptError, StoreUnavailableError, UnknownSessionError
+from ..errors import NewerSchemaError, StateCorruptError, StoreUnavailableError, UnknownSessionError
 from ..serialization.summary import Sample
 from ..store.base import Store
 from .views import Reader
@@ -120,7 +120,7 @@ class Sampler:
         """
         fair_yield = FairYield()
         for session_id in self._cache.take_changed(AT_ONCE):
-            with suppress(UnknownSessionError, StateCorruptError):
+            with suppress(UnknownSessionError, StateCorruptError, NewerSchemaError):
                 await self._sample(session_id)
             await fair_yield()
 

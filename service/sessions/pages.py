@@ -17,6 +17,7 @@ from ..engine.ledger import LossRange
 from ..engine.run import Run, SlotRun
 from ..errors import (
     InvalidRequestError,
+    NewerSchemaError,
     NoDecisionLogError,
     StateCorruptError,
     UnknownSegmentError,
@@ -42,7 +43,7 @@ async def sessions_page(reader: Reader, cursor: str | None, limit: int, prefix: 
 
     Parameters
     ----------
-    reader : reads those of which the store has nothing for lists, as an earlier program wrote them
+    reader : reads those of which what is kept for lists was damaged, or is of a newer version
     cursor : ``next_cursor`` of the page before; None for the first
     limit : sessions on the page; of more than ``MAX_PAGE``, ``MAX_PAGE``
     prefix : what the listed ids begin with; empty for all
@@ -86,7 +87,7 @@ def _written_text(session: Listed) -> str | None:
 
 
 def _summary(session: Listed) -> dict[str, Any] | None:
-    """Return what the last commit wrote for lists; None where an earlier program made it."""
+    """Return what the last commit wrote for lists; None where this program does not write such bytes."""
     fields = listed_fields.decode(session.about, session.summary, session.version)
     if fields is None or session.created_at is None:
         return None
@@ -108,7 +109,7 @@ async def _text_of_state(reader: Reader, session_id: str) -> str | None:
         return COMPACT.encode(shown if effective is None else {**shown, "effective_arms": effective})
     except UnknownSessionError:
         return None
-    except StateCorruptError as error:
+    except (NewerSchemaError, StateCorruptError) as error:
         return COMPACT.encode({"session_id": session_id, "code": error.code})
 
 
@@ -127,11 +128,11 @@ class ReadCounts:
     session_id : of the session
     losses : how the session's losses are posted, in which means are shown
     uncommitted : what is to be added
-    outstanding : decisions of each arm, of sessions with packed counts: their acts follow from it; else None
+    outstanding : decisions of each arm, from which its acts follow
     """
 
     def __init__(
-        self, store: Store, session_id: str, losses: LossRange, uncommitted: Rows, outstanding: IntArray | None
+        self, store: Store, session_id: str, losses: LossRange, uncommitted: Rows, outstanding: IntArray
     ) -> None:
         self._store = store
         self._session_id = session_id
@@ -139,6 +140,7 @@ class ReadCounts:
         self._uncommitted = uncommitted
         self._outstanding = outstanding
         self._rows: dict[int, ArmCounts] = {}
+        self._acts: dict[int, float] = {}
         self.versions: set[str] = set()
         """The versions of the session at which counts were read."""
 
@@ -157,14 +159,15 @@ class ReadCounts:
             await fair_yield()
 
     async def _read(self, arms: Sequence[int]) -> None:
-        found = await self._store.read_counts(self._session_id, arms, as_texts=self._outstanding is None)
+        found = await self._store.read_counts(self._session_id, arms)
         if found is None:
             raise UnknownSessionError
         self.versions.add(found.version)
         for arm, row in zip(arms, found.rows, strict=True):
             if (added := self._uncommitted.get(arm)) is not None:
                 row = ArmCounts(*map(sum, zip(row, added, strict=True)))
-            self._rows[arm] = row if self._outstanding is None else _with_acts(row, int(self._outstanding[arm]))
+            ended = row.feedbacks + row.expired + row.voided + row.removed
+            self._rows[arm], self._acts[arm] = row, int(self._outstanding[arm]) + ended
 
     def of(self, arm: int) -> ArmCounts:
         """Return the counts of an arm that was read."""
@@ -172,7 +175,7 @@ class ReadCounts:
 
     def acts(self, arm: int) -> float:
         """Return the acts of an arm that was read."""
-        return self._rows[arm].acts
+        return self._acts[arm]
 
     def mean(self, arm: int) -> float | None:
         """Return the mean loss of an arm over applied events and decisions learned at the default.
@@ -182,11 +185,6 @@ class ReadCounts:
         counts = self._rows[arm]
         count = counts.feedbacks + counts.defaulted
         return shown_mean(self._losses.at_share(counts.losses / count)) if count > 0 else None
-
-
-def _with_acts(row: ArmCounts, outstanding: int) -> ArmCounts:
-    acts = outstanding + row.feedbacks + row.expired + row.voided + row.removed
-    return ArmCounts(acts, *row[1:])
 
 
 # -- The arms of a session with what is counted of each, a page at a time.
@@ -235,8 +233,7 @@ async def arms_page(
         snapshot, cached = await reader.settled(session_id, journal)
         run, spec = _over_arms(cached.run), cached.stored.specification
         added = await journal.counts(spec.losses, spec.default_loss, FairYield())
-        outstanding = run.ledger.by_arm if cached.has_packed_counts else None
-        counts = ReadCounts(reader.store, session_id, spec.losses, added, outstanding)
+        counts = ReadCounts(reader.store, session_id, spec.losses, added, run.ledger.by_arm)
         probabilities = np.asarray(run.probabilities)
         order = await _ordered(run, probabilities, counts, sort)
         arms = order[start : start + limit].tolist()
@@ -325,7 +322,7 @@ def _row(run: ArmRun, probability: float, counts: ReadCounts, arm: int) -> dict[
     return {
         **_named(run, arm),
         "probability": probability,
-        "acts": int(row.acts),
+        "acts": int(counts.acts(arm)),
         "outstanding": int(run.ledger.by_arm[arm]),
         "feedbacks": int(row.feedbacks),
         "expired": int(row.expired),

@@ -14,6 +14,7 @@ from ..commit.batch import Answer as Answer
 from ..commit.batch import Operation
 from ..commit.cache import CachedSession, SessionCache
 from ..commit.committer import Committer, SessionQueues
+from ..commit.schemas import Schemas
 from ..cooperative import Body
 from ..engine.run import Run
 from ..errors import (
@@ -126,8 +127,7 @@ class SessionQueries:
     ) -> Body:
         """Return the JSON of a page of a session's live arms, with what is counted of each.
 
-        Due decisions are settled first, as in a view. Counts of a session that an earlier program created begin at
-        its first commit by this one.
+        Due decisions are settled first, as in a view.
 
         Parameters
         ----------
@@ -217,7 +217,7 @@ class Sessions(SessionQueries):
     Parameters
     ----------
     store : has the sessions; others may change them at the same time
-    settings : limits of sessions and queues, the size of the cache, and the schema of states
+    settings : limits of sessions and queues, and the size of the cache
     metrics : count what is done
     """
 
@@ -227,13 +227,12 @@ class Sessions(SessionQueries):
         self._metrics = metrics
         self._limits = Limits(settings)
         self.sampler = Sampler(store, cache, self._reader)
-        self._committer = Committer(store, cache, self._metrics, settings.write_schema)
+        self.schemas = Schemas(store)
+        self._committer = Committer(store, cache, self._metrics, self.schemas)
         self._queues = SessionQueues(
             self._committer, max_queue=settings.max_queue, max_waiting=settings.max_waiting
         )
-        self._creator = Creator(
-            store, cache, self._reader, self._queues, self._limits, self._metrics, settings.write_schema
-        )
+        self._creator = Creator(store, cache, self._reader, self._queues, self._limits, self._metrics, self.schemas)
 
     async def create(
         self,
@@ -261,8 +260,6 @@ class Sessions(SessionQueries):
             where the session with this id has other fields.
         IdempotencyConflictError
             where the key came with another body before.
-        OlderSchemaError
-            where the session needs a schema that may not be written yet.
         StateCorruptError
             where the session with this id can't be read.
         OverloadedError
@@ -286,7 +283,9 @@ class Sessions(SessionQueries):
         Raises
         ------
         InvalidRequestError
-            where the document is changed, incomplete, or written by a newer version.
+            where the document is changed or incomplete.
+        NewerSchemaError
+            where a newer version wrote it.
         SessionExistsError
             where the id exists, and was not created under this key.
         ServiceError
@@ -301,19 +300,22 @@ class Sessions(SessionQueries):
         ------
         UnknownSessionError
             where there is no such session.
+        NewerSchemaError
+            where a newer version wrote the session, which knows all that belongs to it.
         StoreUnavailableError
             where the store can't be reached; the session may have been deleted.
         """
         check_id(session_id)
-        snapshot = await self._store.load(session_id)
+        snapshot, abandoned = await self._store.load(session_id), 0
+        if snapshot is not None:
+            with suppress(StateCorruptError):
+                abandoned = CachedSession.of(snapshot).run.ledger.outstanding
         deleted = await self._store.delete(session_id)
         await self._committer.forget(session_id)
         if not deleted:
             raise UnknownSessionError
         self._metrics.sessions_deleted()
-        if snapshot is not None:
-            with suppress(StateCorruptError):
-                self._metrics.decisions_abandoned(CachedSession.of(snapshot).run.ledger.outstanding)
+        self._metrics.decisions_abandoned(abandoned)
 
     async def submit(self, session_id: str, operation: Operation) -> Answer:
         """Apply a request to a session; the answer comes once the store has committed it.

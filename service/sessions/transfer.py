@@ -1,9 +1,15 @@
-"""Moving a session to another store: the document it is exported as, and what is restored of one."""
+"""Moving a session to another store: the JSON document that it is exported as, and what is restored of one.
+
+It goes on bit for bit. Bytes are in base64, in parts, so that making and reading them keeps no request waiting for
+long: doubles are exact. The document ends in a SHA-256 of its canonical JSON without it: keys sorted, no spaces,
+ASCII. The state in it begins with the number of its schema, as in a store.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import math
 import struct
 from base64 import b64decode, b64encode
 from binascii import Error
@@ -13,11 +19,17 @@ from typing import Any
 from ..commit.cache import CachedSession
 from ..commit.loading import check_segments, decoded, with_records
 from ..cooperative import Body, FairYield, json_chunks, run_in_thread_if_large
-from ..errors import InvalidRequestError, PayloadTooLargeError, StateCorruptError, UnknownSessionError
+from ..errors import (
+    InvalidRequestError,
+    NewerSchemaError,
+    PayloadTooLargeError,
+    StateCorruptError,
+    UnknownSessionError,
+)
 from ..models import stored as stored_specification
 from ..serialization import state as codec
 from ..serialization import summary
-from ..store.base import DIGEST_BYTES, NewSession, Snapshot, Store, WholeSession, rows_of, texts
+from ..store.base import DIGEST_BYTES, ArmCounts, NewSession, Snapshot, Store, WholeSession
 from .views import Limits, Rights, label_bytes
 
 # -- What is restored of an exported session, where everything in it can be read.
@@ -28,15 +40,18 @@ async def restorable(whole: WholeSession, limits: Limits, rights: Rights) -> Cac
 
     Parameters
     ----------
-    whole : of ``document.read``, and not trusted
+    whole : of ``read``, and not trusted
     limits : of this service, for the session's size
     rights : how many arms the caller's sessions may have
 
     Raises
     ------
+    NewerSchemaError
+        for what a newer version exported.
     InvalidRequestError
         for what this version can't read, or what is beyond the limits.
     """
+    codec.refuse_newer(whole.snapshot.state)
     try:
         # Before memory of the session's size is taken, which its specification alone says.
         data = whole.snapshot.spec
@@ -66,58 +81,56 @@ async def read_whole(whole: WholeSession) -> CachedSession:
     return cached
 
 
-def restored(session_id: str, version: str, whole: WholeSession, cached: CachedSession) -> NewSession:
-    """Return the session to create of an exported one.
+def restored(
+    session_id: str, version: str, whole: WholeSession, cached: CachedSession, schema: int
+) -> tuple[WholeSession, NewSession]:
+    """Return an exported session as it is to be stored, and what is new of it.
 
     Parameters
     ----------
     session_id : which it had, and has again
     version : its first one here
-    whole : gives specification and state, byte for byte
+    whole : as it was exported
     cached : the same session decoded, as ``restorable`` returns it
+    schema : the newest that its state may have here
     """
-    spec, run, schema = cached.stored.specification, cached.run, whole.snapshot.state[codec.SCHEMA_BYTE]
-    return NewSession(
+    spec, run, snapshot = cached.stored.specification, cached.run, whole.snapshot
+    if cached.schema > schema:
+        whole = whole._replace(snapshot=(snapshot := snapshot._replace(state=CachedSession.encode(run, schema))))
+    effective = summary.effective_arms_of(run)
+    return whole, NewSession(
         session_id,
         version,
-        whole.snapshot.spec,
-        whole.snapshot.state,
+        snapshot.spec,
+        snapshot.state,
         spec.idle_ttl_ms,
-        about=summary.encode_about(spec.chosen(), run, schema),
-        summary=summary.encode_summary(run, version, schema, effective=summary.effective_arms_of(run)),
-        counts_as_texts=not cached.has_packed_counts,
+        about=summary.encode_about(spec.chosen(), run),
+        summary=summary.encode_summary(run, version, snapshot.state[0], effective=effective),
     )
 
 
-# -- A session as one JSON document, which goes on bit for bit in another store.
-#
-# Bytes are in base64, in parts, so that making and reading them keeps no request waiting for long: doubles are
-# exact. The document ends in a SHA-256 of its canonical JSON without it: keys sorted, no spaces, ASCII.
+# -- The document.
 
 FORMAT = 1
-"""Number of the newest form of the document that this program writes and reads."""
+"""Number of the form of the document that this program writes and reads."""
 PART_BYTES = 48_000
 """Bytes in a part."""
-COUNTS_BYTES = 30
-"""Bytes of the counts of an arm, about."""
 _CANONICAL = json.JSONEncoder(separators=(",", ":"), sort_keys=True, allow_nan=False)
 _PAIR = struct.Struct("<II")
 _EVENTS = struct.Struct("<dI")
 _SLOT = struct.Struct("<q")
+_COUNTS = struct.Struct("<I6d")
+"""Index of an arm and its ``ArmCounts``."""
 
 
 async def export(store: Store, session_id: str, most_bytes: int) -> Body:
     """Return the document of a session, if it could be imported: see ``Sessions.export``.
 
-    Parameters
-    ----------
-    store : has the session
-    session_id : of the session to export
-    most_bytes : how long the document may be, about
-
     Raises
     ------
-    UnknownSessionError, StateCorruptError, PayloadTooLargeError, StoreUnavailableError
+    UnknownSessionError, StateCorruptError, NewerSchemaError, StoreUnavailableError
+    PayloadTooLargeError
+        where it would be longer than about ``most_bytes``.
     """
     whole = await store.export(session_id)
     if whole is None:
@@ -126,15 +139,14 @@ async def export(store: Store, session_id: str, most_bytes: int) -> Body:
     document, size = await run_in_thread_if_large(_size(whole), _document, session_id, whole)
     if size > most_bytes:
         raise PayloadTooLargeError(f"An exported session may have {most_bytes} bytes")
-    digest = await _digest(document)
-    return _with_digest(document, digest)
+    return _sealed(document)
 
 
 def _size(whole: WholeSession) -> int:
     """Return about how many bytes a session has."""
     items = (*whole.records.items(), *((k, v) for k, (_, v) in whole.segments.items()))
     events = sum(len(digests) for _, digests in whole.events) * DIGEST_BYTES
-    counts = len(whole.counts) * COUNTS_BYTES
+    counts = len(whole.counts) * _COUNTS.size
     size = len(whole.snapshot.spec) + len(whole.snapshot.state) + sum(len(k) + len(v) for k, v in items)
     return size + events + counts
 
@@ -142,7 +154,7 @@ def _size(whole: WholeSession) -> int:
 def _document(session_id: str, whole: WholeSession) -> tuple[dict[str, Any], int]:
     """Return the document without its digest, and its bytes, about."""
     blobs = {
-        "counts": _pack(dict(texts(whole.counts))),
+        "counts": b"".join(_COUNTS.pack(arm, *ArmCounts(*row)) for arm, row in sorted(whole.counts.items())),
         "event_ids": _pack_events(whole.events),
         "records": _pack(whole.records),
         "segments": _pack({name: _SLOT.pack(slot) + record for name, (slot, record) in whole.segments.items()}),
@@ -167,13 +179,15 @@ async def _digest(document: Mapping[str, Any]) -> str:
     return found.hexdigest()
 
 
-def _with_digest(document: Mapping[str, Any], digest: str) -> Iterator[str]:
-    before = None
+def _sealed(document: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the JSON of a document with its digest, in parts."""
+    found, before = hashlib.sha256(), ""
     for text in json_chunks(document, _CANONICAL):
-        if before is not None:
+        if before:
             yield before
+        found.update(text.encode())
         before = text
-    yield f'{(before or "")[:-1]},"sha256":"{digest}"}}'
+    yield f'{before[:-1]},"sha256":"{found.hexdigest()}"}}'
 
 
 async def read(document: Mapping[str, Any]) -> tuple[str, WholeSession]:
@@ -182,14 +196,16 @@ async def read(document: Mapping[str, Any]) -> tuple[str, WholeSession]:
     Raises
     ------
     InvalidRequestError
-        for anything but a document of ``export``, whole and unchanged, by this or an earlier version.
+        for anything but a document of ``export``, whole and unchanged.
+    NewerSchemaError
+        for one of another form, which only a newer version makes.
     """
     fields = dict(document)
     digest, form = fields.pop("sha256", None), fields.get("format")
     if not isinstance(form, int) or form < 1:
         raise InvalidRequestError.of("format", "this is no exported session")
     if form > FORMAT:
-        raise InvalidRequestError.of("format", "the session was exported by a newer version of this service")
+        raise NewerSchemaError
     if digest != await _digest(fields):
         raise InvalidRequestError.of("sha256", "the document was changed, or is not whole")
     try:
@@ -206,7 +222,10 @@ async def read(document: Mapping[str, Any]) -> tuple[str, WholeSession]:
 
 def _unpacked(records: bytes, counts: bytes, events: bytes, segments: bytes) -> tuple[Any, Any, Any, Any]:
     kept = {name: (_SLOT.unpack_from(data)[0], data[_SLOT.size :]) for name, data in _unpack(segments).items()}
-    return _unpack(records), rows_of(_unpack(counts).items()), _unpack_events(events), kept
+    rows = {arm: row for arm, *row in _COUNTS.iter_unpack(counts)}
+    if not all(math.isfinite(count) for row in rows.values() for count in row):
+        raise ValueError("not counts")
+    return _unpack(records), rows, _unpack_events(events), kept
 
 
 def _parts(data: bytes) -> list[dict[str, str]]:

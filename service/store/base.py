@@ -15,7 +15,6 @@ A writer (one worker incarnation) has one commit in flight per session at a time
 from __future__ import annotations
 
 import heapq
-import math
 import re
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -48,10 +47,11 @@ class KeysApartError(StoreUnavailableError):
 
 
 class ArmCounts(NamedTuple):
-    """What is counted of one arm, with losses on the scale where 0 is best and 1 is worst."""
+    """What is counted of one arm, with losses on the scale where 0 is best and 1 is worst.
 
-    acts: float = 0
-    """0 where counts are packed: every act is outstanding, or counted by what became of it."""
+    Of acts nothing: every act is outstanding, or counted by what became of it.
+    """
+
     feedbacks: float = 0
     losses: float = 0
     """Sum of the losses of applied events and of decisions learned at the default."""
@@ -62,40 +62,12 @@ class ArmCounts(NamedTuple):
     removed: float = 0
 
 
-ACTS, FEEDBACKS, LOSSES, DEFAULTED, EXPIRED, VOIDED, REMOVED = range(len(ArmCounts._fields))
+FEEDBACKS, LOSSES, DEFAULTED, EXPIRED, VOIDED, REMOVED = range(len(ArmCounts._fields))
 """Where each count stands in a row."""
-LETTERS = b"afsdxvr"
-"""First byte of the name of a count in a text, in the order of a row; the arm's index follows."""
 
 Row = Sequence[float]
 Rows = Mapping[int, Row]
 """Index of an arm to its counts."""
-
-
-def texts(rows: Rows) -> Iterator[tuple[bytes, bytes]]:
-    """Return names and decimal texts of counts other than 0, as exports have them and as 1.0 stores them."""
-    for arm, row in rows.items():
-        for letter, count in zip(LETTERS, row, strict=False):
-            if count:
-                yield b"%c%d" % (letter, arm), str(count).encode()
-
-
-def rows_of(named: Iterable[tuple[bytes, bytes]]) -> dict[int, list[float]]:
-    """Read what ``texts`` wrote; what is none of it, changed by hand perhaps, is left out."""
-    rows: dict[int, list[float]] = {}
-    for name, text in named:
-        place, arm = LETTERS.find(name[:1]), name[1:]
-        if place >= 0 and arm.isdigit() and (count := _number(text)) is not None:
-            rows.setdefault(int(arm), [0] * len(LETTERS))[place] += count
-    return rows
-
-
-def _number(text: bytes) -> float | None:
-    try:
-        number = int(text) if text.lstrip(b"-").isdigit() else float(text)
-    except ValueError:
-        return None
-    return number if math.isfinite(number) else None
 
 
 # -- What is read from a store.
@@ -202,8 +174,6 @@ class NewSession(NamedTuple):
     """For lists: what seldom changes. Opaque."""
     summary: bytes = b""
     """For lists: what every commit changes. Opaque."""
-    counts_as_texts: bool = False
-    """As in its commits."""
 
 
 class Written(NamedTuple):
@@ -223,11 +193,9 @@ class Written(NamedTuple):
     segments: Mapping[bytes, tuple[int, bytes] | None] = {}
     """Segments that have changed: name to the slot in which it was played last and its record; None deletes it."""
     counts: Mapping[int, Row] = {}
-    """What to add to the counts of arms beside the state, seven numbers for each; all but losses are integers."""
-    counts_as_texts: bool = False
-    """Whether the session has its counts as version 1.0 reads them, not packed; that never changes."""
+    """What to add to the counts of arms beside the state, six numbers for each; all but losses are integers."""
     joins_counts: bool = False
-    """Whether a store may keep packed counts of all arms as one value: of few arms it takes fewer bytes. Commits of
+    """Whether a store may keep the counts of all arms as one value: of few arms it takes fewer bytes. Commits of
     one session may differ in it."""
     summary: bytes = b""
     """Replaces the session's summary."""
@@ -495,15 +463,8 @@ class Store(Protocol):
     async def read_records(self, session_id: str) -> Mapping[bytes, bytes]:
         """Read all records beside a session's state, by key; one that a commit changes meanwhile is old or new."""
 
-    async def read_counts(self, session_id: str, arms: Sequence[int], *, as_texts: bool = False) -> Counts | None:
-        """Read the counts of arms beside a session's state; None where there is no session.
-
-        Parameters
-        ----------
-        session_id : of the session
-        arms : their indexes
-        as_texts : whether the session's commits have ``counts_as_texts``
-        """
+    async def read_counts(self, session_id: str, arms: Sequence[int]) -> Counts | None:
+        """Read the counts of arms, by index, beside a session's state; None where there is no session."""
 
     async def read_segments(self, session_id: str, names: Sequence[bytes], oldest: int = 0) -> ReadSegments | None:
         """Read segments by name, and which ``oldest`` were played least recently; None without such a session.
@@ -553,8 +514,7 @@ class Store(Protocol):
         ----------
         cursor : ``next_cursor`` of the page before, with the same prefix; None for the first
         limit : most sessions returned; a page with fewer need not be the last
-        prefix : what their ids begin with, '' for all; lists by prefix are in the order of ids, and a session that
-            a program without an index of ids created is missing for some minutes at most
+        prefix : what their ids begin with, '' for all; lists by prefix are in the order of ids
 
         Raises
         ------
@@ -588,6 +548,16 @@ class Store(Protocol):
         most : the largest number that is of interest: counting stops there
         """
 
+    async def announce(self, worker: str, schemas: Sequence[int], seconds: float) -> Sequence[frozenset[int]]:
+        """Say which schemas of states a worker reads, and return what each live worker does, this one included.
+
+        Parameters
+        ----------
+        worker : a name that no other worker has, without a space
+        schemas : their numbers
+        seconds : how long it counts from now on, by the store's clock; 0 to be no longer counted
+        """
+
     async def ping(self) -> None:
         """Return if the store can commit now."""
 
@@ -597,37 +567,6 @@ class Store(Protocol):
     async def close(self) -> None:
         """Close all connections."""
 
-
-__all__ = [
-    "DIGEST_BYTES",
-    "NO_CONNECTION",
-    "ArmCounts",
-    "Commit",
-    "Committed",
-    "Conflict",
-    "Counts",
-    "History",
-    "KeysApartError",
-    "Known",
-    "Listed",
-    "Log",
-    "LogEntry",
-    "NewSession",
-    "NotFound",
-    "Outcome",
-    "PackedPart",
-    "PackedRecords",
-    "Page",
-    "ReadSegments",
-    "Reminders",
-    "Snapshot",
-    "Store",
-    "StoreFullError",
-    "StoreUnavailableError",
-    "WholeSession",
-    "Written",
-    "WrongTypeError",
-]
 
 DIGEST_BYTES = 16
 """Size of an event-id or idempotency-key digest as stored."""

@@ -11,6 +11,7 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Literal
@@ -41,44 +42,32 @@ class ServerProcess:
     def __init__(
         self, program: Path, folder: Path, socket_path: str, lock: int, *, fsync: str, appendonly: bool = True
     ) -> None:
-        self._folder = folder
         self._socket_path = socket_path
-        launcher = [
-            sys.executable,
-            "-I",
-            "-S",
-            str(Path(__file__).with_name("embedded_child.py")),
-            str(os.getpid()),
-        ]
+        self._log = folder / "server.log"
+        settings = {
+            "port": "0",
+            "unixsocket": socket_path,
+            "unixsocketperm": "700",
+            "dir": str(folder),
+            "logfile": str(self._log),
+            "daemonize": "no",
+            "databases": "1",
+            "save": "",
+            "appendonly": "yes" if appendonly else "no",
+            "appendfsync": fsync,
+            "maxmemory-policy": "noeviction",
+        }
+        flags = [argument for name, value in settings.items() for argument in (f"--{name}", value)]
+        child = str(Path(__file__).with_name("embedded_child.py"))
         with self._log.open("ab") as log:
             self._popen = subprocess.Popen(  # noqa: S603 - our own program and arguments
-                [*launcher, str(program), *self._arguments(fsync, "yes" if appendonly else "no")],
+                [sys.executable, "-I", "-S", child, str(os.getpid()), str(program), *flags],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
                 pass_fds=(lock,),
                 start_new_session=True,  # Ctrl-C reaches the service only, which stops the server last
             )
-
-    def _arguments(self, fsync: str, appendonly: str) -> list[str]:
-        settings = {
-            "port": "0",
-            "unixsocket": self._socket_path,
-            "unixsocketperm": "700",
-            "dir": str(self._folder),
-            "logfile": str(self._log),
-            "daemonize": "no",
-            "databases": "1",
-            "save": "",
-            "appendonly": appendonly,
-            "appendfsync": fsync,
-            "maxmemory-policy": "noeviction",
-        }
-        return [argument for name, value in settings.items() for argument in (f"--{name}", value)]
-
-    @property
-    def _log(self) -> Path:
-        return self._folder / "server.log"
 
     @property
     def pid(self) -> int:
@@ -159,12 +148,11 @@ class ServerProcess:
 
 # -- The embedded store: a Valkey or Redis server as a child process of the service.
 
-__all__ = ["EmbeddedServer", "data_folder", "find_binary"]
-
 SOCKET, SOCKET_FOLDER = "store.sock", "bandit-"
 """Name of the socket, and how the name of a temporary folder for it begins."""
 LONGEST_SOCKET_PATH = 100
 """Bytes; systems allow 103 or 107."""
+NOT_LOADED = f"the snapshot {data_files.SNAPSHOT} can't be loaded"
 SNAPSHOT_SECONDS = 600.0
 """Time limit for making an append-only file of a snapshot."""
 
@@ -230,28 +218,28 @@ class EmbeddedServer:
         if self._binary is None:
             find_binary()  # raises before a folder is made
         is_restart = self._lock is not None
-        self._acquire_folder()
         try:
-            self._start(timeout)
+            if self._lock is None:
+                self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+                self._lock = FolderLock(self.folder)
+            program = choose_program(self._binary, data_files.writers_of(self.folder))
+            data_files.delete_temporary(self.folder)
+            if data_files.has_lone_snapshot(self.folder):
+                self._load_snapshot(program.path, timeout)
+            if cut := data_files.cut_zeros(self.folder):
+                log.warning("cut %d zero bytes off the end of the append-only file: a power failure left them", cut)
+            data_files.record_writer(self.folder, program.version)
+            self._process = self._spawn(program.path, self.socket_path)
+            self._process.await_answer(time.monotonic() + timeout)
         except BaseException as error:
             if is_restart:
                 self._end(timeout)  # Folder and URL stay: workers know them, and it is tried again.
             else:
                 self.stop()
             if isinstance(error, OSError):
-                raise self._unusable(error) from error
+                reason = f"{self.folder} can't be used as data folder: {error.strerror}"
+                raise EmbeddedStoreError(reason) from error
             raise
-
-    def _start(self, timeout: float) -> None:
-        program = choose_program(self._binary, data_files.writers_of(self.folder))
-        data_files.delete_temporary(self.folder)
-        if data_files.has_lone_snapshot(self.folder):
-            self._load_snapshot(program.path, timeout)
-        if cut := data_files.cut_zeros(self.folder):
-            log.warning("cut %d zero bytes off the end of the append-only file: a power failure left them", cut)
-        data_files.record_writer(self.folder, program.version)
-        self._process = self._spawn(program.path, self.socket_path)
-        self._process.await_answer(time.monotonic() + timeout)
 
     def _spawn(self, program: Path, socket_path: str, *, appendonly: bool = True) -> ServerProcess:
         assert self._lock is not None  # noqa: S101 - the folder is locked first
@@ -288,54 +276,31 @@ class EmbeddedServer:
             self._process.stop(timeout)
             self._process = None
 
-    def _unusable(self, error: OSError) -> EmbeddedStoreError:
-        return EmbeddedStoreError(f"{self.folder} can't be used as data folder: {error.strerror}")
-
-    def _acquire_folder(self) -> None:
-        if self._lock is None:
-            try:
-                self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-                self._lock = FolderLock(self.folder)
-            except OSError as error:
-                raise self._unusable(error) from error
-
     def _load_snapshot(self, program: Path, timeout: float) -> None:
         """Make an append-only file of a snapshot that was put into the folder, before workers may connect."""
         log.warning("loading the snapshot %s, beside which there is no append-only file", data_files.SNAPSHOT)
         self._process = process = self._spawn(program, f"{self.socket_path}.load", appendonly=False)
         until = time.monotonic() + max(timeout, SNAPSHOT_SECONDS)
         process.await_answer(until)
-        while process.ask().startswith(b"-LOADING"):
-            _pause_until(until, process)
+
+        def wait_while(unfinished: Callable[[], bool]) -> None:
+            while unfinished():
+                if process.poll() is not None or time.monotonic() > until:
+                    raise EmbeddedStoreError(f"{NOT_LOADED}{process.last_words()}")
+                time.sleep(0.01)
+
+        written = {b"aof_enabled:1", b"aof_rewrite_in_progress:0", b"aof_rewrite_scheduled:0"}
+        wait_while(lambda: process.ask().startswith(b"-LOADING"))
         process.ask(b"CONFIG SET appendonly yes")
-        while not {b"aof_enabled:1", b"aof_rewrite_in_progress:0", b"aof_rewrite_scheduled:0"} <= {
-            *process.ask(b"INFO persistence").splitlines()
-        }:
-            _pause_until(until, process)
+        wait_while(lambda: not written <= {*process.ask(b"INFO persistence").splitlines()})
         process.terminate(timeout)
         if data_files.has_lone_snapshot(self.folder):
-            raise _not_loaded(process)
+            raise EmbeddedStoreError(f"{NOT_LOADED}{process.last_words()}")
         (self.folder / data_files.SNAPSHOT).rename(self.folder / data_files.LOADED)
 
 
-def _pause_until(until: float, process: ServerProcess) -> None:
-    if process.poll() is not None or time.monotonic() > until:
-        raise _not_loaded(process)
-    time.sleep(0.01)
-
-
-def _not_loaded(process: ServerProcess) -> EmbeddedStoreError:
-    return EmbeddedStoreError(f"the snapshot {data_files.SNAPSHOT} can't be loaded{process.last_words()}")
-
-
 def data_folder(url: str, folder: Path) -> Path | None:
-    """Return the folder, as an absolute path, if the store at a URL is the embedded server of this folder.
-
-    Parameters
-    ----------
-    url : store URL, as workers have it
-    folder : the data folder of this service; a relative path is below the working folder
-    """
+    """Return a data folder, as an absolute path, if the URL that workers have is that of its embedded server."""
     own = EmbeddedServer(folder)
     if len(os.fsencode(own.folder / SOCKET)) <= LONGEST_SOCKET_PATH:
         return own.folder if url == own.url else None

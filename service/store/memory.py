@@ -7,31 +7,10 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
+from typing import Any
 
-from .base import (
-    ArmCounts,
-    Commit,
-    Committed,
-    Conflict,
-    Counts,
-    Known,
-    Listed,
-    Log,
-    LogEntry,
-    NewSession,
-    NotFound,
-    Outcome,
-    Page,
-    ReadSegments,
-    Row,
-    Snapshot,
-    StoreOptions,
-    WholeSession,
-    Written,
-    after_of,
-    cursor_after,
-    names_behind,
-)
+from . import base
+from .base import Commit, NewSession, Row, Snapshot, StoreOptions, WholeSession, Written
 from .redis.client import StoreClock
 from .redis.scripts import ANSWER, EVENT
 
@@ -66,9 +45,9 @@ class MemorySession:
         """Return the session as it is now."""
         return Snapshot(self.version, self.spec, self.state, self.created_at, self.expires_at)
 
-    def listed(self, session_id: str) -> Listed:
+    def listed(self, session_id: str) -> base.Listed:
         """Return what lists show of it."""
-        return Listed(session_id, self.version, self.created_at, self.expires_at, self.about, self.summary)
+        return base.Listed(session_id, self.version, self.created_at, self.expires_at, self.about, self.summary)
 
     def whole(self, now: float) -> WholeSession:
         """Return all that moves with it, but for event ids that are forgotten at ``now`` (Unix seconds)."""
@@ -105,16 +84,11 @@ class MemorySession:
         written : by a commit that succeeds
         now : Unix seconds by the store's clock: the time of the log's entries
         """
-        for key, record in written.records.items():
-            if record is None:
-                self.records.pop(key, None)
-            else:
-                self.records[key] = record
-        for name, segment in written.segments.items():
-            if segment is None:
-                self.segments.pop(name, None)
-            else:
-                self.segments[name] = segment
+        changes: Any = ((self.records, written.records), (self.segments, written.segments))
+        for kept, changed in changes:
+            kept.update(changed)
+            for name in [name for name, value in changed.items() if value is None]:
+                del kept[name]
         for arm, row in written.counts.items():
             self.counts[arm] = [a + b for a, b in zip_longest(self.counts.get(arm, ()), row, fillvalue=0)]
         self.summary = written.summary
@@ -122,18 +96,14 @@ class MemorySession:
             self.about = written.about
         if written.spec is not None:
             self.spec = written.spec
-        self._append(written.entries, written.max_entries, int(now * 1000))
+        if written.entries:
+            now_ms = int(now * 1000)
+            last_ms, number, _ = self.log[-1] if self.log else (now_ms, -1, b"")
+            first, ms = number + 1 if last_ms >= now_ms else 0, max(now_ms, last_ms)
+            self.log += [(ms, first + place, data) for place, data in enumerate(written.entries)]
+            del self.log[: max(0, len(self.log) - written.max_entries)]
 
-    def _append(self, entries: Sequence[bytes], most: int, now_ms: int) -> None:
-        if not entries:
-            return
-        last_ms, number, _ = self.log[-1] if self.log else (now_ms, -1, b"")
-        first = number + 1 if last_ms >= now_ms else 0
-        ms = max(now_ms, last_ms)
-        self.log += [(ms, first + place, data) for place, data in enumerate(entries)]
-        del self.log[: max(0, len(self.log) - most)]
-
-    def log_after(self, after: str | None, limit: int) -> Sequence[LogEntry]:
+    def log_after(self, after: str | None, limit: int) -> Sequence[base.LogEntry]:
         """Return at most ``limit`` entries of the log, oldest first.
 
         Parameters
@@ -144,7 +114,7 @@ class MemorySession:
         start = 0
         if after is not None:
             start = bisect_right(self.log, tuple(map(int, after.split("-"))), key=lambda entry: entry[:2])
-        return [LogEntry(f"{ms}-{number}", data) for ms, number, data in self.log[start : start + limit]]
+        return [base.LogEntry(f"{ms}-{number}", data) for ms, number, data in self.log[start : start + limit]]
 
 
 # -- What the memory store keeps beside the commits of its sessions: samples of them, and when they fall due.
@@ -235,6 +205,8 @@ class MemoryStore:
         self._sessions: dict[str, MemorySession] = {}
         self.history = MemoryHistory(self._session)
         self._deadlines: list[tuple[float, str]] = []
+        self._readers: dict[str, tuple[float, frozenset[int]]] = {}
+        """Name of a worker to the Unix seconds until which it counts, and the schemas that it reads."""
 
     async def create(self, session: NewSession) -> Snapshot:
         existing = self._session(session.session_id)
@@ -253,69 +225,65 @@ class MemoryStore:
         session = self._session(session_id)
         return self._answers(session, [digest]).get(digest) if session is not None else None
 
-    async def commit(self, commit: Commit) -> Outcome:
+    async def commit(self, commit: Commit) -> base.Outcome:
         session = self._session(commit.session_id)
         if session is None:
-            return NotFound()
+            return base.NotFound()
         written = commit.written
         if written is not None and session.writers.get(commit.writer) == written.version:
-            return Committed(None if session.version == written.version else session.snapshot())
+            return base.Committed(None if session.version == written.version else session.snapshot())
         if session.version != commit.expected or not session.state.endswith(commit.checksum):
-            return Conflict(session.snapshot())
+            return base.Conflict(session.snapshot())
         answers, seen = self._answers(session, commit.lookups), session.seen
         duplicates = {digest for digest in (*commit.event_ids, *commit.event_lookups) if EVENT + digest in seen}
         if duplicates or answers:
-            return Known(frozenset(duplicates), answers)
+            return base.Known(frozenset(duplicates), answers)
         if written is not None:
             self._write(session, commit, written)
-        return Committed()
+        return base.Committed()
 
     async def read_records(self, session_id: str) -> Mapping[bytes, bytes]:
         session = self._session(session_id)
         return session.records.copy() if session is not None else {}
 
-    async def read_counts(
-        self,
-        session_id: str,
-        arms: Sequence[int],
-        *,
-        as_texts: bool = False,  # noqa: ARG002 - it has numbers
-    ) -> Counts | None:
+    async def read_counts(self, session_id: str, arms: Sequence[int]) -> base.Counts | None:
         if (session := self._session(session_id)) is None:
             return None
-        return Counts(session.version, [ArmCounts(*session.counts.get(arm, ())) for arm in arms])
+        return base.Counts(session.version, [base.ArmCounts(*session.counts.get(arm, ())) for arm in arms])
 
-    async def read_segments(self, session_id: str, names: Sequence[bytes], oldest: int = 0) -> ReadSegments | None:
+    async def read_segments(
+        self, session_id: str, names: Sequence[bytes], oldest: int = 0
+    ) -> base.ReadSegments | None:
         if (session := self._session(session_id)) is None:
             return None
         kept = session.segments
         played = ((slot, name) for name, (slot, _) in kept.items())
         records = [kept[name][1] if name in kept else None for name in names]
-        return ReadSegments(session.version, records, heapq.nsmallest(oldest, played) if oldest else ())
+        return base.ReadSegments(session.version, records, heapq.nsmallest(oldest, played) if oldest else ())
 
     async def segment_names(
         self, session_id: str, after: bytes | None, limit: int, *, backwards: bool = False
     ) -> Sequence[bytes]:
         session = self._session(session_id)
         names = () if session is None else session.segments
-        return names_behind(names, after, limit, backwards=backwards)
+        return base.names_behind(names, after, limit, backwards=backwards)
 
-    async def read_log(self, session_id: str, after: str | None, limit: int) -> Log | None:
+    async def read_log(self, session_id: str, after: str | None, limit: int) -> base.Log | None:
         if (session := self._session(session_id)) is None:
             return None
-        return Log(session.about, session.log_after(after, limit))
+        return base.Log(session.about, session.log_after(after, limit))
 
     async def delete(self, session_id: str) -> bool:
         session = self._session(session_id)
         self._sessions.pop(session_id, None)
         return session is not None
 
-    async def list(self, cursor: str | None, limit: int, prefix: str = "") -> Page:
-        after = after_of(cursor, prefix)
+    async def list(self, cursor: str | None, limit: int, prefix: str = "") -> base.Page:
+        after = base.after_of(cursor, prefix)
         self._drop_due()
         ids = heapq.nsmallest(limit + 1, (one for one in self._sessions if one > after and one.startswith(prefix)))
         listed = [self._sessions[one].listed(one) for one in ids[:limit]]
-        return Page(listed, cursor_after(ids[limit - 1]) if len(ids) > limit else None)
+        return base.Page(listed, base.cursor_after(ids[limit - 1]) if len(ids) > limit else None)
 
     async def export(self, session_id: str) -> WholeSession | None:
         session = self._session(session_id)
@@ -338,6 +306,12 @@ class MemoryStore:
     async def count(self, prefix: str, most: int) -> int:
         self._drop_due()
         return min(most, sum(1 for one in self._sessions if one.startswith(prefix)))
+
+    async def announce(self, worker: str, schemas: Sequence[int], seconds: float) -> Sequence[frozenset[int]]:
+        now = self.now()
+        self._readers[worker] = (now + seconds, frozenset(schemas))
+        self._readers = {name: read for name, read in self._readers.items() if read[0] > now}
+        return [read for _, read in self._readers.values()]
 
     async def ping(self) -> None:
         """Return: this store can always commit."""

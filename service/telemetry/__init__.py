@@ -1,4 +1,1 @@
-"""What is reported to operators: logs, metrics and traces.
-
-Imports nothing else of the project.
-"""
+"""What is reported to operators: logs, metrics and traces."""

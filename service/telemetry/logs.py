@@ -45,41 +45,28 @@ def hide_passwords(text: str) -> str:
     return text
 
 
-def _tail(text: str) -> str:
-    """Return the end of a traceback, which has the error itself."""
-    return hide_passwords(text[-2 * MAX_CHARS :])[-MAX_CHARS:]
-
-
-def _shown_name(logger: str) -> str:
-    first, dot, rest = logger.partition(".")
-    return f"{SERVICE}{dot}{rest}" if first == _PACKAGE else logger
-
-
 class JsonLines(logging.Formatter):
     """Formats a record as one line of ASCII JSON."""
 
     def format(self, record: logging.LogRecord) -> str:
+        package, dot, rest = record.name.partition(".")
         line = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
-            "logger": _shown_name(record.name),
+            "logger": f"{SERVICE}{dot}{rest}" if package == _PACKAGE else record.name,
             "pid": record.process,
             "message": hide_passwords(record.getMessage()[: 2 * MAX_CHARS])[:MAX_CHARS],
         }
         line |= getattr(record, "fields", {})
         if record.exc_info:
-            line["exception"] = _tail(self.formatException(record.exc_info))
+            # The end of a traceback has the error itself.
+            traceback = self.formatException(record.exc_info)
+            line["exception"] = hide_passwords(traceback[-2 * MAX_CHARS :])[-MAX_CHARS:]
         return json.dumps(line)
 
 
 def shown(text: str | None, most: int = MAX_FIELD_CHARS) -> str | None:
-    """Return a text of a request as its log line shows it, without passwords.
-
-    Parameters
-    ----------
-    text : of the request; None, for one that it lacks, is returned as it is
-    most : characters, from which on it is cut
-    """
+    """Return a text of a request as its log line shows it, cut and without passwords; None stays None."""
     return None if text is None else hide_passwords(text[: 2 * most])[:most]
 
 
@@ -101,10 +88,6 @@ def configure(level: str) -> None:
     """Send every logger of this process to stderr; uvicorn's progress only at level ``debug``.
 
     Uncaught errors are logged too, because their text may contain a store URL, and log lines hide its password.
-
-    Parameters
-    ----------
-    level : in small letters, such as ``info``
     """
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonLines())

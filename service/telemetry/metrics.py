@@ -1,4 +1,4 @@
-"""The service's metrics: see docs/metrics.md.
+"""The service's metrics, how they are told, and what a worker measures of itself: see docs/metrics.md.
 
 Every series exists from the start and no label has its value from a request, so the number of series never changes.
 """
@@ -8,18 +8,19 @@ from __future__ import annotations
 import asyncio
 import os
 import platform
-from collections.abc import Awaitable, Callable, Iterable, Mapping
-from contextlib import suppress
+import time
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
-from typing import Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol, TypeVar, cast
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
 from prometheus_client.multiprocess import MultiProcessCollector
 
 from .. import __version__
-from .fast_counters import Increment, Observe, fast_inc, fast_observe
-from .multiprocess import STORE_RESTARTS, WORKER_RESTARTS
+from ..errors import StoreUnavailableError
+from .multiprocess import STORE_RESTARTS, WORKER_RESTARTS, Increment, Observe, fast_inc, fast_observe
 
 # -- The answer of ``GET /metrics``: the metrics of all workers in Prometheus' text format.
 #
@@ -31,13 +32,7 @@ CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
 
 
 class Exposition:
-    """The metrics of a registry as text; with a shared ``folder``, summed over all workers.
-
-    Parameters
-    ----------
-    registry : of this process
-    folder : where all workers of the service keep their metrics; None where this process is the only one
-    """
+    """The metrics of a registry as text; with a shared ``folder``, summed over all workers."""
 
     def __init__(self, registry: CollectorRegistry, folder: Path | None) -> None:
         self._registry = registry
@@ -50,22 +45,20 @@ class Exposition:
             return await asyncio.to_thread(self._text)
 
     def _text(self) -> bytes:
-        return generate_latest(self._collected())
-
-    def _collected(self) -> CollectorRegistry:
-        if self._folder is None:
-            return self._registry
-        collected = CollectorRegistry()
-        MultiProcessCollector(collected, str(self._folder))
-        return collected
+        collected = self._registry
+        if self._folder is not None:
+            collected = CollectorRegistry()
+            MultiProcessCollector(collected, str(self._folder))
+        return generate_latest(collected)
 
 
 OTHER = "other"
 """Method and route of requests that match no route."""
 OUTCOMES = ("applied", "duplicate", "removed", "voided", "surplus", "invalid", "refused", "expired")
-COMMITS = ("committed", "known", "conflict", "not_found")
+COMMITS = {"Committed": "committed", "Known": "known", "Conflict": "conflict", "NotFound": "not_found"}
+"""By the class of the outcome."""
 CALLS = (
-    *("create", "load", "recall", "commit", "delete", "list", "count", "ping"),
+    *("create", "load", "recall", "commit", "delete", "list", "count", "announce", "ping"),
     *("read_records", "read_counts", "read_log", "read_segments", "segment_names", "export", "restore"),
 )
 _STATUSES = ("2xx", "3xx", "4xx", "5xx")
@@ -89,21 +82,14 @@ class Labels(NamedTuple):
 class Progress(Protocol):
     """A session's counts."""
 
-    @property
-    def slot(self) -> int:
-        """Slots opened."""
-
-    @property
-    def outstanding(self) -> int:
-        """Decisions that wait for feedback."""
-
-    @property
-    def total_delay(self) -> int:
-        """Sum of ``outstanding`` over the closed slots."""
-
-    @property
-    def expired(self) -> int:
-        """Decisions that got no feedback in time."""
+    slot: int
+    """Slots opened."""
+    outstanding: int
+    """Decisions that wait for feedback."""
+    total_delay: int
+    """Sum of ``outstanding`` over the closed slots."""
+    expired: int
+    """Decisions that got no feedback in time."""
 
 
 class Metrics:
@@ -207,9 +193,7 @@ class Metrics:
             "Decisions that were outstanding when their session was deleted by request.",
         )
         self.delay_seconds = self._histogram(
-            "bandit_feedback_delay_seconds",
-            "Time from act to feedback, in sessions with expiry.",
-            _DELAY_SECONDS,
+            "bandit_feedback_delay_seconds", "Time from act to feedback, in sessions with expiry.", _DELAY_SECONDS
         )
         self.delay_slots = self._counter(
             "bandit_delay_slots",
@@ -220,7 +204,9 @@ class Metrics:
         self.commit_requests = self._histogram(
             "bandit_commit_requests", "Requests in one group commit.", _BATCH_SIZES
         )
-        self.commits = self._counters("bandit_commits", "Attempts to commit, by outcome.", "outcome", COMMITS)
+        self.commits = self._counters(
+            "bandit_commits", "Attempts to commit, by outcome.", "outcome", COMMITS.values()
+        )
         seconds = Histogram(
             "bandit_store_call_seconds",
             "Time until a call to the store returned or failed, by call; `/readyz` makes the call `ping`.",
@@ -283,6 +269,71 @@ class Metrics:
         observe(seconds)
         counts[min(max(status // 100, 2), 5) - 2]()
         return key
+
+
+# -- Calls to the store, each timed under the name of the method that is called.
+
+StoreT = TypeVar("StoreT")
+SpanOf = Callable[[str], AbstractContextManager[Any]]
+"""Makes the span of a call to the store, by its name."""
+
+
+def timed(
+    store: StoreT,
+    metrics: Metrics,
+    span_of: SpanOf | None = None,
+    on_failure: Callable[[str, str], None] | None = None,
+) -> StoreT:
+    """Return a store whose ``CALLS`` are timed and counted; all else is that of ``store``.
+
+    Parameters
+    ----------
+    span_of : None where requests are not traced
+    on_failure : gets the name of each call that failed, and why; None for nobody
+    """
+    return cast("StoreT", _Timed(store, metrics, span_of, on_failure))
+
+
+class _Timed:
+    def __init__(
+        self,
+        store: Any,
+        metrics: Metrics,
+        span_of: SpanOf | None,
+        on_failure: Callable[[str, str], None] | None,
+    ) -> None:
+        self._store, self._metrics, self._span_of, self._on_failure = store, metrics, span_of, on_failure
+        vars(self).update({name: self._timed(name) for name in CALLS}, now=store.now)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    def _timed(self, name: str) -> Callable[..., Coroutine[Any, Any, Any]]:
+        store, metrics, span_of = self._store, self._metrics, self._span_of
+        observe, failed, is_commit = metrics.store_seconds[name], metrics.store_failures[name], name == "commit"
+
+        async def call(*args: Any, **named: Any) -> Any:
+            started = time.perf_counter()
+            try:
+                if span_of is None:
+                    result = await getattr(store, name)(*args, **named)
+                else:
+                    with span_of(name) as span:
+                        result = await getattr(store, name)(*args, **named)
+                        if is_commit:
+                            span.set_attribute("bandit.outcome", COMMITS[type(result).__name__])
+            except StoreUnavailableError as error:
+                failed()
+                if self._on_failure is not None:
+                    self._on_failure(name, str(error))
+                raise
+            finally:
+                observe(time.perf_counter() - started)
+            if is_commit:
+                metrics.commits[COMMITS[type(result).__name__]]()
+            return result
+
+        return call
 
 
 # -- What a worker measures of itself while it serves: how late its event loop runs, what waits, memory,

@@ -1,4 +1,4 @@
-"""The folder in which the workers of one service keep their metrics.
+"""The folder in which the workers of one service keep their metrics, and how they count there without a detour.
 
 The parent process imports this without prometheus-client, which it needs only once a worker has ended.
 """
@@ -9,11 +9,13 @@ import logging
 import os
 import shutil
 import tempfile
-from collections.abc import Mapping
+from bisect import bisect_left
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from prometheus_client import Counter, Histogram
     from prometheus_client.mmap_dict import MmapedDict
 
 FOLDER = "PROMETHEUS_MULTIPROC_DIR"
@@ -28,6 +30,9 @@ log = logging.getLogger(__name__)
 def share(number: int) -> Path | None:
     """Let this process keep its metrics in the folder that the parent made; call it before ``Metrics`` is made.
 
+    prometheus-client then names this process's files by the worker's number instead of its process id. A worker
+    that replaces a dead one continues in its files, so that their number does not grow.
+
     Parameters
     ----------
     number : the worker's place among the workers, from 0
@@ -39,9 +44,20 @@ def share(number: int) -> Path | None:
     folder = os.environ.get(FOLDER)
     if not folder:
         return None
-    from .fast_counters import use_worker_number
+    from prometheus_client import values
 
-    use_worker_number(number)
+    mapped: Any = values.MultiProcessValue(process_identifier=lambda: number)
+
+    class SharedValue(mapped):  # type: ignore[misc]
+        """A value that says where in its file it is."""
+
+        def mapped_float(self) -> tuple[memoryview[float], int]:
+            """Return the numbers of the file, and the place of this one; it holds as long as the process."""
+            file = self._file
+            # A file that grows is mapped again; this view keeps the earlier mapping of the same bytes.
+            return memoryview(file._m).cast("d"), file._positions[self._key] // 8  # noqa: SLF001
+
+    values.ValueClass = SharedValue
     return Path(folder)
 
 
@@ -64,10 +80,7 @@ class SharedMetrics:
     def count(self, name: str, text: str) -> None:
         """Add 1 to a counter without labels; the workers' scrapes add it to their own, which stay 0.
 
-        Parameters
-        ----------
-        name : without the ending ``_total``
-        text : what it counts, as the workers' metric says it
+        ``name`` lacks the ending ``_total``, and ``text`` is what the workers' metric says.
         """
         if self._folder is None:
             return
@@ -79,12 +92,7 @@ class SharedMetrics:
         self._counts.write_value(key, self._counts.read_value(key)[0] + 1, 0.0)
 
     def forget_worker(self, number: int) -> None:
-        """Remove the gauges of a worker that has ended; its counters stay.
-
-        Parameters
-        ----------
-        number : its place among the workers, from 0
-        """
+        """Remove the gauges of a worker that has ended; its counters stay."""
         if self._folder is not None:
             from prometheus_client.multiprocess import mark_process_dead
 
@@ -96,3 +104,61 @@ class SharedMetrics:
             self._counts.close()
         if self._folder is not None:
             shutil.rmtree(self._folder, ignore_errors=True)
+
+
+# -- Faster increments and observations for prometheus-client's metrics in multiprocess mode.
+#
+# prometheus-client keeps the metrics of a worker in memory-mapped files. Its public ``inc`` and ``observe`` check
+# the process, acquire a lock and search the buckets one by one: 1.4 and 6.8 us, against 0.12 and 0.25 us here (one
+# core of a busy machine, Python 3.11, prometheus-client 0.26). An act makes four increments and three observations.
+# Measured by turns in one run, that is 9 % of the CPU time of an act and 8 % of a feedback without a socket, 5 to 6
+# % of either with a socket and sessions in memory, and about 4 % of an act with sessions in Redis.
+#
+# This relies on names that prometheus-client does not document. Semi-public, without an underscore, are
+# ``values.ValueClass`` and ``values.MultiProcessValue(process_identifier=...)``; private are the values and buckets
+# of metrics and the layout of mapped files. They are used in this file alone, and
+# tests/telemetry/test_multiprocess.py holds what is expected of them. After an increment through this module
+# ``inc`` of prometheus-client must not be used on the same metric: it adds to a number that it remembers.
+#
+# An increment is a write to the file: it is not lost when the worker is killed, and the next scrape of any worker
+# includes it. Only the thread of the event loop may call these functions: nothing is locked.
+
+Increment = Callable[..., None]
+"""Takes the amount to add, 1 by default."""
+Observe = Callable[[float], None]
+"""Takes the observed value."""
+
+
+def fast_inc(counter: Counter) -> Increment:
+    """Return a function that increments a counter; of a family give one with its labels set.
+
+    Without a shared folder it is ``counter.inc``.
+    """
+    value: Any = counter._value  # noqa: SLF001
+    if not hasattr(value, "mapped_float"):
+        return counter.inc
+    numbers, place = value.mapped_float()
+
+    def increment(amount: float = 1.0) -> None:
+        numbers[place] += amount
+
+    return increment
+
+
+def fast_observe(histogram: Histogram) -> Observe:
+    """Return a function that observes a value; of a family give one histogram with its labels set.
+
+    Without a shared folder it is ``histogram.observe``.
+    """
+    total: Any = histogram._sum  # noqa: SLF001
+    if not hasattr(total, "mapped_float"):
+        return histogram.observe
+    numbers, sum_place = total.mapped_float()
+    places = [bucket.mapped_float()[1] for bucket in histogram._buckets]  # noqa: SLF001
+    bounds = histogram._upper_bounds[:-1]  # noqa: SLF001
+
+    def observe(amount: float) -> None:
+        numbers[sum_place] += amount
+        numbers[places[bisect_left(bounds, amount)]] += 1.0
+
+    return observe

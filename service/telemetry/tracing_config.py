@@ -51,24 +51,20 @@ def _given(environment: Mapping[str, str], what: str) -> str | None:
     return environment.get(f"{_OTLP}_TRACES_{what}") or environment.get(f"{_OTLP}_{what}") or None
 
 
-def _read_headers(environment: MutableMapping[str, str]) -> str | None:
-    """Set the exporter's headers to those in files; return which file can't be read, None if all can."""
+def open_traces(environment: MutableMapping[str, str] = os.environ) -> Spans | None:
+    """Return the spans of this process, or None if traces are not requested or not possible.
+
+    The exporter's headers are set to those that stand in files.
+    """
+    if not is_requested(environment) or why_not(environment) is not None:
+        return None
     for name in (f"{_OTLP}_HEADERS", f"{_OTLP}_TRACES_HEADERS"):
         if file := environment.get(f"{name}_FILE"):
             try:
                 environment[name] = read_secret(Path(file))
             except ValueError as error:
-                return f"{name}_FILE {error}"
-    return None
-
-
-def open_traces(environment: MutableMapping[str, str] = os.environ) -> Spans | None:
-    """Return the spans of this process, or None if traces are not requested or not possible."""
-    if not is_requested(environment) or why_not(environment) is not None:
-        return None
-    if (unread := _read_headers(environment)) is not None:
-        log.warning("no traces: %s", unread)
-        return None
+                log.warning("no traces: %s_FILE %s", name, error)
+                return None
     from .tracing import Spans
 
     try:

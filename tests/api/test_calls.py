@@ -13,7 +13,7 @@ from fastapi.routing import APIRoute
 from pydantic import BaseModel
 from starlette.routing import Mount, Route
 
-from service.api.calls import Call, CallRoute, PathOperation, Reply
+from service.api.path_operations import Call, CallRoute, PathOperation, Reply
 from service.api.routes import ROUTES
 from service.api.runtime import ADMINS, CLIENTS, Logged, access, access_of
 from service.app import create_app

@@ -80,8 +80,8 @@ async def test_a_state_of_another_dimension_is_refused(client, redis_server, spe
         ('"n_arms":2', f'"n_arms":{10**12}'),
         ('"n_arms":2', '"n_arms":true'),
         ('"kind":"dexp3"', '"kind":"ogd"'),
-        ("[0.0,1.0]", "[0.0,NaN]"),
-        ("[0.0,1.0]", "[0.0,1e400]"),
+        ('},"seed"', ',"loss_range":[0.0,NaN]},"seed"'),
+        ('},"seed"', ',"loss_range":[0.0,1e400]},"seed"'),
         ("{", "["),
         ('{"spec', '{"new":1,"spec'),
         pytest.param('{"spec', '{"a":' + "[" * 100_000 + ',"spec', id="deep"),
@@ -225,7 +225,7 @@ async def test_what_lists_show_is_changed_and_the_session_is_read_in_its_place(
 
 @pytest.mark.parametrize("value", [*ODD, b"\xcb\x7f\xf0" + bytes(6), b"\xcb\xff\xff" + bytes(6)], ids=ascii)
 async def test_counts_that_are_no_numbers_count_nothing(client, other, redis_server, value):
-    for field in [*redis_server.client.hkeys("bandit:{s}:counts"), "0", "a0", "f0", "s0"]:
+    for field in [*redis_server.client.hkeys("bandit:{s}:counts"), "0"]:
         redis_server.client.hset("bandit:{s}:counts", field, value)
 
     assert await unsound(client, other) == []

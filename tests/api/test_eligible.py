@@ -470,11 +470,3 @@ async def test_pauses_are_kept_by_every_store_and_seen_by_every_process(make_cli
     assert {each["label"] for each in drawn} == {"b", "d"}
     assert seen["paused"] == ["c", "d"]
     assert (action["label"], action["skipped"]) == ("a", 1)
-
-
-async def test_pauses_wait_for_states_that_can_hold_them(make_client):
-    client = await make_client(write_schema=1)
-    await session(client)
-
-    assert (await change(client, 409, pause=["a"]))["code"] == "older_schema"
-    assert (await change(client, add=["x"], remove=["a"]))["paused"] == []

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from loadtest.replay.simulated_time import pass_time
+from loadtest.replay.session import pass_time
 from service.cooperative import BackgroundYield
 from service.engine.arm_run import ArmRun
 from service.engine.ledger import ArmFeedback, Expiry, Params

@@ -172,19 +172,6 @@ async def test_voids_and_expiry_share_the_decisions(make_client, clock, create):
     assert await counts(client, "/v1/sessions/s") == (0, 2, 0, 1, 0)
 
 
-async def test_states_of_the_first_schema_take_no_void(make_client):
-    client = await make_client(write_schema=1)
-    path = "/v1/sessions/s"
-    await client.post("/v1/sessions", json={"session_id": "s", "learner": {"kind": "dexp3", "n_arms": 1}})
-    await client.post(f"{path}/act")
-
-    response = await client.post(f"{path}/feedback", json={"arm": 0, "loss": None})
-
-    assert (response.status_code, response.json()["code"]) == (409, "older_schema")
-    assert (await client.post(f"{path}/feedback", json={"arm": 0, "loss": 0.5})).status_code == 200
-    assert (await client.get(path)).json()["mean_loss"] is None
-
-
 async def test_events_that_do_not_fit_are_skipped_on_request_and_can_be_sent_again(client, create):
     path = await create(learner={"kind": "dexp3", "arms": ["a"]})
     await client.post(f"{path}/acts", json={"count": 2})

@@ -1,4 +1,9 @@
-"""The largest requests let others have their turn, are never held, and are told of when the service stops."""
+"""The largest requests let others have their turn, are never held, and are told of when the service stops.
+
+What a turn comes to is counted in lines of Python run, which depends on no machine, and beside it how often a
+request pauses: most of the work on large answers is done below Python, between pauses. ``python -m loadtest bench
+--part turns`` measures turns in time.
+"""
 
 import asyncio
 import gc
@@ -15,9 +20,7 @@ from typing import Any
 import httpx
 import pytest
 
-from loadtest.bench.event_loop_turns import longest_turn, worker_settings
-from loadtest.bench.in_process_app import in_process_app
-from loadtest.bench.large_requests import LARGE_REQUESTS
+from loadtest.bench.turns import LARGE_REQUESTS, in_process_app, longest_turn, worker_settings
 from service.commit.cache import CachedSession
 from service.cooperative import FairYield
 from tests.support.connections import JSON, answers, connected, request

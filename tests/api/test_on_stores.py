@@ -10,7 +10,6 @@ import httpx
 import pytest
 
 from service.learners import dexp3 as dexp3_log
-from service.serialization import state as schemas
 from service.store import open_store
 from service.store.base import StoreOptions
 from service.store.memory import MemoryStore
@@ -172,7 +171,6 @@ def patch(monkeypatch):
     """Let logs begin with few arms, and end after few events."""
     monkeypatch.setattr(dexp3_log, "LOGGED_ARMS", 4)
     monkeypatch.setattr(dexp3_log, "ARMS_PER_STEP", 1)
-    monkeypatch.setattr(schemas, "LOGGED_ARMS_3", 4)
     monkeypatch.setattr(dexp3_log, "KEPT_STEPS", 5)
 
 
@@ -259,22 +257,6 @@ async def test_it_moves_and_goes_on_to_the_bit(make_client, store, monkeypatch):
 
     assert timeless((await there.get(PATH)).json()) == timeless((await here.get(PATH)).json())
     assert (await there.post(f"{PATH}/act")).json() == (await here.post(f"{PATH}/act")).json()
-
-
-@pytest.mark.parametrize("schema", [2, 3])
-async def test_the_schema_that_is_allowed_is_written(make_client, schema, monkeypatch):
-    patch(monkeypatch)
-    store = MemoryStore()
-    newest, client = [await make_client(store, write_schema=each) for each in (3, schema)]
-    await newest.post("/v1/sessions", json=MANY)
-    for _ in range(3):
-        await newest.post(f"{PATH}/act")
-    before = (await newest.get(PATH)).json()["probabilities"]
-    await client.post(f"{PATH}/act")
-
-    assert (await store.load("s")).state[0] == schema
-    assert bool(await store.read_records("s")) == (schema == 3)
-    assert (await client.get(PATH)).json()["probabilities"] == before
 
 
 OPEN = 2000

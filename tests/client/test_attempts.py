@@ -1,4 +1,4 @@
-"""Attempts: which failures are tried again, with what, and how often."""
+"""Attempts: which failures are tried again, with what, and how often; and what is shown where all fail."""
 
 import httpx
 import pytest
@@ -8,6 +8,7 @@ from service.client import (
     AsyncBandits,
     AuthenticationError,
     BadAnswerError,
+    BanditsError,
     ClosedError,
     IdempotencyConflictError,
     InternalError,
@@ -100,7 +101,7 @@ def test_who_is_asked_to_wait_beyond_the_time_gives_up_at_once(text):
 
 def test_retry_after_is_waited_for(monkeypatch):
     waits = []
-    monkeypatch.setattr("service.client.connection.time.sleep", waits.append)
+    monkeypatch.setattr("service.client.blocking.time.sleep", waits.append)
     bandits, _ = scripted(problem(503, "overloaded", {"Retry-After": "1"}), ACTED)
 
     assert bandits.session("s").act().slot == 1
@@ -133,3 +134,50 @@ async def test_awaited_calls_are_tried_again_alike():
     await bandits.close()
     with pytest.raises(ClosedError):
         await bandits.session("s").act()
+
+
+FAILURES = [
+    AWAY,
+    RuntimeError("Event loop is closed"),
+    BUSY,
+    problem(404, "unknown_session"),
+    problem(401, "unauthorized"),
+    httpx.Response(200, text="<html>"),
+]
+
+
+@pytest.mark.parametrize("failure", FAILURES)
+def test_a_fallback_is_returned_in_place_of_every_error(failure):
+    bandits, script = scripted(failure)
+    session = bandits.session("s")
+    action = session.act(fallback="hat", segment="de")
+
+    assert (action.choice, action.is_fallback, action.segment) == ("hat", True, "de")
+    assert isinstance(action.error, BanditsError)
+    assert [each.choice for each in session.acts(2, fallback=["hat", "shoes", "belt"])] == ["hat", "shoes"]
+    assert session.act(fallback=1).choice == 1
+    assert session.act(fallback=[0.5, 0.25]).x == [0.5, 0.25]
+    sent = len(script.requests)
+    assert session.feedback(action, loss=1).fallbacks == 1
+    assert not session.report(action, loss=1)
+    assert not session.report("hat", loss=1, event_id=action.event_id)
+    assert not session.void(action)
+    assert (bandits.reports.fallbacks, len(script.requests)) == (3, sent)
+
+
+def test_a_fallback_is_returned_for_what_can_not_be_asked():
+    bandits, _ = scripted(ACTED)
+    session = bandits.session("s")
+
+    assert session.act(fallback="hat", eligible=[float("nan")]).is_fallback
+    bandits.close()
+    assert session.act(fallback="hat").is_fallback
+    with pytest.raises(ClosedError):
+        session.act()
+
+
+def test_a_fallback_that_is_none_is_refused_while_all_is_well():
+    bandits, _ = scripted(ACTED)
+
+    with pytest.raises(TypeError):
+        bandits.session("s").act(fallback=object())

@@ -1,57 +1,23 @@
-"""The awaited client has the methods of the blocking one."""
+"""The awaited client, the blocking one that is made from it, and what both say of themselves."""
 
 import inspect
-from functools import wraps
+import re
 
 import pytest
 
-from service.client import AsyncBandits, AsyncSession, AsyncSessions, Bandits, Session, Sessions
+from service.client import Bandits, ReportRules, Session, Sessions
 from service.testing import AsyncLocalBandits
 from tests.client.conftest import CLICKS
-
-KINDS = [(Bandits, AsyncBandits), (Sessions, AsyncSessions), (Session, AsyncSession)]
-NOT_AWAITED = {"report", "void", "session", "reports", "list", "arms", "segments", "decisions"}
+from tests.support.blocking_client import CLIENT, made_from
 
 
-def methods(kind):
-    return {name: each for name, each in vars(kind).items() if not name.startswith("_")}
+def test_the_blocking_client_is_made_from_the_awaited_one():
+    made = made_from((CLIENT / "awaited.py").read_text())
+
+    assert (CLIENT / "blocking.py").read_text() == made, "run `python -m tests.support.blocking_client`"
 
 
-def noting(method, name, called):
-    """The same method, or property, which adds its name to ``called``."""
-    if isinstance(method, property):
-        return property(noting(method.fget, name, called))
-
-    @wraps(method)
-    def call(*args, **options):
-        called.add(name)
-        return method(*args, **options)
-
-    return call
-
-
-@pytest.fixture
-def called(monkeypatch):
-    """Names of the awaited methods that the test has called."""
-    names = set()
-    for _, kind in KINDS:
-        for name, method in methods(kind).items():
-            monkeypatch.setattr(kind, name, noting(method, f"{kind.__name__}.{name}", names))
-    return names
-
-
-@pytest.mark.parametrize(("blocking", "awaited"), KINDS)
-def test_methods_take_and_say_the_same(blocking, awaited):
-    one, other = methods(blocking), methods(awaited)
-
-    assert one.keys() == other.keys()
-    for name in one.keys() - {"reports"}:
-        assert inspect.signature(one[name]).parameters == inspect.signature(other[name]).parameters, name
-        assert one[name].__doc__ == other[name].__doc__, name
-        assert inspect.iscoroutinefunction(other[name]) is (name not in NOT_AWAITED), name
-
-
-async def test_every_awaited_method_works(called):
+async def test_every_awaited_method_works():
     async with AsyncLocalBandits() as bandits:
         shop = await bandits.sessions.ensure("shop", **CLICKS)
         action, *_ = [await shop.act(), *await shop.acts(9)]
@@ -79,5 +45,27 @@ async def test_every_awaited_method_works(called):
         with bandits.outage():
             assert (await shop.act(fallback="hat")).is_fallback
 
-    every = {f"{kind.__name__}.{name}" for _, kind in KINDS for name in methods(kind)}
-    assert called == every, f"call these above too: {every - called}"
+
+METHODS = [
+    pytest.param(method, id=f"{kind.__name__}.{name}")
+    for kind in (Bandits, Sessions, Session)
+    for name, method in vars(kind).items()
+    if inspect.isfunction(method) and not name.startswith("_")
+]
+
+
+def described(docstring):
+    """Names in the section of parameters, or of attributes."""
+    section = re.search(r"(?:Parameters|Attributes)\n-+\n((?:.+\n?)+)", inspect.cleandoc(docstring))
+    entries = re.findall(r"^([a-z_, ]+) : ", section[1], re.M) if section else []
+    return {name for entry in entries for name in entry.split(", ")}
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_methods_name_every_parameter(method):
+    assert described(method.__doc__) == set(inspect.signature(method).parameters) - {"self"}
+
+
+@pytest.mark.parametrize("kind", [Bandits, ReportRules])
+def test_classes_name_every_parameter(kind):
+    assert described(kind.__doc__) == set(inspect.signature(kind).parameters)

@@ -6,6 +6,8 @@ import pytest
 from service.client import InvalidRequestError, SurplusFeedbackError
 from tests.client.conftest import CLICKS
 
+POINTS = {"dim": 2, "feasible_set": {"kind": "ball", "radius": 1.0}}
+
 
 def test_an_action_says_what_to_show_and_its_feedback_counts_once(shop):
     action = shop.act()
@@ -40,25 +42,20 @@ def test_eligible_arms_may_be_named(shop):
     assert {shop.act(exclude=["hat", "scarf"]).label for _ in range(10)} == {"shoes"}
 
 
-def test_points_are_lists_and_losses_may_be_arrays(bandits):
-    tuner = bandits.sessions.create(
-        learner={"kind": "dbgd", "dim": 2, "feasible_set": {"kind": "ball", "radius": 1.0}}
-    )
+def test_points_are_lists_and_outcomes_may_be_arrays(bandits):
+    tuner = bandits.sessions.create(learner={"kind": "dbgd"} | POINTS)
     action = tuner.act()
     losses = np.square(np.asarray(action.points)).sum(axis=1)
 
     assert losses.shape == (3,)
     assert tuner.feedback(action, losses=losses).applied == 1
     assert tuner.feedback(tuner.act(), losses=list(losses)).applied == 1
+    assert tuner.void(tuner.act())
+    assert bandits.flush(5)
+    assert tuner.view()["voided"] == 1
     with pytest.raises(TypeError, match="point"):
         _ = action.choice
-
-
-def test_gradients_may_be_arrays(bandits):
-    tuner = bandits.sessions.create(
-        learner={"kind": "ogd", "dim": 2, "learning_rate": 0.1, "feasible_set": {"kind": "ball", "radius": 1.0}}
-    )
-
+    tuner = bandits.sessions.create(learner={"kind": "ogd", "learning_rate": 0.1} | POINTS)
     assert tuner.feedback(tuner.act(), gradient=np.array([0.1, 0.2])).applied == 1
 
 
@@ -90,16 +87,6 @@ def test_rewards_are_reported_by_their_name(bandits):
     assert view.outcome_field == "reward"
     assert (view.feedbacks, view["voided"], view.outstanding) == (2, 1, 0)
     assert (bandits.reports.applied, bandits.reports.voided) == (1, 1)
-
-
-def test_a_decision_over_points_is_voided_too(bandits):
-    tuner = bandits.sessions.create(
-        learner={"kind": "dbgd", "dim": 1, "feasible_set": {"kind": "ball", "radius": 1.0}}
-    )
-    assert tuner.void(tuner.act())
-    bandits.flush(5)
-
-    assert tuner.view()["voided"] == 1
 
 
 def test_events_that_do_not_fit_may_be_skipped(shop):

@@ -57,11 +57,6 @@ def test_a_key_that_http_can_not_carry_is_an_error_at_once(service):
     assert not isinstance(raised.value, NoAnswerError)
 
 
-def test_nobody_listens(tmp_path):
-    with Bandits("http://127.0.0.1:9", timeout=1) as bandits:
-        assert isinstance(bandits.session("s").act(fallback="hat").error, NoAnswerError)
-
-
 def test_no_answer_is_shown_as_one_error_that_names_the_reason():
     with Bandits("http://127.0.0.1:9", timeout=1) as bandits, pytest.raises(NoAnswerError) as raised:
         bandits.session("s").act()

@@ -2,7 +2,7 @@
 
 import pytest
 
-from service.client import NotFoundError, SessionExistsError, UnknownSessionError
+from service.client import NotFoundError, SessionExistsError, UnknownSegmentError, UnknownSessionError
 from tests.client.conftest import CLICKS
 
 
@@ -91,3 +91,19 @@ def test_arms_and_decisions_are_gone_through_page_by_page(bandits):
     assert [each["label"] for each in shop.arms(limit=2)] == ["shoes", "hat", "scarf"]
     assert sum(each["acts"] for each in shop.arms(sort="-acts")) == 3
     assert [each["kind"] for each in shop.decisions(limit=2)].count("act") == 3
+
+
+def test_an_action_remembers_its_segment_and_its_reports_name_it(bandits):
+    fields = CLICKS | {"segments": {"max": 10}}
+    shop = bandits.sessions.ensure("shop", **fields)
+    action = shop.act(segment="de")
+    shop.act()
+    assert shop.report(action, loss=1)
+    assert bandits.flush(5)
+
+    assert {row["segment"]: row["feedbacks"] for row in shop.segments()} == {"": 0, "de": 1}
+    view = shop.view(segment="de")
+    assert (view["segment"], view["slots"], view.feedbacks) == ("de", 1, 1)
+    assert bandits.sessions.ensure("shop", **fields).view()["segments"] == 2
+    with pytest.raises(UnknownSegmentError):
+        shop.view(segment="fr")

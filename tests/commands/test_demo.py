@@ -9,9 +9,8 @@ import sys
 
 import pytest
 
-from loadtest.processes.ports import free_port
-from service.commands import demo as command
-from service.commands import demo as picture
+from loadtest.processes import free_port
+from service.commands import demo
 from service.commands.demo import LEARNER, Shop, running_service
 from service.commands.screen import CommandError, Screen
 from service.testing import LocalBandits
@@ -27,7 +26,7 @@ def play(bandits, seconds, show, visitors=200):
         now[0] += pause
         bandits.advance(pause)
 
-    command.play(shop, visitors, seconds, lambda at: show(shop, at), clock=lambda: now[0], sleep=sleep)
+    demo.play(shop, visitors, seconds, lambda at: show(shop, at), clock=lambda: now[0], sleep=sleep)
     return shop
 
 
@@ -37,11 +36,11 @@ def test_within_half_a_minute_it_learns_and_within_a_minute_follows_another_best
 
     def show(shop, at):
         shares[int(at)] = shop.learner.share_of_best()
-        lines[int(at)] = picture.line(shop, at)
+        lines[int(at)] = demo.line(shop, at)
 
     with LocalBandits() as bandits:
         shop = play(bandits, 120, show)
-        found = command.document(shop, "")
+        found = demo.document(shop, "")
         view = shop.learner.session.view()
 
     assert shares[25] > 0.8
@@ -62,7 +61,7 @@ def test_it_shows_the_shop_on_a_terminal_and_without_one(capsys, monkeypatch, te
     screen = Screen()
     with LocalBandits() as bandits:
         shop = Shop(bandits, seed=1)
-        with command.display(shop, screen, "http://here") as show:
+        with demo.display(shop, screen, "http://here") as show:
             for at in (0.0, 2.0, 6.0):
                 shop.step(at, 20)
                 show(at)
@@ -71,7 +70,7 @@ def test_it_shows_the_shop_on_a_terminal_and_without_one(capsys, monkeypatch, te
     assert ("http://here" in out) is terminal
     assert "learner" in out
     assert "control" in out
-    assert "60 visitors" in picture.summary(shop)
+    assert "60 visitors" in demo.summary(shop)
 
 
 def test_items_that_are_sold_out_are_not_shown():
@@ -94,13 +93,13 @@ def test_the_command_starts_its_own_service_and_says_what_came_of_it():
 
 @pytest.mark.processes
 def test_an_interrupt_ends_it_with_a_summary():
-    with subprocess.Popen(COMMAND, stdout=subprocess.PIPE, text=True, cwd=ROOT, start_new_session=True) as demo:
-        lines = iter(demo.stdout.readline, "")
+    with subprocess.Popen(COMMAND, stdout=subprocess.PIPE, text=True, cwd=ROOT, start_new_session=True) as running:
+        lines = iter(running.stdout.readline, "")
         assert next(line for line in lines if "learner " in line)
-        demo.send_signal(signal.SIGINT)
-        rest = demo.stdout.read()
+        running.send_signal(signal.SIGINT)
+        rest = running.stdout.read()
 
-    assert demo.returncode == 0
+    assert running.returncode == 0
     assert "visitors: " in rest
 
 

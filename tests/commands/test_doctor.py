@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 
 import pytest
 
-from service.commands import doctor as service_checks
-from service.commands import doctor as settings_checks
-from service.commands import doctor_store as server_checks
+from service.commands import doctor_store
+from service.commands.doctor import check_service, check_settings
 from service.commands.doctor_store import Level
 from service.settings import Settings, StoreUrl
+from service.store import open_store
+from service.store.base import NewSession
 from service.store.redis.client import Examination, Server
 from tests.support.compose import COMPOSE
 from tests.support.running import RunningService
@@ -38,7 +40,7 @@ def _no_settings_from_outside(monkeypatch):
 def judge(info=(), fsync="always", missing=(), **settings):
     settings = Settings(**{"store_url": StoreUrl("redis://r"), "min_replicas": 1} | settings)
     found = Examination([Server(WELL | dict(info), fsync)], missing)
-    return {each.subject: each for each in server_checks.check(found, settings, NOW)}
+    return {each.subject: each for each in doctor_store.check(found, settings, NOW)}
 
 
 def test_a_server_as_it_should_be_is_well():
@@ -78,13 +80,12 @@ def test_what_should_change_is_said(change, subject, level, says):
         ({}, {"BANDIT_PROT": "1"}, "BANDIT_PROT is no setting"),
         ({"host": "0.0.0.0"}, {}, "may do everything"),
         ({"workers": 256}, {}, "256 on"),
-        ({"write_schema": 1}, {}, "BANDIT_WRITE_SCHEMA"),
         ({"drain_seconds": 500}, {}, "BANDIT_DRAIN_SECONDS"),
         ({"api_keys": '[{"name": "r", "key": "k234567890123456", "role": "reader"}]'}, {}, "role admin"),
     ],
 )
 def test_settings_that_do_not_fit_are_named(settings, environment, says):
-    (found,) = settings_checks.check(Settings(**settings), environment)
+    (found,) = check_settings(Settings(**settings), environment)
 
     assert found.level is Level.WARNING
     assert says in found.found
@@ -97,9 +98,9 @@ def test_files_of_secrets_that_others_can_read_are_named(tmp_path):
     levels = []
     for mode in (0o644, 0o600):
         path.chmod(mode)
-        levels.append([*settings_checks.check(Settings(), environment)][-1].level)
+        levels.append([*check_settings(Settings(), environment)][-1].level)
     path.unlink()
-    levels.append([*settings_checks.check(Settings(), environment)][-1].level)
+    levels.append([*check_settings(Settings(), environment)][-1].level)
 
     assert levels == [Level.WARNING, Level.OK, Level.ERROR]
 
@@ -163,16 +164,11 @@ def test_a_folder_and_a_service_are_looked_at_before_and_while_it_runs(command, 
     assert "not running" in after["store"]["found"]
 
 
-def test_a_service_that_is_away_is_an_error():
-    (found,) = service_checks.check_of_service_checks("http://127.0.0.1:9")
+def test_a_service_that_can_not_be_asked_is_an_error():
+    (away,), (unnamed,) = check_service("http://127.0.0.1:9"), check_service("localhost:8000")
 
-    assert found.level is Level.ERROR
-
-
-def test_an_address_without_a_scheme_is_told_with_one():
-    (found,) = service_checks.check_of_service_checks("localhost:8000")
-
-    assert (found.level, found.do) == (Level.ERROR, "say --url http://localhost:8000")
+    assert away.level is unnamed.level is Level.ERROR
+    assert unnamed.do == "say --url http://localhost:8000"
 
 
 def test_a_store_of_the_defaults_is_not_taken_for_that_of_a_service_elsewhere(command, monkeypatch, tmp_path):
@@ -200,3 +196,28 @@ def test_the_shipped_rights_are_enough_and_missing_ones_are_named(command, own_r
     own_redis_server.client.execute_command(*create, *(right for right in rights if right != "+xadd"))
     code, found = found_by(command, "--store-url", url)
     assert (code, found["rights"]["do"]) == (2, "ACL SETUSER ... +xadd")
+
+
+async def _stored(url, session_ids, schema, readers):
+    store = open_store(url)
+    for session_id in session_ids:
+        await store.create(NewSession(session_id, "v-1", b"", b"", summary=bytes([schema])))
+    for number, schemas in enumerate(readers):
+        await store.announce(f"w{number}", schemas, 30)
+    await store.close()
+
+
+def test_sessions_of_each_schema_are_counted_and_those_named_that_not_all_read(command, own_redis_server):
+    url = own_redis_server.url
+    asyncio.run(_stored(url, ["a", "b"], 1, [[1], [1, 2]]))
+    _, found = found_by(command, "--store-url", url)
+    assert (found["schemas"]["level"], found["schemas"]["found"]) == (
+        "ok",
+        "sessions by schema: 2 in 1; live workers: 2",
+    )
+
+    asyncio.run(_stored(url, [f"n{n}" for n in range(7)], 2, []))
+    _, found = found_by(command, "--store-url", url)
+    told = found["schemas"]["found"]
+    assert (found["schemas"]["level"], told[-4:]) == ("warning", " ...")
+    assert told.startswith("sessions by schema: 2 in 1, 7 in 2; live workers: 2; not all read n")

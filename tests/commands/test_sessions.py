@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 
 import pytest
 
+from service.__main__ import SERVER_PACKAGES, WITHOUT_SERVER
 from service.client import Bandits
 from service.commands.screen import Screen
 
@@ -156,3 +158,14 @@ def test_on_a_terminal_there_are_tables_without_control_characters(capsys, monke
 def test_versions_are_told(command):
     assert "python" in json.loads(command("version", "--json")[1])
     assert command("version")[1].startswith("delayed-bandits ")
+
+
+@pytest.mark.parametrize("word", sorted(WITHOUT_SERVER))
+def test_commands_that_only_call_a_service_need_no_package_of_the_server(word):
+    code = f"""
+import sys
+sys.modules |= dict.fromkeys({SERVER_PACKAGES})
+from service.commands.run import main
+main("{word}", ["--help"], "prog")
+"""
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True).stdout

@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from loadtest.chaos.audit import audit
-from loadtest.chaos.ledger import Ledger
+from loadtest.chaos.audit import Ledger, audit
 from loadtest.chaos.load import LEARNERS, Load, connection, open_sessions
 from loadtest.client import Client
 from loadtest.processes import running_redis

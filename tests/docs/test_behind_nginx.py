@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 import httpx
 import pytest
 
-from loadtest.processes.ports import free_port
+from loadtest.processes import free_port
 from service.api.problems import problem_fields
 from service.errors import (
     BadRequestError,

@@ -7,8 +7,7 @@ from fnmatch import fnmatch
 
 import pytest
 
-from loadtest.studies.day import simulate
-from loadtest.studies.day_report import lines_of
+from loadtest.day import lines_of, simulate
 from tests.support.pages import PAGES, ROOT, blocks_of, name_of
 
 README = ROOT / "README.md"

@@ -11,8 +11,7 @@ from service.api.routes import ROUTES
 from service.api.runtime import ADMINS, CLIENTS, READERS, VIEWERS, access_of
 from service.errors import ServiceError
 from service.learners import REGISTRY
-from service.learners.rates import RatedSpec
-from service.learners.specs import ArmsSpec
+from service.learners.specs import ArmsSpec, RatedSpec
 from service.settings import Settings
 from service.store.redis import scripts as keys
 from tests.support import vectors

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from loadtest.replay.simulated_time import pass_time
+from loadtest.replay.session import pass_time
 from service.engine.ledger import Expiry, Params
 from service.engine.run import Run, start_run
 from service.learners import REGISTRY

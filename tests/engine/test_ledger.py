@@ -1,40 +1,100 @@
-"""At every moment acts = settled by feedback + expired + removed + outstanding."""
+"""Counts and what they rest on: delays of virtual slots as the ledger sums them, losses on the learner's scale."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from service.engine.ledger import ArmLedger, Ledger
+from service.engine.ledger import LossRange
+from service.engine.run import PointRun
 from tests.support import vectors
+from tests.support.examples import examples
+from tests.support.runs import start
+
+POINTS = {"kind": "dbgd", "dim": 2, "feasible_set": {"kind": "ball", "radius": 1.0}}
+DELAYS = pytest.mark.parametrize("case", vectors.load("delays")["virtual_slots"], ids=lambda case: str(case["d"]))
 
 
-@pytest.mark.parametrize("case", vectors.load("delays")["virtual_slots"], ids=lambda case: str(case["d"]))
-def test_outstanding_counts_add_up_to_the_sum_of_delays(case: dict[str, Any]) -> None:
+def virtual_slots(delays: list[int]) -> tuple[list[int], list[int], list[int], int]:
+    """t(tau), s~ = tau - 1 - L_{t(tau)-1}, what is outstanding after each slot, and the sum of delays counted."""
+    run, received, opened, order, outstanding = start(POINTS), 0, dict[int, int](), list[int](), list[int]()
+    assert isinstance(run, PointRun)
+    for t in range(1, len(delays) + 1):
+        assert run.open_slot() == t
+        opened[t] = received
+        arrived = [s for s in range(1, t + 1) if s + delays[s - 1] == t]
+        for _ in arrived:
+            run.ledger.settle()
+        received += len(arrived)
+        order += arrived
+        outstanding.append(run.ledger.outstanding)
+    run.open_slot()
+    assert run.ledger.feedbacks == received
+    return order, [tau - opened[t] for tau, t in enumerate(order)], outstanding, run.ledger.total_delay
+
+
+@DELAYS
+def test_virtual_slots_and_outstanding_decisions_by_hand(case: dict[str, Any]) -> None:
     """Every delay d_t keeps decision t outstanding at the end of d_t slots."""
-    ledger, delays = Ledger(), case["d"]
-    arrivals = [t + delay for t, delay in enumerate(delays, start=1)]
+    order, lags, outstanding, total = virtual_slots(case["d"])
 
-    for t, outstanding in enumerate(case["outstanding_after_slot"], start=1):
-        assert ledger.open() == t
-        for _ in range(arrivals.count(t)):
-            ledger.settle()
-        assert ledger.outstanding == outstanding
-
-    ledger.open()
-    assert ledger.total_delay == sum(delays)
-    assert ledger.feedbacks == len(delays)
+    assert order == case["t_of_tau"]
+    assert lags == case["s_tilde"]
+    assert outstanding == case["outstanding_after_slot"]
+    assert total == sum(case["d"])
 
 
-def test_a_copy_keeps_its_own_counts() -> None:
-    ledger = ArmLedger.of(2)
-    ledger.open()
-    ledger.by_arm[1] += 1
+@settings(max_examples=examples(500), deadline=None, derandomize=True)
+@given(st.lists(st.integers(0, 30), min_size=1, max_size=60))
+def test_lemma_index_and_the_ledgers_delay_sum(wanted: list[int]) -> None:
+    """Lemma index: the delays counted in virtual slots add up to D, and each is at most 2 d-bar."""
+    delays = [min(delay, len(wanted) - t) for t, delay in enumerate(wanted, start=1)]
 
-    copy = ledger.copy()
-    copy.settle()
-    copy.by_arm[1] -= 1
+    order, lags, _, total = virtual_slots(delays)
 
-    assert (ledger.outstanding, ledger.by_arm.tolist()) == (1, [0, 1])
-    assert (copy.outstanding, copy.by_arm.tolist()) == (0, [0, 0])
+    assert sorted(order) == list(range(1, len(delays) + 1))
+    assert min(lags) >= 0
+    assert max(lags) <= 2 * max(delays)
+    assert sum(lags) == sum(delays) == total
+
+
+@pytest.mark.parametrize(
+    ("best", "worst", "loss", "learned"),
+    [
+        (0.0, 1.0, 0.0, 0.0),
+        (0.0, 1.0, 1.0, 1.0),
+        (0.0, 1.0, 0.25, 0.25),
+        (10.0, -10.0, 10, 0.0),
+        (10.0, -10.0, -10, 1.0),
+        (10.0, -10.0, 0, 0.5),
+        (1.0, 0.0, 1, 0.0),
+        (1.0, 0.0, 0, 1.0),
+        (1.0, 5.0, 4, 0.75),
+    ],
+)
+def test_losses_are_mapped_from_best_to_worst(best: float, worst: float, loss: float, learned: float) -> None:
+    assert LossRange(best, worst).learned(loss) == learned
+
+
+@pytest.mark.parametrize(
+    ("losses", "loss", "message"),
+    [
+        *(
+            (LossRange(), loss, r"\[0\.0, 1\.0\]")
+            for loss in (-0.1, -1e-12, 1.0000000000000002, 1.0001, 5, 99, -10, float("nan"), float("inf"))
+        ),
+        *((LossRange(10.0, -10.0), rating, r"\[-10\.0, 10\.0\]") for rating in (10.0000001, -10.5, 11, -99)),
+        (LossRange(0.0, 2.0, normalize=False), 2.5, r"\[0\.0, 2\.0\]"),
+        (LossRange(-1.0, 2.0, normalize=False), -0.5, r"must be >= 0"),
+    ],
+)
+def test_losses_outside_the_range_are_refused_with_the_range(losses: LossRange, loss: float, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        losses.learned(loss)
+
+
+def test_raw_losses_pass_as_they_are() -> None:
+    assert LossRange(0.0, 2.0, normalize=False).learned(1.75) == 1.75

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from typing import Any
 
 import numpy as np
@@ -141,7 +142,7 @@ def test_a_run_with_reloaded_slots_goes_on_with_the_same_numbers(spec: dict[str,
     run.settle(feedback(actions[3]))
     assert isinstance(run, SlotRun)
 
-    again = run.moved(run.ledger.copy(), run.state)
+    again = run.moved(deepcopy(run.ledger), run.state)
     again.open_slots = OpenSlots(opened=run.open_slots.opened.copy()).written()
 
     for each in (run, again):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
+
 import numpy as np
 import pytest
 
@@ -40,13 +42,14 @@ def test_acts_in_one_call_are_acts_in_a_row() -> None:
 def test_copies_leave_the_run_as_it_was() -> None:
     run = start(ARMS)
     arm = act(run).arm
-    before = run.probabilities.copy(), run.ledger.copy()
+    before = run.probabilities.copy(), deepcopy(run.ledger)
 
     copy = run.copy()
     copy.settle(ArmFeedback(arm, 1.0))
     copy.act()
 
     np.testing.assert_array_equal(run.probabilities, before[0])
+    assert run.ledger.by_arm.tolist() == before[1].by_arm.tolist()
     assert (run.ledger.slot, run.ledger.outstanding) == (before[1].slot, before[1].outstanding)
     assert not np.array_equal(copy.probabilities, before[0])
 
@@ -56,7 +59,7 @@ def test_a_run_taken_up_again_goes_on_with_the_same_numbers() -> None:
     arms = [act(run).arm for _ in range(7)]
     run.settle(ArmFeedback(arms[0], 0.5))
 
-    again = start_run(run.params).moved(run.ledger.copy(), run.state)
+    again = start_run(run.params).moved(deepcopy(run.ledger), run.state)
 
     assert [act(again) for _ in range(300)] == [act(run) for _ in range(300)]
 

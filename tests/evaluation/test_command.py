@@ -6,18 +6,16 @@ import csv
 import json
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from service.evaluation.command import main
-from service.evaluation.logs import match
 
 FIELDS = ("kind", "slot", "arm", "label", "probability", "eligible", "reward", "loss", "outcome", "at")
 
 
-def log(word: str = "reward", acts: int = 600) -> list[dict[str, object]]:
+def log(word="reward", acts=600):
     rng, entries = np.random.default_rng(1), []
     for slot in range(1, acts + 1):
         arm = int(rng.integers(2))
@@ -28,19 +26,19 @@ def log(word: str = "reward", acts: int = 600) -> list[dict[str, object]]:
 
 
 @pytest.fixture
-def jsonl(tmp_path: Path) -> Path:
+def jsonl(tmp_path):
     path = tmp_path / "log.jsonl"
     path.write_text("".join(json.dumps(entry) + "\n" for entry in log()))
     return path
 
 
-def run(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str, str]:
+def run(capsys, *arguments):
     code = main([str(each) for each in arguments], "prog")
     out, err = capsys.readouterr()
     return code, out, err
 
 
-def test_a_report_has_means_and_policies(jsonl: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_report_has_means_and_policies(jsonl, capsys):
     code, out, _ = run(capsys, jsonl)
 
     assert code == 0
@@ -49,7 +47,7 @@ def test_a_report_has_means_and_policies(jsonl: Path, capsys: pytest.CaptureFixt
     assert len([line for line in out.splitlines() if line.startswith("  ")]) == 5
 
 
-def test_json_says_the_same_of_all_formats(jsonl: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_says_the_same_of_all_formats(jsonl, tmp_path, capsys):
     pages = tmp_path / "pages.jsonl"
     pages.write_text(json.dumps({"decisions": log(), "next_cursor": None}) + "\n\n")
     table = tmp_path / "log.csv"
@@ -67,20 +65,7 @@ def test_json_says_the_same_of_all_formats(jsonl: Path, tmp_path: Path, capsys: 
     assert low < 0.6 < high
 
 
-def test_parquet_is_read_and_written_where_it_is_installed(
-    jsonl: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    pa = pytest.importorskip("pyarrow")
-    rows = [{name: entry.get(name) for name in FIELDS} for entry in log()]
-    pytest.importorskip("pyarrow.parquet").write_table(pa.Table.from_pylist(rows), tmp_path / "log.parquet")
-
-    assert run(capsys, tmp_path / "log.parquet", "--json")[1] == run(capsys, jsonl, "--json")[1]
-    assert run(capsys, jsonl, "--columns", tmp_path / "out.parquet")[0] == 0
-
-
-def test_columns_are_those_of_off_policy_libraries(
-    jsonl: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_columns_are_those_of_off_policy_libraries(jsonl, tmp_path, capsys):
     for name in ("out.csv", "out.npz"):
         assert run(capsys, jsonl, "--columns", tmp_path / name)[0] == 0
     with np.load(tmp_path / "out.npz") as columns:
@@ -94,7 +79,7 @@ def test_columns_are_those_of_off_policy_libraries(
     assert [float(cell) for cell in rows[1].split(",")] == first
 
 
-def test_a_log_of_losses_needs_its_range_for_columns(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_log_of_losses_needs_its_range_for_columns(tmp_path, capsys):
     path = tmp_path / "log.jsonl"
     path.write_text("".join(json.dumps(entry) + "\n" for entry in log("loss")))
 
@@ -116,9 +101,7 @@ def test_a_log_of_losses_needs_its_range_for_columns(tmp_path: Path, capsys: pyt
         ("absent.jsonl", None, "No such file"),
     ],
 )
-def test_what_cannot_be_read_is_said_in_one_line(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, text: str | None, reason: str
-) -> None:
+def test_what_cannot_be_read_is_said_in_one_line(tmp_path, capsys, name, text, reason):
     if text is not None:
         (tmp_path / name).write_text(text)
 
@@ -129,13 +112,13 @@ def test_what_cannot_be_read_is_said_in_one_line(
     assert err.count("\n") == 1
 
 
-def test_an_empty_log_is_no_data(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_empty_log_is_no_data(tmp_path, capsys):
     (tmp_path / "log.jsonl").write_text("")
 
     assert run(capsys, tmp_path / "log.jsonl")[1] == "0 acts with a loss\n\nnot enough data\n"
 
 
-def test_wrong_flags_are_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+def test_wrong_flags_are_one_line(capsys):
     with pytest.raises(SystemExit):
         main(["--nix"], "prog")
     err = capsys.readouterr().err
@@ -145,33 +128,14 @@ def test_wrong_flags_are_one_line(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.slow
-def test_it_is_a_word_of_the_command(jsonl: Path) -> None:
+def test_it_is_a_word_of_the_command(jsonl):
     command = [sys.executable, "-m", "service", "evaluate", str(jsonl), "--json"]
     found = subprocess.run(command, capture_output=True, text=True, check=True)
 
     assert json.loads(found.stdout)["acts"] == 600
 
 
-def test_acts_and_events_are_matched_within_their_segment():
-    """Of three open acts of one arm the second is answered, then the oldest expires; each segment has its own."""
-    acts = [
-        {"kind": "act", "slot": n, "arm": 0, "probability": 1.0, "eligible": 1, **where}
-        for n, where in enumerate(({"segment": "a"}, {"segment": "b"}, {}), 1)
-    ]
-    ended = [
-        {"kind": "event", "arm": 0, "reward": 1.0, "outcome": "applied", "segment": "b"},
-        {"kind": "event", "arm": 0, "reward": 0.0, "outcome": "expired", "count": 1},
-        {"kind": "event", "arm": 0, "reward": 0.5, "outcome": "applied"},
-    ]
-    entries = [*acts, *ended]
-
-    found = {segment: match(entries, segment).values.tolist() for segment in ("a", "b", "", "c")}
-
-    assert found == {"a": [0.0], "b": [1.0], "": [0.5], "c": []}
-    assert match(entries).values.tolist() == [0.0, 1.0, 0.5]
-
-
-def test_one_segment_is_asked_for(capsys: pytest.CaptureFixture[str], jsonl: Path) -> None:
+def test_one_segment_is_asked_for(capsys, jsonl):
     _, out, _ = run(capsys, jsonl, "--json", "--segment", "")
     code, other, _ = run(capsys, jsonl, "--json", "--segment", "a")
 

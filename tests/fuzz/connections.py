@@ -13,8 +13,8 @@ import uvicorn
 from uvicorn.server import ServerState
 
 from service.api.problems import problem
-from service.server.closing import ConnectionLimit
-from service.server.connection import MAX_HEAD_BYTES, LimitedHttpProtocol
+from service.server.connection import MAX_HEAD_BYTES, HttpConnection
+from service.server.connection_limits import ConnectionLimit
 
 HEAD = re.compile(rb"HTTP/1\.1 (\d{3}) [^\r\n]*\r\n((?:[a-z-]+: [^\r\n]*\r\n)+)\r\n")
 LOOP = asyncio.new_event_loop()
@@ -89,7 +89,7 @@ def one_input(data: bytes) -> None:
 
 async def _connection(data: bytes) -> None:
     wire = Wire()
-    connection = LimitedHttpProtocol(
+    connection = HttpConnection(
         CONFIG,
         ServerState(),
         {},

@@ -94,4 +94,4 @@ def seeds() -> list[bytes]:
         found += [bytes([number, 0]) + state[:-4], bytes([number, 1]) + state, bytes([number, 3]) + joined]
     grown = Arms.of(len(NAMES), NAMES)
     grown = grown.changed(grown.change(["d"], ["b"]))
-    return [*found, b"\0\2" + encode_arms(grown, codec.SCHEMA)]
+    return [*found, b"\0\2" + encode_arms(grown)]

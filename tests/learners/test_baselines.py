@@ -12,9 +12,8 @@ from service.engine.ledger import ArmAction, ArmFeedback, Params, PointFeedback
 from service.engine.run import start_run
 from service.learners import REGISTRY
 from service.learners.base import Slot
-from service.learners.maths import Kind, Schedule
-from service.learners.rates import RatedSpec
-from service.learners.specs import ArmsSpec
+from service.learners.maths import Schedule
+from service.learners.specs import ArmsSpec, RatedSpec
 from tests.support.feasible_sets import contains
 
 BALL = {"dim": 2, "feasible_set": {"kind": "ball", "radius": 1.0}}
@@ -127,7 +126,7 @@ def test_blocks_hold_an_arm_and_learn_from_their_second_half() -> None:
 @pytest.mark.slow
 def test_random_schedule_updates_as_often_as_expected() -> None:
     """200,000 slots; the count of updates lies within 5 standard errors of its mean (false alarm below 1e-6)."""
-    schedule, slots = Schedule(Kind.RANDOM, 3, 1), 200_000
+    schedule, slots = Schedule("random", 3, 1), 200_000
     clock, rng, count = schedule.start(), np.random.default_rng(1), 0
     for t in range(1, slots + 1):
         clock = schedule.open(clock, Slot(t, 0, 0.0, float(rng.random())))

@@ -62,7 +62,7 @@ def test_query_points_lie_in_the_set_from_wherever_x_was_pushed(feasible_set: di
     rng = np.random.default_rng(7)
     z = learner.feasible_set.center + rng.normal(size=(20_000, 3)) * 10 ** rng.uniform(-6, 60, size=(20_000, 1))
 
-    x = learner.feasible_set.shrunk(learner.perturbation).project(z)
+    x = learner.feasible_set.onto_shrunk(learner.perturbation)(z)
 
     assert contains(learner.feasible_set, x).all()
     assert contains(learner.feasible_set, learner.query_points(learner.start()._replace(x=x))).all()
@@ -72,12 +72,12 @@ def test_query_points_lie_in_the_set_from_wherever_x_was_pushed(feasible_set: di
 def test_projection_is_the_nearest_point(feasible_set: dict[str, Any]) -> None:
     """(z - Px)'(y - Px) <= 0 for all y of the set, the mark of a projection; 1e-9 is left for rounding."""
     body = build_set(feasible_set)
-    shrunk = body.shrunk(body.inradius / 4)
+    project = body.onto_shrunk(body.inradius / 4)
     rng = np.random.default_rng(11)
     z = body.center + 3 * body.inradius * rng.normal(size=(500, 1, 3))
-    y = shrunk.project(body.center + 3 * body.inradius * rng.normal(size=(1, 200, 3)))
+    y = project(body.center + 3 * body.inradius * rng.normal(size=(1, 200, 3)))
 
-    px = shrunk.project(z)
+    px = project(z)
 
     assert (np.einsum("ijk,ijk->ij", (z - px), (y - px)) <= 1e-9 * body.inradius * body.reach).all()
 
@@ -90,7 +90,7 @@ def test_any_dimension_has_feasible_query_points(feasible_set: dict[str, Any], d
     learner = spec(feasible_set, dim).build()
     z = np.random.default_rng(3).normal(size=dim) * 100
 
-    x = learner.feasible_set.shrunk(learner.perturbation).project(z)
+    x = learner.feasible_set.onto_shrunk(learner.perturbation)(z)
 
     assert contains(learner.feasible_set, learner.query_points(learner.start()._replace(x=x))).all()
 

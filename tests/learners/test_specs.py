@@ -11,8 +11,7 @@ from pydantic import ValidationError
 from service.learners import REGISTRY
 from service.learners.dbgd import DbgdSpec
 from service.learners.dexp3 import Dexp3Spec
-from service.learners.rates import RatedSpec
-from service.learners.specs import ArmsSpec, PointsSpec
+from service.learners.specs import ArmsSpec, PointsSpec, RatedSpec
 from tests.support import vectors
 
 BALL = {"dim": 2, "feasible_set": {"kind": "ball", "radius": 1.0}}

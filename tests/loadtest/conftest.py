@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.running import RunningService
+
 JESTER = "jester-data-1.csv.gz"
 YACHT = "yacht_hydrodynamics.data"
 
@@ -27,3 +29,9 @@ def real_jester() -> Path:
 @pytest.fixture(scope="session")
 def real_yacht() -> Path:
     return _real(YACHT)
+
+
+@pytest.fixture(scope="module")
+def url(service: RunningService) -> str:
+    """The service that replays over HTTP play against."""
+    return service.url

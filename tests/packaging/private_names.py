@@ -22,14 +22,13 @@ GROUPS: dict[str, tuple[str, ...]] = {
         f"{_PROTOCOL}.shutdown",
         *(f"{_PROTOCOL}.on_{name}" for name in ("message_begin", "header", "headers_complete", "body")),
         *(f"{_PROTOCOL}.on_{name}" for name in ("message_complete", "response_complete")),
-        f"{_PROTOCOL}._start_asgi_task",
     ),
     "What the connection class reads and changes of the connection: what was parsed, what waits, and timers.": (
         *(
             f"{_PROTOCOL}.{name}"
             for name in ("client", "cycle", "expect_100_continue", "flow", "headers", "loop", "parser")
         ),
-        *(f"{_PROTOCOL}.{name}" for name in ("pipeline", "server_state", "transport", "url")),
+        *(f"{_PROTOCOL}.{name}" for name in ("pipeline", "scope", "server_state", "transport", "url")),
         *(f"{_PROTOCOL}.timeout_keep_alive{name}" for name in ("", "_handler", "_task")),
         f"{_PROTOCOL}._unset_keepalive_if_required",
         "uvicorn.server:ServerState.default_headers",
@@ -45,7 +44,8 @@ GROUPS: dict[str, tuple[str, ...]] = {
     ),
     "A connection is held back while there is enough to parse, and cut where nothing is taken of an answer.": (
         _FLOW,
-        *(f"{_FLOW}.{name}" for name in ("_transport", "pause_writing", "resume_reading", "resume_writing")),
+        *(f"{_FLOW}.{name}" for name in ("pause_reading", "pause_writing", "resume_reading", "resume_writing")),
+        *(f"{_PROTOCOL}.{name}" for name in ("pause_writing", "resume_writing")),
         "uvicorn.protocols.http.flow_control:HIGH_WATER_LIMIT",
     ),
     "A worker tells its supervisor when it serves, and takes connections from the socket that all workers share.": (

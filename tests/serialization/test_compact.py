@@ -1,4 +1,4 @@
-"""States of schema 3: short, and the same to the bit."""
+"""States are short, and the same to the bit when they are read."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from service.commit.cache import CachedSession
-from service.engine.arm_run import ArmRun
 from service.engine.ledger import ArmAction, ArmFeedback, PointFeedback
 from service.errors import StateCorruptError
 from service.learners import REGISTRY
@@ -16,13 +15,9 @@ from service.learners.base import Information
 from service.models.specification import Specification
 from service.models.stored import Stored
 from service.serialization import records
-from service.serialization import state as codec
 from service.serialization.binary import MAX_LENGTH, CodecError, Reader, Writer
-from service.sessions.act import Act
-from service.store.base import NewSession, Snapshot
-from service.store.memory import MemoryStore
+from service.store.base import Snapshot
 from tests.support import kept_states, runs, vectors
-from tests.support.sessions import sessions_on
 
 FLOATS_OF_A_STATE = 8
 """Bytes."""
@@ -39,10 +34,10 @@ def settled(run, action, rng):
         run.settle(PointFeedback(rng.normal(size=action.x.size + extra)))
 
 
-def loaded(run, schema=codec.SCHEMA):
+def loaded(run):
     """A run as another worker reads it."""
     stored = Stored(Specification(learner=run.params.learner), run.params.seed)
-    snapshot = Snapshot("v", stored.encode(), CachedSession.encode(run, schema), 0.0, None)
+    snapshot = Snapshot("v", stored.encode(), CachedSession.encode(run), 0.0, None)
     return CachedSession.of(snapshot)
 
 
@@ -61,10 +56,9 @@ def test_a_run_that_is_stored_and_read_goes_on_to_the_bit(spec):
         read = loaded(run)
         if read.needs_records:
             read = read.with_records(kept)
-        elder = loaded(run, schema=2).run
 
         assert CachedSession.encode(read.run) == CachedSession.encode(run)
-        assert repr(read.run.ledger) == repr(elder.ledger)
+        assert repr(read.run.ledger) == repr(run.ledger)
         stored = len(run.state) - len(type(run.state)._field_defaults)
         for one, other in zip(run.state[:stored], read.run.state[:stored], strict=True):
             assert np.asarray(one).tobytes() == np.asarray(other).tobytes()
@@ -91,7 +85,7 @@ def test_the_open_slots_distribution_is_stored_only_where_a_few_events_do_not_le
 
 
 def test_few_arms_with_many_events_are_stored_whole():
-    assert len(CachedSession.encode(dexp3(4, 16))) < len(CachedSession.encode(dexp3(4, 16), schema=2))
+    assert len(CachedSession.encode(dexp3(4, 16))) == len(CachedSession.encode(dexp3(4, 24)))
 
 
 def test_after_a_change_of_arms_both_vectors_are_stored():
@@ -105,10 +99,10 @@ def test_after_a_change_of_arms_both_vectors_are_stored():
 
 
 def written_integers(array):
-    writer = Writer(compact=True)
+    writer = Writer()
     writer.integers(array)
     data = b"".join(writer.parts)
-    reader = Reader(memoryview(data), compact=True)
+    reader = Reader(memoryview(data))
     return data, reader.integers(), bytes(reader.left)
 
 
@@ -126,7 +120,7 @@ def test_integers_are_exact_and_never_longer(size, largest, share):
     assert read.tolist() == array.tolist()
     assert not left
     assert len(data) <= 6 + array.nbytes
-    skipping = Reader(memoryview(data), compact=True)
+    skipping = Reader(memoryview(data))
     assert (skipping.skip_integers(), bytes(skipping.left)) == (size, b"")
 
 
@@ -151,7 +145,7 @@ def test_integers_are_as_short_as_the_largest():
 )
 def test_integers_that_nobody_wrote_are_refused(data):
     with pytest.raises((CodecError, IndexError)):
-        Reader(memoryview(data), compact=True).integers()
+        Reader(memoryview(data)).integers()
 
 
 @pytest.mark.parametrize("kind", ["dexp3", "fixed", "centred_tsallis", "exp3"])
@@ -168,30 +162,7 @@ def test_a_state_of_fewer_arms_than_its_specification_is_refused_before_memory_i
     assert "fewer" in str(refused.value.__cause__)
 
 
-@pytest.mark.parametrize("schema", [2, 3, 4])
-@pytest.mark.parametrize("name", kept_states.names())
-async def test_a_kept_session_of_any_schema_is_written_in_the_schema_that_is_allowed(name, schema):
-    kept = kept_states.load(name)
-    snapshot, cached = kept_states.read(kept)
-    store = MemoryStore()
-    await store.create(NewSession("kept", snapshot.version, snapshot.spec, snapshot.state))
-    store._sessions["kept"].records.update(
-        {key.encode(): bytes.fromhex(data) for key, data in kept["records"].items()}
-    )
-    store._sessions["kept"].segments.update(kept_states.stored_segments(kept))
-    if isinstance(cached.run, ArmRun):
-        sessions = sessions_on(store, write_schema=schema)
-        await sessions.submit("kept", Act(1, 10**6, single=True))
-
-        # Whether counts are packed is decided where a session begins.
-        begun = snapshot.state[0]
-        assert (await store.load("kept")).state[0] == (min(schema, 3) if begun < 4 else 4)
-    rewritten = CachedSession.encode(cached.run, schema)
-    again = CachedSession.of(snapshot._replace(state=rewritten)).run
-    assert CachedSession.encode(again, 2) == CachedSession.encode(cached.run, 2)
-
-
-def test_every_kind_is_among_the_kept_sessions_of_this_schema():
-    lacking = {f"{kind}.{codec.SCHEMA}" for kind in REGISTRY} - set(kept_states.names())
+def test_every_kind_is_among_the_kept_sessions():
+    lacking = REGISTRY.keys() - set(kept_states.names())
 
     assert not lacking, f"tests/states lacks {sorted(lacking)}: write them with `{kept_states.WRITE}`"

@@ -1,4 +1,4 @@
-"""What lists show, as schemas have it: short or as JSON, the same to the byte."""
+"""What lists show is what views show, in few bytes."""
 
 from __future__ import annotations
 
@@ -8,82 +8,59 @@ from datetime import UTC, datetime
 
 import pytest
 
-from service.engine.arm_run import ArmRun
-from service.engine.ledger import ArmFeedback
 from service.engine.run import start_run
 from service.models.specification import Specification
 from service.serialization import summary
-from service.serialization import summary as compact_summary
 from service.serialization import summary as shown
-from tests.support import runs, vectors
 from tests.support.kept_states import load, names, read
 
 VERSION = "c9564164ec27995e-4f"
 LEARNER = {"kind": "centred_tsallis", "arms": ["a", "b"]}
 
 
-def both(specification, run, effective=None, *, mostly_surplus=False):
-    """The JSON that lists show of a session, as a state of schema 3 and as one of schema 4 has it."""
+def listed(specification, run, effective=None, *, mostly_surplus=False):
+    """What lists show of a session, and what its view does of the same, as JSON."""
     chosen = specification.chosen()
-    found = []
-    for schema in (3, 4):
-        about = summary.encode_about(chosen, run, schema)
-        options = {"effective": effective, "mostly_surplus": mostly_surplus}
-        data = summary.encode_summary(run, VERSION, schema, **options)
-        found.append(json.dumps(summary.decode(about, data, VERSION)))
-    return found
-
-
-@pytest.mark.parametrize("spec", vectors.specs())
-def test_sessions_of_every_kind_are_listed_alike(spec):
-    run = runs.start(spec)
-    for _ in range(3):
-        run.advance(run.ledger.time + 1.7e9)
-        action = run.act()
-        if isinstance(run, ArmRun):
-            run.settle(ArmFeedback(action.arm, 0.3, action.slot))
-            effective = summary.effective_arms_of(run)
-            long, short = both(Specification(learner=run.params.learner), run, effective)
-        else:
-            long, short = both(Specification(learner=run.params.learner), run)
-
-        assert short == long
-        assert json.loads(short)["slot"] == run.ledger.slot
+    data = summary.encode_summary(run, VERSION, 1, effective=effective, mostly_surplus=mostly_surplus)
+    view = summary.joined(summary.about(chosen, run), summary.counted(run, mostly_surplus=mostly_surplus))
+    view |= {} if effective is None else {"effective_arms": effective}
+    return json.dumps(summary.decode(summary.encode_about(chosen, run), data, VERSION)), json.dumps(view)
 
 
 @pytest.mark.parametrize("name", names())
-def test_kept_sessions_are_listed_alike(name):
+def test_kept_sessions_are_listed_as_they_are_viewed(name):
     _, cached = read(load(name))
 
-    long, short = both(cached.stored.specification, cached.run, mostly_surplus=True)
+    effective = summary.effective_arms_of(cached.run)
+    shown, viewed = listed(cached.stored.specification, cached.run, effective, mostly_surplus=True)
 
-    assert short == long
-    assert json.loads(short)["hints"][-1]["code"] == "mostly_surplus"
+    assert shown == viewed
+    assert json.loads(shown)["hints"][-1]["code"] == "mostly_surplus"
 
 
 @pytest.mark.parametrize("most", [0, 127, 128, 40_000, 2**31, 2**62])
-def test_counts_of_any_size_and_rewards_are_listed_alike(most):
+def test_counts_of_any_size_and_rewards_are_listed_as_they_are_viewed(most):
     specification = Specification.model_validate({"learner": LEARNER, "reward_range": [-2, 2]})
     run = start_run(specification.params(1))
     chance = random.Random(most)
     for field in ("slot", "feedbacks", "outstanding", "expired", "removed", "voided", "total_delay", "losses"):
         setattr(run.ledger, field, chance.randint(most // 2, most))
-    run.ledger.counted_from_slot, run.ledger.mean_loss = most, 0.1 + 0.2
+    run.ledger.mean_loss = 0.1 + 0.2
 
-    long, short = both(specification, run, 1.5)
+    shown, viewed = listed(specification, run, 1.5)
 
-    assert short == long
+    assert shown == viewed
 
 
 def data_of(learner=None):
-    """Both parts of what lists show of a session with schema 4."""
+    """Both parts of what lists show of a session."""
     specification = Specification.model_validate({"learner": learner or {"kind": "dexp3", "n_arms": 100}})
     run = start_run(specification.params(1))
-    data = summary.encode_summary(run, VERSION, 4, effective=2.0)
-    return summary.encode_about(specification.chosen(), run, 4), data
+    data = summary.encode_summary(run, VERSION, 1, effective=2.0)
+    return summary.encode_about(specification.chosen(), run), data
 
 
-def test_a_short_summary_takes_a_fifth_of_the_other():
+def test_a_summary_is_short():
     assert len(data_of()[1]) < 80
 
 
@@ -119,7 +96,3 @@ def test_a_time_is_shown_as_isoformat_writes_it():
         if seconds < 253_402_300_799:
             expected = datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")
             assert shown.time_text(seconds) == expected.replace("+00:00", "Z")
-
-
-def test_a_short_summary_is_told_from_the_other_by_its_first_byte():
-    assert data_of()[1][0] == compact_summary.FORM != b"{"[0]

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from service.server.closing import HEALTH_CONNECTIONS, IDLE_SECONDS, ConnectionLimit, allowed_connections
+from service.server.connection_limits import HEALTH_CONNECTIONS, IDLE_SECONDS, ConnectionLimit, allowed_connections
 from tests.support.connections import answers, connected, request
 from tests.support.running import CHECKOUT, RunningService
 from tests.support.waiting import wait_until
@@ -53,10 +53,9 @@ def test_the_connection_that_is_idle_for_longest_makes_room():
     busy, older, newer = Connection(), Connection(), Connection()
     for each in (busy, older, newer):
         limit.opened(each)
-    limit.busy(busy)
-    limit.busy(older)
+    del limit.idle[busy], limit.idle[older]
     clock.now = 1.0
-    limit.idle(older)
+    limit.idle[older] = clock()
     clock.now = 1.0 + IDLE_SECONDS
 
     assert not limit.opened(Connection())

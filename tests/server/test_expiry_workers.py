@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import pytest
 
-from loadtest.replay.simulated_time import pass_time
+from loadtest.replay.session import pass_time
 from service.commit.cache import CachedSession
 from service.engine.ledger import ArmFeedback
 from service.learners import REGISTRY

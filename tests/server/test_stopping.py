@@ -8,8 +8,8 @@ import sys
 
 import pytest
 
-from service.server import closing as end
-from service.server.closing import Part
+from service.server import connection as end
+from service.server.connection import Part
 from tests.support.connections import JSON, answers, connected, ends, request
 from tests.support.protocol import spoken_to
 from tests.support.running import RunningService, create
@@ -140,7 +140,7 @@ async def test_a_client_may_send_its_next_request_before_it_knows_that_there_is_
 
 STOPPED_WHILE_COLLECTING = """
 import json, os, signal, sys
-from service.server import worker
+from service.server import worker_child
 
 class Collected:
     def __del__(self):
@@ -151,7 +151,7 @@ def load(stream):
     sys.exit("went on")
 
 json.load = load
-worker.main()
+worker_child.main()
 """
 
 

@@ -55,7 +55,7 @@ class SegmentMachine(SessionMachine):
         assert len(names) == run.shared.kept <= self.most
         assert sorted(name for _, name in found.oldest) == list(names)
         for name, record in zip(names, found.records, strict=True):
-            kept = segment_records.decode_of_segment_records(name, record, run.arms)
+            kept = segment_records.decode_segment(name, record, run.arms)
             assert (kept.last_slot, name) in found.oldest
             fitted = run.fitted(kept)
             assert fitted.outstanding >= 0

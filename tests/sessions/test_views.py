@@ -5,26 +5,19 @@ import json
 import numpy as np
 import pytest
 
-from loadtest.processes.ports import free_port
+from loadtest.processes import free_port
 from service.commit.cache import CachedSession
 from service.cooperative import STREAMED_FROM_BYTES
-from service.errors import OlderSchemaError
-from service.learners.centred_tsallis import CentredTsallisSpec
 from service.models import stored as stored_specification
-from service.models.events import ArmEvent
 from service.models.specification import Specification
 from service.models.stored import SEED_BITS, SHORT, Stored
 from service.sessions import create as beginning
-from service.sessions.act import Act
 from service.sessions.create import Beginning
-from service.sessions.feedback import SettleFeedback
 from service.sessions.service import Readiness
 from service.sessions.views import SHORT_ARMS, fields_of, session_view
 from service.store import open_store
 from service.store.base import Snapshot
-from service.store.memory import MemoryStore
 from tests.support import kept_states
-from tests.support.sessions import sessions_on
 
 
 def said_at_once(snapshot, cached):
@@ -77,20 +70,19 @@ CREATED = Snapshot("v-9", b"", b"", 1_700_000_000.0, None)
 DEXP3 = {"kind": "dexp3", "n_arms": 3}
 
 
-def begun(session_id, stored, schema=4):
-    made = Beginning.of(session_id, "v-1", None, schema, stored)
+def begun(session_id, stored):
+    made = Beginning.of(session_id, "v-1", None, 1, stored)
     view = made.view(CREATED)
     return made.new, view if isinstance(view, bytes) else "".join(view).encode()
 
 
 @pytest.mark.parametrize("name", kept_states.names())
-@pytest.mark.parametrize("schema", [2, 4])
-def test_a_session_begins_as_if_it_were_the_first_of_its_kind(name, schema, monkeypatch):
+def test_a_session_begins_as_if_it_were_the_first_of_its_kind(name, monkeypatch):
     stored = kept_states.read(kept_states.load(name))[1].stored
-    shared = [begun(session_id, stored, schema) for session_id in ("a", "b")]
+    shared = [begun(session_id, stored) for session_id in ("a", "b")]
     monkeypatch.setattr(beginning, "SHORT_ARMS", 0)
 
-    assert shared == [begun(session_id, stored, schema) for session_id in ("a", "b")]
+    assert shared == [begun(session_id, stored) for session_id in ("a", "b")]
 
 
 def test_seeds_are_their_own():
@@ -105,7 +97,7 @@ def test_other_fields_begin_another_way(fields):
     one, other = (Stored(Specification(learner=DEXP3, **more), 1) for more in ({}, fields))
 
     assert begun("a", one) != begun("a", other)
-    assert beginning.Start.of(other, 4).view == Beginning.of("a", "v-1", None, 4, other).start.view
+    assert beginning.Start.of(other, 1).view == Beginning.of("a", "v-1", None, 1, other).start.view
 
 
 def test_sessions_that_are_read_share_all_but_their_draws():
@@ -143,48 +135,6 @@ def test_a_seed_that_no_session_has_is_refused(seed):
 
     with pytest.raises(ValueError, match="not a session's specification"):
         stored_specification.decode(spec.replace(b":7}", b":" + seed + b"}"))
-
-
-SPEC = Specification(learner=CentredTsallisSpec(n_arms=2), seed=1)
-
-
-async def act_and_report(sessions):
-    arm = json.loads((await sessions.submit("s", Act(1, 10**6, single=True))).body)["arm"]
-    await sessions.submit("s", SettleFeedback([ArmEvent(arm=arm, loss=0.5)], None))
-    return arm
-
-
-@pytest.mark.parametrize("schema", [1, 2, 3])
-async def test_all_states_of_a_session_are_written_in_the_schema_that_is_allowed(schema):
-    store = MemoryStore()
-    sessions, written = sessions_on(store, write_schema=schema), []
-    await sessions.create("s", SPEC, None)
-    for _ in range(2):
-        written.append((await store.load("s")).state[0])
-        await act_and_report(sessions)
-
-    assert [*written, (await store.load("s")).state[0]] == [schema] * 3
-
-
-async def test_fields_that_0_1_does_not_know_are_not_stored_at_their_defaults():
-    store = MemoryStore()
-    await sessions_on(store).create("s", SPEC, None)
-
-    fields = json.loads((await store.load("s")).spec)["specification"]
-
-    assert set(fields) == {"learner", "loss_range", "normalize_losses"}
-
-
-async def test_a_learner_that_0_1_does_not_know_is_refused_meanwhile():
-    class NewSpec(CentredTsallisSpec):
-        kind: str = "new"
-
-    sessions = sessions_on(MemoryStore(), write_schema=1)
-
-    with pytest.raises(OlderSchemaError, match="kind"):
-        await sessions.create(
-            "s", Specification.model_construct(**dict(SPEC) | {"learner": NewSpec(n_arms=2)}), None
-        )
 
 
 async def test_a_store_that_is_away_is_logged_with_what_to_do(caplog):

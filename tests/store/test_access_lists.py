@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from loadtest.processes.ports import free_port
+from loadtest.processes import free_port
 from service.errors import StoreUnavailableError
 from service.store import open_store
 from service.store.base import Committed, Known, StoreOptions
@@ -55,6 +55,7 @@ async def use(url: str, **options: object) -> None:
         await store.reminders.remind("s", 0.0)
         await store.reminders.due(10)
         assert await store.reminders.acquire_lease("w", 1)
+        assert await store.announce("w", [1], 1) == [{1}]
         assert await store.delete("s")
     finally:
         await store.close()

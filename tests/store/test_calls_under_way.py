@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from loadtest.chaos.proxy import CuttingProxy
+from loadtest.chaos.faults import CuttingProxy
 from service.errors import StoreUnavailableError
 from service.store.base import Committed, StoreOptions
 from service.store.redis.connection import LARGE_BYTES

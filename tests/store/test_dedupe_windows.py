@@ -80,27 +80,6 @@ async def test_a_longer_window_is_promised_by_the_worker_that_commits(
     assert 1.25 * MONTH < kept[1] <= 1.5 * MONTH
 
 
-@pytest.mark.parametrize("window", [MINUTE, DAY, MONTH])
-@pytest.mark.parametrize("age", [0, 4])
-async def test_ids_of_version_0_1_are_found_by_any_window(
-    opened: Opened, redis_server: RedisServer, window: int, age: int
-) -> None:
-    """It named buckets by the window and did not list them; the deadline was that of the session, or a window."""
-    store = opened(window)
-    await store.create(new_session(idle_ttl_ms=60_000))
-    number = int(redis_server.client.time()[0] * 1000 // QUARTER_MS) - age
-    seen = f"bandit:{{s}}:seen:{number}"
-    redis_server.client.hset(seen, mapping={b"e" + digest(1): b"", b"k" + digest("k"): b"answer"})
-    redis_server.client.expire(seen, 50)
-
-    assert await store.recall("s", digest("k")) == b"answer"
-    assert await store.commit(commit("v0", "v1", event_ids=[digest(1)])) == Known(frozenset([digest(1)]), {})
-    await store.commit(commit("v0", "v1", event_ids=[digest(2)], idle_ttl_ms=3600_000))
-    assert redis_server.client.ttl(seen) > 3000
-    assert await store.delete("s") is True
-    assert redis_server.client.dbsize() == 0
-
-
 async def test_a_list_of_buckets_changed_by_hand_stops_only_its_session(
     opened: Opened, redis_server: RedisServer
 ) -> None:

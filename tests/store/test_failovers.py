@@ -10,8 +10,7 @@ import pytest
 import redis
 from redis.crc import key_slot
 
-from loadtest.chaos.audit import audit
-from loadtest.chaos.ledger import Ledger
+from loadtest.chaos.audit import Ledger, audit
 from loadtest.chaos.load import LEARNERS, Load, connection, open_sessions
 from tests.support.cluster import Cluster
 from tests.support.key_leaks import leaks

@@ -15,9 +15,8 @@ from service.sessions.service import Readiness
 from service.store.base import Committed, StoreFullError, StoreOptions
 from service.store.embedded import EmbeddedServer, data_folder
 from service.store.embedded_programs import EmbeddedStoreError
-from service.store.instrumented import InstrumentedStore
 from service.store.redis.store import RedisStore
-from service.telemetry.metrics import Labels, Metrics
+from service.telemetry.metrics import Labels, Metrics, timed
 from tests.support.programs import WHEEL, program
 from tests.support.real_redis import RedisServer
 from tests.support.running import RunningService, create
@@ -70,7 +69,7 @@ async def test_readiness_is_green_when_a_commit_of_the_refused_size_went_through
     own_redis_server.client.config_set("maxmemory", 0)
     await store.commit(commit("v0", "v1", state=LARGE))
 
-    assert store._runner.room.refused == 0
+    assert store._client.room.refused == 0
 
 
 @pytest.fixture
@@ -94,8 +93,8 @@ async def test_a_full_disk_is_told_before_it_ends_the_embedded_server(
     assert folder == disk
     opened = RedisStore(embedded.url, StoreOptions(data_folder=folder))
     metrics = Metrics(Labels())
-    readiness = Readiness(InstrumentedStore(opened, metrics))
-    store = InstrumentedStore(opened, metrics, on_failure=readiness.on_failure)
+    readiness = Readiness(timed(opened, metrics))
+    store = timed(opened, metrics, on_failure=readiness.on_failure)
     await store.create(new_session())
     filler = fill(disk, 200_000)
     pid = embedded.pid

@@ -11,7 +11,7 @@ import pytest
 import uvloop
 from redis.asyncio import Connection
 
-from loadtest.chaos.proxy import CuttingProxy
+from loadtest.chaos.faults import CuttingProxy
 from service.errors import StoreUnavailableError
 from service.store.base import Committed, StoreOptions
 from service.store.redis.store import RedisStore

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import redis
 
-from loadtest.processes.ports import free_port
+from loadtest.processes import free_port
 from service.errors import StoreUnavailableError
 from service.store.base import Committed, StoreOptions
 from service.store.redis.store import RedisStore

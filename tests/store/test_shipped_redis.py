@@ -151,7 +151,5 @@ def test_the_services_user_may_do_what_its_scripts_do_and_little_more() -> None:
     called = {name.lower() for name in re.findall(r"redis\.p?call\(\s*['\"](\w+)", scripts)}
     rules = arguments("")[arguments("").index("bandit") :]
 
-    # Workers of version 0.1 may run beside this one's during an upgrade.
-    of_before = {"hgetall"}
-    allowed = called | of_before | {"eval", "evalsha", "info", "wait"}
+    allowed = called | {"eval", "evalsha", "info", "wait"}
     assert {rule[1:] for rule in rules if rule.startswith("+")} == allowed

@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 import pytest
 
-from loadtest.processes.ports import free_port
+from loadtest.processes import free_port
 from service.errors import StoreUnavailableError
 from service.store import open_store
 from service.store.base import Committed, Store, StoreOptions

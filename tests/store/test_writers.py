@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from service.store.base import Commit, Committed, Conflict, Store
 from tests.support.sessions import commit, loaded, new_session
 
@@ -74,22 +72,18 @@ def by(writer: str, number: int, expected: str, **fields: Any) -> Commit:
     return commit(expected, f"{writer}-{number:x}", writer=writer, **fields)
 
 
-@pytest.mark.parametrize("as_texts", [False, True])
-async def test_a_version_that_names_its_writer_is_found_after_others_have_committed(
-    store: Store, as_texts: bool
-) -> None:
-    """In sessions that 1.0 reads too, whose counts are texts, and in others."""
+async def test_a_version_that_names_its_writer_is_found_after_others_have_committed(store: Store) -> None:
     await store.create(new_session(version="c-1"))
-    mine = [by("a", n, "c-1" if n == 1 else f"a-{n - 1}", counts_as_texts=as_texts) for n in range(1, 4)]
+    mine = [by("a", n, "c-1" if n == 1 else f"a-{n - 1}") for n in range(1, 4)]
     for each in mine:
         assert await store.commit(each) == Committed()
         assert await store.commit(each) == Committed()
-    await store.commit(by("b", 1, "a-3", counts_as_texts=as_texts))
-    await store.commit(commit("b-1", "unnamed", writer="d", counts_as_texts=as_texts))
+    await store.commit(by("b", 1, "a-3"))
+    await store.commit(commit("b-1", "unnamed", writer="d"))
 
     found = Committed(await loaded(store))
     assert await store.commit(mine[-1]) == found
-    assert await store.commit(by("b", 1, "a-3", counts_as_texts=as_texts)) == found
+    assert await store.commit(by("b", 1, "a-3")) == found
     assert await store.commit(mine[0]) == Conflict(found.snapshot)
     assert await store.commit(by("a", 4, "a-3")) == Conflict(found.snapshot)
 

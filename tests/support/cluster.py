@@ -8,7 +8,7 @@ from pathlib import Path
 from redis.crc import key_slot
 from redis.exceptions import ResponseError
 
-from loadtest.processes.ports import free_port
+from loadtest.processes import free_port
 from tests.support.real_redis import RedisServer
 from tests.support.waiting import wait_until
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import quote
 
-from loadtest.processes.ports import free_port
+from loadtest.processes import free_port
 from tests.support.real_redis import RedisServer
 from tests.support.tls import Authority, TlsSentinel, TlsServer, watched
 from tests.support.waiting import wait_until

@@ -12,7 +12,7 @@ import openpyxl
 
 from loadtest.replay.jester import JOKES, MISSING
 
-XLS = Path(__file__).parents[1] / "loadtest/replay/data/three_users.xls"
+XLS = Path(__file__).parents[1] / "loadtest/data/three_users.xls"
 """Written by a spreadsheet library from ``invented(3)``, like the official file: count first, 99 for missing."""
 
 

@@ -1,8 +1,7 @@
-"""Sessions as some version wrote them, kept in tests/states, one file for each kind of learner and schema.
+"""Sessions as the program writes them, kept in tests/states: one for each kind of learner, and with segments.
 
-``python -m tests.support.kept_states`` writes the files that the newest schema lacks; those that exist are never
-written again, as sessions like them lie in somebody's store. Files of schema 1 have no number in their name.
-Those of sessions with segments begin with ``segments_``.
+``python -m tests.support.kept_states`` writes all files again: until the first release a change of what is stored
+does so in its own commit. Those of sessions with segments begin with ``segments_``.
 """
 
 from __future__ import annotations
@@ -24,8 +23,6 @@ from service.learners.base import Information
 from service.models.specification import Specification
 from service.models.stored import Stored
 from service.serialization import records
-from service.serialization import records as segment_records
-from service.serialization import state as codec
 from service.sessions.views import session_view
 from service.store.base import Snapshot
 from tests.support import vectors
@@ -40,7 +37,6 @@ SEGMENTS = ("home", "cart", "search")
 
 
 def names() -> list[str]:
-    """Kind, a dot and the schema; of schema 1 the kind alone."""
     return sorted(file.stem for file in FOLDER.glob("*.json"))
 
 
@@ -61,10 +57,7 @@ def read(kept: dict[str, Any]) -> tuple[Snapshot, CachedSession]:
 def with_segments(run: SegmentRun, stored: dict[bytes, tuple[int, bytes]]) -> SegmentRun:
     """A run and all segments that the store has."""
     found: dict[str, KeptSegment | None] = dict.fromkeys(SEGMENTS)
-    found |= {
-        name.decode(): segment_records.decode_of_segment_records(name, each, run.arms)
-        for name, (_, each) in stored.items()
-    }
+    found |= {name.decode(): records.decode_segment(name, each, run.arms) for name, (_, each) in stored.items()}
     oldest = sorted((slot, name.decode()) for name, (slot, _) in stored.items())
     return replace(run, segments=run.segments.read(found, oldest))
 
@@ -76,7 +69,7 @@ def stored_segments(kept: dict[str, Any]) -> dict[bytes, tuple[int, bytes]]:
 
 def segments_of(run: SegmentRun) -> dict[str, tuple[int, str]]:
     """The last slots and the records of the segments that were played and not dropped."""
-    made = {name: segment_records.encode_of_segment_records(run, name) for name in run.segments.changes}
+    made = {name: records.encode_segment(run, name) for name in run.segments.changes}
     return {name: (each[0], each[1].hex()) for name, each in made.items() if each is not None}
 
 
@@ -156,7 +149,6 @@ def write(name: str) -> None:
     stored = Stored.of(specification(name))
     run = played(stored.start())
     kept: dict[str, Any] = {
-        "about": f"a {name} session as schema {codec.SCHEMA} keeps it",
         "spec": stored.encode().decode(),
         "state": CachedSession.encode(run).hex(),
         "records": {key.decode(): data.hex() for key, data in records.encode(run).items() if data is not None},
@@ -164,11 +156,10 @@ def write(name: str) -> None:
     if isinstance(run, SegmentRun):
         kept["segments"] = segments_of(run)
     kept |= {"view": view(kept), "next": go_on(read(kept)[1].run.copy())}
-    (FOLDER / f"{name}.{codec.SCHEMA}.json").write_text(json.dumps(kept, indent=1) + "\n")
+    (FOLDER / f"{name}.json").write_text(json.dumps(kept, indent=1) + "\n")
 
 
 if __name__ == "__main__":
     kinds = sorted(REGISTRY)
     for each in (*kinds, *(WITH_SEGMENTS + kind for kind in kinds if REGISTRY[kind].takes_segments)):
-        if f"{each}.{codec.SCHEMA}" not in names():
-            write(each)
+        write(each)

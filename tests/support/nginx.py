@@ -10,7 +10,7 @@ from pathlib import Path
 
 import httpx
 
-from loadtest.processes.ports import free_port
+from loadtest.processes import free_port
 from tests.support.compose import ROOT
 from tests.support.programs import program
 from tests.support.waiting import SECONDS, wait_until

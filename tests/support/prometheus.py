@@ -12,7 +12,7 @@ from typing import Any
 
 import httpx
 
-from loadtest.processes.ports import free_port
+from loadtest.processes import free_port
 from tests.support.http import http_client
 from tests.support.pages import ROOT
 from tests.support.programs import program

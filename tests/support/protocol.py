@@ -12,8 +12,8 @@ from typing import Any
 import uvicorn
 from uvicorn.server import ServerState
 
-from service.server.closing import ConnectionLimit
-from service.server.connection import LimitedHttpProtocol
+from service.server.connection import HttpConnection
+from service.server.connection_limits import ConnectionLimit
 
 
 async def _answer(_scope: Any, receive: Any, send: Any) -> None:
@@ -24,7 +24,7 @@ async def _answer(_scope: Any, receive: Any, send: Any) -> None:
     await send({"type": "http.response.body", "body": b""})
 
 
-class Watched(LimitedHttpProtocol):
+class Watched(HttpConnection):
     """Says when something has come."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:

@@ -12,7 +12,7 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from loadtest.processes.ports import free_port
+from loadtest.processes import free_port
 from service.store import embedded_child as child
 from tests.support.programs import WHEEL, program
 from tests.support.waiting import wait_until

@@ -7,14 +7,9 @@ import uuid
 import numpy as np
 
 from loadtest.client import Client
-from loadtest.replay import delays
-from loadtest.replay.arm_worlds import ArmWorld, mab_synthetic
-from loadtest.replay.driver import Driver
-from loadtest.replay.http_driver import HttpDriver
-from loadtest.replay.in_process_driver import InProcessDriver
-from loadtest.replay.plan import Plan, RateChoice, World, plan_session
-from loadtest.replay.quadratic_worlds import bco_synthetic
 from loadtest.replay.replay import Record, Replay
+from loadtest.replay.session import Driver, HttpDriver, InProcessDriver, Plan, RateChoice, plan_session
+from loadtest.replay.worlds import ArmWorld, World, bco_synthetic, mab_synthetic, strict_delays
 from service.engine.ledger import LossRange
 from tests.support import vectors
 
@@ -28,7 +23,7 @@ def rated_world(slots: int, n_arms: int = 30) -> ArmWorld:
 
 
 def play(world: World, driver: Driver, **how: object) -> Record:
-    return Replay(world, delays.strict(world.slots), driver).run(**how)
+    return Replay(world, strict_delays(world.slots), driver).run(**how)
 
 
 def both(world: World, kind: str, http: Client, **how: object) -> tuple[Record, Record]:

@@ -38,7 +38,7 @@ class Player:
         return p
 
     def charge(self, name: str, arm: int) -> None:
-        self.keep(name, self.layer.charge(self.moment(name), arm, self.default or 0.0))
+        self.keep(name, self.layer.settle(self.moment(name), arm, self.default or 0.0, ends=0))
 
     def settle(self, name: str, arm: int, loss: float) -> None:
         self.outstanding = max(self.outstanding - 1, 0)

@@ -7,8 +7,8 @@ from typing import Any
 
 from service.commit.cache import SessionCache
 from service.commit.committer import Committer, SessionQueues
+from service.commit.schemas import Schemas
 from service.learners import REGISTRY
-from service.serialization.state import SCHEMA
 from service.sessions.service import Sessions
 from service.settings import Settings
 from service.store.base import Commit, NewSession, Snapshot, Store, Written
@@ -17,7 +17,7 @@ from service.telemetry.metrics import Labels, Metrics
 
 def queues_on(store: Store) -> SessionQueues:
     """The queues of one worker on a store, with a cache of its own."""
-    committer = Committer(store, SessionCache(10), Metrics(Labels()), SCHEMA)
+    committer = Committer(store, SessionCache(10), Metrics(Labels()), Schemas(store))
     return SessionQueues(committer, max_queue=1000, max_waiting=10_000)
 
 

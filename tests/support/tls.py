@@ -6,7 +6,7 @@ import subprocess
 from pathlib import Path
 from urllib.parse import quote
 
-from loadtest.processes.ports import free_port
+from loadtest.processes import free_port
 from tests.support.programs import REDIS, program
 from tests.support.real_redis import RedisServer
 

@@ -20,7 +20,8 @@ RULES = [
 ]
 DASHBOARD = json.loads((MONITORING / "dashboard.json").read_text())
 PANELS = [panel for panel in DASHBOARD["panels"] if panel["type"] != "row"]
-QUERIES = [(panel["title"], target["expr"]) for panel in PANELS for target in panel["targets"]]
+QUERIES = [target["expr"] for panel in PANELS for target in panel["targets"]]
+ASKED = [*(rule["expr"] for rule in RULES), *QUERIES]
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +35,7 @@ def catalogue():
     }
 
 
-@pytest.mark.parametrize("query", [rule["expr"] for rule in RULES] + [query for _, query in QUERIES])
+@pytest.mark.parametrize("query", ASKED)
 def test_every_metric_is_in_the_catalogue(catalogue, query):
     assert metrics_of(query) <= catalogue.keys()
     assert "bandit_" in query or query.startswith("up{")
@@ -43,7 +44,7 @@ def test_every_metric_is_in_the_catalogue(catalogue, query):
 def test_every_selected_label_is_of_its_metric(catalogue):
     selectors = [
         (name, label)
-        for query in [rule["expr"] for rule in RULES] + [query for _, query in QUERIES]
+        for query in ASKED
         for name, inside in re.findall(r"\b(bandit_\w+)\{([^}]*)\}", query.replace("{session_id}", ""))
         for label in re.findall(r"(\w+)(?:=|!=|=~|!~)\"", inside)
     ]
@@ -95,12 +96,11 @@ def test_every_query_of_the_dashboard_has_data(tmp_path):
             client.get("/nowhere")
 
         with scraping(service.url, tmp_path) as prometheus:
-            missing = dict(enumerate(query for _, query in QUERIES))
+            missing = set(QUERIES)
 
             def answered():
                 play()
-                for place in [place for place, query in missing.items() if results(prometheus, query)]:
-                    del missing[place]
+                missing.difference_update([query for query in missing if results(prometheus, query)])
                 return not missing
 
             wait_until(answered)

@@ -8,7 +8,6 @@ import platform
 import signal
 import time
 
-import httpx
 import pytest
 
 from service import __version__
@@ -18,7 +17,7 @@ from service.telemetry import metrics as process_watch
 from service.telemetry.metrics import Labels, Metrics, ProcessWatch, resident_bytes
 from tests.support.running import RunningService
 from tests.support.waiting import wait_until
-from tests.telemetry.test_metrics import scrape, value
+from tests.telemetry.test_metrics import answered, scrape, value
 
 
 @pytest.fixture
@@ -135,11 +134,3 @@ def test_restarts_are_counted_and_the_dead_leave_no_gauge(tmp_path):
         assert value(after, "bandit_event_loop_lag_seconds_count") > 0
         assert after.keys() == before.keys()
         assert service.stop() == 0
-
-
-def answered(client, name):
-    """The value of a series; None while nobody answers."""
-    try:
-        return value(scrape(client), name)
-    except httpx.TransportError:
-        return None

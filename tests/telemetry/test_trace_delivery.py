@@ -16,6 +16,14 @@ from tests.support.waiting import wait_until
 ACT = "POST /v1/sessions/{session_id}/act"
 
 
+def messages_of_a_run(tmp_path, variables):
+    """What a service logs with these variables, which starts and stops as ever."""
+    with RunningService(tmp_path, "--store-url", "memory://", environment=variables) as service:
+        service.wait_ready()
+        assert service.stop() == 0
+    return service.messages()
+
+
 @pytest.mark.parametrize(
     ("variables", "expected"),
     [
@@ -48,11 +56,9 @@ def test_what_cannot_be_had_is_said_once_and_the_service_runs(tmp_path, variable
 
 @pytest.mark.processes
 def test_a_variable_without_sense_does_not_keep_the_service_from_running(tmp_path):
-    odd = {"OTEL_TRACES_EXPORTER": "otlp", "OTEL_BSP_MAX_QUEUE_SIZE": "0"}
-    with RunningService(tmp_path, "--store-url", "memory://", environment=odd) as service:
-        service.wait_ready()
-        assert service.stop() == 0
-    assert "no traces: a variable of OpenTelemetry (OTEL_...) is invalid" in service.messages()
+    messages = messages_of_a_run(tmp_path, {"OTEL_TRACES_EXPORTER": "otlp", "OTEL_BSP_MAX_QUEUE_SIZE": "0"})
+
+    assert "no traces: a variable of OpenTelemetry (OTEL_...) is invalid" in messages
 
 
 def test_headers_of_the_collector_may_stand_in_a_file(tmp_path, caplog):
@@ -71,7 +77,7 @@ def test_headers_of_the_collector_may_stand_in_a_file(tmp_path, caplog):
 @pytest.mark.slow
 def test_without_the_variables_nothing_of_it_is_imported():
     program = """
-import sys, service.server.serving
+import sys, service.server.worker
 service.telemetry.tracing_config.open_traces({})
 print([name for name in sys.modules if name.startswith(("opentelemetry.exporter", "opentelemetry.sdk.trace"))])
 """
@@ -87,17 +93,11 @@ def test_without_the_extra_that_is_said_and_the_service_runs(tmp_path):
     (missing / "sitecustomize.py").write_text(
         "import importlib.metadata as metadata\n"
         "find = metadata.version\n"
-        "def version(name):\n"
-        "    if name.startswith('opentelemetry-exporter'):\n"
-        "        raise metadata.PackageNotFoundError(name)\n"
-        "    return find(name)\n"
-        "metadata.version = version\n"
+        "metadata.version = lambda name: find(name.replace('opentelemetry-exporter', 'missing'))\n"
     )
-    variables = {"OTEL_TRACES_EXPORTER": "otlp", "PYTHONPATH": str(missing)}
-    with RunningService(tmp_path, "--store-url", "memory://", environment=variables) as service:
-        service.wait_ready()
-        assert service.stop() == 0
-    assert service.messages().count("no traces: install the extra otel") == 1
+    messages = messages_of_a_run(tmp_path, {"OTEL_TRACES_EXPORTER": "otlp", "PYTHONPATH": str(missing)})
+
+    assert messages.count("no traces: install the extra otel") == 1
 
 
 @pytest.mark.slow
@@ -179,11 +179,8 @@ def test_a_collector_that_is_away_is_told_once_and_harms_nothing(tmp_path):
 @pytest.mark.processes
 def test_a_collector_that_hangs_does_not_hold_a_stop(tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as silent:
-        variables = {
-            "OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{silent.getsockname()[1]}",
-            "OTEL_EXPORTER_OTLP_TIMEOUT": "3600",
-        }
-        with RunningService(tmp_path, "--store-url", "memory://", environment=variables) as service:
-            service.wait_ready()
-            assert service.stop() == 0
-    assert "the last traces could not be delivered in time" in service.messages()
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        variables = {"OTEL_EXPORTER_OTLP_ENDPOINT": url, "OTEL_EXPORTER_OTLP_TIMEOUT": "3600"}
+        messages = messages_of_a_run(tmp_path, variables)
+
+    assert "the last traces could not be delivered in time" in messages

@@ -1,7 +1,6 @@
 """Traces: spans of requests and of the store."""
 
 import asyncio
-from contextlib import AsyncExitStack
 
 import httpx
 import pytest
@@ -20,9 +19,8 @@ from service.serialization import state as codec
 from service.sessions.act import Act
 from service.settings import Settings
 from service.store.base import NewSession
-from service.store.instrumented import InstrumentedStore
 from service.store.memory import MemoryStore
-from service.telemetry.metrics import Metrics
+from service.telemetry.metrics import Metrics, timed
 from service.telemetry.tracing import Spans
 from tests.support.sessions import queues_on
 
@@ -50,26 +48,23 @@ class Traced:
         return span
 
 
-@pytest.fixture
-async def make_traced():
-    async with AsyncExitStack() as stack:
-
-        async def make(store=None, **settings):
-            exporter = InMemorySpanExporter()
-            provider = TracerProvider(shutdown_on_exit=False)
-            provider.add_span_processor(SimpleSpanProcessor(exporter))
-            app = create_app(Settings(**settings), store or MemoryStore(), spans=Spans(provider))
-            await stack.enter_async_context(app.router.lifespan_context(app))
-            transport = httpx.ASGITransport(app, raise_app_exceptions=False)
-            client = await stack.enter_async_context(httpx.AsyncClient(transport=transport, base_url="http://a"))
-            return Traced(client, exporter)
-
-        yield make
+def spans_in_memory():
+    """A provider of spans, and what keeps those that have ended."""
+    exporter, provider = InMemorySpanExporter(), TracerProvider(shutdown_on_exit=False)
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    return provider, exporter
 
 
 @pytest.fixture
-async def traced(make_traced):
-    return await make_traced()
+async def traced():
+    provider, exporter = spans_in_memory()
+    app = create_app(Settings(), MemoryStore(), spans=Spans(provider))
+    transport = httpx.ASGITransport(app, raise_app_exceptions=False)
+    async with (
+        app.router.lifespan_context(app),
+        httpx.AsyncClient(transport=transport, base_url="http://a") as client,
+    ):
+        yield Traced(client, exporter)
 
 
 class SlowStore(MemoryStore):
@@ -77,23 +72,12 @@ class SlowStore(MemoryStore):
 
     def __init__(self):
         super().__init__()
-        self.open = asyncio.Event()
-        self.entered = asyncio.Event()
+        self.open, self.entered = asyncio.Event(), asyncio.Event()
 
     async def commit(self, commit):
         self.entered.set()
         await self.open.wait()
         return await super().commit(commit)
-
-
-class DeadStore(MemoryStore):
-    async def load(self, session_id):
-        raise StoreUnavailableError("no answer from redis://user:hunter22@host")
-
-
-class FaultyStore(MemoryStore):
-    async def load(self, session_id):
-        raise RuntimeError("redis://user:hunter22@host is odd")
 
 
 async def test_a_request_has_a_span_with_what_its_line_in_the_log_tells(traced):
@@ -130,12 +114,11 @@ async def test_the_store_calls_of_a_request_are_its_children(traced):
 
 
 async def test_one_commit_for_many_requests_belongs_to_the_first_and_is_linked_to_the_others():
-    store, exporter, provider = SlowStore(), InMemorySpanExporter(), TracerProvider(shutdown_on_exit=False)
-    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    store, (provider, exporter) = SlowStore(), spans_in_memory()
     stored = Stored.of(Specification(learner=Dexp3Spec(n_arms=3), seed=1))
     run = stored.start()
     await store.create(NewSession("s", "first", stored.encode(), codec.encode(run.ledger, run.state)))
-    traced = InstrumentedStore(store, Metrics(labels()), Spans(provider))
+    traced = timed(store, Metrics(labels()), Spans(provider).store_call)
     queues = queues_on(traced)
     contexts = []
 
@@ -191,18 +174,18 @@ async def test_names_of_spans_come_from_the_routes_alone(traced):
     assert "METHOD" not in told
 
 
-@pytest.mark.parametrize(
-    ("store", "status", "kind"), [(DeadStore, 503, "StoreUnavailableError"), (FaultyStore, 500, "RuntimeError")]
-)
-async def test_a_failure_is_told_without_its_text(make_traced, store, status, kind):
-    traced = await make_traced(store())
+@pytest.mark.parametrize(("error", "status"), [(StoreUnavailableError, 503), (RuntimeError, 500)])
+async def test_a_failure_is_told_without_its_text(traced, monkeypatch, error, status):
+    async def load(store, session_id):
+        raise error("no answer from redis://user:hunter22@host")
 
+    monkeypatch.setattr(MemoryStore, "load", load)
     span = await traced.span("GET", "/v1/sessions/s-1")
     (call,) = traced.spans("store load")
 
     assert span.status.status_code is call.status.status_code is StatusCode.ERROR
     assert (span.attributes["http.response.status_code"], span.attributes["error.type"]) == (status, str(status))
-    assert call.attributes["error.type"] == kind
+    assert call.attributes["error.type"] == error.__name__
     assert "hunter22" not in "".join(span.to_json() for span in traced.spans())
 
 

@@ -14,8 +14,8 @@ from ...sessions import changes as operations
 from ...sessions.pages import MAX_PAGE, ArmSort
 from ...sessions.segments import SegmentSort
 from ...sessions.service import ArmsRequest
-from ..calls import Call, CallRoute, Reply
 from ..openapi import EXAMPLES, PROBLEMS, describe_answers
+from ..path_operations import Call, CallRoute, Reply
 from ..runtime import ADMINS, READERS, VIEWERS, Logged, access
 from ..schemas import (
     ArmPage,

@@ -10,9 +10,9 @@ from ...errors import InvalidRequestError
 from ...models.events import Event, PlainEvents, Surplus
 from ...sessions.act import Act as ActOperation
 from ...sessions.feedback import SettleFeedback
-from ..calls import Call, CallRoute, Reply
 from ..json_body import plain_event, plain_events
 from ..openapi import EXAMPLES, PROBLEMS, describe_answers
+from ..path_operations import Call, CallRoute, Reply
 from ..runtime import CLIENTS, Logged, access
 from ..schemas import Act, Action, Actions, Acts, Feedbacks, Settlement
 

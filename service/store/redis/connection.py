@@ -1,4 +1,4 @@
-"""How calls reach Redis: connections, retries, sentinels, cluster nodes, and what their failures mean."""
+"""The connections of a worker to one Redis server: how calls share them, and how replicas acknowledge commits."""
 
 from __future__ import annotations
 
@@ -6,10 +6,9 @@ import asyncio
 import re
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, cast
 
 import hiredis
 from redis._parsers.base import BaseParser
@@ -31,6 +30,8 @@ from .url import Master, ReplicasBehindError, lost_connections_told
 # knows TLS, credentials and databases. Its pipelines are lists of commands whose replies come together, not this.
 
 RedisArgument = str | bytes | int
+packed = cast("Callable[[tuple[RedisArgument, ...]], bytes]", hiredis.pack_command)
+"""Returns name and arguments of a command as they are sent. (hiredis' stub allows one argument.)"""
 CLOSED = "Connection closed by server."
 _INCOMPLETE = object()
 
@@ -72,18 +73,7 @@ class Pipeline(asyncio.Protocol):
 
     @classmethod
     async def open(cls, settings: Mapping[str, Any], reply_seconds: float) -> Pipeline:
-        """Connect with redis-py's settings of a connection.
-
-        Parameters
-        ----------
-        settings : redis-py's, as ``read_url`` gives them
-        reply_seconds : timeout of each call from its sending to its reply
-
-        Raises
-        ------
-        RedisError
-            if that fails.
-        """
+        """Connect with settings as ``read_url`` gives them; RedisError if that fails."""
         settings = dict(settings)
         connection = settings.pop("connection_class", Connection)(**settings)
         try:
@@ -99,11 +89,7 @@ class Pipeline(asyncio.Protocol):
         return not self._calls
 
     def send(self, command: bytes) -> asyncio.Future[Any]:
-        """Send a command; its reply comes in the future, or a RedisError.
-
-        Parameters
-        ----------
-        command : as ``packed`` makes it
+        """Send a packed command; its reply comes in the future, or a RedisError.
 
         Raises
         ------
@@ -174,21 +160,6 @@ class Pipeline(asyncio.Protocol):
                 self._timer = self._loop.call_at(late, self._look)
 
 
-def packed(command: Sequence[RedisArgument]) -> bytes:
-    """Return a command as it is sent.
-
-    Parameters
-    ----------
-    command : its name and arguments
-
-    Raises
-    ------
-    TypeError
-        for an argument of another type.
-    """
-    return hiredis.pack_command(tuple(command))  # type: ignore[arg-type,no-any-return] # Its stub allows one argument.
-
-
 # -- How many replicas have to acknowledge a commit, so that whichever is made the master has it.
 #
 # A replica that is promoted while its master lives (an ordered failover, a promotion by hand, a partition) leaves
@@ -228,29 +199,19 @@ class ReplicaWatch:
     async def needed(self, pipeline: Pipeline) -> int:
         """Return how many replicas have to acknowledge what this connection has written.
 
-        Parameters
-        ----------
-        pipeline : to the server, which is asked for its replicas every ``LOOK_SECONDS``
-
-        Raises
-        ------
-        RedisError
-            where it can't be asked.
+        Its server is asked for them every ``LOOK_SECONDS``; RedisError where it can't be asked.
         """
-        if self._clock() >= self._next_look:
-            attached = attached_in(await pipeline.send(_INFO))
-            self._next_look = self._clock() + LOOK_SECONDS
-            await self._saw(attached)
+        if self._clock() < self._next_look:
+            return self._needed
+        attached = attached_in(await pipeline.send(_INFO))
+        now = self._clock()
+        self._next_look = now + LOOK_SECONDS
+        if attached < self._needed:
+            self._missed_since = now if self._missed_since is None else self._missed_since
+            if now - self._missed_since < MISSED_SECONDS or not await self._is_confirmed():
+                return self._needed
+        self._needed, self._missed_since = attached, None
         return self._needed
-
-    async def _saw(self, attached: int) -> None:
-        if attached >= self._needed:
-            self._needed, self._missed_since = attached, None
-            return
-        if self._missed_since is None:
-            self._missed_since = self._clock()
-        if self._clock() - self._missed_since >= MISSED_SECONDS and await self._is_confirmed():
-            self._needed, self._missed_since = attached, None
 
 
 def attached_in(reply: bytes) -> int:
@@ -268,40 +229,30 @@ ASKING = packed(("ASKING",))
 
 
 @dataclass(slots=True)
-class Attempt:
-    """One attempt to carry out a call."""
+class Call:
+    """A command that is to be carried out."""
 
+    command: tuple[RedisArgument, ...]
+    """Its name and arguments; of a script EVALSHA, its name there, and the arguments."""
+    source: bytes = b""
+    """The text of the script, for a server that does not know it."""
     replicas: int = 0
     """Number of replicas that must have what the reply is based on before it is returned."""
     replica_seconds: float = 0.0
     """Timeout for these replicas."""
     sent: bool = False
-    """Whether the server may have received the call."""
+    """Whether a server may have received it."""
     asking: bool = False
-    """Whether a cluster redirected this one call to the server (ASK)."""
+    """Whether a cluster redirected this one attempt to the server (ASK)."""
 
 
-class CallLimit(asyncio.Semaphore):
-    """Bounds the calls under way: ``async with`` waits for a place.
-
-    Parameters
-    ----------
-    number : of calls
-    seconds : timeout for a place, after which StoreUnavailableError is raised
-    """
-
-    def __init__(self, number: int, seconds: float) -> None:
-        super().__init__(number)
-        self._seconds = seconds
-
-    async def acquire(self) -> Literal[True]:
-        if not self.locked():
-            return await super().acquire()
-        try:
-            async with asyncio.timeout(self._seconds):
-                return await super().acquire()
-        except TimeoutError:
-            raise StoreUnavailableError("all connections to the store are busy") from None
+async def wait_for_place(limit: asyncio.Semaphore, seconds: float) -> None:
+    """Acquire a place among the calls under way; without one in time the store is unavailable."""
+    try:
+        async with asyncio.timeout(seconds):
+            await limit.acquire()
+    except TimeoutError:
+        raise StoreUnavailableError("all connections to the store are busy") from None
 
 
 class ServerConnections:
@@ -325,35 +276,53 @@ class ServerConnections:
         self._opening: asyncio.Task[Pipeline] | None = None
         self._free: list[Pipeline] = []
         """Open connections of calls that had one alone."""
-        self._limit = CallLimit(max(1, options.max_connections - 1), options.pool_wait_seconds)
+        self._places = asyncio.Semaphore(max(1, options.max_connections - 1))
         self._watches: dict[tuple[str, int], ReplicaWatch] = {}
 
-    async def call(self, commands: Sequence[Sequence[RedisArgument]], attempt: Attempt) -> Any:
-        """Send the first command, or the next one if the server does not know the script, and return the reply.
-
-        Parameters
-        ----------
-        commands : name and arguments of each; one or more
-        attempt : says which replicas to wait for; its ``sent`` is set when the server may have received the call
+    async def send(self, call: Call) -> Any:
+        """Send a call and return the reply; ``call.sent`` says from when on the server may have received it.
 
         Raises
         ------
         ReplicasBehindError
             if the call was carried out, but too few replicas acknowledged it in time.
         RedisError
-            for any other failure; ``attempt.sent`` says whether the server may have received the call.
+            for any other failure.
         """
-        first = packed(commands[0])
-        if attempt.replicas or len(first) >= LARGE_BYTES:
-            async with self._alone() as pipeline:
-                reply = await self._reply(pipeline, first, commands[1:], attempt)
-                if attempt.replicas and reply[2] not in UNDECIDED:
-                    await self._replicated(pipeline, attempt)
-                return reply
-        shared = self._shared
-        if shared is None or not shared.is_open or (self._master and not self._is_current(shared)):
-            shared = await self._open_shared()
-        return await self._reply(shared, first, commands[1:], attempt)
+        command = packed(call.command)
+        alone = call.replicas > 0 or len(command) >= LARGE_BYTES
+        if alone:
+            pipeline = await self._take()
+        else:
+            shared = self._shared
+            is_usable = shared is not None and shared.is_open and (self._master is None or self._is_current(shared))
+            pipeline = shared if shared is not None and is_usable else await self._open_shared()
+        try:
+            if call.asking:
+                pipeline.send(ASKING).cancel()  # Its reply has a place, and is dropped.
+            reply = pipeline.send(command)
+            call.sent = True
+            try:
+                result = await reply
+            except NoScriptError:
+                if not call.source:
+                    raise
+                if call.asking:
+                    pipeline.send(ASKING).cancel()
+                result = await pipeline.send(packed(("EVAL", call.source, *call.command[2:])))
+            if call.replicas and result[2] not in UNDECIDED:
+                await self._replicated(pipeline, call)
+            return result
+        except ReadOnlyError as error:
+            # Another server is the primary now; a new connection may reach it.
+            pipeline.retire()
+            if self._master is None:
+                raise
+            self._master.forget()
+            raise RedisConnectionError("The previous master is now a slave") from error
+        finally:
+            if alone:
+                self._give_back(pipeline)
 
     async def close(self) -> None:
         """Close all connections."""
@@ -364,33 +333,6 @@ class ServerConnections:
                 pipeline.close()
         if self._master is not None:
             await self._master.close()
-
-    async def _reply(
-        self,
-        pipeline: Pipeline,
-        command: bytes,
-        others: Sequence[Sequence[RedisArgument]],
-        attempt: Attempt,
-    ) -> Any:
-        try:
-            while True:
-                if attempt.asking:
-                    pipeline.send(ASKING).cancel()  # Its reply has a place, and is dropped.
-                reply = pipeline.send(command)
-                attempt.sent = True
-                try:
-                    return await reply
-                except NoScriptError:
-                    if not others:
-                        raise
-                command, others = packed(others[0]), others[1:]
-        except ReadOnlyError as error:
-            # Another server is the primary now; a new connection may reach it.
-            pipeline.retire()
-            if self._master is None:
-                raise
-            self._master.forget()
-            raise RedisConnectionError("The previous master is now a slave") from error
 
     def _is_current(self, pipeline: Pipeline) -> bool:
         return pipeline.is_open and (self._master is None or self._master.is_current(pipeline.address))
@@ -425,35 +367,37 @@ class ServerConnections:
             old.retire()
         return await Pipeline.open(settings, self._options.reply_seconds)
 
-    @asynccontextmanager
-    async def _alone(self) -> AsyncIterator[Pipeline]:
-        async with self._limit:
+    async def _take(self) -> Pipeline:
+        """Return a connection for one call alone."""
+        await wait_for_place(self._places, self._options.pool_wait_seconds)
+        try:
             old = self._free.pop() if self._free else None
-            pipeline = old if old is not None and self._is_current(old) else await self._open(old)
-            try:
-                yield pipeline
-            finally:
-                if not pipeline.is_idle:  # The caller left: what is under way would hold up the next.
-                    pipeline.close()
-                elif pipeline.is_open:
-                    self._free.append(pipeline)
+            return old if old is not None and self._is_current(old) else await self._open(old)
+        except BaseException:
+            self._places.release()
+            raise
 
-    async def _replicated(self, pipeline: Pipeline, attempt: Attempt) -> None:
+    def _give_back(self, pipeline: Pipeline) -> None:
+        self._places.release()
+        if not pipeline.is_idle:  # The caller left: what is under way would hold up the next.
+            pipeline.close()
+        elif pipeline.is_open:
+            self._free.append(pipeline)
+
+    async def _replicated(self, pipeline: Pipeline, call: Call) -> None:
         """Wait until enough replicas have what the reply is based on.
 
         Redis 7.0 waits for everything that the primary had written when it ran this connection's last command.
         Valkey waits only for this connection's last write, so scripts write even if they change nothing (see
         lua/prelude.lua).
         """
-        replicas = max(attempt.replicas, await self._watch(pipeline.address).needed(pipeline))
-        wait = ("WAIT", replicas, max(1, int(attempt.replica_seconds * 1000)))
-        if await pipeline.send(packed(wait)) < replicas:
-            raise ReplicasBehindError
-
-    def _watch(self, address: tuple[str, int]) -> ReplicaWatch:
+        address, master = pipeline.address, self._master
         if address not in self._watches:
-            self._watches[address] = ReplicaWatch(lambda: self._confirms(address))
-        return self._watches[address]
 
-    async def _confirms(self, address: tuple[str, int]) -> bool:
-        return self._master is None or await self._master.is_named(address)
+            async def is_confirmed() -> bool:
+                return master is None or await master.is_named(address)
+
+            self._watches[address] = ReplicaWatch(is_confirmed)
+        replicas = max(call.replicas, await self._watches[address].needed(pipeline))
+        if await pipeline.send(packed(("WAIT", replicas, max(1, int(call.replica_seconds * 1000))))) < replicas:
+            raise ReplicasBehindError

@@ -1,7 +1,9 @@
-"""Lists of the sessions in a Redis server."""
+"""Lists of the sessions on one Redis server or on the masters of a cluster, by scans or from an index of ids."""
 
 from __future__ import annotations
 
+import asyncio
+import itertools
 import re
 from collections.abc import Sequence
 from typing import Any
@@ -9,9 +11,7 @@ from typing import Any
 from ...errors import StoreUnavailableError
 from ..base import Listed, Page, after_of, cursor_after
 from . import scripts
-from . import scripts as messages
-from .client import ScriptRunner
-from .scripts import Keys
+from .client import ClusterClient, RedisClient, slot_of
 
 MAX_SCANS_PER_PAGE = 50
 """On a server full of other keys a page ends after so many scans, perhaps empty, with a cursor to go on."""
@@ -33,11 +33,6 @@ class Listing:
 
     A list of all sessions scans the keys. A list by prefix reads an index of ids, which is made when such a list is
     first asked for, and then again every ten minutes: so it never outlives its use, nor sessions for long.
-
-    Parameters
-    ----------
-    runner : of the store
-    keys : names of the keys of sessions and of the index
     """
 
     scan_position = re.compile(r"[0-9]{1,20}")
@@ -45,48 +40,23 @@ class Listing:
     has_all_keys = True
     """Whether the server of the index has all sessions."""
 
-    def __init__(self, runner: ScriptRunner, keys: Keys) -> None:
-        self._run = runner.run
-        self._keys = keys
-        self.index_beside: Sequence[str] = (keys.index,) if self.has_all_keys else ()
+    def __init__(self, client: RedisClient) -> None:
+        self._run, self._keys = client.run, client.keys
+        self.index_beside: Sequence[str] = (client.keys.index,) if self.has_all_keys else ()
         """The key of the index, where a call may name it beside those of a session; otherwise nothing."""
 
     async def add(self, ids: Sequence[str]) -> None:
         """Add ids to the index, where there is one."""
         await self._run(scripts.INDEX_ADD, (self._keys.index,), (len(ids), *ids))
 
-    async def page(self, cursor: str | None, limit: int, prefix: str) -> Page:
-        """List at most ``limit`` sessions: see ``Store.list``.
-
-        Parameters
-        ----------
-        cursor : ``next_cursor`` of the page before, with the same prefix; None for the first
-        limit : most sessions returned
-        prefix : what their ids begin with, '' for all sessions, which are listed without the index
-
-        Raises
-        ------
-        ValueError
-            for a cursor this store never gave.
-        StoreUnavailableError
-            also where the index is lost again and again.
-        """
+    async def page(self, cursor: str | None, limit: int, prefix: str = "") -> Page:
+        """List sessions as ``Store.list`` says."""
         return await (self._page_by_prefix(cursor, limit, prefix) if prefix else self._scanned(cursor, limit))
 
     async def count(self, prefix: str, most: int) -> int:
-        """Count sessions by prefix: see ``Store.count``.
+        """Count sessions as ``Store.count`` says.
 
         The index may still have ids of sessions that are gone: they are told apart only where it has too many.
-
-        Parameters
-        ----------
-        prefix : what their ids begin with
-        most : the largest number that is of interest
-
-        Raises
-        ------
-        StoreUnavailableError
-            also where the index is lost again and again.
         """
         indexed, _, _ = await self._index_page(_first(prefix), prefix, 0)
         if indexed < most:
@@ -105,9 +75,12 @@ class Listing:
         A scan may return more sessions than fit the page; the cursor carries the ids of the rest, since the same
         scan might not return them again.
         """
-        scan, carried = _parsed(cursor, self.scan_position)
+        scan, *carried = cursor.split("~") if cursor is not None else ("0",)
+        at = self.scan_position.fullmatch(scan) and scan != "0" and int(scan.split("-")[0]) < 2**64
+        if cursor is not None and not ((carried if scan == "end" else at) and all(map(_ID.fullmatch, carried))):
+            raise ValueError("not a cursor of this list")
         found = list(await self._read(carried[:limit])) if carried else []
-        rest, scans = list(carried[limit:]), 0
+        rest, scans = carried[limit:], 0
         while len(found) < limit and scan != "end" and scans < MAX_SCANS_PER_PAGE:
             wanted = limit - len(found)
             scan, more = await self._scan(scan, MIN_SCAN, wanted)
@@ -124,13 +97,13 @@ class Listing:
     async def _scan_on(self, probe: str, cursor: str, fewest: int, enough: int) -> tuple[str, Sequence[Listed]]:
         args = (cursor, self._keys.session_pattern, fewest, STEPS_PER_SCAN, enough)
         _, following, rows = await self._run(scripts.SCAN, (probe,), args)
-        return messages.text(following), sorted(messages.listed(rows, self._keys))
+        return scripts.text(following), sorted(scripts.listed(rows, self._keys))
 
     async def _read(self, ids: Sequence[str]) -> Sequence[Listed]:
         """Return what lists show of sessions, without those that are gone."""
         keys = [self._keys.session(session_id) for session_id in ids]
         _, rows = await self._run(scripts.SESSIONS, (*keys, self._keys.server_probe))
-        return messages.listed(rows, self._keys)
+        return scripts.listed(rows, self._keys)
 
     async def _page_by_prefix(self, cursor: str | None, limit: int, prefix: str) -> Page:
         after = after_of(cursor, prefix)
@@ -139,7 +112,7 @@ class Listing:
             wanted = limit - len(found)
             start = f"({after}" if after else _first(prefix)
             _, ids, rows = await self._index_page(start, prefix, wanted + 1)
-            listed = messages.listed(rows, self._keys) if self.has_all_keys else await self._read(ids[:wanted])
+            listed = scripts.listed(rows, self._keys) if self.has_all_keys else await self._read(ids[:wanted])
             found += [session for session in listed if session.session_id not in ids[wanted:]]
             if len(ids) <= wanted or len(found) == limit:
                 return Page(found, cursor_after(ids[wanted - 1]) if len(ids) > wanted else None)
@@ -153,7 +126,7 @@ class Listing:
             outcome, *found = await self._run(scripts.INDEX_PAGE, (self._keys.index,), args)
             if outcome == b"OK":
                 count, ids, rows = found
-                return count, [messages.text(one) for one in ids], rows
+                return count, [scripts.text(one) for one in ids], rows
             await self._make_index()
         raise StoreUnavailableError("the index of sessions is lost again and again")
 
@@ -168,16 +141,36 @@ class Listing:
         await self._run(scripts.INDEX_BUILD, (self._keys.index,), ("complete", INDEX_MS))
 
 
+class ClusterListing(Listing):
+    """Lists the sessions of a cluster: scans one master after another, and reads sessions one by one."""
+
+    scan_position = re.compile(r"[0-9]{1,20}-[0-9]{1,4}")
+    has_all_keys = False
+
+    def __init__(self, client: ClusterClient) -> None:
+        super().__init__(client)
+        self._nodes = client
+
+    async def _scan(self, cursor: str, fewest: int, enough: int) -> tuple[str, Sequence[Listed]]:
+        position, _, place = cursor.partition("-")
+        at = int(place or 0)
+        masters = await self._nodes.masters()
+        if at >= len(masters):
+            return "end", ()
+        first, last, _ = masters[at]
+        probes = (f"{self._keys.server_probe}:{{{n}}}" for n in itertools.count())
+        probe = next(key for key in probes if first <= slot_of(key) <= last)
+        following, found = await self._scan_on(probe, position, fewest, enough)
+        if following != "0":
+            return f"{following}-{at}", found
+        return ("end" if at + 1 == len(masters) else f"0-{at + 1}"), found
+
+    async def _read(self, ids: Sequence[str]) -> Sequence[Listed]:
+        keys = ((self._keys.session(session_id), self._keys.probe(session_id)) for session_id in ids)
+        replies = await asyncio.gather(*(self._run(scripts.SESSIONS, each) for each in keys))
+        return [session for _, rows in replies for session in scripts.listed(rows, self._keys)]
+
+
 def _first(prefix: str) -> str:
     """Return where the ids with a prefix begin in the index; what marks its state comes before all ids."""
     return f"[{prefix or '0'}"
-
-
-def _parsed(cursor: str | None, position: re.Pattern[str]) -> tuple[str, Sequence[str]]:
-    if cursor is None:
-        return "0", []
-    scan, *ids = cursor.split("~")
-    known = ids if scan == "end" else position.fullmatch(scan) and scan != "0" and int(scan.split("-")[0]) < 2**64
-    if not known or not all(map(_ID.fullmatch, ids)):
-        raise ValueError("not a cursor of this list")
-    return scan, ids

@@ -1,16 +1,18 @@
-"""The names of all keys in Redis; no other module spells one.
+"""What the store says to Redis: names of keys, Lua scripts, their arguments, and what their replies mean.
+
+No other module spells a key.
 
 =================================  ====  ==============================================================
 key                                type  holds
 =================================  ====  ==============================================================
 ``<prefix>:{<session id>}``        hash  ``version``, ``spec``, ``state``, ``created_at``, ``expires_at``,
                                          ``writers`` (last version of each writer), ``counts`` (of arms, where
-                                         these are few: see ``beside/counts.py``), ``buckets``
+                                         these are few), ``buckets``
                                          (number and deadline of each ``seen`` hash), ``summary`` and
                                          ``about`` (what lists show), ``samples`` (how many) and
                                          ``~<n>`` (a sample of its history)
 ``<prefix>:{<session id>}:slots``  hash  records beside the state: open slots, acts by time, rows
-``<prefix>:{<session id>}:counts`` hash  counts of arms, to which commits add: see ``beside/counts.py``
+``<prefix>:{<session id>}:counts`` hash  counts of arms, to which commits add
 ``<prefix>:{<session id>}:log``    strm  the session's log
 ``<prefix>:{<session id>}:segments`` hash  segments: name -> record
 ``<prefix>:{<session id>}:played`` zset  names of segments by the slot in which each was played last
@@ -20,6 +22,8 @@ key                                type  holds
 ``<prefix>:index``                 zset  ids of all sessions, for a while after a list by prefix
 ``<prefix>:due:n``                 zset  session ids of shard n, by the time their decisions fall due
 ``<prefix>:sweeper``               text  the worker that settles due decisions
+``<prefix>:schemas``               zset  live workers and the schemas of states that each reads, by the
+                                         time until which they count
 =================================  ====  ==============================================================
 
 The braces are a hash tag: a cluster keeps all keys of a session on one node. The first six are permanent
@@ -35,7 +39,6 @@ import math
 import re
 import struct
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from importlib.resources import files
 from itertools import zip_longest
@@ -43,7 +46,6 @@ from typing import Any, NamedTuple
 
 from ..base import (
     DIGEST_BYTES,
-    LETTERS,
     ArmCounts,
     Commit,
     Counts,
@@ -55,16 +57,12 @@ from ..base import (
     Row,
     Snapshot,
     Written,
-    rows_of,
-    texts,
 )
 from .connection import RedisArgument
 
 BUCKETS_PER_WINDOW = 4
 OLDEST, NEWEST = -6, 1
 """Buckets that scripts mostly need, relative to the present one by the worker's clock; one spare later than it."""
-BUCKET_MS_0_1 = 21_600_000
-"""Length of the buckets of version 0.1 with its default window; sessions don't list them."""
 _RECORDS, _COUNTS, _LOG, _PROBE = ":slots", ":counts", ":log", ":probe"
 _SEGMENTS, _PLAYED, _SEEN = ":segments", ":played", ":seen:"
 EVENT, ANSWER = b"e", b"k"
@@ -79,48 +77,51 @@ class SessionKeys(NamedTuple):
     all: Sequence[str]
     """In the order in which scripts expect them: of the session, beside it, of its buckets, and one that never
     exists."""
-    seen: Sequence[str]
-    """Those of the buckets."""
     numbers: str
     """Numbers of the buckets, separated by spaces."""
 
 
 @lru_cache(maxsize=256)
-def _numbers(present: tuple[int, ...], also: tuple[int, ...]) -> tuple[Sequence[str], str]:
-    """Return the numbers of buckets as texts, and all of them joined; most sessions have the same.
+def _numbers(present: int, also: tuple[int, ...]) -> tuple[Sequence[str], str]:
+    """Return the numbers of buckets near the present one, and others, as texts, and all of them joined.
 
-    Parameters
-    ----------
-    present : numbers of the present bucket, by the widths that there may be
-    also : further numbers
+    Most sessions have the same.
     """
-    near = (number + n for number in present for n in range(OLDEST, NEWEST + 1))
-    texts = [str(number) for number in sorted({*near, *also})]
+    texts = [str(number) for number in sorted({*range(present + OLDEST, present + NEWEST + 1), *also})]
     return texts, " ".join(texts)
 
 
-@dataclass(frozen=True, slots=True)
 class Keys:
-    """Makes the keys of sessions under one prefix."""
+    """Makes the keys of sessions under one prefix.
 
-    prefix: str
-    bucket_ms: int
-    """Length of a time bucket in milliseconds."""
+    Parameters
+    ----------
+    prefix : first part of every key
+    window_seconds : shortest time for which event ids and answers are remembered
 
-    @classmethod
-    def of(cls, prefix: str, window_seconds: float) -> Keys:
-        """Make keys for a dedupe window.
+    Attributes
+    ----------
+    bucket_ms : length of a time bucket in milliseconds
+    server_probe : never exists; for calls that concern no session
+    before_id : stands before the id in the key of a session hash; a closing brace stands behind it
+    session_pattern : a glob that matches session hashes only
+    index, sweeper, schemas : keys that are told of above
+    """
 
-        Parameters
-        ----------
-        prefix : first part of every key
-        window_seconds : shortest time for which event ids and answers are remembered
-        """
-        return cls(prefix, max(1, round(window_seconds * 1000 / BUCKETS_PER_WINDOW)))
+    def __init__(self, prefix: str, window_seconds: float) -> None:
+        self.bucket_ms = max(1, round(window_seconds * 1000 / BUCKETS_PER_WINDOW))
+        self.server_probe, self.before_id = prefix + _PROBE, f"{prefix}:{{"
+        self.session_pattern = re.sub(r"([\\*?\[\]^-])", r"\\\1", prefix) + ":{*}"
+        self.index, self.sweeper, self.schemas = f"{prefix}:index", f"{prefix}:sweeper", f"{prefix}:schemas"
+        self._due = f"{prefix}:due:"
 
     def session(self, session_id: str) -> str:
         """Return the key of the session hash."""
-        return f"{self.prefix}:{{{session_id}}}"
+        return f"{self.before_id}{session_id}}}"
+
+    def session_id(self, session_key: str) -> str:
+        """Return the session id in the key of a session hash."""
+        return session_key[len(self.before_id) : -1]
 
     def records(self, session_id: str) -> str:
         """Return the key of the hash with records beside the state."""
@@ -161,8 +162,8 @@ class Keys:
 
     def whole(self, session_id: str) -> tuple[str, ...]:
         """Return the keys that have a session's name alone: all but time buckets."""
-        session = self.session(session_id)
-        return (session, session + _RECORDS, session + _COUNTS, session + _LOG, *self.segments(session_id))
+        key = self.session(session_id)
+        return (key, key + _RECORDS, key + _COUNTS, key + _LOG, key + _SEGMENTS, key + _PLAYED)
 
     def at(self, session_id: str, seconds: float, also: Iterable[int] = ()) -> SessionKeys:
         """Return the keys of a session at a time.
@@ -173,131 +174,89 @@ class Keys:
         seconds : Unix seconds by the store's clock
         also : numbers of buckets that the session lists
         """
-        session = self.session(session_id)
-        present = int(seconds * 1000 // self.bucket_ms), int(seconds * 1000 // BUCKET_MS_0_1)
-        numbers, joined = _numbers(present, tuple(also))
-        before = session + _SEEN
-        seen = tuple([before + number for number in numbers])
-        beside = (session + _RECORDS, session + _COUNTS, session + _LOG, session + _SEGMENTS, session + _PLAYED)
-        return SessionKeys((session, *beside, *seen, session + _PROBE), seen, joined)
+        whole = self.whole(session_id)
+        numbers, joined = _numbers(int(seconds * 1000 // self.bucket_ms), tuple(also))
+        before = whole[0] + _SEEN
+        return SessionKeys((*whole, *[before + number for number in numbers], whole[0] + _PROBE), joined)
 
     def probe(self, session_id: str) -> str:
         """Return a key of the session that never exists; deleting it shows whether the server may write."""
         return self.session(session_id) + _PROBE
 
-    @property
-    def server_probe(self) -> str:
-        """A key that never exists, for calls that concern no session."""
-        return self.prefix + _PROBE
-
-    @property
-    def index(self) -> str:
-        """The key of the index of session ids."""
-        return f"{self.prefix}:index"
-
-    @property
-    def before_id(self) -> str:
-        """What stands before the id in the key of a session hash; a closing brace stands behind it."""
-        return f"{self.prefix}:{{"
-
     def due(self, shard: int) -> str:
         """Return the key of one shard of reminders."""
-        return f"{self.prefix}:due:{shard}"
-
-    @property
-    def sweeper(self) -> str:
-        """The key that names the worker which settles due decisions of idle sessions."""
-        return f"{self.prefix}:sweeper"
-
-    @property
-    def session_pattern(self) -> str:
-        """A glob that matches session hashes only."""
-        return re.sub(r"([\\*?\[\]^-])", r"\\\1", self.prefix) + ":{*}"
-
-    def session_id(self, session_key: str) -> str:
-        """Return the session id in the key of a session hash."""
-        return session_key[len(self.prefix) + 2 : -1]
+        return f"{self._due}{shard}"
 
 
 # -- The Lua scripts that the store sends to the server; each is sent behind the files with its functions.
 
 
-class Script(NamedTuple):
-    """A Lua script: ``source`` begins with the files of its functions, ``sha`` is its name for EVALSHA."""
+class Script:
+    """The Lua script in ``lua/<name>.lua``.
 
-    name: str
-    source: bytes
-    sha: str
-    writes: bool
-    """Whether it needs room in the store."""
-    is_repeatable: bool
-    """Whether running it twice gives the right answer: if not, it is retried only if it was not sent."""
-    retry_seconds: float | None
-    """How long it is retried; None for the option of the same name."""
+    Parameters
+    ----------
+    name : its path in ``lua``, without the ending
+    functions : paths of files that it begins with, behind ``prelude.lua``
+    writes : whether it needs room in the store
+    repeats : whether running it twice gives the right answer: if not, it is retried only if it was not sent
+    retry : seconds for which it is retried; None for the option ``retry_seconds``
 
-    @classmethod
-    def read(
-        cls,
-        name: str,
-        *functions: str,
-        writes: bool = False,
-        is_repeatable: bool = True,
-        retry_seconds: float | None = None,
-    ) -> Script:
-        """Read the script in ``lua/<name>.lua``.
+    Attributes
+    ----------
+    source : begins with the files of its functions
+    sha : its name for EVALSHA
+    """
 
-        Parameters
-        ----------
-        name : its path in ``lua``, without the ending
-        functions : paths of files that it begins with, behind ``prelude.lua``
-        writes, is_repeatable, retry_seconds : as the fields of the same names
-        """
+    def __init__(
+        self, name: str, *functions: str, writes: bool = False, repeats: bool = True, retry: float | None = None
+    ) -> None:
         folder = files(__package__) / "lua"
-        source = b"".join([(folder / f"{part}.lua").read_bytes() for part in ("prelude", *functions, name)])
-        sha = hashlib.sha1(source, usedforsecurity=False).hexdigest()
-        return cls(name, source, sha, writes, is_repeatable, retry_seconds)
+        self.name, self.writes, self.is_repeatable, self.retry_seconds = name, writes, repeats, retry
+        self.source = b"".join([(folder / f"{part}.lua").read_bytes() for part in ("prelude", *functions, name)])
+        self.sha = hashlib.sha1(self.source, usedforsecurity=False).hexdigest()
 
 
-CREATE = Script.read("create", writes=True)
-LOAD = Script.read("load")
-RECALL = Script.read("recall")
-COMMIT = Script.read("commit", "sums", "writers", writes=True)
-RECORDS = Script.read("beside/records")
-COUNTS = Script.read("beside/counts")
-LOG = Script.read("beside/log")
-SEGMENTS = Script.read("beside/segments")
-SEGMENT_NAMES = Script.read("beside/segment_names")
-DELETE = Script.read("delete", is_repeatable=False)
-SCAN = Script.read("listing/scan")
-SESSIONS = Script.read("listing/sessions")
-INDEX_ADD = Script.read("listing/index_add")
-INDEX_BUILD = Script.read("listing/index_build")
-INDEX_PAGE = Script.read("listing/index_page")
-COPY = Script.read("transfer/copy")
-PART = Script.read("transfer/part")
-PUT = Script.read("transfer/put")
-DROP = Script.read("transfer/drop")
-RESTORE = Script.read("transfer/restore")
-RECORD_SAMPLE = Script.read("history/record", writes=True)
-READ_SAMPLES = Script.read("history/read")
-THIN_SAMPLES = Script.read("history/thin")
-PING = Script.read("ping", retry_seconds=0.1)
+CREATE = Script("create", writes=True)
+LOAD = Script("load")
+RECALL = Script("recall")
+COMMIT = Script("commit", "sums", "writers", writes=True)
+RECORDS = Script("beside/records")
+COUNTS = Script("beside/counts")
+LOG = Script("beside/log")
+SEGMENTS = Script("beside/segments")
+SEGMENT_NAMES = Script("beside/segment_names")
+DELETE = Script("delete", repeats=False)
+SCAN = Script("listing/scan")
+SESSIONS = Script("listing/sessions")
+INDEX_ADD = Script("listing/index_add")
+INDEX_BUILD = Script("listing/index_build")
+INDEX_PAGE = Script("listing/index_page")
+COPY = Script("transfer/copy")
+PART = Script("transfer/part")
+PUT = Script("transfer/put")
+DROP = Script("transfer/drop")
+RESTORE = Script("transfer/restore")
+RECORD_SAMPLE = Script("history/record", writes=True)
+READ_SAMPLES = Script("history/read")
+THIN_SAMPLES = Script("history/thin")
+PING = Script("ping", retry=0.1)
 """Retried long enough to replace a lost connection."""
-MAY_RUN = Script.read("may_run")
-REMIND = Script.read("reminders/remind", writes=True)
-DUE = Script.read("reminders/due")
-RESCHEDULE = Script.read("reminders/reschedule", writes=True)
-FORGET = Script.read("reminders/forget", writes=True)
-ACQUIRE_LEASE = Script.read("reminders/acquire_lease", writes=True)
+MAY_RUN = Script("may_run")
+REMIND = Script("reminders/remind", writes=True)
+DUE = Script("reminders/due")
+RESCHEDULE = Script("reminders/reschedule", writes=True)
+FORGET = Script("reminders/forget", writes=True)
+ACQUIRE_LEASE = Script("reminders/acquire_lease", writes=True)
+ANNOUNCE = Script("announce", writes=True, retry=0.1)
 
 
 # -- The counts of arms as Redis has them.
 #
-# Where they are packed, a field for each arm holds them as numbers of MessagePack, which the script of a commit
-# unpacks, adds to and packs again: feedbacks, losses, and the others where one of them is not 0. Commits of
-# sessions with few arms add to one value of the session instead, with a text of MessagePack for each arm, by
-# index: they write to one key alone. What a session has in both ways is added up. Counts that are not packed are
-# a text each.
+# A field for each arm holds them packed, as numbers of MessagePack, which the script of a commit unpacks, adds to
+# and packs again: feedbacks, losses, and the others where one of them is not 0. Commits of sessions with few arms
+# add to one value of the session instead, with a text of MessagePack for each arm, by index: they write to one key
+# alone. What a session has in both ways is added up.
 
 _LAYOUTS = {first: struct.Struct(f">{kind}") for first, kind in zip(range(0xCA, 0xD4), "fdBHIQbhiq", strict=True)}
 """First byte of a number to what follows; other first bytes are small integers themselves."""
@@ -307,32 +266,12 @@ _WRITTEN = ((0xCC, 1 << 8), (0xCD, 1 << 16), (0xCE, 1 << 32), (0xCF, 1 << 64))
 """First bytes of integers, and what these are less than."""
 
 
-def text_fields(arms: Iterable[int]) -> Sequence[bytes]:
-    """Return the names of the texts of arms, by index, in the order of their counts in a row."""
-    return [b"%c%d" % (letter, arm) for arm in arms for letter in LETTERS]
+def read_fields(fields: Iterable[tuple[bytes, bytes]]) -> dict[int, Row]:
+    """Read the counts of arms by index, which may lack the last ones where these are 0; what is no number is 0."""
+    return {int(arm): _unpacked(value) for arm, value in fields if arm.isdigit()}
 
 
-def read_fields(fields: Iterable[tuple[bytes, bytes]]) -> dict[int, Sequence[float]]:
-    """Read the counts of arms, packed or texts; one that was changed by hand, to what is no number, is 0.
-
-    Parameters
-    ----------
-    fields : name and value of each: an arm's index and its packed counts, or the name of a text and that
-
-    Returns
-    -------
-    Index of an arm to its counts, which may lack the last ones where these are 0.
-    """
-    rows, named = dict[int, Sequence[float]](), []
-    for field, value in fields:
-        if field.isdigit():
-            rows[int(field)] = (0, *_unpacked(value))[: len(LETTERS)]
-        else:
-            named.append((field, value))
-    return rows | rows_of(named) if named else rows
-
-
-def with_joined(rows: dict[int, Sequence[float]], joined: bytes | None) -> dict[int, Sequence[float]]:
+def with_joined(rows: dict[int, Row], joined: bytes | None) -> dict[int, Row]:
     """Add the counts of all arms that a session has as one value to those of its fields, and return these.
 
     Parameters
@@ -341,8 +280,7 @@ def with_joined(rows: dict[int, Sequence[float]], joined: bytes | None) -> dict[
     joined : that value, None where there is none; what was changed by hand to something else counts as 0
     """
     for arm, data in enumerate(_texts(joined or b"")):
-        row = (0, *_unpacked(data))[: len(LETTERS)]
-        rows[arm] = [sum(pair) for pair in zip_longest(rows.get(arm, ()), row, fillvalue=0)]
+        rows[arm] = [sum(pair) for pair in zip_longest(rows.get(arm, ()), _unpacked(data), fillvalue=0)]
     return rows
 
 
@@ -363,8 +301,8 @@ def _texts(data: bytes) -> Iterator[bytes]:
 
 
 def packed(row: Row) -> bytes:
-    """Pack the counts of an arm, but for its acts."""
-    _, feedbacks, losses, *others = ArmCounts(*row)
+    """Pack the counts of an arm."""
+    feedbacks, losses, *others = ArmCounts(*row)
     return b"".join(map(_packed, (feedbacks, losses, *(others if any(others) else ()))))
 
 
@@ -388,7 +326,7 @@ def _unpacked(row: bytes) -> list[float]:
             numbers.append(first - 256 * (first >= 0xE0))
         else:
             return []
-    return numbers if all(map(math.isfinite, numbers)) else []
+    return numbers[: len(ArmCounts._fields)] if all(map(math.isfinite, numbers)) else []
 
 
 # -- Arguments and replies of the scripts as the contract's types.
@@ -464,19 +402,16 @@ def commit_args(commit: Commit) -> Sequence[RedisArgument]:
         -1 if written.permanent else written.idle_ttl_ms or 0,
     )
     # One argument for all counts: encoding an argument takes longer than taking it apart.
-    if written.counts_as_texts:
-        rows, named = "", b" ".join([b" ".join(each) for each in texts(written.counts)])
-    else:
-        rows, named = "".join([_added(arm, row) for arm, row in written.counts.items()]), b""
+    counts = "".join([_added(arm, row) for arm, row in written.counts.items()])
     kept = {name: segment for name, segment in written.segments.items() if segment is not None}
     segments = [item for name, (_, record) in kept.items() for item in (name, record)]
     played = [item for name, (slot, _) in kept.items() for item in (slot, name)]
     gone = [name for name, segment in written.segments.items() if segment is None]
-    sizes = (len(answers), len(records), len(dropped), rows, named, len(written.entries))
+    sizes = (len(answers), len(records), len(dropped), counts, len(written.entries))
     sizes_of_segments = (len(segments), len(played), len(gone))
-    # Letters of what is replaced that other commits leave; 1.0 needs to find every writer listed.
+    # Letters of what is replaced that other commits leave.
     replaced = ("" if written.about is None else "a") + ("" if written.spec is None else "s")
-    replaced += ("w" if written.counts_as_texts else "") + ("c" if written.joins_counts else "")
+    replaced += "c" if written.joins_counts else ""
     about = (written.summary, replaced, written.about or b"", written.max_entries)
     spec = () if written.spec is None else (written.spec,)
     items = (*answers, *records, *dropped, *written.entries, *segments, *played, *gone, *spec)
@@ -485,7 +420,7 @@ def commit_args(commit: Commit) -> Sequence[RedisArgument]:
 
 def _added(arm: int, row: Row) -> str:
     """Return what to add to the packed counts of an arm, as the script takes it apart."""
-    _, feedbacks, losses, *others = row
+    feedbacks, losses, *others = row
     return f"{arm} {feedbacks} {losses} {' '.join(map(str, others)) if any(others) else ''};"
 
 
@@ -501,19 +436,16 @@ def read_known(reply: Sequence[bytes]) -> Known:
     return Known(duplicates, {field[1:]: answer for field, answer in zip(items[::2], items[1::2], strict=True)})
 
 
-def read_counts(reply: Sequence[bytes | None], fields: Sequence[bytes | int], arms: Sequence[int]) -> Counts:
+def read_counts(reply: Sequence[bytes | None], arms: Sequence[int]) -> Counts:
     """Read a version and counts of arms; what is missing, or was changed by hand, is 0.
 
     Parameters
     ----------
-    reply : the version, the counts of all arms as one value, then the value of each field, None where there is none
-    fields : those that were asked for: indexes of arms where counts are packed, names of texts else
+    reply : the version, the counts of all arms as one value, then the counts of each arm, None where there are none
     arms : indexes of the arms, in the order of the result
     """
     version, joined, *values = reply
-    pairs = zip(fields, values, strict=True)
-    rows = read_fields((b"%d" % name if isinstance(name, int) else name, value) for name, value in pairs if value)
-    rows = with_joined(rows, joined)
+    rows = with_joined({arm: _unpacked(row) for arm, row in zip(arms, values, strict=True) if row}, joined)
     return Counts(text(version or b""), [ArmCounts(*rows.get(arm, ())) for arm in arms])
 
 

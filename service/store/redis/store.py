@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 import logging
-import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from zlib import crc32
 
 from ...errors import StoreUnavailableError
@@ -16,13 +14,11 @@ from ..base import (
     Conflict,
     Counts,
     KeysApartError,
-    Listed,
     Log,
     NewSession,
     NotFound,
     Outcome,
     PackedRecords,
-    Page,
     ReadSegments,
     Snapshot,
     StoreOptions,
@@ -30,11 +26,9 @@ from ..base import (
     names_behind,
 )
 from . import scripts
-from . import scripts as messages
-from .client import ClusterClient, RedisClient, ScriptRunner, ServerClient, SlotRange, slot_of
-from .connection import RedisArgument
-from .listing import Listing
-from .scripts import ANSWER, SAMPLE, Keys, text_fields
+from .client import ClusterClient, RedisClient, client_of
+from .listing import ClusterListing, Listing
+from .scripts import ANSWER, SAMPLE
 from .transfer import Transfer
 
 # -- Histories of sessions in a Redis server.
@@ -44,19 +38,13 @@ class RedisHistory:
     """Samples in fields of the session's hash: they end with the session, whatever ends it.
 
     ``History`` says what each call does.
-
-    Parameters
-    ----------
-    runner : of the store
-    keys : names of the keys of sessions
     """
 
-    def __init__(self, runner: ScriptRunner, keys: Keys) -> None:
-        self._run = runner.run
-        self._keys = keys
+    def __init__(self, client: RedisClient) -> None:
+        self._run, self._keys = client.run, client.keys
 
     async def record(self, session_id: str, created_at: float, place: int, sample: bytes) -> int | None:
-        args = (repr(created_at), _field(place), sample)
+        args = (repr(created_at), SAMPLE + b"%d" % place, sample)
         reply = await self._run(scripts.RECORD_SAMPLE, self._held_in(session_id), args)
         return int(reply[1]) if reply[0] == b"OK" else None
 
@@ -64,20 +52,15 @@ class RedisHistory:
         reply = await self._run(scripts.READ_SAMPLES, self._held_in(session_id), (SAMPLE + b"*",))
         if reply[0] != b"OK":
             return None
-        fields = reply[1]
-        found = zip(fields[::2], fields[1::2], strict=True)
+        found = zip(reply[1][::2], reply[1][1::2], strict=True)
         return {int(name[1:]): sample for name, sample in found if name[1:].isdigit()}
 
     async def thin(self, session_id: str, dropped: Iterable[int], left: int) -> None:
-        args: list[RedisArgument] = [left, *map(_field, dropped)]
-        await self._run(scripts.THIN_SAMPLES, self._held_in(session_id), args)
+        fields = [SAMPLE + b"%d" % place for place in dropped]
+        await self._run(scripts.THIN_SAMPLES, self._held_in(session_id), (left, *fields))
 
     def _held_in(self, session_id: str) -> Sequence[str]:
         return (self._keys.session(session_id), self._keys.probe(session_id))
-
-
-def _field(place: int) -> bytes:
-    return SAMPLE + b"%d" % place
 
 
 # -- Reminders of due decisions in a Redis server.
@@ -92,16 +75,10 @@ class RedisReminders:
     """Reminders in sorted sets; the score is the due time in milliseconds by the server's clock.
 
     ``Reminders`` says what each call does.
-
-    Parameters
-    ----------
-    runner : of the store
-    keys : names of the keys of reminders
     """
 
-    def __init__(self, runner: ScriptRunner, keys: Keys) -> None:
-        self._run = runner.run
-        self._keys = keys
+    def __init__(self, client: RedisClient) -> None:
+        self._run, self._keys = client.run, client.keys
 
     async def remind(self, session_id: str, at: float) -> None:
         await self._run(scripts.REMIND, (self._shard(session_id),), (session_id, round(at * 1000), KEPT_MS))
@@ -137,35 +114,27 @@ NAMES_AT_ONCE = 1000
 
 
 class RedisStore:
-    """Sessions on one Redis or Valkey server, 6.2 or newer: ``Store`` says what each call does.
+    """Sessions on Redis or Valkey servers, 6.2 or newer: ``Store`` says what each call does.
 
     A call is retried if its connection is lost. That is safe: a commit or creation that was carried out finds its
     version in the store. A deletion is not retried if the server may have received it.
 
     Parameters
     ----------
-    url : redis://, rediss://, unix://, redis+sentinel:// or rediss+sentinel://; its password is never shown
-    options : key prefix, limits and timeouts; None for the defaults
+    url : redis://, rediss://, unix://, redis+sentinel://, redis+cluster:// and so on; its password is never shown
+    options : None for the defaults
     """
 
     def __init__(self, url: str, options: StoreOptions | None = None) -> None:
         self._options = options or StoreOptions()
-        self._client = self._open(url)
-        self._keys = Keys.of(self._options.prefix, self._options.dedupe_window_seconds)
-        self._runner = ScriptRunner(self._client, self._keys, self._options)
-        self._run, self._run_on_session = self._runner.run, self._runner.run_on_session
-        self.now = self._runner.clock.now
-        self.reminders = RedisReminders(self._runner, self._keys)
-        self.history = RedisHistory(self._runner, self._keys)
-        self._listing = self._make_listing()
-        self._transfer = Transfer(self._runner, self._keys)
+        self._client = client = client_of(url, self._options)
+        self._run, self._run_on_session, self._keys = client.run, client.run_on_session, client.keys
+        self.now = client.clock.now
+        self.reminders, self.history = RedisReminders(client), RedisHistory(client)
+        self._listing = ClusterListing(client) if isinstance(client, ClusterClient) else Listing(client)
+        self._transfer = Transfer(client)
+        self.list, self.count, self.export = self._listing.page, self._listing.count, self._transfer.export
         self._warned = False
-
-    def _open(self, url: str) -> RedisClient:
-        return ServerClient(url, self._options)
-
-    def _make_listing(self) -> Listing:
-        return Listing(self._runner, self._keys)
 
     async def create(self, session: NewSession) -> Snapshot:
         try:
@@ -183,13 +152,13 @@ class RedisStore:
         if not index:
             await self._listing.add([session.session_id])
         if reply[0] == b"OK":
-            return messages.snapshot((session.version.encode(), session.spec, session.state, *reply[1]))
-        return messages.snapshot(reply[1])
+            return scripts.snapshot((session.version.encode(), session.spec, session.state, *reply[1]))
+        return scripts.snapshot(reply[1])
 
     async def load(self, session_id: str) -> Snapshot | None:
         keys = (self._keys.session(session_id), self._keys.probe(session_id))
         reply = await self._run(scripts.LOAD, keys)
-        return messages.snapshot(reply[1]) if reply[0] == b"OK" else None
+        return scripts.snapshot(reply[1]) if reply[0] == b"OK" else None
 
     async def recall(self, session_id: str, digest: bytes) -> bytes | None:
         reply = await self._run_on_session(scripts.RECALL, session_id, (ANSWER + digest,))
@@ -197,13 +166,13 @@ class RedisStore:
         return answer
 
     async def commit(self, commit: Commit) -> Outcome:
-        reply = await self._run_on_session(scripts.COMMIT, commit.session_id, messages.commit_args(commit))
+        reply = await self._run_on_session(scripts.COMMIT, commit.session_id, scripts.commit_args(commit))
         outcome = reply[0]
         if outcome == b"OK":
-            return Committed(messages.snapshot(reply[1]) if len(reply) > 1 else None)
+            return Committed(scripts.snapshot(reply[1]) if len(reply) > 1 else None)
         if outcome == b"CONFLICT":
-            return Conflict(messages.snapshot(reply[1]))
-        return NotFound() if outcome == b"NOT_FOUND" else messages.read_known(reply[1])
+            return Conflict(scripts.snapshot(reply[1]))
+        return NotFound() if outcome == b"NOT_FOUND" else scripts.read_known(reply[1])
 
     async def read_records(self, session_id: str) -> Mapping[bytes, bytes]:
         keys, cursor = (self._keys.records(session_id), self._keys.probe(session_id)), b"0"
@@ -214,16 +183,15 @@ class RedisStore:
             if cursor == b"0":
                 return records
 
-    async def read_counts(self, session_id: str, arms: Sequence[int], *, as_texts: bool = False) -> Counts | None:
+    async def read_counts(self, session_id: str, arms: Sequence[int]) -> Counts | None:
         keys = (self._keys.session(session_id), self._keys.counts(session_id), self._keys.probe(session_id))
-        fields = text_fields(arms) if as_texts else arms
-        reply = await self._run(scripts.COUNTS, keys, (len(fields), *fields))
-        return messages.read_counts(reply[1], fields, arms) if reply[0] == b"OK" else None
+        reply = await self._run(scripts.COUNTS, keys, (len(arms), *arms))
+        return scripts.read_counts(reply[1], arms) if reply[0] == b"OK" else None
 
     async def read_segments(self, session_id: str, names: Sequence[bytes], oldest: int = 0) -> ReadSegments | None:
         keys = (self._keys.session(session_id), *self._keys.segments(session_id), self._keys.probe(session_id))
         reply = await self._run(scripts.SEGMENTS, keys, (oldest, len(names), *names))
-        return messages.read_segments(reply[1]) if reply[0] == b"OK" else None
+        return scripts.read_segments(reply[1]) if reply[0] == b"OK" else None
 
     async def segment_names(
         self, session_id: str, after: bytes | None, limit: int, *, backwards: bool = False
@@ -238,25 +206,21 @@ class RedisStore:
     async def read_log(self, session_id: str, after: str | None, limit: int) -> Log | None:
         keys = (self._keys.session(session_id), self._keys.log(session_id), self._keys.probe(session_id))
         reply = await self._run(scripts.LOG, keys, (f"({after}" if after else "-", limit))
-        return messages.read_log(reply[1]) if reply[0] == b"OK" else None
+        return scripts.read_log(reply[1]) if reply[0] == b"OK" else None
 
     async def delete(self, session_id: str) -> bool:
         reply = await self._run_on_session(scripts.DELETE, session_id, ())
         return bool(reply[0] == b"OK")
 
-    async def list(self, cursor: str | None, limit: int, prefix: str = "") -> Page:
-        return await self._listing.page(cursor, limit, prefix)
-
-    async def export(self, session_id: str) -> WholeSession | None:
-        return await self._transfer.export(session_id)
-
     async def restore(self, session_id: str, whole: WholeSession, new: NewSession) -> Snapshot | None:
         reply = await self._transfer.restore(session_id, whole, new)
         await self._listing.add([session_id])
-        return None if reply[0] == b"OK" else messages.snapshot(reply[1])
+        return None if reply[0] == b"OK" else scripts.snapshot(reply[1])
 
-    async def count(self, prefix: str, most: int) -> int:
-        return await self._listing.count(prefix, most)
+    async def announce(self, worker: str, schemas: Sequence[int], seconds: float) -> Sequence[frozenset[int]]:
+        reader = " ".join([worker, *map(str, schemas)])
+        reply = await self._run(scripts.ANNOUNCE, (self._keys.schemas,), (reader, round(seconds * 1000)))
+        return [frozenset(int(number) for number in each.split()[1:] if number.isdigit()) for each in reply[1]]
 
     async def ping(self) -> None:
         """Return if the store can commit now; the first time also log the warnings.
@@ -265,7 +229,7 @@ class RedisStore:
         """
         try:
             async with asyncio.timeout(self._options.ping_seconds):
-                room, size = self._runner.room, self._runner.room.refused
+                room, size = self._client.room, self._client.room.refused
                 room.check(size)
                 await self._run(
                     scripts.PING,
@@ -287,77 +251,14 @@ class RedisStore:
             servers = await self._client.servers()
         except StoreUnavailableError as error:
             return [f"the store's settings can't be read: {error}"]
-        return list(dict.fromkeys(danger for info in servers for danger in _dangers(info)))
+        found = []
+        for info in servers:
+            policy = info.get("maxmemory_policy", "noeviction")
+            if policy != "noeviction":
+                found.append(f"maxmemory-policy is {policy}: a full store drops sessions; use noeviction")
+            if str(info.get("aof_enabled")) == "0":
+                found.append("appendonly is off: what was acknowledged may be lost when the store stops")
+        return list(dict.fromkeys(found))
 
     async def close(self) -> None:
         await self._client.close()
-
-
-def _dangers(info: Mapping[str, object]) -> Iterator[str]:
-    policy = info.get("maxmemory_policy", "noeviction")
-    if policy != "noeviction":
-        yield f"maxmemory-policy is {policy}: a full store drops sessions; use noeviction"
-    if str(info.get("aof_enabled")) == "0":
-        yield "appendonly is off: what was acknowledged may be lost when the store stops"
-
-
-# -- The store on a Redis cluster: all keys of a session are on one of its masters.
-
-
-class ClusterStore(RedisStore):
-    """Sessions on a Redis cluster.
-
-    Parameters
-    ----------
-    url : redis+cluster:// or rediss+cluster://, with one or more of the cluster's nodes
-    options : as for every Redis store
-    """
-
-    def _open(self, url: str) -> RedisClient:
-        self._nodes = ClusterClient(url, self._options)
-        return self._nodes
-
-    def _make_listing(self) -> Listing:
-        return ClusterListing(self._runner, self._keys, self._nodes)
-
-
-class ClusterListing(Listing):
-    """Lists the sessions of a cluster: scans one master after another, and reads sessions one by one.
-
-    Parameters
-    ----------
-    runner : of the store
-    keys : names of the keys of sessions and of the index
-    nodes : knows the masters of the cluster
-    """
-
-    scan_position = re.compile(r"[0-9]{1,20}-[0-9]{1,4}")
-    has_all_keys = False
-
-    def __init__(self, runner: ScriptRunner, keys: Keys, nodes: ClusterClient) -> None:
-        super().__init__(runner, keys)
-        self._nodes = nodes
-
-    async def _scan(self, cursor: str, fewest: int, enough: int) -> tuple[str, Sequence[Listed]]:
-        position, _, place = cursor.partition("-")
-        at = int(place or 0)
-        masters = await self._nodes.masters()
-        if at >= len(masters):
-            return "end", ()
-        following, found = await self._scan_on(self._probe_on(masters[at]), position, fewest, enough)
-        if following != "0":
-            return f"{following}-{at}", found
-        return ("end" if at + 1 == len(masters) else f"0-{at + 1}"), found
-
-    async def _read(self, ids: Sequence[str]) -> Sequence[Listed]:
-        return [session for found in await asyncio.gather(*map(self._read_one, ids)) for session in found]
-
-    async def _read_one(self, session_id: str) -> Sequence[Listed]:
-        keys = (self._keys.session(session_id), self._keys.probe(session_id))
-        _, rows = await self._run(scripts.SESSIONS, keys)
-        return messages.listed(rows, self._keys)
-
-    def _probe_on(self, master: SlotRange) -> str:
-        """Return a probe key in a slot of this master."""
-        keys = (f"{self._keys.server_probe}:{{{n}}}" for n in itertools.count())
-        return next(key for key in keys if master.first <= slot_of(key) <= master.last)

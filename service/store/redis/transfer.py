@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import islice
 from typing import Any
 
 from ...cooperative import run_in_thread_if_large
-from ..base import NewSession, Snapshot, WholeSession, texts
+from ..base import NewSession, Snapshot, WholeSession
 from . import scripts
-from . import scripts as messages
-from .client import ScriptRunner
+from .client import RedisClient
 from .connection import RedisArgument
-from .scripts import ANSWER, EVENT, Keys, packed, read_fields, with_joined
+from .scripts import ANSWER, EVENT, packed, read_fields, with_joined
 
 KEPT_MS = 600_000
 """Milliseconds for which copies are kept that nobody deletes."""
@@ -28,18 +26,11 @@ AHEAD = 6
 
 
 class Transfer:
-    """Exports and restores sessions.
+    """Exports and restores sessions."""
 
-    Parameters
-    ----------
-    runner : of the store
-    keys : names of the keys of sessions and of copies
-    """
-
-    def __init__(self, runner: ScriptRunner, keys: Keys) -> None:
-        self._run, self._run_on_session = runner.run, runner.run_on_session
-        self._keys = keys
-        self._now = runner.clock.now
+    def __init__(self, client: RedisClient) -> None:
+        self._run, self._run_on_session = client.run, client.run_on_session
+        self._keys, self._now = client.keys, client.clock.now
 
     async def export(self, session_id: str) -> WholeSession | None:
         """Read a session whole: see ``Store.export``."""
@@ -47,11 +38,11 @@ class Transfer:
         reply = await self._run_on_session(scripts.COPY, session_id, (copies, KEPT_MS))
         if reply[0] == b"NOT_FOUND":
             return None
-        numbers = [messages.text(number) for number in reply[1][::2]]
-        deadlines = [int(deadline) / 1000 for deadline in reply[1][1::2]]
+        numbers, deadlines = map(scripts.text, reply[1][::2]), reply[1][1::2]
+        buckets = sorted(zip(numbers, (int(deadline) / 1000 for deadline in deadlines), strict=True))
         probe = self._keys.probe(session_id)
         loaded = await self._run(scripts.LOAD, (f"{copies}session", probe))
-        snapshot: Snapshot = messages.snapshot(loaded[1])
+        snapshot: Snapshot = scripts.snapshot(loaded[1])
         records = await self._hash(f"{copies}slots", probe)
         counted = await self._hash(f"{copies}counts", probe)
         reply = await self._run(scripts.COUNTS, (f"{copies}session", f"{copies}counts", probe), (0,))
@@ -59,11 +50,11 @@ class Transfer:
         counts = with_joined(counts, reply[1][1] if reply[0] == b"OK" else None)
         segments = await self._segments(copies, probe)
         events = []
-        for number, deadline in sorted(zip(numbers, deadlines, strict=True)):
+        for number, deadline in buckets:
             fields = await self._parts(f"{copies}seen:{number}", probe, EVENT)
             if fields:
                 events.append((deadline, [field[1:] for field in dict.fromkeys(fields)]))
-        names = ("session", "slots", "counts", "segments", "played", *(f"seen:{number}" for number in numbers))
+        names = ("session", "slots", "counts", "segments", "played", *(f"seen:{number}" for number, _ in buckets))
         await self._run(scripts.DROP, [f"{copies}{name}" for name in names])
         return WholeSession(snapshot, records, counts, events, segments)
 
@@ -91,13 +82,7 @@ class Transfer:
                 return items
 
     async def restore(self, session_id: str, whole: WholeSession, new: NewSession) -> Sequence[Any]:
-        """Create a session from one that was exported: see ``Store.restore``.
-
-        Parameters
-        ----------
-        session_id : of the session to create
-        whole : as ``export`` gave it
-        new : its version, idle time to live, answer and what lists show of it
+        """Create a session as ``Store.restore`` says.
 
         Returns
         -------
@@ -106,7 +91,7 @@ class Transfer:
         parts = self._keys.copies(session_id, secrets.token_hex(8))
         await self._put(f"{parts}slots", whole.records.items())
         packed_rows = ((b"%d" % arm, packed(row)) for arm, row in whole.counts.items())
-        await self._put(f"{parts}counts", texts(whole.counts) if new.counts_as_texts else packed_rows)
+        await self._put(f"{parts}counts", packed_rows)
         await self._put(f"{parts}segments", ((name, record) for name, (_, record) in whole.segments.items()))
         played = ((b"%d" % slot, name) for name, (slot, _) in whole.segments.items())
         await self._put(f"{parts}played", played, "ZADD")
@@ -150,19 +135,12 @@ class Transfer:
         return int(self._now() * 1000 // self._keys.bucket_ms)
 
     async def _put(self, key: str, items: Iterable[tuple[bytes, bytes]], command: str = "HSET") -> None:
-        rest = iter(items)
-        while some := list(islice(rest, FIELDS_AT_ONCE)):
-            while some:
-                part, some = _within(some)
-                fields: list[RedisArgument] = [each for item in part for each in item]
-                await self._run(scripts.PUT, (key,), (KEPT_MS, len(fields), command, *fields))
-
-
-def _within(items: list[tuple[bytes, bytes]]) -> tuple[list[tuple[bytes, bytes]], list[tuple[bytes, bytes]]]:
-    """Return the first items, up to ``BYTES_AT_ONCE``, and the rest."""
-    size = 0
-    for place, (field, value) in enumerate(items):
-        size += len(field) + len(value)
-        if size > BYTES_AT_ONCE and place:
-            return items[:place], items[place:]
-    return items, []
+        part, size = list[RedisArgument](), 0
+        for field, value in items:
+            size += len(field) + len(value)
+            if part and (size > BYTES_AT_ONCE or len(part) == 2 * FIELDS_AT_ONCE):
+                await self._run(scripts.PUT, (key,), (KEPT_MS, len(part), command, *part))
+                part, size = [], len(field) + len(value)
+            part += (field, value)
+        if part:
+            await self._run(scripts.PUT, (key,), (KEPT_MS, len(part), command, *part))

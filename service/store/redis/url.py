@@ -1,4 +1,4 @@
-"""Settings of connections from redis URLs; no error shows a password."""
+"""What a redis URL says: settings of connections, the master that sentinels name; no failure shows a password."""
 
 from __future__ import annotations
 
@@ -18,14 +18,8 @@ from redis.asyncio.sentinel import MasterNotFoundError, Sentinel
 from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
 
-from ..base import (
-    NO_CONNECTION,
-    KeysApartError,
-    StoreFullError,
-    StoreOptions,
-    StoreUnavailableError,
-    WrongTypeError,
-)
+from ...errors import StoreUnavailableError
+from ..base import NO_CONNECTION, KeysApartError, StoreFullError, StoreOptions, WrongTypeError
 
 MAX_STORE_PORT = 65_535
 SENTINEL, CLUSTER = "sentinel", "cluster"
@@ -34,31 +28,34 @@ _ALLOWED = {"db", "username", "password", "client_name", "sentinel_username", "s
 _ADVICE = "percent-encode special characters of user and password (@ : / ? # %)"
 
 
+Address = tuple[str, int]
+
+
 class RedisUrl(NamedTuple):
     """The parts of a URL."""
 
     settings: dict[str, Any]
     """redis-py's settings of a connection."""
-    hosts: Sequence[tuple[str, int]]
+    hosts: Sequence[Address]
     """Sentinels or nodes of the cluster, host and port; empty for other schemes."""
     service: str
     """The sentinels' name for the master; empty for other schemes."""
 
 
 def read_url(url: str, options: StoreOptions) -> RedisUrl:
-    """Read the URL of a server, of sentinels or of a cluster.
-
-    Parameters
-    ----------
-    url : with one of the schemes of ``open_store`` but memory:// and embedded:
-    options : its timeouts for connecting and for replies go into the settings
+    """Read the URL of a server, of sentinels or of a cluster; the timeouts of the options go into the settings.
 
     Raises
     ------
     ValueError
         if the URL is invalid; the text contains no part of it.
     """
-    _check_ports(url)
+    hosts_given = url.partition("://")[2].partition("/")[0].partition("?")[0].rpartition("@")[2]
+    ports = [port for _, colon, port in (host.rpartition(":") for host in hosts_given.split(",")) if colon]
+    if any(port.isdecimal() and (len(port) > 5 or not 0 < int(port) <= MAX_STORE_PORT) for port in ports):
+        raise ValueError(
+            f"a port in the store URL is not one of 1 to {MAX_STORE_PORT}; if that is part of a password, {_ADVICE}"
+        )
     try:
         plain, hosts, service = plain_url(url)
         parts = urlsplit(plain)
@@ -67,7 +64,6 @@ def read_url(url: str, options: StoreOptions) -> RedisUrl:
         # The original text may quote a part of the password.
         raise ValueError(f"the store URL can't be read: {_ADVICE}") from None
     _check(parts, settings)
-    _check_tls(settings)
     if issubclass(settings.get("connection_class", Connection), Connection):
         settings.setdefault("socket_keepalive", True)
     settings |= {
@@ -80,7 +76,7 @@ def read_url(url: str, options: StoreOptions) -> RedisUrl:
     return RedisUrl(settings, hosts, service)
 
 
-def plain_url(url: str) -> tuple[str, Sequence[tuple[str, int]], str]:
+def plain_url(url: str) -> tuple[str, Sequence[Address], str]:
     """Split a URL with several hosts into a redis:// URL, the hosts, and the sentinels' name for the master.
 
     ``redis+sentinel://[user:password@]host[:port][,host[:port]...]/service[/database][?options]`` or
@@ -111,22 +107,11 @@ def plain_url(url: str) -> tuple[str, Sequence[tuple[str, int]], str]:
         service, _, path = path.partition("/")
     if not hosts or bool(service) != (kind == SENTINEL) or "@" in service or (path and kind == CLUSTER):
         raise ValueError("a host or the name of the sentinels' service is missing, or a cluster has a database")
-    addresses = [_address(host, _PORTS[kind]) for host in hosts.split(",")]
+    addresses = []
+    for one in hosts.split(","):
+        host, _, port = one.rpartition(":") if not one.endswith("]") and ":" in one else (one, "", "")
+        addresses.append((host.strip("[]"), int(port) if port else _PORTS[kind]))
     return urlunsplit(parts._replace(path=f"/{path}")), addresses, service
-
-
-def _address(text: str, port: int) -> tuple[str, int]:
-    host, _, given = text.rpartition(":") if not text.endswith("]") and ":" in text else (text, "", "")
-    return host.strip("[]"), int(given) if given else port
-
-
-def _check_ports(url: str) -> None:
-    hosts = url.partition("://")[2].partition("/")[0].partition("?")[0].rpartition("@")[2]
-    ports = [port for _, colon, port in (host.rpartition(":") for host in hosts.split(",")) if colon]
-    if any(port.isdecimal() and (len(port) > 5 or not 0 < int(port) <= MAX_STORE_PORT) for port in ports):
-        raise ValueError(
-            f"a port in the store URL is not one of 1 to {MAX_STORE_PORT}; if that is part of a password, {_ADVICE}"
-        )
 
 
 def _check(parts: SplitResult, settings: dict[str, Any]) -> None:
@@ -139,26 +124,18 @@ def _check(parts: SplitResult, settings: dict[str, Any]) -> None:
     extra = set(settings) - _ALLOWED - {"host", "port", "path", "connection_class"}
     if any(not name.startswith("ssl_") for name in extra):
         raise ValueError(f"the store URL takes only these options: {', '.join(sorted(_ALLOWED))}, ssl_...")
-
-
-def _check_tls(settings: Mapping[str, Any]) -> None:
-    """Load the files that the URL names, so that a missing one is reported at the start."""
     options = {name: value for name, value in settings.items() if name.startswith("ssl_")}
-    if not _is_tls(settings):
+    if not issubclass(settings.get("connection_class", Connection), SSLConnection):
         if options:
             raise ValueError("the store URL has options of TLS (ssl_...) but not its scheme: rediss")
         return
-    try:
+    try:  # The files that the URL names are loaded, so that a missing one is reported at the start.
         SSLConnection(**options).ssl_context.get()
     except (TypeError, ValueError, RedisError):
         raise ValueError("an option of TLS (ssl_...) in the store URL makes no sense") from None
     except OSError as error:
         given = ", ".join(sorted(options))
         raise ValueError(f"the store URL's TLS files ({given}) can't be used: {error.strerror}") from None
-
-
-def _is_tls(settings: Mapping[str, Any]) -> bool:
-    return issubclass(settings.get("connection_class", Connection), SSLConnection)
 
 
 # -- The meaning of Redis errors: a short reason without secrets, and whether a retry may succeed.
@@ -176,23 +153,10 @@ class StoreFailure(NamedTuple):
     """What is raised of it."""
 
 
-LOADING = StoreFailure("the store is loading its data (LOADING)", is_transient=True)
-BUSY = StoreFailure("the store is busy with a script (BUSY)", is_transient=True)
-MOVING = StoreFailure("the store is moving this session (TRYAGAIN)", is_transient=True)
-CLUSTER_DOWN = StoreFailure("the cluster is down (CLUSTERDOWN)", is_transient=True)
-MASTER_DOWN = StoreFailure("the replica has lost its master (MASTERDOWN)", is_transient=True)
 NO_MASTER = StoreFailure("the sentinels know no master now", is_transient=True)
 NO_SENTINEL = StoreFailure("sentinels are out of reach, and no other knows the master", is_transient=True)
-TIMEOUT = StoreFailure("the store did not answer in time", is_transient=True)
-TOO_MANY_CLIENTS = StoreFailure("the store has too many clients", is_transient=True)
-MOVED = StoreFailure("the server is one of a cluster and keeps this session elsewhere (MOVED)")
-APART = StoreFailure("the server is one of a cluster and keeps these keys apart (CROSSSLOT)", kind=KeysApartError)
 FULL = StoreFailure("the store is full (OOM)", kind=StoreFullError)
 READ_ONLY = StoreFailure("the store is a read-only replica (READONLY)")
-DISK_ERROR = StoreFailure("the store can't write to its disk (MISCONF)", kind=StoreFullError)
-WRONG_TYPE = StoreFailure("a key of the store has another type (WRONGTYPE)", kind=WrongTypeError)
-REPLICAS_BEHIND = StoreFailure("too few replicas of the store have the commit (BANDIT_MIN_REPLICAS)")
-NO_REPLICAS = StoreFailure("the store has too few replicas (NOREPLICAS)")
 NO_PERMISSION = StoreFailure("the store's user lacks a permission (NOPERM)")
 
 
@@ -202,25 +166,28 @@ class ReplicasBehindError(exceptions.RedisError):
 
 # The first match counts, so a subclass comes before its base.
 _BY_CLASS: tuple[tuple[type[exceptions.RedisError], StoreFailure], ...] = (
-    (ReplicasBehindError, REPLICAS_BEHIND),
-    (exceptions.BusyLoadingError, LOADING),
-    (exceptions.TryAgainError, MOVING),
-    (exceptions.MasterDownError, MASTER_DOWN),
-    (exceptions.ClusterDownError, CLUSTER_DOWN),
-    (exceptions.AskError, MOVED),
-    (exceptions.ClusterCrossSlotError, APART),
+    (ReplicasBehindError, StoreFailure("too few replicas of the store have the commit (BANDIT_MIN_REPLICAS)")),
+    (exceptions.BusyLoadingError, StoreFailure("the store is loading its data (LOADING)", is_transient=True)),
+    (exceptions.TryAgainError, StoreFailure("the store is moving this session (TRYAGAIN)", is_transient=True)),
+    (exceptions.MasterDownError, StoreFailure("the replica has lost its master (MASTERDOWN)", is_transient=True)),
+    (exceptions.ClusterDownError, StoreFailure("the cluster is down (CLUSTERDOWN)", is_transient=True)),
+    (exceptions.AskError, StoreFailure("the server is one of a cluster and keeps this session elsewhere (MOVED)")),
+    (
+        exceptions.ClusterCrossSlotError,
+        StoreFailure("the server is one of a cluster and keeps these keys apart (CROSSSLOT)", kind=KeysApartError),
+    ),
     (exceptions.OutOfMemoryError, FULL),
     (exceptions.ReadOnlyError, READ_ONLY),
     (exceptions.NoPermissionError, NO_PERMISSION),
-    (exceptions.TimeoutError, TIMEOUT),
+    (exceptions.TimeoutError, StoreFailure("the store did not answer in time", is_transient=True)),
     (MasterNotFoundError, NO_MASTER),
 )
 _BY_TEXT = {
-    "BUSY ": BUSY,
-    "MISCONF ": DISK_ERROR,
-    "NOREPLICAS ": NO_REPLICAS,
-    "WRONGTYPE ": WRONG_TYPE,
-    "max number of clients": TOO_MANY_CLIENTS,
+    "BUSY ": StoreFailure("the store is busy with a script (BUSY)", is_transient=True),
+    "MISCONF ": StoreFailure("the store can't write to its disk (MISCONF)", kind=StoreFullError),
+    "NOREPLICAS ": StoreFailure("the store has too few replicas (NOREPLICAS)"),
+    "WRONGTYPE ": StoreFailure("a key of the store has another type (WRONGTYPE)", kind=WrongTypeError),
+    "max number of clients": StoreFailure("the store has too many clients", is_transient=True),
     "user executing the script": NO_PERMISSION,
     "can't access at least one of the keys": NO_PERMISSION,
     "-OOM ": FULL,
@@ -271,8 +238,6 @@ def lost_connections_told() -> Iterator[None]:
 MASTER_CHECK_SECONDS = 1.0
 """Time between two questions to the sentinels; commits to a replaced master are lost until the next one."""
 _SENTINEL_OPTIONS = {"sentinel_username": "username", "sentinel_password": "password"}
-
-Address = tuple[str, int]
 
 
 class Master:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+import socket
+
 import pytest
 
 from tests.server.raw_requests.conftest import ACTS, BODY, CHUNKED, CHUNKS, HEAD, slot
@@ -162,3 +165,23 @@ def test_an_early_answer_to_who_waits_to_go_on_ends_the_connection(service):
 
         assert answer.status == 404
         assert ends(connection)
+
+
+ASKED = request("/livez", method="HEAD")
+
+
+@pytest.mark.parametrize(
+    ("sent", "statuses"),
+    [
+        pytest.param(ASKED, [b"200"], id="the client sends no more"),
+        pytest.param(ASKED + ASKED, [b"200", b"200"], id="two"),
+        pytest.param(ASKED + b"no request\r\n\r\n", [b"200", b"400"], id="a malformed request behind it"),
+        pytest.param(request("/livez", b"", b"Expect: 100-continue\r\n", "HEAD"), [b"200"], id="expects more"),
+    ],
+)
+def test_answers_without_a_body_come_in_order(service, sent, statuses):
+    with connected(service) as connection, connection.makefile("rb") as stream:
+        connection.sendall(sent)
+        connection.shutdown(socket.SHUT_WR)
+
+        assert re.findall(rb"HTTP/1\.1 (\d+) ", stream.read()) == statuses

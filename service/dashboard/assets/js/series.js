@@ -8,8 +8,7 @@ export function asSample(view) {
   // A view as one more sample: what is new since the last sample of the history.
   const { slot, feedbacks, outstanding, expired, removed, voided, total_delay, effective_arms, x } = view;
   const counts = { slot, feedbacks, outstanding, expired, removed, voided, total_delay, effective_arms };
-  // In sessions of an earlier version counts began later, and only the history has how many.
-  const counted = view.counted_from_slot ? undefined : feedbacks + (hasDefault(view) ? expired : 0);
+  const counted = feedbacks + (hasDefault(view) ? expired : 0);
   const sample = { at: new Date().toISOString(), ...counts, counted, mean_loss: meanOf(view) };
   if (x) return { ...sample, x: x.slice(0, 10) };
   const arms = view.probabilities.map((probability, arm) => ({ arm, probability }));

@@ -1,7 +1,7 @@
 -- Move a session from one version to the next with all that belongs to it, or say why not.
 -- Begins with prelude.lua: reply, unwritten, confirmed, snapshot, read, integer, now_ms, find_buckets, deadline_of,
--- expire_bucket, remembered, CHUNK, FIELD and WIDTH_0_1 come from there; with sums.lua: sums, sum_of_packed,
--- sum_of_joined and sum_of_texts; with writers.lua: owner_of, line_of and with_writers.
+-- expire_bucket, remembered, CHUNK and FIELD come from there; with sums.lua: sums, sum_of_packed and sum_of_joined;
+-- with writers.lua: owner_of, line_of and with_writers.
 --
 -- KEYS  1 session  2 slots  3 counts  4 log  5 segments  6 played  7.. seen buckets  last probe
 -- ARGV  1 numbers of the buckets  2 width of a bucket, ms
@@ -9,14 +9,14 @@
 --       6 new state  7 checksum: the expected state's last bytes, or ''  8 idle expiry from now, ms, 0 to leave it,
 --       or -1 for none
 --       9 joined fields (kind byte and digest) to look up, event ids to remember first  10 bytes of 9 to remember
---       11 new summary  12 'a' to replace about, 's' the specification, 'w' to list this writer too, 'c' to keep the
---       counts of all arms as one value  13 about
+--       11 new summary  12 'a' to replace about, 's' the specification, 'c' to keep the counts of all arms as one value
+--       13 about
 --       14 entries that the log keeps, about
 --       15 items of answers (field, value, ...)  16 items of records (key, value, ...)  17 records to drop
---       18 what to add to packed counts: of each arm its index, feedbacks, losses, and the other four or nothing, then ;
---       19 what to add to counts that are texts (field, increment, ..., separated by spaces)  20 entries of the log
---       21 items of segments (name, record, ...)  22 items of played (slot, name, ...)  23 segments to drop
---       24.. these items, in this order, and after them the specification that is replaced; the last: prelude.lua
+--       18 what to add to counts: of each arm its index, feedbacks, losses, and the other four or nothing, then ;
+--       19 entries of the log
+--       20 items of segments (name, record, ...)  21 items of played (slot, name, ...)  22 segments to drop
+--       23.. these items, in this order, and after them the specification that is replaced; the last: prelude.lua
 -- NOT_FOUND  there is no session
 -- OK         written, or confirmed; with a snapshot where an earlier sending of this commit wrote it and others
 --            have committed since
@@ -77,14 +77,14 @@ local fields = { 'version', version, 'state', state, 'summary', ARGV[11] }
 local function put(name, value)
   fields[#fields + 1], fields[#fields + 2] = name, value
 end
-local is_told = owner_of(version) == writer and not string.find(ARGV[12], 'w', 1, true)
+local is_told = owner_of(version) == writer
 if not (is_told and owner == writer and stored[3]) then
   put('writers', with_writers(stored[3], owner, stored[1], writer, not is_told and version))
 end
 
 local answers, records, dropped = tonumber(ARGV[15]), tonumber(ARGV[16]), tonumber(ARGV[17])
-local entries, segments, played, gone = tonumber(ARGV[20]), tonumber(ARGV[21]), tonumber(ARGV[22]), tonumber(ARGV[23])
-local at_records = 24 + answers
+local entries, segments, played, gone = tonumber(ARGV[19]), tonumber(ARGV[20]), tonumber(ARGV[21]), tonumber(ARGV[22])
+local at_records = 23 + answers
 local at_entries = at_records + records + dropped
 local at_segments = at_entries + entries
 local at_gone = at_segments + segments + played
@@ -98,23 +98,13 @@ if ARGV[18] ~= '' and string.find(ARGV[12], 'c', 1, true) then
   end
 elseif ARGV[18] ~= '' then
   counts = sums(COUNTS, ARGV[18], rows, sum_of_packed)
-elseif ARGV[19] ~= '' then
-  counts = sums(COUNTS, ARGV[19], '(%S+) (%S+)', sum_of_texts)
 end
 
--- What this commit remembers goes to the present bucket. Buckets that version 0.1 made are listed too.
+-- What this commit remembers goes to the present bucket.
 local permanent = ARGV[8] == '-1'
 local extends, remembers = ARGV[8] ~= '0', ARGV[10] ~= '0' or answers > 0
 if remembers then
   deadlines[present] = math.max(deadlines[present] or 0, deadline_of(present, width))
-end
-if extends then
-  for number, key in pairs(keys) do
-    if not deadlines[number] and redis.call('EXISTS', key) == 1 then
-      local old = math.abs(tonumber(number) - now_ms / WIDTH_0_1) <= MAX_BUCKETS_AHEAD
-      deadlines[number] = deadline_of(number, old and WIDTH_0_1 or width)
-    end
-  end
 end
 if remembers or extends then
   local buckets = {}
@@ -179,7 +169,7 @@ local function put_events(fields)
 end
 
 put_events(string.sub(ARGV[9], 1, tonumber(ARGV[10])))
-each_chunk(hset, keys[present], 24, answers)
+each_chunk(hset, keys[present], 23, answers)
 each_chunk(hset, SLOTS, at_records, records)
 each_chunk(hdel, SLOTS, at_records + records, dropped)
 each_chunk(hset, SEGMENTS, at_segments, segments)

@@ -10,7 +10,6 @@ local MAX_WRITERS = 128
 local BEGUN, COMPLETE = '\0begun', '\0complete' -- no ids of sessions; they mark the state of the index
 local MAX_BUCKETS_AHEAD = 8 -- two windows
 local CLOCK_MS = 5 -- for which a script may have run
-local WIDTH_0_1 = 21600000 -- ms; of buckets of version 0.1, with its default window
 
 local time = redis.call('TIME')
 local now_ms = time[1] * 1000 + math.floor(time[2] / 1000)
@@ -79,8 +78,7 @@ end
 
 -- Buckets hold what a session remembers. Their keys are KEYS[7] up to the last but one, `numbers` has their numbers in
 -- this order. Field `buckets` of the session lists, as number=deadline, those that were written: which of them are
--- looked up depends on no setting and no clock of the caller. Version 0.1 listed none: its buckets are among the
--- caller's keys.
+-- looked up depends on no setting and no clock of the caller.
 --
 -- Returns the key of each number, the deadlines by number, and the number of the bucket to write to; or nil where keys
 -- are missing: the caller then has to ask again with the keys of those listed, and of the present one.

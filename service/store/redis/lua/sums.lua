@@ -1,4 +1,4 @@
--- Functions of commit.lua: counts of arms after a commit; beside/counts.py reads them.
+-- Functions of commit.lua: counts of arms after a commit; scripts.py reads them.
 -- CHUNK comes from prelude.lua.
 
 -- Items of HSET, a table for each command: two commands for all counts, where HINCRBY would be one for each. A count
@@ -6,13 +6,13 @@
 --
 -- key      the hash that has the counts
 -- joined   fields and increments, in which `pattern` finds one after the other
--- sum      makes a field's value of the present one (or false), an increment and the field
+-- sum      makes a field's value of the present one (or false) and an increment
 local function sums(key, joined, pattern, sum)
   local commands, fields, increments = {}, {}, {}
   local function add()
     local values, items = redis.call('HMGET', key, unpack(fields)), {}
     for i = 1, #fields do
-      local is_sum, value = pcall(sum, values[i], increments[i], fields[i])
+      local is_sum, value = pcall(sum, values[i], increments[i])
       if is_sum then
         items[#items + 1], items[#items + 2] = fields[i], value
       end
@@ -56,8 +56,4 @@ local function sum_of_joined(joined, added, pattern)
     rows[arm + 1] = sum_of_packed(rows[arm + 1] ~= '' and rows[arm + 1], increment)
   end
   return cmsgpack.pack(unpack(rows))
-end
-
-local function sum_of_texts(text, added, field)
-  return string.format(string.sub(field, 1, 1) == 's' and '%.17g' or '%.0f', (text or 0) + added)
 end

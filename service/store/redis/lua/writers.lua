@@ -3,8 +3,7 @@
 --
 -- A session's field `writers` has a line for each writer: its name and the version that its last commit made, the
 -- longest silent first. The line of the present version may be missing, as most versions begin with the name of their
--- writer: a worker that commits again and again does not write `writers` each time. Version 1.0 needs all lines; where
--- one may be missing it does not read the session.
+-- writer: a worker that commits again and again does not write `writers` each time.
 
 -- The writer's name that a version begins with, before a hyphen; nil where it does not.
 local function owner_of(version)

@@ -1,5 +1,5 @@
 -- Copy all keys of a session, as they are at one version, to keys that expire.
--- Begins with prelude.lua: reply, unwritten, read and WIDTH_0_1 come from there.
+-- Begins with prelude.lua: reply, unwritten, read and find_buckets come from there.
 --
 -- KEYS  1 session  2 slots  3 counts  4 log  5 segments  6 played  7.. seen buckets  last probe
 -- ARGV  1 numbers of the buckets  2 width of a bucket, ms  3 name that the copies' keys begin with  4 ms they are kept
@@ -31,10 +31,10 @@ copy(KEYS[3], 'counts')
 copy(KEYS[5], 'segments')
 copy(KEYS[6], 'played')
 local buckets = {}
-for number, key in pairs(keys) do
-  if copy(key, 'seen:' .. number) then
+for number, deadline in pairs(deadlines) do
+  if copy(keys[number], 'seen:' .. number) then
     buckets[#buckets + 1] = number
-    buckets[#buckets + 1] = integer(deadlines[number] or (tonumber(number) + 5) * WIDTH_0_1)
+    buckets[#buckets + 1] = integer(deadline)
   end
 end
 return reply('OK', buckets)

@@ -1,1 +1,0 @@
-"""The paper's experiments and the studies beyond it."""

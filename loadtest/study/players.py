@@ -1,0 +1,222 @@
+"""What a player is: a learner in many runs at once, each run with its own counts of events and open decisions."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from service.learners.base import ArmLearner, FloatArray, IntArray, Slot, SlotLearner, Spec, draw, many
+from service.learners.dexp3 import ANYTIME_SCALE, MAX_EXPONENT
+from service.learners.maths import add_arms, remove_arms
+
+Mask = NDArray[np.bool_]
+
+
+class Turn(NamedTuple):
+    """What a player is told when a slot opens.
+
+    Parameters
+    ----------
+    outstanding : open decisions of each run, shape (runs,)
+    u, v : uniforms of the draw, shape (runs,)
+    eligible : arms that may be drawn, shape (runs, arms); None: all
+    """
+
+    outstanding: IntArray
+    u: FloatArray
+    v: FloatArray
+    eligible: Mask | None = None
+
+
+class Player(ABC):
+    """A learner in many runs. Arms are positions among the present ones.
+
+    Parameters
+    ----------
+    default : the loss of a decision whose window passed; None: nothing is learned of it
+    """
+
+    def __init__(self, default: float | None) -> None:
+        self.default = default
+
+    @abstractmethod
+    def act(self, turn: Turn) -> tuple[FloatArray, IntArray]:
+        """Open a slot; return its distributions, shape (runs, arms), and the arms drawn, shape (runs,)."""
+
+    @abstractmethod
+    def settle(self, runs: IntArray, arms: IntArray, losses: FloatArray, slots: IntArray) -> None:
+        """Learn losses of these runs, each named once; ``slots`` are those of the acts, for learners that ask."""
+
+    def add_arms(self, count: int) -> None:
+        """Add arms behind the others."""
+        self._change(None, count)
+
+    def remove_arms(self, positions: IntArray) -> None:
+        """Remove arms in every run."""
+        self._change(positions, 0)
+
+    def _change(self, removed: IntArray | None, added: int) -> None:
+        raise NotImplementedError
+
+    def expire(self, runs: IntArray, arms: IntArray, slots: IntArray) -> None:
+        """Let decisions end whose window passed without an event: learn the default loss."""
+        if self.default is not None:
+            self.settle(runs, arms, np.full(len(runs), self.default), slots)
+
+
+def rounds(runs: IntArray) -> Iterator[IntArray]:
+    """Yield indexes of ``runs`` so that each part names a run once, and the order within a run stays."""
+    if len(runs) == 1:
+        yield np.zeros(1, dtype=np.int64)
+        return
+    order = np.argsort(runs, kind="stable")
+    ordered = runs[order]
+    starts = np.flatnonzero(np.r_[True, ordered[1:] != ordered[:-1]])
+    rank = np.arange(len(runs)) - np.repeat(starts, np.diff(np.r_[starts, len(runs)]))
+    for number in range(int(rank.max()) + 1):
+        yield order[rank == number]
+
+
+def uniform_over(shape: tuple[int, int], eligible: Mask | None) -> FloatArray:
+    """Return uniform play over the eligible arms, shape (runs, arms)."""
+    if eligible is None:
+        return np.full(shape, 1 / shape[1])
+    shares: FloatArray = eligible / eligible.sum(axis=1, keepdims=True)
+    return shares
+
+
+class Uniform(Player):
+    """Uniform play, which learns nothing."""
+
+    def __init__(self, runs: int, arms: int) -> None:
+        super().__init__(None)
+        self._shape = runs, arms
+
+    def act(self, turn: Turn) -> tuple[FloatArray, IntArray]:
+        p = uniform_over(self._shape, turn.eligible)
+        return p, draw(p, turn.u)
+
+    def settle(self, runs: IntArray, arms: IntArray, losses: FloatArray, slots: IntArray) -> None:
+        """Learn nothing."""
+
+    def _change(self, removed: IntArray | None, added: int) -> None:
+        gone = 0 if removed is None else len(removed)
+        self._shape = self._shape[0], self._shape[1] - gone + added
+
+
+class Thompson(Player):
+    """Thompson sampling with Beta(1, 1) before the first event; a loss between 0 and 1 counts as a share of one.
+
+    Parameters
+    ----------
+    provisional : whether the default loss is learned at the act and replaced by what comes within the window
+    seed : of the samples
+    """
+
+    def __init__(
+        self, runs: int, arms: int, default: float | None, *, provisional: bool = False, seed: int = 0
+    ) -> None:
+        super().__init__(default)
+        self._provisional = provisional
+        self._counts = np.ones((2, runs, arms))
+        self._random = np.random.default_rng([seed, 7])
+        self._all = np.arange(runs)
+
+    def act(self, turn: Turn) -> tuple[FloatArray, IntArray]:
+        sampled = self._random.beta(self._counts[0], self._counts[1])
+        if turn.eligible is not None:
+            sampled = np.where(turn.eligible, sampled, -1.0)
+        arms = sampled.argmax(axis=1)
+        p = np.zeros(sampled.shape)
+        p[self._all, arms] = 1.0
+        if self._provisional and self.default is not None:
+            self._learn(self._all, arms, self.default, 1.0)
+        return p, arms
+
+    def settle(self, runs: IntArray, arms: IntArray, losses: FloatArray, slots: IntArray) -> None:  # noqa: ARG002 - slots unknown
+        if self._provisional and self.default is not None:
+            self._learn(runs, arms, self.default, -1.0)
+        self._learn(runs, arms, losses, 1.0)
+
+    def expire(self, runs: IntArray, arms: IntArray, slots: IntArray) -> None:
+        if not self._provisional:
+            super().expire(runs, arms, slots)
+
+    def _learn(self, runs: IntArray, arms: IntArray, losses: Any, weight: float) -> None:
+        self._counts[0, runs, arms] += weight * (1 - losses)
+        self._counts[1, runs, arms] += weight * losses
+
+    def _change(self, removed: IntArray | None, added: int) -> None:
+        kept = self._counts if removed is None else np.delete(self._counts, removed, axis=2)
+        self._counts = np.concatenate([kept, np.ones((*kept.shape[:2], added))], axis=2)
+
+
+class AnytimeDexp3(Player):
+    """DEXP3 at its anytime rates, with a sum of delays for each run."""
+
+    def __init__(self, runs: int, arms: int, default: float | None) -> None:
+        super().__init__(default)
+        self._p = np.full((runs, arms), 1 / arms)
+        self._t, self._delay_sum = 0, np.zeros(runs)
+
+    def act(self, turn: Turn) -> tuple[FloatArray, IntArray]:
+        arms = self._p.shape[1]
+        self._t += 1
+        self._delay_sum += turn.outstanding
+        self._floor = np.minimum(1 / (self._t + self._delay_sum), 0.25)
+        self._rate = ANYTIME_SCALE * np.sqrt((1 + np.log(arms)) / (arms * self._t + self._delay_sum))
+        self._clip = 4 * (0.5 - self._floor) / self._rate
+        self._open = self._p.copy()
+        return self._open, draw(self._open, turn.u)
+
+    def settle(self, runs: IntArray, arms: IntArray, losses: FloatArray, slots: IntArray) -> None:  # noqa: ARG002 - slots unknown
+        estimate = np.minimum(self._clip[runs], losses / self._open[runs, arms])
+        w = self._p[runs]
+        w[np.arange(len(runs)), arms] *= np.exp(-np.minimum(self._rate[runs] * estimate, MAX_EXPONENT))
+        w /= w.sum(axis=1, keepdims=True)
+        w = np.maximum(w, (self._floor[runs] / w.shape[1])[:, None])
+        self._p[runs] = w / w.sum(axis=1, keepdims=True)
+
+    def add_arms(self, count: int) -> None:
+        self._p, self._open = add_arms(self._p, count), add_arms(self._open, count)
+
+    def remove_arms(self, positions: IntArray) -> None:
+        floor = float(self._floor.max())
+        self._p, self._open = (remove_arms(part, positions, floor) for part in (self._p, self._open))
+
+
+class ServicePlayer(Player):
+    """A learner of the service, stepped by its leading axis.
+
+    Parameters
+    ----------
+    spec : of the learner
+    runs : number of runs; all of them get their events in the same slots
+    """
+
+    def __init__(self, spec: Spec, runs: int) -> None:
+        super().__init__(None)
+        learner = spec.build()
+        assert isinstance(learner, ArmLearner)  # noqa: S101 - the study names learners over arms
+        self._learner, self._state, self._t = learner, many(learner.start(), runs), 0
+        self._runs, self._records = runs, dict[int, tuple[Any, ...]]()
+
+    def act(self, turn: Turn) -> tuple[FloatArray, IntArray]:
+        self._t += 1
+        slot = Slot(self._t, int(turn.outstanding[0]), turn.u, turn.v)
+        self._state, drawn = self._learner.draw(self._learner.open(self._state, slot), slot)
+        arms = np.broadcast_to(drawn, (self._runs,))
+        if isinstance(self._learner, SlotLearner):
+            self._records[self._t] = self._learner.record(self._state, arms)
+        return np.broadcast_to(self._learner.distribution(self._state), (self._runs, self._learner.n_arms)), arms
+
+    def settle(self, runs: IntArray, arms: IntArray, losses: FloatArray, slots: IntArray) -> None:  # noqa: ARG002 - all runs
+        if isinstance(self._learner, SlotLearner):
+            record = self._records.pop(int(slots[0]))
+            self._state = self._learner.settle(self._state, arms, losses, record=record)
+        else:
+            self._state = self._learner.settle(self._state, arms, losses)

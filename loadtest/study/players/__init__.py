@@ -1,1 +1,0 @@
-"""Learners of the study, each in many runs at once."""

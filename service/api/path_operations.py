@@ -1,0 +1,306 @@
+"""What a path operation is: what it takes from a request, what it returns, and what it may not ask for.
+
+Path operations stand in ``routes`` as FastAPI has them: coroutine functions that take the ``Call``, path parameters
+(plain texts), query parameters (one value each, ``Annotated[..., Query()]``) and at most one JSON object
+(``Annotated[..., Body()]``), and return a ``Reply``. What else FastAPI offers (dependencies, headers, cookies,
+forms) is not carried out: a route that asks for it ends the start, which names the route.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections import Counter
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from functools import lru_cache
+from itertools import chain
+from threading import Lock
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, NamedTuple, Union, cast, get_args, get_origin
+
+from fastapi import Request, Response, params
+from fastapi.routing import APIRoute
+from pydantic import BaseModel, ConfigDict, RootModel, TypeAdapter, ValidationError
+from starlette.datastructures import QueryParams
+from starlette.routing import Route
+
+from ..api_keys import ApiKey
+from ..asgi_scope import KEY_IN_SCOPE, is_gone_of
+from ..cooperative import Body, FairYield, json_chunks
+from ..errors import InvalidRequestError
+from ..models.events import PRINTABLE_ASCII, Idempotency, digest, digest_of
+from ..sessions.service import Answer
+from ..sessions.views import ALL, Rights
+from .json_body import JSON, SORTED
+from .runtime import Runtime, access_of
+
+IDEMPOTENCY_KEY = "Idempotency-Key"
+MAX_KEY_LENGTH = 255
+KEYED: dict[str, Any] = {
+    "parameters": [
+        {
+            "name": IDEMPOTENCY_KEY,
+            "in": "header",
+            "required": False,
+            "description": "A request with the same key and body gets the first answer again and changes nothing.",
+            "schema": {"type": "string", "minLength": 1, "maxLength": MAX_KEY_LENGTH, "pattern": PRINTABLE_ASCII},
+        }
+    ]
+}
+"""What the OpenAPI document says of the header."""
+
+
+class Reply(NamedTuple):
+    """A success: JSON, as bytes or in pieces of text that are sent as they are made."""
+
+    body: Body = b""
+    status: int = 200
+    replayed: bool = False
+
+    @classmethod
+    def of(cls, answer: Answer, status: int = 200) -> Reply:
+        """Reply with what a session answered."""
+        return cls(answer.body, status, answer.replayed)
+
+
+class Call(Request):
+    """A request to a path operation."""
+
+    runtime: Runtime
+    posted: dict[str, Any] | None
+    """The object in the body as it was parsed; None without a body."""
+
+    @property
+    def api_key(self) -> ApiKey | None:
+        """The API key; None if the service has no keys."""
+        key: ApiKey | None = self.scope.get(KEY_IN_SCOPE)
+        return key
+
+    @property
+    def rights(self) -> Rights:
+        """What the holder of the API key may create; all if there are no keys."""
+        key = self.api_key
+        return ALL if key is None else Rights(key.session_prefix, key.max_sessions, key.max_arms)
+
+    @property
+    def is_gone(self) -> Callable[[], bool] | None:
+        """What says whether the client has left; None if nobody knows."""
+        return is_gone_of(self.scope)
+
+    async def idempotency(self) -> Idempotency | None:
+        """Read the Idempotency-Key, and digest it and what the request asks; None without the header.
+
+        The same key counts apart for another API key, method, route or session. Bodies that differ in spaces or in
+        the order of fields are the same.
+
+        Raises
+        ------
+        InvalidRequestError
+            for a key that is empty, too long, not printable ASCII, or sent twice.
+        """
+        scope = self.scope
+        keys = [value.decode("latin-1") for name, value in scope["headers"] if name == b"idempotency-key"]
+        if not keys:
+            return None
+        if len(keys) > 1 or len(keys[0]) > MAX_KEY_LENGTH or not re.fullmatch(PRINTABLE_ASCII, keys[0]):
+            text = f"must be 1 to {MAX_KEY_LENGTH} printable ASCII characters"
+            raise InvalidRequestError.of(IDEMPOTENCY_KEY, text)
+        apart = [scope["method"], scope["route"].path, scope["path_params"].get("session_id", "")]
+        if (api_key := self.api_key) is not None:
+            apart.append(api_key.name)
+        asked = chain([scope["query_string"].decode("latin-1"), "\n"], json_chunks(self.posted or {}, SORTED))
+        return Idempotency(digest(keys[0], *apart), await digest_of(asked, FairYield()))
+
+
+Handler = Callable[..., Coroutine[Any, Any, Reply]]
+
+
+class CallRoute(APIRoute):
+    """A path operation that FastAPI describes once the OpenAPI document is asked for.
+
+    Few workers are ever asked for it, and describing all routes takes a tenth of the time of the import.
+    """
+
+    _described: APIRoute | None = None
+    _describing = Lock()
+
+    def __init__(self, path: str, endpoint: Handler, **options: Any) -> None:
+        self.options = options
+        shown = options.get("include_in_schema", True)
+        name = options.get("name") or getattr(endpoint, "__name__", None)
+        Route.__init__(self, path, endpoint, methods=options.get("methods"), name=name, include_in_schema=shown)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):  # Python asks for these of objects that are not made yet.
+            raise AttributeError(name)
+        return getattr(self.described, name)
+
+    @property
+    def described(self) -> APIRoute:
+        """The same as FastAPI makes it."""
+        with self._describing:
+            if self._described is None:
+                self._described = APIRoute(self.path, self.endpoint, **self.options)
+        return self._described
+
+
+# -- What an operation takes from a request: read from its signature once, at the start.
+
+_MARKS = (params.Param, params.Body, params.Depends)
+"""What FastAPI puts into annotations to say where a parameter comes from."""
+_BY_NAME = {inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY}
+REQUIRED = inspect.Parameter.empty
+_CARRIED_OUT = frozenset(
+    {
+        *("methods", "name", "status_code", "response_class", "response_model", "responses", "openapi_extra"),
+        *("tags", "summary", "description", "response_description", "deprecated", "operation_id", "callbacks"),
+        *("include_in_schema", "generate_unique_id_function", "dependency_overrides_provider"),
+    }
+)
+"""Options of a route that find it or describe it. All others change how FastAPI would read or answer a request."""
+_KNOWN = inspect.signature(APIRoute).parameters
+
+
+class Field(NamedTuple):
+    """A query parameter or a body."""
+
+    name: str
+    default: Any
+    adapter: TypeAdapter[Any]
+    columns: Callable[[Any, Any], Any] | None = None
+    """Reads bodies without the model, those that it knows; marks the annotation of the body."""
+
+    def validate(self, value: Any, place: tuple[str, ...], errors: list[dict[str, Any]]) -> Any:
+        """Return the validated value; None if it is wrong, with the reasons added to ``errors``."""
+        try:
+            return self.adapter.validate_python(value)
+        except ValidationError as error:
+            found = error.errors(include_url=False, include_input=False)
+            errors += [{**each, "loc": (*place, *each["loc"])} for each in found]
+            return None
+
+
+class PathOperation:
+    """A row of the table: how the requests of a route are read, and what carries them out.
+
+    Raises
+    ------
+    TypeError
+        for a route that asks for what is not carried out; the text names it and what it asks for.
+    """
+
+    def __init__(self, route: APIRoute) -> None:
+        self.route, self.access, self.handler = route, access_of(route), cast("Handler", route.endpoint)
+        self.takes_call: str | None = None
+        self.query: dict[str, Field] = {}
+        self.body: Field | None = None
+        names = route.param_convertors
+        refused = list(_refused_options(route))
+        signature = inspect.signature(self.handler, eval_str=True)
+        if not inspect.iscoroutinefunction(self.handler) or signature.return_annotation is not Reply:
+            refused.append("a handler that is no coroutine function annotated to return a Reply")
+        for parameter in signature.parameters.values():
+            refused += self._add(parameter, names)
+        refused += [
+            f"path parameter {name} the handler does not take" for name in names - signature.parameters.keys()
+        ]
+        if refused:
+            methods = ", ".join(sorted(route.methods or ()))
+            raise TypeError(f"{methods} {route.path}: the dispatcher does not carry out {'; '.join(refused)}")
+        self.defaults = {name: field.default for name, field in self.query.items()}
+        self.read_query = lru_cache(maxsize=64)(self._read_query)
+
+    def _add(self, parameter: inspect.Parameter, in_path: Mapping[str, Any]) -> Iterator[str]:
+        """Take in a parameter of the handler; yield what of it is not carried out."""
+        name, annotation = parameter.name, parameter.annotation
+        kind, *marks = get_args(annotation) if get_origin(annotation) is Annotated else (annotation,)
+        sources = [mark for mark in marks if isinstance(mark, _MARKS)]
+        if name in in_path:
+            if kind is not str or marks or type(in_path[name]).__name__ != "StringConvertor":
+                yield f"path parameter {name} that is not plain text"
+        elif isinstance(kind, type) and issubclass(kind, Request) and not marks and self.takes_call is None:
+            self.takes_call = name
+        elif parameter.kind not in _BY_NAME or len(sources) != 1 or isinstance(parameter.default, _MARKS):
+            yield f"parameter {parameter.name}, which is not Annotated with one Query() or Body()"
+        elif type(source := sources[0]) is params.Query:
+            # Most of these are given by few clients or by none: each is compiled when one is.
+            adapter = TypeAdapter(annotation, config=None if _is_model(kind) else ConfigDict(defer_build=True))
+            self.query[name] = Field(name, parameter.default, adapter)
+            if not _is_one_value(annotation, adapter) or source.alias or source.validation_alias:
+                yield f"query parameter {name} of several values or with an alias"
+            if source.default_factory is not None:
+                yield f"parameter {name} with a default factory"
+        elif type(source) is params.Body and self.body is None:
+            columns = next((mark for mark in marks if inspect.isfunction(mark)), None)
+            adapter = TypeAdapter(kind if _is_model(kind) else annotation)
+            self.body = Field(name, parameter.default, adapter, columns)
+            if source.embed or source.alias or source.media_type != JSON or not _is_object(annotation, adapter):
+                yield f"body {name} that is not one JSON object"
+        else:
+            yield f"parameter {name}, which is a second or other {type(source).__name__}"
+
+    def _read_query(self, given: bytes) -> tuple[Mapping[str, Any], Sequence[dict[str, Any]]]:
+        """Read query parameters by name, with defaults; each may be given once, and unknown ones are errors."""
+        query = QueryParams(given)
+        counts = Counter(name for name, _ in query.multi_items())
+        errors: list[dict[str, Any]] = [
+            {"type": "extra_forbidden", "loc": ("query", name), "msg": "there is no such query parameter"}
+            for name in counts
+            if name not in self.query
+        ]
+        values = {}
+        for name, field in self.query.items():
+            values[name] = field.default
+            if counts[name] > 1:
+                errors.append({"type": "repeated", "loc": ("query", name), "msg": "may be given once"})
+            elif name in query:
+                values[name] = field.validate(query[name], ("query", name), errors)
+            elif field.default is REQUIRED:
+                errors.append({"type": "missing", "loc": ("query", name), "msg": "Field required"})
+        return values, errors
+
+
+def _refused_options(route: APIRoute) -> Iterator[str]:
+    options = (
+        route.options if isinstance(route, CallRoute) else {name: getattr(route, name, None) for name in _KNOWN}
+    )
+    for name, value in options.items():
+        default = _KNOWN[name].default if name in _KNOWN else None
+        if name not in {*_CARRIED_OUT, "path", "endpoint"} and value not in (None, [], {}, default):
+            yield name
+    kind = options.get("response_class", Response)
+    if kind not in (Response, _KNOWN["response_class"].default):
+        yield f"response_class {getattr(kind, '__name__', kind)}"
+
+
+def _members(annotation: Any) -> list[Any]:
+    """Return the members of a union, or the annotation alone; all without marks."""
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if origin is Annotated:
+        return _members(arguments[0])
+    if origin in (Union, UnionType):
+        return [member for each in arguments for member in _members(each)]
+    return [annotation]
+
+
+def _is_model(annotation: Any) -> bool:
+    return isinstance(annotation, type) and issubclass(annotation, BaseModel)
+
+
+# JSON schemas take long to make, and every start would wait for them: they are asked only where types don't tell.
+
+
+def _is_one_value(annotation: Any, adapter: TypeAdapter[Any]) -> bool:
+    if all(
+        get_origin(each) is Literal or each in {str, int, float, bool, NoneType} for each in _members(annotation)
+    ):
+        return True
+    schema = adapter.json_schema()
+    parts = (schema, *schema.get("anyOf", ()), *schema.get("$defs", {}).values())
+    return not {"array", "object"} & {part.get("type") for part in parts}
+
+
+def _is_object(annotation: Any, adapter: TypeAdapter[Any]) -> bool:
+    if all(_is_model(each) and not issubclass(each, RootModel) for each in _members(annotation)):
+        return True
+    return bool(adapter.json_schema().get("type", "object") == "object")

@@ -1,0 +1,315 @@
+"""The bench measures every target, counts what it did, and fails where an answer is wrong."""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import pickle
+import random
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from loadtest.bench import floors, footprint, turns
+from loadtest.bench.floors import LOCKED_PATH, MEMORY_PATH, PEERS_ARMS, PEERS_REDIS
+from loadtest.bench.footprint import stored_bytes
+from loadtest.bench.load import act_and_feedback, find_wrk, posts, run_clients
+from loadtest.bench.measured import spread
+from loadtest.bench.report import GOALS, MARKS, compared, growth_rows, section, spread_cell
+from loadtest.bench.throughput import (
+    CALLS,
+    IN_MEMORY,
+    IN_REDIS,
+    LABELS,
+    TOGETHER,
+    Options,
+    acted,
+    cut_off,
+    of_service,
+)
+from loadtest.commands import app
+from loadtest.errors import ServiceError
+from loadtest.processes import children
+from loadtest.study.page import page_with
+from service.engine.ledger import ArmFeedback, Params
+from service.engine.run import start_run
+from service.learners.dexp3 import Dexp3Spec
+from tests.support.http import http_client
+from tests.support.pages import ROOT
+from tests.support.programs import server_binary
+from tests.support.real_redis import RedisServer
+from tests.support.running import RunningService
+
+HAS_RIVER = find_spec("river") is not None
+NEEDS_WRK = pytest.mark.skipif(find_wrk() is None, reason="wrk is not installed")
+
+
+@pytest.mark.slow
+@pytest.mark.alone
+@pytest.mark.parametrize("generator", ["--no-wrk", pytest.param("--wrk", marks=NEEDS_WRK)])
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_tiny_run_has_every_ratio(tmp_path: Path, generator: str, workers: int) -> None:
+    server_binary()
+    arguments = ["bench", "--seconds", "0.2", "--repetitions", "2", "--clients", "4", "--out", str(tmp_path)]
+
+    arguments += ["--workers", str(workers), "--sessions", "3", generator]
+    result = CliRunner().invoke(app, [*arguments, "--part=rates"])
+
+    assert result.exit_code == 0, result.output
+    assert ("river is left out: it is not installed" in result.output) == (not HAS_RIVER)
+    assert ("river in Redis, locked: 3 sessions" in result.output) == HAS_RIVER
+    summary = json.loads((tmp_path / "summary.json").read_text())
+    measured = summary["workers"][str(workers)]
+    names = set(LABELS) - set(IN_MEMORY if HAS_RIVER and workers > 1 else () if HAS_RIVER else IN_MEMORY + IN_REDIS)
+    assert measured["per_second"].keys() == measured["cpu_microseconds"].keys() == names
+    assert all(len(found["all"]) == 2 and found["min"] > 0 for found in measured["per_second"].values())
+    for floor, ratios in measured["rate_over"].items():
+        for name, ratio in ratios.items():
+            rates = [measured["per_second"][each]["all"] for each in (name, floor)]
+            assert ratio["all"] == [ours / theirs for ours, theirs in zip(*rates, strict=True)]
+    latency = {name: each["median"] for name, each in measured["open_loop_milliseconds"].items()}
+    assert latency["p99"] >= latency["p50"] > 0
+    assert len(measured["open_loop_milliseconds"]["p99"]["all"]) == 2
+    assert summary["machine"]["versions"].keys() >= {"fastapi", "uvicorn", "redis"}
+    assert "the same update as a Lua script" in result.output
+
+
+@pytest.mark.processes
+def test_refusals_and_lost_connections_end_a_run(tmp_path: Path) -> None:
+    with RunningService(tmp_path, "--store-url", "memory://") as service:
+        service.wait_ready()
+        port = int(service.url.rpartition(":")[2])
+
+        act, feedback = (f"/v1/sessions/none/{call}" for call in ("act", "feedback"))
+        with pytest.raises(ServiceError, match="status 404"):
+            run_clients(port, lambda: act_and_feedback(act, feedback), 2, 0.2)
+
+        with http_client(service.url) as client:
+            client.post("/v1/sessions", json={"session_id": "s", "learner": {"kind": "dexp3", "n_arms": 2}})
+        bodies = iter([b'{"count":2}'] * 5)
+        assert run_clients(port, lambda: posts("/v1/sessions/s/acts", bodies), 2, 30).requests == 5
+
+
+@pytest.mark.processes
+def test_events_are_prepared_for_a_turn_and_sent_once(tmp_path: Path) -> None:
+    with RunningService(tmp_path, "--store-url", "memory://") as service, http_client(service.url) as client:
+        service.wait_ready()
+        client.post("/v1/sessions", json={"session_id": "s", "learner": {"kind": "dexp3", "n_arms": 2}})
+
+        bodies = acted(f"{service.url}/v1/sessions/s/acts", 3, (TOGETHER + 1) / CALLS)
+        shared = iter(bodies)
+        port = int(service.url.rpartition(":")[2])
+        sent = run_clients(port, lambda: posts("/v1/sessions/s/feedbacks", shared), 2, 30).requests
+
+        view = client.get("/v1/sessions/s").json()
+    assert sent == len(bodies) == 2 * TOGETHER
+    assert view["slot"] == view["feedbacks"] == 3 * sent
+
+
+def test_wrk_may_leave_a_request_of_each_client_in_each_turn() -> None:
+    """The sessions may count so many acts and events more than were acknowledged."""
+    options = Options(seconds=1, repetitions=2, clients=4, n_arms=2, workers=[1], bulk=100, wrk="wrk")
+    targets = of_service("http://127.0.0.1:1", [], options, {})
+
+    single, rounds = 7, 3
+    assert cut_off(options, targets.values()) == 4 * rounds * (single + options.bulk)
+    assert cut_off(options._replace(wrk=None), targets.values()) == 0
+
+
+def test_the_scripts_compute_what_the_learner_does(redis_server: RedisServer) -> None:
+    """The floor is the same update, or it is none."""
+    eta, clip, floor = floors.RATES
+    spec = Dexp3Spec(n_arms=7, learning_rate=eta, loss_clip=clip, probability_floor=floor)
+    run = start_run(Params(spec, seed=3))
+    server = redis_server.client
+    folder = Path(floors.__file__).parent / "lua"
+    act, feedback = (server.register_script((folder / f"{name}.lua").read_text()) for name in ("act", "feedback"))
+    chance, key = random.Random(5), "scripted"
+    for slot in range(1, 200):
+        u = run.draws.uniform(slot)
+        drawn: Any = act(keys=[key], args=[7, repr(u)])
+        assert drawn == [run.act().arm, slot]
+        loss = chance.random()
+        run.settle(ArmFeedback(drawn[0], loss))
+        feedback(keys=[key], args=[drawn[0], loss, *floors.RATES])
+    unpacked = server.eval("return cjson.encode(cmsgpack.unpack(redis.call('GET', KEYS[1]))[3])", 1, key)
+    server.delete(key)
+
+    np.testing.assert_allclose(json.loads(unpacked), run.probabilities, rtol=1e-9)
+
+
+PAGE = ROOT / "docs" / "performance.md"
+BEYOND_SMALL_SIZES = {
+    "1,000 sessions, rate over G",
+    "10,000 sessions, rate over G",
+    "1,000 sessions, processor time over N",
+    "kB of an idle session of 100 arms: worker",
+    "100,000 arms, one act: passes beyond N",
+    "100,000 arms, one event: passes beyond N",
+}
+
+
+@pytest.mark.recipes
+@pytest.mark.alone
+@pytest.mark.timeout(400)
+@pytest.mark.skipif(sys.platform != "linux", reason="workers are found in /proc")
+def test_a_small_run_measures_all_parts(tmp_path: Path) -> None:
+    server_binary()
+    page = tmp_path / "performance.md"
+    page.write_text("\n\n".join(MARKS))
+    before = children(os.getpid())
+    small = ["--seconds=0.2", "--repetitions=1", "--clients=4", "--sessions=30", "--grow-to=30", "--no-wrk"]
+
+    result = CliRunner().invoke(app, ["bench", *small, f"--out={tmp_path}", f"--page={page}"])
+
+    assert result.exit_code == 0, result.output
+    summary = json.loads((tmp_path / "summary.json").read_text())
+    left_out = {goal.name for goal, found in compared(summary) if found is None}
+    assert left_out == BEYOND_SMALL_SIZES
+    assert section(summary) in page.read_text()
+    assert "start until ready" in result.output
+    assert json.loads((tmp_path / "results" / "bench.json").read_text()) == summary
+    assert "1,000 acts at 1,000 arms" in result.output
+    assert set(children(os.getpid())) <= set(before)
+
+
+@pytest.mark.parametrize(
+    ("text", "flags", "reason"),
+    [
+        (f"{MARKS[0]}\n", [], "lacks"),
+        ("\n".join(MARKS), ["--workers=2"], "one worker"),
+        ("\n".join(MARKS), ["--part=start"], "all parts"),
+        (None, [], "lacks"),
+    ],
+)
+def test_a_page_that_cannot_be_written_is_refused_before_anything_runs(
+    tmp_path: Path, text: str | None, flags: list[str], reason: str
+) -> None:
+    page = tmp_path / "page.md"
+    if text is not None:
+        page.write_text(text)
+
+    result = CliRunner().invoke(app, ["bench", *flags, f"--page={page}", f"--out={tmp_path / 'out'}"])
+
+    assert result.exit_code == 2
+    assert reason in result.output
+    assert (page.read_text() if page.exists() else None) == text
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_page_is_what_the_command_writes() -> None:
+    """Numbers written by hand are faults: after a change of its words, write the page again."""
+    summary = json.loads((PAGE.parent / "results" / "bench.json").read_text())
+
+    text = PAGE.read_text()
+
+    assert page_with(text, MARKS, section(summary)) == text
+    assert all(found is not None for _, found in compared(summary))
+
+
+@pytest.mark.parametrize(
+    ("name", "good", "bad"), [("one session, rate over N", 1.2, 1.19), (GOALS[4].name, 0.9, 0.91)]
+)
+def test_a_goal_is_reached_at_its_number(name: str, good: float, bad: float) -> None:
+    (goal,) = (each for each in GOALS if each.name == name)
+
+    assert goal.is_reached(good)
+    assert not goal.is_reached(bad)
+
+
+def test_a_spread_is_shown_where_there_is_one() -> None:
+    assert spread_cell({"median": 2.0, "min": 1.0, "max": 30.0}) == "2.00 (1.00 to 30.0)"
+    assert spread_cell({"median": 2.0, "min": 2.0, "max": 2.0}) == "2.00"
+    assert spread_cell(None) == ""
+    assert spread([3.0, 1.0, 2.0]) == {"median": 2.0, "min": 1.0, "max": 3.0, "all": [3.0, 1.0, 2.0]}
+
+
+@pytest.mark.slow
+def test_a_turn_is_measured_as_often_as_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(turns, "LARGE_REQUESTS", {"many_acts": turns.LARGE_REQUESTS["many_acts"]})
+    interval = sys.getswitchinterval()
+
+    found = turns.measure(2, lambda: None)["many_acts"]
+
+    assert len(found["all"]) == 2
+    assert 0 < found["min"] <= found["median"] <= found["max"]
+    assert (sys.getswitchinterval(), gc.get_freeze_count()) == (interval, 0)
+
+
+async def test_another_answer_than_expected_ends_the_measurement(monkeypatch: pytest.MonkeyPatch) -> None:
+    other = turns.LARGE_REQUESTS["many_acts"]._replace(status=418)
+    monkeypatch.setitem(turns.LARGE_REQUESTS, "many_acts", other)
+
+    with pytest.raises(ServiceError, match="status 200"):
+        await turns.longest_turn("many_acts", lambda: 0.0)
+
+
+@pytest.mark.processes
+def test_bytes_are_measured() -> None:
+    """A vector of 3,000 arms is written once in many requests; one of 500 in each commit."""
+    found = stored_bytes(clients=1, seconds=1, sessions=20, n_arms=(500, 3000))
+
+    assert found["log_bytes"]["500"] > 500 * 8
+    assert 100 < found["log_bytes"]["3000"] < 3000 * 8 / 2
+    assert all(0.3 < each <= 1 for each in found["requests_per_commit"].values())
+    assert 1_000 < found["idle_memory"]["redis"] < 20_000
+
+
+@pytest.mark.slow
+def test_growth_is_measured_at_each_size(tmp_path: Path) -> None:
+    sizes = footprint.Sizes(arms=20, outstanding=60, repetitions=2, calls=2)
+
+    found = footprint.grown_times(sizes, tmp_path, lambda: None)
+
+    assert {row["grows"]: row["steps"][-1]["size"] for row in found["rows"]} == {
+        "arms": 20,
+        "outstanding decisions": 60,
+    }
+    assert all(
+        len(step["values"]) == 2 and min(step["values"]) > 0 for row in found["rows"] for step in row["steps"]
+    )
+
+
+def test_sizes_end_with_the_largest_and_time_grows_as_the_size_to_the_exponent() -> None:
+    assert [footprint.sizes_to(*each) for each in ((1500, 100), (7, 10))] == [[100, 1000, 1500], [7]]
+    steps = [{"size": 10, "values": [1, 3, 2]}, {"size": 100, "values": [200, 200, 200]}]
+    found = {"rows": [{"name": "one act", "grows": "arms", "steps": steps}]}
+
+    assert list(growth_rows(found)) == [
+        ("arms", "10", "one act", "2.00 (1.00 to 3.00)", ""),
+        ("", "100", "", "200 (200 to 200)", "2.00"),
+    ]
+
+
+SESSION = 7
+
+
+@pytest.mark.skipif(not HAS_RIVER, reason="needs the extra peers")
+@pytest.mark.parametrize("path", [MEMORY_PATH, LOCKED_PATH])
+async def test_a_session_acts_and_learns(redis_server: RedisServer, monkeypatch, path: str) -> None:
+    from loadtest.bench.peers import make_app
+
+    monkeypatch.setenv(PEERS_ARMS, "5")
+    monkeypatch.setenv(PEERS_REDIS, redis_server.url)
+    path = path.format(session=SESSION)
+    transport = httpx.ASGITransport(make_app())
+    async with httpx.AsyncClient(transport=transport, base_url="http://peers") as client:
+        drawn = (await client.post(f"{path}/act")).raise_for_status().json()
+        assert (drawn["session"], drawn["arm"] in range(5)) == (SESSION, True)
+        event = {"arm": drawn["arm"], "loss": 0.0}
+        for _ in range(2):
+            (await client.post(f"{path}/feedback", json=event)).raise_for_status()
+        assert (await client.post(f"{path}/feedback", json={"arm": "1", "loss": 0})).status_code == 422
+
+    if path.startswith("/locked"):
+        stored = redis_server.client.get(f"peers:{SESSION}")
+        assert isinstance(stored, bytes)
+        assert pickle.loads(stored)._counts[drawn["arm"]] == 2
+        redis_server.client.delete(f"peers:{SESSION}")

@@ -1,0 +1,274 @@
+"""Chaos finds nothing, and its audit finds whatever is wrong."""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+import sys
+import uuid
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import httpx
+import pytest
+from typer.testing import CliRunner
+
+from loadtest.chaos.audit import Ledger, audit
+from loadtest.chaos.faults import CLOCKS, DISKS, FAULTS, CuttingProxy, Freeze
+from loadtest.chaos.replicas import FAILOVERS, PARTITIONS
+from loadtest.chaos.rounds import ONE_STORE, plan
+from loadtest.client import Client
+from loadtest.commands import app
+from tests.support.http import http_client
+from tests.support.programs import server_binary
+from tests.support.running import RunningService
+
+
+@pytest.fixture(scope="module")
+def url(service: RunningService) -> str:
+    return service.url
+
+
+@pytest.fixture
+def client(url: str) -> Iterator[Client]:
+    with http_client(url) as http:
+        yield Client(http)
+
+
+@pytest.fixture
+def ledger(client: Client) -> Ledger:
+    """Four acts in three calls, two of them reported, and one void."""
+    name = uuid.uuid4().hex
+    body = {"session_id": name, "learner": {"kind": "dexp3", "n_arms": 3}, "decision_log": {"max_entries": 100}}
+    client.call("create", "POST", "/v1/sessions", body)
+    made = Ledger(name, has_log=True)
+    for key, count in (("a", 1), ("b", 2), ("c", 1)):
+        made.acted(key, {"count": count}, act(client, made, key, count)["actions"])
+    events = [event(made, 0, "x"), event(made, 1, "y"), event(made, 0, "x"), event(made, 3, "v") | {"loss": None}]
+    made.settled(events, client.call("feedbacks", "POST", f"{made.path}/feedbacks", {"events": events}))
+    return made
+
+
+def act(client: Client, ledger: Ledger, key: str, count: int = 1) -> Any:
+    return client.call("acts", "POST", f"{ledger.path}/acts", {"count": count}, key)
+
+
+def event(ledger: Ledger, index: int, event_id: str) -> dict[str, Any]:
+    return {"event_id": event_id, "arm": ledger.actions[index]["arm"], "loss": 0.5}
+
+
+def report(client: Client, ledger: Ledger, index: int, event_id: str) -> Any:
+    return client.call("feedback", "POST", f"{ledger.path}/feedback", event(ledger, index, event_id))
+
+
+def test_a_session_that_is_as_it_was_acknowledged_passes(client: Client, ledger: Ledger) -> None:
+    assert audit(client, ledger) == []
+
+
+def changed(ledger: Ledger, **fields: Any) -> None:
+    """Let the first act be another one."""
+    first, *rest = ledger.acts
+    ledger.acts[:] = [first._replace(actions=[{**first.actions[0], **fields}]), *rest]
+
+
+WRONG: dict[str, Callable[[Client, Ledger], object]] = {
+    "slot is 5, acknowledged 4": lambda client, ledger: act(client, ledger, "applied twice"),
+    "feedbacks is 3, acknowledged 2": lambda client, ledger: report(client, ledger, 2, "z"),
+    "voided is 1, acknowledged 0": lambda _, ledger: ledger.events.update(v=event(ledger, 3, "v")),
+    "slot is 4, acknowledged 5": lambda _, ledger: ledger.acted(
+        "lost", {}, [{"slot": 5, "arm": 0, "probability": 1}]
+    ),
+    "feedbacks is 2, acknowledged 3": lambda _, ledger: ledger.events.update(z=event(ledger, 2, "z")),
+    "slots given twice: [1]": lambda _, ledger: ledger.acted("again", {"count": 1}, ledger.acts[0].actions),
+    "the acknowledged slots have gaps": lambda _, ledger: changed(ledger, slot=9),
+    "2 events sent, the answer was": lambda _, ledger: ledger.settled(
+        [event(ledger, 0, "x"), event(ledger, 0, "x")], {"applied": 0, "duplicates": 1, "voided": 0}
+    ),
+    "act a was": lambda _, ledger: changed(ledger, probability=0.9),
+    "the mean of arm": lambda _, ledger: ledger.events.update(x=event(ledger, 0, "x") | {"loss": 0.6}),
+    "acknowledged {'acts'": lambda _, ledger: changed(ledger, arm=(ledger.actions[0]["arm"] + 1) % 3),
+    "arms not listed: [7]": lambda _, ledger: changed(ledger, arm=7),
+    "the log has 5 acts": lambda client, ledger: act(client, ledger, "applied twice"),
+    "the log has {'kind': 'act', 'slot': 1": lambda _, ledger: changed(ledger, probability=0.9),
+    "4 events in the log, 3 acknowledged": lambda client, ledger: report(client, ledger, 2, "z"),
+    "unknown_session": lambda client, ledger: httpx.delete(f"{client.url}{ledger.path}"),
+}
+
+
+@pytest.mark.parametrize("problem", WRONG)
+def test_whatever_differs_is_found(client: Client, ledger: Ledger, problem: str) -> None:
+    WRONG[problem](client, ledger)
+
+    assert any(problem in found for found in audit(client, ledger))
+
+
+def test_bounds_of_a_freeze_are_held() -> None:
+    assert Freeze(1.9, 0.9, 4.9).problems() == []
+    assert Freeze(2.5, 0.9, 4.9).problems() == ["red_after was 2.50 s, allowed 2 s"]
+    assert len(Freeze(2.5, float("inf"), 6.0).problems()) == 3
+    assert len(Freeze(2.5, float("inf"), 6.0).problems(time_factor=2.0)) == 1
+
+
+def chaos(folder: Path, kinds: Iterable[str], *flags: str) -> dict[str, Any]:
+    """Play these kinds of fault; skip the test where none of them can be."""
+    server_binary()
+    named = [word for kind in kinds for word in ("--fault", kind)]
+    command = [sys.executable, "-m", "loadtest", "chaos", "--out", str(folder), *named, *flags]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=COMMAND_SECONDS)
+    assert done.returncode == 0, done.stdout + done.stderr
+    found: dict[str, Any] = json.loads((folder / "summary.json").read_text())
+    assert found["ok"]
+    if not found["faults"]:
+        pytest.skip(str(found["skipped"]))
+    return found
+
+
+COMMAND_SECONDS = 600
+"""On a machine that others use too a round takes a quarter of a minute."""
+in_time = pytest.mark.timeout(COMMAND_SECONDS + 10)
+on_linux = pytest.mark.skipif(sys.platform != "linux", reason="chaos finds workers in /proc")
+
+
+@pytest.mark.recipes
+@pytest.mark.slow
+@pytest.mark.alone
+@in_time
+@on_linux
+def test_one_round_of_each_fault_and_a_freeze_run_clean(tmp_path: Path) -> None:
+    rounds = ("--rounds", str(len(FAULTS)))
+    summary = chaos(tmp_path, FAULTS, *rounds, "--long-freezes", "1", "--freeze-seconds", "4", "--time-factor", "4")
+
+    assert set(summary["faults"]) == {*FAULTS, "store frozen for long"}
+    for found in summary["faults"].values():
+        assert found["rounds"] == 1
+        assert found["events"] > 0
+
+
+@pytest.mark.recipes
+@pytest.mark.slow
+@pytest.mark.alone
+@in_time
+@on_linux
+@pytest.mark.parametrize("kinds", [CLOCKS, DISKS, FAILOVERS, PARTITIONS], ids=lambda kinds: next(iter(kinds)))
+def test_one_round_of_each_other_fault_runs_clean(tmp_path: Path, kinds: Iterable[str]) -> None:
+    count = str(len(list(kinds)))
+    summary = chaos(tmp_path, kinds, "--rounds", count, "--failovers", count)
+
+    assert set(summary["faults"]) == set(kinds)
+    assert all(found["events"] > 0 for found in summary["faults"].values())
+
+
+@pytest.mark.slow
+@pytest.mark.alone
+@in_time
+@on_linux
+def test_a_planned_failover_runs_clean(tmp_path: Path) -> None:
+    summary = chaos(tmp_path, ["planned failover"], "--failovers", "1")
+
+    assert summary["faults"]["planned failover"]["events"] > 0
+
+
+@pytest.mark.slow
+@in_time
+def test_a_running_service_is_loaded_and_audited_while_a_command_runs(url: str, tmp_path: Path) -> None:
+    result = CliRunner().invoke(app, ["chaos", "--url", url, "--during", "sh -c 'exit 3'", "--out", str(tmp_path)])
+
+    found = json.loads((tmp_path / "summary.json").read_text())
+    assert (result.exit_code, found["ok"], found["problems"]) == (1, False, ["the command ended with 3"])
+    assert found["acts"] > found["events"] > 0
+    assert CliRunner().invoke(app, ["chaos", "--during", "true"]).exit_code == 2
+
+
+def test_an_unknown_fault_is_refused_with_the_known_ones(tmp_path: Path) -> None:
+    result = CliRunner().invoke(app, ["chaos", "--fault", "flood", "--out", str(tmp_path / "out")])
+
+    assert result.exit_code == 2
+    assert "planned failover" in result.output
+
+
+@on_linux
+def test_a_kind_that_the_machine_does_not_allow_is_skipped_with_the_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+
+    flags = ["--rounds", "1", "--failovers", "1", "--fault", "disk full", "--fault", "master cut off"]
+    result = CliRunner().invoke(app, ["chaos", *flags, "--out", str(tmp_path / "out")])
+
+    assert result.exit_code == 0
+    assert "skipped: master cut off: needs the program ip" in result.output
+    assert "skipped: disk full: needs the program mount" in result.output
+
+
+def test_faults_of_all_stages_take_turns() -> None:
+    every = len(FAULTS) + len(CLOCKS) + len(DISKS)
+
+    assert [count for _, count in plan(ONE_STORE, None, every + 2)] == [len(FAULTS) + 2, len(CLOCKS), len(DISKS)]
+    assert [(list(kind.faults), count) for kind, count in plan(ONE_STORE, ["disk full"], 2)] == [(["disk full"], 2)]
+    assert plan(ONE_STORE, ["planned failover"], 2) == plan(ONE_STORE, None, 0) == []
+
+
+@pytest.fixture
+def received() -> Iterator[tuple[int, list[bytes]]]:
+    """A port that answers each request with itself in capitals, and the requests that came."""
+    requests: list[bytes] = []
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def answer() -> None:
+            while True:
+                try:
+                    link, _ = server.accept()
+                except OSError:
+                    return
+                with link, suppress(ConnectionResetError):
+                    while data := link.recv(100):
+                        requests.append(data)
+                        link.sendall(data.upper())
+
+        thread = Thread(target=answer)
+        thread.start()
+        yield server.getsockname()[1], requests
+        server.shutdown(socket.SHUT_RDWR)
+    thread.join()
+
+
+def ask(proxy: CuttingProxy, request: bytes = b"request") -> bytes:
+    with socket.create_connection(("127.0.0.1", proxy.port), timeout=10) as link:
+        link.sendall(request)
+        try:
+            return link.recv(100)
+        except ConnectionResetError:
+            return b""
+
+
+def test_it_passes_everything_on_until_armed(received: tuple[int, list[bytes]]) -> None:
+    with CuttingProxy(received[0]) as proxy:
+        assert [ask(proxy), ask(proxy)] == [b"REQUEST", b"REQUEST"]
+        assert proxy.cut == 0
+
+
+@pytest.mark.parametrize(
+    ("where", "arrived", "answered"),
+    [("request", [], b""), ("half_request", [b"req"], b""), ("reply", [b"request"], b"")],
+)
+def test_it_cuts_once_where_it_is_told_to(
+    received: tuple[int, list[bytes]], where: str, arrived: list[bytes], answered: bytes
+) -> None:
+    with CuttingProxy(received[0]) as proxy:
+        proxy.arm(where)
+
+        assert ask(proxy) == answered
+        assert ask(proxy, b"next") == b"NEXT"
+        assert received[1][:-1] == arrived
+        assert proxy.cut == 1
+
+
+def test_a_closed_port_is_a_closed_connection(received: tuple[int, list[bytes]]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        port = closed.getsockname()[1]
+    with CuttingProxy(port) as proxy:
+        assert ask(proxy) == b""

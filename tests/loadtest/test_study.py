@@ -1,0 +1,208 @@
+"""What happens in a world of the study: windows, lost and doubled events, slates, and items that wear out."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from loadtest.commands import app
+from loadtest.study.catalogue import CHANGES, CLICKS, FULL, STALLS, WEARY, shortened, worlds
+from loadtest.study.cells import Game, Size, batches, cells_of, load, play, run
+from loadtest.study.learners import ENTRIES
+from loadtest.study.page import MARKS, page_with, section
+from loadtest.study.players import Player, Thompson, Turn, Uniform, rounds
+from loadtest.study.tsallis import MultiscaleTsallis
+from loadtest.study.worlds import Drawn, World, gap, growing, switching
+from tests.support.pages import ROOT
+
+SEEDS = (0, 1, 2)
+CLICKS_ALONE = World("clicks", 4, 120, gap(0.5, 0.2), ("constant", 5), window=20)
+
+
+class Recorder(Player):
+    """Counts what it is told, and notes who could be drawn."""
+
+    def __init__(self, drawn: Drawn) -> None:
+        super().__init__(1.0)
+        self._inner = Uniform(drawn.runs, drawn.world.arms)
+        self.settled, self.expired = np.zeros(drawn.runs, dtype=int), np.zeros(drawn.runs, dtype=int)
+        self.turns, self.drawn = [], []
+
+    def act(self, turn: Turn):
+        self.turns.append(turn)
+        p, arms = self._inner.act(turn)
+        self.drawn.append(arms)
+        return p, arms
+
+    def settle(self, runs, arms, losses, slots) -> None:
+        self.settled[runs] += 1
+
+    def expire(self, runs, arms, slots) -> None:
+        self.expired[runs] += 1
+
+
+def played(*which: World) -> tuple[Recorder, Drawn]:
+    drawn = Drawn(which, SEEDS)
+    recorder = Recorder(drawn)
+    Game(drawn, recorder).play()
+    return recorder, drawn
+
+
+def test_every_decision_of_a_window_ago_is_settled_once() -> None:
+    recorder, drawn = played(CLICKS_ALONE)
+
+    left = recorder.turns[-1].outstanding + 1
+    assert (recorder.settled + recorder.expired <= CLICKS_ALONE.slots).all()
+    assert (recorder.settled > 0).all()
+    assert (left <= 40).all()
+    assert (recorder.settled + recorder.expired >= CLICKS_ALONE.slots - 40).all()
+    assert drawn.windows()[0][0] == 20
+
+
+def test_lost_events_do_not_come_and_doubled_ones_settle_others() -> None:
+    all_lost, _ = played(replace(CLICKS_ALONE, lost=1.0))
+    twice, _ = played(replace(CLICKS_ALONE, doubled=1.0))
+    once, _ = played(CLICKS_ALONE)
+
+    assert not all_lost.settled.any()
+    assert (all_lost.expired == CLICKS_ALONE.slots - CLICKS_ALONE.window).all()
+    assert (twice.settled > once.settled).all()
+
+
+@pytest.mark.slow
+def test_worlds_played_together_are_those_played_alone() -> None:
+    other = replace(CLICKS_ALONE, name="other", window=30, delay=("spread", 9.0), lost=0.2)
+    together = Game(Drawn([CLICKS_ALONE, other], SEEDS), MultiscaleTsallis(6, 4, 1.0, provisional=True)).play()
+
+    for world in (CLICKS_ALONE, other):
+        alone = Game(Drawn([world], SEEDS), MultiscaleTsallis(3, 4, 1.0, provisional=True)).play()
+        columns = Drawn([CLICKS_ALONE, other], SEEDS).columns(world)
+        assert alone.player == pytest.approx(together.player[:, columns], abs=1e-9)
+
+
+def test_items_of_a_slate_differ_and_barred_ones_stay_away() -> None:
+    recorder, _ = played(replace(CLICKS_ALONE, arms=8, places=3, barred=True, slots=30))
+
+    for turn, arms in zip(recorder.turns, recorder.drawn, strict=True):
+        assert turn.eligible is None or turn.eligible[np.arange(3), arms].all()
+    for first in range(0, len(recorder.drawn), 3):
+        slates = np.stack(recorder.drawn[first : first + 3])
+        assert all(len(set(column)) == 3 for column in slates.T.tolist())
+
+
+def test_rounds_name_a_run_once() -> None:
+    runs = np.array([2, 0, 2, 1, 2, 0])
+    parts = [part.tolist() for part in rounds(runs)]
+
+    assert [sorted(runs[part]) for part in parts] == [[0, 1, 2], [0, 2], [2]]
+    assert parts[2] == [4]
+
+
+def test_the_best_arm_changes_in_every_block() -> None:
+    for maker, slots in ((switching(gap(0.9, 0.1), 10), (1, 11, 21)), (growing(gap(0.9, 0.1), 10), (1, 10, 20))):
+        chances = maker(np.random.default_rng(3), 5)
+        best = [int(chances(t).argmax()) for t in slots]
+        assert best[0] != best[1] != best[2]
+
+
+def test_the_catalogue_names_its_worlds_apart_and_items_wear_out() -> None:
+    groups = worlds(None)
+    names = [world.name for group in groups.values() for world in group]
+
+    assert len(set(names)) == len(names)
+    weary = replace(CLICKS_ALONE, weary=("most", 10))
+    found = Game(Drawn([weary], SEEDS), Thompson(3, 4, 1.0)).play()
+
+    assert all(world.weary for world in groups[WEARY])
+    assert np.isnan(found.best).all()
+    assert (found.player[-1] < weary.slots * 0.5).all()
+    assert shortened(replace(CLICKS_ALONE, window=100), 50) is None
+
+
+SMALL = Size(2, 3, 30)
+
+
+def few(group: str, place: int = 0):
+    world = worlds(None)[group][place]
+    return replace(world, window=world.window and 8, few=False)
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory) -> Path:
+    path = tmp_path_factory.mktemp("study") / "results.json"
+    groups = {FULL: [few(FULL, 2)], CLICKS: [few(CLICKS)], CHANGES: [few(CHANGES, 4)], WEARY: [few(WEARY)]}
+    for _ in run(cells_of(groups | {STALLS: [few(STALLS)]}, SMALL), path):
+        pass
+    return path
+
+
+def test_the_page_is_what_the_command_writes() -> None:
+    """Numbers written by hand are faults: after a change of its words, write the page again."""
+    text = (ROOT / "docs" / "results.md").read_text()
+
+    assert page_with(text, MARKS, section(load(ROOT / "docs" / "results" / "study.json"))) == text
+
+
+@pytest.mark.slow
+def test_every_learner_plays(results: Path) -> None:
+    cells = load(results)
+
+    assert {cell["learner"] for cell in cells.values()} == {entry.key for entry in ENTRIES if not entry.needs}
+    for cell in cells.values():
+        assert cell["best"] is None or all(
+            reward <= best + 1e-9 for reward, best in zip(cell["reward"], cell["best"], strict=True)
+        )
+
+
+@pytest.mark.slow
+def test_cells_are_played_once(results: Path, monkeypatch) -> None:
+    monkeypatch.setattr("loadtest.study.cells.play", lambda batch: pytest.fail(f"{batch} is known"))
+    groups = {FULL: [few(FULL, 2)]}
+
+    assert list(run(cells_of(groups, SMALL), results)) == []
+
+
+@pytest.mark.slow
+def test_cells_of_one_kind_make_a_batch() -> None:
+    groups = {FULL: [few(FULL, 2), few(FULL, 1)]}
+    made = batches(cells_of(groups, SMALL, [entry for entry in ENTRIES if entry.key in {"dexp3", "exp3"}]))
+
+    assert [len(batch) for batch in made] == [2, 1, 1]
+    assert {result["world"] for result in play(made[0])} == {world.name for world in groups[FULL]}
+
+
+@pytest.mark.slow
+def test_the_page_has_its_tables_and_first_says_where_we_lose(results: Path) -> None:
+    text = section(load(results))
+
+    assert text.startswith("**Where we lose.**")
+    for heading in ("All losses are reported", "Only clicks", "The world changes", "wear out", "Stalled"):
+        assert heading in text
+
+
+@pytest.mark.slow
+def test_the_command_writes_page_and_figures(tmp_path: Path) -> None:
+    (tmp_path / "results.md").write_text("# Results\n\n" + "\n".join(MARKS))
+    asked = ["study", "--quick", "--only", "10 arms, .02", "--out", tmp_path, "--page", tmp_path / "results.md"]
+    done = CliRunner().invoke(app, [str(part) for part in asked])
+
+    assert done.exit_code == 0, done.output
+    assert (tmp_path / "results.md").read_text().startswith("# Results")
+    assert {path.suffix for path in (tmp_path / "results").iterdir()} == {".svg", ".png", ".json"}
+    assert json.loads((tmp_path / "results.json").read_text())
+
+
+def test_a_page_without_marks_is_refused_before_anything_is_played(tmp_path: Path) -> None:
+    page = tmp_path / "results.md"
+    page.write_text("# Results")
+    done = CliRunner().invoke(app, ["study", "--quick", f"--out={tmp_path / 'out'}", f"--page={page}"])
+
+    assert done.exit_code == 2
+    assert "lacks" in done.output
+    assert page.read_text() == "# Results"
+    assert not (tmp_path / "out").exists()
