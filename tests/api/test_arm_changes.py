@@ -12,10 +12,18 @@ from service.engine.run import start_run
 from service.learners import REGISTRY
 from service.store import open_store
 from service.store.memory import MemoryStore
-from tests.support.arm_changes import balanced, change, replace, session
 from tests.support.examples import some_quick
-from tests.support.one_session import KINDS, PATH, acts, view
+from tests.support.one_session import KINDS, PATH, acts, change, replace, view
 from tests.support.one_session import session as session_of_four
+
+
+async def session(client, *, kind="dexp3", arms=("a", "b", "c"), **fields):
+    return await session_of_four(client, kind=kind, arms=list(arms), **fields)
+
+
+def balanced(seen):
+    """Whether each act has ended as one of four things, or is outstanding."""
+    return seen["slot"] == seen["feedbacks"] + seen["expired"] + seen["removed"] + seen["outstanding"]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -213,11 +221,7 @@ async def test_a_session_begins_within_the_arms_it_may_ever_have(make_client):
     [
         {"remove": ["a", "b", "c"]},
         {"remove": ["a", "b", "c"], "add": ["x"]},
-        {"add": [""]},
-        {"add": ["tab\t"]},
-        {"add": ["é" * 65]},
-        {"add": [1]},
-        {"add": "x"},
+        *({"add": labels} for labels in ([""], ["tab\t"], ["é" * 65], [1], "x")),
         {"remove": [True]},
         {"drop": ["a"]},
         {"add": ["one", "too", "many"]},

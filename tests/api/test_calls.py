@@ -78,10 +78,10 @@ def made(path, handler, **options):
         ("/a", asking(dict[str, int]), "a handler that is no coroutine function annotated to return a Reply"),
         ("/a", asking(a=Annotated[object, Depends(check)]), "parameter a, which is a second or other Depends"),
         ("/a", asking(a=(None, Depends(check))), f"parameter a, {NO_SOURCE}"),
-        ("/a", asking(a=Annotated[str, Header()]), "parameter a, which is a second or other Header"),
-        ("/a", asking(a=Annotated[str, Cookie()]), "parameter a, which is a second or other Cookie"),
-        ("/a", asking(a=Annotated[str, Form()]), "parameter a, which is a second or other Form"),
-        ("/a", asking(a=Annotated[bytes, File()]), "parameter a, which is a second or other File"),
+        *(
+            ("/a", asking(a=Annotated[str, source()]), f"parameter a, which is a second or other {source.__name__}")
+            for source in (Header, Cookie, Form, File)
+        ),
         ("/a/{item}", asking(item=int), "path parameter item that is not plain text"),
         ("/a/{item:int}", asking(item=str), "path parameter item that is not plain text"),
         (

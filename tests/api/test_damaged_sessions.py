@@ -1,7 +1,5 @@
 """What somebody changed by hand in the store: an error of that session alone, never another session's numbers."""
 
-from __future__ import annotations
-
 import json
 
 import pytest
@@ -141,16 +139,7 @@ WHOLE = {
 }
 ODD = [b"", b"x", b"\0\xff", b"1e400", b"nan", b"-1", b"9" * 20, b"c" * 200]
 FIELDS = [
-    "version",
-    "spec",
-    "state",
-    "created_at",
-    "expires_at",
-    "writers",
-    "buckets",
-    "summary",
-    "about",
-    "counts",
+    *("version", "spec", "state", "created_at", "expires_at", "writers", "buckets", "summary", "about", "counts"),
 ]
 EVENT = {"label": "a", "loss": 1, "event_id": "e"}
 CALLS = [
@@ -159,10 +148,7 @@ CALLS = [
     ("POST", "/feedback", EVENT),
     ("POST", "/feedback", EVENT | {"event_id": "e2"}),
     ("PATCH", "", {"floor": 0.1}),
-    ("GET", "/arms?sort=mean", None),
-    ("GET", "/decisions", None),
-    ("GET", "/history", None),
-    ("GET", "/export", None),
+    *(("GET", path, None) for path in ("/arms?sort=mean", "/decisions", "/history", "/export")),
 ]
 
 

@@ -35,8 +35,7 @@ async def test_more_losses_than_acts_are_refused_whole(client, create):
     before = await view(client, path)
 
     refused = await client.post(f"{path}/feedbacks", json={"events": [{"arm": 0, "loss": 0.5}] * 5})
-    assert refused.status_code == 409
-    assert refused.json()["indexes"] == [3, 4]
+    assert (refused.status_code, refused.json()["indexes"]) == (409, [3, 4])
     assert "3 outstanding" in refused.json()["detail"]
     assert await view(client, path) == before
     accepted = await client.post(f"{path}/feedbacks", json={"events": [{"arm": 0, "loss": 0.5}] * 3})
@@ -251,8 +250,7 @@ async def test_the_other_word_is_refused_with_the_word_that_the_session_uses(cli
     for path, field, other in ((reward, "loss", "reward"), (loss, "reward", "loss")):
         for value in (1, None):
             response = await client.post(f"{path}/feedback", json={"arm": 0, field: value})
-            assert response.status_code == 422
-            assert response.json()["errors"][0]["field"] == field
+            assert (response.status_code, response.json()["errors"][0]["field"]) == (422, field)
             assert f"post {other}, or create a session with {field}_range" in response.json()["detail"]
     outside = await client.post(f"{reward}/feedback", json={"label": "a", "reward": 2})
     assert outside.json()["errors"][0]["message"] == "reward must lie in [0.0, 1.0]"

@@ -169,8 +169,7 @@ async def test_what_texts_hold_is_no_part(client):
 
     answer = await client.post("/v1/sessions", json={"learner": {"kind": "dexp3", "arms": labels}})
 
-    assert answer.status_code == 201
-    assert answer.json()["learner"]["arms"] == labels
+    assert (answer.status_code, answer.json()["learner"]["arms"]) == (201, labels)
 
 
 async def test_large_bodies_are_refused_declared_or_chunked(client, create):
@@ -226,29 +225,15 @@ async def test_many_wrong_events_make_a_short_answer(client, create):
     assert "x" * 300 not in response.text
 
 
-async def test_a_charset_of_utf8_is_fine(client, create):
-    path = await create()
-
-    response = await post(
-        client, f"{path}/acts", b'{"count":1}', {"content-type": "application/json; charset=UTF-8"}
-    )
-
-    assert response.status_code == 200
-
-
 @pytest.mark.parametrize(
     ("media_type", "status"),
     [
-        ("Application/JSON", 200),
-        ("application/json;charset=utf8", 200),
-        ('application/json; charset="utf-8"', 200),
-        ("application/json; profile=a;", 200),
-        ("application/json; charset", 415),
-        ("application/json; charset=", 415),
+        *(("Application/JSON", 200), ("application/json;charset=utf8", 200), ("application/json; profile=a;", 200)),
+        *(("application/json; charset=UTF-8", 200), ('application/json; charset="utf-8"', 200)),
+        *(("application/json; charset", 415), ("application/json; charset=", 415)),
         ("application/json; charset=utf-8; charset=utf-16", 415),
         ("application/json; charset*=utf-8''utf-16", 415),
-        ("application/json; charset*0=utf; charset*1=-8", 415),
-        ("application/json, text/plain", 415),
+        *(("application/json; charset*0=utf; charset*1=-8", 415), ("application/json, text/plain", 415)),
         ("=?utf-8?q?application/json?=", 415),
         ('application/json; a="' + ';\\"' * 20_000, 415),
         ("application/json" + "; a=b" * 10_000, 415),
@@ -326,11 +311,8 @@ async def test_what_probes_add_to_an_address_is_ignored(client, path):
 @pytest.mark.parametrize(
     ("query", "field"),
     [
-        ("on_surplu=skip", "on_surplu"),
-        ("on_surplus=skip&on_surplus=skip", "on_surplus"),
-        ("on_surplus=refuse&on_surplus=skip", "on_surplus"),
-        ("on_surplus=SKIP", "on_surplus"),
-        ("on_surplus=", "on_surplus"),
+        *(("on_surplu=skip", "on_surplu"), ("on_surplus=SKIP", "on_surplus"), ("on_surplus=", "on_surplus")),
+        *((f"on_surplus={first}&on_surplus=skip", "on_surplus") for first in ("skip", "refuse")),
         ("%00=%ff", "\0"),
     ],
 )

@@ -1,7 +1,5 @@
 """An Idempotency-Key means the same on every POST and PATCH, whichever process gets it and after a restart."""
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest

@@ -13,6 +13,7 @@ from service.settings import SecretText
 from service.store.memory import MemoryStore
 from tests.support.api_keys import ADMIN, CLIENT, KEYS, SETUP, SHOP, bearer
 from tests.support.connections import answers, connected, request
+from tests.support.one_session import pages
 from tests.support.running import RunningService, create
 
 LEARNER = {"kind": "dexp3", "n_arms": 3}
@@ -55,13 +56,8 @@ def problem():
 @pytest.mark.parametrize(
     ("method", "path"),
     [
-        ("POST", "/v1/sessions/shop-1/act"),
-        ("GET", "/v1/sessions"),
-        ("GET", "/metrics"),
-        ("GET", "/docs"),
-        ("GET", "/docs-assets/swagger-ui.css"),
-        ("GET", "/openapi.json"),
-        ("GET", "/nowhere"),
+        *(("POST", "/v1/sessions/shop-1/act"), ("GET", "/v1/sessions"), ("GET", "/metrics"), ("GET", "/docs")),
+        *(("GET", "/docs-assets/swagger-ui.css"), ("GET", "/openapi.json"), ("GET", "/nowhere")),
     ],
 )
 async def test_without_a_valid_key_nobody_gets_in(client, problem, method, path, headers):
@@ -94,14 +90,7 @@ async def test_settings_open_metrics_and_docs(make_client):
 
 @pytest.mark.parametrize(
     ("host", "loopback"),
-    [
-        ("127.0.0.1", True),
-        ("127.9.9.9", True),
-        ("::1", True),
-        ("localhost", True),
-        ("0.0.0.0", False),
-        ("::", False),
-    ],
+    [*((host, True) for host in ("127.0.0.1", "127.9.9.9", "::1", "localhost")), ("0.0.0.0", False), ("::", False)],
 )
 def test_loopback(host, loopback):
     assert is_loopback(host) is loopback
@@ -183,15 +172,8 @@ async def test_a_client_acts_feeds_back_and_views_and_no_more(client, problem):
     assert (await client.post(f"{path}/feedbacks", json={"events": []}, headers=headers)).status_code == 422
     assert (await client.get(path, headers=headers)).status_code == 200
 
-    refused = [
-        ("POST", "/v1/sessions"),
-        ("GET", "/v1/sessions"),
-        ("DELETE", path),
-        ("PATCH", f"{path}/arms"),
-        ("GET", "/metrics"),
-        ("GET", "/docs"),
-    ]
-    for method, target in refused:
+    refused = [("POST", "/v1/sessions"), ("DELETE", path), ("PATCH", f"{path}/arms")]
+    for method, target in (*refused, *(("GET", closed) for closed in ("/v1/sessions", "/metrics", "/docs"))):
         problem(await client.request(method, target, headers=headers), 403, "forbidden")
 
 
@@ -230,15 +212,10 @@ async def test_a_list_and_its_cursors_show_nothing_outside_the_prefix(client):
         for prefix in ("a", "shop-", "shoq", "z"):
             body = {"session_id": f"{prefix}{number}x", "learner": LEARNER}
             await client.post("/v1/sessions", json=body, headers=bearer(ADMIN))
-    seen, cursor = [], None
-    while True:
-        query = {"limit": 1} | ({"cursor": cursor} if cursor else {})
-        page = (await client.get("/v1/sessions", params=query, headers=bearer(SETUP))).json()
+    seen = []
+    async for page in pages(client, "/v1/sessions", bearer(SETUP), limit=1):
         seen += [session["session_id"] for session in page["sessions"]]
-        cursor = page["next_cursor"]
-        if cursor is None:
-            break
-        assert cursor.endswith(seen[-1])
+        assert page["next_cursor"] is None or page["next_cursor"].endswith(seen[-1])
 
     assert seen == ["shop-0x", "shop-1", "shop-1x", "shop-2x"]
     for other in ("other", "shop-1\n", "\nshop-1", "shop-é", "shop-1 ", f"shop-{'a' * 124}", ""):

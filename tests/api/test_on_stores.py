@@ -25,15 +25,19 @@ SESSION = {"session_id": "s", "learner": {"kind": "dexp3", "n_arms": 4}, "seed":
 PATH = "/v1/sessions/s"
 
 
+@pytest.fixture
 def shared(store_url, store, store_options):
-    """What a second process would open; the memory store is one process's."""
-    return store if store_url == "memory://" else open_store(store_url, options=store_options)
+    """Opens the store as another process would; the memory store is one process's."""
+    return lambda: store if store_url == "memory://" else open_store(store_url, options=store_options)
 
 
-async def test_two_processes_on_one_session_lose_nothing_and_count_nothing_twice(
-    make_client, store, store_url, store_options
-):
-    clients = [await make_client(store), await make_client(shared(store_url, store, store_options))]
+@pytest.fixture
+async def clients(make_client, store, shared):
+    """Of two processes."""
+    return [await make_client(store), await make_client(shared())]
+
+
+async def test_two_processes_on_one_session_lose_nothing_and_count_nothing_twice(clients):
     await clients[0].post("/v1/sessions", json=SESSION)
 
     async def visit(number):
@@ -52,8 +56,7 @@ async def test_two_processes_on_one_session_lose_nothing_and_count_nothing_twice
         assert (view["slot"], view["feedbacks"], view["outstanding"]) == (100, 100, 0)
 
 
-async def test_one_key_on_two_processes_opens_one_slot(make_client, store, store_url, store_options):
-    clients = [await make_client(store), await make_client(shared(store_url, store, store_options))]
+async def test_one_key_on_two_processes_opens_one_slot(clients):
     await clients[0].post("/v1/sessions", json=SESSION)
 
     answers = await asyncio.gather(
@@ -64,10 +67,8 @@ async def test_one_key_on_two_processes_opens_one_slot(make_client, store, store
     assert (await clients[1].get(PATH)).json()["slot"] == 1
 
 
-async def test_a_stale_cache_refuses_nothing_that_the_store_would_take(
-    make_client, store, store_url, store_options
-):
-    first, second = await make_client(store), await make_client(shared(store_url, store, store_options))
+async def test_a_stale_cache_refuses_nothing_that_the_store_would_take(clients):
+    first, second = clients
     await first.post("/v1/sessions", json=SESSION)
     await first.post(f"{PATH}/act")
     arm = (await second.post(f"{PATH}/act")).json()["arm"]
@@ -75,8 +76,8 @@ async def test_a_stale_cache_refuses_nothing_that_the_store_would_take(
     assert (await first.post(f"{PATH}/feedback", json={"arm": arm, "loss": 0.5})).json()["applied"] == 1
 
 
-async def test_a_session_made_anew_elsewhere_is_served_as_it_is_now(make_client, store, store_url, store_options):
-    first, second = await make_client(store), await make_client(shared(store_url, store, store_options))
+async def test_a_session_made_anew_elsewhere_is_served_as_it_is_now(clients):
+    first, second = clients
     await first.post("/v1/sessions", json=SESSION)
     await first.post(f"{PATH}/act")
     await second.delete(PATH)
@@ -212,14 +213,11 @@ async def used(clients):
     return answers
 
 
-async def test_two_processes_answer_as_one_that_stores_all(
-    make_client, store, store_url, store_options, monkeypatch
-):
+async def test_two_processes_answer_as_one_that_stores_all(clients, make_client, store, monkeypatch):
     whole = await make_client(MemoryStore())
     await whole.post("/v1/sessions", json=MANY)
     expected = await used([whole])
     patch(monkeypatch)
-    clients = [await make_client(store), await make_client(shared(store_url, store, store_options))]
     await clients[0].post("/v1/sessions", json=MANY)
 
     assert await used(clients) == expected
@@ -228,10 +226,9 @@ async def test_two_processes_answer_as_one_that_stores_all(
 
 
 async def test_two_processes_at_once_lose_nothing_and_a_third_reads_what_they_wrote(
-    make_client, store, store_url, store_options, monkeypatch
+    clients, make_client, monkeypatch, shared
 ):
     patch(monkeypatch)
-    clients = [await make_client(store), await make_client(shared(store_url, store, store_options))]
     await clients[0].post("/v1/sessions", json=MANY)
 
     async def visit(number):
@@ -240,7 +237,7 @@ async def test_two_processes_at_once_lose_nothing_and_a_third_reads_what_they_wr
         return (await clients[1 - number % 2].post(f"{PATH}/feedback", json=event)).json()["applied"]
 
     assert sum(await asyncio.gather(*(visit(number) for number in range(30)))) == 30
-    third = await make_client(shared(store_url, store, store_options))
+    third = await make_client(shared())
     views = [(await client.get(PATH)).json() for client in (*clients, third)]
 
     assert (views[0]["slot"], views[0]["feedbacks"], views[0]["outstanding"]) == (30, 30, 0)

@@ -11,6 +11,7 @@ from service.models.specification import Specification
 from service.models.stored import Stored
 from service.store.memory import MemoryStore
 from tests.support.bodies import SEGMENTED
+from tests.support.one_session import pages
 
 CLICKS = {"learner": {"kind": "multiscale_tsallis", "arms": ["a", "b", "c"]}, "segments": {"max": 4}, "seed": 4}
 
@@ -212,15 +213,8 @@ async def test_the_list_of_segments_is_sorted_and_paged(client, create):
     await client.post(f"{path}/act")
 
     async def names(**query):
-        found, cursor = [], None
-        while True:
-            page = (
-                await client.get(f"{path}/segments", params=query | ({"cursor": cursor} if cursor else {}))
-            ).json()
-            found += [row["segment"] for row in page["segments"]]
-            cursor = page["next_cursor"]
-            if cursor is None:
-                return found
+        found = [page["segments"] async for page in pages(client, f"{path}/segments", **query)]
+        return [row["segment"] for rows in found for row in rows]
 
     for limit in (1, 2, 100):
         assert await names(limit=limit) == ["", "a", "b", "é"]

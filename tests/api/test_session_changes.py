@@ -4,11 +4,9 @@ import pytest
 
 from service.store import open_store
 from service.store.memory import MemoryStore
+from tests.support.one_session import PATH, patch
 
 ARMS = {"kind": "centred_tsallis", "arms": ["a", "b"]}
-
-
-PATH = "/v1/sessions/s"
 
 
 WINDOW = {"after_seconds": 64, "default_loss": 0}
@@ -29,12 +27,6 @@ async def created(client, **fields):
     response = await client.post("/v1/sessions", json=body)
     assert response.status_code == 201, response.text
     return body
-
-
-async def patch(client, status=200, headers=None, **fields):
-    response = await client.patch(PATH, json=fields, headers=headers or {})
-    assert response.status_code == status, response.text
-    return response.json()
 
 
 async def counts(client):

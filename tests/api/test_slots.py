@@ -28,7 +28,7 @@ async def test_http_gives_the_numbers_of_the_run_in_process(client, create):
     path = await create(learner={"kind": "dexp3", "n_arms": 5}, loss_range=[10, -10], seed=11)
     run = start_run(Params(Dexp3Spec(n_arms=5), 11, LossRange(10, -10)))
     rng = random.Random(1)
-    for _ in range(200):
+    for _ in range(60):
         action = (await client.post(f"{path}/act")).json()
         assert action == dict(zip(("slot", "arm", "probability"), run.act(), strict=False))
         if rng.random() < 0.7:
@@ -39,7 +39,7 @@ async def test_http_gives_the_numbers_of_the_run_in_process(client, create):
 
     seen = await view(client, path)
     assert seen["probabilities"] == run.probabilities.tolist()
-    assert (seen["slot"], seen["feedbacks"]) == (200, run.ledger.feedbacks)
+    assert (seen["slot"], seen["feedbacks"]) == (60, run.ledger.feedbacks)
     assert (seen["outstanding"], seen["total_delay"]) == (run.ledger.outstanding, run.ledger.total_delay)
 
 

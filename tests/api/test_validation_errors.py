@@ -29,6 +29,8 @@ NO_RANGE = "a session with loss_range takes default_loss; for rewards give rewar
 
 
 PAY = {"after_seconds": 60}
+EXTRA = "Extra inputs are not permitted"
+NO_INDEX = "Input should be a valid integer, the index of an arm; or use label"
 
 
 async def refused(client, path, body):
@@ -41,23 +43,15 @@ async def refused(client, path, body):
 @pytest.mark.parametrize(
     ("event", "field", "message"),
     [
-        (1, "events[1]", "must be a JSON object"),
-        (None, "events[1]", "must be a JSON object"),
-        ([], "events[1]", "must be a JSON object"),
+        *((event, "events[1]", "must be a JSON object") for event in (1, None, [])),
         ({}, "loss", OUTCOMES),
         ({"loss": "x", "arm": 0}, "loss", "Input should be a valid number"),
-        (
-            {"loss": 0.5, "arm": "juice"},
-            "arm",
-            "Input should be a valid integer, the index of an arm; or use label",
-        ),
+        ({"loss": 0.5, "arm": "juice"}, "arm", NO_INDEX),
         ({"loss": 0.5, "arm": 0, "event_id": "é"}, "event_id", "must be printable ASCII"),
         ({"losses": [1, "x"]}, "losses.1", "Input should be a valid number"),
         ({"gradient": 1}, "gradient", "Input should be a valid list"),
-        ({"loss": 0.5, "arm": 0, "odd": 1}, "odd", "Extra inputs are not permitted"),
-        ({"loss": 0.5, "arm": 0, "ArmEvent": 1}, "ArmEvent", "Extra inputs are not permitted"),
-        ({"loss": 0.5, "arm": 0, "dexp3": 1}, "dexp3", "Extra inputs are not permitted"),
-        ({"losses": [1.0], "gradient": [1.0]}, "gradient", "Extra inputs are not permitted"),
+        *(({"loss": 0.5, "arm": 0, field: 1}, field, EXTRA) for field in ("odd", "ArmEvent", "dexp3")),
+        ({"losses": [1.0], "gradient": [1.0]}, "gradient", EXTRA),
     ],
 )
 async def test_a_wrong_event_is_told_by_its_place_and_its_field(client, create, event, field, message):
@@ -77,16 +71,11 @@ async def test_a_wrong_event_is_told_by_its_place_and_its_field(client, create, 
         ({}, "learner", "Field required"),
         ({"learner": 1}, "learner", "must be a JSON object"),
         ({"learner": {}}, "learner.kind", "Field required"),
-        (
-            {"learner": ARMS, "session_id": "hunter2 "},
-            "session_id",
-            "must be 1 to 128 letters (A-Z, a-z), digits, ",
-        ),
+        ({"learner": ARMS, "session_id": "hunter2 "}, "session_id", "must be 1 to 128 letters (A-Z, a-z), digits"),
         ({"learner": ARMS | {"kind": "hunter2"}}, "learner.kind", "must be one of 'dexp3', 'dbgd', "),
         ({"learner": ARMS | {"n_arms": 0}}, "learner.n_arms", "Input should be greater than or equal to 1"),
-        ({"learner": ARMS | {"dexp3": 0}}, "learner.dexp3", "Extra inputs are not permitted"),
-        ({"learner": ARMS, "dexp3": 0}, "dexp3", "Extra inputs are not permitted"),
-        ({"learner": ARMS, "ArmEvent": 0}, "ArmEvent", "Extra inputs are not permitted"),
+        ({"learner": ARMS | {"dexp3": 0}}, "learner.dexp3", EXTRA),
+        *(({"learner": ARMS, field: 0}, field, EXTRA) for field in ("dexp3", "ArmEvent")),
         ({"learner": ARMS, "loss_range": [0, "x"]}, "loss_range.1", "Input should be a valid number"),
         ({"learner": ARMS, "loss_range": [0, 0]}, "loss_range", "loss_range needs two different numbers"),
         ({"learner": ARMS | {"arms": ["a"]}}, "learner.arms", "give either n_arms or arms"),
@@ -103,20 +92,17 @@ async def test_a_wrong_event_is_told_by_its_place_and_its_field(client, create, 
         ({"learner": TSALLIS, "initial": [{"arm": 1, "acts": 1}]}, "initial.0.mean_loss", "give mean_loss"),
         ({"learner": BALL | {"feasible_set": 1}}, "learner.feasible_set", "must be a JSON object"),
         ({"learner": BALL | {"feasible_set": {}}}, "learner.feasible_set.kind", "Field required"),
-        (
-            {"learner": BALL | {"feasible_set": {"kind": "cube"}}},
-            "learner.feasible_set.kind",
-            "must be one of 'ball', 'box', 'simplex'",
-        ),
-        (
-            {"learner": BALL | {"feasible_set": {"kind": "ball", "radius": "x"}}},
-            "learner.feasible_set.radius",
-            "Input should be a valid number",
-        ),
-        (
-            {"learner": BALL | {"feasible_set": {"kind": "ball", "radius": 1.0, "ball": 1}}},
-            "learner.feasible_set.ball",
-            "Extra inputs are not permitted",
+        *(
+            (
+                {"learner": BALL | {"feasible_set": BALL["feasible_set"] | more}},
+                f"learner.feasible_set.{field}",
+                told,
+            )
+            for more, field, told in (
+                ({"kind": "cube"}, "kind", "must be one of 'ball', 'box', 'simplex'"),
+                ({"radius": "x"}, "radius", "Input should be a valid number"),
+                ({"ball": 1}, "ball", EXTRA),
+            )
         ),
     ],
 )
@@ -132,7 +118,7 @@ async def test_a_wrong_session_is_told_by_its_field(client, body, field, message
 async def test_an_event_with_a_misspelt_outcome_is_told_both_words_and_its_own(client, create):
     errors, detail = await refused(client, f"{await create()}/feedback", {"arm": 0, "rewards": 1})
 
-    assert errors == [(None, "loss", OUTCOMES), (None, "rewards", "Extra inputs are not permitted")]
+    assert errors == [(None, "loss", OUTCOMES), (None, "rewards", EXTRA)]
     assert detail == f"loss: {OUTCOMES}"
 
 
@@ -170,8 +156,7 @@ async def test_a_refused_batch_applies_nothing_and_names_the_event(client, creat
     bad = [*events[:57], events[57] | {"loss": 1.7}, *events[58:]]
 
     refused = await client.post(f"{path}/feedbacks", json={"events": bad})
-    assert refused.status_code == 422
-    assert refused.json()["indexes"] == [57]
+    assert (refused.status_code, refused.json()["indexes"]) == (422, [57])
     assert refused.json()["errors"] == [{"index": 57, "field": "loss", "message": "loss must lie in [0.0, 1.0]"}]
     assert (await view(client, path))["feedbacks"] == 0
     accepted = await client.post(f"{path}/feedbacks", json={"events": events})
@@ -193,27 +178,16 @@ async def test_losses_outside_the_range_are_refused(client, create, loss):
     ("event", "field"),
     [
         ({}, "loss"),
-        ({"arm": 3, "loss": 0.5}, "arm"),
-        ({"arm": -1, "loss": 0.5}, "arm"),
-        ({"arm": 0.5, "loss": 0.5}, "arm"),
-        ({"arm": "1", "loss": 0.5}, "arm"),
-        ({"arm": True, "loss": 0.5}, "arm"),
+        *(({"arm": arm, "loss": 0.5}, "arm") for arm in (3, -1, 0.5, "1", True)),
         ({"loss": 0.5}, "arm"),
         ({"arm": 0}, "loss"),
-        ({"arm": 0, "loss": "0.5"}, "loss"),
-        ({"arm": 0, "loss": True}, "loss"),
-        ({"arm": 0, "loss": {"loss": 0.5}}, "loss"),
+        *(({"arm": 0, "loss": loss}, "loss") for loss in ("0.5", True, {"loss": 0.5})),
         ({"arm": 0, "reward": 0.5}, "reward"),
-        ({"arm": 0, "loss": 0.5, "los": 1}, "los"),
-        ({"arm": 0, "loss": 0.5, "sentAt": 0}, "sentAt"),
+        *(({"arm": 0, "loss": 0.5, field: 0}, field) for field in ("los", "sentAt")),
         ({"arm": 0, "label": "a", "loss": 0.5}, "label"),
         ({"label": "a", "loss": 0.5}, "label"),
-        ({"arm": 0, "loss": 0.5, "slot": 0}, "slot"),
-        ({"arm": 0, "loss": 0.5, "slot": 2**53}, "slot"),
-        ({"arm": 0, "loss": 0.5, "slot": 10**30}, "slot"),
-        ({"arm": 0, "loss": 0.5, "event_id": ""}, "event_id"),
-        ({"arm": 0, "loss": 0.5, "event_id": "x" * 129}, "event_id"),
-        ({"arm": 0, "loss": 0.5, "event_id": "\u00e9"}, "event_id"),
+        *(({"arm": 0, "loss": 0.5, "slot": slot}, "slot") for slot in (0, 2**53, 10**30)),
+        *(({"arm": 0, "loss": 0.5, "event_id": event_id}, "event_id") for event_id in ("", "x" * 129, "\u00e9")),
         ({"losses": [0.5, 0.5]}, "loss"),
         ({"gradient": [0.5]}, "loss"),
     ],

@@ -1,7 +1,5 @@
 """A backup of a running store, restored elsewhere: everything acknowledged before it began is there, once."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """Replicas behind a real nginx: one after the other restarted under load, and one frozen."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

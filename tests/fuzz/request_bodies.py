@@ -1,7 +1,5 @@
 """What the readers of requests do with any bytes: they refuse them with a problem, or take what is valid JSON."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 from typing import Any

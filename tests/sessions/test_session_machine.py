@@ -3,8 +3,6 @@
 The store is a real one, and sessions are of losses or of rewards.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -4,8 +4,6 @@
 ``tests/recorded/requests.json`` and large batches.
 """
 
-from __future__ import annotations
-
 import asyncio
 import gzip
 import itertools
