@@ -70,8 +70,6 @@ def test_lowest(session: nox.Session) -> None:
 TOUCHING_OTHER_PACKAGES = (
     "tests/api/test_listing.py",
     "tests/api/test_openapi.py",
-    "tests/api/test_refused_sessions.py",
-    "tests/api/test_repeated_creations.py",
     "tests/api/test_sessions.py",
     "tests/api/test_validation_errors.py",
     "tests/client",

@@ -1,7 +1,5 @@
 """The application under its lifespan, spoken to over ASGI."""
 
-from __future__ import annotations
-
 import json
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable

@@ -1,18 +1,29 @@
-"""Arms added and removed by HTTP: the answer, new indexes, numbers, keys and other processes."""
-
-from __future__ import annotations
+"""Arms added, removed and replaced over HTTP: the answer, numbers, keys, limits, and feedback still under way."""
 
 import asyncio
 import random
+from collections import Counter
 
 import pytest
 
+from service.commit.cache import CachedSession
 from service.engine.ledger import ArmFeedback, Params
 from service.engine.run import start_run
 from service.learners import REGISTRY
 from service.store import open_store
-from tests.support.arm_changes import ARMS, balanced, change, session
-from tests.support.one_session import KINDS, PATH, view
+from service.store.memory import MemoryStore
+from tests.support.examples import some_quick
+from tests.support.one_session import KINDS, PATH, acts, change, replace, view
+from tests.support.one_session import session as session_of_four
+
+
+async def session(client, *, kind="dexp3", arms=("a", "b", "c"), **fields):
+    return await session_of_four(client, kind=kind, arms=list(arms), **fields)
+
+
+def balanced(seen):
+    """Whether each act has ended as one of four things, or is outstanding."""
+    return seen["slot"] == seen["feedbacks"] + seen["expired"] + seen["removed"] + seen["outstanding"]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -82,34 +93,18 @@ async def test_posting_the_session_again_finds_it_with_its_arms_changed(client):
     assert (again.status_code, again.json()) == (200, changed)
 
 
-async def test_an_idempotency_key_changes_arms_once(client):
+async def test_an_idempotency_key_changes_arms_once_also_where_they_change_in_between_or_nothing_does(client):
     await session(client)
     key = {"Idempotency-Key": "k"}
 
-    first = await client.patch(ARMS, json={"add": ["x"]}, headers=key)
+    first = await change(client, add=["x"], headers=key)
     await change(client, remove=["x"])
-    again = await client.patch(ARMS, json={"add": ["x"]}, headers=key)
-    other = await client.patch(ARMS, json={"add": ["y"]}, headers=key)
-    nothing = [await client.patch(ARMS, json={"add": ["a"]}, headers={"Idempotency-Key": "n"}) for _ in range(2)]
+    again = await change(client, add=["x"], headers=key)
+    nothing = [await change(client, add=["a"], headers={"Idempotency-Key": "n"}) for _ in range(2)]
 
-    assert "\\u0000" not in first.text
-    assert (again.text, again.headers["Idempotent-Replayed"]) == (first.text, "true")
-    assert (other.status_code, other.json()["code"]) == (422, "idempotency_conflict")
-    assert (await view(client))["learner"]["arms"] == ["a", "b", "c", None]
-    assert nothing[0].text == nothing[1].text
-    assert nothing[0].json() == await view(client)
-
-
-async def test_the_same_key_at_once_is_one_change(client):
-    await session(client)
-    calls = [
-        client.patch(ARMS, json={"add": ["x"], "remove": ["a"]}, headers={"Idempotency-Key": "k"}) for _ in range(9)
-    ]
-
-    answers = await asyncio.gather(*calls)
-
-    assert len({answer.text for answer in answers}) == 1
-    assert answers[0].json() == await view(client)
+    assert again == first
+    assert nothing == [await view(client)] * 2
+    assert nothing[0]["learner"]["arms"] == ["a", "b", "c", None]
 
 
 async def test_a_fresh_process_finds_the_arms_as_they_are(make_client, redis_server):
@@ -148,3 +143,314 @@ async def test_a_session_gives_the_numbers_of_the_learner_driven_in_process(clie
             await change(client, add=[f"n{number}"], remove=[f"n{number - 18}", "b"])
             run.change_arms(run.arms.change([f"n{number}"], [f"n{number - 18}", "b"]))
         assert (await view(client))["probabilities"] == run.probabilities.tolist()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_a_catalogue_is_exchanged_whole(client, kind):
+    """Also where no arm stays: the new ones come before the old ones go."""
+    await session_of_four(client, kind=kind)
+    actions = (await acts(client, count=9))["actions"]
+
+    some = await replace(client, ["d", "x", "a"])
+    all_new = await replace(client, ["u", "v"])
+
+    assert some["learner"]["arms"] == ["a", None, None, "d", "x"]
+    assert sum(some["probabilities"]) == pytest.approx(1)
+    assert some["removed"] == sum(action["label"] in {"b", "c"} for action in actions)
+    assert all_new["learner"]["arms"] == [None] * 5 + ["u", "v"]
+    assert all_new["probabilities"] == pytest.approx([0] * 5 + [0.5, 0.5])
+    assert all_new["removed"] == 9
+    assert {action["label"] for action in (await acts(client, count=1))["actions"]} <= {"u", "v"}
+
+
+async def test_a_catalogue_leaves_pauses_as_they_are(client):
+    await session_of_four(client)
+    await change(client, pause=["a", "b"])
+
+    kept = await replace(client, ["a", "c", "x"])
+    refused = await replace(client, ["a"], 422)
+
+    assert kept["paused"] == ["a"]
+    assert [error["field"] for error in refused["errors"]] == ["arms"]
+    assert (await view(client))["learner"]["arms"] == ["a", None, "c", None, "x"]
+
+
+@pytest.mark.parametrize("arms", [[], [""], ["a\n"], ["x" * 129], [1], "a", None, ["a", None]])
+async def test_bad_catalogues_are_refused(client, arms):
+    before = await session_of_four(client)
+
+    answer = await replace(client, arms, 422)
+
+    assert answer["errors"][0]["field"].split(".")[0] == "arms"
+    assert await view(client) == before
+
+
+async def test_limits_are_judged_on_the_result(make_client):
+    client = await make_client(max_arms_centred=4, max_arms_ever=9)
+    await session_of_four(client)
+
+    await replace(client, ["p", "q", "r", "s"])
+    five = await replace(client, ["p", "q", "r", "s", "t"], 422)
+    ever = await replace(client, ["t", "u"], 422)
+    last = await change(client, add=["t"], remove=["p"])
+    patched = await change(client, 422, add=["u"], remove=["q"])
+    fewer = await replace(client, ["t", "s"])
+
+    assert five["errors"][0]["message"] == "there may be at most 4 arms"
+    for answer, field in ((ever, "arms"), (patched, "add")):
+        assert answer["errors"][0]["field"] == field
+        assert "at most 9 arms, removed ones included" in answer["errors"][0]["message"]
+        assert "BANDIT_MAX_ARMS_EVER" in answer["errors"][0]["message"]
+    assert len(last["learner"]["arms"]) == 9
+    assert [arm for arm in fewer["learner"]["arms"] if arm] == ["s", "t"]
+
+
+async def test_a_session_begins_within_the_arms_it_may_ever_have(make_client):
+    client = await make_client(max_arms_ever=2)
+    learner = {"kind": "centred_tsallis", "arms": ["a", "b", "c"]}
+
+    answer = await client.post("/v1/sessions", json={"learner": learner})
+
+    assert (answer.status_code, answer.json()["errors"][0]["field"]) == (422, "learner.n_arms")
+    assert "BANDIT_MAX_ARMS_EVER" in answer.json()["detail"]
+    assert (await client.post("/v1/sessions", json={"learner": learner | {"arms": ["a", "b"]}})).status_code == 201
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"remove": ["a", "b", "c"]},
+        {"remove": ["a", "b", "c"], "add": ["x"]},
+        *({"add": labels} for labels in ([""], ["tab\t"], ["é" * 65], [1], "x")),
+        {"remove": [True]},
+        {"drop": ["a"]},
+        {"add": ["one", "too", "many"]},
+    ],
+)
+async def test_bad_changes_are_refused_whole(make_client, body):
+    client = await make_client(max_arms=5)
+    created = await session(client)
+
+    problem = await change(client, 422, **body)
+
+    assert problem["code"] == "invalid_request"
+    assert await view(client) == created
+
+
+async def test_limits_count_the_arms_there_are_and_in_the_end_those_there_were(make_client):
+    client = await make_client(max_arms_centred=3)
+    await session(client, kind="centred_tsallis")
+    await change(client, 422, add=["x"])
+    await change(client, add=["é" * 64], remove=["a"])
+
+    for number in range(26):
+        await change(client, add=[f"n{number + 1}"], remove=[f"n{number}" if number else "b"])
+    problem = await change(client, 422, add=["last"], remove=["c"])
+
+    assert "removed ones included" in problem["detail"]
+
+
+@pytest.mark.parametrize("kind", ["dexp3", "centred_tsallis"])
+async def test_what_adds_no_arm_is_refused_by_no_limit_however_large_the_session_is(make_client, kind):
+    store = MemoryStore()
+    large = await make_client(store)
+    await session(large, kind=kind, arms=[*"abcdefgh"])
+    for number in range(30):
+        await change(large, add=[f"n{number}"], remove=[f"n{number - 1}"])
+    small = await make_client(store, max_arms=3, max_arms_centred=3)
+
+    assert (await change(small, add=["n29", "h"], remove=["a"]))["learner"]["n_arms"] == 8
+    await change(small, remove=["b", "c", "d"])
+    assert (await change(small, 422, add=["x"], remove=["h"]))["detail"] == "add: there may be at most 3 arms"
+    assert (await change(small, remove=["e", "f", "g"]))["learner"]["n_arms"] == 2
+
+
+@pytest.mark.parametrize(
+    "learner",
+    [{"kind": "dexp3", "n_arms": 3}, {"kind": "dbgd", "dim": 2, "feasible_set": {"kind": "ball", "radius": 1.0}}],
+)
+async def test_sessions_without_labels_keep_their_arms(client, learner):
+    await client.post("/v1/sessions", json={"session_id": "s", "learner": learner})
+
+    assert (await change(client, 409, add=["x"]))["code"] == "no_labels"
+    assert (await change(client, 409))["code"] == "no_labels"
+    assert (await change(client, 422, more=[]))["code"] == "invalid_request"
+
+
+async def test_unknown_sessions_have_no_arms(client):
+    assert (await change(client, 404, add=["x"]))["code"] == "unknown_session"
+
+
+async def test_feedback_in_flight_of_a_removed_arm_is_a_success_that_changes_nothing(client):
+    await session(client)
+    await client.post(f"{PATH}/acts", json={"count": 9})
+    await change(client, remove=["a"])
+    before = await view(client)
+    late = {"label": "a", "loss": 0.5, "event_id": "late"}
+
+    first = (await client.post(f"{PATH}/feedback", json=late)).json()
+    again = (await client.post(f"{PATH}/feedback", json=late)).json()
+    nameless = (await client.post(f"{PATH}/feedback", json={"arm": 0, "loss": 1})).json()
+    batch = {
+        "events": [
+            late,
+            {"arm": 0, "loss": 0.1},
+            {"arm": 1, "loss": 0.5, "event_id": "b"},
+            {"label": "a", "loss": 0},
+        ]
+    }
+    mixed = (await client.post(f"{PATH}/feedbacks", json=batch)).json()
+    after = await view(client)
+
+    counts = {"slot": 9, "outstanding": before["outstanding"]}
+    assert first == {"applied": 0, "duplicates": 0, "removed": 1} | counts
+    assert again == {"applied": 0, "duplicates": 1} | counts
+    assert nameless == {"applied": 0, "duplicates": 0, "removed": 1} | counts
+    assert mixed == {
+        "applied": 1,
+        "duplicates": 1,
+        "removed": 2,
+        "slot": 9,
+        "outstanding": counts["outstanding"] - 1,
+    }
+    assert (after["removed"], after["feedbacks"]) == (before["removed"], 1)
+    assert balanced(after)
+
+
+async def test_a_refused_batch_records_nothing_of_removed_arms(client):
+    await session(client)
+    await client.post(f"{PATH}/act")
+    await change(client, remove=["a"])
+    late = {"label": "a", "loss": 0.5, "event_id": "late"}
+
+    refused = await client.post(f"{PATH}/feedbacks", json={"events": [late] + [{"arm": 1, "loss": 0}] * 9})
+    skipped = await client.post(
+        f"{PATH}/feedbacks?on_surplus=skip", json={"events": [late] + [{"arm": 1, "loss": 0}] * 9}
+    )
+    wrong = await client.post(f"{PATH}/feedback", json={"label": "a", "loss": 7})
+
+    assert refused.status_code == 409
+    assert 0 not in refused.json()["indexes"]
+    assert (skipped.json()["removed"], skipped.json()["duplicates"]) == (1, 0)
+    assert wrong.status_code == 422
+
+
+@pytest.mark.parametrize("kind", ["exp3", "bold"])
+async def test_open_slots_of_removed_arms_are_closed(client, kind):
+    await session(client, kind=kind)
+    actions = (await client.post(f"{PATH}/acts", json={"count": 12})).json()["actions"]
+    await change(client, remove=["a"])
+
+    for action in actions:
+        event = {"arm": action["arm"], "loss": 0.5, "slot": action["slot"]}
+        answer = (await client.post(f"{PATH}/feedback", json=event)).json()
+        assert (answer["applied"], answer.get("removed", 0)) == ((0, 1) if action["label"] == "a" else (1, 0))
+    seen = await view(client)
+
+    assert (seen["outstanding"], seen["feedbacks"] + seen["removed"]) == (0, 12)
+
+
+@pytest.mark.parametrize("kind", some_quick(KINDS, ["exp3", "clw"]))
+async def test_counts_balance_with_expiry_and_changes(make_client, clock, kind):
+    client = await make_client(MemoryStore(clock=clock))
+    default = None if kind in ("clw", "dexp3") else 1.0
+    await session(client, kind=kind, expiry={"after_seconds": 64.0, "default_loss": default})
+    rng, taken, labels = random.Random(kind), [], ["a", "b", "c"]
+    for number in range(200):
+        clock.now += rng.uniform(0, 5)
+        taken.append((await client.post(f"{PATH}/act")).json())
+        if rng.random() < 0.5:
+            given = taken.pop(rng.randrange(len(taken)))
+            event = {"arm": given["arm"], "loss": rng.random(), "slot": given["slot"]}
+            assert (await client.post(f"{PATH}/feedback", json=event)).status_code == 200
+        if rng.random() < 0.1:
+            leaving = rng.sample(labels, min(len(labels) - 1, rng.randrange(3)))
+            await change(client, add=[f"n{number}"], remove=leaving)
+            labels = [label for label in labels if label not in leaving] + [f"n{number}"]
+        seen = await view(client)
+        assert balanced(seen)
+        assert seen["outstanding"] >= 0
+        assert sum(seen["probabilities"]) == pytest.approx(1, abs=1e-12)
+        assert [label for label in seen["learner"]["arms"] if label is not None] == labels
+    clock.now += 200
+    seen = await view(client)
+
+    assert (seen["outstanding"], balanced(seen)) == (0, True)
+    assert seen["removed"] > 0
+    assert seen["expired"] > 0
+
+
+class Crowd:
+    """Visitors of one session on several processes, and what they were told."""
+
+    def __init__(self, clients):
+        self.clients = clients
+        self.rng = random.Random(11)
+        self.acts, self.settled = Counter(), Counter()
+        """By arm."""
+        self.removed = 0
+
+    def some_client(self):
+        return self.rng.choice(self.clients)
+
+    async def visits(self, number, count):
+        for _ in range(count):
+            action = (await self.some_client().post(f"{PATH}/act")).json()
+            self.acts[action["arm"]] += 1
+            if self.rng.random() < 0.8:
+                await self.report(action, f"{number}-{action['slot']}")
+
+    async def report(self, action, event_id):
+        """Once on each process."""
+        event = {"arm": action["arm"], "loss": self.rng.random(), "slot": action["slot"], "event_id": event_id}
+        answers = [await client.post(f"{PATH}/feedback", json=event) for client in self.clients]
+        assert [answer.status_code for answer in answers] == [200, 200]
+        assert answers[1].json()["duplicates"] == 1
+        self.settled[action["arm"]] += answers[0].json()["applied"]
+        self.removed += answers[0].json().get("removed", 0)
+
+    async def changes(self, count):
+        for number in range(count):
+            client = self.clients[number % 2]
+            assert balanced(await change(client, add=[f"n{number}"], remove=[f"n{number - 2}"]))
+
+
+async def stored(store):
+    """Ledger and arms of one moment."""
+    run = CachedSession.of(await store.load("s")).run
+    return run.ledger, run.arms
+
+
+async def keep_watching(crowd, store, done):
+    while not done.is_set():
+        seen = await view(crowd.some_client())
+        assert balanced(seen)
+        assert sum(seen["probabilities"]) == pytest.approx(1, abs=1e-9)
+        ledger, arms = await stored(store)
+        assert ledger.by_arm.sum() == ledger.outstanding
+        assert all(ledger.by_arm[arm] == 0 or arms.is_live(arm) for arm in range(arms.size))
+
+
+@pytest.mark.parametrize("kind", some_quick(["dexp3", "centred_tsallis", "exp3", "bold"], ["centred_tsallis"]))
+@pytest.mark.slow
+async def test_two_processes_change_arms_under_load_and_every_count_balances(make_client, redis_server, kind):
+    """Random visits on two processes while arms come and go; each act ends as one of four things."""
+    stores = [open_store(redis_server.url) for _ in range(2)]
+    crowd = Crowd([await make_client(store) for store in stores])
+    await session(crowd.clients[0], kind=kind)
+    done = asyncio.Event()
+    watching = asyncio.create_task(keep_watching(crowd, stores[0], done))
+    await asyncio.gather(crowd.changes(30), *(crowd.visits(number, 40) for number in range(8)))
+    done.set()
+    await watching
+    ends = [await view(client) for client in crowd.clients]
+
+    assert ends[0] == ends[1]
+    assert balanced(ends[0])
+    assert (ends[0]["slot"], ends[0]["feedbacks"]) == (320, crowd.settled.total())
+    assert crowd.removed <= ends[0]["removed"]
+    ledger, arms = await stored(stores[0])
+    left = {arm: crowd.acts[arm] - crowd.settled[arm] for arm in range(arms.size)}
+    assert {arm: int(ledger.by_arm[arm]) for arm in arms.live} == {arm: left[arm] for arm in arms.live}
+    assert sum(left[arm] for arm in left if not arms.is_live(arm)) == ledger.removed
+    await crowd.clients[0].delete(PATH)

@@ -1,7 +1,5 @@
 """Bodies of events: read as columns, in pieces and by the models, and alike in all of these ways."""
 
-from __future__ import annotations
-
 import json
 import random
 from contextlib import asynccontextmanager
@@ -21,12 +19,12 @@ from service.api.json_body import (
 from service.api.schemas import Feedbacks
 from service.app import create_app
 from service.errors import ServiceError
-from service.models.events import ArmEvent, PlainEvents, RewardEvent
+from service.models.events import ArmEvent, RewardEvent
 from service.settings import Settings
 from service.store.memory import MemoryStore
 from tests.support.asgi import JSON, Asked
 from tests.support.examples import examples
-from tests.support.recorded_answers import SESSIONS
+from tests.support.recorded_answers import SESSIONS, one_session, recorded, with_keys
 
 SETTINGS = Settings()
 
@@ -77,22 +75,6 @@ async def test_columns_are_judged_as_events_one_by_one(monkeypatch, session):
         ]
         assert pages[0] == pages[1]
         assert pages[2] == pages[3]
-
-
-async def test_plain_events_of_any_number_make_no_models(monkeypatch):
-    def no_model(*_):
-        raise AssertionError("a model was made")
-
-    async with _served() as asked:
-        body = json.dumps({"session_id": "s", **SESSIONS["hot"]}).encode()
-        await asked.ask("/v1/sessions", body)
-        monkeypatch.setattr(PlainEvents, "_event", no_model)
-        for count in (1, 100, 1_400):
-            events = [{"arm": 0, "loss": 0.5, "event_id": f"{count}-{number}"} for number in range(count)]
-            answer = await asked.ask(
-                "/v1/sessions/s/feedbacks?on_surplus=skip", json.dumps({"events": events}).encode()
-            )
-            assert answer[0] == 200
 
 
 @pytest.mark.parametrize(
@@ -195,6 +177,8 @@ EVENTS = (
     '{"arm":0,"loss":null}',
     '{"losses":[0.5,1]}',
 )
+
+
 ODD_PARTS = (*'{}[],:"\\ x0\n', "},", "},{", '"events":', "]}", '{"events":[', "é")
 
 
@@ -243,17 +227,13 @@ async def test_whatever_is_read_in_pieces_is_what_is_read_at_once(monkeypatch):
     assert read > examples(20_000) / 5
 
 
-async def test_batches_that_are_right_are_divided(monkeypatch):
-    monkeypatch.setattr(json_body, "PIECE_BYTES", 100)
-    sizes = []
+@pytest.mark.parametrize(
+    "session",
+    ["hot", *(pytest.param(name, marks=pytest.mark.slow) for name in [*SESSIONS, "keys"] if name != "hot")],
+)
+async def test_every_request_gets_the_recorded_answer(session):
+    before = recorded()[session]
+    now = await (with_keys() if session == "keys" else one_session(session))
 
-    def read(piece):
-        events = json.loads(piece)["events"]
-        sizes.append(len(events))
-        return events
-
-    events = [{"arm": number, "loss": 0.5} for number in range(2_000)]
-    for body in (json.dumps({"events": events}), json.dumps({"events": events}, indent=1)):
-        assert await read_in_pieces(read, 2_000, body.encode()) == events
-    assert len(sizes) > 100
-    assert await read_in_pieces(read, 1_999, json.dumps({"events": events}).encode()) is None
+    assert len(now) == len(before) > 500
+    assert [(was, found) for was, found in zip(before, now, strict=True) if was != found] == []

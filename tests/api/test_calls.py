@@ -1,45 +1,65 @@
-"""The table of calls: what path operations take, and what they may not ask for."""
+"""The table of calls: what path operations take and may not ask for, who may call them, and what each refuses."""
 
+import inspect
+import itertools
+import json
 from functools import partial
 from typing import Annotated
 
 import pytest
-from fastapi import APIRouter, Body, Depends, Query
+from fastapi import APIRouter, Body, Cookie, Depends, File, Form, Header, Path, Query, Request, Response
 from fastapi.responses import HTMLResponse
 from fastapi.routing import APIRoute
+from pydantic import BaseModel
+from starlette.routing import Mount, Route
 
 from service.api.calls import Call, Reply
 from service.api.path_operations import CallRoute, PathOperation
 from service.api.routes import ROUTES
-from service.api.runtime import CLIENTS, access
-from tests.support.refused_handlers import (
-    Point,
-    any_arguments,
-    bounded_path,
-    check,
-    cookie,
-    embedded,
-    file,
-    form,
-    header,
-    list_body,
-    no_annotation,
-    no_response,
-    number_in_path,
-    of_item,
-    old_style_dependency,
-    parameter_dependency,
-    plain,
-    query_alias,
-    query_factory,
-    several_values,
-    sync_handler,
-    takes_response,
-    text_body,
-    two_bodies,
-    two_requests,
-    unmarked,
-)
+from service.api.runtime import ADMINS, CLIENTS, Logged, access, access_of
+from service.app import create_app
+from service.settings import SecretText
+from service.store import open_store
+from service.store.base import StoreOptions
+from service.store.memory import MemoryStore
+from tests.api.conftest import default_settings
+from tests.support.problems import assert_problem
+from tests.support.real_redis import free_port
+
+
+class Point(BaseModel):
+    x: float
+
+
+def check():
+    raise AssertionError("never called")
+
+
+def asking(returns=Reply, **parameters):
+    """A handler of these parameters: the annotation of each, or a pair with its default."""
+
+    async def handler(**_):
+        return Reply()
+
+    def parameter(name, asked):
+        kind = inspect.Parameter.VAR_POSITIONAL if name == "arguments" else inspect.Parameter.KEYWORD_ONLY
+        annotation, default = asked if isinstance(asked, tuple) else (asked, inspect.Parameter.empty)
+        return inspect.Parameter(name, kind, annotation=annotation, default=default)
+
+    handler.__signature__ = inspect.Signature(
+        itertools.starmap(parameter, parameters.items()), return_annotation=returns
+    )
+    return handler
+
+
+def sync_handler() -> Reply:
+    return Reply()
+
+
+IN_BODY = Annotated[Point, Body()]
+
+
+NO_SOURCE = "which is not Annotated with one Query() or Body()"
 
 
 def made(path, handler, **options):
@@ -51,29 +71,38 @@ def made(path, handler, **options):
     ("path", "handler", "what"),
     [
         ("/a", sync_handler, "a handler that is no coroutine function annotated to return a Reply"),
-        ("/a", no_annotation, "a handler that is no coroutine function annotated to return a Reply"),
-        ("/a", no_response, "a handler that is no coroutine function annotated to return a Reply"),
-        ("/a", parameter_dependency, "parameter a, which is a second or other Depends"),
-        ("/a", old_style_dependency, "parameter a, which is not Annotated with one Query() or Body()"),
-        ("/a", header, "parameter a, which is a second or other Header"),
-        ("/a", cookie, "parameter a, which is a second or other Cookie"),
-        ("/a", form, "parameter a, which is a second or other Form"),
-        ("/a", file, "parameter a, which is a second or other File"),
-        ("/a/{item}", number_in_path, "path parameter item that is not plain text"),
-        ("/a/{item:int}", of_item, "path parameter item that is not plain text"),
-        ("/a/{item}", bounded_path, "path parameter item that is not plain text"),
-        ("/a/{item}", plain, "path parameter item the handler does not take"),
-        ("/a", unmarked, "parameter a, which is not Annotated with one Query() or Body()"),
-        ("/a", takes_response, "parameter response, which is not Annotated with one Query() or Body()"),
-        ("/a", two_requests, "parameter second, which is not Annotated with one Query() or Body()"),
-        ("/a", any_arguments, "parameter arguments, which is not Annotated with one Query() or Body()"),
-        ("/a", several_values, "query parameter a of several values or with an alias"),
-        ("/a", query_alias, "query parameter a of several values or with an alias"),
-        ("/a", query_factory, "parameter a with a default factory"),
-        ("/a", two_bodies, "parameter b, which is a second or other Body"),
-        ("/a", embedded, "body a that is not one JSON object"),
-        ("/a", list_body, "body a that is not one JSON object"),
-        ("/a", text_body, "body a that is not one JSON object"),
+        (
+            "/a",
+            asking(inspect.Signature.empty),
+            "a handler that is no coroutine function annotated to return a Reply",
+        ),
+        ("/a", asking(dict[str, int]), "a handler that is no coroutine function annotated to return a Reply"),
+        ("/a", asking(a=Annotated[object, Depends(check)]), "parameter a, which is a second or other Depends"),
+        ("/a", asking(a=(None, Depends(check))), f"parameter a, {NO_SOURCE}"),
+        *(
+            ("/a", asking(a=Annotated[str, source()]), f"parameter a, which is a second or other {source.__name__}")
+            for source in (Header, Cookie, Form, File)
+        ),
+        ("/a/{item}", asking(item=int), "path parameter item that is not plain text"),
+        ("/a/{item:int}", asking(item=str), "path parameter item that is not plain text"),
+        (
+            "/a/{item}",
+            asking(item=Annotated[str, Path(max_length=3)]),
+            "path parameter item that is not plain text",
+        ),
+        ("/a/{item}", asking(), "path parameter item the handler does not take"),
+        ("/a", asking(a=str), f"parameter a, {NO_SOURCE}"),
+        ("/a", asking(response=Response), f"parameter response, {NO_SOURCE}"),
+        ("/a", asking(first=Request, second=Request), f"parameter second, {NO_SOURCE}"),
+        ("/a", asking(arguments=str), f"parameter arguments, {NO_SOURCE}"),
+        ("/a", asking(a=Annotated[list[str], Query()]), "query parameter a of several values or with an alias"),
+        ("/a", asking(a=Annotated[Point, Query()]), "query parameter a of several values or with an alias"),
+        ("/a", asking(a=Annotated[str, Query(alias="b")]), "query parameter a of several values or with an alias"),
+        ("/a", asking(a=Annotated[str, Query(default_factory=str)]), "parameter a with a default factory"),
+        ("/a", asking(a=IN_BODY, b=IN_BODY), "parameter b, which is a second or other Body"),
+        ("/a", asking(a=Annotated[Point, Body(embed=True)]), "body a that is not one JSON object"),
+        ("/a", asking(a=Annotated[list[Point], Body()]), "body a that is not one JSON object"),
+        ("/a", asking(a=Annotated[str, Body(media_type="text/plain")]), "body a that is not one JSON object"),
     ],
 )
 def test_handlers_are_refused_with_route_and_reason(path, handler, what):
@@ -95,13 +124,13 @@ def test_handlers_are_refused_with_route_and_reason(path, handler, what):
 )
 def test_options_of_the_decorator_are_refused(options, what):
     with pytest.raises(TypeError, match=f"^POST /a: the dispatcher does not carry out {what}$"):
-        made("/a", plain, methods=["POST"], **options)
+        made("/a", asking(), methods=["POST"], **options)
 
 
 @pytest.mark.parametrize("kind", [APIRoute, CallRoute])
 async def test_a_route_that_asks_for_more_ends_the_start(make_client, monkeypatch, kind):
     router = APIRouter(prefix="/v1/new", route_class=kind, dependencies=[Depends(check)])
-    router.get("", response_model=None)(access(CLIENTS)(plain))
+    router.get("", response_model=None)(access(CLIENTS)(asking()))
     monkeypatch.setattr("service.app.ROUTES", [*ROUTES, *router.routes])
 
     with pytest.raises(TypeError, match=r"GET.* /v1/new: the dispatcher does not carry out dependencies$"):
@@ -109,7 +138,7 @@ async def test_a_route_that_asks_for_more_ends_the_start(make_client, monkeypatc
 
 
 def test_a_route_is_described_once_that_is_asked_for():
-    route = CallRoute("/a/{item}", of_item, methods=["POST"], response_model=Point)
+    route = CallRoute("/a/{item}", asking(item=str), methods=["POST"], response_model=Point)
     assert not [value for value in vars(route).values() if isinstance(value, APIRoute)]
 
     field = route.response_field
@@ -157,3 +186,183 @@ async def test_query_parameters_are_checked(new_client, query, field, message):
 
     assert answer.status_code == 422
     assert answer.json()["errors"] == [{"index": None, "field": field, "message": message}]
+
+
+ADMIN, CLIENT, READER, SHOP = (f"{name}-0123456789abcdef" for name in ("admin", "client", "reader", "shop"))
+
+
+KEYS = [
+    {"name": "ops", "role": "admin", "key": ADMIN},
+    {"name": "app", "role": "client", "key": CLIENT},
+    {"name": "board", "role": "reader", "key": READER},
+    {"name": "setup", "role": "admin", "key": SHOP, "session_prefix": "shop-"},
+]
+
+
+LOGGED = {"/livez": Logged.SAMPLE, "/readyz": Logged.CHANGES, "/metrics": Logged.SAMPLE}
+"""Of the paths outside /v1; the others are logged each time."""
+
+
+def calls():
+    """Method, path and route of all that is served."""
+    for route in ROUTES:
+        for method in ("GET",) if isinstance(route, Mount) else sorted(route.methods):
+            yield method, route.path, route
+
+
+EACH_ROUTE = pytest.mark.parametrize(
+    ("method", "path", "route"), [pytest.param(*call, id=f"{call[0]} {call[1]}") for call in calls()]
+)
+
+
+async def silent(request=None):
+    return Response()
+
+
+async def test_whatever_can_be_read_answers_head(client, create):
+    await create(session_id="s", decision_log={"max_entries": 10})
+    gets = {path for method, path, route in calls() if method == "GET" and not isinstance(route, Mount)}
+    for path in (path.replace("{session_id}", "s") for path in gets):
+        read, head = await client.get(path), await client.head(path)
+
+        assert (head.status_code, head.content) == (read.status_code, b""), path
+        assert head.headers.get("Content-Type") == read.headers.get("Content-Type")
+
+
+@EACH_ROUTE
+def test_what_is_logged_follows_from_the_role(method, path, route):
+    """Acts, events and views come all day; what changes a session, or shows its seed, is logged each time."""
+    declared = access_of(route)
+    rule = Logged.ALL if declared.roles == ADMINS else Logged.SAMPLE
+    expected = rule if path.startswith("/v1/") else LOGGED.get(path, Logged.ALL)
+
+    assert declared.logged is expected, f"{method} {path}: give @access the argument logged={expected}"
+
+
+def test_readers_change_nothing():
+    assert {method for method, _, route in calls() if "reader" in access_of(route).roles} == {"GET", "HEAD"}
+
+
+def test_what_is_read_may_be_read_by_readers():
+    """But not an export, which has a session's seed."""
+    closed = [path for method, path, route in calls() if method == "GET" and "reader" not in access_of(route).roles]
+
+    assert [path for path in closed if not path.endswith("/export")] == []
+
+
+@pytest.mark.parametrize(
+    "route",
+    [Route("/a", silent), APIRoute("/a", silent), Mount("/a", Response())],
+    ids=lambda route: type(route).__name__,
+)
+def test_a_silent_route_is_an_error(route):
+    with pytest.raises(TypeError, match="does not say who may call it"):
+        access_of(route)
+
+
+async def test_a_silent_route_ends_the_start(make_client, monkeypatch):
+    monkeypatch.setattr("service.app.ROUTES", [*ROUTES, APIRoute("/a", silent)])
+
+    with pytest.raises(TypeError, match=r"/a.* does not say who may call it"):
+        await make_client()
+
+
+@pytest.mark.parametrize(
+    ("roles", "statuses"), [(CLIENTS, [401, 200, 200]), (ADMINS, [401, 403, 200])], ids=["clients", "admins"]
+)
+async def test_what_a_new_route_says_is_what_holds(make_client, monkeypatch, roles, statuses):
+    router = APIRouter(prefix="/v1/new")
+
+    @router.get("/{name}", response_model=None)
+    @access(roles)
+    async def new(call: Call, name: str) -> Reply:
+        return Reply(f"{call.method} {name}".encode())
+
+    monkeypatch.setattr("service.app.ROUTES", [*ROUTES, *router.routes])
+    client = await make_client(api_keys=SecretText(json.dumps(KEYS)))
+    headers = ({}, {"X-API-Key": CLIENT}, {"X-API-Key": ADMIN})
+    answers = [await client.get("/v1/new/a", headers=each) for each in headers]
+
+    heads = [await client.head("/v1/new/a", headers=each) for each in headers]
+
+    assert [answer.status_code for answer in answers] == statuses
+    assert [head.status_code for head in heads] == statuses
+    assert answers[-1].text == "GET a"
+
+
+@EACH_ROUTE
+async def test_requests_meet_what_their_route_says(make_client, method, path, route):
+    client = await make_client(api_keys=SecretText(json.dumps(KEYS)))
+    files = {"/docs-assets": "swagger-ui.css", "/dashboard-assets": "icon.svg"}
+    target = f"{path.replace('{session_id}', 's')}/{files.get(path, '')}".removesuffix("/") or "/"
+    served = set()
+    for role, key in {None: None, "reader": READER, "client": CLIENT, "admin": ADMIN}.items():
+        answer = await client.request(method, target, headers={"X-API-Key": key} if key else {})
+        served |= set() if answer.status_code in (401, 403) else {role}
+
+    declared = access_of(route)
+    assert served == declared.roles | ({None} if declared.keyless else set())
+
+
+@pytest.mark.parametrize("method", ["GET", "POST"])
+async def test_rights_are_those_of_the_route_that_the_router_finds(make_client, method):
+    """It finds a route also behind a line feed at the end of its path."""
+    client = await make_client(api_keys=SecretText(json.dumps(KEYS)))
+
+    for path in ("/metrics", "/metrics%0a"):
+        assert (await client.request(method, path, headers={"X-API-Key": SHOP})).status_code == 403
+
+
+SESSION = "/v1/sessions/{session_id}"
+
+
+CALLS = [
+    (method, route.path)
+    for route in ROUTES
+    if isinstance(route, APIRoute) and route.path.startswith(SESSION)
+    for method in sorted(route.methods)
+]
+
+
+@pytest.fixture(scope="module")
+def described():
+    return create_app(default_settings(), MemoryStore()).openapi()["paths"]
+
+
+@pytest.fixture
+def call(described):
+    """Make a call with the first body that its route shows as an example."""
+
+    async def answer(client, method, path, session_id):
+        content = described[path].get(method.lower(), {}).get("requestBody", {}).get("content", {})
+        examples = content.get("application/json", {}).get("examples", {})
+        body = next((example["value"] for example in examples.values()), None)
+        return await client.request(method, path.replace("{session_id}", session_id), json=body)
+
+    return answer
+
+
+def assert_refused(method, answer, status, code):
+    assert answer.status_code == status
+    if method != "HEAD":
+        assert_problem(answer, status, code)
+
+
+def test_there_are_routes_of_one_session():
+    assert len(CALLS) >= 18
+
+
+@pytest.mark.parametrize("session_id", ["unknown", "no*id"])
+@pytest.mark.parametrize(("method", "path"), CALLS)
+async def test_an_id_that_no_session_has_is_unknown(client, call, method, path, session_id):
+    assert_refused(method, await call(client, method, path, session_id), 404, "unknown_session")
+
+
+@pytest.mark.parametrize(("method", "path"), CALLS)
+async def test_while_the_store_is_away_clients_are_to_come_again(make_client, call, method, path):
+    store = open_store(f"redis://127.0.0.1:{free_port()}/0", options=StoreOptions(retry_seconds=0.1))
+
+    answer = await call(await make_client(store), method, path, "s")
+
+    assert_refused(method, answer, 503, "store_unavailable")
+    assert int(answer.headers["retry-after"]) >= 1

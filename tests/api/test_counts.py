@@ -1,7 +1,5 @@
 """Counts of arms on every store: they go on, move with their session, and survive what somebody changed by hand."""
 
-from __future__ import annotations
-
 import pytest
 
 from service.commit.committer import FEW_ARMS

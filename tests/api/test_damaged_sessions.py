@@ -1,7 +1,5 @@
 """What somebody changed by hand in the store: an error of that session alone, never another session's numbers."""
 
-from __future__ import annotations
-
 import json
 
 import pytest
@@ -88,7 +86,7 @@ async def test_a_state_of_another_dimension_is_refused(client, redis_server, spe
         ("}", ""),
     ],
 )
-async def test_a_specification_that_nobody_wrote_is_refused(client, redis_server, written, damage):
+async def test_a_specification_that_nobody_wrote_is_refused(client, redis_server, written, damage, caplog):
     await make(client, {"kind": "dexp3", "n_arms": 2})
     spec = redis_server.client.hget("bandit:{s}", "spec").decode()
     assert written in spec
@@ -97,6 +95,7 @@ async def test_a_specification_that_nobody_wrote_is_refused(client, redis_server
 
     assert await told(client) == CORRUPT
     assert redis_server.client.hget("bandit:{s}", "spec").decode() == damaged
+    assert any(record.getMessage().endswith("session s") for record in caplog.records)
     assert (await client.delete(PATH)).status_code == 204
 
 
@@ -138,18 +137,9 @@ WHOLE = {
     "decision_log": {"max_entries": 100},
     "idle_ttl_seconds": 86_400,
 }
-ODD = [b"", b"x", b"\0\xff", b"1e400", b"nan", b"-1", b"9" * 20]
+ODD = [b"", b"x", b"\0\xff", b"1e400", b"nan", b"-1", b"9" * 20, b"c" * 200]
 FIELDS = [
-    "version",
-    "spec",
-    "state",
-    "created_at",
-    "expires_at",
-    "writers",
-    "buckets",
-    "summary",
-    "about",
-    "counts",
+    *("version", "spec", "state", "created_at", "expires_at", "writers", "buckets", "summary", "about", "counts"),
 ]
 EVENT = {"label": "a", "loss": 1, "event_id": "e"}
 CALLS = [
@@ -158,10 +148,7 @@ CALLS = [
     ("POST", "/feedback", EVENT),
     ("POST", "/feedback", EVENT | {"event_id": "e2"}),
     ("PATCH", "", {"floor": 0.1}),
-    ("GET", "/arms?sort=mean", None),
-    ("GET", "/decisions", None),
-    ("GET", "/history", None),
-    ("GET", "/export", None),
+    *(("GET", path, None) for path in ("/arms?sort=mean", "/decisions", "/history", "/export")),
 ]
 
 

@@ -1,7 +1,5 @@
 """The page at the address of the service, as HTTP; tests/dashboard tries it in a browser."""
 
-from __future__ import annotations
-
 import json
 import re
 from html.parser import HTMLParser

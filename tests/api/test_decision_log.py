@@ -4,8 +4,7 @@ import pytest
 
 from service.store.memory import MemoryStore
 from tests.support.clock import Clock
-
-PATH = "/v1/sessions/s"
+from tests.support.one_session import PATH, pages
 
 
 async def start(client, **fields):
@@ -117,14 +116,10 @@ async def test_what_is_refused_skipped_or_replayed_is_not_logged(client):
 async def test_pages_follow_each_other(client, limit):
     await start(client)
     await client.post(f"{PATH}/acts", json={"count": 9})
-    found, params = [], {"limit": limit}
-    while True:
-        page = await log(client, **params)
+    found = []
+    async for page in pages(client, f"{PATH}/decisions", limit=limit):
         found += [each["slot"] for each in page["decisions"]]
         assert len(page["decisions"]) <= limit
-        if page["next_cursor"] is None:
-            break
-        params["cursor"] = page["next_cursor"]
 
     assert found == list(range(1, 10))
 

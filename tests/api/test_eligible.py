@@ -1,17 +1,15 @@
-"""Acts that name the arms they may draw: eligible, exclude, distinct."""
-
-from __future__ import annotations
+"""Acts that name the arms they may draw, and sessions whose arms are paused or have a floor."""
 
 import asyncio
 from itertools import pairwise
 
 import pytest
 
-from service.engine.ledger import Params
+from service.engine.ledger import ArmFeedback, Params
 from service.engine.run import start_run
 from service.learners import REGISTRY
 from service.models.events import MAX_NAMES
-from tests.support.one_session import ARMS, KINDS, PATH, TAKES, act, acts, session, view
+from tests.support.one_session import ARMS, KINDS, PATH, TAKES, act, acts, change, replace, session, view
 
 
 @pytest.mark.parametrize("kind", TAKES)
@@ -62,7 +60,7 @@ async def test_every_name_is_drawn_of_those_that_may_be(client):
 @pytest.mark.parametrize("field", ["eligible", "exclude"])
 async def test_names_of_no_live_arm_are_skipped_and_counted_once(client, field):
     await session(client)
-    await client.patch(f"{PATH}/arms", json={"add": ["x"], "remove": ["d"]})
+    await change(client, add=["x"], remove=["d"])
 
     by_label = await act(client, **{field: ["a", "d", "nobody", "", "nobody", "x"]})
     by_index = await act(client, **{field: [0, 3, 5, 5, 2**70, 4]})
@@ -136,7 +134,7 @@ async def test_the_same_key_gives_the_same_answer_and_another_body_none(client):
     again = await act(client, headers=key, eligible=["a", "b", "zz"])
     other = await act(client, status=422, headers=key, eligible=["a"])
     nothing = await act(client, status=409, headers={"Idempotency-Key": "n"}, eligible=["zz"])
-    await client.patch(f"{PATH}/arms", json={"add": ["zz"]})
+    await change(client, add=["zz"])
     added = await act(client, headers={"Idempotency-Key": "n"}, eligible=["zz"])
 
     assert first == again
@@ -151,7 +149,7 @@ async def test_a_stored_answer_comes_before_nothing_left(client):
     key = {"Idempotency-Key": "k"}
 
     first = await act(client, headers=key, eligible=["a"])
-    await client.patch(f"{PATH}/arms", json={"remove": ["a"]})
+    await change(client, remove=["a"])
 
     assert await act(client, headers=key, eligible=["a"]) == first
     assert (await act(client, status=409, eligible=["a"]))["code"] == "no_eligible_arm"
@@ -175,3 +173,290 @@ async def test_several_processes_draw_each_slot_once_and_only_what_may_be_drawn(
     slots = sorted(action["slot"] for actions in answers for action in actions)
     assert all(after == before + 1 for before, after in pairwise(slots))
     assert len(slots) == 20
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        *(({"eligible": each}, "eligible") for each in ([], ["a", 1], [-1], [1.5], "a", [*range(MAX_NAMES + 1)])),
+        *(({"exclude": each}, "exclude") for each in ([1, "a"], [True], [None], ["a"] * (MAX_NAMES + 1))),
+        ({"eligible": ["a"], "exclude": ["b"]}, "exclude"),
+        ({"eligible": ["a"], "exclude": []}, "exclude"),
+        ({"only": ["a"]}, "only"),
+    ],
+)
+async def test_what_makes_no_sense_is_refused(client, body, field):
+    await session(client)
+
+    answers = [await act(client, status=422, **body), await acts(client, status=422, count=2, **body)]
+
+    for answer in answers:
+        assert answer["code"] == "invalid_request"
+        assert [error["field"] for error in answer["errors"]] == [field]
+    assert (await view(client))["slot"] == 0
+
+
+async def test_half_a_character_is_no_label(client):
+    await session(client)
+    body, head = b'{"eligible": ["\\ud800"]}', {"Content-Type": "application/json"}
+
+    answer = await client.post(f"{PATH}/act", content=body, headers=head)
+
+    assert (answer.status_code, answer.json()["errors"][0]["field"]) == (422, "eligible")
+
+
+async def test_distinct_is_a_field_of_acts_alone(client):
+    await session(client)
+
+    assert (await act(client, status=422, distinct=True))["errors"][0]["field"] == "distinct"
+    assert (await acts(client, status=422, count=2, distinct=1))["errors"][0]["field"] == "distinct"
+
+
+async def test_labels_where_the_session_has_none_are_refused_and_the_other_way_round_is_not(client):
+    await session(client, arms=4)
+    answer = await act(client, status=422, eligible=["a"])
+    assert answer["errors"][0]["field"] == "eligible"
+    assert (await act(client, exclude=[0]))["arm"] != 0
+
+
+@pytest.mark.parametrize("kind", sorted(KINDS.keys() - set(TAKES)))
+async def test_learners_that_do_not_define_choices_say_so(client, kind):
+    await session(client, kind=kind)
+
+    for body, field in (
+        ({"eligible": ["a"]}, "eligible"),
+        ({"exclude": []}, "exclude"),
+        ({"count": 2, "distinct": True}, "distinct"),
+        ({"count": 2, "eligible": ["a"]}, "eligible"),
+    ):
+        answer = await (acts if "count" in body else act)(client, status=422, **body)
+        assert answer["errors"][0]["field"] == field
+    assert len((await acts(client, count=2, distinct=False))["actions"]) == 2
+
+
+async def test_learners_over_points_do_not_define_it(client):
+    learner = {"kind": "dbgd", "dim": 2, "feasible_set": {"kind": "ball", "radius": 1.0}}
+    await client.post("/v1/sessions", json={"session_id": "s", "learner": learner})
+
+    assert (await act(client, status=422, eligible=[0]))["errors"][0]["field"] == "eligible"
+    assert (await acts(client, status=422, count=2, distinct=True))["errors"][0]["field"] == "distinct"
+    assert (await act(client))["slot"] == 1
+
+
+@pytest.mark.parametrize("kind", TAKES)
+async def test_the_numbers_are_those_of_the_run_in_process_and_no_arm_falls_below_its_share(client, kind):
+    await session(client, kind=kind, floor=0.2)
+    spec = REGISTRY[kind].model_validate({"kind": kind, "arms": ARMS} | KINDS[kind])
+    run = start_run(Params(spec, 7, floor=0.2))
+
+    for number in range(60):
+        arms = [[0, 1, 2, 3], [0, 1], [1, 2, 3]][number % 3]
+        action, own = await act(client, eligible=arms), run.act(run.arms.find(arms)[0])
+        assert (action["slot"], action["arm"], action["probability"]) == own[:3]
+        assert action["probability"] >= 0.2 / len(arms)
+        loss = 1.0 if action["arm"] else 0.0
+        event = {"arm": action["arm"], "loss": loss, "slot": action["slot"]}
+        assert (await client.post(f"{PATH}/feedback", json=event)).status_code == 200
+        run.settle(ArmFeedback(action["arm"], loss, action["slot"]))
+
+    seen = await view(client)
+    assert seen["floor"] == 0.2
+    assert seen["probabilities"] == run.probabilities.tolist()
+    assert min(seen["probabilities"]) >= 0.05
+    assert sum(seen["probabilities"]) == pytest.approx(1)
+
+
+async def test_no_floor_is_a_floor_of_0(client):
+    without = await session(client)
+    again = await client.post(
+        "/v1/sessions", json={"session_id": "s", "learner": {"kind": "centred_tsallis", "arms": ARMS}, "floor": 0}
+    )
+    other = await client.post(
+        "/v1/sessions", json={"session_id": "s", "learner": {"kind": "centred_tsallis", "arms": ARMS}, "floor": 0.1}
+    )
+
+    assert without["floor"] == 0
+    assert (again.status_code, again.json()) == (200, without)
+    assert (other.status_code, other.json()["code"]) == (409, "session_exists")
+
+
+@pytest.mark.parametrize("floor", [1, 1.5, -0.1, "0.1", True])
+async def test_a_floor_is_a_number_below_1(client, floor):
+    body = {"session_id": "s", "learner": {"kind": "centred_tsallis", "arms": ARMS}, "floor": floor}
+    answer = await client.post("/v1/sessions", json=body)
+
+    assert answer.status_code == 422
+    assert [error["field"] for error in answer.json()["errors"]] == ["floor"]
+
+
+@pytest.mark.parametrize("kind", sorted(REGISTRY.keys() - set(TAKES)))
+async def test_learners_that_do_not_define_a_floor_say_so(client, kind):
+    over_points = {"dim": 2, "feasible_set": {"kind": "ball", "radius": 1.0}, "horizon": 10, "total_delay": 5}
+    known = REGISTRY[kind].model_fields.keys()
+    fields = KINDS[kind] | {"n_arms": 3} if kind in KINDS else over_points
+    if "max_delay" in known and kind not in KINDS:
+        fields["max_delay"] = 1
+    learner = {"kind": kind} | {name: value for name, value in fields.items() if name in known}
+    body = {"session_id": "s", "learner": learner}
+
+    answer = await client.post("/v1/sessions", json=body | {"floor": 0.1})
+
+    assert answer.status_code == 422, answer.text
+    assert [error["field"] for error in answer.json()["errors"]] == ["floor"]
+    assert (await client.post("/v1/sessions", json=body | {"floor": 0})).status_code == 201
+
+
+async def test_a_floor_alone_draws_fixed_arms_at_0(client):
+    """It applies before it is judged whether an arm is left."""
+    probabilities = {"a": 0.5, "b": 0.5, "c": 0, "d": 0}
+    await session(client, kind="fixed", learner={"probabilities": probabilities}, floor=0.5)
+
+    action = await act(client, eligible=["c", "d"])
+
+    assert action["probability"] == 0.5
+    assert (await view(client))["probabilities"] == [0.375, 0.375, 0.125, 0.125]
+
+
+@pytest.mark.parametrize("kind", TAKES)
+async def test_a_paused_arm_is_not_drawn_until_it_is_resumed(client, kind):
+    await session(client, kind=kind)
+
+    paused = await change(client, pause=["b", "d", "nobody"])
+    actions = (await acts(client, count=40))["actions"]
+    named = await act(client, eligible=["a", "b"])
+    again = await change(client, resume=["b"], pause=["d"])
+    drawn = {action["label"] for action in (await acts(client, count=60))["actions"]}
+
+    assert paused["paused"] == ["b", "d"]
+    assert paused["probabilities"] == pytest.approx([0.5, 0, 0.5, 0])
+    assert {action["label"] for action in actions} == {"a", "c"}
+    assert (named["label"], named["probability"], named["skipped"]) == ("a", 1.0, 1)
+    assert again["paused"] == ["d"]
+    assert drawn == {"a", "b", "c"}
+    assert (await view(client))["learner"]["arms"] == ["a", "b", "c", "d"]
+
+
+async def test_a_paused_arm_goes_on_learning_and_keeps_what_it_has_learned(client):
+    await session(client, kind="exp3", learner={"learning_rate": 0.5})
+    actions = (await acts(client, count=20))["actions"]
+    of_b = [action for action in actions if action["label"] == "b"]
+    await change(client, pause=["b"])
+
+    for action in of_b:
+        event = {"label": "b", "loss": 1, "slot": action["slot"]}
+        answer = (await client.post(f"{PATH}/feedback", json=event)).json()
+        assert (answer["applied"], answer.get("removed")) == (1, None)
+    paused = await view(client)
+    resumed = await change(client, resume=["b"])
+
+    assert paused["probabilities"][1] == 0
+    assert paused["probabilities"][0] == pytest.approx(1 / 3)
+    assert 0 < resumed["probabilities"][1] < 0.25
+    assert paused["removed"] == 0
+    assert paused["feedbacks"] == len(of_b) > 0
+
+
+async def test_the_view_is_that_of_the_last_slot_where_no_arm_is_paused(client):
+    """Whatever that slot named; with a paused arm it is solved over the others."""
+    await session(client)
+    for arm, loss in [(0, 1.0), (1, 0.0), (2, 1.0), (3, 0.5)] * 5:
+        await act(client, eligible=[arm])
+        await client.post(f"{PATH}/feedback", json={"arm": arm, "loss": loss})
+
+    whole = (await view(client), await act(client, eligible=["a"]), await view(client))
+    paused = await change(client, pause=["b"])
+    drawn = (await acts(client, count=8))["actions"]
+    after = await view(client)
+
+    assert whole[1]["probability"] == 1.0
+    assert min(whole[2]["probabilities"]) > 0
+    assert whole[2]["probabilities"] != [1, 0, 0, 0]
+    assert paused["probabilities"][1] == 0
+    assert sum(paused["probabilities"]) == pytest.approx(1)
+    assert drawn[-1]["probability"] == after["probabilities"][drawn[-1]["arm"]]
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        ({"pause": ["a", "b", "c", "d"]}, "pause"),
+        ({"resume": ["c"], "pause": ["a", "b", "c"]}, "pause"),
+        ({"remove": ["a", "b"]}, "remove"),
+        ({"remove": ["a"], "pause": ["b"]}, "pause"),
+        ({"remove": ["a", "b", "c", "d"], "add": ["x"], "pause": ["x"]}, "remove"),
+    ],
+)
+async def test_an_arm_that_may_be_drawn_must_stay(client, body, field):
+    await session(client)
+    before = await change(client, pause=["c", "d"])
+
+    answer = await change(client, 422, **body)
+
+    assert [error["field"] for error in answer["errors"]] == [field]
+    assert await view(client) == before
+
+
+async def test_removes_come_before_adds_resumes_and_pauses(client):
+    await session(client)
+
+    first = await change(client, remove=["a"], add=["a", "x"], resume=["x"], pause=["x", "c"])
+    second = await change(client, remove=["c"], add=["c"], resume=["x", "c"])
+
+    assert first["learner"]["arms"] == [None, "b", "c", "d", "a", "x"]
+    assert first["paused"] == ["c", "x"]
+    assert second["learner"]["arms"] == [None, "b", None, "d", "a", "x", "c"]
+    assert second["paused"] == []
+
+
+async def test_the_only_unpaused_arms_may_go_when_others_come(client):
+    await session(client)
+    await change(client, pause=["c", "d"])
+
+    changed = await change(client, remove=["a", "b"], add=["x"])
+
+    assert changed["paused"] == ["c", "d"]
+    assert changed["probabilities"] == pytest.approx([0, 0, 0, 0, 1])
+    assert {action["label"] for action in (await acts(client, count=5))["actions"]} == {"x"}
+
+
+@pytest.mark.parametrize("kind", sorted(KINDS.keys() - set(TAKES)))
+async def test_learners_that_do_not_define_pauses_say_so(client, kind):
+    before = await session(client, kind=kind)
+
+    for field in ("pause", "resume"):
+        answer = await change(client, 422, **{field: ["a"]})
+        assert [error["field"] for error in answer["errors"]] == [field]
+    assert await change(client, pause=[], resume=[]) == before
+    assert before["paused"] == []
+
+
+async def test_what_changes_nothing_is_no_commit(client):
+    await session(client)
+    before = await change(client, pause=["b"])
+
+    assert await change(client, pause=["b", "nobody"], resume=["a", "zz"]) == before
+    assert await replace(client, ["d", "a", "b", "c", "a"]) == before == await view(client)
+
+
+async def test_sessions_without_labels_have_no_pauses_and_no_catalogue(client):
+    await session(client, arms=3)
+
+    for answer in (await change(client, 409, pause=["a"]), await replace(client, ["a"], 409)):
+        assert answer["code"] == "no_labels"
+
+
+async def test_pauses_are_kept_by_every_store_and_seen_by_every_process(make_client, store):
+    first, second = await make_client(store), await make_client(store)
+    await session(first)
+    await asyncio.gather(*(acts(each, count=4) for each in (first, second)))
+
+    await change(first, pause=["a", "c"])
+    drawn = (await acts(second, count=12))["actions"]
+    await change(second, resume=["a"], pause=["d"])
+    later = await make_client(store)
+    seen, action = await view(later), await act(later, exclude=["b", "c"])
+    await first.delete(PATH)
+
+    assert {each["label"] for each in drawn} == {"b", "d"}
+    assert seen["paused"] == ["c", "d"]
+    assert (action["label"], action["skipped"]) == ("a", 1)

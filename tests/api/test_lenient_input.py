@@ -1,18 +1,10 @@
 """What people's programs write: integers with a fraction of zero, nulls for defaults, labels in any language."""
 
-from __future__ import annotations
-
 import pytest
 
 GOOD = [
-    "a\u00a0b",
-    "\u3000",
-    "\u0645\u06cc\u200c\u062e",
-    "\U0001f468\u200d\U0001f469",
-    "so\u00adft",
-    "\U0001f1e9\U0001f1ea",
-    "\U0001fadf",
-    "\u200f",
+    *("a\u00a0b", "\u3000", "\u0645\u06cc\u200c\u062e", "\U0001f468\u200d\U0001f469"),
+    *("so\u00adft", "\U0001f1e9\U0001f1ea", "\U0001fadf", "\u200f"),
 ]
 BAD = ["a\tb", "\x7f", "\x85", "\u2028", "\u2029", "\u202d", "x\u202ey", "\ud800"]
 
@@ -57,14 +49,8 @@ NULLS = [
     {"kind": "clw", "n_arms": 2, "horizon": 100, "max_delay": 3, "schedule": None, "base": None},
     {"kind": "exp3", "n_arms": 2, "learning_rate": 0.1, "max_open_slots": None},
     {"kind": "tsallis_delayed", "n_arms": 2, "max_open_slots": None},
-    {
-        "kind": "clw_mbco",
-        "dim": 2,
-        "feasible_set": {"kind": "simplex", "total": None},
-        "max_delay": 3,
-        "schedule": None,
-    }
-    | {"learning_rate": 0.1, "perturbation": 0.1},
+    {"kind": "clw_mbco", "dim": 2, "feasible_set": {"kind": "simplex", "total": None}, "max_delay": 3}
+    | {"learning_rate": 0.1, "perturbation": 0.1, "schedule": None},
 ]
 
 
@@ -126,8 +112,7 @@ async def test_a_label_that_would_deceive_is_named_with_its_index(client, label)
     body = b'{"learner": {"kind": "dexp3", "arms": ["a", "b", %s]}}' % ascii_json(label)
     response = await client.post("/v1/sessions", content=body, headers={"Content-Type": "application/json"})
 
-    assert response.status_code == 422
-    assert response.json()["errors"][0]["field"] == "learner.arms.2"
+    assert (response.status_code, response.json()["errors"][0]["field"]) == (422, "learner.arms.2")
     shown = "\ufffd" if label == "\ud800" else label  # which is no Unicode, and is not repeated
     assert ascii(shown)[1:-1] in response.json()["errors"][0]["message"]
 
@@ -142,8 +127,7 @@ async def test_a_label_that_would_deceive_is_named_with_its_index(client, label)
 async def test_a_label_that_is_too_long_or_there_twice_is_named(client, labels, field, says):
     response = await client.post("/v1/sessions", json={"learner": {"kind": "dexp3", "arms": labels}})
 
-    assert response.status_code == 422
-    assert response.json()["errors"][0]["field"] == field
+    assert (response.status_code, response.json()["errors"][0]["field"]) == (422, field)
     assert says in response.json()["errors"][0]["message"]
 
 
@@ -157,11 +141,3 @@ async def test_a_new_label_that_is_too_long_is_named_with_its_index(client):
 
 def ascii_json(label):
     return b'"' + "".join(f"\\u{ord(each):04x}" for each in label).encode() + b'"'
-
-
-async def test_head_wherever_get_is(client):
-    body = {"session_id": "s", "learner": {"kind": "dexp3", "n_arms": 1}, "decision_log": {"max_entries": 9.0}}
-    await client.post("/v1/sessions", json=body)
-    for path in ("", "/s", "/s/arms", "/s/decisions"):
-        assert (await client.head(f"/v1/sessions{path}")).status_code == 200
-    assert (await client.head("/v1/sessions/nobody")).status_code == 404

@@ -1,15 +1,19 @@
-"""Lists give every session once, and every page of one leads to the next, whatever ids sessions have."""
+"""Lists of sessions and of a session's arms: each once, in pages that lead to the next, with counts that add up."""
 
-from __future__ import annotations
-
+import json
+import random
 import uuid
 
 import pytest
 
+from service.store.base import ArmCounts
 from service.store.memory import MemoryStore
-from tests.support.bodies import ARMS
+from tests.support.clock import Clock
+from tests.support.one_session import pages
 
 LONG = [f"{number:03}-".ljust(128, "x") for number in range(110)]
+
+
 OWN = [str(uuid.UUID(int=number)) for number in range(110)]
 
 
@@ -21,17 +25,11 @@ async def test_every_session_is_reached_with_pages_of_any_size(make_client, stor
         await client.post("/v1/sessions", json={"session_id": session_id, "learner": learner})
 
     for limit in (1, 7, 100, 109):
-        listed, params = set(), {"limit": limit}
-        while True:
-            answer = await client.get("/v1/sessions", params=params)
-            assert answer.status_code == 200, answer.text
-            page = answer.json()
+        listed = []
+        async for page in pages(client, "/v1/sessions", limit=limit):
             assert len(page["sessions"]) <= limit
-            listed |= {summary["session_id"] for summary in page["sessions"]}
-            if page["next_cursor"] is None:
-                break
-            params["cursor"] = page["next_cursor"]
-        assert listed == set(ids)
+            listed += [summary["session_id"] for summary in page["sessions"]]
+        assert sorted(listed) == sorted(ids)
 
 
 class CountingStore(MemoryStore):
@@ -44,7 +42,7 @@ class CountingStore(MemoryStore):
         return await super().load(session_id)
 
 
-async def use(client, session_id, learner):
+async def use_session(client, session_id, learner):
     await client.post("/v1/sessions", json={"session_id": session_id, "learner": learner, "seed": 1})
     for _ in range(3):
         await client.post(f"/v1/sessions/{session_id}/act")
@@ -64,7 +62,7 @@ async def test_a_list_shows_views_without_distributions_and_reads_no_state(make_
     client = await make_client(store)
     views = []
     for name, learner in LEARNERS.items():
-        await use(client, name, learner)
+        await use_session(client, name, learner)
         view = (await client.get(f"/v1/sessions/{name}")).json()
         views.append(
             {field: value for field, value in view.items() if field not in ("probabilities", "x", "paused")}
@@ -82,7 +80,7 @@ async def test_sessions_whose_last_commit_wrote_nothing_for_lists_are_listed_ali
     store = MemoryStore()
     client = await make_client(store)
     for name, learner in LEARNERS.items():
-        await use(client, name, learner)
+        await use_session(client, name, learner)
     expected = (await client.get("/v1/sessions")).json()
     for session in store._sessions.values():
         for field in missing:
@@ -95,7 +93,7 @@ async def test_a_summary_of_an_earlier_version_is_not_shown(make_client):
     """As after a commit of a program that writes none."""
     store = MemoryStore()
     client = await make_client(store)
-    await use(client, "s", LEARNERS["plain"])
+    await use_session(client, "s", LEARNERS["plain"])
     session = store._sessions["s"]
     old = session.summary
     await client.post("/v1/sessions/s/act")
@@ -115,27 +113,188 @@ async def test_a_session_with_many_labels_is_listed_without_them(make_client):
     assert shown["learner"]["n_arms"] == 101
 
 
-async def test_a_list_gives_every_session_once_and_no_probabilities(client):
-    ids = {f"s{number}" for number in range(25)}
-    for session_id in ids:
-        await client.post("/v1/sessions", json={"session_id": session_id, "learner": ARMS})
-
-    listed, cursor = [], None
-    while True:
-        page = (
-            await client.get("/v1/sessions", params={"limit": 10} | ({"cursor": cursor} if cursor else {}))
-        ).json()
-        assert len(page["sessions"]) <= 10
-        listed += page["sessions"]
-        if (cursor := page["next_cursor"]) is None:
-            break
-
-    assert sorted(summary["session_id"] for summary in listed) == sorted(ids)
-    assert not any("probabilities" in summary for summary in listed)
-
-
 @pytest.mark.parametrize("params", [{"cursor": "no cursor!"}, {"limit": 0}, {"limit": 1001}, {"limit": "x"}])
 async def test_a_list_refuses_what_it_never_gave(client, params):
     response = await client.get("/v1/sessions", params=params)
 
     assert (response.status_code, response.json()["code"]) == (422, "invalid_request")
+
+
+LABELS = ["a", "b", "c", "d"]
+
+
+async def arms(client, path, **params):
+    answer = await client.get(f"{path}/arms", params=params)
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+async def used(client, create, n=40, **fields):
+    """A session with acts and feedback, and its path, by arm: acts, losses."""
+    path = await create(learner={"kind": "dexp3", "arms": LABELS}, **fields)
+    rng, acts, losses = random.Random(3), [0] * 4, [[], [], [], []]
+    actions = (await client.post(f"{path}/acts", json={"count": n})).json()["actions"]
+    for action in actions:
+        acts[action["arm"]] += 1
+        if rng.random() < 0.6:
+            loss = rng.random()
+            losses[action["arm"]].append(loss)
+            answer = await client.post(f"{path}/feedback", json={"arm": action["arm"], "loss": loss})
+            assert answer.status_code == 200
+    return path, acts, losses
+
+
+async def test_every_arm_has_its_counts_and_its_mean(client, create):
+    path, acts, losses = await used(client, create)
+    view = (await client.get(path)).json()
+
+    page = await arms(client, path)
+
+    assert page["next_cursor"] is None
+    for arm, row in enumerate(page["arms"]):
+        mean = sum(losses[arm]) / len(losses[arm]) if losses[arm] else None
+        assert row == {
+            "arm": arm,
+            "label": LABELS[arm],
+            "paused": False,
+            "probability": view["probabilities"][arm],
+            "acts": acts[arm],
+            "outstanding": acts[arm] - len(losses[arm]),
+            "feedbacks": len(losses[arm]),
+            "expired": 0,
+            "mean_loss": None if mean is None else pytest.approx(mean),
+        }
+
+
+async def test_arms_whose_losses_were_alike_tie_however_many_there_were(client, create):
+    path = await create(learner={"kind": "centred_tsallis", "arms": LABELS}, loss_range=[10, -10])
+    for count, label in enumerate(LABELS[:3], start=5):
+        await client.post(f"{path}/acts", json={"count": count, "eligible": [label]})
+        events = [{"label": label, "loss": -7.3}] * count
+        assert (await client.post(f"{path}/feedbacks", json={"events": events})).status_code == 200
+
+    for sort in ("mean", "-mean"):
+        rows = (await arms(client, path, sort=sort))["arms"]
+        assert [row["label"] for row in rows] == LABELS
+        assert [row["mean_loss"] for row in rows] == [-7.3, -7.3, -7.3, None]
+
+
+async def test_an_unused_session_lists_its_arms_without_means_or_labels(client, create):
+    page = await arms(client, await create())
+
+    assert [row["arm"] for row in page["arms"]] == [0, 1, 2]
+    assert all(row["acts"] == 0 and row["mean_loss"] is None and "label" not in row for row in page["arms"])
+
+
+@pytest.mark.parametrize("sort", ["index", "probability", "acts", "mean"])
+@pytest.mark.parametrize("sign", ["", "-"])
+async def test_pages_follow_each_other_in_any_order(client, create, sort, sign):
+    """Ties by index, arms without a mean last, whichever way round."""
+    path, *_ = await used(client, create, n=9)
+    whole = (await arms(client, path))["arms"]
+    name = {"index": "arm", "mean": "mean_loss"}.get(sort, sort)
+    turn = -1 if sign else 1
+    expected = sorted(whole, key=lambda row: (row[name] is None, turn * (row[name] or 0), row["arm"]))
+
+    found = [row async for page in pages(client, f"{path}/arms", sort=sign + sort, limit=3) for row in page["arms"]]
+
+    assert found == expected
+
+
+async def test_decisions_that_are_due_count_as_expired_before_anybody_settles_them(make_client):
+    clock = Clock()
+    client = await make_client(MemoryStore(clock=clock))
+    expiry = {"after_seconds": 64, "default_loss": 0.25}
+    body = {"session_id": "s", "learner": {"kind": "centred_tsallis", "n_arms": 2}, "seed": 1, "expiry": expiry}
+    await client.post("/v1/sessions", json=body)
+    await client.post("/v1/sessions/s/acts", json={"count": 10})
+    first = (await client.post("/v1/sessions/s/acts", json={"count": 1})).json()["actions"][0]["arm"]
+    await client.post("/v1/sessions/s/feedback", json={"arm": first, "loss": 1.0})
+    clock.now += 66
+
+    seen = (await arms(client, "/v1/sessions/s"))["arms"]
+    await client.post("/v1/sessions/s/act")
+    settled = (await arms(client, "/v1/sessions/s"))["arms"]
+
+    assert sum(row["expired"] for row in seen) == 10
+    assert [row["expired"] for row in seen] == [row["expired"] for row in settled]
+    for row in seen:
+        ended = row["expired"] + row["feedbacks"]
+        total = 0.25 * row["expired"] + row["feedbacks"]
+        assert row["mean_loss"] == pytest.approx(total / ended)
+    assert [row["mean_loss"] for row in settled] == [row["mean_loss"] for row in seen]
+
+
+async def test_counts_of_all_arms_there_were_add_up_to_the_sessions(make_client):
+    """Removed arms are not listed; what is counted of them stays."""
+    store = MemoryStore()
+    client = await make_client(store)
+    body = {"session_id": "s", "learner": {"kind": "dexp3", "arms": LABELS}, "seed": 5}
+    await client.post("/v1/sessions", json=body)
+    for change in ({"remove": ["b"]}, {"add": ["e"]}, {"remove": ["e", "a"], "add": ["b"]}):
+        actions = (await client.post("/v1/sessions/s/acts", json={"count": 9})).json()["actions"]
+        events = [{"arm": action["arm"], "loss": 0.5} for action in actions[::2]]
+        await client.post("/v1/sessions/s/feedbacks", json={"events": events})
+        await client.patch("/v1/sessions/s/arms", json=change)
+    view = (await client.get("/v1/sessions/s")).json()
+    listed = (await arms(client, "/v1/sessions/s"))["arms"]
+
+    counted = (await store.read_counts("s", range(6))).rows
+    total = ArmCounts(*map(sum, zip(*counted, strict=True)))
+
+    assert [row["label"] for row in listed] == ["c", "d", "b"]
+    assert (total.feedbacks, total.expired) == (view["feedbacks"], view["expired"])
+    assert (total.removed, total.voided) == (view["removed"], 0)
+    assert sum(row["outstanding"] for row in listed) == view["outstanding"]
+
+
+async def test_slots_dropped_because_too_many_are_open_count_as_expired(client, create):
+    learner = {"kind": "exp3", "n_arms": 3, "learning_rate": 0.1, "max_open_slots": 4}
+    path = await create(learner=learner)
+    await client.post(f"{path}/acts", json={"count": 30})
+
+    rows = (await arms(client, path))["arms"]
+
+    assert sum(row["expired"] for row in rows) == 26
+    assert all(row["acts"] == row["outstanding"] + row["expired"] for row in rows)
+
+
+@pytest.mark.parametrize("cursor", ["", "x", "acts~", "acts~1", "index~-1", "index~9999999999"])
+async def test_a_cursor_of_another_list_is_refused(client, create, cursor):
+    answer = await client.get(f"{await create()}/arms", params={"cursor": cursor})
+
+    assert (answer.status_code, answer.json()["errors"][0]["field"]) == (422, "cursor")
+
+
+async def test_sessions_over_points_have_no_arms(client, create):
+    ball = {"kind": "ball", "radius": 1.0}
+    path = await create(learner={"kind": "dbgd", "dim": 2, "feasible_set": ball})
+
+    assert (await client.get(f"{path}/arms")).status_code == 422
+    assert (await client.get("/v1/sessions/nobody/arms")).status_code == 404
+
+
+async def test_many_arms_are_sorted_by_what_is_counted_of_them(client, create):
+    path = await create(learner={"kind": "dexp3", "n_arms": 2500})
+    actions = (await client.post(f"{path}/acts", json={"count": 300})).json()["actions"]
+    acts = [0] * 2500
+    for action in actions:
+        acts[action["arm"]] += 1
+
+    page = await arms(client, path, sort="-acts", limit=3)
+
+    assert [row["arm"] for row in page["arms"]] == sorted(range(2500), key=lambda arm: (-acts[arm], arm))[:3]
+    assert json.dumps(page)
+
+
+async def test_rewards_are_means_of_rewards_and_voids_count_in_neither(client, create):
+    path = await create(learner={"kind": "dexp3", "n_arms": 1}, reward_range=[-1, 3])
+    await client.post(f"{path}/acts", json={"count": 4})
+    events = [{"arm": 0, "reward": reward} for reward in (3, None, 0)]
+    await client.post(f"{path}/feedbacks", json={"events": events})
+
+    (row,) = (await arms(client, path))["arms"]
+
+    assert (row["acts"], row["outstanding"], row["feedbacks"], row["expired"]) == (4, 1, 2, 0)
+    assert row["mean_reward"] == pytest.approx(1.5)
+    assert "mean_loss" not in row

@@ -1,7 +1,5 @@
 """Without API keys: which hosts and pages are served, in all the ways to write them."""
 
-from __future__ import annotations
-
 import json
 
 import pytest
@@ -17,24 +15,13 @@ LOCAL = (
     *("[::1]", "[::1]:8000", "[0:0:0:0:0:0:0:1]", "[::ffff:127.0.0.1]", "[::FFFF:7f00:1]:80"),
 )
 PRIVATE = (
-    "10.0.0.5",
-    "8.8.8.8",
-    "[2001:db8::1]:8000",
-    "0.0.0.0",
-    "bandit",
-    "bandit:8000",
-    "bandit.local",
+    *("10.0.0.5", "8.8.8.8", "[2001:db8::1]:8000", "0.0.0.0", "bandit", "bandit:8000", "bandit.local"),
     "a.internal.",
 )
 FOREIGN = (
     *("evil.example", "evil.example:8000", "localhost.evil.example", "127.0.0.1.evil.example", "evil-localhost"),
-    *(
-        "notlocalhost.example",
-        "localhost%00.evil.example",
-        "local%68ost.example",
-        "127.0.0.1.nip.io",
-        "[v1.localhost]",
-    ),
+    *("notlocalhost.example", "localhost%00.evil.example", "local%68ost.example", "127.0.0.1.nip.io"),
+    "[v1.localhost]",
     *("localhost..", ".localhost.example", "128.0.0.1.example", "127.0.0.1.1", "2130706433.example"),
 )
 
@@ -175,11 +162,8 @@ def test_with_api_keys_nothing_is_refused():
 @pytest.mark.parametrize(
     "flags",
     [
-        ["--allowed-hosts", "shop.example:8443"],
-        ["--allowed-hosts", "http://shop.example"],
-        ["--allowed-hosts", "*.example"],
-        ["--allowed-origins", "shop.example"],
-        ["--allowed-origins", "https://shop.example/"],
+        *(["--allowed-hosts", host] for host in ("shop.example:8443", "http://shop.example", "*.example")),
+        *(["--allowed-origins", origin] for origin in ("shop.example", "https://shop.example/")),
     ],
 )
 def test_other_settings_are_errors(flags):

@@ -1,15 +1,39 @@
-"""The OpenAPI document says what the service does."""
+"""The OpenAPI document says what the service does, and its page is safe in a browser."""
+
+import asyncio
+import base64
+import hashlib
+import json
+import re
+import subprocess
+import sys
+import threading
+from pathlib import Path
 
 import pytest
 
-from service import errors
+from service import app, errors
+from service.app import create_app
 from service.learners import REGISTRY
+from service.store.memory import MemoryStore
+from tests.api.conftest import default_settings
+from tests.support.examples import examples
+from tests.support.running import RunningService
 
 
-async def test_every_route_has_a_description_and_a_worked_example(client):
-    document = (await client.get("/openapi.json")).json()
+@pytest.fixture(scope="module")
+def document():
+    """Made once: that takes a second."""
+    return create_app(default_settings(), MemoryStore()).openapi()
 
-    for path, calls in document["paths"].items():
+
+@pytest.fixture
+def paths(document):
+    return document["paths"]
+
+
+def test_every_route_has_a_description_and_a_worked_example(paths):
+    for path, calls in paths.items():
         for method, call in calls.items():
             assert call["description"], (method, path)
             said = {answer["description"] for answer in call["responses"].values()}
@@ -24,26 +48,20 @@ async def test_every_route_has_a_description_and_a_worked_example(client):
                 assert "example" in good["content"]["application/json"], (method, path)
 
 
-async def test_learners_are_one_union_told_apart_by_kind(client):
-    document = (await client.get("/openapi.json")).json()
-
+def test_learners_are_one_union_told_apart_by_kind(document):
     learner = document["components"]["schemas"]["CreateSession"]["properties"]["learner"]
     assert learner["discriminator"]["propertyName"] == "kind"
     assert learner["discriminator"]["mapping"].keys() == REGISTRY.keys()
 
 
-async def test_errors_are_documented_as_problems(client):
-    document = (await client.get("/openapi.json")).json()
-
+def test_errors_are_documented_as_problems(document, paths):
     assert "HTTPValidationError" not in document["components"]["schemas"]
-    act = document["paths"]["/v1/sessions/{session_id}/act"]["post"]["responses"]
+    act = paths["/v1/sessions/{session_id}/act"]["post"]["responses"]
     assert "application/problem+json" in act["422"]["content"]
 
 
-async def test_the_body_of_act_is_documented_as_optional(client):
-    document = (await client.get("/openapi.json")).json()
-
-    body = document["paths"]["/v1/sessions/{session_id}/act"]["post"]["requestBody"]
+def test_the_body_of_act_is_documented_as_optional(paths):
+    body = paths["/v1/sessions/{session_id}/act"]["post"]["requestBody"]
     assert not body.get("required")
     assert body["content"]["application/json"]["schema"]["$ref"].endswith("/Act")
 
@@ -67,10 +85,8 @@ async def test_the_limits_of_the_settings_are_told(make_client):
     assert schemas["ArmEvent"]["event_id"]["anyOf"][0]["pattern"] == r"^[\x20-\x7e]+$"
 
 
-async def test_every_route_tells_the_errors_it_can_have(client):
-    document = (await client.get("/openapi.json")).json()
-
-    for path, calls in document["paths"].items():
+def test_every_route_tells_the_errors_it_can_have(paths):
+    for path, calls in paths.items():
         for method, call in calls.items():
             found = {status for status in call["responses"] if status >= "400"}
             assert {"400", "431", "500"} <= found, (method, path)
@@ -79,8 +95,7 @@ async def test_every_route_tells_the_errors_it_can_have(client):
             assert ("503" in found) == (path not in {"/livez", "/metrics"}), (method, path)
 
 
-async def test_health_can_be_asked_by_head_whose_answers_have_no_body(client):
-    paths = (await client.get("/openapi.json")).json()["paths"]
+def test_health_can_be_asked_by_head_whose_answers_have_no_body(paths):
     heads = {path: calls["head"]["responses"] for path, calls in paths.items() if "head" in calls}
     ids = [call["operationId"] for calls in paths.values() for call in calls.values()]
 
@@ -99,8 +114,7 @@ async def test_a_prefix_that_a_proxy_takes_off_is_told(make_client):
         assert (await client.get("/livez")).status_code == 200
 
 
-async def test_every_example_of_an_error_is_one_of_its_status(client):
-    paths = (await client.get("/openapi.json")).json()["paths"]
+def test_every_example_of_an_error_is_one_of_its_status(paths):
     shown = [
         (status, example["value"]["status"], code, example["value"]["code"])
         for calls in paths.values()
@@ -123,18 +137,16 @@ UNDESCRIBED = {"not_found", "method_not_allowed", "client_gone"}
 """Of no route, or of an answer that nobody gets."""
 
 
-async def test_every_code_is_in_the_document(client):
-    text = (await client.get("/openapi.json")).text
-
+def test_every_code_is_in_the_document(document):
+    text = json.dumps(document)
     codes = {error.code for error in subclasses(errors.ServiceError) if hasattr(error, "code")}
     assert len(codes) > 20
     assert {code for code in codes if f'"{code}"' not in text} == UNDESCRIBED
 
 
-async def test_every_field_of_a_session_and_of_its_calls_has_an_example_that_is_taken(client):
+async def test_every_field_of_a_session_and_of_its_calls_has_an_example_that_is_taken(client, document, paths):
     """Sessions are created of their examples; of other bodies the fields are compared."""
-    document = (await client.get("/openapi.json")).json()
-    paths, path = document["paths"], "/v1/sessions/{session_id}"
+    path = "/v1/sessions/{session_id}"
 
     def bodies(path, method):
         shown = paths[path][method]["requestBody"]["content"]["application/json"]["examples"]
@@ -159,8 +171,7 @@ async def test_every_field_of_a_session_and_of_its_calls_has_an_example_that_is_
         assert set(fields[name]["properties"]) <= {field for body in shown for field in body}, name
 
 
-async def test_examples_have_their_nulls(client):
-    paths = (await client.get("/openapi.json")).json()["paths"]
+def test_examples_have_their_nulls(paths):
     path = "/v1/sessions/{session_id}"
 
     def body(path, method, name):
@@ -170,3 +181,68 @@ async def test_examples_have_their_nulls(client):
     assert body(path, "patch", "window") == {"expiry": {"after_seconds": 3600, "default_loss": None}}
     view = paths[path]["get"]["responses"]["200"]["content"]["application/json"]["example"]
     assert (view["expires_at"], view["mean_loss"]) == (None, None)
+
+
+@pytest.mark.parametrize("path", ["/docs", "/openapi.json", "/docs-assets/swagger-ui.css"])
+async def test_browsers_guess_no_types(client, path):
+    answer = await client.get(path)
+
+    assert answer.headers["x-content-type-options"] == "nosniff"
+    assert answer.headers["referrer-policy"] == "no-referrer"
+
+
+async def test_only_the_scripts_of_the_page_run(client):
+    page = await client.get("/docs")
+    policy = dict(part.strip().split(" ", 1) for part in page.headers["content-security-policy"].split(";"))
+    (script,) = re.findall(r"<script>(.*?)</script>", page.text, re.S)
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+
+    assert "SwaggerUIBundle" in script
+    assert policy["script-src"] == f"'self' 'sha256-{digest}'"
+    assert policy["default-src"] == policy["frame-ancestors"] == policy["base-uri"] == "'none'"
+    assert set(re.findall(r'(?:src|href)="([^"]+)"', page.text)) == {
+        f"docs-assets/{name}" for name in ("swagger-ui-bundle.js", "swagger-ui.css", "favicon-32x32.png")
+    }
+
+
+async def test_the_document_is_made_once_and_not_by_the_event_loop(client, monkeypatch):
+    """Making it takes long: others are served meanwhile."""
+    made_in = []
+
+    def made_document(*_):
+        made_in.append(threading.current_thread())
+        return {"openapi": "3.1.0"}
+
+    monkeypatch.setattr(app, "document", made_document)
+    answers = await asyncio.gather(*(client.get("/openapi.json") for _ in range(2)))
+
+    assert [answer.json() for answer in [*answers, await client.get("/openapi.json")]] == [{"openapi": "3.1.0"}] * 3
+    assert len(made_in) == 1
+    assert made_in[0] is not threading.current_thread()
+
+
+SETTINGS = Path(__file__).with_name("schemathesis.toml")
+
+
+@pytest.mark.slow
+def test_generated_calls_are_answered_as_described(tmp_path):
+    with RunningService(tmp_path, "--store-url", "memory://") as service:
+        service.wait_ready()
+        with service.client() as client:
+            paths = client.get("/openapi.json").json()["paths"]
+        command = [sys.executable, "-m", "schemathesis.cli", "--config-file", str(SETTINGS)]
+        how = ["--checks=all", "--seed=1", f"-n{examples(20)}", "--no-color"]
+        run = subprocess.run(
+            [*command, "run", f"{service.url}/openapi.json", *how],
+            cwd=tmp_path,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+        )
+
+    assert run.returncode == 0, run.stdout[-8_000:]
+    calls = sum(map(len, paths.values()))
+    assert calls
+    assert f"Selected: {calls}/{calls}" in run.stdout
+    assert f"Tested: {calls}" in run.stdout

@@ -1,7 +1,6 @@
-"""Segments over HTTP: acts and events that name who asks, with the numbers of a run in process."""
+"""Segments over HTTP: acts and events that name who asks, what is shown of them, and what they do not go with."""
 
-from __future__ import annotations
-
+import json
 import random
 
 import numpy as np
@@ -12,8 +11,11 @@ from service.models.specification import Specification
 from service.models.stored import Stored
 from service.store.memory import MemoryStore
 from tests.support.bodies import SEGMENTED
+from tests.support.one_session import pages
 
 CLICKS = {"learner": {"kind": "multiscale_tsallis", "arms": ["a", "b", "c"]}, "segments": {"max": 4}, "seed": 4}
+
+
 PROVISIONAL = {"reward_range": [0, 1], "expiry": {"after_seconds": 1000, "default_reward": 0}}
 
 
@@ -181,3 +183,143 @@ async def test_an_exported_session_goes_on_bit_for_bit(make_client):
     assert [{**row, "last_act_at": None} for row in pages[0]] == [{**row, "last_act_at": None} for row in pages[1]]
     cut = document | {"segments": []}
     assert (await there.post("/v1/sessions/import", json=cut)).status_code == 422
+
+
+async def test_a_segment_shows_what_is_its_own(client, create):
+    path = await create(**SEGMENTED)
+    for turn in range(20):
+        segment = "left" if turn % 2 else "right"
+        arm = (await client.post(f"{path}/act", json={"segment": segment})).json()
+        await client.post(f"{path}/feedback", json={"arm": arm["arm"], "loss": turn % 2, "segment": segment})
+    last = (await client.post(f"{path}/act", json={"segment": "left"})).json()
+
+    shown = (await client.get(path, params={"segment": "left"})).json()
+    arms = (await client.get(f"{path}/arms", params={"segment": "left", "sort": "-probability"})).json()["arms"]
+    whole = (await client.get(path)).json()
+
+    assert (shown["segment"], shown["slots"], shown["feedbacks"], shown["mean_loss"]) == ("left", 11, 10, 1.0)
+    assert (whole["segments"], whole["slot"], whole["mean_loss"]) == (2, 21, 0.5)
+    assert "segment" not in whole
+    assert shown["probabilities"][last["arm"]] == last["probability"]
+    assert {row["arm"]: row["probability"] for row in arms} == dict(enumerate(shown["probabilities"]))
+    assert {*arms[0]} == {"arm", "paused", "probability"}
+    assert arms == sorted(arms, key=lambda row: -row["probability"])
+
+
+async def test_the_list_of_segments_is_sorted_and_paged(client, create):
+    path = await create(**SEGMENTED | {"segments": {"max": 10}})
+    for name, count in (("é", 3), ("a", 2), ("b", 1)):
+        await client.post(f"{path}/acts", json={"count": count, "segment": name})
+    await client.post(f"{path}/act")
+
+    async def names(**query):
+        found = [page["segments"] async for page in pages(client, f"{path}/segments", **query)]
+        return [row["segment"] for rows in found for row in rows]
+
+    for limit in (1, 2, 100):
+        assert await names(limit=limit) == ["", "a", "b", "é"]
+        assert await names(limit=limit, sort="-segment") == ["é", "b", "a", ""]
+        assert await names(limit=limit, sort="-slots") == ["é", "a", "", "b"]
+        assert await names(limit=limit, sort="mean") == ["", "a", "b", "é"]
+    wrong = await client.get(f"{path}/segments", params={"cursor": "slots~MQ==", "sort": "mean"})
+    assert (wrong.status_code, wrong.json()["errors"][0]["field"]) == (422, "cursor")
+    assert (await client.get(f"{path}/segments", params={"cursor": "slots~x", "sort": "slots"})).status_code == 422
+
+
+async def test_the_segment_played_least_recently_is_dropped(client, create):
+    path = await create(**SEGMENTED)
+    for name in ("a", "b", "c", "a", "d"):
+        action = (await client.post(f"{path}/act", json={"segment": name})).json()
+
+    gone = await client.get(path, params={"segment": "b"})
+    kept = [row["segment"] for row in (await client.get(f"{path}/segments")).json()["segments"]]
+    late = await client.post(f"{path}/feedback", json={"arm": action["arm"], "loss": 1, "segment": "b"})
+
+    assert (gone.status_code, gone.json()["code"]) == (404, "unknown_segment")
+    assert kept == ["a", "c", "d"]
+    assert late.json()["applied"] == 1
+    assert (await client.get(f"{path}/arms", params={"segment": "b"})).status_code == 404
+    # More segments in one batch than are kept.
+    for name in "abcdefgh":
+        await client.post(f"{path}/act", json={"segment": name})
+    kept = [row["segment"] for row in (await client.get(f"{path}/segments")).json()["segments"]]
+    assert kept == ["f", "g", "h"]
+
+
+async def test_many_segments_are_sorted_by_name_only(client, create, monkeypatch):
+    monkeypatch.setattr("service.sessions.segments.MAX_SORTED", 2)
+    path = await create(**SEGMENTED)
+    for name in ("b", "a"):
+        await client.post(f"{path}/act", json={"segment": name})
+    few = await client.get(f"{path}/segments", params={"sort": "-slots"})
+    await client.post(f"{path}/act", json={"segment": "c"})
+
+    many = await client.get(f"{path}/segments", params={"sort": "-slots"})
+    by_name = (await client.get(f"{path}/segments")).json()["segments"]
+
+    assert (few.status_code, many.status_code) == (200, 422)
+    assert [row["segment"] for row in by_name] == ["a", "b", "c"]
+
+
+async def test_no_metric_names_a_segment(client, create):
+    path = await create(**SEGMENTED)
+    action = (await client.post(f"{path}/act", json={"segment": "quetzal"})).json()
+    event = {"arm": action["arm"], "loss": 1, "segment": "quetzal"}
+    await client.post(f"{path}/feedback", json=event)
+    await client.get(path, params={"segment": "quetzal"})
+
+    metrics = (await client.get("/metrics")).text
+
+    assert 'route="/v1/sessions/{session_id}/act"' in metrics
+    assert "segment=" not in metrics
+    assert "quetzal" not in metrics
+
+
+async def test_posting_a_session_again_compares_its_segments(client):
+    body = {"session_id": "s", **SEGMENTED}
+    assert (await client.post("/v1/sessions", json=body)).status_code == 201
+    assert (await client.post("/v1/sessions", json=body)).status_code == 200
+    other = await client.post("/v1/sessions", json=body | {"segments": {"max": 4}})
+    assert [each["field"] for each in other.json()["errors"]] == ["segments"]
+    listed = (await client.get("/v1/sessions")).json()["sessions"]
+    assert json.dumps(listed[0]["segments"]) == "0"
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"segments": {"max": 0}},
+        {"segments": {"max": 100_001}},
+        {"segments": {}},
+        {"segments": True},
+        {"segments": {"max": 2}, "learner": {"kind": "dexp3", "n_arms": 3}},
+        {"segments": {"max": 2}, "expiry": {"after_seconds": 10, "default_loss": 1}},
+        {
+            "segments": {"max": 2},
+            "learner": {"kind": "multiscale_tsallis", "n_arms": 3},
+            "expiry": {"after_seconds": 10, "default_loss": 1, "provisional": False},
+        },
+    ],
+)
+async def test_what_segments_do_not_go_with_is_refused(client, fields):
+    answer = await client.post("/v1/sessions", json=SEGMENTED | fields)
+
+    assert (answer.status_code, answer.json()["code"]) == (422, "invalid_request")
+
+
+async def test_names_that_do_not_fit_are_refused(client, create):
+    path, plain = await create(**SEGMENTED), await create()
+    for name in ("", "x" * 129, "é" * 65, 3, ["a"]):
+        assert (await client.post(f"{path}/act", json={"segment": name})).status_code == 422
+    assert (await client.post(f"{path}/act", json={"segment": "é" * 64})).status_code == 200
+    for call, body in (
+        ("act", {"segment": "a"}),
+        ("acts", {"count": 1, "segment": "a"}),
+        ("feedback", {"arm": 0, "loss": 1, "segment": "a"}),
+    ):
+        answer = await client.post(f"{plain}/{call}", json=body)
+        assert (answer.status_code, answer.json()["errors"][0]["field"]) == (422, "segment")
+    for read in (f"{plain}?segment=a", f"{plain}/arms?segment=a", f"{plain}/segments"):
+        assert (await client.get(read)).status_code == 422
+    sort = await client.get(f"{path}/arms", params={"segment": "é" * 64, "sort": "acts"})
+    assert (sort.status_code, sort.json()["errors"][0]["field"]) == (422, "sort")

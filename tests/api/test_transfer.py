@@ -1,12 +1,72 @@
-"""Export and import: a session goes on elsewhere as it would have here."""
+"""Export and import: a session goes on elsewhere as it would have here, or is refused whole, as what is newer."""
+
+import hashlib
+import json
+import random
+import struct
+import zlib
+from base64 import b64decode, b64encode
 
 import pytest
 
+from service.errors import NewerSchemaError
+from service.learners.dexp3 import Dexp3Spec
+from service.models.specification import ExpirySpec, Specification
+from service.serialization.state import NEWEST
+from service.sessions.act import Act
+from service.sessions.expiry_sweeper import Sweeper
+from service.settings import SecretText
+from service.store.base import Commit, Committed, Written
 from service.store.memory import MemoryStore
 from tests.support.clock import Clock
-from tests.support.transfer import LEARNERS, PATH, exported, sealed, start, use
+from tests.support.sessions import sessions_on
+
+PATH = "/v1/sessions/s"
+
+
+LEARNERS = {
+    "dexp3": {"kind": "dexp3", "arms": ["a", "b", "c"]},
+    "exp3": {"kind": "exp3", "arms": ["a", "b", "c"], "learning_rate": 0.1},
+    "centred_tsallis": {"kind": "centred_tsallis", "arms": ["a", "b", "c"]},
+}
+
+
+async def use(client, steps, seed):
+    """Acts and events, from a seed; the answers."""
+    rng, answers = random.Random(seed), []
+    for n in range(steps):
+        action = (await client.post(f"{PATH}/act")).json()
+        answers.append(action)
+        if rng.random() < 0.6:
+            event = {"arm": action["arm"], "loss": rng.random(), "slot": action["slot"], "event_id": f"{seed}-{n}"}
+            answers.append((await client.post(f"{PATH}/feedback", json=event)).json())
+    return answers
+
+
+async def start(client, **fields):
+    body = {"session_id": "s", "learner": LEARNERS["dexp3"], "seed": 7}
+    answer = await client.post("/v1/sessions", json=body | fields)
+    assert answer.status_code == 201, answer.text
+    await use(client, 20, 1)
+    await client.patch(f"{PATH}/arms", json={"remove": ["b"], "add": ["x"]})
+
+
+def sealed(document):
+    """A document with the digest of what is in it."""
+    fields = {name: value for name, value in document.items() if name != "sha256"}
+    canonical = json.dumps(fields, sort_keys=True, separators=(",", ":"))
+    return fields | {"sha256": hashlib.sha256(canonical.encode()).hexdigest()}
+
+
+async def exported(client):
+    answer = await client.get(f"{PATH}/export")
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
 
 CLW = {"kind": "clw", "arms": ["a", "b", "c"], "max_delay": 9, "learning_rate": 0.1}
+
+
 EXPIRY = {"after_seconds": 600, "default_loss": 0.5}
 
 
@@ -100,3 +160,171 @@ async def test_an_import_sent_again_with_its_key_gets_its_answer_again(make_clie
         answer = await client.post("/v1/sessions/import", json=body, headers=headers)
         codes.append((answer.status_code, answer.json()["code"]))
     assert codes == [(422, "idempotency_conflict"), (409, "session_exists"), (409, "session_exists")]
+
+
+async def test_an_id_that_exists_is_a_conflict(client):
+    await start(client)
+
+    answer = await client.post("/v1/sessions/import", json=await exported(client))
+
+    assert (answer.status_code, answer.json()["code"]) == (409, "session_exists")
+    assert (await client.get("/v1/sessions/nobody/export")).status_code == 404
+
+
+CHANGES = {
+    "changed": lambda document: document | {"created_at": 1.0},
+    "of another id": lambda document: document | {"session_id": "t"},
+    "incomplete": lambda document: sealed({name: value for name, value in document.items() if name != "counts"}),
+    "without its digest": lambda document: {name: value for name, value in document.items() if name != "sha256"},
+    "newer": lambda document: sealed(document | {"format": 2}),
+    "with a field more": lambda document: sealed(document | {"more": 1}),
+    "cut in its state": lambda document: sealed(document | {"state": [{"part": "AAAA"}]}),
+    "no base64": lambda document: sealed(document | {"records": [{"part": "???"}]}),
+    "cut in its records": lambda document: sealed(document | {"records": [{"part": "AAAA"}]}),
+    "cut in its event ids": lambda document: sealed(document | {"event_ids": [{"part": "AAAA"}]}),
+    "with as good as no event ids where there are to be four billion": lambda document: sealed(
+        document | {"event_ids": [{"part": b64encode(struct.pack("<dI", 0, 2**32 - 1)).decode()}]}
+    ),
+    "of an unknown learner": lambda document: sealed(document | {"specification": {}}),
+    "of no time": lambda document: sealed(document | {"created_at": 1e300}),
+    "of a foreign id": lambda document: sealed(document | {"session_id": "a/b"}),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+async def test_what_is_changed_incomplete_or_newer_is_refused_whole(client, change):
+    await start(client)
+    document = CHANGES[change](await exported(client))
+    await client.delete(PATH)
+
+    answer = await client.post("/v1/sessions/import", json=document)
+
+    assert (answer.status_code, answer.json()["code"]) == (422, "invalid_request"), answer.text
+    assert (await client.get("/v1/sessions")).json()["sessions"] == []
+
+
+async def test_exports_and_imports_have_a_limit_of_their_own(make_client):
+    client = await make_client(max_import_bytes=100_000, max_body_bytes=1_000)
+    learner = {"kind": "dexp3", "n_arms": 2000}
+    await client.post("/v1/sessions", json={"session_id": "s", "learner": learner})
+    document = await exported(client)
+    await client.delete(PATH)
+
+    assert len(json.dumps(document)) > 1_000
+    assert (await client.post("/v1/sessions/import", json=document)).status_code == 201
+    large = {"session_id": "t", "learner": {"kind": "dexp3", "n_arms": 20_000}}
+    await client.post("/v1/sessions", json=large)
+    answer = await client.get("/v1/sessions/t/export")
+    assert (answer.status_code, answer.json()["code"]) == (413, "payload_too_large")
+    too_large = document | {"state": [{"part": "A" * 100_000}]}
+    assert (await client.post("/v1/sessions/import", json=too_large)).status_code == 413
+
+
+async def test_a_key_imports_within_its_prefix_and_number_alone(make_client):
+    secret = "shop-0123456789abcdef"
+    keys = [{"name": "shop", "role": "admin", "key": secret, "session_prefix": "shop-", "max_sessions": 1}]
+    open_client = await make_client(MemoryStore())
+    await start(open_client)
+    document = await exported(open_client)
+    client = await make_client(MemoryStore(), api_keys=SecretText(json.dumps(keys)))
+    headers = {"Authorization": f"Bearer {secret}"}
+
+    refused = await client.post("/v1/sessions/import", json=document, headers=headers)
+    assert refused.status_code == 403
+    for n, status in ((1, 201), (2, 403)):
+        moved = sealed(document | {"session_id": f"shop-{n}"})
+        assert (await client.post("/v1/sessions/import", json=moved, headers=headers)).status_code == status
+
+
+SPEC, BESIDE = b'{"of":"which nothing is known"}', {b"1": b"a record"}
+
+
+def newer(state):
+    body = bytes([NEWEST + 1]) + state[1:-4] + b"more"
+    return body + zlib.crc32(body).to_bytes(4, "little")
+
+
+async def upgrade(store, session_id="s"):
+    """Write a session as a newer version would, and return it."""
+    before = await store.load(session_id)
+    state = newer(before.state)
+    written = Written("feed-1", state, spec=SPEC, records=BESIDE, summary=b"\2new", about=b"new")
+    assert await store.commit(Commit(session_id, "feed", before.version, written)) == Committed()
+    return await store.load(session_id)
+
+
+CALLS_ON_NEWER = {
+    "GET": ["", "/arms", "/history", "/export"],
+    "POST": ["/act", "/feedback", "/acts"],
+    "DELETE": [""],
+    "PATCH": ["", "/arms"],
+}
+
+
+BODIES_OF_CALLS = {
+    "/feedback": {"arm": 0, "loss": 0.5},
+    "/acts": {"count": 2},
+    "/arms": {"add": ["y"]},
+    "": {"floor": 0.0},
+}
+
+
+async def test_a_session_of_a_newer_version_is_to_be_asked_for_again_and_left_alone(make_client, store):
+    """Also by a worker that has an older version of it in its cache."""
+    client, other = await make_client(store), await make_client(store)
+    await start(client)
+    await client.post("/v1/sessions", json={"session_id": "t", "learner": {"kind": "dexp3", "n_arms": 2}})
+    before, whole = await upgrade(store), await store.export("s")
+
+    for method, paths in CALLS_ON_NEWER.items():
+        for path in paths:
+            for each in (client, other):
+                body = BODIES_OF_CALLS.get(path) if method in ("POST", "PATCH") else None
+                answer = await each.request(method, PATH + path, json=body)
+                told = (answer.status_code, answer.json()["code"], answer.headers["Retry-After"])
+                assert told == (503, "newer_schema", "1"), (method, path)
+    posted = await client.post("/v1/sessions", json={"session_id": "s", "learner": {"kind": "dexp3", "n_arms": 2}})
+    listed = (await client.get("/v1/sessions")).json()["sessions"]
+
+    assert (posted.status_code, posted.json()["code"]) == (503, "newer_schema")
+    assert {each["session_id"]: each.get("code") for each in listed} == {"s": "newer_schema", "t": None}
+    assert (await client.post("/v1/sessions/t/act")).status_code == 200
+    assert (await store.load("s"), await store.export("s")) == (before, whole)
+
+
+async def test_what_is_due_in_it_is_not_settled_and_others_are(clock, caplog):
+    store = MemoryStore(clock=clock)
+    sessions = sessions_on(store)
+    for session_id in ("s", "t"):
+        expiry = ExpirySpec(after_seconds=64.0)
+        await sessions.create(session_id, Specification(learner=Dexp3Spec(n_arms=3), expiry=expiry), None)
+        await sessions.submit(session_id, Act(3, 10**6))
+    clock.now += 100
+    before = await upgrade(store)
+
+    for _ in range(2):
+        await Sweeper(store.reminders, sessions).sweep()
+
+    assert await store.load("s") == before
+    assert (await sessions.view("t")).count(b'"expired":3') == 1
+    assert caplog.text.count("session s") == 1
+    clock.now += 100
+    assert list(await store.reminders.due(9)) == ["s"]
+
+
+@pytest.mark.parametrize("what", ["format", "state"])
+async def test_a_document_of_a_newer_version_can_be_imported_by_one_of_that_version(make_client, what):
+    here, there = await make_client(MemoryStore()), await make_client(MemoryStore())
+    await start(here)
+    document = await exported(here)
+    if what == "format":
+        document["format"] += 1
+    else:
+        (part,) = document["state"]
+        part["part"] = b64encode(newer(b64decode(part["part"]))).decode()
+        document["specification"] = {"of": "which nothing is known"}
+
+    answer = await there.post("/v1/sessions/import", json=sealed(document))
+
+    assert (answer.status_code, answer.json()["code"]) == (503, NewerSchemaError.code)
+    assert (await there.get(PATH)).status_code == 404

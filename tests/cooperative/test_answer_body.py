@@ -1,10 +1,9 @@
-"""Answers made in pieces say what they would say at once, and kept ones come back as they were."""
-
-from __future__ import annotations
+"""Answers made in pieces say what they would say at once; long works take turns, in threads one at a time."""
 
 import asyncio
 import json
 import random
+import threading
 
 import numpy as np
 import pytest
@@ -12,6 +11,7 @@ import pytest
 from service import cooperative as fair_yield
 from service import cooperative as json_stream
 from service.cooperative import (
+    LARGE_INPUT_BYTES,
     BackgroundYield,
     FairYield,
     answer_body,
@@ -19,6 +19,7 @@ from service.cooperative import (
     joined,
     json_chunks,
     pack,
+    run_in_thread_if_large,
     unpack,
 )
 from service.learners.dbgd import DbgdSpec
@@ -186,3 +187,13 @@ async def test_background_work_rests_between_short_turns(clock, monkeypatch):
 
     assert rests == [(step, BackgroundYield.pause_seconds) for step in range(1, 31)]
     assert BackgroundYield.pause_seconds >= 2 * BackgroundYield.slice_seconds
+
+
+async def test_large_works_take_turns_in_one_thread():
+    def work():
+        return sum(range(200_000)), threading.get_ident()
+
+    done = await asyncio.gather(*(run_in_thread_if_large(LARGE_INPUT_BYTES, work) for _ in range(6)))
+
+    assert len(set(done)) == 1
+    assert done[0][1] != threading.get_ident()

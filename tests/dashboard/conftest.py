@@ -1,7 +1,5 @@
 """A real browser, and pages of a real service in it."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

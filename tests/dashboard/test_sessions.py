@@ -1,6 +1,4 @@
-"""Sessions as people use them in Chromium: made, played, paused, deleted, and the code that is copied."""
-
-from __future__ import annotations
+"""Sessions as people use them in Chromium, with and without an API key, and the code that is copied."""
 
 import os
 import re
@@ -9,7 +7,7 @@ import sys
 
 import pytest
 
-from tests.dashboard.conftest import DRAWN, SHARE, chart_text, wait_for_text
+from tests.dashboard.conftest import ADMIN, CLIENT, DRAWN, READER, SHARE, chart_text, wait_for_text
 from tests.support.pages import ROOT
 from tests.support.running import create
 
@@ -94,4 +92,37 @@ def test_a_refused_creation_says_why(visit, service):
 def test_a_deleted_session_is_said_to_be_gone(visit, service):
     seen = visit(f"{service.url}/#/sessions/nothing")
     seen.page.get_by_role("heading", name="There is no such session").wait_for()
+    seen.errors.clear()
+
+
+@pytest.mark.parametrize(("key", "creates"), [(ADMIN, 1), (READER, 0)], ids=["admin", "reader"])
+def test_a_key_is_asked_for_and_kept_in_its_tab(visit, guarded, key, creates):
+    seen = visit(guarded.url)
+    page = seen.page
+    page.get_by_label("API key").fill("wrong-0123456789abcdef")
+    page.keyboard.press("Enter")
+    assert wait_for_text(page, ".error", ".+")
+    page.get_by_label("API key").fill(key)
+    page.keyboard.press("Enter")
+    page.get_by_role("link", name="s", exact=True).wait_for()
+
+    assert page.get_by_role("button", name="New session").count() == creates
+    assert page.evaluate("[localStorage.length, document.cookie, sessionStorage.length]") == [0, "", 1]
+    page.reload()
+    page.get_by_role("link", name="s", exact=True).wait_for()
+    page.get_by_role("button", name="Forget the key").click()
+    page.get_by_label("API key").wait_for()
+    assert page.evaluate("sessionStorage.length") == 0
+    seen.errors.clear()
+
+
+def test_a_client_opens_a_session_by_its_id(visit, guarded):
+    seen = visit(guarded.url)
+    page = seen.page
+    page.get_by_label("API key").fill(CLIENT)
+    page.keyboard.press("Enter")
+    page.get_by_label("Id of the session").fill("s")
+    page.keyboard.press("Enter")
+    page.get_by_role("heading", name="s", exact=True).wait_for()
+    assert page.get_by_role("button", name="Delete").count() == 0
     seen.errors.clear()

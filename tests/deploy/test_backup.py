@@ -1,7 +1,5 @@
 """A backup of a running store, restored elsewhere: everything acknowledged before it began is there, once."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -15,6 +13,7 @@ from loadtest.chaos.load import LEARNERS, Load, connection, open_sessions
 from loadtest.client import Client
 from loadtest.processes import running_redis
 from tests.support.compose import ROOT
+from tests.support.programs import REDIS
 from tests.support.running import RunningService
 from tests.support.waiting import wait_until
 
@@ -66,7 +65,9 @@ def on_redis(folder: Path) -> Iterator[tuple[str, Path]]:
 
 
 @pytest.mark.processes
-@pytest.mark.parametrize("store", [embedded, pytest.param(on_redis, marks=pytest.mark.recipes)])
+@pytest.mark.parametrize(
+    "store", [embedded, pytest.param(on_redis, marks=[pytest.mark.recipes, pytest.mark.servers(REDIS)])]
+)
 def test_what_was_acknowledged_before_a_backup_is_in_it(tmp_path, store):
     with store(tmp_path / "first") as (url, files), clients_of(url) as clients:
         before = load(clients, "before", enough)

@@ -1,7 +1,5 @@
 """Replicas behind a real nginx: one after the other restarted under load, and one frozen."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os
@@ -26,7 +24,7 @@ from tests.support.waiting import wait_until
 
 pytestmark = [
     pytest.mark.recipes,
-    pytest.mark.servers("nginx", "redis-server"),
+    pytest.mark.servers("nginx", "redis-server", "python3", "sh", "sleep", "touch"),
     pytest.mark.skipif(sys.platform != "linux", reason="a rolling upgrade of Linux processes"),
     pytest.mark.timeout(400),
 ]

@@ -1,7 +1,5 @@
 """The Kubernetes manifest: valid by the schemas of Kubernetes, and its times fit the service's."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """The recipe that moves an embedded store to a Redis, as the page has it, with an audit of its own."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """A real nginx with docs/nginx.conf before the service: a prefix, bodies, errors."""
 
-from __future__ import annotations
-
 import json
 import re
 import socket

@@ -1,7 +1,5 @@
 """Each program of ``docs/examples`` against one real service."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

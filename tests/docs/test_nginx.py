@@ -1,7 +1,5 @@
 """What docs/nginx.conf says: times and sizes that fit the service, and the service's own problems."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable

@@ -1,8 +1,9 @@
-"""The README stays short and begins with the two commands; links on all pages lead somewhere."""
-
-from __future__ import annotations
+"""The README stays short and begins with two commands; what pages link and name is there, and the site is built."""
 
 import re
+import subprocess
+import sys
+from fnmatch import fnmatch
 
 import pytest
 
@@ -51,3 +52,78 @@ def test_the_index_lists_every_page():
     pages = {page.name for page in (ROOT / "docs").glob("*.md")} - {"README.md", "index.md"}
 
     assert {name for name in pages if f"({name})" not in index} == set()
+
+
+FOLDERS = ("service", "loadtest", "tests", "docs", "deploy", ".ci")
+
+
+NAME = re.compile(
+    r"""`( (?:[\w.<>-]+/)* [\w.<>-]+ \. (?:py|lua|md|toml|lock|ya?ml|conf)   # a file, with or without its folders
+         | (?:service|loadtest|tests|docs|deploy|\.ci) / [\w./<>-]*          # a file or a folder, from the root
+         )`""",
+    re.X,
+)
+
+
+TEST = re.compile(r"`(tests/[\w/]+\.py)(?:::(test_\w+))`")
+
+
+EXISTING = {
+    f"/{path.relative_to(ROOT).as_posix()}"
+    for folder in FOLDERS
+    for path in [ROOT / folder, *(ROOT / folder).rglob("*")]
+    if "__pycache__" not in path.parts
+} | {f"/{path.name}" for path in ROOT.iterdir()}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_named_files_exist(page):
+    names = set(NAME.findall(page.read_text()))
+
+    assert {name for name in names if not exists(name)} == set()
+
+
+def test_named_tests_exist():
+    named = {match for page in PAGES for match in TEST.findall(page.read_text())}
+
+    assert len(named) > 10
+    assert {(file, test) for file, test in named if f"def {test}(" not in (ROOT / file).read_text()} == set()
+
+
+@pytest.mark.parametrize(
+    ("name", "there"),
+    [
+        ("service/commit/batch.py", True),
+        ("commit/batch.py", True),
+        ("batch.py", True),
+        ("service/commit/", True),
+        ("tests/vectors/<kind>.json", True),
+        ("service/batch.py", False),
+        ("atch.py", False),
+        ("service/pieces/", False),
+        ("tests/vectors/<kind>.py", False),
+    ],
+)
+def test_a_name_is_the_end_of_a_path(name, there):
+    assert NAME.fullmatch(f"`{name}`")
+    assert exists(name) is there
+
+
+def exists(name):
+    """Whether a path of the project ends with this one; ``<...>`` stands for any text."""
+    pattern = "*/" + re.sub(r"<\w+>", "*", name.rstrip("/"))
+    return any(fnmatch(path, pattern) for path in EXISTING)
+
+
+LOADED = re.compile(r"""(?:src|<link[^>]*href)=["'](?:https?:)?//|@import|url\(["']?(?:https?:)?//""")
+
+
+@pytest.mark.slow
+def test_the_site_is_built_without_a_warning_and_loads_nothing_from_elsewhere(tmp_path):
+    build = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "-b", "html", "docs", tmp_path]
+    built = subprocess.run(build, cwd=ROOT, capture_output=True, text=True)
+    files = [path for path in tmp_path.rglob("*") if path.suffix in {".html", ".css", ".js"}]
+
+    assert (built.returncode, built.stderr) == (0, "")
+    assert len(list(tmp_path.rglob("*.html"))) >= sum(ROOT / "docs" in page.parents for page in PAGES)
+    assert {path.name for path in files if LOADED.search(path.read_text())} == set()

@@ -1,9 +1,8 @@
-"""Tables of the pages hold what the code says."""
-
-from __future__ import annotations
+"""Tables and names of the pages hold what the code says."""
 
 import re
 
+import pytest
 from pydantic import ValidationError
 from starlette.routing import Mount
 
@@ -16,6 +15,7 @@ from service.settings import Settings
 from service.store.redis import scripts as keys
 from tests.support import vectors
 from tests.support.pages import ROOT, row, rows
+from tests.test_imports import ARROWS, LEAVES
 
 SIZES = {"n_arms": 3, "dim": 2, "feasible_set": {"kind": "ball", "radius": 1.0}}
 
@@ -124,3 +124,28 @@ def test_the_architecture_page_knows_every_key():
     spelled = re.findall(r"^``<prefix>(:.+?)``", keys.__doc__, re.M)
 
     assert [key.replace("{id}", "{<session id>}") for key in told] == spelled
+
+
+PAGE_NAME = "docs/architecture.md"
+
+
+PAGE = (ROOT / PAGE_NAME).read_text()
+
+
+@pytest.mark.parametrize("request_", ["act", "feedback"])
+def test_every_file_that_a_request_passes_is_named(passed, request_):
+    named = set(re.findall(r"`([\w/]+\.py)`", PAGE))
+
+    assert {file for file, _ in passed[request_]} - named == set()
+
+
+def test_the_table_of_folders_has_every_arrow():
+    """As ``tests/test_imports.py`` has them."""
+    told = {}
+    for line in rows(PAGE_NAME, "folder or file", "imports", "holds"):
+        name, imports, _ = [cell.strip() for cell in line.split("|")[1:-1]]
+        told[re.sub(r"`|/|\.py", "", name)] = set(imports.replace("`", "").split(", ")) - {""}
+
+    assert {name for name, imports in told.items() if "leaf" in imports} == LEAVES
+    assert {name: imports - {"leaf"} for name, imports in told.items()} == ARROWS | {"dashboard": set()}
+    assert {path.name for path in (ROOT / "service").iterdir() if path.is_dir()} - {"__pycache__"} <= told.keys()

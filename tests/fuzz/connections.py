@@ -1,7 +1,5 @@
 """What a connection does with any bytes: it answers with whole responses, holds little, and fails at nothing."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import logging

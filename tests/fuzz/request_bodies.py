@@ -1,7 +1,5 @@
 """What the readers of requests do with any bytes: they refuse them with a problem, or take what is valid JSON."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 from typing import Any
@@ -53,7 +51,7 @@ def one_input(data: bytes) -> None:
             _tell(error)
             return
         stored = Stored.of(body.specification)
-        assert decode(stored.encode()).matches(body.specification)
+        assert not decode(stored.encode()).differing(body.specification)
         if getattr(body.learner, "arm_count", 0) <= 1000 and getattr(body.learner, "dim", 0) <= 100:
             with contextlib.suppress(ServiceError):
                 stored.start()

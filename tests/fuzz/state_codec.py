@@ -1,7 +1,5 @@
 """What the state codec does with any bytes: it refuses them with its own error, or reads what it would write."""
 
-from __future__ import annotations
-
 import contextlib
 from typing import Any
 

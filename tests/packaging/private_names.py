@@ -3,8 +3,6 @@
 An upgrade that renames one fails here with the name. Decision 8 says what ends each use.
 """
 
-from __future__ import annotations
-
 _PROTOCOL = "uvicorn.protocols.http.httptools_impl:HttpToolsProtocol"
 _CYCLE = "uvicorn.protocols.http.httptools_impl:RequestResponseCycle"
 _FLOW = "uvicorn.protocols.http.flow_control:FlowControl"

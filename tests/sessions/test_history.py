@@ -1,7 +1,5 @@
 """Histories: what a sample has, and how many there are."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

@@ -3,8 +3,6 @@
 The store is a real one, and sessions are of losses or of rewards.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
@@ -18,11 +16,10 @@ from service.models.specification import ExpirySpec, Specification
 from service.serialization import records as segment_records
 from service.sessions.act import Act
 from service.sessions.feedback import SettleFeedback
-from tests.support.checked_session import numbers
 from tests.support.crashing import Fault
 from tests.support.examples import some_quick
 from tests.support.machines import FIELDS, run_machine
-from tests.support.session_machine import SessionMachine
+from tests.support.session_machine import SessionMachine, numbers
 
 
 class SegmentMachine(SessionMachine):

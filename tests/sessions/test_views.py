@@ -1,17 +1,21 @@
-"""A view is written in two ways, by its length, and both say the same."""
-
-from __future__ import annotations
+"""Sessions begin, are written and are shown as their specification says, whatever they share with others."""
 
 import json
 
 import numpy as np
 import pytest
 
+from loadtest.processes import free_port
 from service.commit.cache import CachedSession
 from service.cooperative import STREAMED_FROM_BYTES
+from service.models import stored as stored_specification
 from service.models.specification import Specification
-from service.models.stored import Stored
+from service.models.stored import SEED_BITS, SHORT, Stored
+from service.sessions import create as beginning
+from service.sessions.create import Beginning
+from service.sessions.service import Readiness
 from service.sessions.views import SHORT_ARMS, fields_of, session_view
+from service.store import open_store
 from service.store.base import Snapshot
 from tests.support import kept_states
 
@@ -58,3 +62,88 @@ def test_a_view_made_at_once_is_one_that_is_sent_at_once():
     )
 
     assert len(view) < STREAMED_FROM_BYTES
+
+
+CREATED = Snapshot("v-9", b"", b"", 1_700_000_000.0, None)
+
+
+DEXP3 = {"kind": "dexp3", "n_arms": 3}
+
+
+def begun(session_id, stored):
+    made = Beginning.of(session_id, "v-1", None, 1, stored)
+    view = made.view(CREATED)
+    return made.new, view if isinstance(view, bytes) else "".join(view).encode()
+
+
+@pytest.mark.parametrize("name", kept_states.names())
+def test_a_session_begins_as_if_it_were_the_first_of_its_kind(name, monkeypatch):
+    stored = kept_states.read(kept_states.load(name))[1].stored
+    shared = [begun(session_id, stored) for session_id in ("a", "b")]
+    monkeypatch.setattr(beginning, "SHORT_ARMS", 0)
+
+    assert shared == [begun(session_id, stored) for session_id in ("a", "b")]
+
+
+def test_seeds_are_their_own():
+    one, other = (begun("a", Stored(Specification(learner=DEXP3, seed=seed), seed))[0] for seed in (1, 2))
+
+    assert (one.spec, other.spec) == (one.spec, one.spec.replace(b'"seed":1}', b'"seed":2}'))
+    assert (one.state, one.about, one.summary) == (other.state, other.about, other.summary)
+
+
+@pytest.mark.parametrize("fields", [{"idle_ttl_seconds": 60.0}, {"floor": 0.25}, {"loss_range": [0.0, 2.0]}])
+def test_other_fields_begin_another_way(fields):
+    one, other = (Stored(Specification(learner=DEXP3, **more), 1) for more in ({}, fields))
+
+    assert begun("a", one) != begun("a", other)
+    assert beginning.Start.of(other, 1).view == Beginning.of("a", "v-1", None, 1, other).start.view
+
+
+def test_sessions_that_are_read_share_all_but_their_draws():
+    one, other = (Stored(Specification(learner=DEXP3), seed).encode() for seed in (1, 2**SEED_BITS - 1))
+    read = [stored_specification.decode(spec) for spec in (one, other)]
+    runs = [stored_specification.begun(spec) for spec in (one, other)]
+
+    assert [each.seed for each in read] == [1, 2**SEED_BITS - 1] == [run.params.seed for run in runs]
+    assert read[0].specification is read[1].specification
+    assert runs[0].learner is runs[1].learner
+    for run, each in zip(runs, read, strict=True):
+        assert run.draws.uniform(40) == each.start().draws.uniform(40)
+
+
+def test_large_sessions_share_nothing():
+    learners = [
+        {"kind": "dexp3", "n_arms": SHORT + 1},
+        {"kind": "dexp3", "arms": [f"label {n}" for n in range(300)]},
+    ]
+    for learner in learners:
+        assert stored_specification.begun(Stored(Specification(learner=learner), 1).encode()) is None
+
+
+@pytest.mark.parametrize("spaces", ["", " "])
+def test_a_specification_is_read_however_its_json_is_spaced(spaces):
+    spec = Stored(Specification(learner=DEXP3), 7).encode().replace(b',"seed":', f',"seed":{spaces}'.encode())
+
+    assert stored_specification.decode(spec) == (Specification(learner=DEXP3), 7)
+    assert (stored_specification.begun(spec) is None) == bool(spaces)
+
+
+@pytest.mark.parametrize("seed", [b"07", b"-1", b"1.5", b"null", str(2**SEED_BITS).encode(), b"9" * 5000])
+def test_a_seed_that_no_session_has_is_refused(seed):
+    spec = Stored(Specification(learner=DEXP3), 7).encode()
+
+    with pytest.raises(ValueError, match="not a session's specification"):
+        stored_specification.decode(spec.replace(b":7}", b":" + seed + b"}"))
+
+
+async def test_a_store_that_is_away_is_logged_with_what_to_do(caplog):
+    store = open_store(f"redis://127.0.0.1:{free_port()}/0")
+    reason = await Readiness(store).failure()
+    await store.close()
+
+    assert reason is not None
+    assert reason.startswith("no connection to the store")
+    assert [record.getMessage() for record in caplog.records][-1] == (
+        f"not ready: {reason}; start the store, or correct BANDIT_STORE_URL"
+    )

@@ -1,7 +1,5 @@
 """API keys of every role, with prefixes and limits."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 

@@ -1,7 +1,5 @@
 """An application asked over ASGI, byte by byte."""
 
-from __future__ import annotations
-
 from fastapi import FastAPI
 
 JSON = [(b"content-type", b"application/json")]

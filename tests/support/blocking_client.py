@@ -5,8 +5,6 @@ client does in another way, so this does without it. What is written is formatte
 ``awaited.py`` is broken that fits without its ``await``.
 """
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Time that passes only when a test says so."""
 
-from __future__ import annotations
-
 
 class Clock:
     """Unix seconds, as a store asks for them."""

@@ -1,7 +1,5 @@
 """A cluster of three masters, each with a replica, of real servers."""
 
-from __future__ import annotations
-
 from contextlib import ExitStack
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Sessions in a store, and a client for each that keeps committing."""
 
-from __future__ import annotations
-
 import asyncio
 
 from service.store.base import Committed, StoreOptions

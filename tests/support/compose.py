@@ -1,12 +1,20 @@
-"""What docker-compose.yml and the Dockerfile say, for tests that hold it or run with it."""
+"""What docker-compose.yml, the Dockerfile and pyproject.toml say, for tests that hold it or run with it."""
 
-from __future__ import annotations
-
-from pathlib import Path
+import tomllib
 from typing import Any
 
 import yaml
+from packaging.requirements import Requirement
 
-ROOT = Path(__file__).parents[2]
+from tests.support.pages import ROOT
+
 COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
 DOCKERFILE = (ROOT / "Dockerfile").read_text()
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+
+
+def needed(extras: list[str]) -> set[Requirement]:
+    """What extras of the project install, those within them included."""
+    found = {Requirement(line) for extra in extras for line in PROJECT["optional-dependencies"][extra]}
+    own = {each for each in found if each.name == PROJECT["name"]}
+    return (found - own) | {each for one in own for each in needed(sorted(one.extras))}

@@ -1,7 +1,5 @@
 """A run whose acts, and what became of them, are counted beside it, by arm."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A worker on a real store that can be made to die, or to lose a reply, at a commit."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, Literal
 

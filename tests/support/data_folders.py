@@ -1,7 +1,5 @@
 """Data folders of the embedded server, written, read and looked into."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Small games in all their K^T courses at once, so that expectations are exact."""
 
-from __future__ import annotations
-
 import itertools
 from typing import NamedTuple
 

@@ -3,8 +3,6 @@
 ``selection`` chooses the profile.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable
 from typing import Any
 

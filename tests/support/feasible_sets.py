@@ -1,7 +1,5 @@
 """Whether points lie in a feasible set."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

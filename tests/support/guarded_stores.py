@@ -1,7 +1,5 @@
 """Stores of every kind of URL, with a user whose password is ``PASSWORD``."""
 
-from __future__ import annotations
-
 from contextlib import ExitStack
 from pathlib import Path
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """What the program is made of, in figures: code lines, files, folders, words."""
 
-from __future__ import annotations
-
 import ast
 import io
 import itertools

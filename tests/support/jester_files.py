@@ -1,7 +1,5 @@
 """Small Jester tables of invented ratings, in every format."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import zipfile

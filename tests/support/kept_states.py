@@ -4,8 +4,6 @@
 does so in its own commit. Those of sessions with segments begin with ``segments_``.
 """
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

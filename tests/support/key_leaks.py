@@ -1,7 +1,5 @@
 """Every key a test leaves has a deadline or is of a kind that is permanent by declaration."""
 
-from __future__ import annotations
-
 import re
 
 import redis

@@ -1,7 +1,5 @@
 """Running a state machine once for each kind of learner over arms, the same way every time."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from hypothesis import HealthCheck, settings

@@ -1,7 +1,5 @@
 """Random slots with random feedback, and multiscale_tsallis going through them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 

@@ -1,7 +1,5 @@
 """A real nginx with docs/nginx.conf, its addresses and files moved to where a test may have them."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from collections.abc import Iterator

@@ -1,6 +1,4 @@
-"""Session ``s`` over HTTP, of four arms where nothing else is said: made, asked for acts and viewed."""
-
-from __future__ import annotations
+"""Session ``s`` over HTTP, of four arms where nothing else is said: made, changed, asked for acts and viewed."""
 
 from tests.support import vectors
 
@@ -18,18 +16,45 @@ async def session(client, *, kind="centred_tsallis", arms=ARMS, **fields):
     return response.json()
 
 
+async def _asked(client, method, path, status, headers, body):
+    response = await client.request(method, f"{PATH}{path}", json=body, headers=headers)
+    assert response.status_code == status, response.text
+    return response.json()
+
+
 async def act(client, status=200, headers=None, **body):
-    return await _posted(client, "act", status, headers, body)
+    return await _asked(client, "POST", "/act", status, headers, body)
 
 
 async def acts(client, status=200, headers=None, **body):
-    return await _posted(client, "acts", status, headers, body)
+    return await _asked(client, "POST", "/acts", status, headers, body)
 
 
-async def _posted(client, call, status, headers, body):
-    response = await client.post(f"{PATH}/{call}", json=body, headers=headers)
-    assert response.status_code == status, response.text
-    return response.json()
+async def change(client, status=200, headers=None, **body):
+    """Add, remove, pause and resume arms."""
+    return await _asked(client, "PATCH", "/arms", status, headers, body)
+
+
+async def replace(client, arms, status=200, headers=None):
+    """Replace the catalogue whole."""
+    return await _asked(client, "PUT", "/arms", status, headers, {"arms": arms})
+
+
+async def patch(client, status=200, headers=None, **fields):
+    """Change fields of the session."""
+    return await _asked(client, "PATCH", "", status, headers, fields)
+
+
+async def pages(client, path, headers=None, **params):
+    """The pages of a list, by the cursors that lead from each to the next."""
+    while True:
+        answer = await client.get(path, params=params, headers=headers)
+        assert answer.status_code == 200, answer.text
+        page = answer.json()
+        yield page
+        if page["next_cursor"] is None:
+            return
+        params["cursor"] = page["next_cursor"]
 
 
 async def view(client, path=PATH):

@@ -1,7 +1,5 @@
 """The project's Markdown pages and the code blocks in them."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import NamedTuple

@@ -3,8 +3,6 @@
 It is slow and takes one run; the learner is compared with it.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

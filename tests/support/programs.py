@@ -1,7 +1,5 @@
 """Programs that some tests need beside Python: a test skips where one is missing, with its name."""
 
-from __future__ import annotations
-
 import importlib
 import os
 import shutil

@@ -1,7 +1,5 @@
 """A real Prometheus that scrapes a service every second, with the alerts of deploy/monitoring/."""
 
-from __future__ import annotations
-
 import math
 import re
 import subprocess

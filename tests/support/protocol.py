@@ -1,7 +1,5 @@
 """One connection of the service in this process, with an application that answers anything."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import time

@@ -6,8 +6,6 @@ refused as surplus where none is left to answer. The specification is one senten
 state once or was refused, and what was acknowledged is in it at that moment.
 """
 
-from __future__ import annotations
-
 import random
 from collections import Counter
 from typing import Literal

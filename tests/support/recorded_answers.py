@@ -1,19 +1,16 @@
-"""What the service answered to the corpora of requests, byte for byte, when it was last recorded.
+"""What the service answered to the requests, byte for byte, when it was last recorded.
 
-``python -m tests.support.recorded_answers`` compares; with ``--record`` it writes what changed on purpose to
-``tests/recorded/answers.json.gz``.
+``python -m tests.support.recorded_answers`` records them anew, for what changed on purpose. The requests are in
+``tests/recorded/requests.json`` and large batches.
 """
-
-from __future__ import annotations
 
 import asyncio
 import gzip
 import itertools
 import json
 import re
-import sys
 import uuid
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -24,10 +21,10 @@ from service.app import create_app
 from service.settings import SecretText, Settings
 from service.store.memory import MemoryStore
 from tests.support.asgi import JSON, Asked
-from tests.support.large_corpus import large_corpus, plain_batch
-from tests.support.request_corpus import corpus, session_corpus
 
 RECORDED = Path(__file__).parents[1] / "recorded/answers.json.gz"
+REQUESTS = json.loads((RECORDED.parent / "requests.json").read_text())
+"""Lists of method, path, body, and headers where they are not those of JSON; bodies are latin-1."""
 MOST = 1_500
 LIMITS = {
     "history": False,
@@ -61,76 +58,95 @@ KEYS = [
     )
 ]
 OF_THE_MOMENT = re.compile(r'"version":"[^"]*"|"part":"[^"]*"|"sha256":"[^"]*"')
+OTHERS = ("views and creations", "every other route")
 Call = tuple[str, str, bytes, list[tuple[bytes, bytes]]]
 
 
-def route_corpus(session: str) -> Iterator[Call]:
-    """Requests of every other route, with their queries, methods and headers."""
-    path = f"/v1/sessions/{session}"
-    for page in ("arms", "segments", "decisions", "history", "export"):
-        for query in (
-            "",
-            "?limit=2",
-            "?limit=0",
-            "?limit=x",
-            "?limit=1&limit=2",
-            "?cursor=x",
-            "?sort=-index",
-            "?a=1",
-        ):
-            yield "GET", f"{path}/{page}?{query}", b"", []
-        for method in ("HEAD", "POST", "DELETE"):
-            yield method, f"{path}/{page}", b"{}", JSON
-    for query in ("?segment=a", "?segment=none", "?segment=" + "x" * 200):
-        yield "GET", f"{path}{query}", b"", []
-        yield "GET", f"{path}/arms{query}", b"", []
-    for body in (
-        b'{"idle_ttl_seconds":60}',
-        b'{"floor":0.1}',
-        b'{"floor":9}',
-        b'{"expiry":null}',
-        b"{}",
-        b"",
-        b"[]",
-    ):
-        yield "PATCH", path, body, JSON
-    for body in (b'{"add":["z"]}', b'{"remove":["a"]}', b'{"pause":["z"]}', b'{"other":[]}', b'{"add":[1]}', b""):
-        yield "PATCH", f"{path}/arms", body, JSON
-    for body in (b'{"arms":["a","b:c"]}', b'{"arms":[]}', b"{}"):
-        yield "PUT", f"{path}/arms", body, JSON
-    for key in (b"once", b"once", b"", b"x" * 300, "é".encode()):
-        keyed = [*JSON, (b"idempotency-key", key)]
-        yield "POST", f"{path}/act", b"{}", keyed
-        yield "POST", f"{path}/acts", b'{"count":2}', keyed
-        yield "POST", f"{path}/feedbacks?on_surplus=skip", b'{"events":[{"arm":0,"loss":0.5}]}', keyed
-        yield "POST", "/v1/sessions", b'{"learner":{"kind":"dexp3","n_arms":3},"session_id":"keyed"}', keyed
-    for headers in (
-        [(b"content-type", b"text/plain")],
-        [*JSON, *JSON],
-        [(b"content-type", b"application/json; charset=utf-8")],
-        [(b"content-type", b"application/json; charset=latin-1")],
-        [*JSON, (b"content-encoding", b"gzip")],
-        [*JSON, (b"content-encoding", b"identity")],
-        [],
-    ):
-        yield "POST", f"{path}/feedback?on_surplus=skip", b'{"arm":0,"loss":0.5}', headers
-        yield "POST", f"{path}/act", b"{}", headers
-    for path in ("/v1/key", "/v1/sessions?limit=3", "/v1/sessions?cursor=x", "/v1", "/v1/", "/v1/none", "/livez"):
-        for method in ("GET", "HEAD", "POST", "OPTIONS"):
-            yield method, path, b"", []
-    yield "POST", "/v1/sessions/import", b'{"session_id":"x"}', JSON
-    yield "POST", "/v1/sessions/import", b"[]", JSON
-    yield "DELETE", "/v1/sessions/keyed", b"", []
-    yield "DELETE", "/v1/sessions/none", b"{}", JSON
+def requests(part: str, session: str) -> Iterator[Call]:
+    """Requests that do not depend on what is drawn: one part of ``tests/recorded/requests.json``."""
+    for method, path, body, *headers in REQUESTS[part]:
+        given = [(name.encode(), value.encode("latin-1")) for name, value in headers[0]] if headers else JSON
+        yield method, path.replace("{session}", session), body.encode("latin-1"), given
+
+
+def plain_event(arm: int, event_id: str | None = None) -> bytes:
+    """A plain event."""
+    told = "" if event_id is None else f',"event_id":"{event_id}"'
+    return f'{{"arm":{arm},"loss":0.{arm}25{told}}}'.encode()
+
+
+def plain_batch(arms: Sequence[int], ids: str | None = None) -> bytes:
+    """Plain events of these arms; with ids that begin so, if any."""
+    return batch([plain_event(arm, None if ids is None else f"{ids}{place}") for place, arm in enumerate(arms)])
+
+
+def batch(events: Sequence[bytes]) -> bytes:
+    """A body with these events."""
+    return b'{"events":[' + b",".join(events) + b"]}"
+
+
+ODD = [each.encode("latin-1") for each in REQUESTS["odd events"]]
+"""What an event may be instead."""
+
+
+def large_corpus(session: str, arms: Sequence[int], most: int) -> Iterator[tuple[str, bytes]]:
+    """Path and body of large batches.
+
+    Parameters
+    ----------
+    session : its id
+    arms : of its decisions, more than ``most``
+    most : events that a batch may have
+    """
+    path = f"/v1/sessions/{session}/feedbacks"
+    right, half = [plain_event(arm) for arm in arms[:900]], [plain_event(arm) for arm in arms[900:1350]]
+    for place in (0, 450, 899):
+        for odd in ODD:
+            yield path, batch([*right[:place], odd, *right[place + 1 :]])
+    yield f"{path}?on_surplus=refuse", plain_batch([0] * most)
+    yield path, batch(right)
+    ids = plain_batch(arms[900:1800], "id:")
+    yield from ((path, ids), (path, ids))
+    yield f"{path}?on_surplus=skip", plain_batch([*arms[:800], *arms[1800:1900]], "id:")
+    yield path, plain_batch([0] * most + [0])
+    yield f"{path}?on_surplus=skip", batch([*half, plain_event(0, "twice"), *half, plain_event(0, "twice")])
+    yield path, batch([plain_event(arm, "},{") for arm in arms[:900]])
+    yield f"{path}?on_surplus=skip", batch([plain_event(arm, f"a}},{{b{at}") for at, arm in enumerate(arms[:600])])
+    yield f"{path}?on_surplus=skip", plain_batch(arms[:900]).replace(b":", b" :\t").replace(b"},", b"},\r\n ")
+    yield f"{path}?on_surplus=skip", plain_batch(arms[:900]).replace(b"},", b"} ,")
+    yield f"{path}?on_surplus=skip", plain_batch(arms[:900]).replace(b"loss", b"reward")
+    words = (b"loss", b"reward")
+    yield f"{path}?on_surplus=skip", batch([b'{"arm":0,"%b":1}' % words[at > 500] for at in range(1000)])
+    slots = [b'{"arm":%d,"loss":0.5,"slot":%d}' % (arm, slot) for slot, arm in enumerate(arms, 1)]
+    yield f"{path}?on_surplus=skip", batch(slots[1900:2800])
+    yield f"{path}?on_surplus=skip", batch([*right, *slots[2800:2900]])
+    yield f"{path}?on_surplus=skip", batch([b'{"label":"b:c","loss":0.5}'] * 1000)
+    yield f"{path}?on_surplus=skip", batch([b'{"losses":[0.5,0.5,0.25]}'] * 1000)
+    yield f"{path}?on_surplus=skip", batch([b'{"arm":1,"loss":null}'] * 1000)
+    body = plain_batch(arms[:900])
+    yield path, body.replace(b'{"events"', b'{"events":[],"events"')
+    yield path, body.replace(b'"events":[', b'"events":[,')
+    yield path, body.replace(b"]}", b",]}")
+    yield from (
+        (path, before + body + after) for before, after in ((b"\xef\xbb\xbf", b""), (b"", b"x"), (b"[", b"]"))
+    )
+    yield f"{path}?on_surplus=skip", b" " * 200 + body + b"\n" * 200
+    yield path, b'{"events":[' + b" " * 20_000 + b"]}"
+    yield path, body + b" " * 200_000
+    yield f"{path}?on_invalid=skip", batch([*right, plain_event(77)])
+    yield f"{path}?on_surplus=no", body
+    yield "/v1/sessions/none/feedbacks", body
+    yield "/v1/sessions/-/feedbacks", body
+    yield f"/v1/sessions/{session}/feedback", b" " * 20_000 + plain_event(0)
 
 
 def calls(session: str, arms: list[int]) -> Iterator[Call]:
     """All requests to one session, in their order."""
-    yield from (("POST", path, body, JSON) for path, body in corpus(session))
-    yield from ((method, path, body, JSON) for method, path, body in session_corpus(session))
+    yield from requests("acts and events", session)
+    yield from requests("views and creations", session)
     yield from (("POST", path, body, JSON) for path, body in large_corpus(session, arms, MOST))
     yield "POST", f"/v1/sessions/{session}/feedbacks?on_surplus=skip", plain_batch([0] * MOST, "x"), JSON
-    yield from route_corpus(session)
+    yield from requests("every other route", session)
 
 
 @asynccontextmanager
@@ -172,9 +188,8 @@ async def with_keys() -> list[list[Any]]:
             for name in ("hot", "named"):
                 body = json.dumps({"session_id": name, "seed": 5, **SESSIONS[name]}).encode()
                 found.append(await answered(asked, ("POST", "/v1/sessions", body, [*JSON, *headers])))
-                some = [("POST", path, body, JSON) for path, body in corpus(name)][:40]
-                some += [(method, path, body, JSON) for method, path, body in session_corpus(name)]
-                for method, path, body, given in [*some, *route_corpus(name)]:
+                some = [*requests("acts and events", name)][:40], *(requests(part, name) for part in OTHERS)
+                for method, path, body, given in itertools.chain(*some):
                     found.append(await answered(asked, (method, path, body, [*given, *headers])))
     return found
 
@@ -188,16 +203,5 @@ async def answers() -> dict[str, list[list[Any]]]:
     return {session: await one_session(session) for session in SESSIONS} | {"keys": await with_keys()}
 
 
-def main() -> None:
-    found = asyncio.run(answers())
-    if "--record" in sys.argv:
-        RECORDED.write_bytes(gzip.compress(json.dumps(found).encode(), mtime=0))
-        return
-    for name, lines in found.items():
-        for number, (now, before) in enumerate(zip(lines, recorded()[name], strict=True)):
-            if now != before:
-                sys.exit(f"{name}, request {number}:\n- {str(before)[:2000]}\n+ {str(now)[:2000]}")
-
-
 if __name__ == "__main__":
-    main()
+    RECORDED.write_bytes(gzip.compress(json.dumps(asyncio.run(answers())).encode(), mtime=0))

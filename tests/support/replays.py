@@ -1,7 +1,5 @@
 """Plans of replays, replays over HTTP and in process, and whether both came to the same numbers."""
 
-from __future__ import annotations
-
 import uuid
 
 import numpy as np

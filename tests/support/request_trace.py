@@ -7,8 +7,6 @@ What runs now and then beside requests (the sweeper, say) may fall into a reques
 several times, and the shortest list counts.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

@@ -1,7 +1,5 @@
 """Runs as tests of the arithmetic start and step them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

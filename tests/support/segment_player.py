@@ -1,7 +1,5 @@
 """Segments with their global part, stepped as a session would."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -5,8 +5,6 @@ eight parameters of each, two of each that takes seconds, and as few examples as
 only where they are named, by file or by ``-m recipes``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A master, its replica and a sentinel that watches them: real servers."""
 
-from __future__ import annotations
-
 from contextlib import ExitStack
 from pathlib import Path
 

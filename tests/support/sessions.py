@@ -1,7 +1,5 @@
 """Short ways to write sessions and commits."""
 
-from __future__ import annotations
-
 import hashlib
 from typing import Any
 

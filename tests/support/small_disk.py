@@ -1,7 +1,5 @@
 """A file system of a fixed size, for tests as root that fill a disk."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from collections.abc import Iterator
@@ -10,20 +8,22 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.programs import program
+
 
 @contextmanager
 def small_disk(folder: Path, size: int) -> Iterator[Path]:
     """Mount a file system of ``size`` bytes; skip the test where that is not allowed."""
+    mount, unmount = program("mount"), program("umount")
     folder.mkdir()
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder)], capture_output=True, check=False
-    )
+    words = [mount, "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder)]
+    mounted = subprocess.run(words, capture_output=True, check=False)
     if mounted.returncode:
         pytest.skip("needs the right to mount a file system")
     try:
         yield folder
     finally:
-        subprocess.run(["umount", "--lazy", str(folder)], check=True)
+        subprocess.run([unmount, "--lazy", str(folder)], check=True)
 
 
 def fill(folder: Path, left: int) -> Path:

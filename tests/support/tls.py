@@ -1,7 +1,5 @@
 """A certificate authority and servers that speak TLS, on loopback."""
 
-from __future__ import annotations
-
 import subprocess
 from pathlib import Path
 from urllib.parse import quote

@@ -1,7 +1,5 @@
 """Copies of the service that differ as two releases do: the second brings a field, and with it schema 2."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

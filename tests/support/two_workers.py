@@ -1,7 +1,5 @@
 """A session on two workers that share a Redis, and the run in this process that it has to equal."""
 
-from __future__ import annotations
-
 import contextlib
 import random
 from collections.abc import Iterator

@@ -4,8 +4,6 @@ A recording holds a learner to what it does now; it does not show that this is r
 recording never changes them.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from pathlib import Path

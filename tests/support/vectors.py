@@ -1,7 +1,5 @@
 """Reading the vector files, and stepping a learner through one of their traces."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """Waiting for conditions, which tests do in place of sleeping."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Awaitable, Callable
 from typing import Literal, TypeVar

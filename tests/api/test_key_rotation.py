@@ -1,7 +1,5 @@
 """API keys that change while the service runs."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

@@ -1,0 +1,300 @@
+"""API keys: who gets in, what a role lets it do and a key bounds, and that no secret is seen."""
+
+import asyncio
+import json
+import os
+from pathlib import Path
+
+import httpx
+import pytest
+
+from service.server.listeners import is_loopback
+from service.settings import SecretText
+from service.store.memory import MemoryStore
+from tests.support.api_keys import ADMIN, CLIENT, KEYS, SETUP, SHOP, bearer
+from tests.support.connections import answers, connected, request
+from tests.support.one_session import pages
+from tests.support.running import RunningService, create
+
+LEARNER = {"kind": "dexp3", "n_arms": 3}
+
+
+@pytest.fixture
+async def client(make_client):
+    client = await make_client(api_keys=SecretText(json.dumps(KEYS)))
+    for session_id in ("shop-1", "other"):
+        answer = await client.post(
+            "/v1/sessions", json={"session_id": session_id, "learner": LEARNER}, headers=bearer(ADMIN)
+        )
+        assert answer.status_code == 201
+    return client
+
+
+@pytest.fixture
+def problem():
+    def check(answer, status, code):
+        assert (answer.status_code, answer.json()["code"]) == (status, code)
+        assert answer.headers["content-type"] == "application/problem+json"
+        return answer
+
+    return check
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {},
+        bearer("wrong-0123456789abcdef"),
+        bearer(""),
+        {"Authorization": f"Basic {ADMIN}"},
+        {"Authorization": ADMIN},
+        {"X-API-Key": "wrong-0123456789abcdef"},
+        {"X-API-Key": CLIENT, **bearer(ADMIN)},
+        [("X-API-Key", ADMIN), ("X-API-Key", CLIENT)],
+    ],
+)
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        *(("POST", "/v1/sessions/shop-1/act"), ("GET", "/v1/sessions"), ("GET", "/metrics"), ("GET", "/docs")),
+        *(("GET", "/docs-assets/swagger-ui.css"), ("GET", "/openapi.json"), ("GET", "/nowhere")),
+    ],
+)
+async def test_without_a_valid_key_nobody_gets_in(client, problem, method, path, headers):
+    answer = problem(await client.request(method, path, headers=headers), 401, "unauthorized")
+
+    assert answer.headers["www-authenticate"].startswith("Bearer ")
+    detail = answer.json()["detail"]
+    assert "more than one" in detail or "`X-API-Key: <key>` or as `Authorization: Bearer <key>`" in detail
+    assert "0123456789abcdef" not in answer.text
+
+
+@pytest.mark.parametrize("headers", [bearer(CLIENT), {"X-API-Key": CLIENT}, {"Authorization": f"bearer  {CLIENT}"}])
+async def test_a_key_is_taken_from_either_header(client, headers):
+    assert (await client.post("/v1/sessions/other/act", headers=headers)).status_code == 200
+
+
+@pytest.mark.parametrize("path", ["/livez", "/readyz"])
+async def test_health_checks_need_no_key(client, path):
+    assert (await client.get(path)).status_code == 200
+    assert (await client.head(path)).status_code == 200
+
+
+async def test_settings_open_metrics_and_docs(make_client):
+    client = await make_client(api_keys=SecretText(json.dumps(KEYS)), open_metrics=True, open_docs=True)
+
+    for path in ("/metrics", "/docs", "/openapi.json", "/docs-assets/swagger-ui.css"):
+        assert (await client.get(path)).status_code == 200
+    assert (await client.get("/v1/sessions")).status_code == 401
+
+
+@pytest.mark.parametrize(
+    ("host", "loopback"),
+    [*((host, True) for host in ("127.0.0.1", "127.9.9.9", "::1", "localhost")), ("0.0.0.0", False), ("::", False)],
+)
+def test_loopback(host, loopback):
+    assert is_loopback(host) is loopback
+
+
+@pytest.mark.processes
+def test_an_open_address_without_keys_is_warned_about(tmp_path):
+    with RunningService(tmp_path, "--store-url", "memory://", "--host", "0.0.0.0") as service:
+        service.wait_ready()
+        assert any(message.startswith("NO API KEYS, and 0.0.0.0") for message in service.messages())
+
+
+def test_keys_work_in_processes_and_are_seen_nowhere(tmp_path):
+    environment = {"BANDIT_API_KEYS": json.dumps(KEYS)}
+    with (
+        RunningService(tmp_path, "--host", "0.0.0.0", "--log-sample", "1", environment=environment) as service,
+        httpx.Client(base_url=service.url.replace("0.0.0.0", "127.0.0.1"), timeout=30) as client,
+    ):
+        service.workers()
+        for worker in service.workers():
+            assert b"0123456789abcdef" not in Path(f"/proc/{worker}/environ").read_bytes()
+        client.headers = bearer(ADMIN)
+        path = f"/v1/sessions/{create(client)}"
+        assert client.post(f"{path}/act").status_code == 200
+        del client.headers["Authorization"]
+        refused = [
+            client.post(
+                f"{path}/feedback", content=os.urandom(100_000), headers={"X-API-Key": "wrong-0123456789abcdef"}
+            )
+            for _ in range(3)
+        ]
+        assert [answer.status_code for answer in refused] == [401] * 3
+        metrics = client.get("/metrics", headers=bearer(ADMIN)).text
+        assert service.stop() == 0
+        log = service.text()
+
+    assert '"api_key": "ops"' in log
+    assert "NO API KEYS" not in log
+    assert "0123456789abcdef" not in log + metrics + "".join(answer.text for answer in refused)
+
+
+@pytest.mark.processes
+def test_space_around_a_header_is_no_part_of_a_key(tmp_path):
+    keys = {"BANDIT_API_KEYS": json.dumps(KEYS)}
+    with (
+        RunningService(tmp_path, "--store-url", "memory://", environment=keys) as service,
+        connected(service) as raw,
+    ):
+        for header in (f"X-API-Key: {ADMIN}\t", f"X-API-Key:\t {ADMIN} \t ", f"Authorization:\tBearer {ADMIN}\t"):
+            raw.sendall(request("/v1/sessions", headers=f"{header}\r\n".encode(), method="GET"))
+            assert [answer.status for answer in answers(raw, 1)] == [200], header
+
+
+@pytest.mark.processes
+def test_bad_keys_end_the_start(tmp_path):
+    with RunningService(tmp_path, environment={"BANDIT_API_KEYS": "[{}]"}) as service:
+        assert service.process.wait(30) == 2
+        assert "service: --api-keys (BANDIT_API_KEYS): 0.name: Field required" in service.text()
+
+
+async def test_the_document_tells_how_keys_are_sent(client, make_client):
+    keyed = (await client.get("/openapi.json", headers=bearer(ADMIN))).json()
+    free = (await (await make_client()).get("/openapi.json")).json()
+
+    assert keyed["security"] == [{"bearer": []}, {"header": []}]
+    assert {} in free["security"]
+    for method in ("get", "head"):
+        assert keyed["paths"]["/livez"][method]["security"] == []
+    assert "401" in keyed["paths"]["/v1/sessions"]["post"]["responses"]
+
+
+async def test_a_client_acts_feeds_back_and_views_and_no_more(client, problem):
+    headers = bearer(CLIENT)
+    path = "/v1/sessions/other"
+    arm = (await client.post(f"{path}/act", headers=headers)).json()["arm"]
+    await client.post(f"{path}/acts", json={"count": 2}, headers=headers)
+    event = {"arm": arm, "loss": 0.5}
+    assert (await client.post(f"{path}/feedback", json=event, headers=headers)).status_code == 200
+    assert (await client.post(f"{path}/feedbacks", json={"events": []}, headers=headers)).status_code == 422
+    assert (await client.get(path, headers=headers)).status_code == 200
+
+    refused = [("POST", "/v1/sessions"), ("DELETE", path), ("PATCH", f"{path}/arms")]
+    for method, target in (*refused, *(("GET", closed) for closed in ("/v1/sessions", "/metrics", "/docs"))):
+        problem(await client.request(method, target, headers=headers), 403, "forbidden")
+
+
+async def test_an_admin_may_do_everything(client):
+    headers = bearer(ADMIN)
+
+    assert (await client.get("/metrics", headers=headers)).status_code == 200
+    assert (await client.get("/docs", headers=headers)).status_code == 200
+    assert len((await client.get("/v1/sessions", headers=headers)).json()["sessions"]) == 2
+    assert (await client.get("/nowhere", headers=headers)).status_code == 404
+    assert (await client.delete("/v1/sessions/other", headers=headers)).status_code == 204
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "key"),
+    [
+        ("GET", "/v1/sessions/other", SHOP),
+        ("POST", "/v1/sessions/other/act", SHOP),
+        ("POST", "/v1/sessions/%6Fther/act", SHOP),
+        ("DELETE", "/v1/sessions/other", SETUP),
+        ("PATCH", "/v1/sessions/other/arms", SETUP),
+    ],
+)
+async def test_sessions_outside_the_prefix_do_not_exist(client, problem, method, path, key):
+    there = problem(await client.request(method, path, headers=bearer(key)), 404, "unknown_session")
+    missing = path.replace("other", "shop-missing").replace("%6Fther", "shop-missing")
+    nowhere = await client.request(
+        method, missing, json={"add": ["a"]} if method == "PATCH" else None, headers=bearer(key)
+    )
+
+    assert there.json() == nowhere.json()
+
+
+async def test_a_list_and_its_cursors_show_nothing_outside_the_prefix(client):
+    for number in range(3):
+        for prefix in ("a", "shop-", "shoq", "z"):
+            body = {"session_id": f"{prefix}{number}x", "learner": LEARNER}
+            await client.post("/v1/sessions", json=body, headers=bearer(ADMIN))
+    seen = []
+    async for page in pages(client, "/v1/sessions", bearer(SETUP), limit=1):
+        seen += [session["session_id"] for session in page["sessions"]]
+        assert page["next_cursor"] is None or page["next_cursor"].endswith(seen[-1])
+
+    assert seen == ["shop-0x", "shop-1", "shop-1x", "shop-2x"]
+    for other in ("other", "shop-1\n", "\nshop-1", "shop-é", "shop-1 ", f"shop-{'a' * 124}", ""):
+        answer = await client.get("/v1/sessions", params={"cursor": f"after~{other}"}, headers=bearer(SETUP))
+        assert answer.status_code == 422, other
+
+
+async def test_sessions_are_created_within_the_prefix_and_the_limits(client, problem):
+    async def post(**body):
+        return await client.post("/v1/sessions", json={"learner": LEARNER} | body, headers=bearer(SETUP))
+
+    problem(await post(session_id="mine"), 403, "forbidden")
+    problem(await post(learner={"kind": "dexp3", "n_arms": 5}), 422, "invalid_request")
+    answer = await post()
+    assert answer.status_code == 201
+    assert answer.json()["session_id"].startswith("shop-")
+    problem(await post(), 403, "forbidden")
+    assert (await post(session_id="shop-1")).status_code == 200
+
+
+async def test_arms_are_added_within_the_limit(client, problem):
+    body = {"session_id": "shop-2", "learner": {"kind": "dexp3", "arms": ["a", "b", "c"]}}
+    assert (await client.post("/v1/sessions", json=body, headers=bearer(SETUP))).status_code == 201
+
+    async def add(*labels):
+        return await client.patch("/v1/sessions/shop-2/arms", json={"add": labels}, headers=bearer(SETUP))
+
+    assert (await add("d")).status_code == 200
+    problem(await add("e"), 422, "invalid_request")
+
+
+async def test_arms_are_removed_however_many_there_are(client, problem):
+    body = {"session_id": "shop-2", "learner": {"kind": "dexp3", "arms": [*"abcdefgh"]}}
+    assert (await client.post("/v1/sessions", json=body, headers=bearer(ADMIN))).status_code == 201
+
+    async def change(**body):
+        return await client.patch("/v1/sessions/shop-2/arms", json=body, headers=bearer(SETUP))
+
+    assert (await change(remove=["a"])).json()["learner"]["n_arms"] == 7
+    problem(await change(remove=["b"], add=["x"]), 422, "invalid_request")
+    assert (await change(remove=["b", "c", "d", "e"], add=["x"])).json()["learner"]["n_arms"] == 4
+
+
+async def test_a_body_is_bounded_by_the_key(client, problem):
+    event = {"arm": 0, "loss": 0.5, "event_id": "x" * 80}
+
+    problem(
+        await client.post("/v1/sessions/shop-1/feedback", json=event, headers=bearer(SHOP)),
+        413,
+        "payload_too_large",
+    )
+
+
+async def test_idempotency_keys_count_within_an_api_key(client):
+    async def act(key):
+        return await client.post("/v1/sessions/other/act", headers=bearer(key) | {"Idempotency-Key": "once"})
+
+    first, again, others = await act(CLIENT), await act(CLIENT), await act(ADMIN)
+
+    assert again.content == first.content
+    assert others.json()["slot"] == first.json()["slot"] + 1
+
+
+class DistantStore(MemoryStore):
+    """A store whose listings take their time, as those of a server do."""
+
+    async def list(self, cursor, limit, prefix=""):
+        page = await super().list(cursor, limit, prefix)
+        await asyncio.sleep(0)
+        return page
+
+
+async def test_as_many_sessions_as_a_key_may_have_are_created_however_many_are_asked_for_at_once(make_client):
+    client = await make_client(DistantStore(), api_keys=SecretText(json.dumps(KEYS)))
+    asked = [
+        client.post("/v1/sessions", json={"session_id": f"shop-{n}", "learner": LEARNER}, headers=bearer(SETUP))
+        for n in range(8)
+    ]
+
+    answers = await asyncio.gather(*asked)
+
+    assert sorted(answer.status_code for answer in answers) == 2 * [201] + 6 * [403]
