@@ -90,6 +90,8 @@ class MultiscaleTsallis(ProvisionalLearner[State]):
         return rule.learned(state, loss, deviation, count, sums)
 
     def settle_all(self, state: State, arms: Sequence[int], losses: Sequence[float]) -> State:
+        if len(arms) == 1:  # In plain floats, in less than half the time.
+            return self.settle(state, arms[0], losses[0])
         return rule.all_learned(state, arms, losses, LARGEST_FALL)
 
     def correct(self, state: State, arm: Any, loss: Any, default: float, divisor: float | None = None) -> State:
@@ -97,6 +99,8 @@ class MultiscaleTsallis(ProvisionalLearner[State]):
         return rule.corrected(state, loss, default, sums)
 
     def correct_all(self, state: State, arms: Sequence[int], losses: Sequence[float], default: float) -> State:
+        if len(arms) == 1:
+            return self.correct(state, arms[0], losses[0], default)
         return rule.all_corrected(state, arms, losses, default, LARGEST_CORRECTION)
 
     def uncharge(self, state: State, arm: Any, default: float, divisor: float | None = None) -> State:
