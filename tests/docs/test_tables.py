@@ -119,8 +119,8 @@ def test_the_deployment_page_has_every_variable_of_the_compose_file():
     assert named == used
 
 
-def test_the_architecture_page_knows_every_key():
-    told = re.findall(r"^\| `bandit(:[^`]+)` \|", (ROOT / "docs/architecture.md").read_text(), re.M)
+def test_the_page_of_what_is_stored_knows_every_key():
+    told = re.findall(r"^\| `bandit(:[^`]+)` \|", (ROOT / "docs/stored.md").read_text(), re.M)
     spelled = re.findall(r"^``<prefix>(:.+?)``", keys.__doc__, re.M)
 
     assert [key.replace("{id}", "{<session id>}") for key in told] == spelled

@@ -12,8 +12,8 @@ from urllib.parse import quote
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from loadtest.processes.ports import free_port
 
+from loadtest.processes import free_port
 from service.errors import StoreUnavailableError
 from service.store import PLAIN_URL, check_url, open_store
 from service.store.base import Committed, Known, Store, StoreOptions
