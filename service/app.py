@@ -139,7 +139,11 @@ async def _lifespan(runtime: Runtime, store: Store, spans: Spans | None, _: Fast
     sweeping = asyncio.create_task(sweeper.run())
     sampler = runtime.sessions.sampler
     sampling = [asyncio.create_task(sampler.run(readiness.on_failure))] if runtime.settings.history else []
-    process_watch = _process_watch(runtime)
+
+    async def is_ready() -> bool:
+        return not runtime.draining() and await readiness.failure() is None
+
+    process_watch = ProcessWatch(metrics, lambda: runtime.sessions.waiting, is_ready)
     watching = asyncio.create_task(process_watch.run())
     endless = [announcing, *(asyncio.create_task(watch()) for watch in (runtime.api_keys.watch, readiness.watch))]
     try:
@@ -156,13 +160,6 @@ async def _lifespan(runtime: Runtime, store: Store, spans: Spans | None, _: Fast
         await store.close()
         if spans is not None:
             await spans.close(LAST_SECONDS)
-
-
-def _process_watch(runtime: Runtime) -> ProcessWatch:
-    async def is_ready() -> bool:
-        return not runtime.draining() and await runtime.readiness.failure() is None
-
-    return ProcessWatch(runtime.metrics, lambda: runtime.sessions.waiting, is_ready)
 
 
 async def _finish(*tasks: asyncio.Task[Any]) -> None:

@@ -66,7 +66,7 @@ def no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(
-    params=[pytest.param(WHEEL, id="valkey"), pytest.param(REDIS, id="redis", marks=pytest.mark.servers(REDIS))],
+    params=[pytest.param(WHEEL, id="valkey"), pytest.param(REDIS, id="redis", marks=pytest.mark.servers(REDIS))]
 )
 def server_program(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Start the test's servers from the wheel's Valkey, then from redis-server."""

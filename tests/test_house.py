@@ -26,11 +26,11 @@ BUDGET = {
     "changes of file of an act": 55,
 }
 REACHED = {
-    "code lines of service": 17_121,
+    "code lines of service": 16_995,
     "files of service": 110,
     "folders of service": 16,
     "largest file of service": 314,
-    "code lines of tests": 25_936,
+    "code lines of tests": 25_901,
     "code lines of loadtest": 5_357,
     "words of docs": 38_844,
     "files of a feedback": 20,

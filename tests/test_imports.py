@@ -40,9 +40,7 @@ ARROWS = {
 }
 """Folder (or file) of ``service/`` to the folders it may import beside itself and the leaves."""
 LOADTEST = {"engine", "learners", "client"}
-LOADTEST_ALSO = {
-    "loadtest.bench.turns": {"app", "server.worker", "store.memory", *LEAVES},
-}
+LOADTEST_ALSO = {"loadtest.bench.turns": {"app", "server.worker", "store.memory", *LEAVES}}
 """What these drive within their own process."""
 CLIENT = {"httpx", "httpcore"}
 """What the client needs beside Python: httpx, and what that makes its connections with."""

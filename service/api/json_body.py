@@ -142,7 +142,9 @@ def parse(body: bytes, limits: PartLimits) -> dict[str, Any]:
         raise InvalidRequestError(_not_json(error)) from error
     if not isinstance(value, dict):
         raise InvalidRequestError(_no_object(value))
-    if large and [id(each) for each in large] != [id(_probabilities(value))]:
+    learner = value.get("learner")
+    allowed = learner.get("probabilities") if isinstance(learner, dict) else None
+    if large and [id(each) for each in large] != [id(allowed)]:
         raise InvalidRequestError(f"An object has more than {MAX_FIELDS} fields")
     return value
 
@@ -163,11 +165,6 @@ def _no_object(value: Any) -> str:
     if isinstance(value, list) and value and isinstance(value[0], dict):
         return f'{text}; post a list of events to /feedbacks as {{"events": [...]}}'
     return text
-
-
-def _probabilities(body: dict[str, Any]) -> Any:
-    learner = body.get("learner")
-    return learner.get("probabilities") if isinstance(learner, dict) else None
 
 
 def _check_parts(body: bytes, limits: PartLimits) -> None:
@@ -309,10 +306,7 @@ def _columns(events: Sequence[Any]) -> PlainEvents | None:
 
 
 def read_small(
-    body: bytes,
-    columns: Callable[[Any, Settings], Any] | None,
-    settings: Settings,
-    limits: PartLimits,
+    body: bytes, columns: Callable[[Any, Settings], Any] | None, settings: Settings, limits: PartLimits
 ) -> tuple[dict[str, Any], Any]:
     """Parse the object in a small body, and read it without its model if ``columns`` can; else None beside it."""
     posted = parse_small(body)

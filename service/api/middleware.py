@@ -94,7 +94,8 @@ class LocalRequests:
         given = [(name, value.strip().decode("latin-1").lower()) for name, value in read]
         named = {host_name(value) for name, value in given if name == b"host"}
         if url is not None:
-            named.add(_host_in(url))
+            authority = re.split(rb"[/?#]", url.partition(b"://")[2], maxsplit=1)[0]  # Neither a path nor ``*``.
+            named.add(host_name(authority.decode("latin-1")))
         if not all(map(self._is_served, named)):
             raise ForeignHostError
         origins = {value for name, value in given if name == b"origin"}
@@ -167,12 +168,6 @@ def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
 
 def _is_private(host: str) -> bool:
     return host != "" and ("." not in host or _address(host) is not None or host.endswith(_PRIVATE))
-
-
-def _host_in(url: bytes) -> str:
-    """Return the host in a request's address that is neither a path nor ``*``."""
-    authority = re.split(rb"[/?#]", url.partition(b"://")[2], maxsplit=1)[0]
-    return host_name(authority.decode("latin-1"))
 
 
 # -- Asks every request for its API key before anything of it is read.
@@ -360,7 +355,8 @@ class RequestLogMiddleware:
         method, path = self._metrics.answered(scope["method"], template, status, seconds)
         logged = self._logged.get((method, path), Logged.ALL)
         if logged is Logged.CHANGES:
-            is_sampled = self._is_as_before(path, status)
+            is_sampled = self._last_status.get(path, 200) == status
+            self._last_status[path] = status
         else:
             is_sampled = logged is Logged.SAMPLE and status < 400
         skipped = is_sampled and random.random() >= self._sample  # noqa: S311 - a sample is no secret
@@ -375,9 +371,10 @@ class RequestLogMiddleware:
         if self._spans is not None:
             self._spans.answered(method=method, route=route, status=status, request_id=request_id, session=session)
         if is_logged:
+            sent = scope["method"]  # Which may be long.
             logs.request(
                 request_id=request_id,
-                method=_shown_method(scope["method"]),
+                method=sent if sent in HTTPMethod.__members__ else OTHER,
                 route=route,
                 status=status,
                 duration_ms=round(seconds * 1000, 3),
@@ -387,17 +384,6 @@ class RequestLogMiddleware:
                 trace_id=_trace_id(scope["headers"]) if self._spans is None else self._spans.trace_id(),
                 **reason_of(scope.get(ERROR_IN_SCOPE)),
             )
-
-    def _is_as_before(self, route: str, status: int) -> bool:
-        """Return whether the route's answer before had the same status."""
-        before = self._last_status.get(route, 200)
-        self._last_status[route] = status
-        return status == before
-
-
-def _shown_method(method: str) -> str:
-    """Return a method of the HTTP standards as it is, and any other text as ``other``, as it may be long."""
-    return method if method in HTTPMethod.__members__ else OTHER
 
 
 def _path_of_other(scope: Scope) -> str:
@@ -420,9 +406,7 @@ def _trace_id(headers: Iterable[tuple[bytes, bytes]]) -> str | None:
 def labels() -> Labels:
     """Collect the routes, problem codes and learners."""
     return Labels(
-        routes=_routes(),
-        codes=sorted({error.code for error in ServiceError.__subclasses__()}),
-        learners=REGISTRY,
+        routes=_routes(), codes=sorted({error.code for error in ServiceError.__subclasses__()}), learners=REGISTRY
     )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from operator import attrgetter
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from fastapi import Request
 from starlette.routing import BaseRoute, Mount, Route
@@ -111,33 +111,9 @@ RouteAccess = Sequence[tuple[BaseRoute, Access]]
 """Routes in the order in which they are tried, with what they say."""
 
 
-def access(
-    roles: frozenset[Role],
-    *,
-    logged: Logged = Logged.ALL,
-    keyless: bool = False,
-    opened_by: Callable[[Settings], bool] | None = None,
-    of_all_sessions: bool = False,
-    max_body_bytes: Callable[[Settings], int] = attrgetter("max_body_bytes"),
-    names_no_session: bool = False,
-) -> Callable[[_Handler], _Handler]:
-    """Say of a handler, or of a mounted application, who may call it.
-
-    Parameters
-    ----------
-    roles : of the keys that may call it
-    logged : which of its successes get a line in the log
-    keyless : whether it asks for no key at all
-    opened_by : whether the settings make it ask for no key; None where none does
-    of_all_sessions : whether its answers contain data of all sessions, so that keys with a prefix may not call it
-    max_body_bytes : largest body, by the settings
-    names_no_session : whether its path looks like that of a session and is not
-
-    Returns
-    -------
-    The decorator, which returns the handler itself.
-    """
-    declared = Access(roles, logged, keyless, opened_by, of_all_sessions, max_body_bytes, names_no_session)
+def access(roles: frozenset[Role], **options: Any) -> Callable[[_Handler], _Handler]:
+    """Say of a handler, or of a mounted application, who may call it; the options are those of ``Access``."""
+    declared = Access(roles, **options)
 
     def say(handler: _Handler) -> _Handler:
         vars(handler)[_ATTRIBUTE] = declared

@@ -203,8 +203,7 @@ class SegmentRow(Described):
     slots: int
     feedbacks: int = Field(description="Number of applied events.")
     mean_loss: float | None = Field(
-        None,
-        description="Over its applied events and decisions expired at their default; null before the first.",
+        None, description="Over its applied events and decisions expired at their default; null before the first."
     )
     mean_reward: float | None = Field(None, description="The same in a session with ``reward_range``.")
     effective_arms: float
@@ -391,25 +390,3 @@ class ExportedSession(Posted):
     event_ids: list[Part]
     segments: list[Part] = Field([], description="Left out if the session has none.")
     sha256: str = Field(description="Of the rest as JSON with sorted keys, without spaces, in ASCII.")
-
-
-__all__ = [
-    "Act",
-    "Action",
-    "Actions",
-    "Acts",
-    "ArmPage",
-    "ChangeArms",
-    "ChangeSession",
-    "CreateSession",
-    "DecisionPage",
-    "ExportedSession",
-    "Feedbacks",
-    "History",
-    "KeyView",
-    "ReplaceArms",
-    "SegmentPage",
-    "SessionList",
-    "SessionView",
-    "Settlement",
-]

@@ -11,6 +11,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from enum import IntEnum
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -52,39 +53,11 @@ class Finding(NamedTuple):
     do: str = ""
 
 
-def ok(subject: str, found: str) -> Finding:
-    """Return what is well.
-
-    Parameters
-    ----------
-    subject : what was examined, in a word or two
-    found : what is so
-    """
-    return Finding(Level.OK, subject, found)
-
-
-def warning(subject: str, found: str, do: str) -> Finding:
-    """Return what should be changed.
-
-    Parameters
-    ----------
-    subject : what was examined, in a word or two
-    found : what is so
-    do : what to do about it
-    """
-    return Finding(Level.WARNING, subject, found, do)
-
-
-def error(subject: str, found: str, do: str) -> Finding:
-    """Return what loses data or keeps the service from working.
-
-    Parameters
-    ----------
-    subject : what was examined, in a word or two
-    found : what is so
-    do : what to do about it
-    """
-    return Finding(Level.ERROR, subject, found, do)
+ok = partial(Finding, Level.OK)
+warning = partial(Finding, Level.WARNING)
+"""What should be changed."""
+error = partial(Finding, Level.ERROR)
+"""What loses data or keeps the service from working."""
 
 
 # -- What a server's own words mean for the sessions it stores. Arithmetic on INFO: nothing is called here.

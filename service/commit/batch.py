@@ -98,10 +98,7 @@ class Journal(list[Happening]):
         del self[length:]
 
     async def counts(
-        self,
-        losses: LossRange,
-        default_loss: float | None,
-        fair_yield: Callable[[], Awaitable[None]],
+        self, losses: LossRange, default_loss: float | None, fair_yield: Callable[[], Awaitable[None]]
     ) -> Counts:
         """Return what is to be added to the counts of arms: of an act nothing before what became of it is known.
 
@@ -420,12 +417,7 @@ async def expire_due(run: Run, journal: Journal, seconds: float = math.inf) -> b
 
 
 async def apply_batch(
-    base: CachedSession,
-    batch: Sequence[Operation],
-    known: KnownKeys,
-    now: float,
-    *,
-    undoes: bool = False,
+    base: CachedSession, batch: Sequence[Operation], known: KnownKeys, now: float, *, undoes: bool = False
 ) -> Draft:
     """Apply a batch to a copy of a run, or only expire some of the due decisions where they are many.
 

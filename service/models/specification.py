@@ -49,7 +49,7 @@ class ExpirySpec(Posted):
         bool | None,
         Field(
             description="Whether every act counts as the default loss at once, and an event within the time "
-            "corrects it. Default: true for ``multiscale_tsallis`` with a default loss, else false.",
+            "corrects it. Default: true for ``multiscale_tsallis`` with a default loss, else false."
         ),
     ] = None
 

@@ -17,9 +17,8 @@ from ..errors import FieldValueError, InvalidRequestError, NoLabelsError
 from ..models.specification import ExpirySpec, Specification
 from ..models.stored import Stored
 from ..serialization import records
-from .act import Act, check_defined
-from .feedback import SettleFeedback
-from .views import ArmLimits, Show, check_labels, label_bytes
+from .act import check_defined
+from .views import ArmLimits, check_labels, label_bytes
 
 # -- Changing the arms of a session: some of them, or the whole catalogue.
 
@@ -294,6 +293,3 @@ class NextDue(Operation):
         """Answer with Unix seconds as text, empty where nothing will fall due."""
         due_at = None if draft.run.act_times is None else draft.run.act_times.due_at()
         return Applied(b"" if due_at is None else repr(due_at).encode(), changed=False)
-
-
-__all__ = ["Act", "ChangeArms", "ChangeSession", "NextDue", "ReplaceArms", "SettleFeedback", "Show"]

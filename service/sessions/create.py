@@ -44,7 +44,7 @@ from ..telemetry.metrics import Metrics
 from .act import check_defined
 from .transfer import read as read_document
 from .transfer import restorable, restored
-from .views import SHORT_ARMS, Limits, Reader, Rights, ShortView, Show, label_bytes, session_view, viewer
+from .views import ALL, SHORT_ARMS, Limits, Reader, Rights, ShortView, Show, label_bytes, session_view, viewer
 
 # -- A session before its first slot.
 
@@ -190,9 +190,9 @@ class Creator:
         """Held from counting an API key's sessions until the new one is created."""
 
     async def create(
-        self, session_id: str | None, spec: Specification, key: Idempotency | None, rights: Rights
+        self, session_id: str | None, spec: Specification, key: Idempotency | None, rights: Rights = ALL
     ) -> Created:
-        """Create a session, or find the one that was created with the same fields: see ``Sessions.create``.
+        """Create a session, or find the one that was created with the same fields.
 
         Parameters
         ----------
@@ -203,8 +203,20 @@ class Creator:
 
         Raises
         ------
-        ServiceError
-            what ``Sessions.create`` raises.
+        InvalidRequestError
+            if the session would be too large.
+        ForbiddenError
+            if ``rights`` do not allow this id, or another session.
+        SessionExistsError
+            if the session with this id has other fields.
+        IdempotencyConflictError
+            if the key came with another body before.
+        StateCorruptError
+            if the session with this id can't be read.
+        OverloadedError
+            if the session is being deleted again and again, or too many requests wait for it.
+        StoreUnavailableError
+            if the store can't be reached; the session may have been created.
         """
         await run_in_thread_if_large(label_bytes(spec), self._limits.check, spec, rights)
         if spec.floor:
@@ -219,8 +231,10 @@ class Creator:
             await self._check_count(session_id, rights.prefix, rights.max_sessions)
             return await self._created(session_id, spec, key)
 
-    async def restore(self, document: Mapping[str, Any], rights: Rights, key: Idempotency | None = None) -> Answer:
-        """Create a session from an exported one: see ``Sessions.restore``.
+    async def restore(
+        self, document: Mapping[str, Any], rights: Rights = ALL, key: Idempotency | None = None
+    ) -> Answer:
+        """Create a session from the JSON that ``export`` gave, here or elsewhere, and answer with its view.
 
         Parameters
         ----------
@@ -230,8 +244,14 @@ class Creator:
 
         Raises
         ------
+        InvalidRequestError
+            if the document is changed or incomplete.
+        NewerSchemaError
+            if a newer version wrote it.
+        SessionExistsError
+            if the id exists, and was not created under this key.
         ServiceError
-            what ``Sessions.restore`` raises.
+            what ``create`` raises.
         """
         session_id, whole = await read_document(document)
         if not re.fullmatch(SESSION_ID_PATTERN, session_id) or not session_id.startswith(rights.prefix):

@@ -199,12 +199,7 @@ MAX_TRIES = 3
 
 
 async def arms_page(
-    reader: Reader,
-    session_id: str,
-    cursor: str | None,
-    limit: int,
-    sort: ArmSort,
-    segment: str | None = None,
+    reader: Reader, session_id: str, cursor: str | None, limit: int, sort: ArmSort, segment: str | None = None
 ) -> Body:
     """Return the JSON of a page of live arms: see ``Sessions.arms``.
 

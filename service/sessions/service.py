@@ -7,6 +7,7 @@ import logging
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from ..commit.batch import Answer as Answer
@@ -15,20 +16,16 @@ from ..commit.committer import Committer, SessionQueues
 from ..commit.schemas import Schemas as Schemas
 from ..cooperative import Body
 from ..engine.run import Run
-from ..errors import (
-    StateCorruptError,
-    StoreUnavailableError,
-    UnknownSessionError,
-)
+from ..errors import StateCorruptError, StoreUnavailableError, UnknownSessionError
 from ..models.events import Idempotency
-from ..models.specification import Specification, is_id
+from ..models.specification import is_id
 from ..models.stored import Stored
 from ..settings import Settings
 from ..store.base import NO_CONNECTION, Store
 from ..telemetry.metrics import Metrics
 from . import transfer as document
 from .changes import ChangeArms, ChangeSession, ReplaceArms
-from .create import Created, Creator
+from .create import Creator
 from .history import Sampler
 from .pages import ArmSort, arms_page, decisions_page, history_page, sessions_page
 from .segments import SegmentSort, segment_view, segments_page
@@ -51,6 +48,8 @@ class SessionQueries:
         self._store = store
         self._reader = reader
         self._max_import_bytes = max_import_bytes
+        self.now = store.now
+        self.list = partial(sessions_page, reader)
 
     async def view(self, session_id: str, segment: str | None = None) -> Body:
         """Return the JSON of a session as it is now, with due decisions settled; nothing is committed.
@@ -95,24 +94,6 @@ class SessionQueries:
         """
         check_id(session_id)
         return await segments_page(self._reader, session_id, cursor, limit, sort)
-
-    async def list(self, cursor: str | None, limit: int, prefix: str = "") -> Body:
-        """Return the JSON of a page of sessions: all of a view but probabilities and points.
-
-        Parameters
-        ----------
-        cursor : ``next_cursor`` of the page before; None for the first
-        limit : sessions on the page, at most
-        prefix : what the listed ids begin with
-
-        Raises
-        ------
-        InvalidRequestError
-            for a cursor of another list.
-        StoreUnavailableError
-            where the store can't be reached.
-        """
-        return await sessions_page(self._reader, cursor, limit, prefix)
 
     async def arms(
         self, session_id: str, cursor: str | None, limit: int, sort: ArmSort, segment: str | None = None
@@ -184,10 +165,6 @@ class SessionQueries:
         check_id(session_id)
         return await document.export(self._store, session_id, self._max_import_bytes)
 
-    def now(self) -> float:
-        """Return Unix seconds by the store's clock."""
-        return self._store.now()
-
 
 def check_id(session_id: str) -> None:
     """Refuse what no session can have as its id.
@@ -226,66 +203,8 @@ class Sessions(SessionQueries):
             self._committer, max_queue=settings.max_queue, max_waiting=settings.max_waiting
         )
         self.submit = self._queues.submit
-        self._creator = Creator(store, cache, self._reader, self._queues, self._limits, self._metrics, self.schemas)
-
-    async def create(
-        self,
-        session_id: str | None,
-        spec: Specification,
-        key: Idempotency | None,
-        rights: Rights = ALL,
-    ) -> Created:
-        """Create a session, or find the one that was created with the same fields.
-
-        Parameters
-        ----------
-        session_id : None to have one made
-        spec : what was posted, checked
-        key : the request's Idempotency-Key, under which the answer is stored; None without one
-        rights : what the caller may create
-
-        Raises
-        ------
-        InvalidRequestError
-            where the session would be too large.
-        ForbiddenError
-            where ``rights`` do not allow this id, or another session.
-        SessionExistsError
-            where the session with this id has other fields.
-        IdempotencyConflictError
-            where the key came with another body before.
-        StateCorruptError
-            where the session with this id can't be read.
-        OverloadedError
-            where the session is being deleted again and again, or too many requests wait for it.
-        StoreUnavailableError
-            where the store can't be reached; the session may have been created.
-        """
-        return await self._creator.create(session_id, spec, key, rights)
-
-    async def restore(
-        self, document: Mapping[str, Any], rights: Rights = ALL, key: Idempotency | None = None
-    ) -> Answer:
-        """Create a session from the JSON that ``export`` gave, here or elsewhere, and answer with its view.
-
-        Parameters
-        ----------
-        document : that JSON, parsed
-        rights : which ids, and how many sessions and arms, the caller may have
-        key : the request's Idempotency-Key, under which the answer is stored; None without one
-
-        Raises
-        ------
-        InvalidRequestError
-            where the document is changed or incomplete.
-        NewerSchemaError
-            where a newer version wrote it.
-        SessionExistsError
-            where the id exists, and was not created under this key.
-        ServiceError
-            what ``create`` raises.
-        """
-        return await self._creator.restore(document, rights, key)
+        creator = Creator(store, cache, self._reader, self._queues, self._limits, self._metrics, self.schemas)
+        self.create, self.restore = creator.create, creator.restore
 
     async def delete(self, session_id: str) -> None:
         """Delete a session and all its data.

@@ -382,6 +382,3 @@ class MemoryStore:
                 break
             del session.seen[oldest]
         return {digest: session.seen[ANSWER + digest][1] for digest in digests if ANSWER + digest in session.seen}
-
-
-__all__ = ["MemoryStore"]

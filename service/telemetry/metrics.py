@@ -296,11 +296,7 @@ def timed(
 
 class _Timed:
     def __init__(
-        self,
-        store: Any,
-        metrics: Metrics,
-        span_of: SpanOf | None,
-        on_failure: Callable[[str, str], None] | None,
+        self, store: Any, metrics: Metrics, span_of: SpanOf | None, on_failure: Callable[[str, str], None] | None
     ) -> None:
         self._store, self._metrics, self._span_of, self._on_failure = store, metrics, span_of, on_failure
         vars(self).update({name: self._timed(name) for name in CALLS}, now=store.now)

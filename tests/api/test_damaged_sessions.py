@@ -139,7 +139,7 @@ WHOLE = {
 }
 ODD = [b"", b"x", b"\0\xff", b"1e400", b"nan", b"-1", b"9" * 20, b"c" * 200]
 FIELDS = [
-    *("version", "spec", "state", "created_at", "expires_at", "writers", "buckets", "summary", "about", "counts"),
+    *("version", "spec", "state", "created_at", "expires_at", "writers", "buckets", "summary", "about", "counts")
 ]
 EVENT = {"label": "a", "loss": 1, "event_id": "e"}
 CALLS = [

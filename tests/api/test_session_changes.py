@@ -83,10 +83,7 @@ async def test_what_does_not_fit_is_refused_and_changes_nothing(client, fields, 
 
 @pytest.mark.parametrize(
     "learner",
-    [
-        {"kind": "dexp3", "n_arms": 2},
-        {"kind": "dbgd", "dim": 2, "feasible_set": {"kind": "ball", "radius": 1}},
-    ],
+    [{"kind": "dexp3", "n_arms": 2}, {"kind": "dbgd", "dim": 2, "feasible_set": {"kind": "ball", "radius": 1}}],
     ids=["arms", "points"],
 )
 async def test_learners_that_do_not_define_a_floor_get_none(client, learner):

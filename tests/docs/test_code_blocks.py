@@ -38,7 +38,7 @@ SYNTAX = {"for", "do", "done"}
 
 
 OTHER_PROGRAMS = {
-    *(".", "cyclonedx-py", "git", "nox", "pip-audit", "pre-commit", "prometheus", "pytest", "uv", "uvicorn"),
+    *(".", "cyclonedx-py", "git", "nox", "pip-audit", "pre-commit", "prometheus", "pytest", "uv", "uvicorn")
 }
 """Programs that are not of this project: only the syntax of their commands is checked."""
 

@@ -126,11 +126,7 @@ def test_redis_is_reached_only_from_the_inner_network():
 def test_the_service_waits_for_a_healthy_redis_and_the_load_test_for_a_healthy_service():
     assert SERVICES["service"]["depends_on"]["redis"]["condition"] == "service_healthy"
     assert SERVICES["loadtest"]["depends_on"]["service"]["condition"] == "service_healthy"
-    assert {name for name, service in SERVICES.items() if "healthcheck" in service} == {
-        "service",
-        "redis",
-        "nginx",
-    }
+    assert {name for name, service in SERVICES.items() if "healthcheck" in service} == {"service", "redis", "nginx"}
 
 
 def test_no_password_is_written_down():
@@ -165,11 +161,7 @@ def test_the_build_sees_only_what_it_needs():
     lines = (ROOT / ".dockerignore").read_text().split()
 
     assert lines[0] == "*"
-    assert {line for line in lines if line.startswith("!")} == {
-        "!requirements*.lock",
-        "!service",
-        "!loadtest",
-    }
+    assert {line for line in lines if line.startswith("!")} == {"!requirements*.lock", "!service", "!loadtest"}
 
 
 IMAGE = ["embedded", "otel"]

@@ -60,11 +60,7 @@ def test_one_long_run_stays_sound(n_arms: int) -> None:
 
 
 @settings(max_examples=examples(200), deadline=None, derandomize=True)
-@given(
-    st.lists(st.floats(0, 1e12), min_size=1, max_size=200),
-    st.floats(1e-6, 1e6),
-    st.floats(-1e6, 0),
-)
+@given(st.lists(st.floats(0, 1e12), min_size=1, max_size=200), st.floats(1e-6, 1e6), st.floats(-1e6, 0))
 def test_the_multiplier_solves_its_equation(values: list[float], scale: float, start: float) -> None:
     sums = np.array(values) - min(values)
 

@@ -124,10 +124,7 @@ def test_shift_and_scale_of_losses_do_not_matter(
 
 @settings(max_examples=examples(100), deadline=None, derandomize=True)
 @given(
-    st.sampled_from(LEARNERS),
-    st.integers(0, 2**32 - 1),
-    st.integers(2, 20),
-    st.sampled_from([None, 0.0, 0.5, 1.0]),
+    st.sampled_from(LEARNERS), st.integers(0, 2**32 - 1), st.integers(2, 20), st.sampled_from([None, 0.0, 0.5, 1.0])
 )
 def test_order_within_a_slot_does_not_matter(make: Any, seed: int, n_arms: int, default: float | None) -> None:
     """One slot's events, or corrections, in reverse change p of the next slot by 1e-14 at most."""

@@ -21,10 +21,7 @@ from tests.support.running import RunningService, create
 def test_the_wheel_installs_one_name(wheel):
     names = zipfile.ZipFile(wheel).namelist()
 
-    assert {name.split("/")[0] for name in names} == {
-        "delayed_bandits",
-        f"delayed_bandits-{__version__}.dist-info",
-    }
+    assert {name.split("/")[0] for name in names} == {"delayed_bandits", f"delayed_bandits-{__version__}.dist-info"}
     files = ("py.typed", "store/redis/lua/commit.lua", "dashboard/index.html", "dashboard/assets/js/app.js")
     assert {f"delayed_bandits/{file}" for file in files} <= set(names)
 

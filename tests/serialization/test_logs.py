@@ -134,10 +134,7 @@ def test_no_more_steps_stand_behind_a_state_than_their_number_can_say():
     run, steps = session.run(), ((0, 1.0, 0.0),)
     for count, vectors in [(logs.LOGGED - 1, 1), (logs.LOGGED, 2)]:
         run.state = run.state._replace(log=dexp3_log.Log(run.state.p, steps * count, 0))
-        assert (len(logs.shortened(run.state).p), logs.shortened(run.state).log is None) == (
-            1_000,
-            vectors == 2,
-        )
+        assert (len(logs.shortened(run.state).p), logs.shortened(run.state).log is None) == (1_000, vectors == 2)
 
 
 def test_the_more_arms_the_more_events_a_log_keeps():

@@ -32,9 +32,7 @@ async def has_version(store: RedisStore, wanted: str) -> bool:
     return await version(store) == wanted
 
 
-async def test_a_frozen_server_is_noticed_soon_and_its_late_copy_is_harmless(
-    own_redis_server: RedisServer,
-) -> None:
+async def test_a_frozen_server_is_noticed_soon_and_its_late_copy_is_harmless(own_redis_server: RedisServer) -> None:
     store = RedisStore(own_redis_server.url, StoreOptions(reply_seconds=0.3, retry_seconds=0.3))
     await store.create(new_session())
     await store.commit(commit("v0", "v1", session_id="none"))

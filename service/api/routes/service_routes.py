@@ -12,6 +12,7 @@ from base64 import b64encode
 from functools import cache
 from hashlib import sha256
 from importlib.util import find_spec
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,6 @@ from starlette.types import Scope
 from ... import install
 from ...cooperative import run_in_thread
 from ...errors import OverloadedError, StoreUnavailableError
-from ...settings import Settings
 from ...telemetry.metrics import CONTENT_TYPE
 from ..calls import Call, Reply
 from ..json_body import JSON
@@ -108,13 +108,9 @@ _SCRIPT = re.compile(rb"<script>(.*?)</script>", re.DOTALL)
 router_of_docs = APIRouter(include_in_schema=False)
 
 
-def _opened(settings: Settings) -> bool:
-    return settings.open_docs
-
-
 @router_of_docs.head("/docs")
 @router_of_docs.get("/docs")
-@access(READERS, opened_by=_opened)
+@access(READERS, opened_by=attrgetter("open_docs"))
 async def docs(request: Request) -> HTMLResponse:
     """Show the OpenAPI document as a page."""
     page = get_swagger_ui_html(
@@ -138,7 +134,7 @@ def _policy(page: bytes) -> str:
     )
 
 
-@access(READERS, opened_by=_opened)
+@access(READERS, opened_by=attrgetter("open_docs"))
 async def openapi(request: Request) -> JSONResponse:
     """Show the OpenAPI document, made for the first request that asks for it: few workers are ever asked."""
     # Making it takes as long as a fifth of a start, so other requests are served meanwhile.
@@ -156,7 +152,7 @@ class _Assets(StaticFiles):
 
 router_of_docs.add_route("/openapi.json", openapi, include_in_schema=False)
 _assets = _Assets(packages=[("fastapi_swagger", "resources")])
-router_of_docs.mount(f"/{ASSETS}", access(READERS, opened_by=_opened)(_assets))
+router_of_docs.mount(f"/{ASSETS}", access(READERS, opened_by=attrgetter("open_docs"))(_assets))
 
 ASSETS_OF_DASHBOARD = "dashboard-assets"
 CHARTS = "plotly.min.js"
@@ -219,3 +215,5 @@ class _DashboardAssets(StaticFiles):
 router_of_dashboard.mount(
     f"/{ASSETS_OF_DASHBOARD}", access(VIEWERS, keyless=True)(_DashboardAssets(directory=FOLDER / "assets"))
 )
+
+ROUTERS = (router, router_of_keys, router_of_docs, router_of_dashboard)
