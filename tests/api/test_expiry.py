@@ -306,8 +306,8 @@ async def test_a_session_gives_the_numbers_of_its_twin_in_process(make_client, c
     run, actions = twin(clock, **expiry), []
     assert isinstance(run, ProvisionalRun) == is_provisional
 
-    for t in range(120):
-        if t % 40 == 39:
+    for t in range(80):
+        if t % 20 == 19:
             client = await make_client(store)
             change = {"add": [f"new{t}"], "remove": [run.arms.names[run.arms.live[0]]]}
             assert (await client.patch(f"{PATH}/arms", json=change)).status_code == 200

@@ -97,7 +97,7 @@ LABELLED = [f"{number:0123}" for number in range(1000)]
     [
         pytest.param(LABELLED, "POST", "acts", {"count": 1000}, id="acts of long labels"),
         pytest.param(LABELLED, "PATCH", "arms", {}, id="arms of long labels"),
-        pytest.param([str(number) for number in range(100_000)], "PATCH", "arms", {}, id="many arms"),
+        pytest.param([str(number) for number in range(20_000)], "PATCH", "arms", {}, id="many arms"),
     ],
 )
 async def test_a_long_answer_is_kept_short_and_comes_again_whole(

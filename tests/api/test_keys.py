@@ -105,8 +105,9 @@ def test_an_open_address_without_keys_is_warned_about(tmp_path):
 
 def test_keys_work_in_processes_and_are_seen_nowhere(tmp_path):
     environment = {"BANDIT_API_KEYS": json.dumps(KEYS)}
+    flags = ("--host", "0.0.0.0", "--log-sample", "1", "--store-url", "memory://")
     with (
-        RunningService(tmp_path, "--host", "0.0.0.0", "--log-sample", "1", environment=environment) as service,
+        RunningService(tmp_path, *flags, environment=environment) as service,
         httpx.Client(base_url=service.url.replace("0.0.0.0", "127.0.0.1"), timeout=30) as client,
     ):
         service.workers()
