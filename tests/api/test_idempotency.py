@@ -62,9 +62,7 @@ async def test_a_key_is_another_on_another_route_and_for_another_session(client)
     other = SESSION | {"session_id": "other"}
     unnamed = {"learner": SESSION["learner"]}
     first = [
-        ("/v1/sessions", SESSION),
-        ("/v1/sessions", other),
-        ("/v1/sessions", unnamed),
+        *(("/v1/sessions", body) for body in (SESSION, other, unnamed)),
         (f"{PATH}/act", {}),
         (f"{PATH}/acts", {"count": 1}),
         ("/v1/sessions/other/act", {}),

@@ -10,14 +10,7 @@ KEYS = [
     {"name": "ops", "role": "admin", "key": ADMIN},
     {"name": "app", "role": "client", "sha256": hashlib.sha256(CLIENT.encode()).hexdigest()},
     {"name": "shop", "role": "client", "key": SHOP, "session_prefix": "shop-", "max_body_bytes": 100},
-    {
-        "name": "setup",
-        "role": "admin",
-        "key": SETUP,
-        "session_prefix": "shop-",
-        "max_sessions": 2,
-        "max_arms": 4,
-    },
+    {"name": "setup", "role": "admin", "key": SETUP, "session_prefix": "shop-", "max_sessions": 2, "max_arms": 4},
 ]
 
 
