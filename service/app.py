@@ -22,7 +22,7 @@ from .api.routes import ROUTES
 from .api.runtime import Runtime, access_of
 from .api_keys import KeyRing, needs_keys
 from .sessions.expiry_sweeper import Sweeper
-from .sessions.service import Readiness, Sessions
+from .sessions.service import Readiness, Schemas, Sessions
 from .settings import Settings
 from .store import open_store
 from .store.base import Store, StoreOptions
@@ -114,13 +114,14 @@ def create_app(
     metrics = Metrics(labels(), metrics_folder)
     opened = store or open_store(settings.store_url.get_secret_value(), options=store_options(settings, metrics))
     ids = request_ids()
-    readiness = Readiness(timed(opened, metrics))
+    untraced = timed(opened, metrics)
+    readiness = Readiness(untraced)
     calls = timed(opened, metrics, None if spans is None else spans.store_call, readiness.on_failure)
     runtime = Runtime(
         settings=settings,
         api_keys=KeyRing(settings),
         metrics=metrics,
-        sessions=Sessions(calls, settings, metrics),
+        sessions=Sessions(calls, settings, metrics, Schemas(untraced)),
         readiness=readiness,
         request_ids=ids,
         connection_errors=ConnectionErrorResponder(metrics, settings, ids),

@@ -41,8 +41,8 @@ class FairYield:
     _waiting: ClassVar[int] = 0
     """Number of long computations that wait to continue."""
 
-    def __init__(self) -> None:
-        self._since = time.perf_counter()
+    def __init__(self, since: float | None = None) -> None:
+        self._since = time.perf_counter() if since is None else since
         self._slice = self.slice_seconds / (1 + FairYield._waiting)
 
     async def __call__(self) -> None:

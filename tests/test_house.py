@@ -26,19 +26,19 @@ BUDGET = {
     "changes of file of an act": 55,
 }
 REACHED = {
-    "code lines of service": 17_120,
+    "code lines of service": 17_117,
     "files of service": 110,
     "folders of service": 16,
-    "largest file of service": 346,
-    "code lines of tests": 27_259,
-    "code lines of loadtest": 5_420,
-    "words of docs": 40_612,
-    "files of a feedback": 24,
-    "functions of a feedback": 103,
-    "changes of file of a feedback": 66,
-    "files of an act": 27,
-    "functions of an act": 103,
-    "changes of file of an act": 69,
+    "largest file of service": 314,
+    "code lines of tests": 25_936,
+    "code lines of loadtest": 5_357,
+    "words of docs": 40_578,
+    "files of a feedback": 20,
+    "functions of a feedback": 86,
+    "changes of file of a feedback": 54,
+    "files of an act": 20,
+    "functions of an act": 84,
+    "changes of file of an act": 54,
 }
 SLACK = 0.03
 """How much less than what is reached nobody has to write down."""

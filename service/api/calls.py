@@ -8,20 +8,25 @@ a match of one route after the other, more than an act takes. What is not below 
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import partial
-from typing import Any, cast
+from itertools import chain
+from typing import Any, NamedTuple, cast
 
-from fastapi import FastAPI
+from fastapi import FastAPI, Request
 from fastapi.routing import APIRoute
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from ..asgi_scope import KEY_IN_SCOPE, is_gone_of
-from ..cooperative import LARGE_INPUT_BYTES, STREAMED_FROM_BYTES, FairYield, run_in_thread
+from ..api_keys import ApiKey
+from ..cooperative import LARGE_INPUT_BYTES, STREAMED_FROM_BYTES, Body, FairYield, json_chunks, run_in_thread
 from ..errors import InvalidRequestError, PayloadTooLargeError, RequestTimeoutError, ServiceError
-from ..models.events import Event
+from ..models.events import PRINTABLE_ASCII, Event, Idempotency, digest, digest_of
+from ..sessions.views import ALL, Rights
+from ..telemetry.logs import IS_GONE, KEY_IN_SCOPE
 from .json_body import (
     JSON,
+    SORTED,
     PartLimits,
     batch_of,
     check_lengths,
@@ -31,7 +36,7 @@ from .json_body import (
     read_in_pieces,
     read_small,
 )
-from .path_operations import REQUIRED, Call, Field, PathOperation, Reply
+from .path_operations import REQUIRED, Field, PathOperation
 from .problems import from_pydantic_errors
 from .runtime import Runtime
 from .schemas import Feedbacks
@@ -42,6 +47,80 @@ REPLAYED = (b"idempotent-replayed", b"true")
 CALL_IN_SCOPE = "bandit.call"
 """Name in the ASGI scope under which a request keeps the operation that was found for it."""
 _JSON_TYPE = (b"content-type", JSON.encode())
+
+IDEMPOTENCY_KEY = "Idempotency-Key"
+MAX_KEY_LENGTH = 255
+KEYED: dict[str, Any] = {
+    "parameters": [
+        {
+            "name": IDEMPOTENCY_KEY,
+            "in": "header",
+            "required": False,
+            "description": "A request with the same key and body gets the first answer again and changes nothing.",
+            "schema": {"type": "string", "minLength": 1, "maxLength": MAX_KEY_LENGTH, "pattern": PRINTABLE_ASCII},
+        }
+    ]
+}
+"""What the OpenAPI document says of the header."""
+
+
+class Reply(NamedTuple):
+    """A success: JSON, as bytes or in pieces of text that are sent as they are made."""
+
+    body: Body = b""
+    status: int = 200
+    replayed: bool = False
+    """Whether the answer was stored under an idempotency key before."""
+
+
+class Call(Request):
+    """A request to a path operation."""
+
+    runtime: Runtime
+    posted: dict[str, Any] | None
+    """The object in the body as it was parsed; None without a body."""
+
+    @property
+    def api_key(self) -> ApiKey | None:
+        """The API key; None if the service has no keys."""
+        key: ApiKey | None = self.scope.get(KEY_IN_SCOPE)
+        return key
+
+    @property
+    def rights(self) -> Rights:
+        """What the holder of the API key may create; all if there are no keys."""
+        key = self.api_key
+        return ALL if key is None else Rights(key.session_prefix, key.max_sessions, key.max_arms)
+
+    @property
+    def is_gone(self) -> Callable[[], bool] | None:
+        """What says whether the client has left; None if nobody knows."""
+        found: Callable[[], bool] | None = self.scope.get("extensions", {}).get(IS_GONE)
+        return found
+
+    async def idempotency(self) -> Idempotency | None:
+        """Read the Idempotency-Key, and digest it and what the request asks; None without the header.
+
+        The same key counts apart for another API key, method, route or session. Bodies that differ in spaces or in
+        the order of fields are the same.
+
+        Raises
+        ------
+        InvalidRequestError
+            for a key that is empty, too long, not printable ASCII, or sent twice.
+        """
+        scope = self.scope
+        keys = [value.decode("latin-1") for name, value in scope["headers"] if name == b"idempotency-key"]
+        if not keys:
+            return None
+        if len(keys) > 1 or len(keys[0]) > MAX_KEY_LENGTH or not re.fullmatch(PRINTABLE_ASCII, keys[0]):
+            text = f"must be 1 to {MAX_KEY_LENGTH} printable ASCII characters"
+            raise InvalidRequestError.of(IDEMPOTENCY_KEY, text)
+        apart = [scope["method"], scope["route"].path, scope["path_params"].get("session_id", "")]
+        if (api_key := self.api_key) is not None:
+            apart.append(api_key.name)
+        asked = chain([scope["query_string"].decode("latin-1"), "\n"], json_chunks(self.posted or {}, SORTED))
+        return Idempotency(digest(keys[0], *apart), await digest_of(asked, FairYield()))
 
 
 class Calls:
@@ -56,7 +135,7 @@ class Calls:
         self._table: dict[tuple[str, int], list[tuple[list[str], PathOperation]]] = {}
         for route in described.routes:
             if isinstance(route, APIRoute) and route.path.startswith(PREFIX):
-                self._add(PathOperation(route))
+                self._add(PathOperation(route, Reply))
 
     def _add(self, operation: PathOperation) -> None:
         parts, methods = operation.route.path.split("/"), operation.route.methods or set()
@@ -123,11 +202,16 @@ class Calls:
     ) -> Any:
         """Receive, parse and validate the body, unless it is too large or too slow."""
         settings, headers, declared, is_chunked = self._settings, call.scope["headers"], b"0", False
+        is_plain: bool | None = None  # Whether it has one Content-Type, of plain JSON, and no Content-Encoding.
         for name, value in headers:
             if name == b"content-length":
                 declared = value
+            elif name == b"content-type":
+                is_plain = is_plain is None and value == _JSON_TYPE[1]
             elif name == b"transfer-encoding":
                 is_chunked = True
+            elif name == b"content-encoding":
+                is_plain = False
         body: bytes = b""
         if declared != b"0" or is_chunked:
             limit = operation.access.max_body_bytes(settings)
@@ -151,7 +235,8 @@ class Calls:
             if field.default is REQUIRED:
                 errors.append({"type": "missing", "loc": ("body",), "msg": ""})
             return field.default
-        check_media_type(headers, body)
+        if not is_plain:
+            check_media_type(headers, body)
         if body == b"{}" and field.default is not REQUIRED:
             return field.default
         if len(body) < LARGE_INPUT_BYTES:
@@ -204,7 +289,7 @@ async def _send(reply: Reply, scope: Scope, send: Send) -> None:
         await send({"type": "http.response.start", "status": reply.status, "headers": headers})
         await send({"type": "http.response.body", "body": body})
         return
-    is_gone, fair_yield = is_gone_of(scope), FairYield()
+    is_gone, fair_yield = scope.get("extensions", {}).get(IS_GONE), FairYield()
     await send({"type": "http.response.start", "status": reply.status, "headers": [*more, _JSON_TYPE]})
     chunk, size = [], 0
     for piece in body:

@@ -18,7 +18,6 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from .. import api_keys
 from ..api_keys import ApiKey, Role, needs_keys
-from ..asgi_scope import ERROR_IN_SCOPE, ID_IN_SCOPE, KEY_IN_SCOPE
 from ..errors import (
     CrossSiteError,
     ForbiddenError,
@@ -32,6 +31,7 @@ from ..errors import (
 from ..learners import REGISTRY
 from ..settings import Settings
 from ..telemetry import logs
+from ..telemetry.logs import ERROR_IN_SCOPE, ID_IN_SCOPE, KEY_IN_SCOPE
 from ..telemetry.metrics import OTHER, Labels
 from .calls import Calls
 from .problems import REQUEST_ID, problem, reason_of

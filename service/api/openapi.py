@@ -45,8 +45,9 @@ from ..learners.specs import ArmsSpec
 from ..models.specification import SESSION_ID_PATTERN
 from ..sessions.views import ALL, Limits
 from ..settings import Settings
+from .calls import KEYED
 from .json_body import JSON
-from .path_operations import KEYED, CallRoute
+from .path_operations import CallRoute
 from .problems import MEDIA_TYPE, Problem, ProblemError, problem_fields
 from .runtime import access_of
 

@@ -1,4 +1,4 @@
-"""What a path operation is: what it takes from a request, what it returns, and what it may not ask for.
+"""What a path operation takes from a request, read from its signature, and what it may not ask for.
 
 Path operations stand in ``routes`` as FastAPI has them: coroutine functions that take the ``Call``, path parameters
 (plain texts), query parameters (one value each, ``Annotated[..., Query()]``) and at most one JSON object
@@ -9,11 +9,9 @@ forms) is not carried out: a route that asks for it ends the start, which names 
 from __future__ import annotations
 
 import inspect
-import re
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from functools import lru_cache
-from itertools import chain
 from threading import Lock
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, NamedTuple, Union, cast, get_args, get_origin
@@ -24,95 +22,10 @@ from pydantic import BaseModel, ConfigDict, RootModel, TypeAdapter, ValidationEr
 from starlette.datastructures import QueryParams
 from starlette.routing import Route
 
-from ..api_keys import ApiKey
-from ..asgi_scope import KEY_IN_SCOPE, is_gone_of
-from ..cooperative import Body, FairYield, json_chunks
-from ..errors import InvalidRequestError
-from ..models.events import PRINTABLE_ASCII, Idempotency, digest, digest_of
-from ..sessions.service import Answer
-from ..sessions.views import ALL, Rights
-from .json_body import JSON, SORTED
-from .runtime import Runtime, access_of
+from .json_body import JSON
+from .runtime import access_of
 
-IDEMPOTENCY_KEY = "Idempotency-Key"
-MAX_KEY_LENGTH = 255
-KEYED: dict[str, Any] = {
-    "parameters": [
-        {
-            "name": IDEMPOTENCY_KEY,
-            "in": "header",
-            "required": False,
-            "description": "A request with the same key and body gets the first answer again and changes nothing.",
-            "schema": {"type": "string", "minLength": 1, "maxLength": MAX_KEY_LENGTH, "pattern": PRINTABLE_ASCII},
-        }
-    ]
-}
-"""What the OpenAPI document says of the header."""
-
-
-class Reply(NamedTuple):
-    """A success: JSON, as bytes or in pieces of text that are sent as they are made."""
-
-    body: Body = b""
-    status: int = 200
-    replayed: bool = False
-
-    @classmethod
-    def of(cls, answer: Answer, status: int = 200) -> Reply:
-        """Reply with what a session answered."""
-        return cls(answer.body, status, answer.replayed)
-
-
-class Call(Request):
-    """A request to a path operation."""
-
-    runtime: Runtime
-    posted: dict[str, Any] | None
-    """The object in the body as it was parsed; None without a body."""
-
-    @property
-    def api_key(self) -> ApiKey | None:
-        """The API key; None if the service has no keys."""
-        key: ApiKey | None = self.scope.get(KEY_IN_SCOPE)
-        return key
-
-    @property
-    def rights(self) -> Rights:
-        """What the holder of the API key may create; all if there are no keys."""
-        key = self.api_key
-        return ALL if key is None else Rights(key.session_prefix, key.max_sessions, key.max_arms)
-
-    @property
-    def is_gone(self) -> Callable[[], bool] | None:
-        """What says whether the client has left; None if nobody knows."""
-        return is_gone_of(self.scope)
-
-    async def idempotency(self) -> Idempotency | None:
-        """Read the Idempotency-Key, and digest it and what the request asks; None without the header.
-
-        The same key counts apart for another API key, method, route or session. Bodies that differ in spaces or in
-        the order of fields are the same.
-
-        Raises
-        ------
-        InvalidRequestError
-            for a key that is empty, too long, not printable ASCII, or sent twice.
-        """
-        scope = self.scope
-        keys = [value.decode("latin-1") for name, value in scope["headers"] if name == b"idempotency-key"]
-        if not keys:
-            return None
-        if len(keys) > 1 or len(keys[0]) > MAX_KEY_LENGTH or not re.fullmatch(PRINTABLE_ASCII, keys[0]):
-            text = f"must be 1 to {MAX_KEY_LENGTH} printable ASCII characters"
-            raise InvalidRequestError.of(IDEMPOTENCY_KEY, text)
-        apart = [scope["method"], scope["route"].path, scope["path_params"].get("session_id", "")]
-        if (api_key := self.api_key) is not None:
-            apart.append(api_key.name)
-        asked = chain([scope["query_string"].decode("latin-1"), "\n"], json_chunks(self.posted or {}, SORTED))
-        return Idempotency(digest(keys[0], *apart), await digest_of(asked, FairYield()))
-
-
-Handler = Callable[..., Coroutine[Any, Any, Reply]]
+Handler = Callable[..., Coroutine[Any, Any, Any]]
 
 
 class CallRoute(APIRoute):
@@ -189,7 +102,7 @@ class PathOperation:
         for a route that asks for what is not carried out; the text names it and what it asks for.
     """
 
-    def __init__(self, route: APIRoute) -> None:
+    def __init__(self, route: APIRoute, returns: type) -> None:
         self.route, self.access, self.handler = route, access_of(route), cast("Handler", route.endpoint)
         self.takes_call: str | None = None
         self.query: dict[str, Field] = {}
@@ -197,8 +110,8 @@ class PathOperation:
         names = route.param_convertors
         refused = list(_refused_options(route))
         signature = inspect.signature(self.handler, eval_str=True)
-        if not inspect.iscoroutinefunction(self.handler) or signature.return_annotation is not Reply:
-            refused.append("a handler that is no coroutine function annotated to return a Reply")
+        if not inspect.iscoroutinefunction(self.handler) or signature.return_annotation is not returns:
+            refused.append(f"a handler that is no coroutine function annotated to return a {returns.__name__}")
         for parameter in signature.parameters.values():
             refused += self._add(parameter, names)
         refused += [

@@ -17,7 +17,6 @@ from starlette.exceptions import HTTPException
 from starlette.routing import Match
 from starlette.types import Receive, Scope, Send
 
-from ..asgi_scope import ERROR_IN_SCOPE, ID_IN_SCOPE
 from ..errors import (
     MAX_ANSWER,
     MAX_INDEXES,
@@ -43,6 +42,7 @@ from ..models.events import EVENT_TAGS, PRINTABLE_ASCII
 from ..models.specification import SESSION_ID_PATTERN
 from ..settings import Settings
 from ..telemetry import logs
+from ..telemetry.logs import ERROR_IN_SCOPE, ID_IN_SCOPE
 from ..telemetry.metrics import Metrics
 from .schemas import Described
 

@@ -10,6 +10,7 @@ from abc import ABC, abstractmethod
 from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, ClassVar, NamedTuple
 
 from ..cooperative import BackgroundYield, Body, FairYield, pack, unpack
@@ -111,8 +112,9 @@ class Journal(list[Happening]):
         fair_yield : is awaited between entries
         """
         counts: Counts = defaultdict(lambda: [0] * len(ArmCounts._fields))
-        for each in self:
-            await fair_yield()
+        for place, each in enumerate(self):
+            if place:
+                await fair_yield()
             if isinstance(each, Settled):
                 shares = losses.shares(each.losses)
                 for count, (arm, share) in enumerate(zip(each.arms, shares, strict=True), 1):
@@ -215,7 +217,7 @@ class KnownKeys:
     """Digest of an idempotency key to what is stored under it."""
 
 
-@dataclass(slots=True)
+@dataclass
 class Draft:
     """The next version of a session: a copy of a version's run, and what a batch has done to it so far."""
 
@@ -223,8 +225,7 @@ class Draft:
     known: KnownKeys
     stored: Stored
     """The session's specification."""
-    fair_yield: FairYield = field(default_factory=FairYield)
-    """Awaited within long work, so that other requests run in between."""
+    began: float = field(default_factory=time.perf_counter)
     results: list[Answer | Exception] = field(default_factory=list)
     """For each request of the batch its answer, or the error that refused it."""
     event_ids: dict[bytes, None] = field(default_factory=dict)
@@ -251,6 +252,11 @@ class Draft:
     """Keys of records to drop unless they are written."""
     effective: Effective | None = None
     """What lists show of the distribution."""
+
+    @cached_property
+    def fair_yield(self) -> FairYield:
+        """Awaited within long work, so that other requests run in between; most batches need none."""
+        return FairYield(self.began)
 
     def is_duplicate(self, event_id: bytes) -> bool:
         """Return whether an event id, by its digest, counts already."""
@@ -327,6 +333,8 @@ class Operation(ABC):
 
     extends_deadline: ClassVar[bool] = True
     """Whether it extends the session's idle deadline."""
+    reports_events: ClassVar[bool] = False
+    """Whether it reports events, which are counted also if it is refused."""
 
     idempotency: Idempotency | None = None
     """The request's idempotency key."""
@@ -440,7 +448,27 @@ async def apply_batch(
     for operation in batch:
         before, stored, noted = draft.run.copy() if undoes else None, draft.stored, len(draft.journal)
         try:
-            draft.results.append(await _apply(operation, draft))
+            if operation.is_gone is not None and operation.is_gone():
+                raise ClientGoneError
+            checked = await operation.check(draft)
+            key = operation.idempotency
+            if key is not None and (earlier := draft.stored_answer(key)) is not None:
+                draft.results.append(earlier)
+                continue
+            applied = await operation.apply(draft, checked)
+            body = applied.body
+            if key is not None:
+                packed = await pack(body, draft.fair_yield)
+                draft.answers[key.key] = (key.body, packed)
+                body = unpack(packed)
+            draft.event_ids.update(applied.event_ids)
+            draft.changed |= applied.changed
+            draft.extends_deadline |= operation.extends_deadline
+            draft.shows_version |= applied.shows_version
+            for outcome, count in applied.outcomes.items():
+                draft.outcomes[outcome] = draft.outcomes.get(outcome, 0) + count
+            draft.delays += applied.delays
+            draft.results.append(Answer(body))
         except ServiceError as error:
             draft.journal.rewind(noted)
             draft.results.append(error)
@@ -451,28 +479,6 @@ async def apply_batch(
             draft.run, draft.stored = before, stored
             draft.journal.rewind(noted)
             draft.results.append(InternalError())
-        await draft.fair_yield()
+        if len(batch) > 1:
+            await draft.fair_yield()
     return draft
-
-
-async def _apply(operation: Operation, draft: Draft) -> Answer:
-    if operation.is_gone is not None and operation.is_gone():
-        raise ClientGoneError
-    checked = await operation.check(draft)
-    key = operation.idempotency
-    if key is not None and (earlier := draft.stored_answer(key)) is not None:
-        return earlier
-    applied = await operation.apply(draft, checked)
-    body = applied.body
-    if key is not None:
-        packed = await pack(body, draft.fair_yield)
-        draft.answers[key.key] = (key.body, packed)
-        body = unpack(packed)
-    draft.event_ids.update(applied.event_ids)
-    draft.changed |= applied.changed
-    draft.extends_deadline |= operation.extends_deadline
-    draft.shows_version |= applied.shows_version
-    for outcome, count in applied.outcomes.items():
-        draft.outcomes[outcome] = draft.outcomes.get(outcome, 0) + count
-    draft.delays += applied.delays
-    return Answer(body)

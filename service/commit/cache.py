@@ -20,7 +20,6 @@ from ..models.stored import Stored
 from ..serialization import records as records_codec
 from ..serialization import state as codec
 from ..serialization.binary import CHECKSUM_BYTES, CodecError
-from ..serialization.summary import effective_arms_of
 from ..store.base import Snapshot, Written
 
 # -- How many arms a session's distribution amounts to, as lists show it.
@@ -36,19 +35,6 @@ class Effective(NamedTuple):
     """None over points."""
     at: float
     """When it was computed, in Unix seconds."""
-
-    @classmethod
-    def of(cls, run: Run, before: Effective | None) -> Effective:
-        """Take the value before for some seconds: computing it costs much where there are many arms.
-
-        Parameters
-        ----------
-        run : the session's, as it is about to be committed
-        before : of an earlier commit of this worker; None where there was none
-        """
-        if before is not None and run.ledger.time - before.at < EFFECTIVE_SECONDS:
-            return before
-        return cls(effective_arms_of(run), run.ledger.time)
 
 
 # -- How many of a session's latest events were surplus, as one worker sees them: in memory, best effort.
@@ -249,11 +235,7 @@ class CachedSession(NamedTuple):
         return codec.encode(run.ledger, run.state, arms, shared, schema)
 
     def committed_as(
-        self,
-        written: Written,
-        run: Run,
-        effective: Effective | None,
-        stored: Stored,
+        self, written: Written, run: Run, effective: Effective | None, stored: Stored
     ) -> CachedSession:
         """Return the session as this worker has just committed it.
 
@@ -265,7 +247,7 @@ class CachedSession(NamedTuple):
         stored : the specification, which the commit may have replaced
         """
         schema = written.state[0]
-        run.on_written(records_codec.rows_of(run))
+        run.on_written(codec.rows_of(run))
         if (narrow := codec.SCHEMAS[schema].narrow) is not None:
             narrow(run)
         if (stored_bytes := self.stored_bytes) is not None:
@@ -376,6 +358,12 @@ class SessionCache:
         self._changed[session_id] = None
         if len(self._changed) > MAX_CHANGED:
             del self._changed[next(iter(self._changed))]
+        if (before := self._decoded.get(session_id)) is not None:  # As it is after most commits.
+            self._decoded[session_id] = cached
+            self._decoded.move_to_end(session_id)
+            self._bytes += cached.size - before.size
+            if self._bytes <= self._max_bytes:
+                return
         self.forget(session_id)
         self._keep(session_id, cached)
 

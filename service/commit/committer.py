@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
 import secrets
 import time
 from collections import deque
@@ -21,59 +20,29 @@ from contextvars import Context, copy_context
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from ..cooperative import LABEL_BYTES, compress_if_large, run_in_thread_if_large
+from ..cooperative import LABEL_BYTES, LARGE_INPUT_BYTES, compress_if_large, run_in_thread_if_large
 from ..engine.arm_run import ArmRun
-from ..engine.run import Run
+from ..engine.run import Run, SlotRun
 from ..engine.segment_run import SegmentRun
-from ..errors import InternalError, OverloadedError, ServiceError, UnknownSessionError
+from ..errors import (
+    InternalError,
+    InvalidRequestError,
+    OverloadedError,
+    ServiceError,
+    SurplusFeedbackError,
+    UnknownSessionError,
+)
+from ..models.specification import is_id
 from ..serialization import records, summary
-from ..serialization.state import NEWEST
+from ..serialization.state import NEWEST, rows_of
 from ..store.base import Commit, Committed, Conflict, Known, Snapshot, Store, Written
 from ..telemetry.logs import BATCH_CONTEXTS
 from ..telemetry.metrics import Metrics
 from .batch import Answer, Draft, KnownKeys, Operation, apply_batch
-from .cache import CachedSession, Effective, SessionCache
+from .cache import EFFECTIVE_SECONDS, CachedSession, Effective, SessionCache
+from .contention import Contention, Version, honour_grace, request_grace
 from .loading import SessionLoader
 from .schemas import Schemas
-
-# -- Fair back-off between workers that write the same session.
-#
-# A commit that met another's is tried again at once: the conflict brought the state to try it on, and waiting
-# would only let others overtake again. The worker that won waits instead, long enough for one attempt of every
-# worker it has conflicted with lately. So one worker after the other gets through, and batches grow meanwhile.
-#
-# A batch that takes as long as many of the others' attempts, or has lost many times, would lose again. It
-# requests grace: it commits the unchanged state under a version that names a time, and every worker that meets
-# this version waits so long, once.
-
-CONTENDED_SECONDS = 1.0
-"""How long after a conflict its winner counts as a worker that writes this session too."""
-LONGEST_ATTEMPT = 0.02
-"""Seconds up to which an attempt counts as ordinary: longer ones request grace."""
-LOST_BEFORE_GRACE = 8
-"""Attempts of a batch that fail before it requests grace also where each is short."""
-LONGEST_WAIT = 0.1
-"""Seconds that a worker waits after a commit, at most."""
-LONGEST_GRACE = 5.0
-"""Seconds that a batch may request: enough for several attempts of the largest batches."""
-MAX_SESSIONS = 10_000
-"""Sessions whose contention a worker remembers."""
-
-
-class Version(NamedTuple):
-    """What the text of a session's version says: who wrote it, and the grace it requests."""
-
-    writer: str
-    """Worker incarnation, lower-case hexadecimal."""
-    grace_ms: int = 0
-    """Milliseconds that other writers are to wait."""
-
-    @classmethod
-    def parse(cls, text: str) -> Version:
-        """Read a stored version; any other text is read as a version without grace."""
-        writer, _, rest = text.partition("-")
-        grace = rest.partition("-")[2]
-        return cls(writer, int(grace[:9]) if grace.isdecimal() else 0)
 
 
 class Versions:
@@ -96,89 +65,6 @@ class Versions:
         return f"{self.writer}-{self._count:x}"
 
 
-def request_grace(version: str, seconds: float, lost: int) -> str | None:
-    """Let a version request twice the time an attempt took.
-
-    Parameters
-    ----------
-    version : as ``Versions`` makes it
-    seconds : how long the attempt took
-    lost : how many attempts of the batch failed
-
-    Returns
-    -------
-    None where the attempt was short and not one of many: it will get through without grace.
-    """
-    if seconds <= LONGEST_ATTEMPT and lost < LOST_BEFORE_GRACE:
-        return None
-    return f"{version}-{max(1, round(2000 * min(seconds, LONGEST_GRACE / 2)))}"
-
-
-async def honour_grace(version: Version) -> None:
-    """Wait as long as a version requests."""
-    if version.grace_ms:
-        await asyncio.sleep(min(version.grace_ms / 1000, LONGEST_GRACE))
-
-
-@dataclass(slots=True)
-class _Contended:
-    attempt: float
-    """Seconds that an attempt takes: a moving average."""
-    others: dict[str, float] = field(default_factory=dict)
-    """Writers of conflicting commits, and until when (monotonic seconds) they count."""
-    waits_until: float = 0.0
-    """Monotonic seconds."""
-
-
-class Contention:
-    """What one worker knows of the sessions that other workers write too; of all others nothing is to be done.
-
-    Attributes
-    ----------
-    sessions : those that others write, by id
-    """
-
-    def __init__(self) -> None:
-        self.sessions: dict[str, _Contended] = {}
-
-    def on_conflict(self, session_id: str, winner: str, seconds: float) -> None:
-        """Note that an attempt conflicted with a commit of another worker.
-
-        Parameters
-        ----------
-        session_id : of the session that both wrote
-        winner : writer of that commit, as its version says
-        seconds : how long this worker's attempt took
-        """
-        seconds = min(seconds, LONGEST_ATTEMPT)
-        known = self.sessions.get(session_id)
-        if known is None:
-            if len(self.sessions) >= MAX_SESSIONS:
-                self.sessions.clear()
-            known = self.sessions[session_id] = _Contended(seconds)
-        known.attempt += (seconds - known.attempt) / 4
-        known.others[winner] = time.monotonic() + CONTENDED_SECONDS
-
-    def on_commit(self, session_id: str) -> None:
-        """Note a commit of this worker: it has to wait now until others have committed too."""
-        known = self.sessions.get(session_id)
-        if known is None:
-            return
-        now = time.monotonic()
-        known.others = {writer: until for writer, until in known.others.items() if until > now}
-        if not known.others:
-            del self.sessions[session_id]
-            return
-        pause = known.attempt * len(known.others) * random.uniform(1, 1.3)  # noqa: S311 - jitter is no secret
-        known.waits_until = now + min(pause, LONGEST_WAIT)
-
-    async def wait(self, session_id: str) -> None:
-        """Wait until this worker may commit again."""
-        known = self.sessions.get(session_id)
-        if known is not None and (left := known.waits_until - time.monotonic()) > 0:
-            await asyncio.sleep(left)
-
-
 # -- The commit that stores a draft: what it looks up, and what it writes.
 
 FEW_ARMS = 10
@@ -195,22 +81,12 @@ async def commit_of(
     mostly_surplus: bool,
     schema: int = NEWEST,
 ) -> Commit:
-    """Make the commit that moves a session from ``base`` to a draft of it.
+    """Make the commit that moves a session from ``base`` to a draft of it, in a schema.
 
-    Where nothing changed it writes nothing, and only confirms that ``base`` is still the session's version; but a
-    state of a newer schema than may be written now is written again.
-
-    Parameters
-    ----------
-    draft : what the batch made of the session; its answers get the new version
-    session_id : of the session
-    base : the version that the draft is a copy of
-    writer : this worker
-    version : the new one
-    mostly_surplus : whether most of the session's latest events were surplus, for lists
-    schema : in which the state is written
+    If nothing changed it writes nothing, and only confirms that ``base`` is still the session's version; but a
+    state of a newer schema than may be written now is written again. The answers of the draft get the new version.
     """
-    spec = base.stored.specification
+    run, spec, after = draft.run, base.stored.specification, draft.stored.specification
     writes = draft.changed or bool(draft.answers) or (spec.decision_log is not None and bool(draft.journal))
     writes = writes or base.schema > schema
     if draft.shows_version:
@@ -219,52 +95,60 @@ async def commit_of(
     answers = {}
     for key, (body, packed) in draft.answers.items():
         answers[key] = body + await compress_if_large(packed)
+    written = None
+    if writes:
+        has_same_arms = getattr(run, "arms", None) is getattr(base.run, "arms", None)
+        if has_same_arms:
+            state = CachedSession.encode(run, schema)
+        else:
+            # Arms are encoded again, of which there may be many.
+            size = LABEL_BYTES * run.arms.size if isinstance(run, ArmRun) else 0
+            state = await run_in_thread_if_large(size, CachedSession.encode, run, schema)
+        is_same = draft.stored is base.stored and has_same_arms
+        # Computing it costs much with many arms: lists show that of some seconds ago.
+        effective = base.effective if is_same else None
+        if effective is None or run.ledger.time - effective.at >= EFFECTIVE_SECONDS:
+            effective = Effective(summary.effective_arms_of(run), run.ledger.time)
+        draft.effective = effective
+        shown = summary.encode_summary(
+            run, version, schema, effective=effective.value, mostly_surplus=mostly_surplus
+        )
+        if len(state) >= LARGE_INPUT_BYTES:
+            await draft.fair_yield()
+        losses = base.run.params.losses
+        default = None if spec.expiry is None else spec.expiry.default(losses.word)
+        entries = []
+        if spec.decision_log is not None:
+            entries = await draft.journal.entries(default, losses.word, draft.fair_yield)
+        extends = draft.extends_deadline and after.idle_ttl_seconds is not None
+        changed = dict[bytes, bytes | None](draft.dropped)
+        if isinstance(run, SlotRun) or run.act_times is not None or run.stored_rows or rows_of(run):
+            changed |= records.encode(run)
+        written = Written(
+            version,
+            state,
+            idle_ttl_ms=after.idle_ttl_ms if extends else None,
+            permanent=after.idle_ttl_seconds is None and spec.idle_ttl_seconds is not None,
+            spec=None if draft.stored is base.stored else await _specification(draft),
+            records=changed,
+            segments=await _segments_of(draft, run) if isinstance(run, SegmentRun) else {},
+            counts=await draft.journal.counts(losses, default, lambda: draft.fair_yield()),
+            joins_counts=isinstance(run, ArmRun) and run.ledger.by_arm.size <= FEW_ARMS,
+            summary=shown,
+            about=None if is_same else await _about(draft),
+            entries=entries,
+            max_entries=0 if spec.decision_log is None else spec.decision_log.max_entries,
+        )
     return Commit(
         session_id=session_id,
         writer=writer,
         expected=base.version,
-        written=await _written(draft, base, version, mostly_surplus, schema) if writes else None,
+        written=written,
         checksum=base.checksum,
         event_ids=list(draft.event_ids),
         event_lookups=list(draft.asked_events - draft.known.duplicates - draft.event_ids.keys()),
         lookups=list(draft.asked_keys - draft.known.answers.keys()),
         answers=answers,
-    )
-
-
-async def _written(draft: Draft, base: CachedSession, version: str, mostly_surplus: bool, schema: int) -> Written:
-    run, spec, after = draft.run, base.stored.specification, draft.stored.specification
-    has_same_arms = getattr(run, "arms", None) is getattr(base.run, "arms", None)
-    if has_same_arms:
-        state = CachedSession.encode(run, schema)
-    else:
-        # Arms are encoded again, of which there may be many.
-        size = LABEL_BYTES * run.arms.size if isinstance(run, ArmRun) else 0
-        state = await run_in_thread_if_large(size, CachedSession.encode, run, schema)
-    is_same = draft.stored is base.stored and has_same_arms
-    draft.effective = effective = Effective.of(run, base.effective if is_same else None)
-    shown = summary.encode_summary(run, version, schema, effective=effective.value, mostly_surplus=mostly_surplus)
-    await draft.fair_yield()
-    losses = base.run.params.losses
-    default = None if spec.expiry is None else spec.expiry.default(losses.word)
-    entries = []
-    if spec.decision_log is not None:
-        entries = await draft.journal.entries(default, losses.word, draft.fair_yield)
-    extends = draft.extends_deadline and after.idle_ttl_seconds is not None
-    return Written(
-        version,
-        state,
-        idle_ttl_ms=after.idle_ttl_ms if extends else None,
-        permanent=after.idle_ttl_seconds is None and spec.idle_ttl_seconds is not None,
-        spec=None if draft.stored is base.stored else await _specification(draft),
-        records={**draft.dropped, **records.encode(run)},
-        segments=await _segments_of(draft, run) if isinstance(run, SegmentRun) else {},
-        counts=await draft.journal.counts(losses, default, draft.fair_yield),
-        joins_counts=isinstance(run, ArmRun) and run.ledger.by_arm.size <= FEW_ARMS,
-        summary=shown,
-        about=None if is_same else await _about(draft),
-        entries=entries,
-        max_entries=0 if spec.decision_log is None else spec.decision_log.max_entries,
     )
 
 
@@ -349,12 +233,17 @@ class Committer:
         """
         self._metrics.commit_requests(len(batch))
         try:
-            return await self._commit(session_id, batch)
+            results = await self._commit(session_id, batch)
         except ServiceError as error:
             failure = error
         except Exception:
             log.exception("commit failed, session %s", session_id)
             failure = InternalError()
+        else:
+            for operation, result in zip(batch, results, strict=True):
+                if operation.reports_events and isinstance(result, (InvalidRequestError, SurplusFeedbackError)):
+                    self._metrics.events["refused"](operation.weight)
+            return results
         self._cache.forget(session_id)
         return [failure] * len(batch)
 
@@ -500,16 +389,17 @@ class SessionQueues:
 
         Parameters
         ----------
-        session_id : of the session, in whose queue the request waits
+        session_id : of the session, in whose queue the request waits; one that no session can have is unknown
         operation : the request
 
         Raises
         ------
         ServiceError
-            as the operation, or the store, refuses it; nothing of it is applied then.
-        OverloadedError
-            where too many requests wait.
+            as the operation, or the store, refuses it: nothing of it is applied then, except that after a
+            ``StoreUnavailableError`` it may be. ``OverloadedError`` if too many requests wait.
         """
+        if not is_id(session_id):
+            raise UnknownSessionError
         if self._accepted >= self._max_waiting:
             raise OverloadedError("Too many requests are waiting")
         if (queue := self._queues.get(session_id)) is None:
@@ -541,33 +431,25 @@ class SessionQueues:
         while queue.waiting:
             if session_id in contention.sessions:
                 await contention.wait(session_id)
-            if batch := _next_batch(queue.waiting):
-                BATCH_CONTEXTS.set([each.context for each in batch])
-                results = await self._committer.commit(session_id, [each.operation for each in batch])
-                _resolve(batch, results)
-                if session_id in contention.sessions:
-                    contention.on_commit(session_id)
+            batch: list[_Waiting] = []
+            weight = 0
+            while queue.waiting and (not batch or weight + queue.waiting[0].operation.weight <= MAX_BATCH_WEIGHT):
+                each = queue.waiting.popleft()
+                if not each.future.cancelled():
+                    batch.append(each)
+                    if queue.waiting:  # Mostly one request waits, and what it weighs is of no use.
+                        weight += each.operation.weight
+            if not batch:
+                continue
+            BATCH_CONTEXTS.set([each.context for each in batch])
+            results = await self._committer.commit(session_id, [each.operation for each in batch])
+            for each, result in zip(batch, results, strict=True):
+                if each.future.done():
+                    continue
+                if isinstance(result, Exception):
+                    each.future.set_exception(result)
+                else:
+                    each.future.set_result(result)
+            if session_id in contention.sessions:
+                contention.on_commit(session_id)
         del self._queues[session_id]
-
-
-def _next_batch(waiting: deque[_Waiting]) -> list[_Waiting]:
-    """Return the next requests to commit together; those that were cancelled meanwhile are dropped."""
-    batch: list[_Waiting] = []
-    weight = 0
-    while waiting and (not batch or weight + waiting[0].operation.weight <= MAX_BATCH_WEIGHT):
-        each = waiting.popleft()
-        if not each.future.cancelled():
-            batch.append(each)
-            if waiting:  # Mostly one request waits, and what it weighs is of no use.
-                weight += each.operation.weight
-    return batch
-
-
-def _resolve(batch: Sequence[_Waiting], results: Sequence[Answer | Exception]) -> None:
-    for each, result in zip(batch, results, strict=True):
-        if each.future.done():
-            continue
-        if isinstance(result, Exception):
-            each.future.set_exception(result)
-        else:
-            each.future.set_result(result)

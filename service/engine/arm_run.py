@@ -1,4 +1,4 @@
-"""The run of a learner over arms."""
+"""A session over arms: the arms it has had, what all runs share, and the run that acts, learns and changes arms."""
 
 from __future__ import annotations
 
@@ -14,9 +14,8 @@ import numpy as np
 from ..learners.base import ArmLearner, FloatArray, IntArray, Learner, Rows, Slot, draw_all
 from .ledger import ActTimes, ArmAction, ArmActions, ArmFeedback, ArmLedger, Draws, Ledger, Params
 
-# -- The arms a session has had, by index, and those it still has.
-
 SurplusChecker = Callable[[Any], bool]
+"""Call it with one event after another; see ``BaseRun.surplus_checker``."""
 REMOVED = -1
 """Position of a removed arm."""
 
@@ -49,13 +48,7 @@ class Arms:
 
     @classmethod
     def of(cls, n_arms: int, names: Sequence[str] | None = None) -> Arms:
-        """Start with ``n_arms`` live arms.
-
-        Parameters
-        ----------
-        n_arms : arms at the start, one or more
-        names : a label for each arm, all different; None where the session has no labels
-        """
+        """Start with one or more live arms, which have different labels, or none at all."""
         return _unnamed(n_arms) if names is None else cls(range(n_arms), range(n_arms), names, _labels(names))
 
     @classmethod
@@ -113,13 +106,7 @@ class Arms:
         return np.flatnonzero(may_be_drawn)
 
     def with_pauses(self, resume: Iterable[str], pause: Iterable[str]) -> Arms:
-        """Return the arms after resuming some and then pausing others; labels that no live arm has change nothing.
-
-        Parameters
-        ----------
-        resume : labels of paused arms that may be drawn again
-        pause : labels of arms that are not to be drawn; one that is also in ``resume`` is paused
-        """
+        """Return the arms after resuming some and then pausing others; labels of no live arm change nothing."""
         resumed, stopped = self._live_arms(resume), self._live_arms(pause)
         paused = (self.paused - resumed) | stopped
         if paused == self.paused:
@@ -134,12 +121,8 @@ class Arms:
     def change(self, add: Iterable[str], remove: Iterable[str]) -> Change:
         """Return what removing some labels and then adding others changes.
 
-        Labels to remove that no live arm has, and labels to add that one has, change nothing.
-
-        Parameters
-        ----------
-        add : labels; one that is also in ``remove`` is given to a new arm
-        remove : labels
+        Labels to remove that no live arm has, and labels to add that one has, change nothing. A label that is in
+        both is given to a new arm.
         """
         labels = self.labels or {}
         leaving = {label for label in remove if label in labels and self.is_live(labels[label])}
@@ -196,9 +179,6 @@ def _positions(size: int, live: Sequence[int]) -> list[int]:
     return positions.tolist()
 
 
-# -- What runs over arms and runs over points share.
-
-
 @dataclass(slots=True)
 class BaseRun(ABC):
     """A session's learner at one moment. ``copy`` a run before changing it where others may read it.
@@ -232,12 +212,7 @@ class BaseRun(ABC):
         return copied
 
     def with_seed(self, seed: int) -> Self:
-        """Return the run of another session that was created with equal fields; it shares all but the draws.
-
-        Parameters
-        ----------
-        seed : of the other session, in [0, 2**128)
-        """
+        """Return the run of another session that was created with equal fields; it shares all but the draws."""
         copied = type(self)(*_values_of(type(self))(self))
         copied.params, copied.draws = self.params._replace(seed=seed), Draws(seed)
         copied.second_draws = None if self.second_draws is None else Draws(seed, stream=1)
@@ -246,11 +221,8 @@ class BaseRun(ABC):
     def moved(self, ledger: Ledger, state: Any) -> Self:
         """Return the run of the same session and arms at another moment; it shares learner and draws.
 
-        What a session keeps beside its state (open slots, times of acts, rows) is empty: it is still to be read.
-
-        Parameters
-        ----------
-        ledger, state : the counts and the learner's state at that moment, which are not copied
+        The counts and the learner's state of that moment are not copied. What a session keeps beside its state
+        (open slots, times of acts, rows) is empty: it is still to be read.
         """
         copied = type(self)(*_values_of(type(self))(self))
         copied.ledger, copied.state, copied.stored_rows = ledger, state, ()
@@ -365,12 +337,7 @@ class ArmRun(BaseRun):
     def act_all(self, count: int, eligible: IntArray | None = None) -> ArmActions:
         """Open slots in a row as ``act`` does one by one: those of the next ``count`` that can be drawn at once.
 
-        These are one or more. Not for runs whose acts do something besides.
-
-        Parameters
-        ----------
-        count : two or more
-        eligible : as for ``act``
+        These are one or more, of two or more. Not for runs whose acts do something besides.
         """
         eligible = self._eligible(eligible)
         slot = self._open_slot(self.draws, eligible)
@@ -410,23 +377,16 @@ class ArmRun(BaseRun):
         self.settle_all((event.arm,), (event.loss,))
 
     def settle_all(self, arms: Sequence[int], losses: Sequence[float]) -> None:
-        """Settle events that are not surplus, as ``settle`` does one after the other.
+        """Settle events that are not surplus, of arms by index, as ``settle`` does one after the other.
 
-        Parameters
-        ----------
-        arms : of each event, by index, none of them removed
-        losses : of each event, on the learner's scale
+        None of the arms is removed; losses are on the learner's scale.
         """
         self.ledger.settle_all(arms, losses)
         positions = self.arms.positions
         self.state = self.learner.settle_all(self.state, [positions[arm] for arm in arms], losses)
 
     def delays(self, arms: Sequence[int]) -> Sequence[float]:
-        """Return ``delay`` of events of these arms, settled in this order.
-
-        Parameters
-        ----------
-        arms : index of each event's arm; none of the events is surplus
+        """Return ``delay`` of events of these arms, settled in this order, none of them surplus.
 
         Returns
         -------
@@ -447,13 +407,9 @@ class ArmRun(BaseRun):
         self.state = self.learner.void(self.state, self.arms.positions[event.arm])
 
     def expire(self, arm: int, count: int, loss: float | None) -> None:
-        """Give up ``count`` outstanding decisions of an arm, and learn ``loss`` of them in one step.
+        """Give up one or more outstanding decisions of an arm, by index, and learn ``loss`` of them in one step.
 
-        Parameters
-        ----------
-        arm : its index
-        count : one or more
-        loss : on the learner's scale; None: nothing is learned
+        It is on the learner's scale; None: nothing is learned.
         """
         self.ledger.expire_of(arm, count)
         if loss is None:

@@ -1,4 +1,4 @@
-"""What is counted in a session: slots, decisions outstanding, events settled."""
+"""What a run counts, keeps and hands on: decisions, loss ranges, times of acts, uniforms, actions and events."""
 
 from __future__ import annotations
 
@@ -60,13 +60,7 @@ class Ledger:
         self.last_event_at = self.time
 
     def learn(self, loss: float, count: int = 1) -> None:
-        """Count losses that are all alike.
-
-        Parameters
-        ----------
-        loss : each of them, on the learner's scale
-        count : how many, one or more
-        """
+        """Count one or more losses that are all alike, on the learner's scale."""
         self.equal_losses = self.equal_losses and (not self.losses or loss == self.mean_loss)
         self.losses += count
         # A mean moved like this stays finite, and is exactly the loss while all are alike.
@@ -91,14 +85,9 @@ class ArmLedger(Ledger):
         return cls(by_arm=np.zeros(n_arms, dtype=np.int64))
 
     def settle_all(self, arms: Sequence[int], losses: Sequence[float]) -> None:
-        """Count events of outstanding decisions, in order, and their losses.
+        """Count events of outstanding decisions, in order: their arms, by index, and losses on the learner's scale.
 
         That is ``settle`` and ``learn`` of one after the other, in half the time.
-
-        Parameters
-        ----------
-        arms : of each event, by index
-        losses : of each event, on the learner's scale
         """
         self.outstanding -= len(arms)
         self.feedbacks += len(arms)
@@ -120,13 +109,7 @@ class ArmLedger(Ledger):
         self.by_arm[arm] -= 1
 
     def expire_of(self, arm: int, count: int = 1) -> None:
-        """Count outstanding decisions of an arm as expired.
-
-        Parameters
-        ----------
-        arm : its index
-        count : how many expire, at most as many as are outstanding
-        """
+        """Count ``count`` outstanding decisions of an arm, by index, as expired; there are as many."""
         self.expire(count)
         self.by_arm[arm] -= count
 
@@ -141,9 +124,6 @@ class ArmLedger(Ledger):
     def add_arms(self, count: int) -> None:
         """Count for ``count`` more arms."""
         self.by_arm = np.concatenate([self.by_arm, np.zeros(count, dtype=np.int64)])
-
-
-# -- From a posted loss to the loss a learner learns from.
 
 
 class LossRange(NamedTuple):
@@ -202,9 +182,6 @@ class LossRange(NamedTuple):
             best, width = self.best, self.worst - self.best
             return [(loss - best) / width for loss in losses]
         return None if low < 0 else [min(loss, LARGEST_VALUE) for loss in losses]
-
-
-# -- What a session is created with.
 
 
 class Expiry(NamedTuple):
@@ -267,14 +244,7 @@ class ActTimes:
         return replace(self, changed=set())
 
     def act(self, time: float, arms: Sequence[int], n_arms: int) -> None:
-        """Count acts.
-
-        Parameters
-        ----------
-        time : of the acts, in Unix seconds
-        arms : index of the arm of each, 0 over points
-        n_arms : arms there ever were, 1 over points
-        """
+        """Count acts of arms, by index (0 over points), at a time in Unix seconds; there ever were ``n_arms``."""
         bucket = int(time // self.width)
         acts = np.zeros(n_arms, dtype=np.int64) if bucket not in self.acts else self.acts[bucket].copy()
         acts.resize(n_arms, refcheck=False)
@@ -326,9 +296,6 @@ class ActTimes:
         return np.maximum(left, 0)
 
 
-# -- Feedback as runs take it: the loss of an arm, or the values at a point.
-
-
 class ArmFeedback(NamedTuple):
     """One loss of an arm, by index, on the learner's scale (``LossRange.learned``); ``slot`` where it is named."""
 
@@ -347,9 +314,6 @@ class PointFeedback(NamedTuple):
     values: FloatArray
     is_void: bool = False
     """Whether the decision was never shown: there are no values."""
-
-
-# -- What a run answers to an act: an arm, or a point.
 
 
 class ArmAction(NamedTuple):
@@ -441,14 +405,9 @@ class Draws:
         return float(self._doubles[place])
 
     def uniforms(self, t: int, count: int) -> FloatArray:
-        """Return u_t (or v_t) of slots in a row, shape (count,).
+        """Return u_t (or v_t) of ``count`` slots from ``t`` on, shape (count,).
 
         It may be a view of the block that is kept, so it must not be changed.
-
-        Parameters
-        ----------
-        t : the first slot, from 1
-        count : slots, one or more
         """
         block, place = divmod(t - 1, BLOCK)
         last = (t + count - 2) // BLOCK

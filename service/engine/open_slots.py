@@ -1,4 +1,4 @@
-"""The open slots of a session whose feedback names slots."""
+"""The open slots of a session whose feedback names slots: the many that the store holds, and the changes since."""
 
 from __future__ import annotations
 
@@ -152,10 +152,7 @@ class SlotColumns:
     def _make_room(self, count: int, width: int) -> None:
         """Move open slots to longer columns, where room is missing or closed ones take most of it.
 
-        Parameters
-        ----------
-        count : of the slots to come
-        width : numbers of a record
+        ``count`` slots are to come; their records have ``width`` numbers.
         """
         if self.count and count and width != self.records.shape[1]:
             raise ValueError("all records of a session have the same length")
@@ -263,14 +260,7 @@ class OpenSlots:
         return ((slot, kept) for slot, kept in slots if slot not in self.closed)
 
     def open(self, slot: int, arm: int, record: Record) -> None:
-        """Add an open slot.
-
-        Parameters
-        ----------
-        slot : its number, higher than all before
-        arm : its index
-        record : what ``SlotLearner.record`` returned
-        """
+        """Add an open slot, whose number is higher than all before; ``SlotLearner.record`` returned the record."""
         self.opened[slot] = OpenSlot(arm, record)
 
     def close(self, slot: int | None) -> OpenSlot:

@@ -1,4 +1,4 @@
-"""One session's arithmetic: a learner, its draws and its counts, stepped by acts and events.
+"""Runs of each kind (over points, with provisional defaults, with named slots), how they start and expire.
 
 The service applies requests to a ``Run``; an in-process replay steps the same class, so both give the same
 numbers.
@@ -43,8 +43,6 @@ from .ledger import (
 from .open_slots import OpenSlots
 from .segment_run import KeptSegments, SegmentRun
 
-# -- The run of a learner over points.
-
 
 @dataclass(slots=True)
 class PointRun(BaseRun):
@@ -82,12 +80,11 @@ class PointRun(BaseRun):
         return times.acted_at(0, self.ledger.outstanding)
 
 
-# -- The run of a session whose default loss is provisional: learned at the act, corrected when an event comes.
-
-
 @dataclass(slots=True)
 class ProvisionalRun(ArmRun):
-    """A session over arms in which nothing is left to learn when a decision's window ends.
+    """A session over arms in which the default loss is learned at the act, and corrected when an event comes.
+
+    So nothing is left to learn when a decision's window ends.
 
     A decision is outstanding until an event corrects it, it is taken back, or its window ends, as in any session.
     """
@@ -122,9 +119,6 @@ class ProvisionalRun(ArmRun):
             self.ledger.learn(loss, count)
 
 
-# -- The run of a learner over arms that must know which slot a loss belongs to.
-
-
 @dataclass(slots=True)
 class SlotRun(ArmRun):
     """A session over arms, in which feedback names arm and slot."""
@@ -155,13 +149,7 @@ class SlotRun(ArmRun):
         return action
 
     def act_all(self, count: int, eligible: IntArray | None = None) -> ArmActions:
-        """Open slots in a row as ``act`` does one by one; the oldest are dropped for them where there is no room.
-
-        Parameters
-        ----------
-        count : one or more
-        eligible : as for ``act``
-        """
+        """Open slots in a row as ``act`` does one by one; the oldest are dropped where there is no room."""
         room = max(0, self.learner.max_open_slots - len(self.open_slots))
         dropped = [] if room else [self._drop_oldest()]
         # Where dropping changes the state, the next slot may have another distribution.
@@ -269,9 +257,6 @@ def start_run(params: Params) -> Run:
     return ProvisionalRun(params, learner, draws, second, ledger, state, times, (), arms)
 
 
-# -- Giving up decisions that waited too long for feedback.
-
-
 def expire_oldest(run: Run) -> Iterator[tuple[int, int]]:
     """Expire what is outstanding of the oldest times of acts; each step expires one arm, or one open slot.
 
@@ -309,9 +294,6 @@ def _expire_slots(run: SlotRun, last: int, loss: float | None) -> Iterator[tuple
             run.ledger.learn(loss)
             run.state = learner.settle(run.state, run.arms.positions[arm], loss, record=record)
         yield arm, 1
-
-
-# -- Changing the window and the floor of a session that runs.
 
 
 def with_window_and_floor(run: Run, expiry: Expiry | None, floor: float) -> Run:

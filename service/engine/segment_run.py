@@ -1,4 +1,4 @@
-"""The run of a session whose acts and events name segments."""
+"""A session whose acts and events name segments: what it keeps of each, which it drops, and its run."""
 
 from __future__ import annotations
 
@@ -84,12 +84,9 @@ class KeptSegment(NamedTuple):
         return self._replace(segment=segment, live=arms.live)
 
     def aged(self, expiry: Expiry | None, time: float) -> KeptSegment:
-        """Return the segment after the windows that have ended by ``time``.
+        """Return the segment after the windows that have ended by ``time``, in Unix seconds.
 
-        Parameters
-        ----------
-        expiry : the session's; None: no decision expires, and times of acts are forgotten
-        time : in Unix seconds
+        Without expiry no decision expires, and times of acts are forgotten.
         """
         if expiry is None:
             return self._replace(width=0.0, acts=()) if self.width else self
@@ -113,13 +110,7 @@ class KeptSegment(NamedTuple):
         return self._replace(width=width, acts=tuple(acts.items()))
 
     def acted(self, slot: int, time: float) -> KeptSegment:
-        """Count an act.
-
-        Parameters
-        ----------
-        slot : the slot that it opened, from 1
-        time : of the act, in Unix seconds
-        """
+        """Count the act that opened a slot, at a time in Unix seconds."""
         acts = self.acts
         if self.width:
             bucket = int(time // self.width)
@@ -177,13 +168,7 @@ class KeptSegments:
         return self.known.get(name)
 
     def put(self, name: str, kept: KeptSegment) -> None:
-        """Keep a segment as it is now.
-
-        Parameters
-        ----------
-        name : of the segment, as acts and events give it
-        kept : what it has now; the next commit writes it
-        """
+        """Keep a segment, by the name that acts and events give it, as it is now; the next commit writes it."""
         self.changes[name] = kept
 
     def drop_least_recent(self) -> None:
@@ -281,14 +266,9 @@ class SegmentRun(ArmRun):
         return kept.fitted(self.arms).aged(self.params.expiry, self.ledger.time)
 
     def act(self, eligible: IntArray | None = None, segment: str = "") -> ArmAction:
-        """Open the next slot, which is of a segment, and draw its arm.
+        """Open the next slot, which is of a segment, by name, and draw its arm.
 
         A segment that is not kept is begun; where there are too many, the one played least recently is dropped.
-
-        Parameters
-        ----------
-        eligible : as for ``ArmRun.act``
-        segment : its name
         """
         eligible = self._eligible(eligible)
         kept = self.current(segment)
@@ -354,11 +334,7 @@ class SegmentRun(ArmRun):
     def probabilities_of(self, kept: KeptSegment) -> FloatArray:
         """Return the distribution of a segment that readers see, shape (arms there ever were,), by index.
 
-        It is 0 for removed and for paused arms.
-
-        Parameters
-        ----------
-        kept : the segment as ``current`` returns it
+        It is 0 for removed and for paused arms. The segment is as ``current`` returns it.
         """
         moment = Moment(self.state, self.shared, kept.segment)
         shown = self.layer.probabilities(moment, kept.segment, self.arms.unpaused, self.params.floor)

@@ -1,4 +1,4 @@
-"""What every learner is: a function of parameters, state and inputs to a new state and outputs.
+"""What every learner is: a function of parameters, state and inputs to a new state and outputs; what each can do.
 
 A learner does no I/O, reads no clock and draws no random numbers. Its state is a ``NamedTuple`` of integers,
 floats and numpy arrays, which is replaced and never mutated, so that a caller may keep earlier states. Shapes are
@@ -113,13 +113,7 @@ def draw(p: FloatArray, u: Any) -> Any:
 
 
 def draw_all(p: FloatArray, u: FloatArray) -> IntArray:
-    """Return the positions that ``draw`` returns for each uniform of one run, shape (draws,).
-
-    Parameters
-    ----------
-    p : shape (n_arms,)
-    u : floats in [0, 1), shape (draws,)
-    """
+    """Return what ``draw`` returns of one run, p of shape (n_arms,), for each uniform, shape (draws,)."""
     arms = p.cumsum().searchsorted(u, "right")
     if arms.max() == p.size:
         arms[arms == p.size] = np.flatnonzero(p)[-1]
@@ -142,9 +136,6 @@ def many(state: S, runs: int) -> S:
         return np.repeat(part[None], runs, axis=0) if isinstance(part, np.ndarray) else part
 
     return type(state)._make(map(repeated, state))  # type: ignore[attr-defined, no-any-return]
-
-
-# -- What learners over arms and learners over points have in common, and what those over points can do.
 
 
 class Learner(ABC, Generic[S]):
@@ -173,13 +164,7 @@ class Learner(ABC, Generic[S]):
 
     @abstractmethod
     def open(self, state: S, slot: Slot) -> S:
-        """Close slot t-1, open slot ``slot.t`` and return the new state.
-
-        Parameters
-        ----------
-        state : after all events of slot t-1
-        slot : what is known when it opens; its ``t`` is one more than that of the slot before
-        """
+        """Close slot t-1, of which all events have come, open slot ``slot.t`` and return the new state."""
 
     def rates(self, state: S) -> dict[str, Any]:  # noqa: ARG002 - overridden where they change
         """Return the rates in use: numbers by their API names, and under ``"rates"`` the ``RateMode``."""
@@ -216,16 +201,10 @@ class PointLearner(Learner[S]):
         """
 
 
-# -- What all objects that clients post have in common.
-
-
 class Posted(BaseModel):
     """An object as a client posts it: unknown fields and loose types are refused, and it never changes."""
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
-
-
-# -- A learner's parameters as a client posts them.
 
 
 class Spec(Posted):
@@ -254,11 +233,8 @@ class Spec(Posted):
         return {name: value for name, value in vars(self).items() if name in fields}
 
 
-# -- What a learner knows before its first slot: means of arms, from acts somewhere else.
-
-
 class InitialArm(NamedTuple):
-    """An arm by its position, how often it was played, and its mean loss in [0, 1]."""
+    """An arm by its position, how often it was played somewhere else before, and its mean loss in [0, 1]."""
 
     position: int
     acts: int
@@ -283,13 +259,7 @@ class WarmStart(NamedTuple):
 
     @classmethod
     def of(cls, arms: Sequence[InitialArm], n_arms: int) -> WarmStart:
-        """Count the acts of some arms.
-
-        Parameters
-        ----------
-        arms : one or more, each once
-        n_arms : K, the arms in all
-        """
+        """Count the acts of one or more arms, each once; ``n_arms`` is K, the arms in all."""
         events = sum(arm.acts for arm in arms)
         mean = sum(arm.acts * arm.mean for arm in arms) / events
         advantages = np.zeros(n_arms)
@@ -304,9 +274,6 @@ class WarmStart(NamedTuple):
         sums -= sums.min(axis=-1, keepdims=True)
         counts = self._asdict() | {"t": self.events, "sums": sums}
         return state._replace(**{name: count for name, count in counts.items() if name in state._fields})
-
-
-# -- What every learner over arms can do.
 
 
 class ArmLearner(Learner[S]):
@@ -324,23 +291,16 @@ class ArmLearner(Learner[S]):
         self.mode = mode
 
     def warmed(self, state: S, initial: Sequence[InitialArm]) -> S:
-        """Return the state before the first slot of a learner that begins with means of arms.
+        """Return the state before the first slot of a learner that begins with means of arms, each once.
 
-        Parameters
-        ----------
-        state : as ``start`` returns it
-        initial : one or more arms by position, each once, with the mean loss (on the learner's scale) of some acts
+        There are one or more of them. Losses are on the learner's scale; ``state`` is as ``start`` returns it.
         """
         raise NotImplementedError
 
     def can_draw(self, state: S, eligible: IntArray, floor: float) -> bool:  # noqa: ARG002 - as ``fixed`` does
-        """Return whether an arm can be drawn in a slot with these eligible arms.
+        """Return whether an arm can be drawn in the next slot with these eligible arms and this floor.
 
-        Parameters
-        ----------
-        state : before the slot is opened
-        eligible : positions of the arms that may be drawn, ascending, one or more
-        floor : share that is uniform over them, in [0, 1)
+        The positions ascend and are one or more; the floor, uniform over them, is in [0, 1).
         """
         return True
 
@@ -361,12 +321,7 @@ class ArmLearner(Learner[S]):
         return self.open(state, slot), 1
 
     def draw(self, state: S, slot: Slot) -> tuple[S, Any]:
-        """Draw the arm of the open slot by the inverse CDF at ``slot.u``.
-
-        Parameters
-        ----------
-        state : as ``open`` has left it
-        slot : the one that was opened
+        """Draw the arm of the slot that ``open`` has just opened, by the inverse CDF at ``slot.u``.
 
         Returns
         -------
@@ -410,35 +365,19 @@ class ArmLearner(Learner[S]):
         """
 
     def settle_all(self, state: S, arms: Sequence[int], losses: Sequence[float]) -> S:
-        """Return the state after events in order, of one run alone: to the bit what ``settle`` makes one by one.
-
-        Parameters
-        ----------
-        state : of one run, before the first event
-        arms : position of each event's arm
-        losses : of each event, as for ``settle``
-        """
+        """Return the state after events in order, of one run alone: to the bit what ``settle`` makes one by one."""
         for arm, loss in zip(arms, losses, strict=True):
             state = self.settle(state, arm, loss)
         return state
 
     def give_up(self, state: S, count: int) -> S:  # noqa: ARG002 - for learners that count decisions themselves
-        """Return the state after outstanding decisions ended without a loss: expired, or of a removed arm.
-
-        Parameters
-        ----------
-        state : before that
-        count : how many ended, of whichever arms
-        """
+        """Return the state after ``count`` outstanding decisions, of whichever arms, expired or lost their arm."""
         return state
 
     def void(self, state: S, arm: Any) -> S:  # noqa: ARG002 - for learners that learn at the act
-        """Return the state after an outstanding decision was taken back, because it was never shown.
+        """Return the state after an outstanding decision of an arm was taken back, because it was never shown.
 
-        Parameters
-        ----------
-        state : before that
-        arm : position of the decision's arm; an int, or an int array over the leading axes
+        The position is an int, or an int array over the leading axes.
         """
         return self.give_up(state, 1)
 
@@ -446,24 +385,12 @@ class ArmLearner(Learner[S]):
     def remove_arms(self, state: S, positions: IntArray) -> S:
         """Return the state without some arms; the others keep their order and the ratios of their probabilities.
 
-        Parameters
-        ----------
-        state : with these arms; their outstanding decisions have been given up before
-        positions : of the arms, ascending, not all of them
+        The positions ascend and are not all; the outstanding decisions of these arms have been given up before.
         """
 
     @abstractmethod
     def add_arms(self, state: S, count: int) -> S:
-        """Return the state with more arms behind the others, each with probability 1/n of n in all.
-
-        Parameters
-        ----------
-        state : without them
-        count : arms to add, one or more
-        """
-
-
-# -- Learners over arms of which more is asked: those with pools, provisional defaults, or records of slots.
+        """Return the state with one or more arms behind the others, each with probability 1/n of n in all."""
 
 
 class PooledLearner(ArmLearner[S]):
@@ -487,49 +414,25 @@ class ProvisionalLearner(PooledLearner[S]):
     """
 
     def charge(self, state: S, arm: Any, default: float) -> S:
-        """Return the state after the arm just drawn has been charged with the default loss.
-
-        Parameters
-        ----------
-        state : as ``draw`` has left it
-        arm : its position, as ``draw`` returned it
-        default : the loss, on the learner's scale
-        """
+        """Return the state after the arm that ``draw`` has just drawn has been charged with the default loss."""
         return self.settle(state, arm, default)
 
     @abstractmethod
     def correct(self, state: S, arm: Any, loss: Any, default: float, divisor: float | None = None) -> S:
         """Return the state after a decision's ``loss`` has replaced the ``default`` that it was charged with.
 
-        Parameters
-        ----------
-        state, arm, loss : as for ``settle``
-        default : the loss with which the decision was charged, on the learner's scale
-        divisor : as for ``settle``
+        Both are on the learner's scale; the others are as for ``settle``.
         """
 
     def correct_all(self, state: S, arms: Sequence[int], losses: Sequence[float], default: float) -> S:
-        """Return the state after events of one run in order: to the bit what ``correct`` makes one by one.
-
-        Parameters
-        ----------
-        state, arms, losses : as for ``settle_all``
-        default : the loss with which each of the decisions was charged, on the learner's scale
-        """
+        """Return the state after events of one run in order: to the bit what ``correct`` makes one by one."""
         for arm, loss in zip(arms, losses, strict=True):
             state = self.correct(state, arm, loss, default)
         return state
 
     @abstractmethod
     def uncharge(self, state: S, arm: Any, default: float, divisor: float | None = None) -> S:
-        """Return the state after a decision was taken back, because it was never shown.
-
-        Parameters
-        ----------
-        state, arm : as for ``settle``
-        default : the loss with which the decision was charged, on the learner's scale
-        divisor : as for ``settle``
-        """
+        """Return the state after a decision charged with ``default`` was taken back, because it was never shown."""
 
 
 class SlotLearner(ArmLearner[S]):
@@ -541,12 +444,7 @@ class SlotLearner(ArmLearner[S]):
 
     @abstractmethod
     def record(self, state: S, arm: Any) -> Record:
-        """Return what the feedback of the open slot will need.
-
-        Parameters
-        ----------
-        state : as ``draw`` has left it
-        arm : position of the arm that was drawn in the slot; an int, or an int array over the leading axes
+        """Return what the feedback of the slot, whose arm ``draw`` has just drawn, will need.
 
         Returns
         -------
@@ -556,21 +454,8 @@ class SlotLearner(ArmLearner[S]):
 
     @abstractmethod
     def settle(self, state: S, arm: Any, loss: Any, count: int = 1, record: Record = ()) -> S:
-        """Learn from the loss of one slot and return the new state.
-
-        Parameters
-        ----------
-        state, arm, loss : as for ``ArmLearner.settle``
-        count : 1
-        record : what ``record`` returned of the slot
-        """
+        """Learn from the loss of one slot, of which ``record`` was returned; ``count`` is 1."""
 
     def forget(self, state: S, record: Record) -> S:  # noqa: ARG002 - for learners whose records hold something
-        """Return the state after an open slot is given up without a loss.
-
-        Parameters
-        ----------
-        state : before that
-        record : what ``record`` returned of the slot
-        """
+        """Return the state after an open slot, of which ``record`` was returned, is given up without a loss."""
         return state

@@ -49,14 +49,7 @@ class BatchedExp3(ArmLearner[State]):
     """P_{b+1} is proportional to P_b exp(-eta C_b).
 
     An event is of a decision of this block or of the one before, and nobody knows which: it is divided by
-    max(P_b(k), P_{b-1}(k)).
-
-    Parameters
-    ----------
-    n_arms : K
-    learning_rate : eta
-    mode : where the rate comes from, for the view
-    block : w, slots of a block, at least the largest delay
+    max(P_b(k), P_{b-1}(k)). A block has w slots, at least as many as the largest delay.
     """
 
     state_type: ClassVar = State

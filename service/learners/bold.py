@@ -61,15 +61,7 @@ class State(NamedTuple):
 
 
 class Bold(SlotLearner[State]):
-    """A slot uses the free instance of lowest index, or a new one where none is free.
-
-    Parameters
-    ----------
-    n_arms : K
-    learning_rate : eta of every instance
-    mode : where the rate comes from, for the view
-    max_open_slots : open slots kept, and so the most instances there can be
-    """
+    """A slot uses the free instance of lowest index, or a new one; at most as many as open slots are kept."""
 
     state_type: ClassVar = State
 

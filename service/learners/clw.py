@@ -67,11 +67,6 @@ BASES = {
 def check_window(schedule: str, max_delay: int) -> None:
     """Refuse a window of the random schedule that is too long to be kept.
 
-    Parameters
-    ----------
-    schedule : "blocks" or "random"
-    max_delay : d-bar, in slots
-
     Raises
     ------
     ValueError
@@ -136,16 +131,7 @@ class State(NamedTuple):
 
 
 class Clw(ArmLearner[State]):
-    """One arm is played until the next update, where the base learns from the scaled sum of recent losses.
-
-    Parameters
-    ----------
-    n_arms : K
-    learning_rate : eta
-    mode : where the rate comes from, for the view
-    schedule : when to update
-    base : the learner that learns from the sums
-    """
+    """One arm is played until the next update, where the base learns from the scaled sum of recent losses."""
 
     state_type: ClassVar = State
     second_stream: ClassVar = True
@@ -241,15 +227,7 @@ class StateClwMbco(NamedTuple):
 
 
 class ClwMbco(PointLearner[StateClwMbco]):
-    """One point is played until the schedule's next update, a step on the scaled sum of recent bundles.
-
-    Parameters
-    ----------
-    feasible_set : X; x_1 is its center
-    rates : eta and delta
-    mode : where the rates come from, for the view
-    schedule : when to update
-    """
+    """One point, first the center, is played until the next update, a step on the scaled sum of recent bundles."""
 
     state_type: ClassVar = StateClwMbco
     second_stream: ClassVar = True

@@ -88,14 +88,7 @@ class State(NamedTuple):
 
 
 class Dbgd(PointLearner[State]):
-    """One projected step per bundle, in the order of arrival.
-
-    Parameters
-    ----------
-    feasible_set : X; x_1 is its center
-    rates : eta and delta; eta None for the anytime steps
-    mode : where the rates come from, for the view
-    """
+    """One projected step per bundle, in the order of arrival, from the center on; without eta it is anytime."""
 
     state_type: ClassVar = State
 

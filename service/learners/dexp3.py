@@ -1,4 +1,4 @@
-"""DEXP3 (Algorithm 1 of the paper): exponential weights for losses whose slot is unknown."""
+"""DEXP3 (Algorithm 1 of the paper): exponential weights for losses whose slot is unknown, stored as a log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""EXP3 (Auer et al. 2002): exponential weights for losses that name their slot."""
+"""EXP3 (Auer et al. 2002) for losses that name their slot, its naive variant for those that don't, and SOLID."""
 
 from __future__ import annotations
 
@@ -29,14 +29,7 @@ class State(NamedTuple):
 
 
 class WeightsLearner(ArmLearner[State]):
-    """A learner over arms that lowers weights; by what it divides a loss is the subclass's part.
-
-    Parameters
-    ----------
-    n_arms : K
-    learning_rate : eta
-    mode : where the rate comes from, for the view
-    """
+    """A learner over arms that lowers weights; by what it divides a loss is the subclass's part."""
 
     state_type: ClassVar = State
 
@@ -50,13 +43,7 @@ class WeightsLearner(ArmLearner[State]):
         return self.open(state, slot), count
 
     def learned(self, state: State, arm: Any, loss: Any, divisor: Any) -> State:
-        """Return the state after a loss of ``arm``, divided by ``divisor``.
-
-        Parameters
-        ----------
-        state, arm, loss : as for ``settle``
-        divisor : a probability of the arm; a float, or an array over the leading axes
-        """
+        """Return the state after a loss of ``arm``, divided by ``divisor``, a probability of it."""
         return state._replace(log_weights=lowered(state.log_weights, arm, self.learning_rate, loss, divisor))
 
     def remove_arms(self, state: State, positions: IntArray) -> State:
@@ -98,15 +85,7 @@ class Exp3Spec(ArmsSpec, OneRateSpec):
 
 
 class Exp3(WeightsLearner, SlotLearner[State]):
-    """A loss of slot s is divided by p_s(arm), which the slot's record keeps.
-
-    Parameters
-    ----------
-    n_arms : K
-    learning_rate : eta
-    mode : where the rate comes from, for the view
-    max_open_slots : records kept
-    """
+    """A loss of slot s is divided by p_s(arm), which the slot's record keeps."""
 
     takes_eligible: ClassVar = True
 
@@ -140,14 +119,7 @@ class Exp3CurrentSpec(ArmsSpec, OneRateSpec):
 
 
 class Exp3Current(WeightsLearner):
-    """Every loss is divided by the running probability of its arm at the moment it arrives.
-
-    Parameters
-    ----------
-    n_arms : K
-    learning_rate : eta
-    mode : where the rate comes from, for the view
-    """
+    """Every loss is divided by the running probability of its arm at the moment it arrives."""
 
     def settle(self, state: State, arm: Any, loss: Any, count: int = 1) -> State:
         return self.learned(state, arm, count * loss, probabilities(state.log_weights)[at(arm)])

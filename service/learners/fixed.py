@@ -89,13 +89,7 @@ class State(NamedTuple):
 
 
 class Fixed(ArmLearner[State]):
-    """Arms are drawn from the same distribution in every slot, renormalised over the eligible ones.
-
-    Parameters
-    ----------
-    n_arms : K at the start
-    p : the distribution at the start, shape (n_arms,)
-    """
+    """Arms are drawn from the same distribution in every slot, renormalised over the eligible ones."""
 
     state_type: ClassVar = State
     takes_eligible: ClassVar = True

@@ -1,4 +1,4 @@
-"""Mathematics that several learners share.
+"""Mathematics that several learners share: feasible sets, gradients, schedules, distributions, weights.
 
 Imports nothing else of the project but the array types of ``learners.base``.
 """
@@ -44,12 +44,7 @@ def project_onto_face(z: FloatArray, total: float) -> FloatArray:
 
 
 def project_onto_simplex(z: FloatArray, total: float) -> FloatArray:
-    """Return the nearest point of {x >= 0, sum x <= total} to each point of ``z``.
-
-    Parameters
-    ----------
-    z, total : as for ``project_onto_face``
-    """
+    """Return the nearest point of {x >= 0, sum x <= total} to each point of ``z``, shape (..., dim)."""
     clipped = np.maximum(z, 0.0)
     outside = clipped.sum(axis=-1, keepdims=True) > total
     if not outside.any():
@@ -106,13 +101,7 @@ class FeasibleSet(ABC):
 
     @abstractmethod
     def project_scaled(self, z: FloatArray, scale: float) -> FloatArray:
-        """Return the nearest point of c + scale (X - c) to each point of ``z``.
-
-        Parameters
-        ----------
-        z : points anywhere, shape (..., dim)
-        scale : in (0, 1]
-        """
+        """Return the nearest point of c + scale (X - c), scale in (0, 1], to each of ``z``, shape (..., dim)."""
 
     def onto_shrunk(self, delta: float) -> Projection:
         """Return the projection onto the points x for which x and x + delta e_k lie in X, also after rounding.
@@ -186,13 +175,7 @@ LARGEST_VALUE = 1e100
 
 
 def query_points(x: FloatArray, perturbation: float) -> FloatArray:
-    """Return x + delta e_k for each k, shape (..., dim, dim).
-
-    Parameters
-    ----------
-    x : shape (..., dim)
-    perturbation : delta
-    """
+    """Return x + delta e_k for each k, shape (..., dim, dim)."""
     return x[..., None, :] + _offsets(x.shape[-1], perturbation)
 
 
@@ -205,10 +188,7 @@ def _offsets(dim: int, perturbation: float) -> FloatArray:
 def forward_difference(losses: FloatArray, perturbation: float) -> FloatArray:
     """Return the forward differences of eq. (estgrad), (f(x + delta e_k) - f(x)) / delta, shape (..., dim).
 
-    Parameters
-    ----------
-    losses : f(x), then f(x + delta e_k) for each k, shape (..., dim+1)
-    perturbation : delta
+    The losses are f(x), then f(x + delta e_k) for each k, shape (..., dim+1).
     """
     values = bounded(losses)
     return (values[..., 1:] - values[..., :1]) / perturbation
@@ -283,10 +263,7 @@ class Schedule:
     def open(self, clock: Clock, slot: Slot) -> Clock:
         """Return the clock of the next slot, with its sum at 0 and whether it ends in an update.
 
-        Parameters
-        ----------
-        clock : of the slot that closes
-        slot : the one that opens; the random schedule updates by its ``v``
+        The random schedule updates by the slot's ``v``.
         """
         t, length = clock.t + 1, 2 * self._delay
         sums = clock.sums
@@ -300,13 +277,7 @@ class Schedule:
         return Clock(sums, t, np.where(heads, 0, clock.quiet + 1)[()], updating)
 
     def add(self, clock: Clock, loss: Any) -> Clock:
-        """Return the clock after a loss has arrived.
-
-        Parameters
-        ----------
-        clock : of the open slot
-        loss : shape (..., values)
-        """
+        """Return the clock of the open slot after a loss, shape (..., values), has arrived."""
         sums = clock.sums.copy()
         sums[..., clock.t % self._rows, :] += loss
         return clock._replace(sums=sums)
@@ -334,27 +305,14 @@ def remove_arms(p: FloatArray, positions: IntArray, floor: float = 0.0) -> Float
 
 
 def add_arms(p: FloatArray, count: int) -> FloatArray:
-    """Return ``p`` with ``count`` more arms at 1/n each of n in all; the others share the rest in their ratios.
-
-    Parameters
-    ----------
-    p : shape (..., n_arms)
-    count : one or more
-    """
+    """Return ``p`` with ``count`` more arms at 1/n each of n in all; the others share the rest in their ratios."""
     before = p.shape[-1]
     n_arms = before + count
     return np.concatenate([p * (before / n_arms), np.full((*p.shape[:-1], count), 1 / n_arms)], axis=-1)
 
 
 def spread(p: FloatArray, eligible: IntArray, n_arms: int) -> FloatArray:
-    """Return numbers of the arms at ``eligible`` over all arms, shape (..., n_arms), 0 for the others.
-
-    Parameters
-    ----------
-    p : one number for each of these arms, shape (..., len(eligible))
-    eligible : positions of the arms
-    n_arms : arms in all
-    """
+    """Return numbers of the arms at ``eligible`` over all arms, shape (..., n_arms), 0 for the others."""
     everywhere = np.zeros((*p.shape[:-1], n_arms))
     everywhere[..., eligible] = p
     return everywhere
@@ -407,14 +365,7 @@ LOWEST = -1e300
 
 
 def exp3_rate(n_arms: int, updates: float, scale: float = 1.0) -> float:
-    """Return EXP3's learning rate for T updates, c sqrt((1 + ln K)/(K T)) (Auer et al. 2002, up to constants).
-
-    Parameters
-    ----------
-    n_arms : K
-    updates : T, steps that the learner will make
-    scale : c
-    """
+    """Return EXP3's learning rate for T updates, c sqrt((1 + ln K)/(K T)) (Auer et al. 2002, up to constants)."""
     return scale * math.sqrt((1 + math.log(n_arms)) / (n_arms * updates))
 
 
@@ -456,25 +407,13 @@ def lowered(log_weights: FloatArray, arm: Any, learning_rate: float, loss: Any, 
 
 
 def without(log_weights: FloatArray, positions: IntArray) -> FloatArray:
-    """Return the log-weights without some arms, shifted so that the largest is 0.
-
-    Parameters
-    ----------
-    log_weights : shape (..., n_arms)
-    positions : of the arms to remove, not all of them
-    """
+    """Return the log-weights without some arms, not all of them, shifted so that the largest is 0."""
     kept = np.delete(log_weights, positions, axis=-1)
     shifted: FloatArray = kept - kept.max(axis=-1, keepdims=True)
     return shifted
 
 
 def joined(log_weights: FloatArray, count: int) -> FloatArray:
-    """Return the log-weights with more arms at the mean weight of the others, which is probability 1/n of n in all.
-
-    Parameters
-    ----------
-    log_weights : shape (..., n_arms), the largest 0
-    count : arms to add behind the others
-    """
+    """Return the log-weights with more arms at the mean weight of the others: probability 1/n of n in all."""
     mean = np.log(np.exp(log_weights).mean(axis=-1, keepdims=True))
     return np.concatenate([log_weights, np.repeat(mean, count, axis=-1)], axis=-1)

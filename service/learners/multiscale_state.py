@@ -1,4 +1,4 @@
-"""State of the multiscale learner, and what one event changes in it."""
+"""State of the multiscale learner, and what events change in it, one by one or many at once."""
 
 from __future__ import annotations
 
@@ -69,18 +69,9 @@ class State(NamedTuple):
 
 
 def scales_at(state: State, t: int) -> FloatArray:
-    """Return each expert's scale for a slot, which is 0 before the first event.
+    """Return each expert's scale for slot ``t``, shape (..., 5), which is 0 before the first event.
 
     It is c sqrt(min(max(t, n), h) (V + M)/(n + 1) + g D (A/n)^2).
-
-    Parameters
-    ----------
-    state : whose n, V, M, D and A are taken
-    t : the slot, from 1
-
-    Returns
-    -------
-    a, shape (..., 5)
     """
     if not state.events:
         return np.zeros_like(state.scales)
@@ -97,18 +88,9 @@ def scales_at(state: State, t: int) -> FloatArray:
 
 
 def mixture_scale(state: State, t: int) -> Any:
-    """Return the mixture's scale for a slot, which is 0 before the first event.
+    """Return the mixture's scale for slot ``t``, which is 0 before the first event.
 
-    It is ``MIXTURE_SHARE`` sqrt(max(t, n) (V + M)/(n + 1)).
-
-    Parameters
-    ----------
-    state : whose n, V and M are taken
-    t : the slot, from 1
-
-    Returns
-    -------
-    A0, a float, or an array over the leading axes
+    A float, or an array over the leading axes: ``MIXTURE_SHARE`` sqrt(max(t, n) (V + M)/(n + 1)).
     """
     if not state.events:
         return 0.0 * state.mean
@@ -157,14 +139,7 @@ def stepped(
 
 
 def clipped(move: FloatArray, unit: FloatArray, fall: float) -> FloatArray:
-    """Return moves of sums, at least -fall unit and at most ``LARGEST_RISE`` unit.
-
-    Parameters
-    ----------
-    move : of a sum, unbounded
-    unit : scale/sqrt(p), of a shape that broadcasts with that of ``move``
-    fall : as for ``stepped``
-    """
+    """Return moves of sums, at least -fall unit and at most ``LARGEST_RISE`` unit; ``unit`` is scale/sqrt(p)."""
     return np.minimum(np.maximum(move, -fall * unit), LARGEST_RISE * unit)
 
 
@@ -213,12 +188,7 @@ def learned(state: State, loss: Any, deviation: Any, count: int, sums: tuple[Flo
 def corrected(state: State, loss: Any, default: float, sums: tuple[FloatArray, FloatArray]) -> State:
     """Return the state with ``loss`` in place of ``default`` in mean, V and A, and these sums; M only grows.
 
-    Parameters
-    ----------
-    state : in which the decision counts with ``default``
-    loss : on the learner's scale; a float, or an array over the leading axes
-    default : the loss with which the decision was charged, on the learner's scale
-    sums : as for ``learned``
+    Both are on the learner's scale; the loss may be an array over the leading axes. Sums are as for ``learned``.
     """
     mean = state.mean + (loss - default) / max(state.events, 1)
     state = state._replace(sums=sums[0], mixture_sums=sums[1], mean=mean)
@@ -230,12 +200,7 @@ def corrected(state: State, loss: Any, default: float, sums: tuple[FloatArray, F
 
 
 def uncharged(state: State, default: float, sums: tuple[FloatArray, FloatArray]) -> State:
-    """Return the state with one ``default`` less in n, mean, V and A, and with these sums.
-
-    Parameters
-    ----------
-    state, default, sums : as for ``corrected``
-    """
+    """Return the state with one ``default`` less in n, mean, V and A, and with these sums."""
     state = state._replace(sums=sums[0], mixture_sums=sums[1], events=max(state.events - 1, 0))
     if state.events_at_open:
         spread, size = _without(state, default, 0.0 * state.mean)
@@ -253,12 +218,7 @@ def _without(state: State, default: float, deviation: Any) -> tuple[Any, Any]:
 
 
 def larger(one: Any, other: Any) -> Any:
-    """Return the larger of two numbers, or of two numbers for each run.
-
-    Parameters
-    ----------
-    one, other : floats, or arrays over the leading axes
-    """
+    """Return the larger of two numbers, or of two numbers for each run."""
     return max(one, other) if isinstance(one, float) and isinstance(other, float) else np.maximum(one, other)
 
 
@@ -293,13 +253,7 @@ def all_learned(state: State, arms: Sequence[int], losses: Sequence[float], fall
 
 
 def all_corrected(state: State, arms: Sequence[int], losses: Sequence[float], default: float, fall: float) -> State:
-    """Return the state after losses in place of the default, in order: see ``corrected`` of one event.
-
-    Parameters
-    ----------
-    state, arms, losses, fall : as for ``all_learned``
-    default : the loss with which each of the decisions was charged, on the learner's scale
-    """
+    """Return the state after losses in place of the default, in order: see ``corrected`` of one event."""
     mean, counted, before = state.mean, max(state.events, 1), default - state.shift
     spread, size, largest = state.variance_sum, state.deviation_sum, state.variance_max
     for loss in losses:

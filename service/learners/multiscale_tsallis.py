@@ -51,12 +51,7 @@ class MultiscaleTsallisSpec(ArmsSpec):
 
 
 class MultiscaleTsallis(ProvisionalLearner[State]):
-    """Distributions are solved for when a slot opens; events only move sums.
-
-    Parameters
-    ----------
-    n_arms : K at the start
-    """
+    """Distributions are solved for when a slot opens; events only move sums."""
 
     state_type: ClassVar = State
     takes_eligible: ClassVar = True
@@ -95,6 +90,8 @@ class MultiscaleTsallis(ProvisionalLearner[State]):
         return rule.learned(state, loss, deviation, count, sums)
 
     def settle_all(self, state: State, arms: Sequence[int], losses: Sequence[float]) -> State:
+        if len(arms) == 1:  # In plain floats, in less than half the time.
+            return self.settle(state, arms[0], losses[0])
         return rule.all_learned(state, arms, losses, LARGEST_FALL)
 
     def correct(self, state: State, arm: Any, loss: Any, default: float, divisor: float | None = None) -> State:
@@ -102,6 +99,8 @@ class MultiscaleTsallis(ProvisionalLearner[State]):
         return rule.corrected(state, loss, default, sums)
 
     def correct_all(self, state: State, arms: Sequence[int], losses: Sequence[float], default: float) -> State:
+        if len(arms) == 1:
+            return self.correct(state, arms[0], losses[0], default)
         return rule.all_corrected(state, arms, losses, default, LARGEST_CORRECTION)
 
     def uncharge(self, state: State, arm: Any, default: float, divisor: float | None = None) -> State:

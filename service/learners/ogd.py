@@ -1,4 +1,4 @@
-"""OGD (Zinkevich 2003): projected descent on gradients the caller sends."""
+"""Learners without delay: OGD (Zinkevich 2003) on gradients, and the (K+1)-point method on bundles."""
 
 from __future__ import annotations
 
@@ -32,14 +32,7 @@ class State(NamedTuple):
 
 
 class Ogd(PointLearner[State]):
-    """One projected step per gradient, in the order of arrival.
-
-    Parameters
-    ----------
-    feasible_set : X; x_1 is its center
-    learning_rate : eta
-    mode : where the rate comes from, for the view
-    """
+    """One projected step per gradient, in the order of arrival; x_1 is the center."""
 
     information: ClassVar = Information.GRADIENT
     state_type: ClassVar = State
@@ -81,13 +74,7 @@ class TwoRatesSpec(RatedSpec, PointsSpec):
         return Rates(self.learning_rate, cast("float", self.perturbation))
 
     def theorem_rates(self, horizon: int, scale: float) -> Rates:
-        """Return the theorem's rates times ``scale``.
-
-        Parameters
-        ----------
-        horizon : T, in slots
-        scale : c, a factor of both rates
-        """
+        """Return the theorem's rates for T slots, both times ``scale``."""
         raise NotImplementedError
 
 

@@ -130,11 +130,7 @@ def stepped(
 def learned(shared: Shared, loss: float, sums: FixedArray) -> Shared:
     """Return what is shared with one more loss in n, mean, V and M, and with these sums of the mixture.
 
-    Parameters
-    ----------
-    shared : before the loss
-    loss : on the learner's scale
-    sums : of the mixture, shape (3,), as ``stepped`` returns them
+    The loss is on the learner's scale; the sums are as ``stepped`` returns them.
     """
     events = shared.events + 1
     mean = shared.mean + (loss - shared.mean) / events
@@ -147,14 +143,7 @@ def learned(shared: Shared, loss: float, sums: FixedArray) -> Shared:
 
 
 def corrected(shared: Shared, loss: float, default: float, sums: FixedArray) -> Shared:
-    """Return what is shared with ``loss`` in place of ``default`` in mean and V, and these sums; M only grows.
-
-    Parameters
-    ----------
-    shared : in which the decision counts with ``default``
-    loss, sums : as for ``learned``
-    default : the loss with which the decision was charged, on the learner's scale
-    """
+    """Return what is shared with ``loss`` in place of ``default`` in mean and V, and these sums; M only grows."""
     shared = shared._replace(mixture_sums=sums, mean=shared.mean + (loss - default) / max(shared.events, 1))
     if not shared.events_at_open:
         return shared
@@ -164,12 +153,7 @@ def corrected(shared: Shared, loss: float, default: float, sums: FixedArray) -> 
 
 
 def uncharged(shared: Shared, default: float, sums: FixedArray) -> Shared:
-    """Return what is shared with one ``default`` less in n, mean and V, and with these sums of the mixture.
-
-    Parameters
-    ----------
-    shared, default, sums : as for ``corrected``
-    """
+    """Return what is shared with one ``default`` less in n, mean and V, and with these sums of the mixture."""
     events = max(shared.events - 1, 0)
     mean = shared.mean - (default - shared.mean) / events if events else 0.0
     shared = shared._replace(mixture_sums=sums, events=events, mean=mean)
@@ -179,24 +163,12 @@ def uncharged(shared: Shared, default: float, sums: FixedArray) -> Shared:
 
 
 def given_up(segment: Segment, count: int) -> Segment:
-    """Return a segment after some of its outstanding decisions ended; its sums stay.
-
-    Parameters
-    ----------
-    segment : before that
-    count : how many ended; the number of outstanding decisions stays at 0 or above
-    """
+    """Return a segment after ``count`` outstanding decisions ended (it may know of fewer); its sums stay."""
     return segment._replace(outstanding=max(segment.outstanding - count, 0))
 
 
 def with_fewer(segment: Segment, positions: Any) -> Segment:
-    """Return a segment without some arms.
-
-    Parameters
-    ----------
-    segment : with these arms
-    positions : of the arms to remove, an array of ints, ascending, not all of them
-    """
+    """Return a segment without some arms, not all of them; the positions ascend."""
     drawn = remove_arms(segment.drawn, positions)
     return segment._replace(
         sums=np.delete(segment.sums, positions),
@@ -207,14 +179,9 @@ def with_fewer(segment: Segment, positions: Any) -> Segment:
 
 
 def with_more(segment: Segment, count: int) -> Segment:
-    """Return a segment with more arms behind the others.
+    """Return a segment with one or more arms behind the others.
 
     The sums of a new arm are 0; its share of pool and distributions is 1/n of n arms in all.
-
-    Parameters
-    ----------
-    segment : without these arms
-    count : how many, one or more
     """
     drawn = add_arms(segment.drawn, count)
     return segment._replace(
@@ -275,12 +242,7 @@ def own_distributions(
 
 
 def next_slot(shared: Shared) -> Shared:
-    """Return what is shared when a slot opens: t, n0, b0, A, and the distribution w over the experts.
-
-    Parameters
-    ----------
-    shared : after all events of the slot before, of whichever segments
-    """
+    """Return what is shared when a slot opens: t, n0, b0, A, and the distribution w over the experts."""
     t, events = shared.t + 1, shared.events
     scale = math.sqrt(max(t, events) * variance(shared))
     before = shared.mixture_sums.tolist()
@@ -326,14 +288,7 @@ class Segments(Generic[P]):
         self.part = part
 
     def open(self, part: P, shared: Shared, segment: Segment, slot: Slot) -> tuple[Moment[P], FloatArray]:
-        """Open a slot of a segment.
-
-        Parameters
-        ----------
-        part : state of the global part before the slot
-        shared : what segments share, before the slot
-        segment : the one that plays, with the arms there are
-        slot : its ``outstanding`` counts the decisions of all segments
+        """Open a slot of a segment; its ``outstanding`` counts the decisions of all segments.
 
         Returns
         -------
@@ -357,12 +312,7 @@ class Segments(Generic[P]):
     def settle(self, moment: Moment[P], arm: int, loss: float, ends: int = 1) -> Moment[P]:
         """Learn from a loss of an arm that an outstanding decision of the segment may have had.
 
-        Parameters
-        ----------
-        moment : before the loss
-        arm : its position
-        loss : on the learner's scale
-        ends : 0 where it is the default loss of the arm just drawn, whose decision stays outstanding
+        With ``ends`` 0 it is the default loss of the arm just drawn, whose decision stays outstanding.
         """
         part, shared, segment = moment
         part = self.part.settle(part, arm, loss, 1, self._divisor(moment, arm))
@@ -381,11 +331,6 @@ class Segments(Generic[P]):
     def correct(self, moment: Moment[P], arm: int, loss: float, default: float) -> Moment[P]:
         """Put a decision's loss in place of the default that it was charged with.
 
-        Parameters
-        ----------
-        moment, arm, loss : as for ``settle``
-        default : the loss with which the decision was charged, on the learner's scale
-
         Raises
         ------
         TypeError
@@ -403,10 +348,6 @@ class Segments(Generic[P]):
     def uncharge(self, moment: Moment[P], arm: int, default: float) -> Moment[P]:
         """Take back a decision that was charged with the default: it was never shown.
 
-        Parameters
-        ----------
-        moment, arm, default : as for ``correct``
-
         Raises
         ------
         TypeError
@@ -423,12 +364,7 @@ class Segments(Generic[P]):
         return Moment(part, uncharged(shared, default, sums), segment)
 
     def void(self, moment: Moment[P], arm: int) -> Moment[P]:
-        """Take back a decision of which nothing was learned.
-
-        Parameters
-        ----------
-        moment, arm : as for ``settle``
-        """
+        """Take back a decision of which nothing was learned."""
         part, shared, segment = moment
         return Moment(self.part.void(part, arm), shared, None if segment is None else given_up(segment, 1))
 

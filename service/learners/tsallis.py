@@ -1,4 +1,4 @@
-"""The distribution of 1/2-Tsallis follow-the-regularised-leader (Zimmert and Seldin 2021), by Newton's method."""
+"""Distributions of 1/2-Tsallis follow-the-regularised-leader (Zimmert and Seldin 2021): one, several, few arms."""
 
 from __future__ import annotations
 
@@ -148,12 +148,7 @@ def _moved(lam: Any, unsolved: Any, scale: Any, totals: Any) -> tuple[FloatArray
 def step(lam: list[float], row: int, scale: float, total: float, cubes: float, squares: float) -> bool:
     """Take a step in one row of ``lam``, in place, and return whether it is not solved yet; see ``_moved``.
 
-    Parameters
-    ----------
-    lam : multiplier of each row
-    row : index of the row
-    scale : of the row, positive
-    total, cubes, squares : the row's sums of x, x^(3/2) and x^2 at its multiplier
+    ``total``, ``cubes`` and ``squares`` are the row's sums of x, x^(3/2) and x^2 at its multiplier.
     """
     over = total * math.sqrt(total)
     gap, slope = 1 / math.sqrt(total) - 1, cubes / over
@@ -200,11 +195,7 @@ def over_few(
 ) -> tuple[list[float], list[float]]:
     """Return the sums and p of ``distribution_over_few``, for one run in plain floats.
 
-    Parameters
-    ----------
-    values : the n sums, the least of them 0
-    scale : positive
-    before, floor : as for ``distribution_over_few``
+    The least of the sums is 0, and the scale is positive.
     """
     lam, x = _solved(values, scale, before)
     values = [lam + scale / math.sqrt(floor) if y < floor else v for v, y in zip(values, x, strict=True)]
@@ -279,24 +270,12 @@ def probabilities(weights: FloatArray) -> FloatArray:
 
 
 def without(weights: FloatArray, positions: IntArray) -> FloatArray:
-    """Return weights without some arms; the others keep the ratios of their probabilities.
-
-    Parameters
-    ----------
-    weights : shape (..., n_arms), the largest 0
-    positions : of the arms to remove, not all of them
-    """
+    """Return weights without some arms, not all of them; the others keep the ratios of their probabilities."""
     return _weights(distributions.remove_arms(probabilities(weights), positions))
 
 
 def joined(weights: FloatArray, count: int) -> FloatArray:
-    """Return weights with more arms behind the others, each with probability 1/n of n in all.
-
-    Parameters
-    ----------
-    weights : shape (..., n_arms), the largest 0
-    count : arms to add
-    """
+    """Return weights with more arms behind the others, each with probability 1/n of n in all."""
     return _weights(distributions.add_arms(probabilities(weights), count))
 
 

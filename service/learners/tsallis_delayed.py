@@ -108,13 +108,7 @@ class State(NamedTuple):
 
 
 class TsallisDelayed(SlotLearner[State]):
-    """A loss of slot s is divided by p_s(arm), which the slot's record keeps.
-
-    Parameters
-    ----------
-    n_arms : K at the start
-    max_open_slots : records kept
-    """
+    """A loss of slot s is divided by p_s(arm), which the slot's record keeps."""
 
     state_type: ClassVar = State
 

@@ -1,4 +1,4 @@
-"""Feedback as clients post it, one shape for each information model."""
+"""Acts and feedback as clients post them: segments, eligible arms, ids, and events one by one or in columns."""
 
 from __future__ import annotations
 
@@ -156,23 +156,14 @@ class Idempotency(NamedTuple):
 
 
 def digest(text: str, *scope: str) -> bytes:
-    """Return 16 bytes that stand for a text in a scope.
-
-    Parameters
-    ----------
-    text : an event id, or a client's key
-    scope : texts that set it apart: the same text in another scope has another digest
-    """
+    """Return 16 bytes that stand for a text; the same text in another scope has another digest."""
     return blake2b("\n".join((*scope, text)).encode(), digest_size=DIGEST_BYTES).digest()
 
 
 async def digest_of(parts: Iterable[str], fair_yield: FairYield) -> bytes:
-    """Return 16 bytes that stand for a long text, in no scope.
+    """Return 16 bytes that stand for a long text, in no scope; ``fair_yield`` is awaited after each part.
 
-    Parameters
-    ----------
-    parts : of the text, in order; where it is divided makes no difference
-    fair_yield : is awaited after each part
+    Where the text is divided makes no difference.
     """
     found = blake2b(digest_size=DIGEST_BYTES)
     for part in parts:

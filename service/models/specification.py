@@ -1,7 +1,8 @@
-"""What a session is created with, as clients post it: its fields, and which of them go together."""
+"""What a session is created with, as clients post it: its fields, which of them go together, what they mean."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Union
 
@@ -108,6 +109,8 @@ else:
     LearnerSpec = Annotated[Union[tuple(REGISTRY.values())], Field(discriminator="kind")]  # noqa: UP007
 
 SESSION_ID_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$"
+is_id = re.compile(SESSION_ID_PATTERN).fullmatch
+"""Match what can be the id of a session."""
 
 
 class SessionFields(Posted, defer_build=True):
@@ -310,9 +313,6 @@ def defaults_fit(session: SessionFields) -> None:
         if session.default_loss is not None:
             message = f"not with {session.learner.kind}; only multiscale_tsallis takes it"
         raise FieldValueError("expiry.provisional", message)
-
-
-# -- What a session is created with.
 
 
 class Specification(SessionFields, defer_build=False):

@@ -252,7 +252,7 @@ def encode(run: Run) -> dict[bytes, bytes | None]:
         records |= encode_slots(run.open_slots)
     if run.act_times is not None:
         records |= _encode_act_times(run.act_times)
-    rows = rows_of(run)
+    rows = codec.rows_of(run)
     for number in range(len(rows), len(run.stored_rows)):
         records[ROW + b"%d" % number] = None
     for number, row in enumerate(rows):
@@ -266,19 +266,6 @@ def dropped_act_times(run: Run) -> dict[bytes, None]:
     """Return the keys of all that the store may hold of a run's acts by bucket of time, to drop them."""
     times = run.act_times
     return {} if times is None else {BUCKET + b"%d" % bucket: None for bucket in times.acts.keys() | times.changed}
-
-
-def rows_of(run: Run) -> Rows:
-    """Return the rows of a run's state, () where it has none.
-
-    They are float64 arrays; of learners with rows shape (n_arms,) each, of a log as ``state.rows_of`` has them.
-    """
-    log = getattr(run.state, "log", None)
-    if log is not None and log.is_stored:
-        return codec.rows_of(run.state, run.stored_rows)
-    name = codec.rows_field(run.learner.state_type)
-    rows: Rows = () if name is None else getattr(run.state, name)
-    return rows
 
 
 def decode(records: Mapping[bytes, bytes], run: Run) -> Records:
@@ -314,7 +301,7 @@ def _decode_rows(records: Mapping[bytes, bytes], run: Run) -> Rows | None:
     is_logged = codec.is_unread(run.state)
     if codec.rows_field(run.learner.state_type) is None and not is_logged:
         return None
-    count = len(records) if is_logged else len(rows_of(run))
+    count = len(records) if is_logged else len(codec.rows_of(run))
     try:
         return tuple(np.frombuffer(records[ROW + b"%d" % number], "<f8").copy() for number in range(count))
     except KeyError as error:

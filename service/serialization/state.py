@@ -35,26 +35,17 @@ from ..errors import NewerSchemaError
 from ..learners.base import FixedArray, FloatArray, IntArray, Log, Rows, Spec
 from ..learners.segments import Shared
 from ..learners.specs import ArmsSpec
-from .binary import (
-    BYTE,
-    BYTES,
-    CHECKSUM_BYTES,
-    FLOAT_ARRAY,
-    INT_ARRAY,
-    LENGTH,
-    ROWS,
-    CodecError,
-    Reader,
-    Writer,
-    checksum,
-    foreign,
-    width_of,
-)
+from . import binary
+from .binary import BYTES, CHECKSUM_BYTES, LENGTH, CodecError, Reader, Writer, checksum, foreign, width_of
 
 # -- The fields of a learner's state: the annotations of its NamedTuple say how each is stored.
 
 _SCALARS = {int: struct.Struct("<q"), float: struct.Struct("<d"), bool: struct.Struct("<?")}
-_KINDS: list[tuple[Any, Any]] = [(Rows, ROWS), (FloatArray, FLOAT_ARRAY), (IntArray, INT_ARRAY)]
+_KINDS: list[tuple[Any, Any]] = [
+    (Rows, binary.ROWS),
+    (FloatArray, binary.FLOAT_ARRAY),
+    (IntArray, binary.INT_ARRAY),
+]
 """Annotations that are no scalar, and their kinds."""
 
 
@@ -77,7 +68,7 @@ def _stored_hints(state_type: Any) -> dict[str, Any]:
 def rows_field(state_type: type) -> str | None:
     """Return the name of the field that holds rows, if any; a state has only their number, the rows are records."""
     kinds = zip(_stored_hints(state_type), kinds_of(state_type), strict=True)
-    return next((name for name, kind in kinds if kind is ROWS), None)
+    return next((name for name, kind in kinds if kind is binary.ROWS), None)
 
 
 @lru_cache(maxsize=64)
@@ -189,9 +180,7 @@ def is_unread(state: Any) -> bool:
 
 def shortened(state: Any) -> Any:
     """Return a state with ``log`` and those vectors that are stored: of the opening of its slot, none, or all."""
-    log: Log | None = state.log
-    if log is None:
-        return state
+    log: Log = state.log
     if log.is_stored:
         return state._replace(p=_NONE, p_open=_NONE)
     if len(log.steps) * EVENT_BYTES >= state.p.nbytes or len(log.steps) >= LOGGED:
@@ -199,12 +188,9 @@ def shortened(state: Any) -> Any:
     return state._replace(p=log.base, p_open=log.base, log=log)
 
 
-def _write_log(writer: Writer, state: Any) -> None:
+def _write_log(writer: Writer, log: Log) -> None:
     """Write what follows the fields of a state that was ``shortened``."""
-    log: Log | None = state.log
-    if log is None or (not log.steps and not log.is_stored):
-        writer.parts.append(BYTES[0])
-    elif log.is_stored:
+    if log.is_stored:
         writer.parts += (BYTES[LOGGED], _LOGGED_HEAD.pack(len(log.steps), log.opened))
     else:
         arms, factors, _ = zip(*log.steps, strict=True)
@@ -229,7 +215,7 @@ def _read_log(reader: Reader, state: Any) -> Any:
     CodecError, IndexError, ValueError
         where ``_write_log`` did not write these bytes behind this state.
     """
-    (count,) = reader.unpack(BYTE)
+    (count,) = reader.unpack(binary.BYTE)
     if count == LOGGED:
         steps, opened = reader.unpack(_LOGGED_HEAD)
         if not opened <= steps <= MAX_EVENTS or state.p.size or state.p_open.size:
@@ -248,23 +234,21 @@ def _read_log(reader: Reader, state: Any) -> Any:
     return after if steps or not after.log.is_stored else state
 
 
-def rows_of(state: Any, stored: Rows) -> Rows:
-    """Return the rows of a state with a log.
+def rows_of(run: Run) -> Rows:
+    """Return the rows of a run's state, () if it has none; those that the store has are the same objects.
 
-    Parameters
-    ----------
-    state : NamedTuple whose ``log`` is stored
-    stored : the rows that the store has, of an earlier state of the same session; () for none
-
-    Returns
-    -------
-    float64 arrays: the vector, shape (n_arms,), then for each commit its events, (3 * n_events,). Those that are in
-    ``stored`` are the same objects.
+    They are float64 arrays: of learners with rows of shape (n_arms,); of a log the vector, shape (n_arms,), then
+    for each commit its events, (3 * n_events,).
     """
-    log: Log = state.log
-    kept = stored if stored and stored[0] is log.base else (log.base,)
-    new = log.steps[sum(row.size // 3 for row in kept[1:]) :]
-    return (*kept, np.array(new).T.ravel()) if new else kept
+    log: Log | None = getattr(run.state, "log", None)
+    if log is not None and log.is_stored:
+        stored = run.stored_rows
+        kept = stored if stored and stored[0] is log.base else (log.base,)
+        new = log.steps[sum(row.size // 3 for row in kept[1:]) :]
+        return (*kept, np.array(new).T.ravel()) if new else kept
+    name = rows_field(run.learner.state_type)
+    rows: Rows = () if name is None else getattr(run.state, name)
+    return rows
 
 
 def replayed(state: Any, rows: Rows) -> Any:
@@ -306,7 +290,7 @@ class Decoded(NamedTuple):
 
 def _write(writer: Writer, ledger: Ledger, state: Any, arms: Arms | None, shared: Any) -> None:
     has_log = "log" in state._field_defaults
-    stored = shortened(state) if has_log else state
+    stored = shortened(state) if has_log and state.log is not None else state
     if isinstance(ledger, ArmLedger):
         changed = b"" if arms is None or arms.added is None else encode_arms(arms)
         writer.integers(ledger.by_arm)
@@ -318,7 +302,10 @@ def _write(writer: Writer, ledger: Ledger, state: Any, arms: Arms | None, shared
     if shared is not None:
         writer.fields(kinds_of(shared.__class__), shared)
     if has_log:
-        _write_log(writer, stored)
+        if stored.log is None or (not stored.log.steps and not stored.log.is_stored):
+            writer.parts.append(BYTES[0])
+        else:
+            _write_log(writer, stored.log)
 
 
 def _read(reader: Reader, state_type: Any, by_arm: bool, shared_type: type | None) -> Decoded:

@@ -20,8 +20,8 @@ import httptools
 from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT, FlowControl
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
-from ..asgi_scope import IS_GONE
 from ..errors import BadRequestError, HeadTooLargeError, OverloadedError, ServiceError
+from ..telemetry.logs import IS_GONE
 from .connection_limits import CHECKED, HEALTH_PATHS, ConnectionLimit, check_headers, is_host
 
 MAX_URL_BYTES = 16_384

@@ -13,13 +13,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from ..cooperative import FairYield, joined
-from ..errors import (
-    NewerSchemaError,
-    ServiceError,
-    StateCorruptError,
-    StoreUnavailableError,
-    UnknownSessionError,
-)
+from ..errors import NewerSchemaError, ServiceError, StateCorruptError, StoreUnavailableError, UnknownSessionError
 from ..store.base import Reminders
 from .changes import NextDue
 from .service import Sessions

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from pydantic_core import to_json
@@ -191,6 +191,8 @@ async def judge(
 @dataclass(slots=True)
 class SettleFeedback(Operation):
     """Settle a batch of events, all or none of them (surplus may be skipped)."""
+
+    reports_events: ClassVar[bool] = True
 
     events: Sequence[Event]
     on_surplus: Surplus | None

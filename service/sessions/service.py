@@ -4,28 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import re
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
 from ..commit.batch import Answer as Answer
-from ..commit.batch import Operation
 from ..commit.cache import CachedSession, SessionCache
 from ..commit.committer import Committer, SessionQueues
-from ..commit.schemas import Schemas
+from ..commit.schemas import Schemas as Schemas
 from ..cooperative import Body
 from ..engine.run import Run
 from ..errors import (
-    InvalidRequestError,
     StateCorruptError,
     StoreUnavailableError,
-    SurplusFeedbackError,
     UnknownSessionError,
 )
 from ..models.events import Idempotency
-from ..models.specification import SESSION_ID_PATTERN, Specification
+from ..models.specification import Specification, is_id
 from ..models.stored import Stored
 from ..settings import Settings
 from ..store.base import NO_CONNECTION, Store
@@ -33,16 +29,12 @@ from ..telemetry.metrics import Metrics
 from . import transfer as document
 from .changes import ChangeArms, ChangeSession, ReplaceArms
 from .create import Created, Creator
-from .feedback import SettleFeedback
 from .history import Sampler
 from .pages import ArmSort, arms_page, decisions_page, history_page, sessions_page
 from .segments import SegmentSort, segment_view, segments_page
 from .views import ALL, Limits, Reader, Rights, viewer
 
 # -- What can be read of sessions: views, lists and exports, as JSON.
-
-is_id = re.compile(SESSION_ID_PATTERN).fullmatch
-"""Match what can be the id of a session."""
 
 
 class SessionQueries:
@@ -219,19 +211,21 @@ class Sessions(SessionQueries):
     store : has the sessions; others may change them at the same time
     settings : limits of sessions and queues, and the size of the cache
     metrics : count what is done
+    schemas : of this worker; None makes them on the same store
     """
 
-    def __init__(self, store: Store, settings: Settings, metrics: Metrics) -> None:
+    def __init__(self, store: Store, settings: Settings, metrics: Metrics, schemas: Schemas | None = None) -> None:
         cache = SessionCache(settings.cache_sessions)
         super().__init__(store, Reader(store, cache), settings.max_import_bytes)
         self._metrics = metrics
         self._limits = Limits(settings)
         self.sampler = Sampler(store, cache, self._reader)
-        self.schemas = Schemas(store)
+        self.schemas = schemas or Schemas(store)
         self._committer = Committer(store, cache, self._metrics, self.schemas)
         self._queues = SessionQueues(
             self._committer, max_queue=settings.max_queue, max_waiting=settings.max_waiting
         )
+        self.submit = self._queues.submit
         self._creator = Creator(store, cache, self._reader, self._queues, self._limits, self._metrics, self.schemas)
 
     async def create(
@@ -316,33 +310,6 @@ class Sessions(SessionQueries):
             raise UnknownSessionError
         self._metrics.sessions_deleted()
         self._metrics.decisions_abandoned(abandoned)
-
-    async def submit(self, session_id: str, operation: Operation) -> Answer:
-        """Apply a request to a session; the answer comes once the store has committed it.
-
-        Events of a request that is refused are counted.
-
-        Parameters
-        ----------
-        session_id : of the session; one that no session can have is unknown
-        operation : the request, which waits in the session's queue
-
-        Raises
-        ------
-        ServiceError
-            whichever the operation refuses the session or the request with; besides ``UnknownSessionError``,
-            ``IdempotencyConflictError``, ``StateCorruptError``, ``OverloadedError``,
-            ``StoreUnavailableError`` and ``InternalError``. Nothing of the request is applied, except that after a
-            ``StoreUnavailableError`` it may be.
-        """
-        if not is_id(session_id):
-            raise UnknownSessionError
-        try:
-            return await self._queues.submit(session_id, operation)
-        except (InvalidRequestError, SurplusFeedbackError):
-            if isinstance(operation, SettleFeedback):
-                self._metrics.events["refused"](operation.weight)
-            raise
 
     async def change_arms(
         self, session_id: str, change: ArmsRequest, key: Idempotency | None, rights: Rights = ALL

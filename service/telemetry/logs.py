@@ -25,6 +25,16 @@ MAX_FIELD_CHARS = 128
 MAX_REASON_CHARS = 200
 """Longest reason of an error in its request's log line."""
 
+# Names under which a request carries, in its ASGI scope, what its log line and others need.
+ID_IN_SCOPE = "bandit.request_id"
+"""The id of the request, as bytes."""
+KEY_IN_SCOPE = "bandit.api_key"
+"""The API key of the request; it is not there where the service has no keys."""
+ERROR_IN_SCOPE = "bandit.error"
+"""The error that the request was answered with, if any."""
+IS_GONE = "bandit.is_gone"
+"""Among the extensions of the scope: a function that says whether the client has left. Not every server sets it."""
+
 _requests = logging.getLogger(f"{_PACKAGE}.requests")
 _SECRETS = (
     ("://", re.compile(r"([A-Za-z][A-Za-z0-9+.-]{0,31}://)\S*@"), r"\1***@"),

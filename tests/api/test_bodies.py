@@ -114,7 +114,7 @@ async def test_a_fault_is_answered_with_a_problem(monkeypatch):
     async def fail(*_):
         raise ZeroDivisionError
 
-    monkeypatch.setattr("service.sessions.service.Sessions.submit", fail)
+    monkeypatch.setattr("service.commit.committer.SessionQueues.submit", fail)
     async with _served() as asked:
         status, _, text = await asked.ask("/v1/sessions/s/act")
 

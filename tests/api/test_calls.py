@@ -13,7 +13,8 @@ from fastapi.routing import APIRoute
 from pydantic import BaseModel
 from starlette.routing import Mount, Route
 
-from service.api.path_operations import Call, CallRoute, PathOperation, Reply
+from service.api.calls import Call, Reply
+from service.api.path_operations import CallRoute, PathOperation
 from service.api.routes import ROUTES
 from service.api.runtime import ADMINS, CLIENTS, Logged, access, access_of
 from service.app import create_app
@@ -63,7 +64,7 @@ NO_SOURCE = "which is not Annotated with one Query() or Body()"
 
 def made(path, handler, **options):
     """A row of the table for a route that FastAPI has made."""
-    return PathOperation(APIRoute(path, access(CLIENTS)(handler), response_model=None, **options))
+    return PathOperation(APIRoute(path, access(CLIENTS)(handler), response_model=None, **options), Reply)
 
 
 @pytest.mark.parametrize(
@@ -106,7 +107,7 @@ def made(path, handler, **options):
 )
 def test_handlers_are_refused_with_route_and_reason(path, handler, what):
     with pytest.raises(TypeError) as error:
-        PathOperation(CallRoute(path, access(CLIENTS)(handler), methods=["POST"], response_model=None))
+        PathOperation(CallRoute(path, access(CLIENTS)(handler), methods=["POST"], response_model=None), Reply)
 
     assert str(error.value) == f"POST {path}: the dispatcher does not carry out {what}"
 

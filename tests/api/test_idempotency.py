@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from fastapi import APIRouter
 
-from service.api.path_operations import Call, Reply
+from service.api.calls import Call, Reply
 from service.api.routes import ROUTES
 from service.api.runtime import CLIENTS, access
 from service.store import open_store

@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from service.commit import committer as contention
+from service.commit import contention
 from service.commit.batch import Applied
 from service.commit.committer import MAX_ATTEMPTS
 from service.errors import InternalError, OverloadedError, StoreUnavailableError, UnknownSessionError

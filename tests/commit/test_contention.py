@@ -8,8 +8,8 @@ import statistics
 
 import pytest
 
-from service.commit import committer as contention
-from service.commit.committer import CONTENDED_SECONDS, LONGEST_WAIT, Contention, Version
+from service.commit import contention
+from service.commit.contention import CONTENDED_SECONDS, LONGEST_WAIT, Contention, Version
 from service.learners.dexp3 import Dexp3Spec
 from service.models.events import ArmEvent
 from service.models.specification import Specification

@@ -31,36 +31,23 @@ def cached(learner, acts=0, **fields):
     return found.with_records({key: data for key, data in records.encode(run).items() if data is not None})
 
 
-@pytest.mark.parametrize(
-    ("made", "least"),
-    [
-        pytest.param(lambda: cached({"kind": "dexp3", "n_arms": 10_000}), 240_000, id="state"),
-        pytest.param(
-            lambda: cached({"kind": "dexp3", "arms": [f"label {n}" for n in range(10_000)]}), 1_500_000, id="labels"
-        ),
-        pytest.param(
-            lambda: cached({"kind": "bold", "n_arms": 10_000, "learning_rate": 0.1}, acts=30), 2_400_000, id="rows"
-        ),
-        pytest.param(
-            lambda: cached({"kind": "exp3", "n_arms": 2, "learning_rate": 0.1}, acts=5_000), 120_000, id="slots"
-        ),
-        pytest.param(
-            lambda: cached({"kind": "dexp3", "n_arms": 10_000}, acts=50, expiry=ExpirySpec(after_seconds=64)),
-            4_000_000,
-            id="buckets",
-        ),
-    ],
-)
-def test_all_that_a_session_takes_is_counted(made, least):
-    session = made()
+MANY = {"kind": "dexp3", "n_arms": 10_000}
+TAKEN = {
+    "state": (MANY, {}, 240_000),
+    "labels": ({"kind": "dexp3", "arms": [f"label {n}" for n in range(10_000)]}, {}, 1_500_000),
+    "rows": ({"kind": "bold", "n_arms": 10_000, "learning_rate": 0.1}, {"acts": 30}, 2_400_000),
+    "slots": ({"kind": "exp3", "n_arms": 2, "learning_rate": 0.1}, {"acts": 5_000}, 120_000),
+    "buckets": (MANY, {"acts": 50, "expiry": ExpirySpec(after_seconds=64)}, 4_000_000),
+}
+
+
+@pytest.mark.parametrize(("learner", "options", "least"), TAKEN.values(), ids=TAKEN)
+def test_all_that_a_session_takes_is_counted(learner, options, least):
+    session = cached(learner, **options)
+    written = Written("w", session.encode(session.run))
 
     assert least < session.size < 4 * least
-    assert (
-        session.committed_as(
-            Written("w", session.encode(session.run)), session.run.copy(), None, session.stored
-        ).size
-        == session.size
-    )
+    assert session.committed_as(written, session.run.copy(), None, session.stored).size == session.size
 
 
 def test_sessions_leave_when_their_labels_take_too_much():

@@ -1,8 +1,6 @@
-"""Arms come and go: each learner's hand-made traces, and what holds of all of them."""
+"""Arms come and go: what holds of all learners; test_vectors.py has their hand-made traces."""
 
 from __future__ import annotations
-
-from typing import Any
 
 import numpy as np
 import pytest
@@ -11,36 +9,11 @@ from service.engine.arm_run import Arms
 from service.engine.ledger import ArmAction, ArmFeedback, Params
 from service.engine.run import Run, SlotRun, start_run
 from service.learners import REGISTRY
-from service.learners.base import ArmLearner, Record, Slot, SlotLearner, many
+from service.learners.base import ArmLearner, many
 from tests.support import vectors
 
 FIELDS = vectors.over_arms()
 NAMES = ["a", "b", "c", "d", "e"]
-
-
-@pytest.mark.parametrize("trace", vectors.traces_of("arms"))
-def test_learner_follows_its_trace(trace: dict[str, Any]) -> None:
-    learner = vectors.build(trace)
-    assert isinstance(learner, ArmLearner)
-    state, records = vectors.start_of(learner, trace), dict[int, Record]()
-
-    for step in trace["steps"]:
-        shown = learner.probabilities
-        if "open" in step:
-            slot = Slot(step["open"], step["outstanding"], step["u"])
-            state, arm = learner.draw(learner.open(state, slot), slot)
-            assert arm == step.get("arm", arm)
-            records[slot.t] = learner.record(state, arm) if isinstance(learner, SlotLearner) else ()
-            shown = learner.distribution
-        elif "event" in step:
-            kept = {"record": records[step["slot"]]} if "slot" in step else {}
-            state = learner.settle(state, step["event"], vectors.number(step["loss"]), **kept)
-        elif "add" in step:
-            state = learner.add_arms(state, step["add"])
-        else:
-            state = learner.remove_arms(state, np.array(step["remove"]))
-        if "p" in step:
-            np.testing.assert_allclose(shown(state), vectors.numbers(step["p"]), rtol=trace["tolerance"])
 
 
 def learned(kind: str, slots: int = 300, seed: int = 3) -> Run:

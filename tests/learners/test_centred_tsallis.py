@@ -1,4 +1,4 @@
-"""What the centred learner promises: order, shift and scale of losses don't matter, and nothing breaks it."""
+"""What always holds of centred_tsallis, through late and lost losses; its symmetries: test_multiscale_tsallis."""
 
 from __future__ import annotations
 
@@ -9,69 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service.learners.base import FloatArray, Slot, many
+from service.learners.base import Slot, many
 from service.learners.centred_tsallis import CentredTsallis, State
 from service.learners.tsallis import solve
 from tests.support.examples import examples
-
-
-def play(
-    learner: CentredTsallis, slots: int, seed: int, *, alpha: float = 1.0, beta: float = 0.0, reverse: bool = False
-) -> list[FloatArray]:
-    """p of every slot: fixed arms, losses alpha l + beta, each slot's events in one order or the reverse."""
-    rng = np.random.default_rng(seed)
-    state, history = learner.start(), []
-    for t in range(1, slots + 1):
-        state = learner.open(state, Slot(t, 0, 0.0))
-        history.append(state.p)
-        count = int(rng.integers(0, 4))
-        events = list(zip(rng.integers(0, learner.n_arms, count), rng.random(count), strict=True))
-        for arm, loss in reversed(events) if reverse else events:
-            state = learner.settle(state, int(arm), alpha * loss + beta)
-    return history
-
-
-@settings(max_examples=examples(60), deadline=None, derandomize=True)
-@given(st.integers(0, 2**32 - 1), st.integers(2, 20), st.booleans())
-def test_order_within_a_slot_does_not_matter(seed: int, n_arms: int, tracking: bool) -> None:
-    """One slot's events in reverse change p of the next slot by 1e-14 at most."""
-    learner = CentredTsallis(n_arms, tracking=tracking)
-    rng = np.random.default_rng(seed)
-    state = learner.start()
-    for t in range(1, 40):
-        state = learner.open(state, Slot(t, 0, 0.0))
-        events = list(zip(rng.integers(0, n_arms, 3).tolist(), rng.random(3).tolist(), strict=True))
-        forth, back = state, state
-        for arm, loss in events:
-            forth = learner.settle(forth, arm, loss)
-        for arm, loss in reversed(events):
-            back = learner.settle(back, arm, loss)
-        after = [learner.open(each, Slot(t + 1, 0, 0.0)).p for each in (forth, back)]
-        np.testing.assert_allclose(after[0], after[1], rtol=0, atol=1e-14)
-        state = forth
-
-
-@settings(max_examples=examples(60), deadline=None, derandomize=True)
-@given(st.integers(0, 2**32 - 1), st.floats(1e-3, 1e3), st.floats(-1000, 1000), st.integers(2, 12))
-def test_shift_and_scale_of_losses_do_not_matter(seed: int, alpha: float, shift: float, n_arms: int) -> None:
-    """beta + alpha l instead of l, |beta| <= 1000 alpha, changes p by 1e-9 at most."""
-    learner = CentredTsallis(n_arms)
-
-    plain = play(learner, 100, seed)
-    moved = play(learner, 100, seed, alpha=alpha, beta=alpha * shift)
-
-    np.testing.assert_allclose(plain, moved, rtol=0, atol=1e-9)
-
-
-@pytest.mark.parametrize("loss", [0.0, 1.0, 0.1, 1 / 3, 1e-300, 1e100])
-def test_equal_losses_leave_p_uniform(loss: float) -> None:
-    learner = CentredTsallis(7)
-    state = learner.start()
-    for t in range(1, 300):
-        state = learner.open(state, Slot(t, 0, 0.0))
-        assert state.p.tolist() == [1 / 7] * 7
-        state = learner.settle(state, t % 7, loss)
-    assert state.variance_sum == 0.0
 
 
 def sound(state: State, n_arms: int) -> None:

@@ -1,45 +1,22 @@
-"""Slots that name their eligible arms, and floors: traces by hand, another implementation, what always holds."""
+"""Slots that name eligible arms, and floors: another implementation, what always holds, and what it pays."""
 
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Callable
 
 import numpy as np
 import pytest
 
+from service.engine.arm_run import ArmRun
+from service.engine.ledger import ArmFeedback
 from service.learners import REGISTRY
-from service.learners.base import ArmLearner, Record, Slot, SlotLearner, many
+from service.learners.base import ArmLearner, FloatArray, IntArray, Slot
 from tests.support import vectors
+from tests.support.runs import start
 
 KINDS = vectors.with_eligible_arms()
 K = 7
-
-
-@pytest.mark.parametrize("trace", vectors.traces_of("eligible"))
-def test_learner_follows_its_trace(trace: dict[str, Any]) -> None:
-    learner = vectors.build(trace)
-    assert isinstance(learner, ArmLearner)
-    state, records = vectors.start_of(learner, trace), dict[int, Record]()
-
-    for step in trace["steps"]:
-        floor = step.get("floor", 0.0)
-        if "open" in step:
-            slot = Slot(step["open"], 0, step.get("u", 0.0), 0.0, vectors.positions(step.get("eligible")), floor)
-            state, arm = learner.draw(learner.open(state, slot), slot)
-            assert arm == step.get("arm", arm)
-            records[slot.t] = learner.record(state, arm) if isinstance(learner, SlotLearner) else ()
-            shown = learner.distribution(state)
-        elif "event" in step:
-            kept = {"record": records[step["slot"]]} if "slot" in step else {}
-            state = learner.settle(state, step["event"], vectors.number(step["loss"]), **kept)
-        else:
-            shown = learner.probabilities(state, vectors.positions(step["show"]), floor)
-        if "p" in step:
-            np.testing.assert_allclose(shown, vectors.numbers(step["p"]), rtol=trace["tolerance"])
-        for name, expected in step.get("state", {}).items():
-            values = vectors.numbers(expected) if isinstance(expected, list) else expected
-            np.testing.assert_allclose(getattr(state, name), values, rtol=trace["tolerance"], atol=1e-15)
 
 
 class PlainCentred:
@@ -126,19 +103,9 @@ def test_centred_tsallis_gives_the_numbers_of_another_implementation(floor: floa
         np.testing.assert_allclose(shown, plain.over(others, floor), rtol=1e-9, atol=1e-12)
 
 
-def learner_of(kind: str) -> ArmLearner[Any]:
-    return vectors.learner_over_arms(kind, K)
-
-
-def settled(learner: ArmLearner[Any], state: Any, arm: Any, loss: Any) -> Any:
-    if isinstance(learner, SlotLearner):
-        return learner.settle(state, arm, loss, record=learner.record(state, arm))
-    return learner.settle(state, arm, loss)
-
-
 @pytest.mark.parametrize("kind", KINDS)
 def test_all_arms_named_are_no_arms_named_bit_for_bit(kind: str) -> None:
-    learner, rng = learner_of(kind), np.random.default_rng(4)
+    learner, rng = vectors.learner_over_arms(kind, K), np.random.default_rng(4)
     named = plain = learner.start()
     for t in range(1, 100):
         u, loss = float(rng.random()), float(rng.random())
@@ -147,30 +114,7 @@ def test_all_arms_named_are_no_arms_named_bit_for_bit(kind: str) -> None:
         named, again = learner.draw(learner.open(named, two), two)
         assert arm == again
         assert learner.distribution(plain).tolist() == learner.distribution(named).tolist()
-        plain, named = settled(learner, plain, arm, loss), settled(learner, named, arm, loss)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("floor", [0.0, 0.25])
-def test_many_runs_are_as_each_alone(kind: str, floor: float) -> None:
-    """The eligible arms of a slot are the same in all runs; one run learns nothing for long."""
-    learner, rng, runs = learner_of(kind), np.random.default_rng(5), 3
-    together, alone = many(learner.start(), runs), [learner.start() for _ in range(runs)]
-    for t in range(1, 80):
-        arms, u, losses = vectors.positions(subset(rng, K)), rng.random(runs), rng.random(runs)
-        losses[0] = 0.5
-        slot = Slot(t, 0, u, 0.0, arms, floor)
-        together, drawn = learner.draw(learner.open(together, slot), slot)
-        for run in range(runs):
-            one = slot._replace(u=float(u[run]))
-            alone[run], arm = learner.draw(learner.open(alone[run], one), one)
-            assert arm == drawn[run]
-            np.testing.assert_array_equal(learner.distribution(together)[run], learner.distribution(alone[run]))
-            alone[run] = settled(learner, alone[run], arm, float(losses[run]))
-        together = settled(learner, together, drawn, losses)
-        shown = learner.probabilities(together, arms, floor)
-        for run in range(runs):
-            np.testing.assert_array_equal(shown[run], learner.probabilities(alone[run], arms, floor))
+        plain, named = vectors.settled(learner, plain, arm, loss), vectors.settled(learner, named, arm, loss)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -178,7 +122,7 @@ def test_many_runs_are_as_each_alone(kind: str, floor: float) -> None:
 def test_what_is_drawn_from_is_a_distribution_over_the_eligible_arms_with_the_floor(
     kind: str, floor: float
 ) -> None:
-    learner, rng = learner_of(kind), np.random.default_rng(6)
+    learner, rng = vectors.learner_over_arms(kind, K), np.random.default_rng(6)
     state = learner.start()
     for t in range(1, 300):
         arms = subset(rng, K)
@@ -190,4 +134,52 @@ def test_what_is_drawn_from_is_a_distribution_over_the_eligible_arms_with_the_fl
             assert p.sum() == pytest.approx(1, abs=1e-12)
             assert not p[barred].any()
             assert (p[arms] >= floor / len(arms)).all()
-        state = settled(learner, state, arm, float(rng.random() < 0.2 + 0.1 * arm))
+        state = vectors.settled(learner, state, arm, float(rng.random() < 0.2 + 0.1 * arm))
+
+
+ITEMS, VISITORS, SEEDS = 20, 5_000, 5
+BARRED = 0.7
+"""Share of visitors who must not see the best item."""
+Show = Callable[[ArmRun, IntArray], int]
+"""Choose the item that a visitor sees, of those that may be shown."""
+
+
+def with_eligible(run: ArmRun, allowed: IntArray) -> int:
+    return run.act(allowed).arm
+
+
+def drawing_again(run: ArmRun, allowed: IntArray) -> int:
+    """Without eligible sets: items that don't fit are drawn, never shown and so never clicked."""
+    while (arm := run.act().arm) not in allowed:
+        run.settle(ArmFeedback(arm, 1.0))
+    return arm
+
+
+def share_of_clicks(kind: str, show: Show, seed: int) -> float:
+    """Clicks that are expected of what was shown, of those that the best allowed items would have got."""
+    run, rng = start({"kind": kind, "n_arms": ITEMS}, seed), np.random.default_rng(seed)
+    assert isinstance(run, ArmRun)
+    rates: FloatArray = rng.beta(5, 20, ITEMS)
+    rates[rates.argmax()] += 0.25
+    best, everything = int(rates.argmax()), np.arange(ITEMS)
+    got = possible = 0.0
+    for _ in range(VISITORS):
+        allowed = everything if rng.random() >= BARRED else np.delete(everything, best)
+        arm = show(run, allowed)
+        got, possible = got + rates[arm], possible + rates[allowed].max()
+        run.settle(ArmFeedback(arm, float(rng.random() >= rates[arm])))
+    return float(got / possible)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["centred_tsallis", "multiscale_tsallis"])
+def test_naming_what_fits_gets_more_clicks_than_drawing_until_it_fits(kind: str) -> None:
+    named, again = (
+        np.array([share_of_clicks(kind, show, seed) for seed in range(SEEDS)])
+        for show in (with_eligible, drawing_again)
+    )
+
+    gain = named - again
+    error = gain.std(ddof=1) / np.sqrt(SEEDS)
+    assert gain.mean() > 0.1 + 3 * error
+    assert named.mean() > 0.85

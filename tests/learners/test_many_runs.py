@@ -8,41 +8,46 @@ import numpy as np
 import pytest
 
 from service.learners import REGISTRY
-from service.learners.base import ArmLearner, Information, PointLearner, Slot, SlotLearner
+from service.learners.base import ArmLearner, Information, PointLearner, Slot
 from service.learners.base import many as many_runs
 from tests.support import vectors
 
-RUNS, SLOTS = 4, 60
+RUNS, SLOTS = 4, 80
+FIELDS, ELIGIBLE = vectors.over_arms(), vectors.with_eligible_arms()
 ARMS = [spec for spec in vectors.specs() if "dim" not in spec.values[0]]
 POINTS = [spec for spec in vectors.specs() if "dim" in spec.values[0]]
 WIDE = [pytest.param({"kind": kind, "n_arms": 300}, id=f"{kind}-300") for kind in ("dexp3", "centred_tsallis")]
 
 
-def settled(learner: ArmLearner[Any], state: Any, arm: Any, loss: Any) -> Any:
-    """The loss comes back in its own slot, with the record where one is kept."""
-    if isinstance(learner, SlotLearner):
-        return learner.settle(state, arm, loss, record=learner.record(state, arm))
-    return learner.settle(state, arm, loss)
-
-
-@pytest.mark.parametrize("spec", ARMS + WIDE)
-def test_arms(spec: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    ("spec", "floor"),
+    [pytest.param(*each.values, None, id=each.id) for each in ARMS + WIDE]
+    + [({"kind": kind, "n_arms": 7} | FIELDS[kind], floor) for kind in ELIGIBLE for floor in (0.0, 0.25)],
+)
+def test_arms(spec: dict[str, Any], floor: float | None) -> None:
+    """With a floor, slots have eligible arms, the same in all runs, and one run learns nothing for long."""
     learner = REGISTRY[spec["kind"]].model_validate(spec).build()
     assert isinstance(learner, ArmLearner)
-    rng = np.random.default_rng(1)
+    rng, eligible = np.random.default_rng(1), None
     u, v, losses = rng.random((SLOTS, RUNS)), rng.random((SLOTS, RUNS)), rng.random((SLOTS, RUNS))
+    losses[:, 0] = losses[:, 0] if floor is None else 0.5
     many, alone = many_runs(learner.start(), RUNS), [learner.start() for _ in range(RUNS)]
 
     for t in range(SLOTS):
-        slot = Slot(t + 1, t % 3, u[t], v[t])
+        if floor is not None:
+            eligible = np.sort(rng.choice(7, int(rng.integers(1, 8)), replace=False))
+        slot = Slot(t + 1, t % 3, u[t], v[t], eligible, floor or 0.0)
         many, arms = learner.draw(learner.open(many, slot), slot)
-        many = settled(learner, many, arms, losses[t])
+        drawn = learner.distribution(many)
+        many = vectors.settled(learner, many, arms, losses[t])
+        shown = learner.probabilities(many, eligible, floor or 0.0)
         for run in range(RUNS):
-            slot = Slot(t + 1, t % 3, float(u[t, run]), float(v[t, run]))
+            slot = slot._replace(u=float(u[t, run]), v=float(v[t, run]))
             alone[run], arm = learner.draw(learner.open(alone[run], slot), slot)
-            alone[run] = settled(learner, alone[run], arm, float(losses[t, run]))
             assert arm == arms[run]
-            np.testing.assert_array_equal(learner.probabilities(many)[run], learner.probabilities(alone[run]))
+            np.testing.assert_array_equal(drawn[run], learner.distribution(alone[run]))
+            alone[run] = vectors.settled(learner, alone[run], arm, float(losses[t, run]))
+            np.testing.assert_array_equal(shown[run], learner.probabilities(alone[run], eligible, floor or 0.0))
 
 
 @pytest.mark.parametrize("spec", POINTS)

@@ -1,7 +1,8 @@
-"""What always holds of multiscale_tsallis: symmetries, exact steps back, and that nothing breaks it."""
+"""multiscale_tsallis follows its rule and another implementation; symmetries, exact steps back, and its solver."""
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,17 +11,78 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from service.learners.base import FloatArray, Slot, many
+from service.learners.centred_tsallis import CentredTsallis
 from service.learners.multiscale_state import State
 from service.learners.multiscale_tsallis import MultiscaleTsallis
+from service.learners.tsallis import distribution_over_few, solve, solve_rows
+from tests.support import vectors
 from tests.support.examples import examples
-from tests.support.multiscale_games import Course, Game
+from tests.support.multiscale_games import Course, Game, applied
+from tests.support.plain_multiscale import PlainMultiscale
+
+TRACES = sorted(path.stem for path in vectors.VECTORS.glob("multiscale_[0-9]*.json"))
+
+
+@pytest.mark.parametrize("name", TRACES)
+def test_learner_follows_its_trace(name: str) -> None:
+    trace = vectors.load(name)
+    learner, default = MultiscaleTsallis(trace["n_arms"]), trace["provisional_default"]
+    state, tolerance = learner.start(), {"rtol": 0, "atol": trace["tolerance"]}
+
+    for op in trace["ops"]:
+        if op["op"] == "open":
+            where = vectors.positions(op["eligible"])
+            slot = Slot(op["t"], op["outstanding"], op["u"], 0.0, where, 0.0, default is not None)
+            state, arm = learner.draw(learner.open(state, slot), slot)
+            assert arm == op["arm"]
+            np.testing.assert_allclose(learner.distribution(state), op["p"], **tolerance)
+            np.testing.assert_allclose(state.weights, op["w"], **tolerance)
+            if op["full_p"] is not None:
+                np.testing.assert_allclose(state.p, op["full_p"], **tolerance)
+            continue
+        state = applied(learner, state, op, default)
+        if "pool" in op:
+            np.testing.assert_allclose(state.sums, op["S"], **tolerance)
+            np.testing.assert_allclose(state.pools[-1], op["pool"], **tolerance)
+        elif "S" in op:
+            np.testing.assert_allclose(state.sums[:, op["arm"]], op["S"], **tolerance)
+            np.testing.assert_allclose(state.mixture_sums, op["mS"], **tolerance)
+            np.testing.assert_allclose([state.mean, state.variance_sum], [op["mean"], op["V"]], **tolerance)
+
+
+@pytest.mark.parametrize(
+    "game",
+    [
+        Game(3, None, 1, 120),
+        Game(5, 1.0, 2, 120),
+        pytest.param(Game(8, None, 3, 1500), marks=pytest.mark.slow),
+        pytest.param(Game(8, 0.5, 4, 1500), marks=pytest.mark.slow),
+        pytest.param(Game(2, 0.0, 5, 1500), marks=pytest.mark.slow),
+        pytest.param(Game(1, 1.0, 6, 300), marks=pytest.mark.slow),
+    ],
+)
+def test_it_does_what_the_rule_says_number_by_number(game: Game) -> None:
+    learner, plain = MultiscaleTsallis(game.n_arms), PlainMultiscale(game.n_arms, game.default)
+    course = Course(learner, game, np.random.default_rng(game.seed + 100))
+
+    for name, args in course.steps():
+        state = course.state
+        if name == "open":
+            np.testing.assert_allclose(learner.distribution(state), plain.open(*args), rtol=0, atol=1e-9)
+            continue
+        getattr(plain, name)(*args)
+        np.testing.assert_allclose(state.sums, plain.s, rtol=1e-9, atol=1e-9)
+        np.testing.assert_allclose(state.mixture_sums, plain.w_sums, rtol=1e-9, atol=1e-9)
+        np.testing.assert_allclose(state.pools, [*plain.q, plain.pool], rtol=0, atol=1e-9)
+
 
 MOVED = "sums", "mixture_sums", "mean", "variance_sum", "deviation_sum"
 
 
-def play(
-    learner: MultiscaleTsallis, slots: int, seed: int, alpha: float, beta: float, default: float | None
-) -> Any:
+LEARNERS = [CentredTsallis, partial(CentredTsallis, tracking=True), MultiscaleTsallis]
+
+
+def play(learner: Any, slots: int, seed: int, alpha: float, beta: float, default: float | None) -> Any:
     """p of every slot: fixed arms, losses alpha l + beta; charged and corrected where there is a default."""
     rng = np.random.default_rng(seed)
     state, history = learner.start(), []
@@ -38,33 +100,45 @@ def play(
     return history
 
 
-@settings(max_examples=examples(20), deadline=None, derandomize=True)
+@settings(max_examples=examples(100), deadline=None, derandomize=True)
 @given(
+    st.sampled_from(LEARNERS),
     st.integers(0, 2**32 - 1),
-    st.floats(0.1, 30),
+    st.floats(-1, 1),
     st.floats(-1000, 1000),
     st.integers(2, 12),
     st.sampled_from([None, 0.0, 1.0]),
 )
 def test_shift_and_scale_of_losses_do_not_matter(
-    seed: int, alpha: float, shift: float, n_arms: int, default: float | None
+    make: Any, seed: int, power: float, shift: float, n_arms: int, default: float | None
 ) -> None:
-    learner = MultiscaleTsallis(n_arms)
+    """beta + alpha l instead of l, |beta| <= 1000 alpha, changes p by 1e-9 at most."""
+    learner = make(n_arms)
+    default, alpha = (default, 30**power) if make is MultiscaleTsallis else (None, 1000**power)
 
-    plain = play(learner, 60, seed, 1.0, 0.0, default)
-    moved = play(learner, 60, seed, alpha, alpha * shift, default)
+    plain = play(learner, 100, seed, 1.0, 0.0, default)
+    moved = play(learner, 100, seed, alpha, alpha * shift, default)
 
     np.testing.assert_allclose(plain, moved, rtol=0, atol=1e-9)
 
 
-@settings(max_examples=examples(20), deadline=None, derandomize=True)
-@given(st.integers(0, 2**32 - 1), st.integers(2, 20), st.sampled_from([None, 0.0, 0.5, 1.0]))
-def test_order_within_a_slot_does_not_matter(seed: int, n_arms: int, default: float | None) -> None:
+@settings(max_examples=examples(100), deadline=None, derandomize=True)
+@given(
+    st.sampled_from(LEARNERS),
+    st.integers(0, 2**32 - 1),
+    st.integers(2, 20),
+    st.sampled_from([None, 0.0, 0.5, 1.0]),
+)
+def test_order_within_a_slot_does_not_matter(make: Any, seed: int, n_arms: int, default: float | None) -> None:
     """One slot's events, or corrections, in reverse change p of the next slot by 1e-14 at most."""
-    learner, rng = MultiscaleTsallis(n_arms), np.random.default_rng(seed)
+    learner, rng, default = (
+        make(n_arms),
+        np.random.default_rng(seed),
+        default if make is MultiscaleTsallis else None,
+    )
     state = learner.start()
 
-    def told(state: State, arm: int, loss: float) -> State:
+    def told(state: Any, arm: int, loss: float) -> Any:
         return learner.settle(state, arm, loss) if default is None else learner.correct(state, arm, loss, default)
 
     for t in range(1, 40):
@@ -83,11 +157,12 @@ def test_order_within_a_slot_does_not_matter(seed: int, n_arms: int, default: fl
 
 
 @pytest.mark.parametrize("loss", [0.0, 1.0, 0.1, 1 / 3, 1e-300, 1e100])
-@pytest.mark.parametrize("is_provisional", [False, True])
-def test_equal_losses_leave_p_uniform(loss: float, is_provisional: bool) -> None:
-    learner = MultiscaleTsallis(7)
+@pytest.mark.parametrize(("make", "is_provisional"), [(make, False) for make in LEARNERS] + [(LEARNERS[-1], True)])
+def test_equal_losses_leave_p_uniform(loss: float, make: Any, is_provisional: bool) -> None:
+    learner: Any = make(7)
     state = learner.start()
-    for t in range(1, 200):
+    assert learner.distribution(state).tolist() == [1 / 7] * 7
+    for t in range(1, 300):
         state = learner.open(state, Slot(t, t % 50, 0.0, provisional=is_provisional))
         np.testing.assert_array_equal(learner.distribution(state), learner.distribution(learner.start()))
         state = learner.charge(state, t % 7, loss) if is_provisional else learner.settle(state, t % 7, loss)
@@ -187,3 +262,42 @@ def test_many_runs_at_once_are_as_each_alone(default: float | None) -> None:
         for all_runs, part in zip(together, state, strict=True):
             one: FloatArray = all_runs[run] if np.ndim(all_runs) else all_runs
             np.testing.assert_array_equal(one, part)
+
+
+@settings(max_examples=examples(200), deadline=None, derandomize=True)
+@given(
+    st.integers(0, 2**32 - 1),
+    st.integers(1, 300),
+    st.sampled_from([1e-6, 1.0, 1e3, 1e9, 1e12]),
+    st.floats(1e-6, 1e6),
+    st.floats(-1e6, 0),
+)
+def test_rows_sum_to_one_and_are_those_of_one_alone(
+    seed: int, n_arms: int, size: float, scale: float, start: float
+) -> None:
+    rng = np.random.default_rng(seed)
+    sums = size * rng.random((5, n_arms)) ** 4
+    sums -= sums.min(axis=-1, keepdims=True)
+    scales = scale * (0.5 + rng.random(5))
+
+    lam, x = solve_rows(sums, scales, np.full(5, start))
+    together = solve_rows(np.stack([sums, sums[::-1]]), np.stack([scales, scales[::-1]]), np.full((2, 5), start))
+
+    assert (lam <= -scales).all()
+    np.testing.assert_allclose(x.sum(axis=-1), 1.0, rtol=0, atol=1e-13)
+    np.testing.assert_array_equal(together[1], [x, x[::-1]])
+    for row in range(5):
+        np.testing.assert_allclose(solve(sums[row], scales[row], -scales[row])[1], x[row], rtol=1e-9, atol=1e-15)
+
+
+@pytest.mark.parametrize("scale", [0.0, 1e-3, 1.0, 50.0])
+def test_a_few_entries_are_solved_for_alike_in_one_run_and_in_many(scale: float) -> None:
+    rng = np.random.default_rng(3)
+    sums, before = 9 * rng.random((6, 5)), rng.dirichlet(np.ones(5), 6)
+
+    together = distribution_over_few(sums, np.full(6, scale), before, 0.01)
+    alone = [distribution_over_few(*each, 0.01) for each in zip(sums, [scale] * 6, before, strict=True)]
+
+    for name in together._fields:
+        np.testing.assert_array_equal(getattr(together, name), [getattr(each, name) for each in alone])
+    np.testing.assert_allclose(together.p.sum(axis=-1), 1.0, rtol=0, atol=1e-14)

@@ -17,6 +17,7 @@ from tests.support import vectors
 BALL = {"dim": 2, "feasible_set": {"kind": "ball", "radius": 1.0}}
 GIVEN = {"learning_rate": 0.1, "loss_clip": 2.0, "probability_floor": 0.1}
 THEOREM = {"horizon": 100, "max_delay": 3, "total_delay": 50}
+TWO, BOTH = {"n_arms": 2}, {"learning_rate": 0.1, "perturbation": 0.01}
 
 
 def resolved(kind: str, fields: dict[str, Any]) -> dict[str, Any]:
@@ -51,106 +52,57 @@ def test_dbgd_has_three_ways_to_get_rates(fields: dict[str, Any], mode: str) -> 
 
 
 @pytest.mark.parametrize(
-    "fields",
+    ("spec", "fields"),
     [
-        GIVEN | THEOREM,
-        GIVEN | {"horizon": 100},
-        THEOREM | {"learning_rate": 0.1},
-        {"learning_rate": 0.1},
-        {"horizon": 100},
-        {"horizon": 100, "max_delay": 3},
-        {"rate_scale": 2.0},
-        GIVEN | {"rate_scale": 2.0},
-        GIVEN | {"max_outstanding": 5},
-        THEOREM | {"max_outstanding": 5},
+        (Dexp3Spec, GIVEN | THEOREM),
+        *((Dexp3Spec, GIVEN | more) for more in ({"horizon": 100}, {"rate_scale": 2.0}, {"max_outstanding": 5})),
+        *((Dexp3Spec, THEOREM | more) for more in ({"learning_rate": 0.1}, {"max_outstanding": 5})),
+        (Dexp3Spec, {"horizon": 100, "max_delay": 3}),
+        *((spec, {"learning_rate": 0.1}) for spec in (Dexp3Spec, DbgdSpec)),
+        *((spec, {"horizon": 100}) for spec in (Dexp3Spec, DbgdSpec)),
+        *((spec, {"rate_scale": 2.0}) for spec in (Dexp3Spec, DbgdSpec)),
+        *((DbgdSpec, BOTH | more) for more in ({"horizon": 100}, {"max_delay": 1})),
+        *((DbgdSpec, {name: 5}) for name in ("total_delay", "max_delay")),
+        (DbgdSpec, {"perturbation": 0.01, "max_delay": 5}),
+        (DbgdSpec, {"perturbation": 0.01, "horizon": 100, "total_delay": 5}),
     ],
     ids=str,
 )
-def test_dexp3_refuses_mixtures(fields: dict[str, Any]) -> None:
+def test_mixtures_are_refused(spec: type[RatedSpec], fields: dict[str, Any]) -> None:
     with pytest.raises(ValidationError, match=r"or give |multiplies|belongs to"):
-        Dexp3Spec.model_validate({"n_arms": 3} | fields)
+        spec.model_validate(({"n_arms": 3} if spec is Dexp3Spec else BALL) | fields)
 
 
 @pytest.mark.parametrize(
-    "fields",
+    ("spec", "fields"),
     [
-        {"learning_rate": 0.1},
-        {"learning_rate": 0.1, "perturbation": 0.01, "horizon": 100},
-        {"learning_rate": 0.1, "perturbation": 0.01, "max_delay": 1},
-        {"horizon": 100},
-        {"total_delay": 5},
-        {"max_delay": 5},
-        {"perturbation": 0.01, "max_delay": 5},
-        {"perturbation": 0.01, "horizon": 100, "total_delay": 5},
-        {"rate_scale": 2.0},
-    ],
-    ids=str,
-)
-def test_dbgd_refuses_mixtures(fields: dict[str, Any]) -> None:
-    with pytest.raises(ValidationError, match=r"or give |multiplies"):
-        DbgdSpec.model_validate(BALL | fields)
-
-
-@pytest.mark.parametrize(
-    "fields",
-    [
-        {"n_arms": 0},
-        {"n_arms": 1.5},
-        {"n_arms": -3},
-        {"n_arms": True},
-        {"n_arms": "3"},
-        {"n_arms": 2**53},
-        {},
-        {"n_arms": 2, "arms": ["a", "b"]},
-        {"arms": []},
-        {"arms": ["a", "a"]},
-        {"arms": ["a", ""]},
-        {"arms": ["a", "b\n"]},
-        {"arms": ["a", 1]},
-        {"n_arms": 2, "gama": 0.1},
-        {"n_arms": 2, **THEOREM, "horizon": 0},
-        {"n_arms": 2, **THEOREM, "horizon": 2**53 + 1},
-        {"n_arms": 2, **THEOREM, "max_delay": -1},
-        {"n_arms": 2, **THEOREM, "total_delay": 0.5},
-        {"n_arms": 2, "horizon": 6, "total_delay": 0, "max_delay": 3},
-        {"n_arms": 2, "horizon": 2, "total_delay": 0, "max_delay": 0},
+        *((Dexp3Spec, {"n_arms": n_arms}) for n_arms in (0, 1.5, -3, True, "3", 2**53)),
+        *((Dexp3Spec, {"arms": arms}) for arms in ([], ["a", "a"], ["a", ""], ["a", "b\n"], ["a", 1])),
+        (Dexp3Spec, {}),
+        (Dexp3Spec, TWO | {"arms": ["a", "b"]}),
+        (Dexp3Spec, TWO | {"gama": 0.1}),
+        *((Dexp3Spec, TWO | THEOREM | {"horizon": horizon}) for horizon in (0, 2**53 + 1)),
+        *((Dexp3Spec, TWO | THEOREM | wrong) for wrong in ({"max_delay": -1}, {"total_delay": 0.5})),
+        (Dexp3Spec, TWO | {"horizon": 6, "total_delay": 0, "max_delay": 3}),
+        (Dexp3Spec, TWO | {"horizon": 2, "total_delay": 0, "max_delay": 0}),
         *(
-            {"n_arms": 2, **GIVEN, name: value}
+            (Dexp3Spec, TWO | GIVEN | {name: value})
             for name in GIVEN
             for value in (0.0, -1.0, float("nan"), 1e308, 1e-18)
         ),
-        {"n_arms": 2, **GIVEN, "probability_floor": 1.5},
+        (Dexp3Spec, TWO | GIVEN | {"probability_floor": 1.5}),
+        *((DbgdSpec, BALL | {"dim": dim}) for dim in (0, 2.5, True)),
+        *((DbgdSpec, BALL | {"perturbation": delta}) for delta in (1.0, 1.5, 0.0, 1e-13, float("nan"))),
+        *((DbgdSpec, BALL | BOTH | {"learning_rate": rate}) for rate in (-1.0, float("inf"))),
+        *((DbgdSpec, BALL | {"horizon": horizon, "total_delay": 0}) for horizon in (1, 2**53 - 1)),
+        (DbgdSpec, BALL | {"horizon": 100, "total_delay": 0, "rate_scale": 100.0}),
+        (DbgdSpec, BALL | {"feasible_set": None}),
     ],
     ids=str,
 )
-def test_dexp3_refuses_nonsense(fields: dict[str, Any]) -> None:
+def test_nonsense_is_refused(spec: type[RatedSpec], fields: dict[str, Any]) -> None:
     with pytest.raises(ValidationError):
-        Dexp3Spec.model_validate(fields)
-
-
-@pytest.mark.parametrize(
-    "fields",
-    [
-        {"dim": 0},
-        {"dim": 2.5},
-        {"dim": True},
-        {"perturbation": 1.0},
-        {"perturbation": 1.5},
-        {"perturbation": 0.0},
-        {"perturbation": 1e-13},
-        {"perturbation": float("nan")},
-        {"learning_rate": -1.0, "perturbation": 0.1},
-        {"learning_rate": float("inf"), "perturbation": 0.1},
-        {"horizon": 1, "total_delay": 0},
-        {"horizon": 100, "total_delay": 0, "rate_scale": 100.0},
-        {"horizon": 2**53 - 1, "total_delay": 0},
-        {"feasible_set": None},
-    ],
-    ids=str,
-)
-def test_dbgd_refuses_nonsense(fields: dict[str, Any]) -> None:
-    with pytest.raises(ValidationError):
-        DbgdSpec.model_validate(BALL | fields)
+        spec.model_validate(fields)
 
 
 def test_messages_name_what_to_change() -> None:

@@ -14,7 +14,7 @@ from service.learners import REGISTRY
 from service.learners.base import Information
 from service.models.specification import Specification
 from service.models.stored import Stored
-from service.serialization import records
+from service.serialization import records, state
 from service.serialization.binary import MAX_LENGTH, CodecError, Reader, Writer
 from service.store.base import Snapshot
 from tests.support import kept_states, runs, vectors
@@ -52,7 +52,7 @@ def test_a_run_that_is_stored_and_read_goes_on_to_the_bit(spec):
         kept |= {key: record for key, record in records.encode(run).items() if record is not None}
         for key in [key for key, record in records.encode(run).items() if record is None]:
             kept.pop(key, None)
-        run.on_written(records.rows_of(run))
+        run.on_written(state.rows_of(run))
         read = loaded(run)
         if read.needs_records:
             read = read.with_records(kept)

@@ -8,7 +8,7 @@ from service.commit.batch import unpack_answer
 from service.engine.arm_run import ArmRun
 from service.errors import StateCorruptError
 from service.models.events import digest
-from service.serialization import records
+from service.serialization import state
 from service.serialization.binary import CodecError
 from tests.support import kept_states
 
@@ -44,7 +44,7 @@ def test_a_kept_session_is_full_of_what_its_kind_can_hold(name):
     assert run.ledger.voided == 1
     if name in {"exp3", "bold"}:
         assert len(run.open_slots) == run.ledger.outstanding
-    assert bool(records.rows_of(run)) == (name == "bold")
+    assert bool(state.rows_of(run)) == (name == "bold")
 
 
 @pytest.mark.parametrize("name", kept_states.names())

@@ -1,4 +1,4 @@
-"""What one piece of bytes holds: the end of one request, all of another, and the beginning of a third."""
+"""What a connection reads: several requests in one piece, and what other sites may have sent."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ import re
 
 import pytest
 
-from tests.support.connections import connected, request
+from tests.support.connections import answers, connected, ends, request
 from tests.support.protocol import spoken_to
 from tests.support.running import RunningService
+
+# -- What one piece of bytes holds: the end of one request, all of another, and the beginning of a third.
 
 UPGRADE = request("/livez", b"{}", b"Connection: Upgrade\r\nUpgrade: h2c\r\n")
 PIECE = 16_384
@@ -59,3 +61,44 @@ async def test_an_answer_starts_no_idle_timer_where_the_next_request_has_begun()
         writer.write(second[20:])
         await reader.readuntil(b"\r\n\r\n")
         assert served.timeout_keep_alive_task is not None
+
+
+# -- A service without API keys, and what other sites' pages make a browser send to it.
+
+ACT = request("/v1/sessions/s/act")
+
+
+def slot(service):
+    with service.client() as client:
+        return client.get("/v1/sessions/s").json()["slot"]
+
+
+@pytest.mark.parametrize(
+    ("sent", "status", "code"),
+    [
+        (ACT.replace(b"localhost", b"evil.example"), 421, "foreign_host"),
+        (ACT.replace(b"POST /", b"POST http://evil.example/"), 421, "foreign_host"),
+        (request("/v1/sessions/s/act", headers=b"Origin: null\r\n"), 403, "cross_site"),
+        (request("/v1/sessions/s/act", headers=b"oRIGIN: https://evil.example\r\n"), 403, "cross_site"),
+        (request("/v1/sessions/s/act", headers=b"Sec-Fetch-Site: cross-site\r\n"), 403, "cross_site"),
+    ],
+)
+def test_they_are_refused_and_nothing_is_done(service, sent, status, code):
+    before = slot(service)
+    with connected(service) as connection:
+        connection.sendall(sent)
+        (answer,) = answers(connection, 1)
+        assert ends(connection)
+
+    assert (answer.status, answer.json["code"]) == (status, code)
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert slot(service) == before
+    assert answer.headers["x-request-id"] in service.text()
+
+
+def test_what_no_browser_sends_is_served(service):
+    with connected(service) as connection:
+        connection.sendall(b"GET /livez HTTP/1.0\r\n\r\n")
+        (answer,) = answers(connection, 1)
+
+    assert answer.status == 200

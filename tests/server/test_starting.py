@@ -1,12 +1,22 @@
-"""What a start says of itself, what makes it fail with a clear reason, and what it waits for."""
+"""How the service starts, says that it is well, and obeys signals."""
 
+import contextlib
+import os
+import signal
 import socket
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import httpx
 import pytest
 
-from tests.support.running import RunningService, create
+from tests.support.http import http_client
+from tests.support.real_redis import RedisServer
+from tests.support.running import CHECKOUT, RunningService, act, alive, create
+from tests.support.waiting import wait_until
+
+# -- What a start says of itself, what makes it fail with a clear reason, and what it waits for.
 
 pytestmark = [pytest.mark.skipif(sys.platform != "linux", reason="looks at /proc"), pytest.mark.processes]
 
@@ -88,3 +98,139 @@ def test_a_store_url_that_cannot_be_read_is_a_bad_setting(run, url):
     assert service.process.wait(30) == 2
     assert service.text().startswith("service: --store-url (BANDIT_STORE_URL): ")
     assert "hunter22" not in service.text()
+
+
+# -- Health while the store is down, frozen and back.
+
+
+def test_a_store_that_is_down_makes_it_wait_and_heal(run, tmp_path, server_program):
+    with contextlib.closing(RedisServer(tmp_path)) as server:
+        service = run("--store-url", server.url, "--workers", "2")
+        with http_client(service.url) as client:
+            wait_until(lambda: client.get("/livez").status_code == 200)
+            down = client.get("/readyz")
+            assert (down.status_code, down.json()["code"]) == (503, "store_unavailable")
+            server.start()
+            wait_until(lambda: client.get("/readyz").status_code == 200)
+            act(client, create(client))
+        assert service.stop() == 0
+
+
+def test_health_asked_by_head_is_that_of_get_without_body(run, own_redis_server):
+    service = run("--store-url", own_redis_server.url)
+    with service.client() as client:
+        for status in (200, 503):
+            for path in ("/livez", "/readyz"):
+                shown, asked = (client.request(method, path) for method in ("GET", "HEAD"))
+                assert asked.status_code == shown.status_code == (200 if path == "/livez" else status)
+                assert asked.headers.keys() == shown.headers.keys()
+                assert asked.headers["content-length"] == str(len(shown.content))
+                assert asked.content == b""
+            own_redis_server.freeze()
+        own_redis_server.thaw()
+        assert client.put("/livez").headers["allow"] == "GET, HEAD"
+
+
+# -- SIGTERM, SIGINT and a hang-up: a clean stop, whatever is under way, and an end at once for who asks twice.
+
+
+@pytest.mark.parametrize("workers", ["1", pytest.param("2", marks=pytest.mark.quick)])
+def test_it_serves_and_ends_cleanly_on_a_signal(run, workers):
+    service = run("--workers", workers)
+    with service.client() as client:
+        act(client, create(client))
+        server = service.children("unixsocket")
+        pids = service.workers(int(workers))
+        ended = service.stop(signal.SIGTERM)
+
+    assert ended == 0
+    assert not any(map(alive, pids + server))
+    assert "stopped" in service.messages()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])
+def test_interrupting_it_is_a_clean_stop(run, number):
+    service = run("--store-url", "memory://")
+    service.wait_ready()
+
+    assert service.stop(number) == 0
+    assert f"received {number.name}, stopping" in service.messages()
+
+
+def test_a_hang_up_does_not_end_it_under_nohup(run):
+    service = run("--store-url", "memory://", command=("nohup", *CHECKOUT))
+    service.wait_ready()
+    service.process.send_signal(signal.SIGHUP)
+
+    with service.client() as client:
+        create(client)
+    assert service.stop() == 0
+    assert not [line for line in service.messages() if "SIGHUP" in line]
+
+
+def test_a_stop_in_the_middle_of_its_imports_is_taken(run, tmp_path):
+    slow = tmp_path / "slow"
+    slow.mkdir()
+    (slow / "pydantic.py").write_text(f"import signal\nopen({str(tmp_path / 'here')!r}, 'w')\nsignal.pause()\n")
+    service = run("--store-url", "memory://", environment={"PYTHONPATH": str(slow), "COVERAGE_PROCESS_START": ""})
+    wait_until((tmp_path / "here").exists)
+
+    assert service.stop(signal.SIGTERM) == 0
+
+
+def test_a_store_that_hangs_does_not_hold_a_stop(run, own_redis_server):
+    service = run("--store-url", own_redis_server.url, "--grace-seconds", "1", "--store-timeout-seconds", "2")
+    with service.client() as client, ThreadPoolExecutor(1) as pool:
+        session = create(client)
+        own_redis_server.freeze()
+        waiting = pool.submit(client.post, f"/v1/sessions/{session}/act")
+        wait_until(lambda: client.get("/readyz").status_code == 503)
+        ended = service.stop()
+        own_redis_server.thaw()
+
+        assert ended == 0
+        assert waiting.result().status_code >= 500
+
+
+def test_accepted_requests_are_finished_at_a_stop(run):
+    """What clients were told is in the store; what they were not told may or may not be."""
+    service = run("--workers", "2")
+    with service.client() as client, ThreadPoolExecutor(4) as pool:
+        session = create(client)
+
+        def hammer(_: int) -> int:
+            slots = 0
+            with http_client(service.url) as own, contextlib.suppress(httpx.TransportError):
+                while (answer := own.post(f"/v1/sessions/{session}/act")).status_code == 200:
+                    slots = max(slots, answer.json()["slot"])
+            return slots
+
+        told = pool.map(hammer, range(4))
+        wait_until(lambda: client.get(f"/v1/sessions/{session}").json()["slot"] > 50)
+        assert service.stop() == 0
+        most = max(told)
+    with run().client() as client:
+        assert most <= client.get(f"/v1/sessions/{session}").json()["slot"] <= most + 4
+
+
+def test_a_stop_does_not_wait_for_idle_connections(run):
+    service = run("--store-url", "memory://", "--grace-seconds", "20")
+    with contextlib.ExitStack() as stack:
+        for _ in range(50):
+            client = stack.enter_context(http_client(service.url))
+            assert client.get("/livez").status_code == 200
+        service.process.terminate()
+
+        assert service.process.wait(5) == 0
+
+
+def test_a_second_signal_kills_at_once(run):
+    service = run("--store-url", "memory://", "--grace-seconds", "60")
+    service.wait_ready()
+    (worker,) = service.workers()
+    os.kill(worker, signal.SIGSTOP)
+    service.process.terminate()
+    wait_until(lambda: "received SIGTERM, stopping" in service.messages())
+
+    assert service.stop() == 1
+    assert not alive(worker)

@@ -1,19 +1,23 @@
-"""A stop waits for whole requests, and not for what is none: minutes are only what a hang would take."""
+"""How the service stops: requests that are not whole, and a delay in which it drains."""
 
 import contextlib
 import os
 import signal
 import subprocess
 import sys
+import time
 
 import pytest
 
 from service.server import connection as end
 from service.server.connection import Part
 from tests.support.connections import JSON, answers, connected, ends, request
+from tests.support.http import http_client
 from tests.support.protocol import spoken_to
 from tests.support.running import RunningService, create
 from tests.support.waiting import wait_until
+
+# -- A stop waits for whole requests, and not for what is none: minutes are only what a hang would take.
 
 LONG = ("GRACE", "BODY_TIMEOUT", "KEEP_ALIVE", "STORE_TIMEOUT", "STORE_BUDGET")
 HOURS = {f"BANDIT_{what}_SECONDS": "7200" for what in LONG}
@@ -160,3 +164,39 @@ def test_a_worker_that_starts_is_stopped_also_where_exceptions_are_ignored():
     run = subprocess.run(command, capture_output=True, text=True, check=False)
 
     assert (run.returncode, run.stderr) == (0, "")
+
+
+# -- A service that is told to stop first says that it is not ready, and still serves: real processes.
+
+PROCESSES = pytest.mark.processes
+
+
+@PROCESSES
+def test_a_draining_service_is_not_ready_at_once_and_serves_until_it_stops(tmp_path):
+    with RunningService(tmp_path, "--workers", "2", "--drain-seconds", "3") as service, service.client() as client:
+        session = create(client)
+        wait_until(lambda: sum(message.endswith(" serves") for message in service.messages()) == 2)
+        started = time.monotonic()
+        service.process.send_signal(signal.SIGTERM)
+        wait_until(lambda: client.get("/readyz").status_code == 503)
+        for _ in range(20):
+            with http_client(service.url) as fresh:
+                shown = fresh.get("/readyz")
+                assert (shown.status_code, shown.json()["code"]) == (503, "overloaded")
+                answer = fresh.post(f"/v1/sessions/{session}/act")
+                assert (answer.status_code, answer.headers["connection"]) == (200, "close")
+                assert fresh.get("/livez").status_code == 200
+
+        assert service.process.wait(30) == 0
+        assert time.monotonic() - started >= 3
+
+
+@PROCESSES
+@pytest.mark.parametrize("signals", [(signal.SIGTERM, signal.SIGTERM), (signal.SIGINT, signal.SIGTERM)])
+def test_a_second_signal_ends_the_draining(tmp_path, signals):
+    with RunningService(tmp_path, "--store-url", "memory://", "--drain-seconds", "3600") as service:
+        service.wait_ready()
+        service.process.send_signal(signals[0])
+        wait_until(lambda: any("not ready from now on" in message for message in service.messages()))
+
+        assert service.stop(signals[1]) == 0

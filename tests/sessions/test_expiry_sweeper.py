@@ -251,7 +251,7 @@ def run_with(kind: str, acts: int, fields: dict[str, Any]) -> Run:
         run.advance(1e9 + number * (BUCKETS - 1) / acts)
         run.act()
     run.advance(1e9 + BUCKETS - 1)
-    run.on_written(records.rows_of(run))
+    run.on_written(codec.rows_of(run))
     return run
 
 

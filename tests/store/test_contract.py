@@ -1,14 +1,17 @@
-"""What every store promises: what is written is there, once and whole, and a stale commit is a conflict."""
+"""What every store promises of a session: its commits, what it remembers, its history and its reminders."""
 
 from __future__ import annotations
 
+import asyncio
 import os
 import struct
 
 import pytest
 
-from service.store.base import Committed, Conflict, NewSession, NotFound, Store
-from tests.support.sessions import commit, loaded, new_session
+from service.store.base import Committed, Conflict, Known, NewSession, NotFound, Store
+from tests.support.sessions import commit, digest, loaded, new_session
+
+# -- What every store promises: what is written is there, once and whole, and a stale commit is a conflict.
 
 
 async def test_a_created_session_is_loaded_as_it_was_given(store: Store) -> None:
@@ -167,3 +170,211 @@ async def test_a_session_of_any_size_is_created_and_committed(store: Store, size
     await store.commit(commit("v0", "v1", session_id="big", state=b"y" * size))
 
     assert (await loaded(store, "big")).state == b"y" * size
+
+
+# -- Event ids, answers and records of open slots, on every store.
+
+
+async def test_a_recorded_event_is_a_duplicate_for_every_writer(store: Store) -> None:
+    await store.create(new_session())
+    await store.commit(commit("v0", "v1", event_ids=[digest(1), digest(2)]))
+
+    outcome = await store.commit(commit("v1", "b1", writer="b", event_ids=[digest(2), digest(3), digest(1)]))
+
+    assert outcome == Known(frozenset([digest(1), digest(2)]), {})
+    snapshot = await store.load("s")
+    assert snapshot is not None
+    assert snapshot.version == "v1"
+
+
+async def test_what_was_refused_as_known_records_nothing(store: Store) -> None:
+    await store.create(new_session())
+    await store.commit(commit("v0", "v1", event_ids=[digest(1)]))
+    await store.commit(
+        commit("v1", "v2", event_ids=[digest(1), digest(2)], answers={digest("k"): b"no"}, records={b"1": b"no"})
+    )
+
+    assert await store.recall("s", digest("k")) is None
+    assert await store.read_records("s") == {}
+    assert await store.commit(commit("v1", "v2", event_ids=[digest(2)])) == Committed()
+
+
+async def test_an_answer_is_replayed_and_recalled(store: Store) -> None:
+    await store.create(new_session())
+    await store.commit(commit("v0", "v1", answers={digest("k"): b"\x00answer\r\n", digest("empty"): b""}))
+
+    lookups = [digest("other"), digest("k"), digest("empty")]
+    outcome = await store.commit(commit("v1", "v2", lookups=lookups))
+
+    assert outcome == Known(frozenset(), {digest("k"): b"\x00answer\r\n", digest("empty"): b""})
+    assert await store.recall("s", digest("k")) == b"\x00answer\r\n"
+    assert await store.recall("s", digest("empty")) == b""
+    assert await store.recall("s", digest("other")) is None
+
+
+async def test_an_event_and_a_key_of_one_digest_are_two_things(store: Store) -> None:
+    await store.create(new_session())
+    await store.commit(commit("v0", "v1", event_ids=[digest(1)], answers={digest(2): b"answer"}))
+
+    assert await store.commit(commit("v1", "v2", event_ids=[digest(2)], lookups=[digest(1)])) == Committed()
+    both = await store.commit(commit("v2", "v3", event_ids=[digest(1)], lookups=[digest(2)]))
+    assert both == Known(frozenset([digest(1)]), {digest(2): b"answer"})
+
+
+async def test_a_confirmation_tells_what_is_known(store: Store) -> None:
+    await store.create(new_session(answer=(digest("k"), b"created")))
+    await store.commit(commit("v0", "v1", event_ids=[digest(1)]))
+
+    outcome = await store.commit(commit("v1", None, event_ids=[digest(1), digest(2)], lookups=[digest("k")]))
+
+    assert outcome == Known(frozenset([digest(1)]), {digest("k"): b"created"})
+
+
+async def test_a_conflict_comes_before_what_is_known(store: Store) -> None:
+    await store.create(new_session())
+    await store.commit(commit("v0", "v1", event_ids=[digest(1)]))
+
+    assert isinstance(await store.commit(commit("v0", "b1", writer="b", event_ids=[digest(1)])), Conflict)
+
+
+async def test_the_first_answer_of_a_creation_is_recalled_and_that_of_a_second_is_not(store: Store) -> None:
+    await store.create(new_session(answer=(digest("k"), b"first")))
+    await store.create(new_session(version="w0", answer=(digest("j"), b"second")))
+
+    assert await store.recall("s", digest("k")) == b"first"
+    assert await store.recall("s", digest("j")) is None
+
+
+@pytest.mark.parametrize("count", [1, 499, 500, 501, 999, 1000, 1001, 7999, 8000, 10_000])
+async def test_any_number_of_events_goes_in_one_commit(store: Store, count: int) -> None:
+    await store.create(new_session())
+    events = [digest(n) for n in range(count)]
+
+    assert await store.commit(commit("v0", "v1", event_ids=events)) == Committed()
+
+    again = await store.commit(commit("v1", "v2", event_ids=[*events, digest("new")]))
+    assert again == Known(frozenset(events), {})
+    assert await store.commit(commit("v1", "v2", event_ids=[digest("new")])) == Committed()
+
+
+async def test_any_number_of_answers_goes_in_one_commit(store: Store) -> None:
+    await store.create(new_session())
+    answers = {digest(n): b"answer %d" % n for n in range(2501)}
+
+    await store.commit(commit("v0", "v1", answers=answers))
+
+    assert await store.commit(commit("v1", "v2", lookups=list(answers))) == Known(frozenset(), answers)
+
+
+async def test_records_are_set_replaced_and_dropped_with_the_commit(store: Store) -> None:
+    await store.create(new_session())
+    await store.commit(commit("v0", "v1", records={b"1": b"one", b"2": b"two", b"3": b""}))
+    await store.commit(commit("v1", "v2", records={b"1": None, b"2": b"zwei", b"9": None}))
+
+    assert await store.read_records("s") == {b"2": b"zwei", b"3": b""}
+
+
+async def test_records_of_a_conflict_are_not_written(store: Store) -> None:
+    await store.create(new_session())
+    await store.commit(commit("x", "v1", records={b"1": b"one"}))
+
+    assert await store.read_records("s") == {}
+
+
+async def test_ten_thousand_records_go_in_one_commit_and_out_in_the_next(store: Store) -> None:
+    await store.create(new_session())
+    records = {b"%d" % n: b"r%d" % n for n in range(10_001)}
+
+    await store.commit(commit("v0", "v1", records=records, answers={digest("k"): b"1"}, event_ids=[digest("e")]))
+    assert await store.read_records("s") == records
+
+    await store.commit(commit("v1", "v2", records=dict.fromkeys(records)))
+    assert await store.read_records("s") == {}
+
+
+# -- Samples of sessions over time, on each kind of store.
+
+
+async def created(store: Store, version: str = "1") -> float:
+    """Create session ``s``, and return when the store says that was."""
+    await store.create(NewSession("s", version, b"spec", b"state"))
+    snapshot = await store.load("s")
+    assert snapshot is not None
+    return snapshot.created_at
+
+
+async def test_a_sample_is_read_at_its_place(store):
+    at = await created(store)
+
+    assert [await store.history.record("s", at, place, b"\0%d" % place) for place in (7, 9, 7)] == [1, 2, 2]
+    assert await store.history.read("s") == {7: b"\x007", 9: b"\x009"}
+
+
+async def test_a_session_without_samples_has_none(store):
+    await created(store)
+
+    assert await store.history.read("s") == {}
+    assert await store.history.read("other") is None
+
+
+async def test_what_is_dropped_is_gone(store):
+    at = await created(store)
+    for place in range(600):
+        await store.history.record("s", at, place, b"sample")
+
+    await store.history.thin("s", range(500), 100)
+    await store.history.thin("other", [1], 0)
+
+    assert sorted(await store.history.read("s")) == list(range(500, 600))
+    assert await store.history.record("s", at, 600, b"sample") == 101
+    assert await store.load("other") is None
+
+
+@pytest.mark.parametrize("made_again", [True, False])
+async def test_a_deleted_session_gets_no_sample(store, made_again):
+    at = await created(store)
+    await store.history.record("s", at, 1, b"sample")
+    await store.delete("s")
+    if made_again:
+        await created(store, "2")
+
+    assert await store.history.record("s", at, 2, b"sample") is None
+    assert await store.history.read("s") == ({} if made_again else None)
+
+
+async def test_an_export_leaves_it_out(store):
+    await store.history.record("s", await created(store), 1, b"sample")
+
+    whole = await store.export("s")
+
+    assert b"sample" not in repr(whole).encode()
+
+
+# -- Reminders that a store keeps of due decisions, and the lease of the worker that looks at them.
+
+
+async def test_reminders_come_when_it_is_time(store):
+    now = store.now()
+    await store.reminders.remind("late", now + 3600)
+    await store.reminders.remind("soon", now + 3600)
+    await store.reminders.remind("soon", now - 2)
+    await store.reminders.remind("soon", now + 1800)
+
+    assert await store.reminders.due(10) == ["soon"]
+    await store.reminders.reschedule("soon", None)
+    await store.reminders.reschedule("late", None)
+    assert await store.reminders.due(10) == []
+    await store.reminders.remind("late", now - 1)
+    assert await store.reminders.due(10) == ["late"]
+    await store.reminders.reschedule("late", now - 0.5)
+    assert await store.reminders.due(10) == ["late"]
+    await store.reminders.reschedule("late", None)
+
+
+@pytest.mark.parametrize("store_url", ["redis", "embedded"], indirect=True)
+async def test_one_worker_leads_until_its_lease_ends(store):
+    assert await store.reminders.acquire_lease("a", 0.3)
+    assert not await store.reminders.acquire_lease("b", 0.3)
+    assert await store.reminders.acquire_lease("a", 0.01)
+    while not await store.reminders.acquire_lease("b", 0.3):  # noqa: ASYNC110 - a condition in the server
+        await asyncio.sleep(0)

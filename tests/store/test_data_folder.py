@@ -1,14 +1,20 @@
-"""Data folders that another program or another version began."""
+"""What is in a data folder: of which program it is, and snapshots that were put there."""
 
 from __future__ import annotations
 
+import logging
+import os
+import subprocess
 from pathlib import Path
 
 import pytest
+import redis
 
-from service.store.embedded_programs import BINARIES, RECORD, EmbeddedStoreError, Version
+from service.store.embedded_programs import BINARIES, LOADED, RECORD, SNAPSHOT, EmbeddedStoreError, Version
 from tests.support.data_folders import Started, contents, value, write
 from tests.support.programs import REDIS, WHEEL, program
+
+# -- Data folders that another program or another version began.
 
 
 def only_in_path(folder: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
@@ -92,3 +98,111 @@ def test_which_program_reads_what(reader: str, writer: str, able: bool) -> None:
 def version(text: str) -> Version:
     name, _, numbers = text.partition(" ")
     return Version(name, *map(int, numbers.split(".")))
+
+
+# -- Data folders that hold a restored snapshot, or that a power failure or a kill left.
+
+
+def restored(folder: Path) -> None:
+    """Leave nothing but a snapshot in a folder, as a restored backup does."""
+    port = "0"
+    words = ["--port", port, "--dir", str(folder), "--unixsocket", str(folder / "s"), "--save", ""]
+    process = subprocess.Popen([program(WHEEL), *words], stdout=subprocess.DEVNULL)
+    with redis.Redis(unix_socket_path=str(folder / "s"), protocol=2) as client:
+        while not (folder / "s").exists():
+            assert process.poll() is None
+        client.set("key", "value")
+        client.save()
+    process.kill()
+    process.wait()
+
+
+def test_a_lone_snapshot_is_loaded_and_kept(
+    started: Started, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = tmp_path / "data"
+    folder.mkdir()
+    restored(folder)
+    with caplog.at_level(logging.WARNING):
+        server = started()
+
+    assert value(server) == b"value"
+    assert "loading the snapshot dump.rdb" in caplog.text
+    assert (folder / LOADED).exists()
+    assert not (folder / SNAPSHOT).exists()
+    server.stop()
+    assert value(started()) == b"value"
+
+
+def test_a_snapshot_that_cannot_be_loaded_is_refused_and_left_alone(started: Started, tmp_path: Path) -> None:
+    folder = tmp_path / "data"
+    folder.mkdir()
+    (folder / SNAPSHOT).write_bytes(b"VALKEY080 damaged")
+
+    for _ in range(2):
+        with pytest.raises(EmbeddedStoreError):
+            started()
+
+    assert (folder / SNAPSHOT).read_bytes() == b"VALKEY080 damaged"
+    assert not (folder / RECORD).exists()
+
+
+def test_a_snapshot_beside_an_append_only_file_is_said_to_be_unread(
+    started: Started, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = write(started())
+    (folder / SNAPSHOT).write_bytes(b"old")
+
+    assert value(started()) == b"value"
+    assert "dump.rdb is not read" in caplog.text
+
+
+def test_parts_without_their_manifest_are_refused(started: Started) -> None:
+    folder = write(started())
+    (folder / "appendonlydir" / "appendonly.aof.manifest").unlink()
+
+    with pytest.raises(EmbeddedStoreError, match="no manifest"):
+        started()
+
+
+def test_a_folder_whose_data_was_moved_away_is_said_to_be_empty(
+    started: Started, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = write(started())
+    assert "starting empty" not in caplog.text
+    (folder / "appendonlydir").rename(folder / "appendonlydir.bak")
+
+    assert value(started()) is None
+    assert "has no data any more, though valkey" in caplog.text
+
+
+@pytest.mark.parametrize("zeros", [1, 4096, 200_000])
+def test_zero_bytes_at_the_end_are_cut_off(started: Started, caplog: pytest.LogCaptureFixture, zeros: int) -> None:
+    folder = write(started())
+    (path,) = (folder / "appendonlydir").glob("*.incr.aof")
+    whole = path.read_bytes()
+    path.write_bytes(whole + bytes(zeros))
+
+    assert value(started()) == b"value"
+    assert f"cut {zeros} zero bytes" in caplog.text
+    assert path.read_bytes().startswith(whole)
+
+
+def test_a_damaged_file_is_refused_without_advice_that_destroys_data(started: Started) -> None:
+    folder = write(started())
+    (path,) = (folder / "appendonlydir").glob("*.incr.aof")
+    path.write_bytes(b"nonsense\r\n" + path.read_bytes())
+
+    with pytest.raises(EmbeddedStoreError, match="copy the whole folder first") as refused:
+        started()
+
+    assert "--fix" not in str(refused.value)
+
+
+def test_what_a_killed_server_had_begun_to_write_is_deleted(started: Started) -> None:
+    folder = write(started())
+    for left in (folder / "temp-123.rdb", folder / "appendonlydir" / "temp-rewriteaof-9.aof"):
+        left.write_bytes(b"begun")
+
+    assert value(started()) == b"value"
+    assert not [name for _, _, names in os.walk(folder) for name in names if name.startswith("temp-")]

@@ -1,25 +1,37 @@
-"""Masters that die, and slots that move, under load from clients who send again: audited, nothing lost or twice."""
+"""Masters that change, of sentinels and of a cluster."""
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 import redis
 from redis.crc import key_slot
+from redis.exceptions import ResponseError
 
 from loadtest.chaos.audit import Ledger, audit
 from loadtest.chaos.load import LEARNERS, Load, connection, open_sessions
+from service.errors import StoreUnavailableError
+from service.store import open_store
+from service.store.base import Committed, Conflict, Known, Store, StoreOptions
+from service.store.redis.store import RedisStore
+from service.store.redis.url import plain_url
 from tests.support.cluster import Cluster
 from tests.support.key_leaks import leaks
 from tests.support.real_redis import RedisServer
 from tests.support.running import RunningService
 from tests.support.sentinel import Watched
+from tests.support.sessions import commit, digest, new_session
 from tests.support.waiting import wait_until
 
-pytestmark = pytest.mark.processes
+# -- Masters that die, and slots that move, under load from clients who send again: audited, nothing lost or twice.
+
+PROCESSES = pytest.mark.processes
 
 PATIENCE = 60.0
 WORTH = 30
@@ -58,6 +70,7 @@ def named(fits: Callable[[str], object]) -> str:
     return next(f"n{n}" for n in range(10_000) if all(fits(f"n{n}-{kind}") for kind in LEARNERS))
 
 
+@PROCESSES
 def test_a_sentinels_master_that_dies_under_load_loses_nothing_acknowledged(
     stack: ExitStack, tmp_path: Path
 ) -> None:
@@ -72,6 +85,7 @@ def test_a_sentinels_master_that_dies_under_load_loses_nothing_acknowledged(
     assert leaks(watched.replica.client) == []
 
 
+@PROCESSES
 @pytest.mark.parametrize("replicas", [1, pytest.param(2, marks=pytest.mark.recipes)])
 def test_a_planned_failover_under_load_loses_nothing_acknowledged(
     stack: ExitStack, tmp_path: Path, replicas: int
@@ -85,6 +99,7 @@ def test_a_planned_failover_under_load_loses_nothing_acknowledged(
         more(ledgers)
 
 
+@PROCESSES
 @pytest.mark.recipes
 def test_a_replica_promoted_by_hand_under_load_loses_nothing_acknowledged_until_the_old_master_goes(
     stack: ExitStack, tmp_path: Path
@@ -97,6 +112,7 @@ def test_a_replica_promoted_by_hand_under_load_loses_nothing_acknowledged_until_
         more(ledgers)
 
 
+@PROCESSES
 @pytest.mark.recipes
 def test_a_clusters_master_that_dies_under_load_loses_nothing_acknowledged(
     stack: ExitStack, tmp_path: Path
@@ -111,6 +127,7 @@ def test_a_clusters_master_that_dies_under_load_loses_nothing_acknowledged(
     assert [leaks(cluster.nodes[n].client) for n in (1, 2, 3)] == [[], [], []]
 
 
+@PROCESSES
 @pytest.mark.recipes
 @pytest.mark.parametrize("how", [("FORCE",), ("TAKEOVER",), ()], ids=["force", "takeover", "agreed"])
 def test_a_clusters_ordered_failover_under_load_loses_nothing_acknowledged(
@@ -124,6 +141,7 @@ def test_a_clusters_ordered_failover_under_load_loses_nothing_acknowledged(
         more(ledgers)
 
 
+@PROCESSES
 @pytest.mark.recipes
 def test_slots_that_move_under_load_lose_nothing_and_double_nothing(stack: ExitStack, tmp_path: Path) -> None:
     """The session's slot goes to each of the others in turn, key by key, with calls at every stage of it."""
@@ -170,3 +188,218 @@ def errors(node: RedisServer, what: str) -> int:
     except redis.exceptions.ConnectionError:
         return 0
     return int(found["count"])
+
+
+# -- A master, a replica and a sentinel: the master dies, the store follows, nothing counts twice.
+
+SECRET = "p@s:s/w%rd#?,"
+PATIENT = StoreOptions(reply_seconds=0.5, retry_seconds=20)
+
+
+@pytest.mark.processes
+@pytest.mark.quick
+async def test_a_store_follows_the_master_through_a_failover(watched: Watched) -> None:
+    store = open_store(watched.url, options=PATIENT)
+    await store.create(new_session())
+    for n in range(20):
+        assert await store.commit(commit(f"v{n}", f"v{n + 1}", event_ids=[digest(n)])) == Committed()
+    await asyncio.to_thread(wait_until, watched.in_step)
+    watched.master.kill()
+
+    outcome = await store.commit(commit("v20", "v21", event_ids=[digest(20)]))
+
+    assert outcome == Committed()
+    snapshot = await store.load("s")
+    assert snapshot is not None
+    assert snapshot.version == "v21"
+    assert watched.replica.client.hget("bandit:{s}", "version") == b"v21"
+    await store.ping()
+    await store.close()
+
+
+@pytest.mark.processes
+async def test_commits_go_on_at_the_new_master_soon_after_an_ordered_failover(watched: Watched) -> None:
+    """The old master stays up and takes commits for ten more seconds; the store has left it long before."""
+    store = RedisStore(watched.url, PATIENT)
+    await store.create(new_session(state=b""))
+    await asyncio.to_thread(wait_until, watched.in_step)
+    made = [0]
+    done = asyncio.Event()
+
+    async def keep_committing() -> None:
+        while not done.is_set():
+            snapshot = await store.load("s")
+            assert snapshot is not None
+            n = made[0]
+            outcome = await store.commit(commit(snapshot.version, f"v{n + 1}", event_ids=[digest(n)]))
+            made[0] = n + isinstance(outcome, Committed)
+            await asyncio.sleep(0.005)
+
+    committing = asyncio.create_task(keep_committing())
+    await asyncio.to_thread(wait_until, lambda: swapping(watched.sentinel))
+    await asyncio.to_thread(wait_until, lambda: watched.replica.client.info("replication")["role"] == "master")
+    swapped, started = made[0], time.monotonic()
+    await asyncio.to_thread(
+        wait_until, lambda: int(watched.replica.client.hget("bandit:{s}", "version")[1:]) > swapped
+    )
+    left = time.monotonic() - started
+    done.set()
+    await committing
+
+    snapshot = await store.load("s")
+    assert snapshot is not None
+    assert snapshot.version == f"v{made[0]}"
+    assert left < 30
+    await store.close()
+
+
+def newest(server: RedisServer) -> int:
+    return int(server.client.hget("bandit:{s}", "version")[1:])
+
+
+def swapping(sentinel: RedisServer) -> bool:
+    """Ask for a failover; the sentinel refuses until it has seen the replica well."""
+    try:
+        return bool(sentinel.client.execute_command("SENTINEL", "FAILOVER", "main"))
+    except ResponseError:
+        return False
+
+
+@pytest.mark.processes
+async def test_without_a_master_the_store_is_unavailable_and_says_so(watched: Watched) -> None:
+    store = open_store(watched.url.replace("/main", "/other"), options=StoreOptions(retry_seconds=0.1))
+    started = time.monotonic()
+    with pytest.raises(StoreUnavailableError, match="sentinels are out of reach"):
+        await store.load("s")
+
+    assert time.monotonic() - started < 10
+    await store.close()
+
+
+def test_an_url_names_sentinels_service_database_and_options() -> None:
+    password = quote(SECRET, safe="")
+    plain, sentinels, service = plain_url(f"redis+sentinel://u:{password}@a,b:1,[::1]:2/main/3?client_name=x")
+
+    assert plain == f"redis://u:{password}@hosts/3?client_name=x"
+    assert sentinels == [("a", 26379), ("b", 1), ("::1", 2)]
+    assert service == "main"
+
+
+@pytest.mark.parametrize("bad", ["host:1", "/main", ":hunter#2@h/main", "h:hunter2/main"])
+def test_an_url_without_sentinels_or_service_is_refused(bad: str) -> None:
+    with pytest.raises(ValueError, match="store URL") as caught:
+        open_store(f"redis+sentinel://{bad}")
+    assert "hunter" not in str(caught.value)
+
+
+# -- Three masters with a replica each: sessions spread over them, and a master that dies under load.
+
+PATIENT_CLUSTER = StoreOptions(reply_seconds=0.5, retry_seconds=30)
+
+
+async def everything(store: Store, names: list[str]) -> None:
+    for name in names:
+        fields = {"event_ids": [digest(1)], "answers": {digest("k"): b"y"}, "records": {b"1": b"x"}}
+        fields["segments"] = {b"a": (7, b"y"), b"b": (3, b"z")}
+        assert (await store.create(new_session(name, idle_ttl_ms=600_000))).version == "v0"
+        assert await store.commit(commit("v0", "v1", session_id=name, **fields)) == Committed()
+        assert await store.commit(commit("v0", "v1", session_id=name, **fields)) == Committed()
+        again = await store.commit(
+            commit("v1", "v2", session_id=name, event_ids=[digest(1)], lookups=[digest("k")])
+        )
+        assert again == Known(frozenset([digest(1)]), {digest("k"): b"y"})
+        assert isinstance(await store.commit(commit("v0", "b1", session_id=name, writer="b")), Conflict)
+        assert await store.read_records(name) == {b"1": b"x"}
+        assert await store.read_segments(name, [b"b"], 1) == ("v1", [b"z"], [(3, b"b")])
+        assert await store.segment_names(name, b"a", 9) == [b"b"]
+        assert await store.recall(name, digest("k")) == b"y"
+
+
+async def listed(store: Store, limit: int) -> list[str]:
+    found: list[str] = []
+    cursor = None
+    while True:
+        page = await store.list(cursor, limit)
+        assert len(page.session_ids) <= limit
+        found += page.session_ids
+        cursor = page.next_cursor
+        if cursor is None:
+            return found
+
+
+@pytest.mark.processes
+@pytest.mark.quick
+async def test_sessions_on_every_master_keep_the_contract(cluster: Cluster) -> None:
+    store = open_store(cluster.url, options=PATIENT_CLUSTER)
+    names = [f"s{n}" for n in range(60)]
+    await store.ping()
+    await everything(store, names)
+
+    assert {cluster.master_of(name) for name in names} == {0, 1, 2}
+    assert set(await listed(store, 7)) == set(names)
+    for foreign in ("0", "12", "0-1x", "99999999999999999999-0"):
+        with pytest.raises(ValueError, match="cursor"):
+            await store.list(foreign, 7)
+    by_prefix = [await store.list(None, 4, "s1"), await store.list("after~s12", 40, "s1")]
+    assert [list(page.session_ids) for page in by_prefix] == [
+        ["s1", "s10", "s11", "s12"],
+        [f"s1{n}" for n in range(3, 10)],
+    ]
+    assert await store.count("s1", 100) == 11
+    cluster.nodes[cluster.master_of("bandit:index")].client.delete("bandit:index")
+    for name in names:
+        assert await store.delete(name) is True
+    assert [node.client.dbsize() for node in cluster.nodes[:3]] == [0, 0, 0]
+    await store.close()
+
+
+@pytest.mark.processes
+async def test_a_master_that_dies_under_load_costs_no_event_and_doubles_none(cluster: Cluster) -> None:
+    """Each session's events are counted in its state; only what was replicated before the kill is asked for."""
+    store = open_store(cluster.url, options=PATIENT_CLUSTER)
+    names = [f"s{n}" for n in range(12)]
+    for name in names:
+        await store.create(new_session(name, state=b""))
+    made = dict.fromkeys(names, 0)
+    done = asyncio.Event()
+
+    async def keep_committing(name: str) -> None:
+        while not done.is_set():
+            snapshot = await store.load(name)
+            assert snapshot is not None
+            n = len(snapshot.state)
+            grown = commit(
+                f"v{n}", f"v{n + 1}", session_id=name, state=snapshot.state + b"x", event_ids=[digest(n)]
+            )
+            assert await store.commit(grown) == Committed()
+            made[name] = n + 1
+
+    committing = [asyncio.create_task(keep_committing(name)) for name in names if cluster.master_of(name) != 0]
+    await asyncio.to_thread(wait_until, lambda: cluster.in_step(0))
+    await asyncio.to_thread(cluster.nodes[0].kill)
+    killed = [name for name in names if cluster.master_of(name) == 0]
+    assert killed
+    for name in killed:
+        assert await store.commit(commit("v0", "v1", session_id=name, state=b"x")) == Committed()
+    done.set()
+    await asyncio.gather(*committing)
+
+    for name in names:
+        snapshot = await store.load(name)
+        assert snapshot is not None
+        assert len(snapshot.state) == (1 if name in killed else made[name])
+    assert set(await listed(store, 5)) == set(names)
+    await store.close()
+
+
+async def test_a_cluster_that_is_not_there_is_unavailable() -> None:
+    store = open_store("redis+cluster://:hunter2@127.0.0.1:1", options=StoreOptions(retry_seconds=0.1))
+    with pytest.raises(StoreUnavailableError) as caught:
+        await store.ping()
+    assert "hunter2" not in str(caught.value)
+    await store.close()
+
+
+def test_a_cluster_has_no_numbered_databases() -> None:
+    with pytest.raises(ValueError, match="store URL"):
+        open_store("redis+cluster://host:1/3")

@@ -165,21 +165,6 @@ async def test_a_damaged_session_is_shown_as_it_is_and_never_overwritten(
             assert redis_server.client.hgetall("bandit:{s}") == before
 
 
-@pytest.mark.parametrize("damage", [{"0": "\u00d9"}, {"0": ""}])
-async def test_a_count_that_is_no_number_any_more_is_left_and_the_commit_goes_through(
-    store: RedisStore, redis_server: RedisServer, damage: dict[str, str]
-) -> None:
-    await store.create(new_session())
-    redis_server.client.hset("bandit:{s}:counts", mapping=damage)
-    one = ArmCounts(feedbacks=1, losses=0.5)
-
-    assert await store.commit(commit("v0", "v1", counts={0: one, 1: one})) == Committed()
-    found = await store.read_counts("s", [0, 1])
-    assert found == ("v1", [ArmCounts(), one])
-    for field, value in damage.items():
-        assert redis_server.client.hget("bandit:{s}:counts", field) == value.encode()
-
-
 @pytest.mark.parametrize("part", ["counts", "log", "slots", "segments", "played"])
 async def test_nothing_is_written_where_a_key_beside_the_state_has_another_type(
     store: RedisStore, redis_server: RedisServer, part: str

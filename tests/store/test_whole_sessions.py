@@ -1,4 +1,4 @@
-"""Sessions that are exported from one store and restored in another, on every store."""
+"""Sessions listed and moved whole, on every store."""
 
 from __future__ import annotations
 
@@ -8,12 +8,15 @@ from typing import Any
 
 import pytest
 
-from service.store.base import ArmCounts, Committed, Known, NewSession, Store
+from service.store.base import ArmCounts, Committed, Known, Listed, NewSession, Store
 from service.store.memory import MemoryStore
 from service.store.redis import transfer
 from service.store.redis.store import RedisStore
 from tests.support.real_redis import RedisServer
 from tests.support.sessions import commit, digest, new_session
+from tests.support.waiting import until
+
+# -- Sessions that are exported from one store and restored in another, on every store.
 
 
 def restored(version: str = "r0", **fields: object) -> NewSession:
@@ -151,3 +154,155 @@ async def test_an_answer_is_restored_beside_the_event_ids(store: Store) -> None:
     again = await store.export("s")
     assert again is not None
     assert sum(len(digests) for _, digests in again.events) == 1200
+
+
+# -- Pages of sessions, on every store.
+
+
+async def pages(store: Store, limit: int, prefix: str = "") -> list[list[str]]:
+    found: list[list[str]] = []
+    cursor = None
+    while True:
+        page = await store.list(cursor, limit, prefix)
+        found.append(list(page.session_ids))
+        cursor = page.next_cursor
+        if cursor is None:
+            return found
+
+
+async def test_no_sessions_are_one_empty_page(store: Store) -> None:
+    assert await pages(store, 10) == [[]]
+
+
+@pytest.mark.parametrize("limit", [1, 3, 50, 119, 120, 1000])
+async def test_pages_hold_every_session_within_the_limit(store: Store, limit: int) -> None:
+    names = [f"s{n}.x-{n}_" for n in range(120)]
+    for name in names:
+        await store.create(new_session(name))
+        fields = {"event_ids": [digest(1)], "records": {b"1": b"x"}, "answers": {digest(2): b"y"}}
+        await store.commit(commit("v0", "v1", session_id=name, **fields))
+
+    found = await pages(store, limit)
+
+    assert max(map(len, found)) <= limit
+    assert {name for page in found for name in page} == set(names)
+
+
+@pytest.mark.parametrize("limit", [1, 4, 7, 8, 1000])
+async def test_lists_by_prefix_have_these_sessions_alone_in_the_order_of_their_ids(
+    store: Store, limit: int
+) -> None:
+    names = ["a", "shop", "shop-", *(f"shop-{n}" for n in range(6)), "shop.x", "shoq", "Shop-1", "zz"]
+    for name in names:
+        await store.create(new_session(name))
+
+    found = await pages(store, limit, "shop-")
+
+    assert [name for page in found for name in page] == sorted(name for name in names if name.startswith("shop-"))
+    assert max(map(len, found)) <= limit
+    assert await pages(store, limit, "nobody") == [[]]
+
+
+async def test_lists_by_prefix_follow_what_is_created_and_deleted(store: Store) -> None:
+    await store.create(new_session("p1"))
+    assert await pages(store, 9, "p") == [["p1"]]
+    await store.create(new_session("p0"))
+    await store.create(new_session("p2", idle_ttl_ms=30))
+    await store.delete("p1")
+    await until_gone(store, "p2")
+
+    assert await pages(store, 9, "p") == [["p0"]]
+    await store.create(new_session("p2"))
+    await store.create(new_session("p1"))
+    assert await pages(store, 2, "p") == [["p0", "p1"], ["p2"]]
+
+
+async def until_gone(store: Store, session_id: str) -> None:
+    async def gone() -> bool:
+        return await store.load(session_id) is None
+
+    await until(gone)
+
+
+async def test_sessions_are_counted_by_prefix_up_to_a_number(store: Store) -> None:
+    for n in range(5):
+        await store.create(new_session(f"p{n}", idle_ttl_ms=30 if n == 0 else None))
+    await store.create(new_session("q"))
+    await until_gone(store, "p0")
+
+    assert [await store.count("p", most) for most in (1, 3, 4, 5, 100)] == [1, 3, 4, 4, 4]
+    await store.delete("p1")
+    assert await store.count("p", 4) == 3
+    assert await store.count("nobody", 1) == 0
+    assert await store.count("", 100) == 4
+
+
+async def test_a_page_shows_what_commits_wrote_for_it(store: Store) -> None:
+    await store.create(new_session(about=b"about", summary=b"0", idle_ttl_ms=60_000))
+    await store.create(new_session("plain"))
+    await store.commit(commit("v0", "v1", summary=b"\x001"))
+    for prefix in ("", "s"):
+        (shown,) = [each for each in (await store.list(None, 9, prefix)).sessions if each.session_id == "s"]
+        snapshot = await store.load("s")
+
+        assert snapshot is not None
+        assert shown == Listed("s", "v1", snapshot.created_at, snapshot.expires_at, b"about", b"\x001")
+    await store.commit(commit("v1", "v2", summary=b"2", about=b"other"))
+    (shown, plain) = sorted((await store.list(None, 9)).sessions, reverse=True)
+    assert (shown.version, shown.about, shown.summary) == ("v2", b"other", b"2")
+    assert (plain.about, plain.summary, plain.expires_at) == (b"", b"", None)
+
+
+@pytest.mark.parametrize("cursor", ["", "0", "after~", "after~q", "after~p x", "x~p"])
+async def test_a_cursor_of_another_prefix_is_refused(store: Store, cursor: str) -> None:
+    with pytest.raises(ValueError, match="cursor"):
+        await store.list(cursor, 10, "p")
+
+
+@pytest.mark.slow
+async def test_sessions_present_all_along_are_listed_while_others_come_and_go(store: Store) -> None:
+    """Growing and shrinking the store between pages moves its keys about, and loses none."""
+    staying = {f"stay{n}" for n in range(200)}
+    passing = [f"pass{n}" for n in range(1500)]
+    for name in [*staying, *passing[:1000]]:
+        await store.create(new_session(name))
+    seen: set[str] = set()
+    cursor, turn = None, 0
+    while True:
+        page = await store.list(cursor, 7)
+        seen |= set(page.session_ids)
+        for name in passing[10 * turn : 10 * turn + 10]:
+            await store.delete(name)
+        await store.create(new_session(passing[1000 + turn % 500]))
+        cursor, turn = page.next_cursor, turn + 1
+        if cursor is None:
+            break
+
+    assert staying <= seen
+
+
+@pytest.mark.parametrize(
+    "cursor", ["", "end", "0", "x y", "~", "-1", "0x10", "1~", "1~a b", "99999999999999999999", "1~a~", "é"]
+)
+async def test_a_foreign_cursor_is_refused(store: Store, cursor: str) -> None:
+    with pytest.raises(ValueError, match="cursor"):
+        await store.list(cursor, 10)
+
+
+async def test_a_cursor_stays_short_whatever_else_is_among_the_keys(store: Store) -> None:
+    """It is part of an address, of which proxies take 8 kB; it carries the ids that were scanned and not shown."""
+    names = [f"{n:036}" for n in range(700)]
+    for name in names:
+        await store.create(new_session(name))
+        if name.endswith("0"):
+            await store.commit(commit("v0", "v1", session_id=name, records={b"1": b"x"}))
+    found, lengths, cursor = [], [], None
+    while True:
+        page = await store.list(cursor, 300)
+        found += page.session_ids
+        if (cursor := page.next_cursor) is None:
+            break
+        lengths.append(len(cursor))
+
+    assert sorted(found) == names
+    assert max(lengths) < 2_000

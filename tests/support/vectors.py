@@ -55,6 +55,13 @@ def learner_over_arms(kind: str, n_arms: int = 3) -> ArmLearner[Any]:
     return learner
 
 
+def settled(learner: ArmLearner[Any], state: Any, arm: Any, loss: Any) -> Any:
+    """The state after a loss that comes back in its own slot, with the record where one is kept."""
+    if isinstance(learner, SlotLearner):
+        return learner.settle(state, arm, loss, record=learner.record(state, arm))
+    return learner.settle(state, arm, loss)
+
+
 def has(name: str) -> bool:
     """Whether there is such a vector file."""
     return (VECTORS / f"{name}.json").exists()

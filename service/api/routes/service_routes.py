@@ -26,9 +26,10 @@ from ...cooperative import run_in_thread
 from ...errors import OverloadedError, StoreUnavailableError
 from ...settings import Settings
 from ...telemetry.metrics import CONTENT_TYPE
+from ..calls import Call, Reply
 from ..json_body import JSON
 from ..openapi import PROBLEMS, describe_answers
-from ..path_operations import Call, CallRoute, Reply
+from ..path_operations import CallRoute
 from ..runtime import READERS, VIEWERS, Logged, access, runtime_of
 from ..schemas import KeyView
 

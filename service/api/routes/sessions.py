@@ -14,8 +14,9 @@ from ...sessions import changes as operations
 from ...sessions.pages import MAX_PAGE, ArmSort
 from ...sessions.segments import SegmentSort
 from ...sessions.service import ArmsRequest
+from ..calls import Call, Reply
 from ..openapi import EXAMPLES, PROBLEMS, describe_answers
-from ..path_operations import Call, CallRoute, Reply
+from ..path_operations import CallRoute
 from ..runtime import ADMINS, READERS, VIEWERS, Logged, access
 from ..schemas import (
     ArmPage,
@@ -77,7 +78,7 @@ async def create_session(
     """
     key = await call.idempotency()
     created = await call.runtime.sessions.create(body.session_id, body.specification, key, call.rights)
-    return Reply.of(created.answer, 201 if created.new else 200)
+    return Reply(created.answer.body, 201 if created.new else 200, created.answer.replayed)
 
 
 @router.get("", **describe_answers(SessionList, "list", {200: "A page of sessions"}))
@@ -108,7 +109,8 @@ async def change_session(
     """Change a session's window, its idle time, or its floor."""
     fields = {name: getattr(body, name) for name in body.model_fields_set}
     key = await call.idempotency()
-    return Reply.of(await call.runtime.sessions.change(session_id, fields, key))
+    answer = await call.runtime.sessions.change(session_id, fields, key)
+    return Reply(answer.body, 200, answer.replayed)
 
 
 @router.patch(
@@ -150,7 +152,8 @@ async def replace_arms(
 async def _change_arms(call: Call, session_id: str, change: ArmsRequest) -> Reply:
     key = await call.idempotency()
     sessions = call.runtime.sessions
-    return Reply.of(await sessions.change_arms(session_id, change, key, call.rights))
+    answer = await sessions.change_arms(session_id, change, key, call.rights)
+    return Reply(answer.body, 200, answer.replayed)
 
 
 @router.delete(
@@ -235,4 +238,4 @@ async def import_session(
     key = await call.idempotency()
     # The digest is that of the document itself, not of what validation made of it.
     restored = await call.runtime.sessions.restore(call.posted or {}, call.rights, key)
-    return Reply.of(restored, 201)
+    return Reply(restored.body, 201, restored.replayed)

@@ -10,9 +10,10 @@ from ...errors import InvalidRequestError
 from ...models.events import Event, PlainEvents, Surplus
 from ...sessions.act import Act as ActOperation
 from ...sessions.feedback import SettleFeedback
+from ..calls import Call, Reply
 from ..json_body import plain_event, plain_events
 from ..openapi import EXAMPLES, PROBLEMS, describe_answers
-from ..path_operations import Call, CallRoute, Reply
+from ..path_operations import CallRoute
 from ..runtime import CLIENTS, Logged, access
 from ..schemas import Act, Action, Actions, Acts, Feedbacks, Settlement
 
@@ -42,7 +43,14 @@ async def act(
 ) -> Reply:
     """Open the next slot and draw an arm, one that may be drawn, or play a point."""
     most = call.runtime.settings.max_act_cells
-    operation = ActOperation(1, most, single=True, choice=body.choice, segment=body.segment, is_gone=call.is_gone)
+    operation = ActOperation(
+        1,
+        most,
+        single=True,
+        choice=None if body is ANY_ARM else body.choice,
+        segment=body.segment,
+        is_gone=call.is_gone,
+    )
     return await _submitted(call, session_id, operation)
 
 
@@ -102,4 +110,5 @@ async def feedbacks(
 
 async def _submitted(call: Call, session_id: str, operation: ActOperation | SettleFeedback) -> Reply:
     operation.idempotency = await call.idempotency()
-    return Reply.of(await call.runtime.sessions.submit(session_id, operation))
+    answer = await call.runtime.sessions.submit(session_id, operation)
+    return Reply(answer.body, 200, answer.replayed)

