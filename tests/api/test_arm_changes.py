@@ -130,7 +130,7 @@ async def test_a_session_gives_the_numbers_of_the_learner_driven_in_process(clie
     spec = REGISTRY[kind].model_validate({"kind": kind, "arms": ["a", "b", "c"]} | KINDS[kind])
     run, rng = start_run(Params(spec, 7)), random.Random(3)
 
-    for number in range(60):
+    for number in range(36):
         action = (await client.post(f"{PATH}/act")).json()
         own = run.act()
         assert (action["slot"], action["arm"], action["probability"]) == own[:3]
@@ -356,8 +356,8 @@ async def test_counts_balance_with_expiry_and_changes(make_client, clock, kind):
     default = None if kind in ("clw", "dexp3") else 1.0
     await session(client, kind=kind, expiry={"after_seconds": 64.0, "default_loss": default})
     rng, taken, labels = random.Random(kind), [], ["a", "b", "c"]
-    for number in range(200):
-        clock.now += rng.uniform(0, 5)
+    for number in range(100):
+        clock.now += rng.uniform(0, 6)
         taken.append((await client.post(f"{PATH}/act")).json())
         if rng.random() < 0.5:
             given = taken.pop(rng.randrange(len(taken)))

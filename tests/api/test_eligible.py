@@ -37,7 +37,7 @@ async def test_the_numbers_are_those_of_the_run_in_process(client, kind):
         ({}, [0, 1, 2, 3]),
         ({"eligible": None, "exclude": None}, [0, 1, 2, 3]),
     ]
-    for number in range(40):
+    for number in range(21):
         body, arms = bodies[number % len(bodies)]
         action = await act(client, **body)
         own = run.act(run.arms.find(arms)[0])
@@ -249,7 +249,7 @@ async def test_the_numbers_are_those_of_the_run_in_process_and_no_arm_falls_belo
     spec = REGISTRY[kind].model_validate({"kind": kind, "arms": ARMS} | KINDS[kind])
     run = start_run(Params(spec, 7, floor=0.2))
 
-    for number in range(60):
+    for number in range(30):
         arms = [[0, 1, 2, 3], [0, 1], [1, 2, 3]][number % 3]
         action, own = await act(client, eligible=arms), run.act(run.arms.find(arms)[0])
         assert (action["slot"], action["arm"], action["probability"]) == own[:3]

@@ -62,9 +62,7 @@ async def test_a_key_is_another_on_another_route_and_for_another_session(client)
     other = SESSION | {"session_id": "other"}
     unnamed = {"learner": SESSION["learner"]}
     first = [
-        ("/v1/sessions", SESSION),
-        ("/v1/sessions", other),
-        ("/v1/sessions", unnamed),
+        *(("/v1/sessions", body) for body in (SESSION, other, unnamed)),
         (f"{PATH}/act", {}),
         (f"{PATH}/acts", {"count": 1}),
         ("/v1/sessions/other/act", {}),
@@ -97,7 +95,7 @@ LABELLED = [f"{number:0123}" for number in range(1000)]
     [
         pytest.param(LABELLED, "POST", "acts", {"count": 1000}, id="acts of long labels"),
         pytest.param(LABELLED, "PATCH", "arms", {}, id="arms of long labels"),
-        pytest.param([str(number) for number in range(100_000)], "PATCH", "arms", {}, id="many arms"),
+        pytest.param([str(number) for number in range(20_000)], "PATCH", "arms", {}, id="many arms"),
     ],
 )
 async def test_a_long_answer_is_kept_short_and_comes_again_whole(

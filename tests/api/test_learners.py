@@ -20,15 +20,9 @@ from tests.support.one_session import PATH, acts, session, view
 from tests.support.runs import start
 from tests.support.vectors import over_arms, with_eligible_arms
 
-RANDOM_POINTS = {
-    "kind": "clw_mbco",
-    "dim": 2,
-    "feasible_set": {"kind": "box", "lower": [-1.0, -1.0], "upper": [2.0, 1.0]},
-    "max_delay": 1,
-    "learning_rate": 0.05,
-    "perturbation": 0.1,
-    "schedule": "random",
-}
+BOX = {"kind": "box", "lower": [-1.0, -1.0], "upper": [2.0, 1.0]}
+RANDOM_POINTS = {"kind": "clw_mbco", "dim": 2, "feasible_set": BOX, "max_delay": 1, "learning_rate": 0.05}
+RANDOM_POINTS |= {"perturbation": 0.1, "schedule": "random"}
 
 
 SPECS = [

@@ -3,7 +3,7 @@
 import pytest
 
 
-async def test_a_thousand_paths_and_sessions_make_no_series(make_client):
+async def test_hundreds_of_paths_and_sessions_make_no_series(make_client):
     app = (await make_client())._transport.app
     metrics = app.state.runtime.metrics
 
@@ -23,13 +23,13 @@ async def test_a_thousand_paths_and_sessions_make_no_series(make_client):
     await request("GET", "/nowhere")
     await request("POST", "/v1/sessions/s/act")
     before = names()
-    for number in range(500):
+    for number in range(100):
         await request("GET", f"/{number:x}/{'y' * (number % 50)}")
         await request("POST", f"/v1/sessions/s{number}/act")
 
     assert names() == before
-    assert metrics.registry.get_sample_value("bandit_problems_total", {"code": "unknown_session"}) == 501
-    assert metrics.registry.get_sample_value("bandit_problems_total", {"code": "not_found"}) == 501
+    assert metrics.registry.get_sample_value("bandit_problems_total", {"code": "unknown_session"}) == 101
+    assert metrics.registry.get_sample_value("bandit_problems_total", {"code": "not_found"}) == 101
 
 
 async def test_decisions_of_a_deleted_session_are_outstanding_no_more(make_client):

@@ -288,17 +288,10 @@ async def test_posting_a_session_again_compares_its_segments(client):
 @pytest.mark.parametrize(
     "fields",
     [
-        {"segments": {"max": 0}},
-        {"segments": {"max": 100_001}},
-        {"segments": {}},
-        {"segments": True},
-        {"segments": {"max": 2}, "learner": {"kind": "dexp3", "n_arms": 3}},
-        {"segments": {"max": 2}, "expiry": {"after_seconds": 10, "default_loss": 1}},
-        {
-            "segments": {"max": 2},
-            "learner": {"kind": "multiscale_tsallis", "n_arms": 3},
-            "expiry": {"after_seconds": 10, "default_loss": 1, "provisional": False},
-        },
+        *({"segments": each} for each in ({"max": 0}, {"max": 100_001}, {}, True)),
+        {"learner": {"kind": "dexp3", "n_arms": 3}},
+        {"expiry": {"after_seconds": 10, "default_loss": 1}},
+        CLICKS | {"expiry": {"after_seconds": 10, "default_loss": 1, "provisional": False}},
     ],
 )
 async def test_what_segments_do_not_go_with_is_refused(client, fields):

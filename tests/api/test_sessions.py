@@ -125,15 +125,10 @@ GIVEN = {"learning_rate": 0.1, "loss_clip": 1, "probability_floor": 0.1}
     [
         ({"kind": "dexp3"}, "learner"),
         *(({"kind": "dexp3", "n_arms": n_arms}, "n_arms") for n_arms in (0, -3, 100_001, 10**30, "3", True, 3.5)),
-        ({"kind": "dexp3", "n_arms": 3, "arms": ["a"]}, "learner"),
-        ({"kind": "dexp3", "arms": []}, "arms"),
-        ({"kind": "dexp3", "arms": ["a", "a"]}, "learner"),
-        ({"kind": "dexp3", "arms": ["1", 1]}, "arms"),
-        ({"kind": "dexp3", "arms": ["x" * 129]}, "arms"),
-        ({"kind": "dexp3", "arms": ["a\u0000"]}, "learner"),
-        ({"kind": "dexp3", "n_arms": 3, "gama": 0.5}, "gama"),
-        ({"kind": "dexp3", "n_arms": 3, "learning_rate": 0.1}, "learner"),
-        ({"kind": "dexp3", "n_arms": 3, "horizon": 100}, "learner"),
+        *(({"kind": "dexp3", "arms": arms}, "arms") for arms in ([], ["1", 1], ["x" * 129])),
+        *(({"kind": "dexp3", "arms": arms}, "learner") for arms in (["a", "a"], ["a\u0000"])),
+        *((ARMS | more, "learner") for more in ({"arms": ["a"]}, {"learning_rate": 0.1}, {"horizon": 100})),
+        (ARMS | {"gama": 0.5}, "gama"),
         ({"kind": "dexp3", "n_arms": 3, "horizon": 0, "max_delay": 1, "total_delay": 1}, "horizon"),
         ({"kind": "dexp3", "n_arms": 3, "horizon": 2, "max_delay": 3, "total_delay": 4}, "learner"),
         *((ARMS | GIVEN | {"learning_rate": rate}, "learning_rate") for rate in (0, -1, 1e308)),
@@ -158,9 +153,7 @@ async def test_learners_that_make_no_sense_are_refused_with_the_field(client, le
     [
         *({"loss_range": given} for given in ([0, 0], [0], [0, 1, 2], ["0", 1], [-1.7e308, 1.7e308])),
         *({"seed": seed} for seed in (-1, 2**63, 1.5)),
-        {"idle_ttl_seconds": 0},
-        {"normalize_losses": 1},
-        {"unknown": 1},
+        *({"idle_ttl_seconds": 0}, {"normalize_losses": 1}, {"unknown": 1}),
     ],
 )
 async def test_session_fields_that_make_no_sense_are_refused(client, fields):
@@ -216,10 +209,7 @@ async def test_a_default_is_the_same_written_or_left_out(client, short, long):
 @pytest.mark.parametrize(
     "other",
     [
-        {"seed": 6},
-        {"loss_range": [1, 0]},
-        {"normalize_losses": False},
-        {"idle_ttl_seconds": 60.0},
+        *({"seed": 6}, {"loss_range": [1, 0]}, {"normalize_losses": False}, {"idle_ttl_seconds": 60.0}),
         {"learner": BALL},
     ],
 )

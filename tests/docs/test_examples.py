@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from service.client import Bandits
 from tests.support.pages import ROOT, blocks_of, rows
 from tests.support.running import RunningService
 
@@ -32,7 +33,7 @@ def run(tmp_path_factory):
     """Runs a program with the names of the wheel, and returns what it prints."""
     folder = tmp_path_factory.mktemp("examples")
     (folder / "delayed_bandits").symlink_to(ROOT / "service")
-    with RunningService(folder, "--store-url", "memory://") as service:
+    with RunningService(folder, "--store-url", "memory://") as service, Bandits(service.url) as bandits:
         service.wait_ready()
         names = {"DELAYED_BANDITS_URL": service.url, "PYTHONPATH": str(folder)}
 
@@ -44,6 +45,7 @@ def run(tmp_path_factory):
             assert ended.returncode == 0, ended.stderr
             return ended.stdout.splitlines()
 
+        run.bandits = bandits
         yield run
 
 
@@ -53,8 +55,7 @@ def test_a_purchase_that_is_read_twice_counts_once(run):
     lines = "".join(json.dumps(each) + "\n" for each in PURCHASES)
     assert run("consumer.py", text=lines) == ["0 applied, 0 duplicates, 10 skipped"]
 
-    code = "from delayed_bandits import Bandits\nwith Bandits() as b: b.session('purchases').acts(200)"
-    run("-c", code)
+    run.bandits.session("purchases").acts(200)
     assert run("consumer.py", text=lines) == ["8 applied, 2 duplicates, 0 skipped"]
     assert run("consumer.py", text=lines) == ["0 applied, 10 duplicates, 0 skipped"]
 
@@ -68,12 +69,9 @@ def test_a_click_on_the_page_counts_once(run):
 @pytest.mark.parametrize(
     ("program", "says"),
     [
-        ("tuner.py", "weights [0.6, 0.2]"),
-        ("llm_router.py", "most requests go to medium"),
-        ("segments.py", "north: umbrella"),
-        ("segments.py", "south: sandals"),
-        ("control_group.py", "gain 0."),
-        ("offline_evaluation.py", "shoes: 0."),
+        *(("tuner.py", "weights [0.6, 0.2]"), ("llm_router.py", "most requests go to medium")),
+        *(("segments.py", "north: umbrella"), ("segments.py", "south: sandals")),
+        *(("control_group.py", "gain 0."), ("offline_evaluation.py", "shoes: 0.")),
     ],
 )
 def test_a_program_prints_what_it_found(run, program, says):

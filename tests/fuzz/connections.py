@@ -54,11 +54,7 @@ class Wire(asyncio.Transport):
     def write_eof(self) -> None:
         pass
 
-    def pause_reading(self) -> None:
-        pass
-
-    def resume_reading(self) -> None:
-        pass
+    pause_reading = resume_reading = write_eof
 
 
 async def app(scope: Any, receive: Any, send: Any) -> None:

@@ -8,54 +8,47 @@ _CYCLE = "uvicorn.protocols.http.httptools_impl:RequestResponseCycle"
 _FLOW = "uvicorn.protocols.http.flow_control:FlowControl"
 _CONNECTION = "redis.asyncio.connection:AbstractConnection"
 
+
+def _of(owner: str, names: str) -> tuple[str, ...]:
+    return tuple(f"{owner}.{name}" for name in names.split())
+
+
 GROUPS: dict[str, tuple[str, ...]] = {
     "Ends a worker that is starting, whatever it is doing; documented, in spite of its underscore.": ("os:_exit",),
-    "The connection class bounds what a connection holds and answers what is no request, which uvicorn has no "
-    "setting for; it extends uvicorn's own, whose callbacks these are.": (
+    "The connection class bounds what a connection holds and answers what is no request, which uvicorn "
+    "has no setting for; it extends uvicorn's own, whose callbacks these are.": (
         _PROTOCOL,
-        *(
-            f"{_PROTOCOL}.{name}"
-            for name in ("connection_made", "connection_lost", "data_received", "eof_received")
-        ),
-        f"{_PROTOCOL}.shutdown",
-        *(f"{_PROTOCOL}.on_{name}" for name in ("message_begin", "header", "headers_complete", "body")),
-        *(f"{_PROTOCOL}.on_{name}" for name in ("message_complete", "response_complete")),
+        *_of(_PROTOCOL, "connection_made connection_lost data_received eof_received shutdown on_message_begin"),
+        *_of(_PROTOCOL, "on_header on_headers_complete on_body on_message_complete on_response_complete"),
     ),
     "What the connection class reads and changes of the connection: what was parsed, what waits, and timers.": (
-        *(
-            f"{_PROTOCOL}.{name}"
-            for name in ("client", "cycle", "expect_100_continue", "flow", "headers", "loop", "parser")
-        ),
-        *(f"{_PROTOCOL}.{name}" for name in ("pipeline", "scope", "server_state", "transport", "url")),
-        *(f"{_PROTOCOL}.timeout_keep_alive{name}" for name in ("", "_handler", "_task")),
-        f"{_PROTOCOL}._unset_keepalive_if_required",
-        "uvicorn.server:ServerState.default_headers",
-        "uvicorn.server:ServerState.total_requests",
+        *_of(_PROTOCOL, "client cycle expect_100_continue flow headers loop parser pipeline scope server_state"),
+        *_of(_PROTOCOL, "transport url timeout_keep_alive timeout_keep_alive_handler timeout_keep_alive_task"),
+        *_of(_PROTOCOL, "_unset_keepalive_if_required"),
+        *_of("uvicorn.server:ServerState", "default_headers total_requests"),
         "httptools:HttpRequestParser.set_dangerous_leniencies",
     ),
-    "The connection class follows the request that runs: whether its answer began or ended, and how it is told "
-    "that its client has left.": (
+    "The connection class follows the request that runs: whether its answer began or ended, and how it is "
+    "told that its client has left.": (
         _CYCLE,
-        *(f"{_CYCLE}.{name}" for name in ("body", "disconnected", "keep_alive", "message_event")),
-        *(f"{_CYCLE}.{name}" for name in ("response_complete", "response_started")),
+        *_of(_CYCLE, "body disconnected keep_alive message_event response_complete response_started"),
         "uvicorn.protocols.http.httptools_impl:STATUS_LINE",
     ),
     "A connection is held back while there is enough to parse, and cut where nothing is taken of an answer.": (
         _FLOW,
-        *(f"{_FLOW}.{name}" for name in ("pause_reading", "pause_writing", "resume_reading", "resume_writing")),
-        *(f"{_PROTOCOL}.{name}" for name in ("pause_writing", "resume_writing")),
+        *_of(_FLOW, "pause_reading pause_writing resume_reading resume_writing"),
+        *_of(_PROTOCOL, "pause_writing resume_writing"),
         "uvicorn.protocols.http.flow_control:HIGH_WATER_LIMIT",
     ),
     "A worker tells its supervisor when it serves, and takes connections from the socket that all workers share.": (
         "uvicorn.config:Config.http_protocol_class",
-        *(f"uvicorn.server:Server.{name}" for name in ("config", "lifespan", "server_state", "servers")),
-        *(f"uvicorn.server:Server.{name}" for name in ("should_exit", "startup")),
+        *_of("uvicorn.server:Server", "config lifespan server_state servers should_exit startup"),
     ),
     "Routes of all subjects are listed flat, as starlette types them.": ("starlette.routing:BaseRoute",),
     "A path with another method is found out, to answer 405 with what is allowed.": ("starlette.routing:Match",),
     "A connection that redis-py opened is taken over: its own serves one call at a time.": (
         _CONNECTION,
-        *(f"{_CONNECTION}.{name}" for name in ("_writer", "connect", "disconnect")),
+        *_of(_CONNECTION, "_writer connect disconnect"),
     ),
     "Errors in replies become redis-py's own, by their first word.": (
         "redis._parsers.base:BaseParser",
@@ -76,14 +69,13 @@ GROUPS: dict[str, tuple[str, ...]] = {
     ),
     "A number is added to in its file, past the layers above.": (
         "prometheus_client:Counter._value",
-        *(f"prometheus_client:Histogram.{name}" for name in ("_buckets", "_sum", "_upper_bounds")),
-        *(f"prometheus_client.mmap_dict:MmapedDict.{name}" for name in ("_m", "_positions")),
-        *(f"prometheus_client.values:MultiProcessValue().{name}" for name in ("_file", "_key")),
+        *_of("prometheus_client:Histogram", "_buckets _sum _upper_bounds"),
+        *_of("prometheus_client.mmap_dict:MmapedDict", "_m _positions"),
+        *_of("prometheus_client.values:MultiProcessValue()", "_file _key"),
     ),
     "The parent process counts restarts in a file of its own, beside those of the workers.": (
         "prometheus_client.mmap_dict:MmapedDict",
-        "prometheus_client.mmap_dict:MmapedDict.read_value",
-        "prometheus_client.mmap_dict:MmapedDict.write_value",
+        *_of("prometheus_client.mmap_dict:MmapedDict", "read_value write_value"),
         "prometheus_client.mmap_dict:mmap_key",
     ),
     "The blocking client keeps the deadline of a call in every step of its connections.": (
@@ -96,15 +88,8 @@ PRIVATE = {name: why for why, names in GROUPS.items() for name in names}
 DOCUMENTED = {
     *("fastapi", "fastapi.exceptions", "fastapi.openapi.docs", "fastapi.openapi.utils", "fastapi.responses"),
     *("fastapi.routing", "hiredis", "httpcore", "httptools", "httpx", "jiter", "prometheus_client"),
-    *(
-        "prometheus_client.multiprocess",
-        "pydantic",
-        "pydantic_core",
-        "pydantic_settings",
-        "redis",
-        "redis.asyncio",
-        "redis.asyncio.retry",
-    ),
+    *("prometheus_client.multiprocess", "pydantic", "pydantic_core", "pydantic_settings", "redis", "redis.asyncio"),
+    "redis.asyncio.retry",
     *("redis.asyncio.sentinel", "redis.backoff", "redis.exceptions", "starlette.datastructures"),
     *("starlette.exceptions", "starlette.requests", "starlette.staticfiles", "starlette.types", "uvicorn"),
     *("opentelemetry", "opentelemetry.exporter.otlp.proto.http.trace_exporter", "opentelemetry.sdk.resources"),

@@ -75,6 +75,7 @@ def test_links_of_the_long_description_come_from_one_value(hatch_build):
     )
 
 
+@pytest.mark.slow
 def test_the_metadata_is_that_of_the_installed_wheel(bare):
     (info,) = bare.parent.glob("lib/python*/site-packages/delayed_bandits-*.dist-info")
     scripts = Distribution.at(info).entry_points.select(group="console_scripts")

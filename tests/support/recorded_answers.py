@@ -26,13 +26,8 @@ RECORDED = Path(__file__).parents[1] / "recorded/answers.json.gz"
 REQUESTS = json.loads((RECORDED.parent / "requests.json").read_text())
 """Lists of method, path, body, and headers where they are not those of JSON; bodies are latin-1."""
 MOST = 1_500
-LIMITS = {
-    "history": False,
-    "max_acts": 1_000,
-    "max_events": MOST,
-    "max_body_bytes": 150_000,
-    "max_import_bytes": 150_000,
-}
+LIMITS = {"history": False, "max_acts": 1_000, "max_events": MOST}
+LIMITS |= {"max_body_bytes": 150_000, "max_import_bytes": 150_000}
 ARMS = {"kind": "dexp3", "n_arms": 3}
 SESSIONS: dict[str, dict[str, Any]] = {
     "hot": {"learner": ARMS},
