@@ -19,13 +19,7 @@ from typing import Any
 from ..commit.cache import CachedSession
 from ..commit.loading import check_segments, decoded, with_records
 from ..cooperative import Body, FairYield, json_chunks, run_in_thread_if_large
-from ..errors import (
-    InvalidRequestError,
-    NewerSchemaError,
-    PayloadTooLargeError,
-    StateCorruptError,
-    UnknownSessionError,
-)
+from ..errors import InvalidRequestError, PayloadTooLargeError, StateCorruptError, UnknownSessionError
 from ..models import stored as stored_specification
 from ..serialization import state as codec
 from ..serialization import summary
@@ -197,15 +191,13 @@ async def read(document: Mapping[str, Any]) -> tuple[str, WholeSession]:
     ------
     InvalidRequestError
         for anything but a document of ``export``, whole and unchanged.
-    NewerSchemaError
-        for one of another form, which only a newer version makes.
     """
     fields = dict(document)
     digest, form = fields.pop("sha256", None), fields.get("format")
     if not isinstance(form, int) or form < 1:
         raise InvalidRequestError.of("format", "this is no exported session")
     if form > FORMAT:
-        raise NewerSchemaError
+        raise InvalidRequestError.of("format", "the session was exported by a newer version of this service")
     if digest != await _digest(fields):
         raise InvalidRequestError.of("sha256", "the document was changed, or is not whole")
     try:
