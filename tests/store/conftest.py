@@ -2,17 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import ExitStack
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import ExitStack, suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from service.store.embedded import EmbeddedServer
+from service.store.redis.store import RedisStore
 from tests.support.cluster import Cluster
 from tests.support.data_folders import Started
 from tests.support.programs import WHEEL, program
 from tests.support.sentinel import Watched
+
+
+@pytest.fixture(autouse=True)
+async def stores_are_closed(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[None]:
+    """Closes what a test has opened in Redis, at its end."""
+    opened, open_, loop = list[RedisStore](), RedisStore.__init__, asyncio.get_running_loop()
+
+    def noted(store: RedisStore, *args: Any) -> None:
+        open_(store, *args)
+        with suppress(RuntimeError):  # No event loop runs, or another one, which closes it itself.
+            opened.extend([store] if asyncio.get_running_loop() is loop else [])
+
+    monkeypatch.setattr(RedisStore, "__init__", noted)
+    yield
+    for store in opened:
+        await store.close()
 
 
 @pytest.fixture

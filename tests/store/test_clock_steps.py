@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -62,10 +62,8 @@ def steps() -> list[int]:
 
 
 @pytest.fixture
-async def store(shifted: ShiftedServer, steps: list[int]) -> AsyncIterator[RedisStore]:
-    opened = RedisStore(shifted.server.url, StoreOptions(on_clock_step_back=lambda: steps.append(1)))
-    yield opened
-    await opened.close()
+async def store(shifted: ShiftedServer, steps: list[int]) -> RedisStore:
+    return RedisStore(shifted.server.url, StoreOptions(on_clock_step_back=lambda: steps.append(1)))
 
 
 servers = pytest.mark.servers("faketime")

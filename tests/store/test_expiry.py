@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack
+from collections.abc import Callable
 
 import pytest
 
@@ -127,7 +126,6 @@ async def test_ids_and_answers_are_remembered_for_the_window_and_forgotten_later
     assert await store.recall("s", digest("k")) is None
     assert await store.commit(commit("v1", "v2", event_ids=[digest(1)])) == Committed()
     await store.delete("s")
-    await store.close()
 
 
 async def forgotten(store: Store) -> bool:
@@ -142,16 +140,9 @@ Opened = Callable[[float], RedisStore]
 
 
 @pytest.fixture
-async def opened(redis_server: RedisServer) -> AsyncIterator[Opened]:
+def opened(redis_server: RedisServer) -> Opened:
     """Opens stores by their dedupe window in seconds."""
-    async with AsyncExitStack() as stack:
-
-        def opened(window: float) -> RedisStore:
-            store = RedisStore(redis_server.url, StoreOptions(dedupe_window_seconds=window))
-            stack.push_async_callback(store.close)
-            return store
-
-        yield opened
+    return lambda window: RedisStore(redis_server.url, StoreOptions(dedupe_window_seconds=window))
 
 
 @pytest.mark.parametrize(("before", "after"), [(DAY, MINUTE), (MINUTE, DAY), (DAY, MONTH), (MONTH, DAY + 1)])

@@ -214,7 +214,6 @@ async def test_a_store_follows_the_master_through_a_failover(watched: Watched) -
     assert snapshot.version == "v21"
     assert watched.replica.client.hget("bandit:{s}", "version") == b"v21"
     await store.ping()
-    await store.close()
 
 
 @pytest.mark.processes
@@ -250,7 +249,6 @@ async def test_commits_go_on_at_the_new_master_soon_after_an_ordered_failover(wa
     assert snapshot is not None
     assert snapshot.version == f"v{made[0]}"
     assert left < 30
-    await store.close()
 
 
 def newest(server: RedisServer) -> int:
@@ -273,7 +271,6 @@ async def test_without_a_master_the_store_is_unavailable_and_says_so(watched: Wa
         await store.load("s")
 
     assert time.monotonic() - started < 10
-    await store.close()
 
 
 def test_an_url_names_sentinels_service_database_and_options() -> None:
@@ -350,7 +347,6 @@ async def test_sessions_on_every_master_keep_the_contract(cluster: Cluster) -> N
     for name in names:
         assert await store.delete(name) is True
     assert [node.client.dbsize() for node in cluster.nodes[:3]] == [0, 0, 0]
-    await store.close()
 
 
 @pytest.mark.processes
@@ -389,7 +385,6 @@ async def test_a_master_that_dies_under_load_costs_no_event_and_doubles_none(clu
         assert snapshot is not None
         assert len(snapshot.state) == (1 if name in killed else made[name])
     assert set(await listed(store, 5)) == set(names)
-    await store.close()
 
 
 async def test_a_cluster_that_is_not_there_is_unavailable() -> None:
@@ -397,7 +392,6 @@ async def test_a_cluster_that_is_not_there_is_unavailable() -> None:
     with pytest.raises(StoreUnavailableError) as caught:
         await store.ping()
     assert "hunter2" not in str(caught.value)
-    await store.close()
 
 
 def test_a_cluster_has_no_numbered_databases() -> None:

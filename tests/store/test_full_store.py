@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import signal
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -29,10 +29,8 @@ MEGABYTE = 1024 * 1024
 
 
 @pytest.fixture
-async def store(own_redis_server: RedisServer) -> AsyncIterator[RedisStore]:
-    opened = RedisStore(own_redis_server.url)
-    yield opened
-    await opened.close()
+async def store(own_redis_server: RedisServer) -> RedisStore:
+    return RedisStore(own_redis_server.url)
 
 
 def leave_room(server: RedisServer, size: int) -> None:
@@ -118,7 +116,6 @@ async def test_a_full_disk_is_told_before_it_ends_the_embedded_server(
     assert sum(text.startswith("commit failed in the store: the store's disk is full") for text in told) == 1
     assert sum(text.startswith("not ready: the store's disk is full") for text in told) == 1
     assert told[-1] == "ready again"
-    await opened.close()
 
 
 @pytest.mark.parametrize("name", ["data", pytest.param("x" * 120, marks=pytest.mark.slow)])

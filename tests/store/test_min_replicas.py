@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from contextlib import closing, suppress
 from pathlib import Path
 
@@ -50,17 +50,13 @@ def replica(tmp_path: Path, redis_server: RedisServer) -> Iterator[RedisServer]:
 
 
 @pytest.fixture
-async def store(redis_server: RedisServer) -> AsyncIterator[RedisStore]:
-    opened = RedisStore(redis_server.url, PATIENT)
-    yield opened
-    await opened.close()
+async def store(redis_server: RedisServer) -> RedisStore:
+    return RedisStore(redis_server.url, PATIENT)
 
 
 @pytest.fixture
-async def hasty_store(redis_server: RedisServer) -> AsyncIterator[RedisStore]:
-    opened = RedisStore(redis_server.url, OPTIONS)
-    yield opened
-    await opened.close()
+async def hasty_store(redis_server: RedisServer) -> RedisStore:
+    return RedisStore(redis_server.url, OPTIONS)
 
 
 async def test_what_is_acknowledged_is_on_the_replica(store: RedisStore, replica: RedisServer) -> None:
@@ -180,7 +176,6 @@ async def test_without_the_setting_nobody_waits(redis_server: RedisServer) -> No
     await store.create(new_session())
 
     assert await store.commit(commit("v0", "v1")) == Committed()
-    await store.close()
 
 
 @pytest.mark.processes
@@ -202,7 +197,6 @@ async def test_a_failover_loses_nothing_acknowledged(watched: Watched) -> None:
 
     await asyncio.to_thread(wait_until, lambda: watched.replica.client.role()[0] == b"master")
     kept = watched.replica.client.hget("bandit:{s}", "version")
-    await store.close()
 
     assert acknowledged >= 100
     assert kept in {f"v{acknowledged}".encode(), f"v{acknowledged + 1}".encode()}

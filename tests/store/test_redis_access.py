@@ -49,7 +49,6 @@ async def test_any_password_works_when_it_is_percent_encoded(guarded_server: Red
     store = RedisStore(url(guarded_server))
     await store.ping()
     assert (await store.create(new_session())).version == "v0"
-    await store.close()
 
 
 async def test_a_wrong_or_missing_password_is_told_without_it(guarded_server: RedisServer) -> None:
@@ -63,7 +62,6 @@ async def test_a_wrong_or_missing_password_is_told_without_it(guarded_server: Re
         told = "".join(traceback.format_exception(caught.value)) + repr(store)
         assert SECRET not in told
         assert "secret-" not in told
-        await store.close()
 
 
 async def test_a_user_without_a_needed_command_is_told_so(guarded_server: RedisServer) -> None:
@@ -71,7 +69,6 @@ async def test_a_user_without_a_needed_command_is_told_so(guarded_server: RedisS
     store = RedisStore(url(guarded_server, "small"))
     with pytest.raises(StoreUnavailableError, match="permission"):
         await store.create(new_session())
-    await store.close()
 
 
 @pytest.mark.parametrize(
@@ -127,7 +124,6 @@ async def test_nothing_listens_there(tmp_path: Path) -> None:
         with pytest.raises(StoreUnavailableError, match="no connection") as caught:
             await store.ping()
         assert "hunter2" not in "".join(traceback.format_exception(caught.value))
-        await store.close()
 
 
 # -- The access lists of docs/security.md on real servers: enough for the service, for each deployment.
@@ -265,7 +261,6 @@ async def serves(store: Store, session_id: str = "s") -> None:
 async def test_a_server_is_trusted_by_its_own_authority(tls_server: RedisServer, authority: Authority) -> None:
     store = open_store(f"{with_password(tls_server)}?{authority.option}")
     await serves(store)
-    await store.close()
 
 
 @pytest.mark.servers("redis-server")
@@ -276,7 +271,6 @@ async def test_another_authority_is_told_without_the_password(tls_server: RedisS
         await store.ping()
 
     assert TLS_SECRET not in str(caught.value)
-    await store.close()
 
 
 @pytest.mark.servers("redis-server")
@@ -344,11 +338,9 @@ async def test_sentinels_and_their_master_speak_tls(tmp_path: Path, authority: A
 
         store = open_store(f"rediss+sentinel://127.0.0.1:{sentinel.tls_port}/main?{authority.option}")
         await serves(store)
-        await store.close()
         plain = open_store(f"redis+sentinel://127.0.0.1:{sentinel.tls_port}/main", options=HASTY)
         with pytest.raises(StoreUnavailableError):
             await plain.ping()
-        await plain.close()
 
         assert master.client.exists("bandit:{s}")
 
@@ -376,6 +368,5 @@ async def test_masters_of_a_cluster_are_found_over_tls(tmp_path: Path, authority
         for n in range(8):
             await serves(store, f"s{n}")
         assert len((await store.list(None, 100)).session_ids) == 8
-        await store.close()
 
         assert min(node.client.dbsize() for node, _ in nodes) > 0

@@ -30,10 +30,8 @@ QUICK = StoreOptions(reply_seconds=0.2, retry_seconds=3)
 
 
 @pytest.fixture
-async def store(redis_server: RedisServer) -> AsyncIterator[RedisStore]:
-    opened = RedisStore(redis_server.url)
-    yield opened
-    await opened.close()
+async def store(redis_server: RedisServer) -> RedisStore:
+    return RedisStore(redis_server.url)
 
 
 async def test_connections_that_the_server_closed_are_replaced_unseen(
@@ -62,7 +60,6 @@ async def test_a_commit_cut_off_anywhere_is_applied_once(redis_server: RedisServ
         assert outcome == Committed()
         assert proxy.cut == len(cuts)
         assert await store.commit(commit("v1", "v2", event_ids=[digest(2)])) == Committed()
-        await store.close()
 
 
 async def test_a_creation_cut_off_before_its_reply_is_ours(redis_server: RedisServer) -> None:
@@ -73,7 +70,6 @@ async def test_a_creation_cut_off_before_its_reply_is_ours(redis_server: RedisSe
 
         assert (await store.create(new_session())).version == "v0"
         assert proxy.cut == 1
-        await store.close()
 
 
 async def test_a_deletion_cut_off_before_its_reply_is_not_repeated(redis_server: RedisServer) -> None:
@@ -87,7 +83,6 @@ async def test_a_deletion_cut_off_before_its_reply_is_not_repeated(redis_server:
             await store.delete("s")
 
         assert await store.delete("s") is False
-        await store.close()
 
 
 async def test_a_commit_that_timed_out_is_applied_once_and_never_later(redis_server: RedisServer) -> None:
@@ -103,7 +98,6 @@ async def test_a_commit_that_timed_out_is_applied_once_and_never_later(redis_ser
     assert await version(store) == "v5"
     calls = redis_server.client.info("commandstats")["cmdstat_evalsha"]["calls"]
     assert calls > 6
-    await store.close()
 
 
 async def test_flushed_scripts_are_sent_again(store: RedisStore, redis_server: RedisServer) -> None:
@@ -142,7 +136,6 @@ async def test_cancelled_callers_leave_no_reply_for_the_next(redis_server: Redis
     await asyncio.gather(*map(steady, names), *(hasty() for _ in range(20)))
 
     assert await asyncio.gather(*(version(store, name) for name in names)) == ["v0"] * 20
-    await store.close()
 
 
 async def test_a_cancelled_commit_can_be_asked_about(redis_server: RedisServer) -> None:
@@ -154,7 +147,6 @@ async def test_a_cancelled_commit_can_be_asked_about(redis_server: RedisServer) 
             await store.commit(commit("v0", "v1", event_ids=[digest(1)]))
 
     assert await store.commit(commit("v0", "v1", event_ids=[digest(1)])) == Committed()
-    await store.close()
 
 
 def test_uvloops_own_error_of_a_lost_connection_is_one(
@@ -292,7 +284,6 @@ async def test_what_was_under_way_is_acknowledged_once(
     snapshots = await asyncio.gather(*map(store.load, NAMES))
     assert [len(one.state) for one in snapshots if one] == list(load.made.values())
     assert [one.version for one in snapshots if one] == [f"v{n}" for n in load.made.values()]
-    await store.close()
 
 
 @pytest.mark.parametrize("harm", ["kill", "freeze"])
@@ -309,7 +300,6 @@ async def test_no_call_is_left_without_an_end(own_redis_server: RedisServer, har
 
     reason = {"kill": "no connection", "freeze": "did not answer in time"}[harm]
     assert all(isinstance(end, StoreUnavailableError) and reason in str(end) for end in ends)
-    await store.close()
 
 
 async def test_a_deletion_among_others_that_was_sent_is_not_sent_again(redis_server: RedisServer) -> None:
@@ -324,7 +314,6 @@ async def test_a_deletion_among_others_that_was_sent_is_not_sent_again(redis_ser
 
         assert isinstance(deletion, StoreUnavailableError)
         assert outcomes == [Committed()] * len(NAMES)
-        await store.close()
 
 
 async def test_a_deletion_that_was_not_sent_is_tried_again(own_redis_server: RedisServer) -> None:
@@ -336,7 +325,6 @@ async def test_a_deletion_that_was_not_sent_is_tried_again(own_redis_server: Red
     await asyncio.to_thread(own_redis_server.start)
 
     assert await deletion is True
-    await store.close()
 
 
 async def test_callers_that_leave_keep_their_place(redis_server: RedisServer) -> None:
@@ -354,7 +342,6 @@ async def test_callers_that_leave_keep_their_place(redis_server: RedisServer) ->
     assert [one.spec.decode() for one in snapshots if one] == NAMES[1::2]
     assert [call.cancelled() for call in calls] == [True, False] * (len(NAMES) // 2)
     assert connected_so_far(redis_server) == connections
-    await store.close()
 
 
 def connected_so_far(server: RedisServer) -> int:
@@ -376,7 +363,6 @@ async def test_a_large_reply_and_a_large_commit_among_small_ones(redis_server: R
     assert results[1:] == [Committed()] * (1 + len(NAMES))
     assert (await asyncio.gather(*map(store.load, NAMES)))[5].version == "v1"
     assert connected_so_far(redis_server) == connections  # That of the creation is used again.
-    await store.close()
 
 
 async def test_large_calls_have_connections_of_their_own(redis_server: RedisServer) -> None:
@@ -386,7 +372,6 @@ async def test_large_calls_have_connections_of_their_own(redis_server: RedisServ
     await asyncio.gather(*(store.create(new_session(f"l{n}", state=bytes(LARGE_BYTES))) for n in range(3)))
 
     assert connected_so_far(redis_server) == connections + 3
-    await store.close()
 
 
 # -- Few connections serve many calls, and waits for one are bounded.
@@ -402,7 +387,6 @@ async def test_few_connections_serve_many_calls(redis_server: RedisServer) -> No
 
     assert versions == ["v0"] * 500
     assert connected(redis_server) <= 6
-    await store.close()
 
 
 def connected(server: RedisServer) -> int:
@@ -421,7 +405,6 @@ async def test_calls_that_get_no_connection_in_time_are_told_so(redis_server: Re
     assert {str(one) for one in refused} == {"all connections to the store are busy"}
     assert len(refused) == 100 - 2 * CALLS_PER_CONNECTION
     assert await version(store) == "v0"
-    await store.close()
 
 
 async def test_a_server_with_too_many_clients_is_unavailable_until_some_leave(redis_server: RedisServer) -> None:
@@ -432,4 +415,3 @@ async def test_a_server_with_too_many_clients_is_unavailable_until_some_leave(re
     redis_server.client.config_set("maxclients", 10_000)
 
     assert (await store.create(new_session())).version == "v0"
-    await store.close()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 
 import pytest
 
@@ -19,10 +18,8 @@ BESIDE = {"counts": {0: ArmCounts(feedbacks=1, losses=0.5)}, "entries": [b"entry
 
 
 @pytest.fixture
-async def store(redis_server: RedisServer) -> AsyncIterator[RedisStore]:
-    opened = RedisStore(redis_server.url)
-    yield opened
-    await opened.close()
+async def store(redis_server: RedisServer) -> RedisStore:
+    return RedisStore(redis_server.url)
 
 
 def deadlines(server: RedisServer) -> dict[str, int]:
@@ -88,7 +85,6 @@ async def test_a_bucket_goes_before_a_session_that_outlives_it(redis_server: Red
 
         assert deadlines(redis_server)[bucket] == (number + 6) * 1000
         await store.delete("s")
-    await store.close()
 
 
 async def test_a_permanent_session_has_four_permanent_keys(store: RedisStore, redis_server: RedisServer) -> None:
@@ -124,7 +120,6 @@ async def test_five_hundred_sessions_that_expire_under_commits_leave_no_key(redi
     store = RedisStore(redis_server.url, options)
     await asyncio.gather(*(commit_until_gone(f"s{n}") for n in range(500)))
     wait_until(lambda: redis_server.client.dbsize() == 0)
-    await store.close()
 
 
 async def test_a_clock_that_is_out_is_put_right_by_the_first_reply(store: RedisStore) -> None:
@@ -146,7 +141,6 @@ async def test_a_clock_that_stays_out_ends_in_an_error(redis_server: RedisServer
 
     with pytest.raises(StoreUnavailableError, match="clock jumps"):
         await store.create(new_session(answer=(digest("k"), b"answer")))
-    await store.close()
 
 
 @pytest.mark.parametrize("field", ["version", "state", "spec", "created_at", "expires_at"])
@@ -203,8 +197,6 @@ async def test_only_sessions_of_the_prefix_are_listed(redis_server: RedisServer)
     listed = [list((await store.list(None, 10)).session_ids) for store in stores]
 
     assert listed == [["s0"], ["s1"], ["s2"], ["s3"]]
-    for store in stores:
-        await store.close()
 
 
 def test_all_keys_of_a_session_are_spelled_in_one_place_with_one_hash_tag() -> None:

@@ -52,7 +52,6 @@ async def test_a_frozen_server_is_noticed_soon_and_its_late_copy_is_harmless(own
     assert pinging < 10
     assert await store.commit(commit("v0", "v1")) == Committed()
     await store.ping()
-    await store.close()
 
 
 async def test_a_server_that_restarts_quickly_is_waited_for(own_redis_server: RedisServer) -> None:
@@ -63,7 +62,6 @@ async def test_a_server_that_restarts_quickly_is_waited_for(own_redis_server: Re
     await asyncio.to_thread(own_redis_server.start)
 
     assert await waiting == Committed()
-    await store.close()
 
 
 async def test_a_server_that_is_down_is_unavailable_only_while_it_is(own_redis_server: RedisServer) -> None:
@@ -88,7 +86,6 @@ async def test_a_server_that_is_down_is_unavailable_only_while_it_is(own_redis_s
 
     assert failing < 10
     assert await store.commit(commit("v0", "v1")) == Committed()
-    await store.close()
 
 
 # -- Every way a server refuses is told by its own words, with any version of redis-py.
@@ -148,7 +145,6 @@ async def test_sentinels_out_of_reach_are_named_in_the_failure_of_a_call() -> No
 
     with pytest.raises(StoreUnavailableError, match="sentinels are out of reach"):
         await store.load("s")
-    await store.close()
 
 
 def test_a_refused_command_is_named() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -21,11 +21,10 @@ HASTY = StoreOptions(retry_seconds=0.1)
 
 
 @pytest.fixture
-async def store(redis_server: RedisServer) -> AsyncIterator[RedisStore]:
+async def store(redis_server: RedisServer) -> RedisStore:
     opened = RedisStore(redis_server.url, HASTY)
     await opened.create(new_session())
-    yield opened
-    await opened.close()
+    return opened
 
 
 async def refused(store: RedisStore, reason: str) -> None:
@@ -84,7 +83,6 @@ async def test_a_replica_answers_nothing(own_redis_server: RedisServer) -> None:
 
     own_redis_server.client.execute_command("REPLICAOF", "NO", "ONE")
     await healed(store)
-    await store.close()
 
 
 async def test_a_server_that_cannot_save_is_unavailable(server_program: str, tmp_path: Path) -> None:
@@ -101,7 +99,6 @@ async def test_a_server_that_cannot_save_is_unavailable(server_program: str, tmp
 
     server.client.config_set("save", "")
     await healed(store)
-    await store.close()
     server.close()
 
 
@@ -159,7 +156,6 @@ async def test_a_server_that_loads_its_data_is_unavailable_until_it_has(
     assert any("LOADING" in reason for reason in reasons)
     await starting
     await healed(store)
-    await store.close()
     server.close()
 
 
@@ -192,7 +188,6 @@ async def test_a_cluster_node_is_down_without_slots_and_runs_every_script_with_t
     assert list((await store.list(None, 10)).session_ids) == ["s"]
     assert await store.delete("s") is True
     await store.ping()
-    await store.close()
 
 
 async def test_a_policy_that_evicts_and_a_missing_file_are_warned_about(
@@ -209,4 +204,3 @@ async def test_a_policy_that_evicts_and_a_missing_file_are_warned_about(
     assert before == []
     assert [record.getMessage() for record in caplog.records] == after
     assert [warning.split(" ")[0] for warning in after] == ["maxmemory-policy", "appendonly"]
-    await store.close()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -72,10 +72,8 @@ def server(server_program: str, tmp_path: Path, password: str) -> Iterator[Redis
 
 
 @pytest.fixture
-async def store(server: RedisServer, password: str) -> AsyncIterator[RedisStore]:
-    store = RedisStore(url(server, password))
-    yield store
-    await store.close()
+async def store(server: RedisServer, password: str) -> RedisStore:
+    return RedisStore(url(server, password))
 
 
 def connect(server: RedisServer, user: str | None, password: str | None) -> redis.Redis:

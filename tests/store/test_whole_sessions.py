@@ -90,7 +90,6 @@ async def test_counts_of_many_arms_are_read_in_a_thread(
     assert {arm: ArmCounts(*row) for arm, row in whole.counts.items()} == counts
     assert len(threads) == 1
     assert threads != [threading.get_ident()]
-    await store.close()
 
 
 async def test_event_ids_count_in_the_restored_session(store: Store) -> None:

@@ -40,7 +40,6 @@ async def test_what_was_committed_is_there_after_a_stop_and_a_start(server: Embe
     assert await store.commit(commit("v0", "v1")) == Committed()
     assert await store.recall("s", digest("k")) == b"y"
     assert await store.read_records("s") == {b"1": b"x"}
-    await store.close()
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
@@ -56,7 +55,6 @@ async def test_a_server_that_died_is_started_again_at_the_same_url(server: Embed
     assert server.url == url
     assert server.poll() is None
     assert await store.commit(commit("v0", "v1")) == Committed()
-    await store.close()
 
 
 def test_starting_a_running_server_changes_nothing(server: EmbeddedServer) -> None:
@@ -152,7 +150,6 @@ async def test_the_packaged_program_serves(tmp_path: Path, monkeypatch: pytest.M
 
     assert await store.commit(commit("v0", "v1", event_ids=[digest(1)], idle_ttl_ms=60_000)) == Committed()
     assert await store.delete("s") is True
-    await store.close()
     embedded.stop()
 
 
