@@ -1,4 +1,4 @@
-"""What surrounds every request: its log line, and the check of its API key."""
+"""What surrounds every request: where it comes from, its API key, its id and log line, and the labels of metrics."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the requests of one process share."""
+"""What the requests of one process share, and what each route says of who may call it."""
 
 from __future__ import annotations
 

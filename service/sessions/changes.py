@@ -1,4 +1,4 @@
-"""What can be done to a session's run: a file or a folder for each operation, applied by ``commit.batch``."""
+"""What changes a session beside acts and feedback: its arms, its window and floor, and decisions that are due."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What can be asked of sessions: to create, change and delete them, besides what ``queries`` reads."""
+"""What routes ask of sessions: the parts that read, create, change and delete them, and whether the store can."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
-"""The dashboard: at the address of the service a page for browsers, and an index for everybody else.
+"""What is no session: health and metrics, what an API key may do, the documentation, and the dashboard.
 
-The page and its files hold no data, so they ask for no API key: the page asks its reader for one. Charts are drawn
-by one file of the package plotly. All addresses are relative to the page: it loads behind a proxy that strips a
+Pages and their files hold no data, and all addresses in them are relative: they load behind a proxy that strips a
 prefix, and without any other host.
 """
 

@@ -1,4 +1,4 @@
-"""Sessions: create, view, list, delete."""
+"""Sessions: create, view, list, change and delete them, read what stands beside their state, move them."""
 
 from __future__ import annotations
 
