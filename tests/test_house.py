@@ -40,6 +40,8 @@ REACHED = {
     "functions of an act": 84,
     "changes of file of an act": 54,
 }
+STAND_ALONE = {"service/flag_parser.py", "service/server/worker_child.py", "service/store/embedded_child.py"}
+"""Small files: two begin a process, one is for commands that need nothing of the server."""
 SLACK = 0.03
 """How much less than what is reached nobody has to write down."""
 
@@ -62,6 +64,17 @@ def test_the_service_is_within_its_budget():
             "largest file of service": max(sizes.values()),
         }
     )
+
+
+def test_a_file_is_a_subject_and_a_folder_a_layer():
+    sizes = files_with_code("service")
+    small = {
+        name for name, lines in sizes.items() if lines < 40 and not name.endswith(("__init__.py", "__main__.py"))
+    }
+    nested = {name.rpartition("/")[0] for name in sizes if name.count("/") > 2}
+
+    assert small == STAND_ALONE
+    assert nested == {"service/api/routes", "service/store/redis"}
 
 
 @pytest.mark.parametrize("folder", ["tests", "loadtest"])

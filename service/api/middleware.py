@@ -1,4 +1,4 @@
-"""What surrounds every request: where it comes from, its API key, its id and log line, and the labels of metrics."""
+"""What surrounds every request: where it comes from, its API key, its id, log line and labels."""
 
 from __future__ import annotations
 

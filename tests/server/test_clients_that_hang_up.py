@@ -18,6 +18,7 @@ import pytest
 
 from tests.support.connections import answers, connected, ends, request
 from tests.support.http import http_client
+from tests.support.programs import program
 from tests.support.real_redis import RedisServer
 from tests.support.running import CHECKOUT, RunningService, create
 from tests.support.waiting import wait_until
@@ -255,6 +256,8 @@ def hanging(tmp_path: Path) -> Iterator[list[str]]:
     """Words before a program that looks names up at a server that never answers."""
     resolver = tmp_path / "resolv.conf"
     resolver.write_text(f"nameserver {SILENT}\noptions timeout:2 attempts:1\n")
+    for name in ("unshare", "sh", "mount"):
+        program(name)
     words = ["unshare", "--mount", "sh", "-c", f'mount --bind {resolver} /etc/resolv.conf && exec "$@"', "sh"]
     try:
         subprocess.run([*words, "true"], check=True, capture_output=True)

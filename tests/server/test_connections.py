@@ -4,7 +4,6 @@ import contextlib
 import json
 import resource
 import socket
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -14,6 +13,7 @@ import pytest
 
 from service.server.connection_limits import HEALTH_CONNECTIONS, IDLE_SECONDS, ConnectionLimit, allowed_connections
 from tests.support.connections import answers, connected, request
+from tests.support.programs import program
 from tests.support.running import CHECKOUT, RunningService
 from tests.support.waiting import wait_until
 
@@ -91,7 +91,7 @@ def test_the_limit_leaves_files_for_the_store(monkeypatch, files, allowed):
 @pytest.mark.processes
 def test_half_open_heads_hold_up_no_health_check(tmp_path):
     """300 of them, at 200 open files."""
-    limited = ("sh", "-c", 'ulimit -n 200; exec "$@"', "sh", *CHECKOUT)
+    limited = (program("sh"), "-c", 'ulimit -n 200; exec "$@"', "sh", *CHECKOUT)
     flags = ("--store-url", "memory://", "--body-timeout-seconds", "60")
     with RunningService(tmp_path, *flags, command=limited) as service, contextlib.ExitStack() as stack:
         service.wait_ready()
@@ -137,12 +137,12 @@ def test_a_full_worker_says_so_and_idle_connections_make_room(tmp_path):
 @pytest.mark.skipif(sys.platform != "linux", reason="looks at /proc")
 def test_the_limit_of_open_files_is_raised_at_the_start(tmp_path):
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    limited = ("sh", "-c", 'ulimit -Sn 256; exec "$@"', "sh", *CHECKOUT)
+    limited = (program("sh"), "-c", 'ulimit -Sn 256; exec "$@"', "sh", *CHECKOUT)
     with RunningService(tmp_path, "--store-url", "memory://", command=limited) as service:
         service.wait_ready()
-        limits = subprocess.run(["cat", f"/proc/{service.workers()[0]}/limits"], capture_output=True, check=True)
+        limits = Path(f"/proc/{service.workers()[0]}/limits").read_text()
 
-    (line,) = [line for line in limits.stdout.decode().splitlines() if line.startswith("Max open files")]
+    (line,) = [line for line in limits.splitlines() if line.startswith("Max open files")]
     assert int(line.split()[3]) == hard
 
 
