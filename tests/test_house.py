@@ -26,13 +26,13 @@ BUDGET = {
     "changes of file of an act": 55,
 }
 REACHED = {
-    "code lines of service": 16_989,
-    "files of service": 110,
+    "code lines of service": 16_976,
+    "files of service": 108,
     "folders of service": 16,
     "largest file of service": 314,
-    "code lines of tests": 25_753,
+    "code lines of tests": 25_775,
     "code lines of loadtest": 5_357,
-    "words of docs": 38_840,
+    "words of docs": 38_842,
     "files of a feedback": 20,
     "functions of a feedback": 86,
     "changes of file of a feedback": 54,

@@ -16,7 +16,7 @@ LEAVES = {"settings", "errors", "cooperative", "telemetry", "command_line", "fla
 
 ARROWS = {
     "__main__": {"server", "evaluation", "commands"},
-    "commands": {"client", "store", "serialization", "api_keys", "server.listeners"},
+    "commands": {"client", "store", "serialization", "api_keys", "server.pool"},
     "server": {"app", "store", "api_keys"},
     "testing": {"client", "app", "store"},
     "app": {"api", "sessions", "store", "api_keys"},

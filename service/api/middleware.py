@@ -35,9 +35,7 @@ from ..telemetry.logs import ERROR_IN_SCOPE, ID_IN_SCOPE, KEY_IN_SCOPE
 from ..telemetry.metrics import OTHER, Labels
 from .calls import Calls
 from .problems import REQUEST_ID, problem, reason_of
-from .routes import ROUTES
-from .routes import service_routes as dashboard
-from .routes import service_routes as docs
+from .routes import ROUTES, service_routes
 from .routes.sessions import router as sessions
 from .runtime import ADMINS, Access, Logged, RouteAccess, Runtime
 
@@ -281,7 +279,7 @@ _TRACE = re.compile(rb"[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}(-.*)?
 """A ``traceparent``: https://www.w3.org/TR/trace-context. Later versions may add parts."""
 _SANE_ID = re.compile(rb"[!-~](?:[ -~]{0,126}[!-~])?")
 """An id that a client may give its request: short and printable."""
-_MOUNTED = frozenset({docs.ASSETS, dashboard.ASSETS_OF_DASHBOARD})
+_MOUNTED = frozenset({service_routes.ASSETS, service_routes.ASSETS_OF_DASHBOARD})
 STOPPING = "The service is stopping; what this request asked may have been done or not: send it again"
 
 

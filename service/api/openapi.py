@@ -66,11 +66,13 @@ def describe_answers(
     Parameters
     ----------
     model : of the body of every success
-    example : its name in ``EXAMPLES``; None for none
+    example : its name in ``EXAMPLES``; None for that in the model's ``json_schema_extra``, if there is one
     descriptions : of the answers, by status
     keyed : whether the route takes an Idempotency-Key
     """
-    content = {} if example is None else {JSON: {"example": EXAMPLES[example]}}
+    extra: Any = model.model_config.get("json_schema_extra") or {}
+    shown = extra.get("example") if example is None else EXAMPLES[example]
+    content = {} if shown is None else {JSON: {"example": shown}}
     responses = {
         status: {"model": model, "description": text, "content": content} for status, text in descriptions.items()
     }

@@ -27,7 +27,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ..client import Action, Bandits, Session
-from .screen import Command, CommandError, Screen
+from .run import Command, CommandError, Screen
 
 # -- A simulated shop: what its visitors are shown, and which of them click, later.
 #

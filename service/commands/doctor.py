@@ -17,10 +17,10 @@ import httpx
 from .. import __version__, api_keys
 from ..client.attempts import KEY_VARIABLE, URL_VARIABLE
 from ..command_line import read_settings, unknown_variables
-from ..server.listeners import is_loopback
+from ..server.pool import is_loopback
 from ..settings import Settings, SettingsError
 from .doctor_store import Finding, Level, check_store, error, ok, warning
-from .screen import Command, CommandError, Screen, http_client
+from .run import Command, CommandError, Screen, http_client
 
 # -- The settings themselves: misspelt ones, those that don't fit each other or this machine, and files of keys.
 

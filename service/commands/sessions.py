@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ..client import Bandits, SessionView
-from .screen import Command, CommandError, Screen, add_service_flags, client_of
+from .run import Command, CommandError, Screen, add_service_flags, client_of
 
 PAGE = 1000
 """Sessions asked for in one call."""

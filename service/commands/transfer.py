@@ -16,7 +16,7 @@ import httpx
 
 from ..client import BadAnswerError, ConflictError, NoAnswerError
 from ..client.calls import api_error
-from .screen import Command, CommandError, Screen, add_service_flags, client_of, http_client
+from .run import Command, CommandError, Screen, add_service_flags, client_of, http_client
 
 SUFFIX = ".session.json"
 SECONDS = 600.0

@@ -1,4 +1,7 @@
-"""A batch applied to a draft: request by request, in order; one that is refused fails alone."""
+"""What an operation is, and a batch of them applied to a draft of a session, with a journal of what happened.
+
+They are applied request by request, in order; one that is refused fails alone.
+"""
 
 from __future__ import annotations
 

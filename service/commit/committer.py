@@ -5,7 +5,7 @@ on the version it was computed from. On a conflict, or where the store remembers
 same requests are applied again to a draft of what came back. Nothing is answered before the store has confirmed the
 version it was judged on, refusals included: a cached version may be old.
 
-A session has at most one commit of this worker in flight: see ``queues``.
+A session has at most one commit of this worker in flight: see ``SessionQueues``.
 """
 
 from __future__ import annotations

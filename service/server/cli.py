@@ -17,7 +17,7 @@ from ..store.embedded import EmbeddedServer
 from ..store.embedded_programs import EmbeddedStoreError
 from ..telemetry import logs, tracing_config
 from .connection_limits import raise_file_limit
-from .listeners import AddressError, bind, is_loopback, show
+from .pool import AddressError, bind, is_loopback, show
 from .supervisor import Supervisor
 
 CANNOT_START = 1

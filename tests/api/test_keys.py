@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from service import api_keys
-from service.server.listeners import is_loopback
+from service.server.pool import is_loopback
 from service.settings import SecretText, Settings
 from service.store.memory import MemoryStore
 from tests.support.api_keys import ADMIN, CLIENT, KEYS, SETUP, SHOP, bearer

@@ -12,7 +12,7 @@ import pytest
 from loadtest.processes import free_port
 from service.commands import demo
 from service.commands.demo import LEARNER, Shop, running_service
-from service.commands.screen import CommandError, Screen
+from service.commands.run import CommandError, Screen
 from service.testing import LocalBandits
 from tests.support.compose import ROOT
 

@@ -10,7 +10,7 @@ import pytest
 
 from service.__main__ import SERVER_PACKAGES, WITHOUT_SERVER
 from service.client import Bandits
-from service.commands.screen import Screen
+from service.commands.run import Screen
 
 ARMS = "hat,shoes,scarf"
 

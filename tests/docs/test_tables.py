@@ -4,16 +4,13 @@ import re
 
 import pytest
 from pydantic import ValidationError
-from starlette.routing import Mount
 
-from service.api.routes import ROUTES
-from service.api.runtime import ADMINS, CLIENTS, READERS, VIEWERS, access_of
 from service.errors import ServiceError
 from service.learners import REGISTRY
 from service.learners.specs import ArmsSpec, RatedSpec
 from service.settings import Settings
 from service.store.redis import scripts as keys
-from tests.support import vectors
+from tests.support import described, vectors
 from tests.support.pages import ROOT, row, rows
 from tests.test_imports import ARROWS, LEAVES
 
@@ -84,28 +81,14 @@ def test_the_errors_are_those_of_the_code():
 
 
 def test_the_interface_page_has_every_route_with_its_role():
-    """HEAD is named where it is described; mounts serve files only."""
-    role_of = {VIEWERS: "any", CLIENTS: "client", READERS: "reader", ADMINS: "admin"}
+    """As ``python -m tests.support.described`` writes it."""
     told = {
-        (method, path): role
-        for calls, role in (line.split(" | ")[:2] for line in rows("docs/api.md", "route", "role", "does"))
-        for method, path in re.findall(r"`([A-Z]+) ([^`]+)`", calls)
+        call: line.split(" | ")[1]
+        for line in rows("docs/api.md", "route", "role", "does")
+        for call in described.told_in(line)
     }
-    expected = {
-        (method, route.path): "none" if access_of(route).keyless else role_of[access_of(route).roles]
-        for route in ROUTES
-        if not isinstance(route, Mount)
-        for method in route.methods
-        if method != "HEAD" or (route.methods == {"HEAD"} and route.include_in_schema)
-    }
-    missing = [
-        row(f"`{method} {path}`", role, "<what it does>")
-        for (method, path), role in expected.items()
-        if told.get((method, path)) != role
-    ]
 
-    assert not missing, "docs/api.md lacks these rows:\n" + "\n".join(missing)
-    assert told == expected, "docs/api.md has rows of routes that are gone"
+    assert told == described.roles(), "python -m tests.support.described writes the rows"
 
 
 def test_the_deployment_page_has_every_variable_of_the_compose_file():

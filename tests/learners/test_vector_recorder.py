@@ -14,6 +14,9 @@ from service.learners import REGISTRY
 from service.learners.base import ArmLearner
 from tests.support import vector_recorder, vectors
 
+CONTRACTS = {kind: vectors.load(kind).get("contract") for kind in REGISTRY if vectors.has(kind)}
+"""What a learner was recorded with, if ``RATES`` have not all that it needs."""
+
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -35,7 +38,7 @@ def moments(trace: dict[str, Any]) -> list[Any]:
 
 @pytest.mark.parametrize("kind", REGISTRY)
 def test_every_learner_can_be_recorded_and_follows_its_trace(kind: str, folder: Path) -> None:
-    vector_recorder.record(kind)
+    vector_recorder.record(kind, CONTRACTS.get(kind))
 
     (trace,) = vectors.traces(kind)
     field = "p" if "p_end" in trace else "x"

@@ -10,8 +10,18 @@ import sys
 import pytest
 
 from service.server import pool as module
-from service.server.listeners import AddressError, bind
-from service.server.pool import FRESH_SECONDS, LOOK_SECONDS, Acceptor, Board, Watchdog, is_traced, listen, refuse
+from service.server.pool import (
+    FRESH_SECONDS,
+    LOOK_SECONDS,
+    Acceptor,
+    AddressError,
+    Board,
+    Watchdog,
+    bind,
+    is_traced,
+    listen,
+    refuse,
+)
 from tests.support.waiting import until
 
 # -- Taking connections from the shared socket: in this process, on real sockets.
