@@ -188,6 +188,8 @@ class Calls:
                 values[operation.takes_call] = call
             reply = await operation.handler(**values)
         except ServiceError as error:
+            # The scope keeps it as long as the connection is idle, and its frames would keep the body.
+            error.__traceback__ = error.__context__ = error.__cause__ = None
             response = await self._on_error[ServiceError](call, error)
             await response(scope, receive, send)
         except Exception as error:

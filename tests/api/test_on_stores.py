@@ -323,7 +323,7 @@ async def settle(client: httpx.AsyncClient, action: dict) -> httpx.Response:
     return await client.post(f"{PATH}/feedback", json=event)
 
 
-SHARED = {b"bandit:sweeper"}
+SHARED = {b"bandit:sweeper", b"bandit:schemas"}
 
 
 ENDED = 500

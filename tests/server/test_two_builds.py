@@ -81,12 +81,13 @@ def start(tmp_path, own_redis_server):
         folder.mkdir()
         flags = ("--workers", "1", "--store-url", own_redis_server.url)
         with RunningService(folder, *flags, cwd=builds[name]) as service, service.client():
-            client = http_client(service.url)
+            client = opened.enter_context(http_client(service.url))  # Threads may use it until the test ends.
             load.clients.append(client)
             yield client, service
             load.clients.remove(client)
 
-    return started
+    with ExitStack() as opened:
+        yield started
 
 
 def test_an_upgrade_and_the_way_back_lose_nothing(start, own_redis_server):

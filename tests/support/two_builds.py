@@ -16,11 +16,18 @@ SECOND: list[Patch] = [
         "    most_outstanding: int = 0\n    equal_losses: bool = True\n",
     ),
     (
-        "engine/ledger.py",
-        "        self.outstanding += count\n        self.last_act_at",
-        """        self.outstanding += count
-        self.most_outstanding = max(self.most_outstanding, self.outstanding)
-        self.last_act_at""",
+        "engine/arm_run.py",
+        "        ledger.outstanding += 1\n",
+        """        ledger.outstanding += 1
+        ledger.most_outstanding = max(ledger.most_outstanding, ledger.outstanding)
+""",
+    ),
+    (
+        "engine/arm_run.py",
+        "            ledger.outstanding += more\n",
+        """            ledger.outstanding += more
+            ledger.most_outstanding = max(ledger.most_outstanding, ledger.outstanding)
+""",
     ),
     (
         "serialization/summary.py",
