@@ -26,13 +26,13 @@ BUDGET = {
     "changes of file of an act": 55,
 }
 REACHED = {
-    "code lines of service": 16_976,
+    "code lines of service": 16_993,
     "files of service": 108,
     "folders of service": 16,
     "largest file of service": 314,
-    "code lines of tests": 25_775,
+    "code lines of tests": 25_824,
     "code lines of loadtest": 5_357,
-    "words of docs": 38_842,
+    "words of docs": 38_890,
     "files of a feedback": 20,
     "functions of a feedback": 86,
     "changes of file of a feedback": 54,

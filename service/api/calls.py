@@ -155,9 +155,12 @@ class Calls:
             parameters = {}
             for part, text in zip(parts, given, strict=True):
                 if part != text:
-                    if not part.startswith("{") or not text:
+                    if part.startswith("{") and text:
+                        parameters[part[1:-1]] = text
+                    elif (
+                        text != f"{part}\n" or part is not parts[-1]
+                    ):  # Starlette's patterns take a line feed there.
                         break
-                    parameters[part[1:-1]] = text
             else:
                 scope[CALL_IN_SCOPE], scope["path_params"] = operation, parameters
                 return operation

@@ -347,10 +347,17 @@ class SessionView(SessionSummary):
     x: list[float] | None = None
 
 
+class UnreadSession(Described):
+    """A session whose state the service can't read."""
+
+    session_id: str
+    code: Literal["state_corrupt", "newer_schema"]
+
+
 class SessionList(Described):
     """A page of sessions."""
 
-    sessions: list[SessionSummary]
+    sessions: list[SessionSummary | UnreadSession]
     next_cursor: str | None
 
 

@@ -303,8 +303,11 @@ def read(reader: Reader[T], answer: Any) -> T:
 
 
 def view_of(answer: Mapping[str, Any]) -> SessionView:
-    """Read a session's view or summary."""
-    return SessionView(**_known(SessionView, answer), fields=answer)
+    """Read a session's view or summary; of one that the service can't read it lists the id and the code alone."""
+    unread: dict[str, Any] = dict.fromkeys(("slot", "feedbacks", "outstanding", "expired", "removed"), 0)
+    unread |= {"learner": {}, "version": ""}
+    known = _known(SessionView, answer)
+    return SessionView(**(unread | known if "code" in answer else known), fields=answer)
 
 
 def settlement_of(answer: Mapping[str, Any]) -> Settlement:

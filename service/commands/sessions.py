@@ -82,10 +82,10 @@ def _summary(view: SessionView) -> tuple[object, ...]:
     fields, learner = view.fields, view.learner
     effective, last = fields.get("effective_arms"), fields.get("last_event_at")
     return (
-        *(view.session_id, learner["kind"], learner.get("n_arms") or learner.get("dim")),
+        *(view.session_id, learner.get("kind"), learner.get("n_arms") or learner.get("dim")),
         *(None if effective is None else round(effective, 1), view.slot, view.outstanding),
         None if last is None else last[:16].replace("T", " "),
-        ", ".join(hint["code"] for hint in fields.get("hints", ())),
+        fields.get("code") or ", ".join(hint["code"] for hint in fields.get("hints", ())),
     )
 
 

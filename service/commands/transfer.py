@@ -14,7 +14,7 @@ from pathlib import Path
 
 import httpx
 
-from ..client import BadAnswerError, ConflictError, NoAnswerError
+from ..client import ApiError, BadAnswerError, ConflictError, NoAnswerError, PermissionDeniedError
 from ..client.calls import api_error
 from .run import Command, CommandError, Screen, add_service_flags, client_of, http_client
 
@@ -41,8 +41,13 @@ def _export(options: argparse.Namespace, screen: Screen) -> int:
     options.to.mkdir(parents=True, exist_ok=True, mode=0o700)
     files = [options.to / f"{name}{SUFFIX}" for name in names]
     with screen.progress(len(names), "exported") as advance, _service_at(options.url) as http:
-        for name, file in zip(names, files, strict=True):
-            _export_to(http, name, file)
+        for done, (name, file) in enumerate(zip(names, files, strict=True)):
+            try:
+                _export_to(http, name, file)
+            except ApiError as error:
+                if len(names) == 1 or isinstance(error, PermissionDeniedError):
+                    raise
+                raise CommandError(f"{name}: {error}; {done} were exported before it") from error
             advance()
     exported = [{"session_id": name, "file": str(file)} for name, file in zip(names, files, strict=True)]
     screen.tell({"exported": exported}, f"{len(files)} sessions exported to {options.to.absolute()}")

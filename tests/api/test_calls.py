@@ -366,3 +366,13 @@ async def test_while_the_store_is_away_clients_are_to_come_again(make_client, ca
 
     assert_refused(method, answer, 503, "store_unavailable")
     assert int(answer.headers["retry-after"]) >= 1
+
+
+async def test_a_line_feed_behind_the_path_is_no_fault(client, create):
+    """The router's patterns take it, and may not call a path operation past the dispatcher."""
+    path = await create()
+    answers = [await client.post(f"{path}/act%0A"), await client.get(f"{path}/arms%0a")]
+    answers += [await client.get("/v1/sessions%0A"), await client.get("/v1/key%0a")]
+
+    assert [answer.status_code for answer in answers] == [200, 200, 200, 200]
+    assert (await client.get(f"{path}%0A")).status_code == 404

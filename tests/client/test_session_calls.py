@@ -1,9 +1,10 @@
 """Every call that makes, shows, changes or lists sessions, against a service in this process."""
 
+import httpx
 import pytest
 
 from service.client import NotFoundError, SessionExistsError, UnknownSegmentError, UnknownSessionError
-from tests.client.conftest import CLICKS
+from tests.client.conftest import CLICKS, scripted
 
 
 def test_sessions_are_created_viewed_listed_and_deleted(bandits):
@@ -107,3 +108,12 @@ def test_an_action_remembers_its_segment_and_its_reports_name_it(bandits):
     assert bandits.sessions.ensure("shop", **fields).view()["segments"] == 2
     with pytest.raises(UnknownSegmentError):
         shop.view(segment="fr")
+
+
+def test_a_session_that_the_service_can_not_read_is_listed_with_its_code():
+    row = {"session_id": "s", "code": "newer_schema"}
+    bandits, _ = scripted(httpx.Response(200, json={"sessions": [row], "next_cursor": None}))
+
+    (view,) = bandits.sessions.list()
+
+    assert (view.session_id, view["code"], view.learner, view.slot) == ("s", "newer_schema", {}, 0)

@@ -95,6 +95,15 @@ def test_a_session_that_is_not_there_leaves_no_file(command, service, tmp_path):
     assert err == "prog export: 404 unknown_session: There is no session with this id\n"
 
 
+def test_one_of_many_that_can_not_be_exported_is_named(called, command, service, tmp_path):
+    called("sessions", "create", "there", "--arms", ARMS)
+    code, _, err = command("export", "there", "gone", "--to", tmp_path, "--url", service.url)
+
+    assert (code, [path.name for path in tmp_path.iterdir()]) == (1, ["there.session.json"])
+    assert "gone: 404 unknown_session" in err
+    assert "1 were exported before it" in err
+
+
 @pytest.mark.parametrize(
     ("words", "code", "says"),
     [
