@@ -26,11 +26,11 @@ BUDGET = {
     "changes of file of an act": 55,
 }
 REACHED = {
-    "code lines of service": 16_993,
+    "code lines of service": 16_999,
     "files of service": 108,
     "folders of service": 16,
     "largest file of service": 314,
-    "code lines of tests": 25_824,
+    "code lines of tests": 25_836,
     "code lines of loadtest": 5_357,
     "words of docs": 38_890,
     "files of a feedback": 20,

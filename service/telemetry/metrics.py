@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import os
 import platform
+import struct
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from contextlib import AbstractContextManager, suppress
@@ -49,9 +50,15 @@ class Exposition:
         if self._folder is not None:
             collected = CollectorRegistry()
             MultiProcessCollector(collected, str(self._folder))
+        for _ in range(STARTING_TRIES):
+            with suppress(struct.error):  # A worker that is starting has files without a byte for a moment.
+                return generate_latest(collected)
+            time.sleep(STARTING_SECONDS)
         return generate_latest(collected)
 
 
+STARTING_TRIES, STARTING_SECONDS = 50, 0.02
+"""How often metrics are read again, and how long after, if a file can't be read."""
 OTHER = "other"
 """Method and route of requests that match no route."""
 OUTCOMES = ("applied", "duplicate", "removed", "voided", "surplus", "invalid", "refused", "expired")

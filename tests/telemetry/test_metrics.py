@@ -9,11 +9,13 @@ from concurrent.futures import ThreadPoolExecutor
 
 import httpx
 import pytest
+from prometheus_client import CollectorRegistry
 from prometheus_client.parser import text_string_to_metric_families
 
 from service.api.middleware import labels
 from service.store.base import Store
-from service.telemetry.metrics import CALLS, Metrics
+from service.telemetry import metrics
+from service.telemetry.metrics import CALLS, Exposition, Metrics
 from service.telemetry.multiprocess import FOLDER, SharedMetrics
 from tests.support.http import http_client
 from tests.support.pages import row, rows
@@ -194,3 +196,18 @@ def test_without_a_folder_workers_count_for_themselves(monkeypatch, tmp_path):
     assert shared.environment({FOLDER: "/theirs", "A": "b"}) == {"A": "b"}
     shared.forget_worker(0)
     shared.remove()
+
+
+async def test_a_file_that_a_starting_worker_has_only_made_is_read_again(tmp_path, monkeypatch):
+    empty = tmp_path / "counter_9.db"
+    empty.touch()
+    pauses = []
+
+    def pause(seconds):
+        pauses.append(seconds)
+        empty.unlink()  # As if it had something in it now.
+
+    monkeypatch.setattr(metrics.time, "sleep", pause)
+
+    assert await Exposition(CollectorRegistry(), tmp_path).text() == b""
+    assert len(pauses) == 1
