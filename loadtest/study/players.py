@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from service.learners.base import ArmLearner, FloatArray, IntArray, Slot, SlotLearner, Spec, draw, many
-from service.learners.dexp3 import ANYTIME_SCALE, MAX_EXPONENT
+from service.learners.dexp3 import ANYTIME_SCALE
 from service.learners.maths import add_arms, remove_arms
 
 Mask = NDArray[np.bool_]
@@ -176,7 +176,7 @@ class AnytimeDexp3(Player):
     def settle(self, runs: IntArray, arms: IntArray, losses: FloatArray, slots: IntArray) -> None:  # noqa: ARG002 - slots unknown
         estimate = np.minimum(self._clip[runs], losses / self._open[runs, arms])
         w = self._p[runs]
-        w[np.arange(len(runs)), arms] *= np.exp(-np.minimum(self._rate[runs] * estimate, MAX_EXPONENT))
+        w[np.arange(len(runs)), arms] *= np.exp(-self._rate[runs] * estimate)
         w /= w.sum(axis=1, keepdims=True)
         w = np.maximum(w, (self._floor[runs] / w.shape[1])[:, None])
         self._p[runs] = w / w.sum(axis=1, keepdims=True)

@@ -331,7 +331,8 @@ class ArmRun(BaseRun):
         self.ledger.by_arm[arm] += 1
         if self.act_times is not None:
             self.act_times.act(self.ledger.time, (arm,), self.ledger.by_arm.size)
-        probability = float(self.learner.distribution(self.state)[position])
+        weights, total = self.learner.weights(self.state)
+        probability = weights.item(position) / total
         return ArmAction(slot.t, arm, probability, len(self.arms.live) if eligible is None else eligible.size)
 
     def act_all(self, count: int, eligible: IntArray | None = None) -> ArmActions:
@@ -350,14 +351,15 @@ class ArmRun(BaseRun):
             ledger.total_delay += more * ledger.outstanding + more * (more - 1) // 2
             ledger.slot += more
             ledger.outstanding += more
-            uniforms = self.draws.uniforms(slot.t, opened)
-            positions = draw_all(self.learner.distribution(self.state), uniforms).tolist()
+            weights, total = self.learner.weights(self.state)
+            positions = draw_all(weights, self.draws.uniforms(slot.t, opened) * total).tolist()
         live = self.arms.live
         arms = positions if isinstance(live, range) else [live[position] for position in positions]
         np.add.at(self.ledger.by_arm, arms, 1)
         if self.act_times is not None:
             self.act_times.act(self.ledger.time, arms, self.ledger.by_arm.size)
-        probabilities = self.learner.distribution(self.state)[positions].tolist()
+        weights, total = self.learner.weights(self.state)
+        probabilities = (weights[positions] / total).tolist()
         n_eligible = len(self.arms.live) if eligible is None else eligible.size
         return ArmActions(slot.t, arms, probabilities, n_eligible)
 

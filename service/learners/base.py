@@ -27,23 +27,23 @@ In a state's other arrays of floats the last axis is that of the arms.
 IntArray = NDArray[np.int64]
 Rows = tuple[FloatArray, ...]
 """Arrays that a state replaces one by one; a commit writes only those that were replaced."""
-Steps = tuple[tuple[int, float, float], ...]
-"""Events: the position of the arm of each, the factor of its weight, and the least weight of an arm after it."""
+Steps = tuple[tuple[int, float], ...]
+"""Numbers of a vector that were set: the position of each, and what it was set to."""
 Record = tuple[Any, ...]
 """Numbers kept of a slot for its feedback: floats, or arrays over the leading axes."""
 S = TypeVar("S", bound=tuple[Any, ...])
 
 
 class Log(NamedTuple):
-    """A vector, and what events did to it since."""
+    """A vector, and what was set in it since."""
 
     base: FloatArray
     """Shape (n_arms,); (0,) as long as it is still to be read."""
     steps: Steps
     opened: int
     """Steps before the open slot."""
-    is_stored: bool = False
-    """Whether it is stored in place of the state's vectors, and each commit adds to it."""
+    is_stored: bool = True
+    """Whether it is stored beside the state, and each commit adds to it; or its steps stand behind the state."""
 
 
 class Information(StrEnum):
@@ -96,8 +96,8 @@ def draw(p: FloatArray, u: Any) -> Any:
 
     Parameters
     ----------
-    p : shape (..., n_arms)
-    u : float in [0, 1), or an array of them over the leading axes
+    p : shape (..., n_arms), a distribution, or one times a number
+    u : float in [0, 1), times this number, or an array of them over the leading axes
 
     Returns
     -------
@@ -149,8 +149,8 @@ class Learner(ABC, Generic[S]):
     field with a default is not stored: it is of use only until the arm of the open slot is drawn.
 
     A state may have a ``log`` (``Log``, or None where it is not known) behind its other fields, which may be stored
-    in place of its vectors: ``replayed(log)`` must be the state to the bit, on any processor. So replaying may add,
-    multiply, divide and compare, but takes no power or logarithm.
+    in place of its vectors: ``replayed(log)`` must be the state to the bit. Its vectors are ``weights`` then, and
+    ``opened``, those of the slot's opening; ``checked()`` refuses those of another state.
     """
     second_stream: ClassVar[bool] = False
     """Whether a slot's second uniform, v_t, is needed."""
@@ -327,7 +327,8 @@ class ArmLearner(Learner[S]):
         -------
         the state, and the arm's position: an int, or an int array over the leading axes
         """
-        return state, draw(self.distribution(state), slot.u)
+        weights, total = self.weights(state)
+        return state, draw(weights, slot.u * total)
 
     @abstractmethod
     def distribution(self, state: S) -> FloatArray:
@@ -335,6 +336,10 @@ class ArmLearner(Learner[S]):
 
         Its shape is (..., n_arms). It is 0 for arms that are not eligible, and includes the slot's floor.
         """
+
+    def weights(self, state: S) -> tuple[FloatArray, Any]:
+        """Return ``distribution`` times a number, shape (..., n_arms), and this number, by which arms are drawn."""
+        return self.distribution(state), 1.0
 
     def probabilities(self, state: S, eligible: IntArray | None = None, floor: float = 0.0) -> FloatArray:  # noqa: ARG002
         """Return the distribution shown to readers, shape (..., n_arms).

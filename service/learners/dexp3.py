@@ -1,4 +1,8 @@
-"""DEXP3 (Algorithm 1 of the paper): exponential weights for losses whose slot is unknown, stored as a log."""
+"""DEXP3 (Algorithm 1 of the paper): exponential weights for losses whose slot is unknown.
+
+The state has weights and their sum, not p, which is the weights divided by it: so an event changes one weight and
+the sum, and passes over the arms are rare.
+"""
 
 from __future__ import annotations
 
@@ -10,34 +14,35 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from ..errors import FieldValueError
-from .base import ArmLearner, FloatArray, IntArray, Log, RateMode, Slot, Steps, at
+from .base import ArmLearner, FloatArray, IntArray, Log, RateMode, Slot, Steps
 from .maths import add_arms, remove_arms
 from .specs import MAX_COUNT, ArmsSpec, LearningRate, MaxDelay, Rate, RatedSpec, RateFields, TotalDelay, Whole
 
-# -- The log of DEXP3: a distribution and the events since, from which a reader makes the state again.
-#
-# Of few arms p_open is stored, and the events since the slot opened. Of many no state has a vector: the log is
-# stored beside it, and a commit adds its events.
+# -- The log of many arms: weights, and those that were set since. No state of many arms has a vector: the log is
+# stored beside it, and a commit adds the weights that it set.
 
-MAX_STEPS = 32
-"""Most events since the slot opened by which p is stored."""
 LOGGED_ARMS = 1_000
-"""Arms from which on a session is stored as a log; with fewer, p_open is stored, and the few steps since."""
+"""Arms from which on a session is stored as a log."""
 KEPT_STEPS = 128
-"""Most events in a log after which, when a slot opens, another begins."""
+"""Most weights set in a log after which, when a slot opens, another begins."""
 ARMS_PER_STEP = 32
-"""Arms for which a log has one event more: fewer arms are sooner stored anew than many events are read."""
+"""Arms for which a log has one step more: fewer arms are sooner stored anew than many steps are read."""
 
 
 def kept_steps(n_arms: int) -> int:
-    """Return after how many events another log begins, when a slot opens."""
+    """Return after how many steps another log begins, when a slot opens."""
     return min(KEPT_STEPS, n_arms // ARMS_PER_STEP)
 
 
 ANYTIME_SCALE = 2.0
 """c of the anytime rates."""
-MAX_EXPONENT = 700.0
-"""exp(-700) is still a normal double: no weight becomes 0, which with one arm would mean 0 divided by 0."""
+MAX_DRIFT = 64.0
+"""Changes of a sum, each rounded twice by at most 2^-53 of it, until it is added up anew: so its error stays below
+64 * 2^-52 = 1.5e-14 of it. If the sum falls, it is so sooner."""
+SMALL = 2.0**-8
+"""Sum below which all weights are multiplied by a power of two, which rounds none of them."""
+NEARLY = 1e-9
+"""Error of a stored sum, as a share of it, that shows that it is of other weights."""
 
 
 class Rates(NamedTuple):
@@ -109,38 +114,73 @@ class Dexp3Spec(RatedSpec, ArmsSpec):
 
 
 class State(NamedTuple):
-    """Distributions, the open slot's rates, and the sum of delays so far."""
+    """Weights and their sums, the open slot's rates, and the sum of delays so far.
 
-    p: FloatArray
-    """After the latest event, p_t^n of the paper, shape (..., n_arms)."""
-    p_open: FloatArray
-    """p_t of the open slot, shape (..., n_arms)."""
+    Of many runs at once the numbers that events change are arrays over the leading axes, once they differ.
+    """
+
+    weights: FloatArray
+    """After the latest event, shape (..., n_arms)."""
+    opened: FloatArray
+    """Those of the opening of the slot, shape (..., n_arms)."""
+    total: float
+    """Sum of ``weights``."""
+    total_open: float
+    """Sum of ``opened``."""
+    drift: float
+    """The totals before each change since they were added up; 2^-52 of their sum bounds the error of the last."""
     learning_rate: float
     loss_clip: float
     probability_floor: float
     delay_sum: int
+    least: float = 0.0
+    """No weight is smaller; 0 if none is known."""
     log: Log | None = None
-    """By which p_open and p follow from an earlier p; None where the steps are too many, or arms were changed."""
+    """By which the weights follow from earlier ones; None for few arms, and if too many weights were changed."""
+
+    @property
+    def p(self) -> FloatArray:
+        """After the latest event, p_t^n of the paper, shape (..., n_arms)."""
+        return _shares(self.weights, self.total)
+
+    @property
+    def p_open(self) -> FloatArray:
+        """p_t of the open slot, shape (..., n_arms)."""
+        return _shares(self.opened, self.total_open)
+
+    def at(self, weights: FloatArray, opened: FloatArray) -> State:
+        """Return the state with other weights; they need not have the sum 1."""
+        total, total_open = np.add.reduce(weights, axis=-1)[()], np.add.reduce(opened, axis=-1)[()]
+        if weights.ndim == 1:
+            total, total_open = total.item(), total_open.item()
+        return State(weights, opened, total, total_open, 0.0, *self[5:9])
 
     def replayed(self, log: Log) -> State:
-        """Return the state of one run with the vectors that a log leads to.
+        """Return the state of one run with the weights that a log leads to.
 
         Raises
         ------
         IndexError
-            where a step is of an arm that there is not.
+            if a step is of an arm that there is not.
         ValueError
-            where all weights are 0.
+            if they are not the weights of this state.
         """
-        opened, later = log.steps[: log.opened], log.steps[log.opened :]
-        with np.errstate(all="ignore"):
-            try:
-                p_open = _trimmed(log.base, opened)
-                p = _trimmed(p_open, later)
-            except ZeroDivisionError as error:
-                raise ValueError("weights without a sum") from error
-        kept = log._replace(is_stored=True) if p.size >= LOGGED_ARMS else Log(p_open, later, 0)
-        return self._replace(p=p, p_open=p_open, log=kept)
+        opened = _with(log.base, log.steps[: log.opened])
+        return self._replace(weights=_with(opened, log.steps[log.opened :]), opened=opened, log=log).checked()
+
+    def checked(self) -> State:
+        """Return the state of one run, whose weights were read, with the least of them.
+
+        Raises
+        ------
+        ValueError
+            if one of them is not positive, or they have other sums.
+        """
+        both = ((self.opened, self.total_open), (self.weights, self.total))
+        for weights, total in both[self.weights is self.opened :]:
+            if not ((least := weights.min().item()) > 0 and abs(weights.sum() - total) <= NEARLY * total):
+                raise ValueError("weights with another sum")
+        return self._replace(least=least)
 
 
 class Dexp3(ArmLearner[State]):
@@ -168,25 +208,23 @@ class Dexp3(ArmLearner[State]):
         self._cap = MAX_COUNT if max_outstanding is None else max_outstanding
 
     def start(self) -> State:
-        p = np.full(self.n_arms, 1 / self.n_arms)
-        state = self.open(State(p, p, 0.0, 0.0, 0.0, 0), Slot(1, 0, 0.0))
-        return state if p.size < LOGGED_ARMS else state._replace(log=None)  # It begins with the first slot.
+        weights, total = np.ones(self.n_arms), float(self.n_arms)
+        state = State(weights, weights, total, total, 0.0, 0.0, 0.0, 0.0, 0, 1.0)
+        return self.open(state, Slot(1, 0, 0.0))._replace(log=None)  # It begins with the first slot.
 
     def open(self, state: State, slot: Slot) -> State:
         """Open a slot; no bound is proved for the anytime rates, of which D is the sum of delays, with the cap."""
-        p, log, delay_sum = state.p, state.log, state.delay_sum + min(slot.outstanding, self._cap)
-        if self._rates is None:
-            n_arms, t = p.shape[-1], slot.t
+        weights, _, total, _, drift, _, _, _, delay_sum, least, log = state
+        n_arms, delay_sum, rates = weights.shape[-1], delay_sum + min(slot.outstanding, self._cap), self._rates
+        if rates is None:
+            t = slot.t
             eta = ANYTIME_SCALE * math.sqrt((1 + math.log(n_arms)) / (n_arms * t + delay_sum))
             floor = min(1 / (t + delay_sum), 0.25)
             rates = Rates(eta, 4 * (0.5 - floor) / eta, floor)
-        else:
-            rates = self._rates
-        if log is not None and log.is_stored and len(log.steps) < kept_steps(p.size):
-            log = log._replace(opened=len(log.steps))
-        else:  # Another log begins here; many runs at once are not stored.
-            log = Log(p, (), 0, p.size >= LOGGED_ARMS) if p.ndim == 1 else None
-        return State(p, p, *rates, delay_sum, log)
+        if n_arms >= LOGGED_ARMS and weights.ndim == 1:  # Many runs at once are not stored.
+            log = Log(weights, (), 0) if log is None or len(log.steps) >= kept_steps(n_arms) else log
+            log = Log(log.base, log.steps, len(log.steps))
+        return State(weights, weights, total, total, drift, *rates, delay_sum, least, log)
 
     def open_all(self, state: State, slot: Slot, count: int) -> tuple[State, int]:
         """Open all slots: p changes with events alone, and of anytime rates those of the last slot stay."""
@@ -198,46 +236,63 @@ class Dexp3(ArmLearner[State]):
 
     def settle(self, state: State, arm: Any, loss: Any, count: int = 1) -> State:
         """Apply eqs. (estloss), (tildew1), (w1), (tildep1); ``count`` multiplies the exponent before one trim."""
-        if state.p.ndim == 1:
+        if state.weights.ndim == 1:
             return self.settle_all(state, (arm,), (loss,), count)
-        w, index = state.p.copy(), at(arm)
-        estimate = count * np.minimum(state.loss_clip, loss / state.p_open[index])
-        w[index] *= np.exp(-np.minimum(state.learning_rate * estimate, MAX_EXPONENT))
-        w /= w.sum(axis=-1, keepdims=True)
-        np.maximum(w, state.probability_floor / w.shape[-1], out=w)
-        w /= w.sum(axis=-1, keepdims=True)
-        return state._replace(p=w)
+        numbers = (*state[2:10], arm, loss)
+        columns: list[Any] = [np.broadcast_to(each, len(state.weights)).tolist() for each in numbers]
+        runs = zip(state.weights, state.opened, *columns, strict=True)
+        alone = [self.settle_all(State._make((*run[:10], None)), run[10:11], run[11:], count) for run in runs]
+        weights, _, total, _, drift, *_, least, _ = (np.array(part) for part in zip(*alone, strict=True))
+        return State(weights, state.opened, total, state.total_open, drift, *state[5:9], least)  # type: ignore[arg-type]
 
     def settle_all(self, state: State, arms: Sequence[int], losses: Sequence[float], count: int = 1) -> State:
-        """Settle events of one run one after the other; ``count``, as for ``settle``, is of an event alone."""
-        p, log, least = state.p, state.log, state.probability_floor / len(state.p)
-        if len(arms) == 1:  # Numbers take less time than arrays of one, and trimming than to find the least.
-            (arm,), (loss,) = arms, losses
-            estimate = count * min(loss / state.p_open[arm], state.loss_clip)
-            factor = float(np.exp(-min(state.learning_rate * estimate, MAX_EXPONENT)))
-            steps: Steps = ((arm, factor, least),)
-            # A sum as an array without axes takes less time to divide by than a number.
-            p, sum_of, total = p.copy(), np.add.reduce, np.empty(())
-            p[arm] *= factor
-            p /= sum_of(p, out=total)
-            np.maximum(p, least, out=p)
-            p /= sum_of(p, out=total)
-        else:  # What does not depend on the events before is computed of all at once.
-            estimates = np.minimum(state.loss_clip, losses / state.p_open[list(arms)])
-            factors = np.exp(-np.minimum(state.learning_rate * estimates, MAX_EXPONENT)).tolist()
-            steps = tuple((arm, factor, least) for arm, factor in zip(arms, factors, strict=True))
-            p = _trimmed(p, steps)
-        if log is not None:  # None again where the steps are too many.
-            most, steps = 2 * kept_steps(p.size) if log.is_stored else MAX_STEPS, log.steps + steps
-            log = None if len(steps) > most else Log(log.base, steps, log.opened, log.is_stored)
-        return State(p, *state[1:-1], log)
+        """Settle events of one run one after the other; ``count``, as for ``settle``, is of an event alone.
+
+        A trim changes weights below ``low`` alone. Others than the event's are not looked at while ``least`` shows
+        that there is none: so what is computed does not depend on how well ``least`` is known.
+        """
+        before, opened, total, total_open, drift, eta, clip, floor, delay_sum, least, log = state
+        if before.size == 1:
+            return state
+        weights, lowest, is_pass = before.copy(), floor / before.size, False
+        for arm, loss in zip(arms, losses, strict=True):
+            estimate = loss * total_open / opened.item(arm)
+            exponent = eta * count * (clip if estimate > clip else estimate)
+            old = weights.item(arm)
+            weights[arm] = new = old * math.exp(-exponent)
+            drift += total
+            total += new - old
+            if drift > MAX_DRIFT * total:
+                total, drift = np.add.reduce(weights).item(), 0.0
+            low = lowest * total
+            if least < low:
+                least = np.delete(weights, arm).min().item()
+            if least < low:
+                np.maximum(weights, low, out=weights)
+                total, drift, new, least, is_pass = np.add.reduce(weights).item(), 0.0, low, low, True
+            elif new < low:
+                drift += total
+                total += low - new
+                weights[arm] = new = low
+            least = new if new < least else least
+            if total < SMALL:
+                scale, is_pass = math.ldexp(1.0, -math.frexp(total)[1]), True
+                weights *= scale
+                total, drift, least = total * scale, drift * scale, least * scale
+        if log is not None:
+            places = np.flatnonzero(weights != before).tolist() if is_pass else dict.fromkeys(arms)
+            steps = log.steps + tuple((place, weights.item(place)) for place in places)
+            log = log._replace(steps=steps) if len(steps) <= 2 * kept_steps(weights.size) else None
+        return State(weights, opened, total, total_open, drift, eta, clip, floor, delay_sum, least, log)
 
     def remove_arms(self, state: State, positions: IntArray) -> State:
-        p, p_open = (remove_arms(part, positions, state.probability_floor) for part in (state.p, state.p_open))
-        return state._replace(p=p, p_open=p_open, log=None)
+        return state.at(*(remove_arms(p, positions, state.probability_floor) for p in (state.p, state.p_open)))
 
     def add_arms(self, state: State, count: int) -> State:
-        return state._replace(p=add_arms(state.p, count), p_open=add_arms(state.p_open, count), log=None)
+        return state.at(add_arms(state.p, count), add_arms(state.p_open, count))
+
+    def weights(self, state: State) -> tuple[FloatArray, Any]:
+        return state.opened, state.total_open
 
     def distribution(self, state: State) -> FloatArray:
         return state.p_open
@@ -249,24 +304,14 @@ class Dexp3(ArmLearner[State]):
         return {"rates": self.mode} | {name: getattr(state, name) for name in Rates._fields}
 
 
-def _trimmed(p: FloatArray, steps: Steps) -> FloatArray:
-    """Return p of one run, shape (n_arms,), with weights multiplied one after the other, trimmed after each.
+def _shares(weights: FloatArray, total: Any) -> FloatArray:
+    shares: FloatArray = weights / (total if weights.ndim == 1 else np.asarray(total)[..., None])
+    return shares
 
-    A pass over the weights is left out where it would change none: to trim them while none is below ``lowest``, to
-    divide by 1. ``least`` is at most the least weight: a division keeps the order of weights, ties included.
-    """
-    if not steps:
-        return p
-    w, sum_of, total = p.copy(), np.add.reduce, np.empty(())
-    least = p.min().item()
-    for arm, factor, lowest in steps:
-        w[arm] = moved = w.item(arm) * factor
-        w /= sum_of(w, out=total)
-        least = (moved if moved < least else least) / total.item()
-        if not least >= lowest:
-            np.maximum(w, lowest, out=w)
-            least = lowest
-        if (number := sum_of(w, out=total).item()) != 1.0:
-            w /= total
-            least /= number
-    return w
+
+def _with(weights: FloatArray, steps: Steps) -> FloatArray:
+    """Return the weights with those that the steps set, one after the other; the same array without steps."""
+    weights = weights.copy() if steps else weights
+    for arm, weight in steps:
+        weights[arm] = weight
+    return weights

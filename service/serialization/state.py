@@ -152,22 +152,19 @@ def _read_counts(reader: Reader) -> dict[str, Any]:
     return dict(zip(_COUNTS, numbers, strict=True))
 
 
-# -- States that are stored as a vector and what events did to it since.
+# -- States with a log: vectors of which few numbers were set since another vector.
 #
-# Of few arms the vector is that of the open slot, and events stand behind the state: their number (1 byte), their
-# arms (uint32 each), and the factors of their weights. Of many arms the state has no vectors, and behind it stand
-# ``LOGGED``, the number of events, and how many of them came before the open slot (uint32 each). What was logged
-# are rows beside the state: the vector, then for each commit the arms, factors and least weights of its events,
-# which later commits leave as they are. A log that is long begins again when a slot opens: see the learner.
-#
-# A reader makes the events again. They only multiply, add, divide and compare doubles, so the bits are the same
-# on every processor.
+# Of few arms a state has the vector of its slot's opening, and behind it stand the numbers that differ from it now:
+# how many (1 byte), their arms (uint32 each), and they. Of many arms the state has no vectors, and behind it stand
+# ``LOGGED``, the number of steps, and how many of them came before the open slot (uint32 each). The log is rows
+# beside the state: the vector, then for each commit the arms and the numbers that it set, which later commits leave
+# as they are. A log that is long begins again when a slot opens: see the learner.
 
 LOGGED = 255
-"""In place of the number of events."""
+"""In place of how many numbers differ."""
 MAX_EVENTS = 1024
-"""Most events of a log: more than a learner keeps."""
-EVENT_BYTES = 12
+"""Most steps of a log: more than a learner keeps."""
+STEP_BYTES = 12
 _LOGGED_HEAD = struct.Struct("<II")
 _NONE = np.zeros(0)
 
@@ -179,13 +176,16 @@ def is_unread(state: Any) -> bool:
 
 
 def shortened(state: Any) -> Any:
-    """Return a state with ``log`` and those vectors that are stored: of the opening of its slot, none, or all."""
-    log: Log = state.log
-    if log.is_stored:
-        return state._replace(p=_NONE, p_open=_NONE)
-    if len(log.steps) * EVENT_BYTES >= state.p.nbytes or len(log.steps) >= LOGGED:
-        return state._replace(log=None)
-    return state._replace(p=log.base, p_open=log.base, log=log)
+    """Return a state as its fields are stored, with the ``log`` that stands behind them; None if none does."""
+    if state.log is not None:
+        return state._replace(weights=_NONE, opened=_NONE)
+    if state.weights is state.opened:
+        return state
+    places = np.flatnonzero(state.weights != state.opened)
+    if places.size * STEP_BYTES >= state.weights.nbytes or places.size >= LOGGED:
+        return state
+    steps = tuple(zip(places.tolist(), state.weights[places].tolist(), strict=True))
+    return state._replace(weights=state.opened, log=Log(state.opened, steps, 0, is_stored=False) if steps else None)
 
 
 def _write_log(writer: Writer, log: Log) -> None:
@@ -193,8 +193,8 @@ def _write_log(writer: Writer, log: Log) -> None:
     if log.is_stored:
         writer.parts += (BYTES[LOGGED], _LOGGED_HEAD.pack(len(log.steps), log.opened))
     else:
-        arms, factors, _ = zip(*log.steps, strict=True)
-        writer.parts += (BYTES[len(arms)], _layout(len(arms)).pack(*arms, *factors))
+        arms, numbers = zip(*log.steps, strict=True)
+        writer.parts += (BYTES[len(arms)], _layout(len(arms)).pack(*arms, *numbers))
 
 
 @lru_cache(maxsize=256)
@@ -203,7 +203,7 @@ def _layout(count: int) -> struct.Struct:
 
 
 def _read_log(reader: Reader, state: Any) -> Any:
-    """Read what follows a state, and return the state after it; rows that belong to it are still to be read.
+    """Read what follows a state, and return the state with it; rows that belong to it are still to be read.
 
     Parameters
     ----------
@@ -218,33 +218,30 @@ def _read_log(reader: Reader, state: Any) -> Any:
     (count,) = reader.unpack(binary.BYTE)
     if count == LOGGED:
         steps, opened = reader.unpack(_LOGGED_HEAD)
-        if not opened <= steps <= MAX_EVENTS or state.p.size or state.p_open.size:
+        if not opened <= steps <= MAX_EVENTS or state.weights.size or state.opened.size:
             raise CodecError("not a state with a log")
-        return state._replace(log=Log(_NONE, ((0, 1.0, 0.0),) * steps, opened))
+        return state._replace(log=Log(_NONE, ((0, 0.0),) * steps, opened))
     numbers = reader.unpack(_layout(count))
-    if state.p is not state.p_open:
-        if count:
+    if count:
+        if state.weights is not state.opened:
             raise CodecError("not a state at the opening of its slot")
-        return state
-    if not state.p.size:
-        raise CodecError("a state without arms")
-    least = state.probability_floor / len(state.p)
-    steps = tuple((arm, factor, least) for arm, factor in zip(numbers[:count], numbers[count:], strict=True))
-    after = state.replayed(Log(state.p, steps, 0))
-    return after if steps or not after.log.is_stored else state
+        weights = state.opened.copy()
+        weights[list(numbers[:count])] = numbers[count:]
+        state = state._replace(weights=weights)
+    return state.checked()
 
 
 def rows_of(run: Run) -> Rows:
     """Return the rows of a run's state, () if it has none; those that the store has are the same objects.
 
     They are float64 arrays: of learners with rows of shape (n_arms,); of a log the vector, shape (n_arms,), then
-    for each commit its events, (3 * n_events,).
+    for each commit the arms and numbers that it set, (2 * n_steps,).
     """
     log: Log | None = getattr(run.state, "log", None)
-    if log is not None and log.is_stored:
+    if log is not None:
         stored = run.stored_rows
         kept = stored if stored and stored[0] is log.base else (log.base,)
-        new = log.steps[sum(row.size // 3 for row in kept[1:]) :]
+        new = log.steps[sum(row.size // 2 for row in kept[1:]) :]
         return (*kept, np.array(new).T.ravel()) if new else kept
     name = rows_field(run.learner.state_type)
     rows: Rows = () if name is None else getattr(run.state, name)
@@ -257,7 +254,7 @@ def replayed(state: Any, rows: Rows) -> Any:
     Parameters
     ----------
     state : one that ``is_unread``
-    rows : as ``rows_of`` gives them: shape (n_arms,), then for each commit (3 * n_events,)
+    rows : as ``rows_of`` gives them: shape (n_arms,), then for each commit (2 * n_steps,)
 
     Raises
     ------
@@ -265,14 +262,11 @@ def replayed(state: Any, rows: Rows) -> Any:
         where the rows are not those of this state.
     """
     base, *parts = rows
-    columns = [part.reshape(3, -1).T for part in parts]
-    steps = tuple((int(arm), factor, least) for part in columns for arm, factor, least in part.tolist())
-    if len(steps) != len(state.log.steps) or any(arm < 0 for arm, _, _ in steps):
+    columns = [part.reshape(2, -1).T.tolist() for part in parts]
+    steps = tuple((int(arm), number) for part in columns for arm, number in part)
+    if len(steps) != len(state.log.steps) or any(arm < 0 for arm, _ in steps):
         raise CodecError("the rows are not those of this state")
-    after = state.replayed(Log(base, steps, state.log.opened))
-    if not (np.isfinite(after.p).all() and np.isfinite(after.p_open).all()):
-        raise CodecError("the rows are not those of this state")
-    return after
+    return state.replayed(Log(base, steps, state.log.opened))
 
 
 # -- A state whole, and the schemas that there are.
@@ -290,7 +284,7 @@ class Decoded(NamedTuple):
 
 def _write(writer: Writer, ledger: Ledger, state: Any, arms: Arms | None, shared: Any) -> None:
     has_log = "log" in state._field_defaults
-    stored = shortened(state) if has_log and state.log is not None else state
+    stored = shortened(state) if has_log else state
     if isinstance(ledger, ArmLedger):
         changed = b"" if arms is None or arms.added is None else encode_arms(arms)
         writer.integers(ledger.by_arm)
@@ -302,7 +296,7 @@ def _write(writer: Writer, ledger: Ledger, state: Any, arms: Arms | None, shared
     if shared is not None:
         writer.fields(kinds_of(shared.__class__), shared)
     if has_log:
-        if stored.log is None or (not stored.log.steps and not stored.log.is_stored):
+        if stored.log is None:
             writer.parts.append(BYTES[0])
         else:
             _write_log(writer, stored.log)

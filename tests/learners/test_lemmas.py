@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,6 +17,7 @@ from service.learners.dexp3 import Dexp3, Rates
 from service.learners.maths import forward_difference
 from tests.support.examples import examples
 from tests.support.feasible_sets import contains
+from tests.support.runs import bits_of
 
 ROUNDING = 1 + 1e-12
 UPDATES = 1_000_000
@@ -64,6 +67,43 @@ def test_every_probability_keeps_the_floor_of_ineq4(case) -> None:
     for p in updates(learner, slots):
         assert (p * ROUNDING >= floor / (learner.n_arms * (1 + floor))).all()
         assert abs(p.sum() - 1) <= 1e-12
+
+
+def as_the_paper_writes_it(p: Any, p_open: Any, event: tuple[int, float], rates: Rates) -> Any:
+    """Eqs. (estloss), (tildew1), (w1) and (tildep1) of long doubles."""
+    arm, loss = event
+    w = p.copy()
+    w[arm] *= np.exp(-np.longdouble(rates.learning_rate) * min(np.longdouble(loss) / p_open[arm], rates.loss_clip))
+    w = np.maximum(w / w.sum(), np.longdouble(rates.probability_floor) / w.size)
+    return w / w.sum()
+
+
+@pytest.mark.parametrize("rates", [None, Rates(0.2, 4.0, 0.5), Rates(1.0, 4.0, 0.2)])
+@pytest.mark.parametrize("n_arms", [2, 3, 10, 60, 1200])
+def test_probabilities_are_those_of_the_formulas(n_arms: int, rates: Rates | None) -> None:
+    """After each of 600 slots with late events, each to 1e-13 of it: through slots the game makes differences grow.
+
+    The running sum is that of the weights to 1.5e-14 of it.
+    """
+    rng, learner, late, trims = np.random.default_rng(n_arms), Dexp3(n_arms, rates), list[int](), 0
+    state, means = learner.start(), rng.random(n_arms)
+    for t in range(1, 601):
+        state = learner.open(state, Slot(t, len(late), 0.0))
+        p = p_open = state.weights / np.longdouble(state.total)
+        now = Rates(state.learning_rate, state.loss_clip, state.probability_floor)
+        late.append(int(rng.choice(n_arms, p=state.p_open)))
+        rng.shuffle(late)
+        arms, late = (late[:-3], late[-3:]) if t % 7 else (late, [])
+        losses = [float(rng.choice([0.0, 1e-9, means[arm], rng.random()])) for arm in arms]
+        state, unknown = (learner.settle_all(each, arms, losses) for each in (state, state._replace(least=0.0)))
+        assert bits_of(state[:9]) == bits_of(unknown[:9])
+        for event in zip(arms, losses, strict=True):
+            p = as_the_paper_writes_it(p, p_open, event, now)
+            trims += bool((p < now.probability_floor / n_arms).any())
+
+        np.testing.assert_allclose(state.p, p.astype(float), rtol=1e-13)
+        assert abs(math.fsum(state.weights) / state.total - 1) <= 1.5e-14
+    assert trims or rates is None
 
 
 def adversary(p: FloatArray, phase: int, step: int) -> int:

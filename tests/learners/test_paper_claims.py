@@ -82,7 +82,7 @@ def test_estimates_are_biased_exactly_as_the_paper_says() -> None:
     learner = Dexp3(3, Rates(learning_rate=eta, loss_clip=1e6, probability_floor=1e-12))
     p_s, p_t, losses = np.array([0.5, 0.3, 0.2]), np.array([0.2, 0.3, 0.5]), np.array([0.9, 0.5, 0.7])
     drawn = np.random.default_rng(4).choice(3, size=runs, p=p_s)
-    state = many(learner.start()._replace(p=p_t, p_open=p_t), runs)
+    state = many(learner.start().at(p_t, p_t), runs)
 
     after = learner.settle(state, drawn, losses[drawn]).p
 

@@ -70,7 +70,7 @@ def test_a_newer_schema_is_told_from_damage():
 @pytest.mark.parametrize("number", [np.nan, np.inf])
 def test_numbers_that_are_none_are_refused(number):
     run = a_run()
-    state = run.state._replace(p=np.array([number, 0.5, 0.5]), log=None)
+    state = run.state._replace(weights=np.array([number, 0.5, 0.5]))
 
     with pytest.raises(CodecError):
         codec.decode(codec.encode(run.ledger, state), State, by_arm=True)

@@ -7,6 +7,7 @@ import numpy as np
 from service.engine.ledger import ArmAction, Params
 from service.engine.run import Run, start_run
 from service.learners import REGISTRY
+from service.learners.base import Log
 
 
 def start(spec: dict[str, Any], seed: int = 5) -> Run:
@@ -22,7 +23,9 @@ def act(run: Run) -> ArmAction:
 
 
 def bits_of(part: Any) -> Any:
-    """A state, or a part of one, as what is equal only where every bit is."""
+    """A state, or a part of one, as what is equal only where every bit is; a log only says how it became so."""
+    if isinstance(part, Log):
+        return None
     if isinstance(part, np.ndarray):
         return part.tobytes()
     return [bits_of(each) for each in part] if isinstance(part, tuple) else part

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from service.learners import REGISTRY
+from service.learners import REGISTRY, dexp3
 from service.learners.base import ArmLearner, FloatArray, IntArray, Learner, PointLearner, Record, Slot, SlotLearner
 
 VECTORS = Path(__file__).parent.parent / "vectors"
@@ -123,8 +123,9 @@ def build(trace: dict[str, Any]) -> Learner[Any]:
 
 def start_of(learner: Learner[Any], trace: dict[str, Any]) -> Any:
     """The state in which a trace starts: the learner's first one but for the fields that the trace names."""
-    given = trace.get("start", {})
-    return learner.start()._replace(**{n: numbers(at) if isinstance(at, list) else at for n, at in given.items()})
+    given = {n: numbers(at) if isinstance(at, list) else at for n, at in trace.get("start", {}).items()}
+    state = learner.start()
+    return state.at(given["p"], given["p"]) if isinstance(state, dexp3.State) else state._replace(**given)
 
 
 class Moment(NamedTuple):
@@ -141,7 +142,7 @@ def arm_moments(learner: ArmLearner[Any], trace: dict[str, Any]) -> Iterator[Mom
     state, outstanding = learner.start(), 0
     records: dict[int, Record] = {}
     if "start" in trace:
-        state = state._replace(p=numbers(trace["start"]))
+        state = state.at(numbers(trace["start"]), numbers(trace["start"]))
     for t, row in enumerate(trace["slots"], start=1):
         slot = Slot(t, outstanding, row.get("u", 0.0), row.get("v", 0.0))
         state, arm = learner.draw(learner.open(state, slot), slot)
