@@ -151,16 +151,18 @@ def _stepped_one(
     pool = pool if divisor is None else divisor
     if not pool > 0:
         return state.sums, state.mixture_sums
-    ratio, moves, mixture_moves = deviation / pool, [], []
-    numbers = (state.scales.tolist(), state.p[:, arm].tolist(), state.mixture_units.tolist(), pools)
-    for scale, share, mixture_unit, own in zip(*numbers, strict=True):
-        unit = scale / math.sqrt(share)
-        moves.append(count * min(max(ratio, -fall * unit), LARGEST_RISE * unit))
-        move = min(max(ratio * own, -fall * mixture_unit), LARGEST_RISE * mixture_unit)
-        mixture_moves.append(count * move)
-    sums = state.sums.copy()
-    sums[:, arm] += moves
-    return sums, state.mixture_sums + mixture_moves
+    ratio, sums, moved, mixture_sums = deviation / pool, state.sums.copy(), [], []
+    parts = (state.scales, state.p[:, arm], state.mixture_units, sums[:, arm], state.mixture_sums)
+    numbers = zip(pools, *(part.tolist() for part in parts), strict=True)
+    for own, scale, share, mixture_unit, before, mixture_before in numbers:  # min() and max() take twice the time.
+        unit, move = scale / math.sqrt(share), ratio
+        move = move if move > -fall * unit else -fall * unit
+        moved.append(before + count * (move if move < LARGEST_RISE * unit else LARGEST_RISE * unit))
+        unit, move = mixture_unit, ratio * own
+        move = move if move > -fall * unit else -fall * unit
+        mixture_sums.append(mixture_before + count * (move if move < LARGEST_RISE * unit else LARGEST_RISE * unit))
+    sums[:, arm] = moved
+    return sums, np.array(mixture_sums)
 
 
 def learned(state: State, loss: Any, deviation: Any, count: int, sums: tuple[FloatArray, FloatArray]) -> State:
@@ -176,13 +178,11 @@ def learned(state: State, loss: Any, deviation: Any, count: int, sums: tuple[Flo
     """
     events = state.events + count
     mean = state.mean + count * (loss - state.mean) / events
-    state = state._replace(sums=sums[0], mixture_sums=sums[1], events=events, mean=mean)
-    if not state.events_at_open:
-        return state
-    square = deviation * deviation
-    spread, size = state.variance_sum + count * square, state.deviation_sum + count * abs(deviation)
-    largest = larger(state.variance_max, square)
-    return state._replace(variance_sum=spread, deviation_sum=size, variance_max=largest)
+    spread, size, largest = state.variance_sum, state.deviation_sum, state.variance_max
+    if state.events_at_open:
+        square = deviation * deviation
+        spread, size, largest = spread + count * square, size + count * abs(deviation), larger(largest, square)
+    return _with(state, sums, events, mean, spread, size, largest)
 
 
 def corrected(state: State, loss: Any, default: float, sums: tuple[FloatArray, FloatArray]) -> State:
@@ -191,12 +191,16 @@ def corrected(state: State, loss: Any, default: float, sums: tuple[FloatArray, F
     Both are on the learner's scale; the loss may be an array over the leading axes. Sums are as for ``learned``.
     """
     mean = state.mean + (loss - default) / max(state.events, 1)
-    state = state._replace(sums=sums[0], mixture_sums=sums[1], mean=mean)
-    if not state.events_at_open:
-        return state
-    deviation = loss - state.shift
-    (spread, size), largest = _without(state, default, deviation), larger(state.variance_max, deviation * deviation)
-    return state._replace(variance_sum=spread, deviation_sum=size, variance_max=largest)
+    spread, size, largest = state.variance_sum, state.deviation_sum, state.variance_max
+    if state.events_at_open:
+        deviation = loss - state.shift
+        (spread, size), largest = _without(state, default, deviation), larger(largest, deviation * deviation)
+    return _with(state, sums, state.events, mean, spread, size, largest)
+
+
+def _with(state: State, sums: tuple[FloatArray, FloatArray], *numbers: Any) -> State:
+    """Return the state with other sums, n, mean, V, A and M, in half the time of ``_replace``."""
+    return State._make((sums[0], *state[1:5], sums[1], *state[6:13], *numbers, state.drawn))
 
 
 def uncharged(state: State, default: float, sums: tuple[FloatArray, FloatArray]) -> State:

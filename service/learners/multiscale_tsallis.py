@@ -67,22 +67,24 @@ class MultiscaleTsallis(ProvisionalLearner[State]):
         return warmed
 
     def open(self, state: State, slot: Slot) -> State:
-        delays = state.delay_sum + slot.outstanding
-        state = state._replace(t=state.t + 1, delay_sum=delays, shift=state.mean, events_at_open=state.events)
-        state = _solved(state)
-        scale, floor = rule.mixture_scale(state, state.t), FLOOR_SHARE / math.sqrt(state.t) / EXPERTS
-        sums, weights, units = distribution_over_few(state.mixture_sums, scale, state.weights, floor)
-        over = _over(state, slot.eligible)
+        t, delays = state.t + 1, state.delay_sum + slot.outstanding
+        # Made of all its fields, and once more at the end: `_replace` takes as long as solving for the mixture.
+        state = State(*state[:9], t, delays, state.mean, state.events, *state[13:18])
+        sums, p, lam, scales = _solved(state)
+        scale, floor = rule.mixture_scale(state, t), FLOOR_SHARE / math.sqrt(t) / EXPERTS
+        few = distribution_over_few(state.mixture_sums, scale, state.weights, floor)
+        weights = few.p
+        over = p
+        if slot.eligible is not None:
+            over = _over(state._replace(sums=sums, p=p, scales=scales), slot.eligible)
         drawn = with_floor(mixture(weights, over), slot.floor, slot.eligible)
         # Means over outstanding decisions, with the open slot's.
         weight = min(slot.outstanding, PROVISIONAL_POOL_CAP if slot.provisional else POOL_CAP)
         pools = state.pools * weight
         pools[..., :-1, :] += over
         pools[..., -1, :] += drawn
-        pools /= weight + 1
-        return state._replace(
-            pools=pools, mixture_sums=sums, weights=weights, shown=weights, mixture_units=units, drawn=drawn
-        )
+        pools *= 1 / (weight + 1)
+        return State(sums, p, pools, lam, scales, few.sums, weights, weights, few.units, *state[9:18], drawn)
 
     def settle(self, state: State, arm: Any, loss: Any, count: int = 1, divisor: float | None = None) -> State:
         deviation = loss - state.shift
@@ -127,39 +129,31 @@ class MultiscaleTsallis(ProvisionalLearner[State]):
         return with_floor(mixture(state.shown, _over(state, eligible)), floor, eligible)
 
 
-def _solved(state: State) -> State:
-    """Return the state with the open slot's scales, and sums, multipliers and distributions that fit them."""
+def _solved(state: State) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
+    """Return sums, distributions and multipliers that fit the open slot's scales, and these."""
     scales = rule.scales_at(state, state.t)
     sums = state.sums * KEEP[:, None]
-    least = sums.min(axis=-1)
+    least = np.minimum.reduce(sums, axis=-1)
     sums -= least[..., None]
-    if not _any(scales):
-        return state._replace(sums=sums, scales=scales)
+    if not any(scales.ravel().tolist()):  # For five numbers several times faster than scales.any().
+        return sums, state.p, state.lam, scales
     # Multipliers start from the last ones, moved as the sums were; scales are 1 where they are 0.
-    positive, guess = scales, state.lam * KEEP - least
-    if _all(scales) and _all(state.scales):
+    positive, guess, are_positive = scales, state.lam * KEEP - least, all(scales.ravel().tolist())
+    if are_positive and all(state.scales.ravel().tolist()):
         guess *= scales / state.scales
     else:
         positive, before = np.where(scales > 0, scales, 1.0), np.where(state.scales > 0, state.scales, 1.0)
         guess = np.where(state.scales > 0, guess * (positive / before), -positive)
     lam, x = solve_rows(sums, positive, guess)
     floor = _floors(state.t) / x.shape[-1]
-    raised = np.minimum(sums, (lam + positive / np.sqrt(floor))[..., None])
-    p = np.maximum(x, floor[:, None])
-    p /= np.add.reduce(p, axis=-1, keepdims=True)
-    if not _all(scales):
-        live = scales > 0
-        lam, live = np.where(live, lam, state.lam), live[..., None]
-        raised, p = np.where(live, raised, sums), np.where(live, p, state.p)
-    return state._replace(sums=raised, p=p, lam=lam, scales=scales)
-
-
-def _any(scales: FloatArray) -> bool:
-    return any(scales.ravel().tolist())  # for five numbers several times faster than scales.any()
-
-
-def _all(scales: FloatArray) -> bool:
-    return all(scales.ravel().tolist())
+    p = np.maximum(x, floor[:, None], out=x)
+    p *= 1 / np.add.reduce(p, axis=-1, keepdims=True)
+    highest = (lam + positive / np.sqrt(floor))[..., None]
+    if are_positive:
+        return np.minimum(sums, highest, out=sums), p, lam, scales
+    live = scales > 0
+    lam, live = np.where(live, lam, state.lam), live[..., None]
+    return np.where(live, np.minimum(sums, highest), sums), np.where(live, p, state.p), lam, scales
 
 
 def _floors(t: int) -> FloatArray:
