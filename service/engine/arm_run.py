@@ -325,15 +325,15 @@ class ArmRun(BaseRun):
         """
         if eligible is not None or self.arms.unpaused is not None:
             eligible = self._eligible(eligible)
-        slot = self._open_slot(self.draws, eligible)
-        self.state, position = self.learner.draw(self.learner.open(self.state, slot), slot)
+        slot, learner = self._open_slot(self.draws, eligible), self.learner
+        self.state, position = learner.draw(learner.open(self.state, slot), slot)
         arm = self.arms.live[position]
         self.ledger.by_arm[arm] += 1
         if self.act_times is not None:
             self.act_times.act(self.ledger.time, (arm,), self.ledger.by_arm.size)
-        weights, total = self.learner.weights(self.state)
-        probability = weights.item(position) / total
-        return ArmAction(slot.t, arm, probability, len(self.arms.live) if eligible is None else eligible.size)
+        weights, total = learner.weights(self.state)
+        size = len(self.arms.live) if eligible is None else eligible.size
+        return ArmAction(slot.t, arm, weights.item(position) / total, size)
 
     def act_all(self, count: int, eligible: IntArray | None = None) -> ArmActions:
         """Open slots in a row as ``act`` does one by one: those of the next ``count`` that can be drawn at once.
@@ -343,25 +343,22 @@ class ArmRun(BaseRun):
         eligible = self._eligible(eligible)
         slot = self._open_slot(self.draws, eligible)
         self.state, opened = self.learner.open_all(self.state, slot, count)
+        weights, total = self.learner.weights(self.state)
         if opened == 1:
-            self.state, position = self.learner.draw(self.state, slot)
-            positions = [position]
+            self.state, *positions = self.learner.draw(self.state, slot)
         else:
             ledger, more = self.ledger, opened - 1
             ledger.total_delay += more * ledger.outstanding + more * (more - 1) // 2
             ledger.slot += more
             ledger.outstanding += more
-            weights, total = self.learner.weights(self.state)
             positions = draw_all(weights, self.draws.uniforms(slot.t, opened) * total).tolist()
         live = self.arms.live
         arms = positions if isinstance(live, range) else [live[position] for position in positions]
         np.add.at(self.ledger.by_arm, arms, 1)
         if self.act_times is not None:
             self.act_times.act(self.ledger.time, arms, self.ledger.by_arm.size)
-        weights, total = self.learner.weights(self.state)
-        probabilities = (weights[positions] / total).tolist()
-        n_eligible = len(self.arms.live) if eligible is None else eligible.size
-        return ArmActions(slot.t, arms, probabilities, n_eligible)
+        size = len(live) if eligible is None else eligible.size
+        return ArmActions(slot.t, arms, (weights[positions] / total).tolist(), size)
 
     def can_draw(self, eligible: IntArray | None = None) -> bool:
         """Return whether an act with these eligible arms can draw one; see ``act``."""

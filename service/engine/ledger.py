@@ -96,12 +96,11 @@ class ArmLedger(Ledger):
             self.by_arm[arms[0]] -= 1
         else:
             np.subtract.at(self.by_arm, arms, 1)
-        count, mean, equal = self.losses, self.mean_loss, self.equal_losses
-        for loss in losses:
-            equal = equal and (not count or loss == mean)
-            count += 1
+        mean, equal = self.mean_loss, self.equal_losses
+        for count, loss in enumerate(losses, self.losses + 1):
+            equal = equal and (count == 1 or loss == mean)
             mean += (loss - mean) * (1 / count)
-        self.losses, self.mean_loss, self.equal_losses = count, mean, equal
+        self.losses, self.mean_loss, self.equal_losses = self.losses + len(losses), mean, equal
 
     def void_of(self, arm: int) -> None:
         """Count one outstanding decision of an arm, by index, as taken back."""
@@ -179,8 +178,7 @@ class LossRange(NamedTuple):
         if low < min(self.best, self.worst) or high > max(self.best, self.worst):
             return None
         if self.normalize:
-            best, width = self.best, self.worst - self.best
-            return [(loss - best) / width for loss in losses]
+            return self.shares(losses)
         return None if low < 0 else [min(loss, LARGEST_VALUE) for loss in losses]
 
 
@@ -399,10 +397,9 @@ class Draws:
 
     def uniform(self, t: int) -> float:
         """Return u_t (or v_t) in [0, 1) of slot ``t``, from 1."""
-        block, place = divmod(t - 1, BLOCK)
-        if block != self._block:
+        if (block := (t - 1) // BLOCK) != self._block:
             self._doubles, self._block = self._drawn(block), block
-        return float(self._doubles[place])
+        return self._doubles.item((t - 1) % BLOCK)
 
     def uniforms(self, t: int, count: int) -> FloatArray:
         """Return u_t (or v_t) of ``count`` slots from ``t`` on, shape (count,).

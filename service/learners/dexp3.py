@@ -17,6 +17,7 @@ from ..errors import FieldValueError
 from .base import ArmLearner, FloatArray, IntArray, Log, RateMode, Slot, Steps
 from .maths import add_arms, remove_arms
 from .specs import MAX_COUNT, ArmsSpec, LearningRate, MaxDelay, Rate, RatedSpec, RateFields, TotalDelay, Whole
+from .tsallis import column
 
 # -- The log of many arms: weights, and those that were set since. No state of many arms has a vector: the log is
 # stored beside it, and a commit adds the weights that it set.
@@ -141,18 +142,18 @@ class State(NamedTuple):
     @property
     def p(self) -> FloatArray:
         """After the latest event, p_t^n of the paper, shape (..., n_arms)."""
-        return _shares(self.weights, self.total)
+        p: FloatArray = self.weights / column(self.total)
+        return p
 
     @property
     def p_open(self) -> FloatArray:
         """p_t of the open slot, shape (..., n_arms)."""
-        return _shares(self.opened, self.total_open)
+        p: FloatArray = self.opened / column(self.total_open)
+        return p
 
     def at(self, weights: FloatArray, opened: FloatArray) -> State:
         """Return the state with other weights; they need not have the sum 1."""
-        total, total_open = np.add.reduce(weights, axis=-1)[()], np.add.reduce(opened, axis=-1)[()]
-        if weights.ndim == 1:
-            total, total_open = total.item(), total_open.item()
+        total, total_open = (w.sum(axis=-1) if w.ndim > 1 else w.sum().item() for w in (weights, opened))
         return State(weights, opened, total, total_open, 0.0, *self[5:9])
 
     def replayed(self, log: Log) -> State:
@@ -215,9 +216,8 @@ class Dexp3(ArmLearner[State]):
     def open(self, state: State, slot: Slot) -> State:
         """Open a slot; no bound is proved for the anytime rates, of which D is the sum of delays, with the cap."""
         weights, _, total, _, drift, _, _, _, delay_sum, least, log = state
-        n_arms, delay_sum, rates = weights.shape[-1], delay_sum + min(slot.outstanding, self._cap), self._rates
-        if rates is None:
-            t = slot.t
+        n_arms, t, delay_sum = weights.shape[-1], slot.t, delay_sum + min(slot.outstanding, self._cap)
+        if (rates := self._rates) is None:
             eta = ANYTIME_SCALE * math.sqrt((1 + math.log(n_arms)) / (n_arms * t + delay_sum))
             floor = min(1 / (t + delay_sum), 0.25)
             rates = Rates(eta, 4 * (0.5 - floor) / eta, floor)
@@ -302,11 +302,6 @@ class Dexp3(ArmLearner[State]):
 
     def rates(self, state: State) -> dict[str, Any]:
         return {"rates": self.mode} | {name: getattr(state, name) for name in Rates._fields}
-
-
-def _shares(weights: FloatArray, total: Any) -> FloatArray:
-    shares: FloatArray = weights / (total if weights.ndim == 1 else np.asarray(total)[..., None])
-    return shares
 
 
 def _with(weights: FloatArray, steps: Steps) -> FloatArray:

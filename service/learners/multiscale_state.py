@@ -178,11 +178,9 @@ def learned(state: State, loss: Any, deviation: Any, count: int, sums: tuple[Flo
     """
     events = state.events + count
     mean = state.mean + count * (loss - state.mean) / events
-    spread, size, largest = state.variance_sum, state.deviation_sum, state.variance_max
-    if state.events_at_open:
-        square = deviation * deviation
-        spread, size, largest = spread + count * square, size + count * abs(deviation), larger(largest, square)
-    return _with(state, sums, events, mean, spread, size, largest)
+    square = deviation * deviation
+    spread, size = state.variance_sum + count * square, state.deviation_sum + count * abs(deviation)
+    return _with(state, sums, events, mean, spread, size, larger(state.variance_max, square))
 
 
 def corrected(state: State, loss: Any, default: float, sums: tuple[FloatArray, FloatArray]) -> State:
@@ -191,26 +189,22 @@ def corrected(state: State, loss: Any, default: float, sums: tuple[FloatArray, F
     Both are on the learner's scale; the loss may be an array over the leading axes. Sums are as for ``learned``.
     """
     mean = state.mean + (loss - default) / max(state.events, 1)
-    spread, size, largest = state.variance_sum, state.deviation_sum, state.variance_max
-    if state.events_at_open:
-        deviation = loss - state.shift
-        (spread, size), largest = _without(state, default, deviation), larger(largest, deviation * deviation)
-    return _with(state, sums, state.events, mean, spread, size, largest)
+    deviation = loss - state.shift
+    largest = larger(state.variance_max, deviation * deviation)
+    return _with(state, sums, state.events, mean, *_without(state, default, deviation), largest)
 
 
-def _with(state: State, sums: tuple[FloatArray, FloatArray], *numbers: Any) -> State:
-    """Return the state with other sums, n, mean, V, A and M, in half the time of ``_replace``."""
-    return State._make((sums[0], *state[1:5], sums[1], *state[6:13], *numbers, state.drawn))
+def _with(state: State, sums: tuple[FloatArray, FloatArray], events: int, mean: Any, *spreads: Any) -> State:
+    """Return the state with other sums, n and mean, and V, A and M if a mean was known when the slot opened."""
+    spreads = spreads if state.events_at_open else state[15:18]  # `_replace` takes twice the time.
+    return State._make((sums[0], *state[1:5], sums[1], *state[6:13], events, mean, *spreads, state.drawn))
 
 
 def uncharged(state: State, default: float, sums: tuple[FloatArray, FloatArray]) -> State:
     """Return the state with one ``default`` less in n, mean, V and A, and with these sums."""
-    state = state._replace(sums=sums[0], mixture_sums=sums[1], events=max(state.events - 1, 0))
-    if state.events_at_open:
-        spread, size = _without(state, default, 0.0 * state.mean)
-        state = state._replace(variance_sum=spread, deviation_sum=size)
-    gap = (default - state.mean) / state.events if state.events else state.mean
-    return state._replace(mean=state.mean - gap)
+    events, spreads = max(state.events - 1, 0), _without(state, default, 0.0 * state.mean)
+    gap = (default - state.mean) / events if events else state.mean
+    return _with(state, sums, events, state.mean - gap, *spreads, state.variance_max)
 
 
 def _without(state: State, default: float, deviation: Any) -> tuple[Any, Any]:
@@ -250,10 +244,7 @@ def all_learned(state: State, arms: Sequence[int], losses: Sequence[float], fall
         mean += (loss - mean) / events
         square = deviation * deviation
         spread, size, largest = spread + square, size + abs(deviation), max(largest, square)
-    state = _moved(state, arms, deviations, fall)._replace(events=events, mean=mean)
-    if not state.events_at_open:
-        return state
-    return state._replace(variance_sum=spread, deviation_sum=size, variance_max=largest)
+    return _with(state, _moved(state, arms, deviations, fall), events, mean, spread, size, largest)
 
 
 def all_corrected(state: State, arms: Sequence[int], losses: Sequence[float], default: float, fall: float) -> State:
@@ -267,14 +258,12 @@ def all_corrected(state: State, arms: Sequence[int], losses: Sequence[float], de
         spread = max(spread + (square - before * before), 0.0)
         size = max(size + (abs(deviation) - abs(before)), 0.0)
         largest = max(largest, square)
-    state = _moved(state, arms, [loss - default for loss in losses], fall)._replace(mean=mean)
-    if not state.events_at_open:
-        return state
-    return state._replace(variance_sum=spread, deviation_sum=size, variance_max=largest)
+    sums = _moved(state, arms, [loss - default for loss in losses], fall)
+    return _with(state, sums, state.events, mean, spread, size, largest)
 
 
-def _moved(state: State, arms: Sequence[int], deviations: Sequence[float], fall: float) -> State:
-    """Return the state with sums moved by deviations of arms, as ``stepped`` moves them by one."""
+def _moved(state: State, arms: Sequence[int], deviations: Sequence[float], fall: float) -> tuple[Any, Any]:
+    """Return the experts' sums and the mixture's, moved by deviations of arms, as ``stepped`` moves them by one."""
     places, sums = np.array(arms), state.sums.copy()
     pools, deviation = state.pools[:, places], np.array(deviations)
     possible = pools[-1] > 0
@@ -286,4 +275,4 @@ def _moved(state: State, arms: Sequence[int], deviations: Sequence[float], fall:
     np.add.at(sums.reshape(-1), entries.reshape(-1), moves.reshape(-1))
     moves = clipped(ratio * pools[:-1], state.mixture_units[:, None], fall)
     in_turn = np.add.accumulate(np.column_stack([state.mixture_sums, moves]), axis=1)
-    return state._replace(sums=sums, mixture_sums=in_turn[:, -1].copy())
+    return sums, in_turn[:, -1].copy()

@@ -73,8 +73,7 @@ class MultiscaleTsallis(ProvisionalLearner[State]):
         sums, p, lam, scales = _solved(state)
         scale, floor = rule.mixture_scale(state, t), FLOOR_SHARE / math.sqrt(t) / EXPERTS
         few = distribution_over_few(state.mixture_sums, scale, state.weights, floor)
-        weights = few.p
-        over = p
+        weights, over = few.p, p
         if slot.eligible is not None:
             over = _over(state._replace(sums=sums, p=p, scales=scales), slot.eligible)
         drawn = with_floor(mixture(weights, over), slot.floor, slot.eligible)
@@ -170,9 +169,7 @@ def _over(state: State, eligible: IntArray | None) -> FloatArray:
     n_arms = state.p.shape[-1]
     if eligible is None or eligible.size == n_arms:
         return state.p
-    sums = np.take(state.sums, eligible, axis=-1)
-    positive = np.where(state.scales > 0, state.scales, 1.0)
-    _, x = solve_rows(sums - sums.min(axis=-1, keepdims=True), positive, -positive)
+    x = _from_nothing(np.take(state.sums, eligible, axis=-1), state.scales)
     x = np.maximum(x, column(_floors(state.t)) / n_arms)
     x = np.where(column(state.scales) > 0, x, 1.0)
     return spread(x / x.sum(axis=-1, keepdims=True), eligible, n_arms)
@@ -181,10 +178,14 @@ def _over(state: State, eligible: IntArray | None) -> FloatArray:
 def _standing(state: State) -> tuple[FloatArray, FloatArray]:
     """Return the scales that slot t+1 would have now, and each expert's x at these, p where the scale is 0."""
     scales = rule.scales_at(state, state.t + 1)
-    sums = state.sums * KEEP[:, None]
-    positive = np.where(scales > 0, scales, 1.0)
-    _, x = solve_rows(sums - sums.min(axis=-1, keepdims=True), positive, -positive)
+    x = _from_nothing(state.sums * KEEP[:, None], scales)
     return scales, np.where(column(scales) > 0, x, state.p)
+
+
+def _from_nothing(sums: FloatArray, scales: FloatArray) -> FloatArray:
+    """Return each expert's x at its scale, or at 1 if that is 0, without a multiplier to start from."""
+    positive = np.where(scales > 0, scales, 1.0)
+    return solve_rows(sums - sums.min(axis=-1, keepdims=True), positive, -positive)[1]
 
 
 def _resting(state: State, scales: FloatArray, x: FloatArray) -> State:
