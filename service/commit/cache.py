@@ -72,14 +72,15 @@ class SurplusWatch:
         settled : number of events by outcome
         results : of the batch's requests; those refused for surplus events are counted
         """
-        refused = [error for error in results if isinstance(error, SurplusFeedbackError)]
-        events = sum(settled.values()) + sum(error.events for error in refused)
-        if not events:
+        refused = [each for each in results if type(each) is SurplusFeedbackError]
+        if not settled and not refused:
             return
-        if session_id not in self._sessions and len(self._sessions) >= MAX_SESSIONS:
-            self._sessions.clear()
-            self.mostly_surplus.clear()
-        watched = self._sessions.setdefault(session_id, _Watched())
+        events = sum(settled.values()) + sum(error.events for error in refused)
+        if (watched := self._sessions.get(session_id)) is None:
+            if len(self._sessions) >= MAX_SESSIONS:
+                self._sessions.clear()
+                self.mostly_surplus.clear()
+            watched = self._sessions[session_id] = _Watched()
         watched.events += events
         watched.surplus += settled.get("surplus", 0) + sum(error.surplus for error in refused)
         if watched.events >= WINDOW:
@@ -246,18 +247,20 @@ class CachedSession(NamedTuple):
         effective : what the commit showed of the distribution; None where the next one has to compute it
         stored : the specification, which the commit may have replaced
         """
-        schema = written.state[0]
+        state, schema, stored_bytes = written.state, written.state[0], self.stored_bytes
         run.on_written(codec.rows_of(run))
         if (narrow := codec.SCHEMAS[schema].narrow) is not None:
             narrow(run)
-        if (stored_bytes := self.stored_bytes) is not None:
-            stored_bytes = StoredBytes(written.spec or stored_bytes.spec, written.state)
+        # A run without records, and with the same arms, takes as much memory as before.
+        is_as_large = stored_bytes is not None and getattr(run, "arms", None) is getattr(self.run, "arms", None)
+        size = self.size if is_as_large else _memory(run)
+        if stored_bytes is not None:
+            stored_bytes = StoredBytes(written.spec or stored_bytes.spec, state)
             stored_bytes = stored_bytes if stored_bytes.are_enough_for(run) else None
+        checksum = state[-CHECKSUM_BYTES:]
         return CachedSession(
-            *(written.version, stored, run, written.state[-CHECKSUM_BYTES:], _memory(run), schema),
-            effective=effective,
-            created_at=self.created_at,
-            stored_bytes=stored_bytes,
+            *(written.version, stored, run, checksum, size, schema, False, effective, False, self.created_at),
+            stored_bytes,
         )
 
 

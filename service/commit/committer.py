@@ -12,13 +12,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import random
 import secrets
-import time
 from collections import deque
 from collections.abc import Sequence
 from contextvars import Context, copy_context
-from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from ..cooperative import LABEL_BYTES, LARGE_INPUT_BYTES, compress_if_large, run_in_thread_if_large
 from ..engine.arm_run import ArmRun
@@ -33,14 +31,14 @@ from ..errors import (
     UnknownSessionError,
 )
 from ..models.specification import is_id
-from ..serialization import records, summary
+from ..serialization import records as codec
+from ..serialization import summary
 from ..serialization.state import NEWEST, rows_of
-from ..store.base import Commit, Committed, Conflict, Known, Snapshot, Store, Written
+from ..store.base import Commit, Committed, Conflict, Known, Store, Written
 from ..telemetry.logs import BATCH_CONTEXTS
 from ..telemetry.metrics import Metrics
 from .batch import Answer, Draft, KnownKeys, Operation, apply_batch
 from .cache import EFFECTIVE_SECONDS, CachedSession, Effective, SessionCache
-from .contention import Contention, Version, honour_grace, request_grace
 from .loading import SessionLoader
 from .schemas import Schemas
 
@@ -86,69 +84,70 @@ async def commit_of(
     If nothing changed it writes nothing, and only confirms that ``base`` is still the session's version; but a
     state of a newer schema than may be written now is written again. The answers of the draft get the new version.
     """
-    run, spec, after = draft.run, base.stored.specification, draft.stored.specification
-    writes = draft.changed or bool(draft.answers) or (spec.decision_log is not None and bool(draft.journal))
-    writes = writes or base.schema > schema
-    if draft.shows_version:
-        draft.show_version(version if writes else base.version)
+    run, stored, journal = draft.run, draft.stored, draft.journal
+    spec, is_same = base.stored.specification, stored is base.stored
+    writes = draft.changed or bool(draft.answers) or base.schema > schema
+    if not (writes or (journal and spec.decision_log is not None)):
+        return await _with_lookups(draft, session_id, base, writer, None, base.version)
+    if isinstance(run, ArmRun) and run.arms is not getattr(base.run, "arms", None):
+        # Arms are encoded again, of which there may be many.
+        is_same, size = False, LABEL_BYTES * run.arms.size
+        state = await run_in_thread_if_large(size, CachedSession.encode, run, schema)
+    else:
+        state = CachedSession.encode(run, schema)
+    # Computing it costs much with many arms: lists show that of some seconds ago.
+    effective = base.effective if is_same else None
+    if effective is None or run.ledger.time - effective.at >= EFFECTIVE_SECONDS:
+        effective = Effective(summary.effective_arms_of(run), run.ledger.time)
+    draft.effective = effective
+    shown = summary.encode_summary(run, version, schema, effective=effective.value, mostly_surplus=mostly_surplus)
+    if len(state) >= LARGE_INPUT_BYTES:
         await draft.fair_yield()
-    answers = {}
-    for key, (body, packed) in draft.answers.items():
-        answers[key] = body + await compress_if_large(packed)
-    written = None
-    if writes:
-        has_same_arms = getattr(run, "arms", None) is getattr(base.run, "arms", None)
-        if has_same_arms:
-            state = CachedSession.encode(run, schema)
-        else:
-            # Arms are encoded again, of which there may be many.
-            size = LABEL_BYTES * run.arms.size if isinstance(run, ArmRun) else 0
-            state = await run_in_thread_if_large(size, CachedSession.encode, run, schema)
-        is_same = draft.stored is base.stored and has_same_arms
-        # Computing it costs much with many arms: lists show that of some seconds ago.
-        effective = base.effective if is_same else None
-        if effective is None or run.ledger.time - effective.at >= EFFECTIVE_SECONDS:
-            effective = Effective(summary.effective_arms_of(run), run.ledger.time)
-        draft.effective = effective
-        shown = summary.encode_summary(
-            run, version, schema, effective=effective.value, mostly_surplus=mostly_surplus
-        )
-        if len(state) >= LARGE_INPUT_BYTES:
-            await draft.fair_yield()
-        losses = base.run.params.losses
-        default = None if spec.expiry is None else spec.expiry.default(losses.word)
-        entries = []
-        if spec.decision_log is not None:
-            entries = await draft.journal.entries(default, losses.word, draft.fair_yield)
-        extends = draft.extends_deadline and after.idle_ttl_seconds is not None
-        changed = dict[bytes, bytes | None](draft.dropped)
-        if isinstance(run, SlotRun) or run.act_times is not None or run.stored_rows or rows_of(run):
-            changed |= records.encode(run)
-        written = Written(
-            version,
-            state,
-            idle_ttl_ms=after.idle_ttl_ms if extends else None,
-            permanent=after.idle_ttl_seconds is None and spec.idle_ttl_seconds is not None,
-            spec=None if draft.stored is base.stored else await _specification(draft),
-            records=changed,
-            segments=await _segments_of(draft, run) if isinstance(run, SegmentRun) else {},
-            counts=await draft.journal.counts(losses, default, lambda: draft.fair_yield()),
-            joins_counts=isinstance(run, ArmRun) and run.ledger.by_arm.size <= FEW_ARMS,
-            summary=shown,
-            about=None if is_same else await _about(draft),
-            entries=entries,
-            max_entries=0 if spec.decision_log is None else spec.decision_log.max_entries,
-        )
+    losses = base.run.params.losses
+    default = None if spec.expiry is None else spec.expiry.default(losses.word)
+    entries, idle, was_idle = list[bytes](), stored.specification.idle_ttl_seconds, spec.idle_ttl_seconds
+    if spec.decision_log is not None:
+        entries = await journal.entries(default, losses.word, draft.fair_yield)
+    records: dict[bytes, bytes | None] = dict.fromkeys(draft.dropped)
+    if run.act_times is not None or run.stored_rows or isinstance(run, SlotRun) or rows_of(run):
+        records |= codec.encode(run)
+    written = Written(
+        version,
+        state,
+        stored.specification.idle_ttl_ms if draft.extends_deadline and idle is not None else None,
+        idle is None and was_idle is not None,
+        None if stored is base.stored else await _specification(draft),
+        records,
+        await _segments_of(draft, run) if isinstance(run, SegmentRun) else {},
+        await journal.counts(losses, default, lambda: draft.fair_yield()) if journal else {},
+        isinstance(run, ArmRun) and run.ledger.by_arm.size <= FEW_ARMS,
+        shown,
+        None if is_same else await _about(draft),
+        entries,
+        0 if spec.decision_log is None else spec.decision_log.max_entries,
+    )
+    return await _with_lookups(draft, session_id, base, writer, written, version)
+
+
+async def _with_lookups(
+    draft: Draft, session_id: str, base: CachedSession, writer: str, written: Written | None, version: str
+) -> Commit:
+    """Make a commit with what is looked up and remembered; answers get the version in force after it."""
+    if draft.shows_version:
+        draft.show_version(version)
+        await draft.fair_yield()
+    new, known = draft.event_ids, draft.known
+    answers = {key: body + await compress_if_large(packed) for key, (body, packed) in draft.answers.items()}
     return Commit(
-        session_id=session_id,
-        writer=writer,
-        expected=base.version,
-        written=written,
-        checksum=base.checksum,
-        event_ids=list(draft.event_ids),
-        event_lookups=list(draft.asked_events - draft.known.duplicates - draft.event_ids.keys()),
-        lookups=list(draft.asked_keys - draft.known.answers.keys()),
-        answers=answers,
+        session_id,
+        writer,
+        base.version,
+        written,
+        base.checksum,
+        list(new),
+        list(draft.asked_events - known.duplicates - new.keys()) if len(draft.asked_events) > len(new) else (),
+        list(draft.asked_keys - known.answers.keys()) if draft.asked_keys else (),
+        answers,
     )
 
 
@@ -156,7 +155,7 @@ async def _segments_of(draft: Draft, run: SegmentRun) -> dict[bytes, tuple[int, 
     """Return the segments that a draft changes, as the store keeps them."""
     found = {}
     for name in run.segments.changes:
-        found[records.name_of(name)] = records.encode_segment(run, name)
+        found[codec.name_of(name)] = codec.encode_segment(run, name)
         await draft.fair_yield()
     return found
 
@@ -176,24 +175,14 @@ def _label_bytes(run: Run) -> int:
     return LABEL_BYTES * len(run.arms.names or ()) if isinstance(run, ArmRun) else 0
 
 
-MAX_GRACE_REQUESTS = 8
-"""Tries to request grace, each lost to another's commit."""
 MAX_ATTEMPTS = 64
 """Attempts at one batch before its requests are refused as overload."""
+FIRST_PAUSE, LONGEST_PAUSE = 0.001, 0.1
+"""Seconds; the upper limit of the random pause after a second conflict in a row, and the most it grows to."""
 MAX_REMINDED = 10_000
 """Sessions whose reminder this worker remembers."""
 
 log = logging.getLogger(__name__)
-
-
-class Lost(NamedTuple):
-    """An attempt that met another worker's commit."""
-
-    winner: Snapshot
-    seconds: float
-    """How long the attempt took."""
-    times: int
-    """How many attempts of the batch failed up to this one."""
 
 
 class Committer:
@@ -208,7 +197,6 @@ class Committer:
     """
 
     def __init__(self, store: Store, cache: SessionCache, metrics: Metrics, schemas: Schemas) -> None:
-        self.contention = Contention()
         self._versions = Versions()
         self._store = store
         self._cache = cache
@@ -241,7 +229,8 @@ class Committer:
             failure = InternalError()
         else:
             for operation, result in zip(batch, results, strict=True):
-                if operation.reports_events and isinstance(result, (InvalidRequestError, SurplusFeedbackError)):
+                is_refused = type(result) is not Answer and operation.reports_events
+                if is_refused and isinstance(result, (InvalidRequestError, SurplusFeedbackError)):
                     self._metrics.events["refused"](operation.weight)
             return results
         self._cache.forget(session_id)
@@ -256,80 +245,53 @@ class Committer:
 
     async def _commit(self, session_id: str, batch: Sequence[Operation]) -> Sequence[Answer | Exception]:
         base = self._cache.get(session_id) or await self._loader.load(session_id)
-        known, failed, started = KnownKeys(), 0, time.perf_counter()
+        known, failed = KnownKeys(), 0
         while failed < MAX_ATTEMPTS:
             if isinstance(base.run, SegmentRun):
                 base = await self._loader.with_segments(session_id, base, batch)
             draft = await apply_batch(base, batch, known, self._store.now())
             if draft.run.act_times is not None:
                 await self._remind(session_id, draft.run)
-            writer, version = self._versions.writer, self._versions.new()
-            surplus, schema = session_id in self._watch.mostly_surplus, self._schemas.written
             commit = await commit_of(
-                draft, session_id, base, writer, version, mostly_surplus=surplus, schema=schema
+                *(draft, session_id, base, self._versions.writer, self._versions.new()),
+                mostly_surplus=session_id in self._watch.mostly_surplus,
+                schema=self._schemas.written,
             )
             outcome = await self._store.commit(commit)
             if isinstance(outcome, Committed):
-                self._on_committed(base, commit, draft, outcome)
+                kept = self._on_committed(base, commit, draft, outcome)
                 if draft.due_expired:
                     return draft.results
-                started = time.perf_counter()
-                base = self._cache.get(session_id) or await self._loader.load(session_id)
+                base = kept or await self._loader.load(session_id)
                 continue
             failed += 1
             if isinstance(outcome, Conflict):
-                lost = Lost(outcome.snapshot, time.perf_counter() - started, failed)
-                base, started = await self._on_conflict(session_id, base, lost)
+                self._cache.forget(session_id)
+                if failed > 1:  # Others may be as far as this worker, again and again: chance decides who is first.
+                    await asyncio.sleep(random.uniform(0, min(LONGEST_PAUSE, FIRST_PAUSE * 2**failed)))  # noqa: S311
+                base = await self._loader.decode(session_id, outcome.snapshot, base)
             elif isinstance(outcome, Known):
                 known.duplicates |= outcome.duplicates
                 known.answers.update(outcome.replays)
                 await draft.fair_yield()
-                started = time.perf_counter()
             else:
                 await self.forget(session_id)
                 raise UnknownSessionError
         raise OverloadedError("Too many workers write this session at once")
 
-    def _on_committed(self, base: CachedSession, commit: Commit, draft: Draft, outcome: Committed) -> None:
+    def _on_committed(
+        self, base: CachedSession, commit: Commit, draft: Draft, outcome: Committed
+    ) -> CachedSession | None:
+        """Count what was committed, and keep the session; None if others have committed since."""
         self._watch.count(commit.session_id, draft.outcomes, draft.results)
         self._metrics.count(draft.outcomes, base.run.ledger, draft.run.ledger, draft.delays)
         if outcome.snapshot is not None:
-            # An earlier sending did it, and others have committed since.
             self._cache.forget(commit.session_id)
-        elif (written := commit.written) is not None:
-            kept = base.committed_as(written, draft.run, draft.effective, draft.stored)
-            self._cache.put(commit.session_id, kept)
-
-    async def _on_conflict(self, session_id: str, base: CachedSession, lost: Lost) -> tuple[CachedSession, float]:
-        """Return the version to try on next, once others will let an attempt through, and when that began.
-
-        The time in which the version is read counts as part of the attempt: the winner does not read one.
-        """
-        winning = Version.parse(lost.winner.version)
-        self.contention.on_conflict(session_id, winning.writer, lost.seconds)
-        self._cache.forget(session_id)
-        await honour_grace(winning)
-        started = time.perf_counter()
-        base = await self._loader.decode(session_id, lost.winner, base)
-        writer, surplus = self._versions.writer, session_id in self._watch.mostly_surplus
-        for _ in range(MAX_GRACE_REQUESTS):
-            version = request_grace(self._versions.new(), lost.seconds, lost.times)
-            if version is None:
-                break
-            draft = Draft(base.run.copy(), KnownKeys(), base.stored, changed=True)
-            schema = self._schemas.written
-            unchanged = await commit_of(
-                draft, session_id, base, writer, version, mostly_surplus=surplus, schema=schema
-            )
-            outcome = await self._store.commit(unchanged)
-            if isinstance(outcome, Committed):
-                self._on_committed(base, unchanged, draft, outcome)
-                base = self._cache.get(session_id) or await self._loader.load(session_id)
-            started = time.perf_counter()
-            if not isinstance(outcome, Conflict):
-                break
-            base = await self._loader.decode(session_id, outcome.snapshot, base)
-        return base, started
+            return None
+        if (written := commit.written) is not None:
+            base = base.committed_as(written, draft.run, draft.effective, draft.stored)
+            self._cache.put(commit.session_id, base)
+        return base
 
     async def _remind(self, session_id: str, run: Run) -> None:
         """Note when the session has decisions due, before acts of a new bucket of time are committed."""
@@ -348,23 +310,11 @@ class Committer:
 
 # -- Requests that wait for their session: a queue for each, committed in batches in the order of arrival.
 #
-# While a batch is being committed the requests for its session gather; together they are the next batch.
+# The first request for a session is committed at once. Meanwhile others gather; together they are the next batch.
 
 MAX_BATCH_WEIGHT = 2_000
 """Acts and events committed together, beyond the first request."""
-
-
-@dataclass(slots=True, eq=False)
-class _Waiting:
-    operation: Operation
-    future: asyncio.Future[Answer]
-    context: Context = field(default_factory=copy_context)
-
-
-@dataclass(slots=True)
-class _SessionQueue:
-    waiting: deque[_Waiting] = field(default_factory=deque)
-    task: asyncio.Task[None] | None = None
+_Waiting = tuple[Operation, asyncio.Future[Answer], Context]
 
 
 class SessionQueues:
@@ -380,9 +330,12 @@ class SessionQueues:
         self._committer = committer
         self._max_queue = max_queue
         self._max_waiting = max_waiting
-        self._accepted = 0
+        self.waiting = 0
         """Requests of all sessions that were accepted and not answered yet."""
-        self._queues: dict[str, _SessionQueue] = {}
+        self._queues: dict[str, deque[_Waiting]] = {}
+        """Of the sessions with a commit under way."""
+        self._tasks = set[asyncio.Task[None]]()
+        self._idle = asyncio.Event()
 
     async def submit(self, session_id: str, operation: Operation) -> Answer:
         """Apply a request to a session; the answer comes once the store has committed it.
@@ -398,58 +351,68 @@ class SessionQueues:
             as the operation, or the store, refuses it: nothing of it is applied then, except that after a
             ``StoreUnavailableError`` it may be. ``OverloadedError`` if too many requests wait.
         """
-        if not is_id(session_id):
+        if (queue := self._queues.get(session_id)) is None and not is_id(session_id):
             raise UnknownSessionError
-        if self._accepted >= self._max_waiting:
+        if self.waiting >= self._max_waiting:
             raise OverloadedError("Too many requests are waiting")
-        if (queue := self._queues.get(session_id)) is None:
-            queue = self._queues[session_id] = _SessionQueue()
-        if len(queue.waiting) >= self._max_queue:
+        if queue is not None and len(queue) >= self._max_queue:
             raise OverloadedError("Too many requests are waiting for this session")
-        waiting = _Waiting(operation, asyncio.get_running_loop().create_future())
-        queue.waiting.append(waiting)
-        if queue.task is None:
-            queue.task = asyncio.create_task(self._commit_batches(session_id, queue))
-        self._accepted += 1
+        self.waiting += 1
         try:
-            return await waiting.future
+            if queue is None:
+                return await self._begin(session_id, operation)
+            future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+            queue.append((operation, future, copy_context()))
+            return await future
         finally:
-            self._accepted -= 1
+            self.waiting -= 1
 
-    @property
-    def waiting(self) -> int:
-        """Requests that were accepted and not answered yet."""
-        return self._accepted
+    async def _begin(self, session_id: str, operation: Operation) -> Answer:
+        """Commit the request that finds no commit under way, and let those that come meanwhile be committed."""
+        queue = self._queues[session_id] = deque()
+        try:
+            (result,) = await self._committer.commit(session_id, (operation,))
+        finally:
+            if queue:
+                task = asyncio.create_task(self._commit_batches(session_id, queue))
+                self._tasks.add(task)
+                task.add_done_callback(self._tasks.discard)
+            else:
+                self._end(session_id)
+        if isinstance(result, Exception):
+            raise result
+        return result
+
+    def _end(self, session_id: str) -> None:
+        del self._queues[session_id]
+        if not self._queues:
+            self._idle.set()
 
     async def drained(self) -> None:
-        """Wait until every request accepted so far has been answered."""
-        while tasks := [queue.task for queue in self._queues.values() if queue.task is not None]:
-            await asyncio.wait(tasks)
+        """Wait until no commit is under way."""
+        while self._queues:
+            self._idle.clear()
+            await self._idle.wait()
 
-    async def _commit_batches(self, session_id: str, queue: _SessionQueue) -> None:
-        contention = self._committer.contention
-        while queue.waiting:
-            if session_id in contention.sessions:
-                await contention.wait(session_id)
-            batch: list[_Waiting] = []
-            weight = 0
-            while queue.waiting and (not batch or weight + queue.waiting[0].operation.weight <= MAX_BATCH_WEIGHT):
-                each = queue.waiting.popleft()
-                if not each.future.cancelled():
+    async def _commit_batches(self, session_id: str, queue: deque[_Waiting]) -> None:
+        while queue:
+            batch, weight = list[_Waiting](), 0
+            while queue and (not batch or weight + queue[0][0].weight <= MAX_BATCH_WEIGHT):
+                each = queue.popleft()
+                if not each[1].cancelled():
                     batch.append(each)
-                    if queue.waiting:  # Mostly one request waits, and what it weighs is of no use.
-                        weight += each.operation.weight
+                    if queue:  # If it is the last, what it weighs is of no use.
+                        weight += each[0].weight
             if not batch:
                 continue
-            BATCH_CONTEXTS.set([each.context for each in batch])
-            results = await self._committer.commit(session_id, [each.operation for each in batch])
-            for each, result in zip(batch, results, strict=True):
-                if each.future.done():
+            operations, futures, contexts = zip(*batch, strict=True)
+            BATCH_CONTEXTS.set(contexts)
+            results = await self._committer.commit(session_id, operations)
+            for future, result in zip(futures, results, strict=True):
+                if future.done():
                     continue
                 if isinstance(result, Exception):
-                    each.future.set_exception(result)
+                    future.set_exception(result)
                 else:
-                    each.future.set_result(result)
-            if session_id in contention.sessions:
-                contention.on_commit(session_id)
-        del self._queues[session_id]
+                    future.set_result(result)
+        self._end(session_id)

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..commit.batch import Acted, Applied, Draft, Ended, Journal, Operation
+from ..commit.batch import Acted, Applied, Draft, Ended, Operation
 from ..cooperative import CHUNK_SCALARS
 from ..engine.arm_run import ArmRun
 from ..engine.ledger import ArmActions
@@ -134,12 +134,12 @@ class Act(Operation):
 
     async def apply(self, draft: Draft, found: Found) -> Applied:
         run = draft.run
-        if isinstance(run, ArmRun):
-            drawn = await self._draw(draft, run, found)
-            return Applied(arms_json(drawn, run.arms.names, found.skipped, single=self.single).encode())
-        points = await self._play(draft, run)
-        body = iter(points[0]) if self.single else points_json(points)
-        return Applied("".join(body).encode() if self.count * _cells(run) <= CHUNK_SCALARS else body)
+        if isinstance(run, PointRun):
+            points = await self._play(draft, run)
+            body = iter(points[0]) if self.single else points_json(points)
+            return Applied("".join(body).encode() if self.count * _cells(run) <= CHUNK_SCALARS else body)
+        drawn = await self._draw(draft, run, found)
+        return Applied(arms_json(drawn, run.arms.names, found.skipped, single=self.single).encode())
 
     async def _play(self, draft: Draft, run: PointRun) -> Sequence[Iterable[str]]:
         actions = []
@@ -164,7 +164,7 @@ class Act(Operation):
         if self.distinct and eligible is None:
             eligible = run.arms.without(np.empty(0, dtype=np.int64))
         while left:
-            actions = self._act(run, 1 if self.distinct else left, eligible, draft.journal)
+            actions = self._act(run, 1 if self.distinct else left, eligible, draft)
             drawn.append(actions)
             left -= len(actions.arms)
             if left:
@@ -175,7 +175,7 @@ class Act(Operation):
                     break
         return drawn
 
-    def _act(self, run: ArmRun, count: int, eligible: IntArray | None, journal: Journal) -> ArmActions:
+    def _act(self, run: ArmRun, count: int, eligible: IntArray | None, draft: Draft) -> ArmActions:
         """Open slots, ``count`` at most, and note them."""
         if isinstance(run, SlotRun) or (count > 1 and type(run) is ArmRun):
             actions = run.act_all(count, eligible)
@@ -183,9 +183,10 @@ class Act(Operation):
             segment = self.segment or ""
             slot, arm, p, size = run.act(eligible, segment) if isinstance(run, SegmentRun) else run.act(eligible)
             actions = ArmActions(slot, (arm,), (p,), size)
-        for each in actions.one_by_one() if actions.dropped else (actions,):
-            journal.extend(Ended(arm, "expired") for arm in each.dropped)
-            journal.append(Acted(each, run.arms.names, self.segment))
+        if actions.dropped or draft.stored.specification.decision_log is not None:
+            for each in actions.one_by_one() if actions.dropped else (actions,):
+                draft.journal.extend(Ended(arm, "expired") for arm in each.dropped)
+                draft.journal.append(Acted(each, run.arms.names, self.segment))
         return actions
 
 

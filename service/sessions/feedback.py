@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from hashlib import blake2b
 from typing import Any, ClassVar
 
@@ -136,13 +136,13 @@ class Losses(list[float]):
 class Judged:
     """What becomes of a batch's events, by their indexes; voids are applied too."""
 
-    applied: Sequence[int] = ()
-    invalid: list[int] = field(default_factory=list)
+    applied: Sequence[int]
+    invalid: Sequence[int]
     """Those that do not fit the session."""
-    removed: list[int] = field(default_factory=list)
+    removed: Sequence[int]
     """Those of removed arms."""
-    surplus: list[int] = field(default_factory=list)
-    event_ids: dict[bytes, None] = field(default_factory=dict)
+    surplus: Sequence[int]
+    event_ids: dict[bytes, None]
     """Digests of the ids that count from now on, in order."""
     duplicates: int = 0
     voided: int = 0
@@ -165,26 +165,26 @@ async def judge(
     is_removed, settles_a_decision : take one of these
     at_once : events between two pauses
     """
-    judged, applied = Judged(), list[int]()
+    applied, invalid, removed, surplus = list[int](), list[int](), list[int](), list[int]()
+    judged = Judged(applied, invalid, removed, surplus, {})
     for index, (event_id, each) in enumerate(zip(event_ids, feedback, strict=True)):
         if not index % at_once:
             await draft.fair_yield()
         if each is None:
-            judged.invalid.append(index)
+            invalid.append(index)
             continue
         if event_id is not None and (draft.is_duplicate(event_id) or event_id in judged.event_ids):
             judged.duplicates += 1
             continue
         if is_removed(each):
-            judged.removed.append(index)
+            removed.append(index)
         elif settles_a_decision(each):
             applied.append(index)
         else:
-            judged.surplus.append(index)
+            surplus.append(index)
             continue
         if event_id is not None:
             judged.event_ids[event_id] = None
-    judged.applied = applied
     return judged
 
 
@@ -255,11 +255,13 @@ class SettleFeedback(Operation):
         """
         run = draft.run
         skips = self.on_surplus == "skip" or (self.on_surplus is None and run.params.expiry is not None)
-        columns = isinstance(feedback, Losses)
-        judged = await (self._judge_columns(draft) if columns else self._judge_each(draft, feedback))
+        if isinstance(feedback, Losses):
+            judged = await self._judge_columns(draft)
+        else:
+            judged = await self._judge_each(draft, feedback)
         if judged.surplus and not skips:
             raise SurplusFeedbackError.of(surplus_text(run, judged), len(self.events), judged.surplus)
-        if columns:
+        if isinstance(feedback, Losses):
             delays = await self._settle_columns(draft, feedback, judged.applied)
         else:
             delays = await self._settle_each(draft, feedback, judged)
@@ -270,37 +272,32 @@ class SettleFeedback(Operation):
             outcomes["voided"] = judged.voided
         if skips:
             outcomes["surplus"] = len(judged.surplus)
-        settlement: dict[str, Any] = outcomes.copy()
         if self.skips_invalid:
-            outcomes["invalid"] = settlement["invalid"] = len(judged.invalid)
-            settlement["invalid_indexes"] = judged.invalid[:MAX_INDEXES]
-        settlement["slot"], settlement["outstanding"] = run.ledger.slot, run.ledger.outstanding
-        return Applied(
-            to_json(settlement),
-            event_ids=judged.event_ids,
-            changed=bool(judged.applied or judged.event_ids),
-            outcomes=outcomes,
-            delays=delays,
-        )
+            outcomes["invalid"] = len(judged.invalid)
+        parts = [f'"{outcome}":{count}' for outcome, count in outcomes.items()]
+        if self.skips_invalid:
+            parts.append(f'"invalid_indexes":{to_json(judged.invalid[:MAX_INDEXES]).decode()}')
+        ledger = run.ledger
+        body = f'{{{",".join(parts)},"slot":{ledger.slot},"outstanding":{ledger.outstanding}}}'
+        has_changed = bool(judged.applied or judged.event_ids)
+        return Applied(body.encode(), judged.event_ids, has_changed, False, outcomes, delays)
 
     async def _judge_columns(self, draft: Draft) -> Judged:
         events = self.events
         assert isinstance(events, PlainEvents) and isinstance(draft.run, ArmRun)  # noqa: S101, PT018 - see check
-        found = list[bytes]()
-        given = [event_id.encode() for event_id in events.event_ids if event_id is not None]
-        for start in range(0, len(given), JUDGED_AT_ONCE):
-            found += [
-                blake2b(text, digest_size=DIGEST_BYTES).digest() for text in given[start : start + JUDGED_AT_ONCE]
-            ]
-            if len(given) > JUDGED_AT_ONCE:
-                await draft.fair_yield()
         arms, outstanding = events.arms, draft.run.ledger.by_arm
-        if len(arms) == 1:
-            none_is_surplus = bool(outstanding[arms[0]] > 0)
+        if len(arms) == 1:  # As most requests are: in a fifth of the time.
+            (event_id,), none_is_surplus = events.event_ids, outstanding.item(arms[0]) > 0
+            found = [] if event_id is None else [blake2b(event_id.encode(), digest_size=DIGEST_BYTES).digest()]
         else:
-            none_is_surplus = all(outstanding[arm] >= count for arm, count in Counter(arms).items())
+            given, found = [each.encode() for each in events.event_ids if each is not None], []
+            for start in range(0, len(given), JUDGED_AT_ONCE):
+                piece = given[start : start + JUDGED_AT_ONCE]
+                found += [blake2b(text, digest_size=DIGEST_BYTES).digest() for text in piece]
+                await draft.fair_yield()
+            none_is_surplus = all(outstanding.item(arm) >= count for arm, count in Counter(arms).items())
         if none_is_surplus and not (found and draft.any_duplicate(found)):
-            return Judged(range(len(arms)), event_ids=dict.fromkeys(found))
+            return Judged(range(len(arms)), (), (), (), dict.fromkeys(found))
         left, ids = {arm: int(outstanding[arm]) for arm in set(arms)}, iter(found)
 
         def settles_a_decision(arm: int) -> bool:
@@ -323,10 +320,12 @@ class SettleFeedback(Operation):
             settled = Settled(*noted)
         delays = () if run.act_times is None else run.delays(settled.arms[:MAX_DELAYS])
         for start in range(0, len(losses), SETTLED_AT_ONCE):
-            if start:
-                await draft.fair_yield()
+            if len(losses) <= SETTLED_AT_ONCE:
+                run.settle_all(settled.arms, losses)
+                break
             piece = slice(start, start + SETTLED_AT_ONCE)
             run.settle_all(settled.arms[piece], losses[piece])
+            await draft.fair_yield()
         if losses:
             draft.journal.append(settled)
         return delays

@@ -8,6 +8,7 @@ import pytest
 from service.engine.ledger import ArmFeedback, LossRange, Params
 from service.engine.run import start_run
 from service.learners.dexp3 import Dexp3Spec
+from service.store.memory import MemoryStore
 from tests.support.one_session import view
 
 
@@ -107,13 +108,23 @@ async def test_reading_changes_nothing(client, create):
 
 
 @pytest.mark.parametrize(("limit", "sessions"), [({"max_queue": 5}, 1), ({"max_waiting": 5}, 50)])
-async def test_more_requests_than_may_wait_are_turned_away(make_client, limit, sessions):
+async def test_more_requests_than_may_wait_are_turned_away(make_client, monkeypatch, limit, sessions):
+    commit, gate = MemoryStore.commit, asyncio.Event()
+
+    async def held(store, each):
+        await gate.wait()
+        return await commit(store, each)
+
+    monkeypatch.setattr(MemoryStore, "commit", held)
     client = await make_client(**limit)
     paths = [f"/v1/sessions/s{number}" for number in range(sessions)]
     for path in paths:
         await client.post("/v1/sessions", json={"session_id": path[13:], "learner": {"kind": "dexp3", "n_arms": 2}})
 
-    answers = await asyncio.gather(*(client.post(f"{path}/act") for path in paths for _ in range(50 // sessions)))
+    acts = [asyncio.create_task(client.post(f"{path}/act")) for path in paths for _ in range(50 // sessions)]
+    await asyncio.wait(acts, return_when=asyncio.FIRST_COMPLETED)
+    gate.set()
+    answers = [await act for act in acts]
 
     refused = [answer for answer in answers if answer.status_code == 503]
     assert refused

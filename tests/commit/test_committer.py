@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import re
 
 import pytest
 
-from service.commit import contention
+from service.commit import committer
 from service.commit.batch import Applied
 from service.commit.committer import MAX_ATTEMPTS
 from service.errors import InternalError, OverloadedError, StoreUnavailableError, UnknownSessionError
 from service.learners.dexp3 import Dexp3Spec
-from service.models.events import ArmEvent
 from service.models.specification import Specification
 from service.models.stored import Stored
 from service.serialization import state as codec
 from service.sessions.act import Act
-from service.sessions.feedback import SettleFeedback
 from service.store.base import Conflict, NewSession
 from service.store.memory import MemoryStore
 from tests.support.sessions import queues_on
@@ -37,12 +34,13 @@ class CountingStore(MemoryStore):
     async def commit(self, commit):
         self.commits.append(commit)
         self.called.set()
-        await self.gate.wait()
         if self.failures and (failure := self.failures.pop(0)) is not None:
             if isinstance(failure, Exception):
                 raise failure
             return failure
-        return await super().commit(commit)
+        outcome = await super().commit(commit)
+        await self.gate.wait()  # The reply is late.
+        return outcome
 
 
 @pytest.fixture
@@ -125,9 +123,7 @@ async def test_a_conflict_is_folded_again_on_what_came_back(store, queues):
 
 
 async def test_conflicts_without_end_become_overload(store, queues, monkeypatch):
-    # A long or often repeated attempt would commit a request for grace besides.
-    monkeypatch.setattr(contention, "LONGEST_ATTEMPT", float("inf"))
-    monkeypatch.setattr(contention, "LOST_BEFORE_GRACE", MAX_ATTEMPTS + 1)
+    monkeypatch.setattr(committer, "LONGEST_PAUSE", 0.0)
     snapshot = await store.load("s")
     store.failures = [Conflict(snapshot)] * MAX_ATTEMPTS
 
@@ -137,29 +133,16 @@ async def test_conflicts_without_end_become_overload(store, queues, monkeypatch)
     assert await slot_in(store) == 0
 
 
-async def test_a_batch_that_loses_often_requests_grace(store, queues, monkeypatch):
-    monkeypatch.setattr(contention, "LONGEST_ATTEMPT", float("inf"))
-    snapshot = await store.load("s")
-    store.failures = [Conflict(snapshot)] * contention.LOST_BEFORE_GRACE
+async def test_workers_that_meet_again_and_again_all_get_through(store):
+    workers = [queues_on(store) for _ in range(4)]
 
-    await queues.submit("s", act())
+    async def play(worker):
+        return [(await worker.submit("s", act())).body for _ in range(25)]
 
-    graces = [contention.Version.parse(commit.written.version).grace_ms > 0 for commit in store.commits]
-    assert graces == [False] * contention.LOST_BEFORE_GRACE + [True, False]
-    assert await slot_in(store) == 1
+    answers = await asyncio.gather(*map(play, workers))
 
-
-async def test_lists_keep_the_hint_of_surplus_in_a_commit_that_requests_grace(store, queues, monkeypatch):
-    await queues.submit("s", SettleFeedback([ArmEvent(arm=0, loss=0.5)] * 1000, "skip"))
-    await queues_on(store).submit("s", act())
-    monkeypatch.setattr(contention, "LONGEST_ATTEMPT", 0.0)
-    store.commits.clear()
-
-    await queues.submit("s", act())
-
-    # An attempt that meets the other worker's commit, the request for grace, and the next attempt.
-    codes = [re.findall(rb'"code":"(\w+)"', commit.written.summary) for commit in store.commits]
-    assert codes == [[b"mostly_surplus"]] * 3
+    assert len({body for each in answers for body in each}) == 100
+    assert await slot_in(store) == 100
 
 
 async def test_a_store_that_fails_is_told_and_the_next_request_starts_afresh(store, queues):
