@@ -14,13 +14,12 @@ from starlette.types import ASGIApp, Lifespan, Receive, Scope, Send
 
 from . import __version__
 from .api import problems
-from .api.calls import Calls
-from .api.middleware import ApiKeyMiddleware, RequestLogMiddleware, check_origin, labels
+from .api.middleware import Requests, check_origin, labels
 from .api.openapi import document
 from .api.problems import ConnectionErrorResponder, request_ids
 from .api.routes import ROUTES
-from .api.runtime import Runtime, access_of
-from .api_keys import KeyRing, needs_keys
+from .api.runtime import Runtime
+from .api_keys import KeyRing
 from .sessions.expiry_sweeper import Sweeper
 from .sessions.service import Readiness, Schemas, Sessions
 from .settings import Settings
@@ -40,7 +39,7 @@ NO_TELEMETRY: Any = {"tracing": False, "metrics": False, "logs": False, "auto_co
 
 
 class Application(FastAPI):
-    """The routes, and around all of FastAPI the service's middleware: request log outside, API keys inside.
+    """The routes, and around all of FastAPI what answers the calls of the API, and logs every request.
 
     FastAPI puts middleware that is added to it inside its handler of uncaught errors; the answers of that handler
     would then have no request id and no log line.
@@ -71,15 +70,8 @@ class Application(FastAPI):
         self.state.runtime = runtime
         problems.install(self, runtime.metrics, runtime.settings.retry_after_seconds)
         self._runtime = runtime
-        self.outermost = self._surround(super().__call__, spans)
-
-    def _surround(self, app: ASGIApp, spans: Spans | None) -> ASGIApp:
-        declared = [(route, access_of(route)) for route in self.routes]
-        app = calls = Calls(app, self, self._runtime)
-        if needs_keys(self._runtime.settings):
-            app = ApiKeyMiddleware(app, calls, declared, self._runtime)
-        app = RequestLogMiddleware(app, declared, self._runtime, spans)
-        return app if spans is None else spans.around(app)
+        requests = Requests(super().__call__, self, runtime, spans)
+        self.outermost: ASGIApp = requests if spans is None else spans.around(requests)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await self.outermost(scope, receive, send)

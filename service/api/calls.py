@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain
+from operator import itemgetter
 from typing import Any, NamedTuple, cast
 
 from fastapi import FastAPI, Request
 from fastapi.routing import APIRoute
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
 from ..api_keys import ApiKey
 from ..cooperative import LARGE_INPUT_BYTES, STREAMED_FROM_BYTES, Body, FairYield, json_chunks, run_in_thread
@@ -42,13 +43,10 @@ from .runtime import Runtime
 from .schemas import Feedbacks
 
 PREFIX = "/v1/"
-REPLAYED = (b"idempotent-replayed", b"true")
-"""Header of an answer that an earlier request with the same key got."""
-CALL_IN_SCOPE = "bandit.call"
-"""Name in the ASGI scope under which a request keeps the operation that was found for it."""
-_JSON_TYPE = (b"content-type", JSON.encode())
+_JSON = JSON.encode()
 
 IDEMPOTENCY_KEY = "Idempotency-Key"
+_KEY = b"idempotency-key"
 MAX_KEY_LENGTH = 255
 KEYED: dict[str, Any] = {
     "parameters": [
@@ -74,11 +72,24 @@ class Reply(NamedTuple):
 
 
 class Call(Request):
-    """A request to a path operation."""
+    """A request to a path operation.
 
-    runtime: Runtime
-    posted: dict[str, Any] | None
+    Parameters
+    ----------
+    runtime : of this process
+    operation : what is called
+    scope : of the request, with the path's parameters and the API key
+    given : the headers, of each name the first
+    """
+
+    posted: dict[str, Any] | None = None
     """The object in the body as it was parsed; None without a body."""
+
+    def __init__(
+        self, runtime: Runtime, operation: PathOperation, scope: Scope, given: Mapping[bytes, bytes]
+    ) -> None:
+        # Not starlette's, which makes what only its own way of reading a body needs.
+        self.runtime, self.operation, self.scope, self.given = runtime, operation, scope, given
 
     @property
     def api_key(self) -> ApiKey | None:
@@ -109,146 +120,146 @@ class Call(Request):
         InvalidRequestError
             for a key that is empty, too long, not printable ASCII, or sent twice.
         """
-        scope = self.scope
-        keys = [value.decode("latin-1") for name, value in scope["headers"] if name == b"idempotency-key"]
-        if not keys:
+        if _KEY not in self.given:
             return None
-        if len(keys) > 1 or len(keys[0]) > MAX_KEY_LENGTH or not re.fullmatch(PRINTABLE_ASCII, keys[0]):
+        scope, key = self.scope, self.given[_KEY].decode("latin-1")
+        is_repeated = sum(name == _KEY for name, _ in scope["headers"]) > 1
+        if is_repeated or len(key) > MAX_KEY_LENGTH or not re.fullmatch(PRINTABLE_ASCII, key):
             text = f"must be 1 to {MAX_KEY_LENGTH} printable ASCII characters"
             raise InvalidRequestError.of(IDEMPOTENCY_KEY, text)
-        apart = [scope["method"], scope["route"].path, scope["path_params"].get("session_id", "")]
+        apart = [scope["method"], self.operation.route.path, scope["path_params"].get("session_id", "")]
         if (api_key := self.api_key) is not None:
             apart.append(api_key.name)
         asked = chain([scope["query_string"].decode("latin-1"), "\n"], json_chunks(self.posted or {}, SORTED))
-        return Idempotency(digest(keys[0], *apart), await digest_of(asked, FairYield()))
+        return Idempotency(digest(key, *apart), await digest_of(asked, FairYield()))
+
+
+class _Shape(NamedTuple):
+    """The paths of operations with parameters in the same places."""
+
+    places: Sequence[int]
+    take: Callable[[list[str]], Any]
+    """Takes the parts that are no parameters out of those of a path."""
+    operations: dict[Any, tuple[PathOperation, Sequence[str]]]
+    """By method and what was taken out: the operation, and the names of its parameters."""
 
 
 class Calls:
-    """Serves the calls of the API, and leaves every other request to FastAPI's application."""
+    """Finds the operations of calls of the API, reads what they take, and runs them.
 
-    def __init__(self, app: ASGIApp, described: FastAPI, runtime: Runtime) -> None:
-        self._app = app
+    A call passes ``find``, ``receive`` and ``reply``, in this order; the last needs nothing of its connection.
+    """
+
+    def __init__(self, described: FastAPI, runtime: Runtime) -> None:
         self._runtime = runtime
         self._settings = runtime.settings
         self._limits = PartLimits.of(runtime.settings)
-        self._on_error: Mapping[Any, Callable[..., Any]] = described.exception_handlers
-        self._table: dict[tuple[str, int], list[tuple[list[str], PathOperation]]] = {}
+        self._shapes: dict[int, list[_Shape]] = {}
         for route in described.routes:
             if isinstance(route, APIRoute) and route.path.startswith(PREFIX):
                 self._add(PathOperation(route, Reply))
 
     def _add(self, operation: PathOperation) -> None:
         parts, methods = operation.route.path.split("/"), operation.route.methods or set()
+        places = [place for place, part in enumerate(parts) if part.startswith("{")]
+        shapes = self._shapes.setdefault(len(parts), [])
+        shape = next((each for each in shapes if each.places == places), None)
+        if shape is None:
+            take = itemgetter(*(place for place in range(len(parts)) if place not in places))
+            shapes.append(shape := _Shape(places, take, {}))
+        names = [parts[place][1:-1] for place in places]
         for method in methods | ({"HEAD"} if "GET" in methods else set()):  # What answers GET answers HEAD too.
-            self._table.setdefault((method, len(parts)), []).append((parts, operation))
+            shape.operations.setdefault((method, shape.take(parts)), (operation, names))
 
     def find(self, scope: Scope) -> PathOperation | None:
-        """Find the operation of a request, once, and note it in the scope with its path parameters."""
-        if CALL_IN_SCOPE in scope:
-            found: PathOperation | None = scope[CALL_IN_SCOPE]
-            return found
+        """Find the operation of a request, and note the path's parameters in the scope."""
         path: str = scope["path"]
         if (root := scope.get("root_path", "")) and path.startswith(f"{root}/"):
             path = path[len(root) :]
-        given = path.split("/")
-        for parts, operation in self._table.get((scope["method"], len(given)), ()):
-            parameters = {}
-            for part, text in zip(parts, given, strict=True):
-                if part != text:
-                    if part.startswith("{") and text:
-                        parameters[part[1:-1]] = text
-                    elif (
-                        text != f"{part}\n" or part is not parts[-1]
-                    ):  # Starlette's patterns take a line feed there.
-                        break
-            else:
-                scope[CALL_IN_SCOPE], scope["path_params"] = operation, parameters
-                return operation
-        scope[CALL_IN_SCOPE] = None
+        # Starlette's patterns take a line feed behind a last part that is no parameter.
+        for text in (path, path[:-1]) if path.endswith("\n") else (path,):
+            given = text.split("/")
+            for places, take, operations in self._shapes.get(len(given), ()):
+                found = operations.get((scope["method"], take(given)))
+                if found is not None and all(texts := [given[place] for place in places]):
+                    operation, names = found
+                    scope["path_params"] = dict(zip(names, texts, strict=True))
+                    return operation
         return None
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve a request."""
-        operation = self.find(scope) if scope["type"] == "http" else None
-        if operation is None:
-            await self._app(scope, receive, send)
-            return
-        scope["route"] = operation.route
-        call = Call(scope)
-        call.runtime, call.posted = self._runtime, None
-        try:
-            values = scope["path_params"] | operation.defaults
-            errors: list[dict[str, Any]] = []
-            if scope["query_string"] or REQUIRED in operation.defaults.values():
-                query, found = operation.read_query(scope["query_string"])
-                values |= query
-                errors += found
-            if (field := operation.body) is not None:
-                values[field.name] = await self._read_body(call, operation, field, receive, errors)
-            if errors:
-                raise from_pydantic_errors(errors)
-            if operation.takes_call is not None:
-                values[operation.takes_call] = call
-            reply = await operation.handler(**values)
-        except ServiceError as error:
-            # The scope keeps it as long as the connection is idle, and its frames would keep the body.
-            error.__traceback__ = error.__context__ = error.__cause__ = None
-            response = await self._on_error[ServiceError](call, error)
-            await response(scope, receive, send)
-        except Exception as error:
-            response = await self._on_error[Exception](call, error)
-            await response(scope, receive, send)
-            raise
-        else:
-            await _send(reply, scope, send)
+    async def receive(
+        self, operation: PathOperation, scope: Scope, given: Mapping[bytes, bytes], receive: Receive
+    ) -> bytes:
+        """Receive the body of a call; an operation that takes none leaves it.
 
-    async def _read_body(
-        self, call: Call, operation: PathOperation, field: Field, receive: Receive, errors: list[dict[str, Any]]
-    ) -> Any:
-        """Receive, parse and validate the body, unless it is too large or too slow."""
-        settings, headers, declared, is_chunked = self._settings, call.scope["headers"], b"0", False
-        is_plain: bool | None = None  # Whether it has one Content-Type, of plain JSON, and no Content-Encoding.
-        for name, value in headers:
-            if name == b"content-length":
-                declared = value
-            elif name == b"content-type":
-                is_plain = is_plain is None and value == _JSON_TYPE[1]
-            elif name == b"transfer-encoding":
-                is_chunked = True
-            elif name == b"content-encoding":
-                is_plain = False
-        body: bytes = b""
-        if declared != b"0" or is_chunked:
-            limit = operation.access.max_body_bytes(settings)
-            if (key := call.scope.get(KEY_IN_SCOPE)) is not None and key.max_body_bytes is not None:
-                limit = min(limit, key.max_body_bytes)
-            if declared.isdigit() and int(declared[:20]) > limit:
-                raise PayloadTooLargeError(f"The body may have {limit} bytes")
-            # Mostly the whole body is there already, and needs no timer, which costs 5 us.
-            waiting = cast("Coroutine[Any, Any, Message]", receive())
-            try:
-                waiting.send(None)
-            except StopIteration as there:
-                message: Message = there.value
-            else:
-                waiting.close()
-                message = {"type": "http.request", "more_body": True}
-            body = message.get("body", b"")
-            if message.get("more_body") or message["type"] != "http.request" or len(body) > limit:
-                body = await _rest(message, limit, receive, settings.body_timeout_seconds)
-        if not body:
-            if field.default is REQUIRED:
+        Raises
+        ------
+        PayloadTooLargeError, RequestTimeoutError, InvalidRequestError
+            for one that is too large, too slow, or cut off.
+        """
+        declared = given.get(b"content-length", b"0")
+        if operation.body is None or (declared == b"0" and b"transfer-encoding" not in given):
+            return b""
+        limit = operation.access.max_body_bytes(self._settings)
+        if (key := scope.get(KEY_IN_SCOPE)) is not None and key.max_body_bytes is not None:
+            limit = min(limit, key.max_body_bytes)
+        if declared.isdigit() and int(declared[:20]) > limit:
+            raise PayloadTooLargeError(f"The body may have {limit} bytes")
+        # Mostly the whole body is there already, and needs no timer, which costs 5 us.
+        waiting = cast("Coroutine[Any, Any, Message]", receive())
+        try:
+            waiting.send(None)
+        except StopIteration as there:
+            message: Message = there.value
+        else:
+            waiting.close()
+            message = {"type": "http.request", "more_body": True}
+        body: bytes = message.get("body", b"")
+        if message.get("more_body") or message["type"] != "http.request" or len(body) > limit:
+            return await _rest(message, limit, receive, self._settings.body_timeout_seconds)
+        return body
+
+    async def reply(
+        self, operation: PathOperation, scope: Scope, given: Mapping[bytes, bytes], body: bytes
+    ) -> Reply:
+        """Read query and body of a call, and run its operation.
+
+        Parameters
+        ----------
+        scope : has method, query, headers, and what ``find`` noted
+        given : the headers, of each name the first
+        body : as it was received
+
+        Raises
+        ------
+        ServiceError
+            as the body, or the operation, is refused.
+        """
+        call = Call(self._runtime, operation, scope, given)
+        query, found = operation.read_query(scope["query_string"])
+        values, errors = scope["path_params"] | query, [*found]
+        if (field := operation.body) is not None:
+            is_plain = given.get(b"content-type") == _JSON and len(given) == len(scope["headers"])
+            if body and (not is_plain or b"content-encoding" in given):
+                check_media_type(scope["headers"], body)
+            values[field.name] = field.default
+            if not body and field.default is REQUIRED:
                 errors.append({"type": "missing", "loc": ("body",), "msg": ""})
-            return field.default
-        if not is_plain:
-            check_media_type(headers, body)
-        if body == b"{}" and field.default is not REQUIRED:
-            return field.default
-        if len(body) < LARGE_INPUT_BYTES:
-            call.posted, read = read_small(body, field.columns, settings, self._limits)
-            return read if read is not None else self._validate(field, call.posted, errors)
-        if field.columns is plain_events and not any(name == b"idempotency-key" for name, _ in headers):
-            events = await read_in_pieces(partial(self._read_events, field), settings.max_events, body)
+            elif len(body) >= LARGE_INPUT_BYTES:
+                values[field.name] = await self._read_large(call, field, body, errors)
+            elif body and (body != b"{}" or field.default is REQUIRED):
+                call.posted, read = read_small(body, field.columns, self._settings, self._limits)
+                values[field.name] = read if read is not None else self._validate(field, call.posted, errors)
+        if errors:
+            raise from_pydantic_errors(errors)
+        if operation.takes_call is not None:
+            values[operation.takes_call] = call
+        reply: Reply = await operation.handler(**values)
+        return reply
+
+    async def _read_large(self, call: Call, field: Field, body: bytes, errors: list[dict[str, Any]]) -> Any:
+        if field.columns is plain_events and _KEY not in call.given:
+            events = await read_in_pieces(partial(self._read_events, field), self._settings.max_events, body)
             if events is not None:
                 return batch_of(events)
         call.posted = await run_in_thread(parse, body, self._limits)
@@ -286,18 +297,11 @@ async def _rest(message: Message, limit: int, receive: Receive, seconds: float) 
         raise RequestTimeoutError from error
 
 
-async def _send(reply: Reply, scope: Scope, send: Send) -> None:
-    """Send an answer; one in pieces as it is made, so that a slow client never keeps all of it in memory."""
-    body, more = reply.body, [REPLAYED] if reply.replayed else []
-    if isinstance(body, bytes):
-        headers = [] if reply.status == 204 else [*more, (b"content-length", b"%d" % len(body)), _JSON_TYPE]
-        await send({"type": "http.response.start", "status": reply.status, "headers": headers})
-        await send({"type": "http.response.body", "body": body})
-        return
+async def send_but_last(pieces: Iterator[str], scope: Scope, send: Send) -> bytes:
+    """Send an answer as it is made, so that a slow client never keeps all of it; return its last bytes."""
     is_gone, fair_yield = scope.get("extensions", {}).get(IS_GONE), FairYield()
-    await send({"type": "http.response.start", "status": reply.status, "headers": [*more, _JSON_TYPE]})
     chunk, size = [], 0
-    for piece in body:
+    for piece in pieces:
         chunk.append(piece)
         size += len(piece)
         if size >= STREAMED_FROM_BYTES:
@@ -306,4 +310,4 @@ async def _send(reply: Reply, scope: Scope, send: Send) -> None:
             if is_gone is not None and is_gone():
                 break
         await fair_yield()
-    await send({"type": "http.response.body", "body": "".join(chunk).encode(), "more_body": False})
+    return "".join(chunk).encode()

@@ -12,6 +12,7 @@ from functools import lru_cache
 from http import HTTPMethod
 from typing import TYPE_CHECKING, Any
 
+from fastapi import FastAPI, Request, Response
 from fastapi.routing import APIRoute
 from starlette.routing import Match, Mount, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -33,11 +34,13 @@ from ..settings import Settings
 from ..telemetry import logs
 from ..telemetry.logs import ERROR_IN_SCOPE, ID_IN_SCOPE, KEY_IN_SCOPE
 from ..telemetry.metrics import OTHER, Labels
-from .calls import Calls
+from .calls import Calls, send_but_last
+from .json_body import JSON
+from .path_operations import PathOperation
 from .problems import REQUEST_ID, problem, reason_of
 from .routes import ROUTES, service_routes
 from .routes.sessions import router as sessions
-from .runtime import ADMINS, Access, Logged, RouteAccess, Runtime
+from .runtime import ADMINS, Access, Logged, RouteAccess, Runtime, access_of
 
 if TYPE_CHECKING:
     from ..telemetry.tracing import Spans
@@ -170,9 +173,6 @@ def _is_private(host: str) -> bool:
 
 # -- Asks every request for its API key before anything of it is read.
 
-_CHALLENGE: Mapping[str, str] = {"WWW-Authenticate": 'Bearer realm="delayed-bandits"'}
-
-
 _MAY_ONLY: Mapping[Role, str] = {
     "reader": "This API key may only read",
     "client": "This API key may only act, send feedback and view sessions",
@@ -180,38 +180,28 @@ _MAY_ONLY: Mapping[Role, str] = {
 }
 
 
-class ApiKeyMiddleware:
-    """Another application for holders of keys; routes that are open serve everybody.
+class KeyCheck:
+    """Admits holders of keys; routes that are open serve everybody.
 
     Parameters
     ----------
-    app : what is asked once a request may pass
-    calls : find the operations of the API
-    routes : of that application, with who may call them
+    routes : of the application, with who may call them
     runtime : has the keys, which may change while it runs
     """
 
-    def __init__(self, app: ASGIApp, calls: Calls, routes: RouteAccess, runtime: Runtime) -> None:
-        self._app = app
-        self._calls = calls
+    def __init__(self, routes: RouteAccess, runtime: Runtime) -> None:
         self._routes = routes
         self._runtime = runtime
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve a request, or refuse it."""
-        if scope["type"] == "http":
-            try:
-                self._admit(scope)
-            except ServiceError as error:
-                self._runtime.metrics.problems[error.code]()
-                challenge = _CHALLENGE if isinstance(error, UnauthorizedError) else None
-                retry_after = self._runtime.settings.retry_after_seconds
-                await problem(error, retry_after, challenge)(scope, receive, send)
-                return
-        await self._app(scope, receive, send)
+    def admit(self, scope: Scope, call: PathOperation | None) -> None:
+        """Note the key of a request in its scope, or refuse the request.
 
-    def _admit(self, scope: Scope) -> None:
-        match, access = self._find(scope)
+        Parameters
+        ----------
+        scope : of the request
+        call : its operation; None where it is no call of the API
+        """
+        match, access = self._find(scope) if call is None else (Match.FULL, call.access)
         if access is not None and access.is_open(self._runtime.settings):
             return
         scope[KEY_IN_SCOPE] = key = self._identify(scope)
@@ -224,8 +214,6 @@ class ApiKeyMiddleware:
 
     def _find(self, scope: Scope) -> tuple[Match, Access | None]:
         """Return what the request's route says: the first with path and method, else the first with the path."""
-        if (call := self._calls.find(scope)) is not None:
-            return Match.FULL, call.access
         with_path = None
         for route, access in self._routes:
             match, _ = route.matches(scope)
@@ -280,22 +268,31 @@ _TRACE = re.compile(rb"[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}(-.*)?
 _SANE_ID = re.compile(rb"[!-~](?:[ -~]{0,126}[!-~])?")
 """An id that a client may give its request: short and printable."""
 _MOUNTED = frozenset({service_routes.ASSETS, service_routes.ASSETS_OF_DASHBOARD})
+_REPLAYED = (b"idempotent-replayed", b"true")
+"""Header of an answer that an earlier request with the same key got."""
+_JSON_TYPE = (b"content-type", JSON.encode())
 STOPPING = "The service is stopping; what this request asked may have been done or not: send it again"
 
 
-class RequestLogMiddleware:
-    """Wraps an application: gives each request an id, and counts, times and logs it.
+class Requests:
+    """What a server calls: answers calls of the API, and hands all other requests on.
+
+    It gives each request an id, asks for its API key, and counts, times and logs its answer.
 
     Parameters
     ----------
-    app : the application
-    routes : those of the application, which say what successes are logged
+    app : answers what is no call of the API
+    described : FastAPI's application, with the routes, which say who may call them and what successes are logged
     runtime : has metrics, ids for requests that bring none, and the share of successes to log
     spans : gets the status and route of each request; None if requests are not traced
     """
 
-    def __init__(self, app: ASGIApp, routes: RouteAccess, runtime: Runtime, spans: Spans | None) -> None:
+    def __init__(self, app: ASGIApp, described: FastAPI, runtime: Runtime, spans: Spans | None) -> None:
+        routes = [(route, access_of(route)) for route in described.routes]
         self._app = app
+        self._calls = Calls(described, runtime)
+        self._keys = KeyCheck(routes, runtime) if needs_keys(runtime.settings) else None
+        self._on_error: Mapping[Any, Callable[..., Any]] = described.exception_handlers
         self._metrics = runtime.metrics
         self._sample = runtime.settings.log_sample
         self._retry_after = runtime.settings.retry_after_seconds
@@ -314,34 +311,71 @@ class RequestLogMiddleware:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        started = time.perf_counter()
-        given = next((value for name, value in scope["headers"] if name == REQUEST_ID), b"")
-        scope[ID_IN_SCOPE] = request_id = given if _SANE_ID.fullmatch(given) else next(self._new_ids)
+        started, calls, app = time.perf_counter(), self._calls, self._app
+        given = dict(reversed(scope["headers"]))  # Of each name the first.
+        request_id = given.get(REQUEST_ID)
+        if request_id is None or not _SANE_ID.fullmatch(request_id):
+            request_id = next(self._new_ids)
+        scope[ID_IN_SCOPE] = request_id
+        try:
+            raw = scope.get("raw_path") or b""
+            if b"%2f" in raw or b"%2F" in raw:  # Proxies may see other parts of the path there.
+                raise NotFoundError
+            operation = calls.find(scope)
+            if self._keys is not None:
+                self._keys.admit(scope, operation)
+            if operation is not None:
+                scope["route"] = operation.route
+                body = await calls.receive(operation, scope, given, receive)
+                reply = await calls.reply(operation, scope, given, body)
+        except ServiceError as error:
+            # The scope keeps it as long as the connection is idle, and its frames would keep the body.
+            error.__traceback__ = error.__context__ = error.__cause__ = None
+            operation, app = None, await self._on_error[ServiceError](Request(scope), error)
+        except asyncio.CancelledError:
+            operation, app = None, self._stopping()
+        except Exception as error:
+            operation, app = None, await self._on_error[Exception](Request(scope), error)
+        if operation is None:
+            await self._hand_on(app, scope, receive, send, started)
+            return
+        answer, status = reply.body, reply.status
+        headers = [_REPLAYED] if reply.replayed else []
+        if status != 204:
+            if isinstance(answer, bytes):
+                headers.append((b"content-length", b"%d" % len(answer)))
+            headers.append(_JSON_TYPE)
+        headers.append((REQUEST_ID, request_id))
+        await send({"type": "http.response.start", "status": status, "headers": headers})
+        if not isinstance(answer, bytes):
+            answer = await send_but_last(answer, scope, send)
+        self._answered(scope, status, time.perf_counter() - started)
+        await send({"type": "http.response.body", "body": answer})
+
+    def _stopping(self) -> Response:
+        self._metrics.problems[OverloadedError.code]()
+        return problem(OverloadedError(STOPPING), self._retry_after, {"Connection": "close"})
+
+    async def _hand_on(self, app: ASGIApp, scope: Scope, receive: Receive, send: Send, started: float) -> None:
+        """Let an application, or a response, answer a request; the answer gets the request's id."""
         status, complete = 0, False
 
         async def answer(message: Message) -> None:
             nonlocal status, complete
             if message["type"] == "http.response.start":
                 status = message["status"]
-                message["headers"] = [*message.get("headers", ()), (REQUEST_ID, request_id)]
+                message["headers"] = [*message.get("headers", ()), (REQUEST_ID, scope[ID_IN_SCOPE])]
             elif not message.get("more_body", False):
                 complete = True
                 self._answered(scope, status, time.perf_counter() - started)
             await send(message)
 
-        raw = scope.get("raw_path") or b""
         try:
-            if b"%2f" in raw or b"%2F" in raw:  # Proxies may see other parts of the path there.
-                self._metrics.problems[NotFoundError.code]()
-                await problem(NotFoundError(), self._retry_after)(scope, receive, answer)
-            else:
-                await self._app(scope, receive, answer)
+            await app(scope, receive, answer)
         except asyncio.CancelledError:
             if status:
                 raise
-            self._metrics.problems[OverloadedError.code]()
-            response = problem(OverloadedError(STOPPING), self._retry_after, {"Connection": "close"})
-            await response(scope, receive, answer)
+            await self._stopping()(scope, receive, answer)
         except Exception:
             # A fault is raised on behind its answer, which ``problems`` has logged; uvicorn would log it again.
             if not complete:

@@ -120,7 +120,6 @@ class PathOperation:
         if refused:
             methods = ", ".join(sorted(route.methods or ()))
             raise TypeError(f"{methods} {route.path}: the dispatcher does not carry out {'; '.join(refused)}")
-        self.defaults = {name: field.default for name, field in self.query.items()}
         self.read_query = lru_cache(maxsize=64)(self._read_query)
 
     def _add(self, parameter: inspect.Parameter, in_path: Mapping[str, Any]) -> Iterator[str]:
@@ -152,7 +151,7 @@ class PathOperation:
         else:
             yield f"parameter {name}, which is a second or other {type(source).__name__}"
 
-    def _read_query(self, given: bytes) -> tuple[Mapping[str, Any], Sequence[dict[str, Any]]]:
+    def _read_query(self, given: bytes) -> tuple[dict[str, Any], Sequence[dict[str, Any]]]:
         """Read query parameters by name, with defaults; each may be given once, and unknown ones are errors."""
         query = QueryParams(given)
         counts = Counter(name for name, _ in query.multi_items())

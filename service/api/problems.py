@@ -33,6 +33,7 @@ from ..errors import (
     RequestTimeoutError,
     ServiceError,
     StateCorruptError,
+    UnauthorizedError,
     UnsupportedMediaTypeError,
 )
 from ..learners import REGISTRY
@@ -194,6 +195,8 @@ def problem(error: ServiceError, retry_after: int, headers: Mapping[str, str] | 
     headers : further ones; None for none
     """
     extra = dict(headers or {})
+    if isinstance(error, UnauthorizedError):
+        extra["WWW-Authenticate"] = 'Bearer realm="delayed-bandits"'
     if error.retry:
         extra["Retry-After"] = str(retry_after)
     if error.status in (408, 413):
