@@ -14,15 +14,18 @@ import socket
 import sys
 from collections.abc import Callable, Sequence
 from enum import Enum
-from typing import Any, Protocol
+from typing import Any, cast
+from urllib.parse import unquote
 
 import httptools
+from fastapi import Response
 from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT, FlowControl
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from ..errors import BadRequestError, HeadTooLargeError, OverloadedError, ServiceError
 from ..telemetry.logs import IS_GONE
-from .connection_limits import CHECKED, HEALTH_PATHS, ConnectionLimit, check_headers, is_host
+from .connection_limits import HEALTH_PATHS, ConnectionLimit, check_headers, is_host
+from .exchange import Exchange
 
 MAX_URL_BYTES = 16_384
 """Room for the longest cursor of a list of sessions, with the path and the limit."""
@@ -42,18 +45,14 @@ STOPPING = "The service is stopping, and the request was not whole: send it agai
 INCOMPLETE = "The connection ended before the request was whole"
 _SPACE = b" \t"
 """What may stand around a header's value and is no part of it: RFC 9110, section 5.5."""
+_ASGI = {"version": "3.0", "spec_version": "2.3"}
+_SCOPE: dict[str, Any] = {"type": "http", "asgi": _ASGI, "scheme": "http", "root_path": ""}
+NOTED = frozenset({b"host", b"transfer-encoding", b"origin", b"sec-fetch-site", b"expect"})
+"""Headers that are checked: those of ``check_headers`` and ``check_origin``, and the one that asks for 100."""
 _FRAMING = frozenset({b"content-length", b"transfer-encoding"})
 """Headers that say where a body ends."""
 _TCP_CLOSE = 7
 """The first byte of ``TCP_INFO`` of a connection that was reset (Linux)."""
-
-
-class RawResponse(Protocol):
-    """A response with its headers and its body as bytes."""
-
-    status_code: int
-    body: bytes | memoryview
-    raw_headers: list[tuple[bytes, bytes]]
 
 
 class Part(Enum):
@@ -65,12 +64,15 @@ class Part(Enum):
     BODY = "body"
 
 
+_NOTHING, _HEAD, _BODY = Part  # A member of the class takes three times as long to look up.
+
+
 class HttpConnection(HttpToolsProtocol, FlowControl):
     """One connection: it parses requests, is the transport and the flow control of their answers, and ends.
 
     Parameters
     ----------
-    check_origin : gets the address and the headers of each request; raises a ServiceError to refuse it
+    check_origin : gets the address and the ``NOTED`` headers of a request; raises a ServiceError to refuse it
     draining : whether the service is about to stop; each request is then the last of its connection
     head_seconds : timeout for a request's head, and for the rest of a body after its request was answered
     refuse : makes the answer to a malformed request, for the address and port of the client
@@ -83,7 +85,7 @@ class HttpConnection(HttpToolsProtocol, FlowControl):
         *args: Any,
         check_origin: Callable[[bytes, Sequence[tuple[bytes, bytes]]], None],
         head_seconds: float,
-        refuse: Callable[[ServiceError, tuple[str, int] | None], RawResponse],
+        refuse: Callable[[ServiceError, tuple[str, int] | None], Response],
         limit: ConnectionLimit,
         draining: Callable[[], bool] = lambda: False,
         connection: socket.socket | None = None,
@@ -102,9 +104,12 @@ class HttpConnection(HttpToolsProtocol, FlowControl):
         self._head_bytes = 0
         # A new parser reads the head of a request that the application has already: its callbacks do nothing.
         self._replaying = False
-        self._part = Part.NOTHING
+        self._part = _NOTHING
         # The request that the application works on; uvicorn's ``cycle`` is the newest one, which may wait for it.
-        self._running: RequestResponseCycle | None = None
+        self._running: Exchange | None = None
+        self.cycle: Any
+        # Headers of the last request that say where it came from and where it ends: mostly those of the next.
+        self._accepted: list[tuple[bytes, bytes]] | None = None
         # Runs while a client has to send or to leave: without it a slow or silent one would hold its connection.
         self._timer: asyncio.TimerHandle | None = None
         # Runs while the transport has more to write than it takes; ends the connection.
@@ -129,21 +134,26 @@ class HttpConnection(HttpToolsProtocol, FlowControl):
         FlowControl.__init__(self, self.transport)
         self.flow = self
         self.write, self.is_closing = self.transport.write, self.transport.is_closing
+        # What the scopes of all requests have in common.
+        self._shared = dict(_SCOPE, client=self.client, server=self.server, extensions={IS_GONE: self.is_gone})
         self._only_health = self._limit.opened(self)
-        # uvicorn starts it after the first answer: a connection that never sends anything would stay.
-        seconds, close = self.timeout_keep_alive, self.timeout_keep_alive_handler
-        self.timeout_keep_alive_task = self.loop.call_later(seconds, close)
+        self._idle_since = self._limit.clock()
+        self._close_if_idle()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._limit.closed(self)
+        self.connections.discard(self)
         self._stop_timer()
-        self._unparsed = b""
         self._unset_keepalive_if_required()
-        if self._running is not None and not self._running.response_complete:
-            # uvicorn does this for the newest request alone.
-            self._running.disconnected = True
-            self._running.message_event.set()
-        super().connection_lost(exc)
+        self._unparsed = b""
+        for each in (self._running, self.cycle):
+            if each is not None and not each.response_complete:
+                each.disconnected = True
+                each.wake()
+        self.resume_writing()
+        if exc is None:
+            self.transport.close()
+        self.parser = None  # type: ignore[assignment]
 
     def is_gone(self) -> bool:
         """Return whether the client has left, so that nobody would get an answer.
@@ -209,7 +219,7 @@ class HttpConnection(HttpToolsProtocol, FlowControl):
             self._ignore_upgrade(rest)
         elif self._head_bytes > MAX_HEAD_BYTES:
             self._end_with(HeadTooLargeError())
-        elif self._part is Part.HEAD and self._timer is None:
+        elif self._part is _HEAD and self._timer is None:
             self._start_timer()
 
     def _ignore_upgrade(self, rest: bytes) -> None:
@@ -229,72 +239,97 @@ class HttpConnection(HttpToolsProtocol, FlowControl):
     def on_message_begin(self) -> None:
         if self._replaying:
             return
-        self._unset_keepalive_if_required()
-        super().on_message_begin()
-        self._head_bytes = self._piece_bytes
-        self._part = Part.HEAD
+        self.url, self.headers = b"", []
+        self._head_bytes, self._part = self._piece_bytes, _HEAD
 
     def on_header(self, name: bytes, value: bytes) -> None:
         # A header within a body is a trailer, and no trailer changes a request.
-        if self._replaying or self._part is Part.BODY:
+        if self._replaying or self._part is _BODY:
             return
         if len(self.headers) == MAX_HEADERS:
             raise HeadTooLargeError(f"A request may have {MAX_HEADERS} headers")
-        super().on_header(name, value.strip(_SPACE))
+        self.headers.append((name.lower(), value.strip(_SPACE)))
 
     def on_headers_complete(self) -> None:
         if self._replaying:
             return
         if self._timer is not None:
             self._stop_timer()
-        # These checks are made here, before the body is parsed, and not by middleware. The version and the lengths
-        # decide where a request ends: where a proxy in front of this server may understand them otherwise, nothing
-        # behind them may be taken for a request. The address as it was sent, with its host and fragment, is not
-        # handed on to applications. And a wrong Host gets the same end as all of these.
-        url, version = self.url, self.parser.get_http_version()
+        url, version, method = self.url, self.parser.get_http_version(), self.parser.get_method().decode("ascii")
         if self._head_bytes > MAX_HEAD_BYTES:
             raise HeadTooLargeError
         if len(url) > MAX_URL_BYTES:
             raise HeadTooLargeError(f"A request's address may have {MAX_URL_BYTES} bytes")
-        if version not in {"1.0", "1.1"}:
-            raise BadRequestError("The request is not HTTP/1.1")
-        if b"#" in url:
-            raise BadRequestError("A request has no fragment")
-        # Most requests of a client have the same headers, which are checked once.
-        check_headers(version, tuple([header for header in self.headers if header[0] in CHECKED]))
-        # An address that is no path names host and port itself.
-        if not url.startswith(b"/") and not is_host(re.split(rb"[/?]", url.partition(b"://")[2], maxsplit=1)[0]):
-            raise BadRequestError("The address has no valid host and port")
-        self._check_origin(url, self.headers)
-        if version == "1.0":
-            self.expect_100_continue = False  # RFC 9110, section 10.1.1: such a client knows no 100.
-        if self._only_health and url.partition(b"?")[0] not in HEALTH_PATHS:
+        noted = [header for header in self.headers if header[0] in NOTED]
+        if noted == self._accepted and version == "1.1" and url.startswith(b"/") and b"#" not in url:
+            raw_path, _, query = url.partition(b"?")
+        else:
+            raw_path, query = self._check(url, version, noted)
+        if self._only_health and raw_path not in HEALTH_PATHS:
             raise OverloadedError(FULL)
-        super().on_headers_complete()
-        self.scope["extensions"] = {IS_GONE: self.is_gone}  # type: ignore[dict-item]
-        self._part = Part.BODY
+        path = raw_path.decode("ascii")
+        path = unquote(path) if "%" in path else path
+        scope = dict(self._shared, http_version=version, method=method, path=path, raw_path=raw_path)
+        scope.update(query_string=query, headers=self.headers, state={})
+        keep_alive = version != "1.0" and self.parser.should_keep_alive()
+        earlier, self.cycle = self.cycle, Exchange(self, scope, keep_alive=keep_alive)
+        self._part = _BODY
         if self._stopping or self._only_health or self._draining():
             self._make_last()
         if self._stopping:
             self._start_timer()
-        self.cycle.transport = self  # type: ignore[assignment]
-        if not self.pipeline:  # uvicorn has started it.
+        if earlier is None or earlier.response_complete:
             self._running = self.cycle
             self._limit.idle.pop(self, None)
+            self._start_asgi_task(self.cycle, self.app)
+        else:
+            self.pause_reading()
+            self.pipeline.appendleft((self.cycle, self.app))
+
+    def _check(self, url: bytes, version: str, noted: list[tuple[bytes, bytes]]) -> tuple[bytes, bytes]:
+        """Refuse a head that is ambiguous, or of another site; return path and query of its address.
+
+        That is done before the body is parsed, and not by middleware. The version and the lengths decide where a
+        request ends: where a proxy in front of this server may understand them otherwise, nothing behind them may
+        be taken for a request. The address as it was sent, with its host and fragment, is not handed on to
+        applications. And a wrong Host gets the same end as all of these.
+        """
+        self._accepted, is_path = None, url.startswith(b"/")
+        if version not in {"1.0", "1.1"}:
+            raise BadRequestError("The request is not HTTP/1.1")
+        if b"#" in url:
+            raise BadRequestError("A request has no fragment")
+        check_headers(version, noted)
+        # An address that is no path names host and port itself.
+        if not is_path and not is_host(re.split(rb"[/?]", url.partition(b"://")[2], maxsplit=1)[0]):
+            raise BadRequestError("The address has no valid host and port")
+        self._check_origin(url, noted)
+        # RFC 9110, section 10.1.1: a client of HTTP/1.0 knows no 100.
+        expects = any(name == b"expect" and value.lower() == b"100-continue" for name, value in noted)
+        self.expect_100_continue = expects and version == "1.1"
+        if is_path and version == "1.1":
+            self._accepted = noted  # Most requests of a client have the same, and are checked once.
+        parsed = httptools.parse_url(url)
+        return parsed.path, parsed.query or b""
 
     def on_body(self, body: bytes) -> None:
-        self._head_bytes = 0
-        super().on_body(body)
+        self._head_bytes, newest = 0, self.cycle
+        if newest is not None and not newest.response_complete:
+            newest.body += body
+            if len(newest.body) > HIGH_WATER_LIMIT:
+                self.pause_reading()
+            newest.wake()
 
     def on_message_complete(self) -> None:
         # Where a request asks for another protocol, its parser says so before the body: see _ignore_upgrade.
         if self.parser.should_upgrade() and not self._replaying:
             return
-        self._part = Part.NOTHING
-        self._head_bytes = 0
+        self._part, self._head_bytes = _NOTHING, 0
         if self._timer is not None:
             self._stop_timer()
-        super().on_message_complete()
+        if self.cycle is not None and not self.cycle.response_complete:
+            self.cycle.more_body = False
+            self.cycle.wake()
         if self._stopping and self._is_idle():
             self.transport.close()
 
@@ -315,34 +350,38 @@ class HttpConnection(HttpToolsProtocol, FlowControl):
         FlowControl.resume_writing(self)
 
     def on_response_complete(self) -> None:
-        if self._lingering:
-            self.server_state.total_requests += 1
+        self.server_state.total_requests += 1
+        if self._lingering or self.transport.is_closing():
             return
-        following = self.pipeline[-1][0] if self.pipeline else None
-        super().on_response_complete()
-        if self.transport.is_closing():
-            return
-        if self._part is not Part.NOTHING:
-            # The next request has begun, and has timers of its own.
-            self._unset_keepalive_if_required()
-        if following is not None:
-            self._running = following
+        self.resume_reading()
+        if self.pipeline:
+            self._running, app = cast("tuple[Exchange, Any]", self.pipeline.pop())
+            self._start_asgi_task(self._running, app)
         else:
+            self._idle_since = self._limit.clock()
             if not self._only_health:
-                self._limit.idle[self] = self._limit.clock()
+                self._limit.idle[self] = self._idle_since
             if self._final_error is not None:
                 self._answer_final_error(self._final_error)
-            elif self._part is Part.BODY and self.expect_100_continue:
-                # The client waits for 100 Continue, or sends its body: it is unknown where the next request begins.
-                self._linger()
-            elif self._part is Part.BODY:
-                self._start_timer()
+            elif self._part is _BODY:
+                # A client that waits for 100 Continue, or sends its body: who knows where its next request begins?
+                (self._linger if self.expect_100_continue else self._start_timer)()
         if self._unparsed:
             self._parse_soon()
 
+    def _close_if_idle(self) -> None:
+        """Close the connection if nothing has come for long: a timer for each request would cost more."""
+        left: float = self.timeout_keep_alive
+        if self._part is _NOTHING and self._is_idle():  # Else there are other timers.
+            left += self._idle_since - self._limit.clock()
+        if left > 0:
+            self.timeout_keep_alive_task = self.loop.call_later(left, self._close_if_idle)
+        else:
+            self.transport.close()
+
     def close(self) -> None:
         """Close the connection after an answer that says so."""
-        if self._part is Part.BODY or self._unparsed or self._cut_short:
+        if self._part is _BODY or self._unparsed or self._cut_short:
             self._linger()
         else:
             self.transport.close()
@@ -361,7 +400,7 @@ class HttpConnection(HttpToolsProtocol, FlowControl):
         """Close the connection of a client that sends no more, once it has its answers."""
         if not self._half_closed or self._unparsed or self._final_error is not None:
             return
-        if self._part is Part.BODY:
+        if self._part is _BODY:
             self._end_with(BadRequestError(INCOMPLETE))
         elif self._is_idle() and not self.pipeline:
             self.transport.close()
@@ -373,7 +412,7 @@ class HttpConnection(HttpToolsProtocol, FlowControl):
         self._seconds = min(self._seconds, STOP_SECONDS)
         if self._lingering:
             self.transport.close()
-        elif self._final_error is None and self._part is not Part.NOTHING:
+        elif self._final_error is None and self._part is not _NOTHING:
             self._make_last()
             self._start_timer()
         elif self._final_error is None:
@@ -392,16 +431,16 @@ class HttpConnection(HttpToolsProtocol, FlowControl):
         """Read nothing more from the client; the error is the answer to its malformed request."""
         self._stop_timer()
         self._final_error, self._unparsed = error, b""
-        if self._part is Part.BODY:
+        if self._part is _BODY:
             if self.cycle.response_started:
                 self._linger()
                 return
             # The newest request is given up, as its body is broken: the error is its answer.
-            if self.cycle is self._running:
-                self.cycle.disconnected, self._running = True, None
-                self.cycle.message_event.set()
-            else:
+            if self.pipeline:
                 self.pipeline.popleft()
+            else:
+                self.cycle.disconnected, self._running = True, None
+                self.cycle.wake()
         if self._is_idle() and not self.transport.is_closing():
             self._answer_final_error(error)
 
@@ -434,7 +473,7 @@ class HttpConnection(HttpToolsProtocol, FlowControl):
 
     def _on_timeout(self) -> None:
         """Close the connection, once the request before this one has its answer."""
-        if self._stopping and self._part is Part.BODY:
+        if self._stopping and self._part is _BODY:
             self._end_with(OverloadedError(STOPPING))
         elif self._is_idle():
             self.transport.close()

@@ -110,8 +110,6 @@ def raise_file_limit() -> None:
 # -- What a request's headers must be, beyond what the parser asks of them.
 
 MAX_PORT = 65_535
-CHECKED = frozenset({b"host", b"transfer-encoding"})
-"""Headers that are checked."""
 _HOST = re.compile(
     rb"(?:(?:[\w.~!$&'()*+,;=-]|%[0-9A-Fa-f]{2})*"
     rb"|\[(?:(?P<ipv6>[0-9A-Fa-f:.]+)|[vV][0-9A-Fa-f]+\.[\w.~!$&'()*+,;=:-]+)\])"
@@ -120,9 +118,8 @@ _HOST = re.compile(
 )
 
 
-@lru_cache(maxsize=64)
 def check_headers(version: str, headers: Sequence[tuple[bytes, bytes]]) -> None:
-    """Refuse ``CHECKED`` headers that a proxy in front of this server could understand otherwise.
+    """Refuse headers that a proxy in front of this server could understand otherwise.
 
     Raises
     ------

@@ -22,16 +22,19 @@ GROUPS: dict[str, tuple[str, ...]] = {
         *_of(_PROTOCOL, "on_header on_headers_complete on_body on_message_complete on_response_complete"),
     ),
     "What the connection class reads and changes of the connection: what was parsed, what waits, and timers.": (
-        *_of(_PROTOCOL, "client cycle expect_100_continue flow headers loop parser pipeline scope server_state"),
-        *_of(_PROTOCOL, "transport url timeout_keep_alive timeout_keep_alive_handler timeout_keep_alive_task"),
-        *_of(_PROTOCOL, "_unset_keepalive_if_required"),
+        *_of(
+            _PROTOCOL, "app client connections cycle expect_100_continue flow headers loop parser pipeline server"
+        ),
+        *_of(_PROTOCOL, "server_state transport url timeout_keep_alive timeout_keep_alive_task"),
+        *_of(_PROTOCOL, "_start_asgi_task _unset_keepalive_if_required"),
         *_of("uvicorn.server:ServerState", "default_headers total_requests"),
         "httptools:HttpRequestParser.set_dangerous_leniencies",
     ),
-    "The connection class follows the request that runs: whether its answer began or ended, and how it is "
-    "told that its client has left.": (
+    "A request of the connection class is uvicorn's as far as it runs the application and logs its faults: "
+    "what that reads and calls, and what the connection follows.": (
         _CYCLE,
-        *_of(_CYCLE, "body disconnected keep_alive message_event response_complete response_started"),
+        *_of(_CYCLE, "body disconnected keep_alive logger more_body receive response_complete response_started"),
+        *_of(_CYCLE, "scope send transport waiting_for_100_continue"),
         "uvicorn.protocols.http.httptools_impl:STATUS_LINE",
     ),
     "A connection is held back while there is enough to parse, and cut where nothing is taken of an answer.": (

@@ -50,17 +50,18 @@ def test_a_client_of_http_1_0_gets_no_continue(service: RunningService) -> None:
     assert statuses(service, sent) == [b"422"]
 
 
-async def test_an_answer_starts_no_idle_timer_where_the_next_request_has_begun() -> None:
+async def test_a_connection_is_not_idle_where_the_next_request_has_begun() -> None:
     first = request("/first", b"{}")
     second = request("/second", b"{}")
     async with spoken_to() as (reader, writer, served):
         writer.write(first + second[:20])
         await reader.readuntil(b"\r\n\r\n")
 
-        assert served.timeout_keep_alive_task is None
+        served.timeout_keep_alive = 0.001
+        served._close_if_idle()
         writer.write(second[20:])
         await reader.readuntil(b"\r\n\r\n")
-        assert served.timeout_keep_alive_task is not None
+        assert await reader.read() == b""
 
 
 # -- A service without API keys, and what other sites' pages make a browser send to it.
