@@ -16,7 +16,7 @@ from . import __version__
 from .api import problems
 from .api.middleware import Requests, check_origin, labels
 from .api.openapi import document
-from .api.problems import ConnectionErrorResponder, request_ids
+from .api.problems import connection_errors, request_ids
 from .api.routes import ROUTES
 from .api.runtime import Runtime
 from .api_keys import KeyRing
@@ -116,7 +116,7 @@ def create_app(
         sessions=Sessions(calls, settings, metrics, Schemas(untraced)),
         readiness=readiness,
         request_ids=ids,
-        connection_errors=ConnectionErrorResponder(metrics, settings, ids),
+        connection_errors=connection_errors(metrics, settings, ids),
         check_origin=check_origin(settings),
         draining=draining,
     )

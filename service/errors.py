@@ -5,8 +5,8 @@ ServiceError
 ├── UnknownSessionError        404 unknown_session
 ├── NotFoundError              404 not_found
 ├── MethodNotAllowedError      405 method_not_allowed
-├── SessionExistsError         409 session_exists
 ├── SurplusFeedbackError       409 surplus_feedback
+├── SessionExistsError         409 session_exists
 ├── NoLabelsError              409 no_labels
 ├── NoDecisionLogError         409 no_decision_log
 ├── UnknownSegmentError        404 unknown_segment
@@ -24,9 +24,9 @@ ServiceError
 ├── ForeignHostError           421 foreign_host
 ├── StateCorruptError          500 state_corrupt
 ├── InternalError              500 internal_error
+├── StoreUnavailableError      503 store_unavailable
 ├── OverloadedError            503 overloaded
-├── NewerSchemaError           503 newer_schema
-└── StoreUnavailableError      503 store_unavailable
+└── NewerSchemaError           503 newer_schema
 """
 
 from __future__ import annotations
@@ -176,6 +176,15 @@ class InternalError(ServiceError):
     status, code, title = 500, "internal_error", "The service failed to answer"
 
 
+class StoreUnavailableError(ServiceError):
+    """The store does not answer or refuses commands. Retry with the same ids.
+
+    The text says why, and names no secret.
+    """
+
+    status, code, title, retry = 503, "store_unavailable", "The store is not available", True
+
+
 class OverloadedError(ServiceError):
     """Too many requests wait in this worker, or it is stopping. Retry with the same ids."""
 
@@ -189,15 +198,6 @@ class NewerSchemaError(ServiceError):
     """
 
     status, code, title, retry = 503, "newer_schema", "A newer version of the service wrote this session", True
-
-
-class StoreUnavailableError(ServiceError):
-    """The store does not answer or refuses commands. Retry with the same ids.
-
-    The text says why, and names no secret.
-    """
-
-    status, code, title, retry = 503, "store_unavailable", "The store is not available", True
 
 
 # -- Requests that can not be read, or name nothing that the service has.
@@ -311,29 +311,6 @@ class UnknownSessionError(ServiceError):
     status, code, title = 404, "unknown_session", "There is no session with this id"
 
 
-class SessionExistsError(ServiceError):
-    """A session with this id exists, and it was created with other fields."""
-
-    status, code, title = 409, "session_exists", "A session with this id and another specification exists"
-
-    @classmethod
-    def of(cls, errors: Sequence[FieldError], paths: Sequence[str]) -> SessionExistsError:
-        """Make the error for a session that differs in one or more fields; its text names them, and what to do.
-
-        Parameters
-        ----------
-        errors : of whole fields
-        paths : of what differs, as deep as can be told
-        """
-        return cls(f"{cls.title}; it differs in {', '.join(paths)}. {_TO_CHANGE}", errors=errors)
-
-
-_TO_CHANGE = (
-    "PATCH the session to change expiry, idle_ttl_seconds or floor, PUT its arms (the client's `ensure` does "
-    "both), or choose another session_id"
-)
-
-
 class SurplusFeedbackError(ServiceError):
     """Some events match no outstanding decision. No event of the request was applied."""
 
@@ -356,6 +333,29 @@ class SurplusFeedbackError(ServiceError):
         error = cls(text, indexes=indexes)
         error.events, error.surplus = events, len(indexes)
         return error
+
+
+class SessionExistsError(ServiceError):
+    """A session with this id exists, and it was created with other fields."""
+
+    status, code, title = 409, "session_exists", "A session with this id and another specification exists"
+
+    @classmethod
+    def of(cls, errors: Sequence[FieldError], paths: Sequence[str]) -> SessionExistsError:
+        """Make the error for a session that differs in one or more fields; its text names them, and what to do.
+
+        Parameters
+        ----------
+        errors : of whole fields
+        paths : of what differs, as deep as can be told
+        """
+        return cls(f"{cls.title}; it differs in {', '.join(paths)}. {_TO_CHANGE}", errors=errors)
+
+
+_TO_CHANGE = (
+    "PATCH the session to change expiry, idle_ttl_seconds or floor, PUT its arms (the client's `ensure` does "
+    "both), or choose another session_id"
+)
 
 
 class NoLabelsError(ServiceError):

@@ -12,7 +12,6 @@ import re
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain
-from operator import itemgetter
 from typing import Any, NamedTuple, cast
 
 from fastapi import FastAPI, Request
@@ -134,16 +133,6 @@ class Call(Request):
         return Idempotency(digest(key, *apart), await digest_of(asked, FairYield()))
 
 
-class _Shape(NamedTuple):
-    """The paths of operations with parameters in the same places."""
-
-    places: Sequence[int]
-    take: Callable[[list[str]], Any]
-    """Takes the parts that are no parameters out of those of a path."""
-    operations: dict[Any, tuple[PathOperation, Sequence[str]]]
-    """By method and what was taken out: the operation, and the names of its parameters."""
-
-
 class Calls:
     """Finds the operations of calls of the API, reads what they take, and runs them.
 
@@ -154,37 +143,41 @@ class Calls:
         self._runtime = runtime
         self._settings = runtime.settings
         self._limits = PartLimits.of(runtime.settings)
-        self._shapes: dict[int, list[_Shape]] = {}
+        # Of paths with so many parts: the places of parameters, and by method and the path without them each
+        # operation and the names of its parameters.
+        self._shapes: dict[int, dict[tuple[int, ...], dict[str, tuple[PathOperation, Sequence[str]]]]] = {}
         for route in described.routes:
             if isinstance(route, APIRoute) and route.path.startswith(PREFIX):
                 self._add(PathOperation(route, Reply))
 
     def _add(self, operation: PathOperation) -> None:
         parts, methods = operation.route.path.split("/"), operation.route.methods or set()
-        places = [place for place, part in enumerate(parts) if part.startswith("{")]
-        shapes = self._shapes.setdefault(len(parts), [])
-        shape = next((each for each in shapes if each.places == places), None)
-        if shape is None:
-            take = itemgetter(*(place for place in range(len(parts)) if place not in places))
-            shapes.append(shape := _Shape(places, take, {}))
+        places = tuple([place for place, part in enumerate(parts) if part.startswith("{")])
         names = [parts[place][1:-1] for place in places]
+        shape = self._shapes.setdefault(len(parts), {}).setdefault(places, {})
+        for place in places:
+            parts[place] = ""
         for method in methods | ({"HEAD"} if "GET" in methods else set()):  # What answers GET answers HEAD too.
-            shape.operations.setdefault((method, shape.take(parts)), (operation, names))
+            shape.setdefault(method + "/".join(parts), (operation, names))
 
     def find(self, scope: Scope) -> PathOperation | None:
         """Find the operation of a request, and note the path's parameters in the scope."""
         path: str = scope["path"]
         if (root := scope.get("root_path", "")) and path.startswith(f"{root}/"):
             path = path[len(root) :]
-        # Starlette's patterns take a line feed behind a last part that is no parameter.
-        for text in (path, path[:-1]) if path.endswith("\n") else (path,):
-            given = text.split("/")
-            for places, take, operations in self._shapes.get(len(given), ()):
-                found = operations.get((scope["method"], take(given)))
-                if found is not None and all(texts := [given[place] for place in places]):
-                    operation, names = found
-                    scope["path_params"] = dict(zip(names, texts, strict=True))
-                    return operation
+        given = path.split("/")
+        for places, operations in self._shapes.get(len(given), {}).items():
+            parts, texts = given.copy(), []
+            for place in places:
+                texts.append(parts[place])
+                parts[place] = ""
+            sought = scope["method"] + "/".join(parts)
+            # Starlette's patterns take a line feed behind a last part that is no parameter.
+            found = operations.get(sought) or operations.get(sought.removesuffix("\n"))
+            if found is not None and all(texts):
+                operation, names = found
+                scope["path_params"] = dict(zip(names, texts, strict=True))
+                return operation
         return None
 
     async def receive(

@@ -7,14 +7,14 @@ import ipaddress
 import random
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from http import HTTPMethod
 from typing import TYPE_CHECKING, Any
 
 from fastapi import FastAPI, Request, Response
 from fastapi.routing import APIRoute
-from starlette.routing import Match, Mount, Route
+from starlette.routing import Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from .. import api_keys
@@ -73,7 +73,6 @@ class LocalRequests:
         self._origins = frozenset(_listed(settings.allowed_origins))
         self._own = _plain_host(settings.host)
         self._on_loopback = is_local(self._own)
-        self._check = lru_cache(maxsize=64)(self._check_read)
 
     def check(self, url: bytes, headers: Iterable[tuple[bytes, bytes]]) -> None:
         """Refuse what another site may have sent.
@@ -87,14 +86,9 @@ class LocalRequests:
         ------
         ForeignHostError, CrossSiteError
         """
-        read = tuple([header for header in headers if header[0] in _READ])
-        # Most requests of a client have the same headers.
-        self._check(None if url.startswith(b"/") or url == b"*" else url, read)
-
-    def _check_read(self, url: bytes | None, read: Sequence[tuple[bytes, bytes]]) -> None:
-        given = [(name, value.strip().decode("latin-1").lower()) for name, value in read]
+        given = [(name, value.strip().decode("latin-1").lower()) for name, value in headers]
         named = {host_name(value) for name, value in given if name == b"host"}
-        if url is not None:
+        if not url.startswith(b"/") and url != b"*":
             authority = re.split(rb"[/?#]", url.partition(b"://")[2], maxsplit=1)[0]  # Neither a path nor ``*``.
             named.add(host_name(authority.decode("latin-1")))
         if not all(map(self._is_served, named)):
@@ -122,9 +116,6 @@ class LocalRequests:
 def check_origin(settings: Settings) -> Callable[[bytes, Iterable[tuple[bytes, bytes]]], None]:
     """Return ``LocalRequests.check`` for a service without API keys, and for another one what refuses nothing."""
     return (lambda _url, _headers: None) if needs_keys(settings) else LocalRequests(settings).check
-
-
-_READ = frozenset({b"host", b"origin", b"sec-fetch-site"})
 
 
 def _listed(setting: str) -> list[str]:
@@ -382,8 +373,11 @@ class Requests:
                 raise
 
     def _answered(self, scope: Scope, status: int, seconds: float) -> None:
-        route: Any = scope.get("route")
-        template = _path_of_other(scope) if route is None else route.path
+        if (route := scope.get("route")) is not None:
+            template = route.path
+        else:  # The path of what is mounted there, or of the request.
+            mounted = str(scope.get("root_path") or "").rpartition("/")[2]
+            template = f"/{mounted}" if mounted in _MOUNTED else str(scope["path"])
         method, path = self._metrics.answered(scope["method"], template, status, seconds)
         logged = self._logged.get((method, path), Logged.ALL)
         if logged is Logged.CHANGES:
@@ -418,12 +412,6 @@ class Requests:
             )
 
 
-def _path_of_other(scope: Scope) -> str:
-    """Return the path of a request without a route, or of what is mounted there."""
-    mounted = str(scope.get("root_path") or "").rpartition("/")[2]
-    return f"/{mounted}" if mounted in _MOUNTED else str(scope["path"])
-
-
 def _trace_id(headers: Iterable[tuple[bytes, bytes]]) -> str | None:
     """Return the trace that the client is in, by its ``traceparent``."""
     for name, value in headers:
@@ -436,16 +424,9 @@ def _trace_id(headers: Iterable[tuple[bytes, bytes]]) -> str | None:
 
 
 def labels() -> Labels:
-    """Collect the routes, problem codes and learners."""
-    return Labels(
-        routes=_routes(), codes=sorted({error.code for error in ServiceError.__subclasses__()}), learners=REGISTRY
-    )
-
-
-def _routes() -> Iterator[tuple[str, str]]:
-    """Return methods and paths; of what is not in the OpenAPI document, GET alone."""
+    """Collect the routes, problem codes and learners; of what is not in the OpenAPI document, GET alone."""
+    routes: list[tuple[str, str]] = []
     for route in ROUTES:
-        if isinstance(route, APIRoute):
-            yield from ((method, route.path) for method in route.methods or ())
-        elif isinstance(route, Route | Mount):
-            yield "GET", route.path
+        methods = route.methods if isinstance(route, APIRoute) else ("GET",)
+        routes += [(method, getattr(route, "path", "")) for method in methods or ()]
+    return Labels(routes, sorted({error.code for error in ServiceError.__subclasses__()}), REGISTRY)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,30 +13,14 @@ from pydantic import BaseModel
 
 from ..api_keys import needs_keys
 from ..errors import (
-    BadRequestError,
-    CrossSiteError,
+    ClientGoneError,
     FieldError,
-    ForbiddenError,
-    ForeignHostError,
-    HeadTooLargeError,
-    IdempotencyConflictError,
-    InternalError,
     InvalidRequestError,
-    NewerSchemaError,
-    NoDecisionLogError,
-    NoEligibleArmError,
-    NoLabelsError,
-    OverloadedError,
-    PayloadTooLargeError,
-    RequestTimeoutError,
-    SessionExistsError,
-    StateCorruptError,
-    StoreUnavailableError,
+    MethodNotAllowedError,
+    NotFoundError,
+    ServiceError,
     SurplusFeedbackError,
     UnauthorizedError,
-    UnknownSegmentError,
-    UnknownSessionError,
-    UnsupportedMediaTypeError,
 )
 from ..learners import REGISTRY
 from ..learners.base import Spec
@@ -83,37 +66,20 @@ def describe_answers(
 _OUTSIDE = "loss must lie in [-10.0, 10.0]"
 
 
-_ERRORS = {
-    "bad_request": BadRequestError(),
-    "unauthorized": UnauthorizedError.of("and the request has none"),
-    "forbidden": ForbiddenError(),
-    "cross_site": CrossSiteError(),
-    "foreign_host": ForeignHostError(),
-    "unknown_session": UnknownSessionError(),
-    "unknown_segment": UnknownSegmentError(),
-    "request_timeout": RequestTimeoutError(),
-    "surplus_feedback": SurplusFeedbackError(
+_SHOWN = (
+    UnauthorizedError.of("and the request has none"),
+    SurplusFeedbackError(
         "2 events for 1 outstanding decision: 1 too many for their arms; act first, or leave such events out with "
         "?on_surplus=skip",
         indexes=[1],
     ),
-    "session_exists": SessionExistsError(),
-    "no_labels": NoLabelsError(),
-    "no_decision_log": NoDecisionLogError(),
-    "no_eligible_arm": NoEligibleArmError(),
-    "payload_too_large": PayloadTooLargeError(),
-    "unsupported_media_type": UnsupportedMediaTypeError(),
-    "invalid_request": InvalidRequestError(
-        f"events[1].loss: {_OUTSIDE}", errors=[FieldError("loss", _OUTSIDE, 1)], indexes=[1]
-    ),
-    "idempotency_conflict": IdempotencyConflictError(),
-    "head_too_large": HeadTooLargeError(),
-    "state_corrupt": StateCorruptError(),
-    "internal_error": InternalError(),
-    "store_unavailable": StoreUnavailableError(),
-    "overloaded": OverloadedError(),
-    "newer_schema": NewerSchemaError(),
-}
+    InvalidRequestError(f"events[1].loss: {_OUTSIDE}", errors=[FieldError("loss", _OUTSIDE, 1)], indexes=[1]),
+)
+_NO_ROUTES = {NotFoundError, MethodNotAllowedError, ClientGoneError}
+"""Errors that no described route answers."""
+_ERRORS = {each.code: each() for each in ServiceError.__subclasses__() if each not in _NO_ROUTES}
+# Those of one status are described in the order of their classes.
+_ERRORS |= {error.code: error for error in _SHOWN}
 
 
 def _problem(status: int, note: str = "") -> dict[str, Any]:
@@ -175,14 +141,26 @@ def document(app: FastAPI, settings: Settings) -> dict[str, Any]:
         schema = model.model_json_schema(ref_template=template)
         schema.pop("$defs", None)
         schemas[model.__name__] = schema
-    for path, call in _calls(described):
-        _fit_problems(path, call, asks_for_key=path not in keyless)
-    for calls in described["paths"].values():
-        if "head" in calls:
-            _drop_bodies(calls["head"])
-    _add_limits(described, settings)
-    _add_session_ids(described)
-    _add_keys(described, keyless, needed=needs_keys(settings))
+    for path, calls in described["paths"].items():
+        for method, call in calls.items():
+            _fit_problems(path, call, asks_for_key=path not in keyless)
+            if method == "head":  # Its answers have the headers of those to GET, and no bodies.
+                call["responses"] = {
+                    status: {name: part for name, part in response.items() if name != "content"}
+                    for status, response in call["responses"].items()
+                }
+            for parameter in call.get("parameters", ()):
+                if parameter["name"] == "session_id":
+                    parameter["schema"]["pattern"] = SESSION_ID_PATTERN
+            if path in keyless:
+                call["security"] = []
+    _add_limits(schemas, settings)
+    # How API keys are sent; a service without keys takes requests without one.
+    described["components"]["securitySchemes"] = {
+        "bearer": {"type": "http", "scheme": "bearer"},
+        "header": {"type": "apiKey", "in": "header", "name": "X-API-Key"},
+    }
+    described["security"] = [{"bearer": []}, {"header": []}, *([] if needs_keys(settings) else [{}])]
     return described
 
 
@@ -199,10 +177,6 @@ def _show_whole_examples(calls: dict[str, Any], route: APIRoute) -> None:
                 call["requestBody"]["content"][JSON]["examples"] = shown
 
 
-def _calls(document: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
-    return ((path, call) for path, calls in document["paths"].items() for call in calls.values())
-
-
 def _fit_problems(path: str, call: dict[str, Any], *, asks_for_key: bool) -> None:
     """Describe the errors that a route can answer, and no others."""
     responses = call["responses"]
@@ -214,17 +188,8 @@ def _fit_problems(path: str, call: dict[str, Any], *, asks_for_key: bool) -> Non
         responses.setdefault(status, PROBLEMS[int(status)])
 
 
-def _drop_bodies(head: dict[str, Any]) -> None:
-    """Leave of the answers to HEAD the headers that they share with those to GET."""
-    head["responses"] = {
-        status: {name: part for name, part in response.items() if name != "content"}
-        for status, response in head["responses"].items()
-    }
-
-
-def _add_limits(document: dict[str, Any], settings: Settings) -> None:
+def _add_limits(schemas: dict[str, Any], settings: Settings) -> None:
     """Add the limits that the settings give."""
-    schemas = document["components"]["schemas"]
     for name, field, limit in (
         ("Acts", "count", {"maximum": settings.max_acts}),
         ("Feedbacks", "events", {"maxItems": settings.max_events}),
@@ -255,27 +220,7 @@ def _limit_label(label: dict[str, Any], settings: Settings) -> None:
     label |= {"maxLength": size, "description": f"Printable; at most {size} bytes of UTF-8."}
 
 
-def _add_session_ids(document: dict[str, Any]) -> None:
-    """Add which ids sessions can have."""
-    for _, call in _calls(document):
-        for parameter in call.get("parameters", ()):
-            if parameter["name"] == "session_id":
-                parameter["schema"]["pattern"] = SESSION_ID_PATTERN
-
-
 def _given(schema: dict[str, Any]) -> dict[str, Any]:
     """Return the schema of an optional field's values other than null."""
     given: dict[str, Any] = schema.get("anyOf", [schema])[0]
     return given
-
-
-def _add_keys(document: dict[str, Any], keyless: Collection[str], *, needed: bool) -> None:
-    """Describe how API keys are sent; a service without keys takes requests without one."""
-    document["components"]["securitySchemes"] = {
-        "bearer": {"type": "http", "scheme": "bearer"},
-        "header": {"type": "apiKey", "in": "header", "name": "X-API-Key"},
-    }
-    document["security"] = [{"bearer": []}, {"header": []}, *([] if needed else [{}])]
-    for path, call in _calls(document):
-        if path in keyless:
-            call["security"] = []

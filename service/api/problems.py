@@ -6,7 +6,7 @@ import itertools
 import json
 import logging
 import secrets
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -262,18 +262,15 @@ def install(app: FastAPI, metrics: Metrics, retry_after: int) -> None:
         metrics.problems[error.code]()
         return problem(error, retry_after, headers)
 
-    async def on_service_error(request: Request, error: Exception) -> Response:
-        assert isinstance(error, ServiceError)  # noqa: S101 - registered for it
+    async def on_service_error(request: Request, error: Any) -> Response:
         if isinstance(error, StateCorruptError):
             log.error("%s: session %.128s", error.title, request.path_params.get("session_id", ""))
         return answer(error)
 
-    async def on_validation(_: Request, error: Exception) -> Response:
-        assert isinstance(error, RequestValidationError)  # noqa: S101 - registered for it
+    async def on_validation(_: Request, error: Any) -> Response:
         return answer(from_pydantic_errors(error.errors()))
 
-    async def on_http(request: Request, error: Exception) -> Response:
-        assert isinstance(error, HTTPException)  # noqa: S101 - registered for it
+    async def on_http(request: Request, error: Any) -> Response:
         known = _BY_STATUS.get(error.status_code, InvalidRequestError if error.status_code < 500 else InternalError)
         if known is MethodNotAllowedError:
             methods = _methods(request)
@@ -293,14 +290,16 @@ def install(app: FastAPI, metrics: Metrics, retry_after: int) -> None:
 
 # -- Answers to bytes that never became a request, shaped like those to requests.
 
+Refuse = Callable[[ServiceError, tuple[str, int] | None], Response]
+"""Makes the answer to a malformed request, for the client's address and port, if known; it ends the connection."""
 REQUEST_ID = b"x-request-id"
 """Header of every answer, and of requests that bring an id."""
 
 
 def request_ids() -> Iterator[bytes]:
     """Make ids that no other process makes, without end."""
-    process = secrets.token_hex(8)
-    return (f"{process}-{number:x}".encode() for number in itertools.count(1))
+    process = secrets.token_hex(8).encode()
+    return map(b"%b-%x".__mod__, zip(itertools.repeat(process), itertools.count(1)))
 
 
 def reason_of(error: ServiceError | None) -> dict[str, str | None]:
@@ -308,8 +307,8 @@ def reason_of(error: ServiceError | None) -> dict[str, str | None]:
     return {} if error is None else {"code": error.code, "reason": logs.shown(error.reason, logs.MAX_REASON_CHARS)}
 
 
-class ConnectionErrorResponder:
-    """Makes the answer to a malformed request; it is counted and logged as an error of no route.
+def connection_errors(metrics: Metrics, settings: Settings, ids: Iterator[bytes]) -> Refuse:
+    """Return what makes the answer to a malformed request, which is counted and logged as an error of no route.
 
     Parameters
     ----------
@@ -318,21 +317,10 @@ class ConnectionErrorResponder:
     ids : for answers; the same as for requests
     """
 
-    def __init__(self, metrics: Metrics, settings: Settings, ids: Iterator[bytes]) -> None:
-        self._metrics = metrics
-        self._retry_after = settings.retry_after_seconds
-        self._ids = ids
-
-    def __call__(self, error: ServiceError, client: tuple[str, int] | None) -> Response:
-        """Make the answer to an error; the connection ends with it.
-
-        Parameters
-        ----------
-        client : address and port of who connected; None where it is unknown
-        """
-        self._metrics.problems[error.code]()
-        method, route = self._metrics.answered("", "", error.status, 0.0)
-        request_id = next(self._ids).decode("ascii")
+    def refuse(error: ServiceError, client: tuple[str, int] | None) -> Response:
+        metrics.problems[error.code]()
+        method, route = metrics.answered("", "", error.status, 0.0)
+        request_id = next(ids).decode("ascii")
         logs.request(
             request_id=request_id,
             method=method,
@@ -343,4 +331,6 @@ class ConnectionErrorResponder:
             **reason_of(error),
         )
         headers = {"Connection": "close", REQUEST_ID.decode("ascii"): request_id}
-        return problem(error, self._retry_after, headers)
+        return problem(error, settings.retry_after_seconds, headers)
+
+    return refuse

@@ -15,7 +15,7 @@ from ..api_keys import KeyRing, Role
 from ..sessions.service import Readiness, Sessions
 from ..settings import Settings
 from ..telemetry.metrics import Metrics
-from .problems import ConnectionErrorResponder
+from .problems import Refuse
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Runtime:
     sessions: Sessions
     readiness: Readiness
     request_ids: Iterator[bytes]
-    connection_errors: ConnectionErrorResponder
+    connection_errors: Refuse
     check_origin: Callable[[bytes, Sequence[tuple[bytes, bytes]]], None]
     draining: Callable[[], bool] = lambda: False
 

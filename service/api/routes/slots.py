@@ -42,15 +42,9 @@ async def act(
     call: Call, session_id: str, body: Annotated[Act, Body(openapi_examples=EXAMPLES["act"])] = ANY_ARM
 ) -> Reply:
     """Open the next slot and draw an arm, one that may be drawn, or play a point."""
-    most = call.runtime.settings.max_act_cells
-    operation = ActOperation(
-        1,
-        most,
-        single=True,
-        choice=None if body is ANY_ARM else body.choice,
-        segment=body.segment,
-        is_gone=call.is_gone,
-    )
+    operation = ActOperation(1, call.runtime.settings.max_act_cells, single=True, is_gone=call.is_gone)
+    if body is not ANY_ARM:
+        operation.choice, operation.segment = body.choice, body.segment
     return await _submitted(call, session_id, operation)
 
 
@@ -66,14 +60,8 @@ async def acts(
     settings = call.runtime.settings
     if body.count > settings.max_acts:
         raise InvalidRequestError.of("count", f"must not exceed {settings.max_acts}")
-    operation = ActOperation(
-        body.count,
-        settings.max_act_cells,
-        choice=body.choice,
-        distinct=body.distinct,
-        segment=body.segment,
-        is_gone=call.is_gone,
-    )
+    operation = ActOperation(body.count, settings.max_act_cells, distinct=body.distinct, is_gone=call.is_gone)
+    operation.choice, operation.segment = body.choice, body.segment
     return await _submitted(call, session_id, operation)
 
 
