@@ -14,12 +14,13 @@ from starlette.types import ASGIApp, Lifespan, Receive, Scope, Send
 
 from . import __version__
 from .api import problems
-from .api.middleware import Requests, check_origin, labels
+from .api.calls import Requests
+from .api.middleware import KeyCheck, check_origin, labels
 from .api.openapi import document
 from .api.problems import connection_errors, request_ids
 from .api.routes import ROUTES
-from .api.runtime import Runtime
-from .api_keys import KeyRing
+from .api.runtime import Runtime, access_of
+from .api_keys import KeyRing, needs_keys
 from .sessions.expiry_sweeper import Sweeper
 from .sessions.service import Readiness, Schemas, Sessions
 from .settings import Settings
@@ -70,7 +71,9 @@ class Application(FastAPI):
         self.state.runtime = runtime
         problems.install(self, runtime.metrics, runtime.settings.retry_after_seconds)
         self._runtime = runtime
-        requests = Requests(super().__call__, self, runtime, spans)
+        keys = KeyCheck([(route, access_of(route)) for route in self.routes], runtime)
+        admit = keys.admit if needs_keys(runtime.settings) else None
+        requests = Requests(super().__call__, self, runtime, spans, admit)
         self.outermost: ASGIApp = requests if spans is None else spans.around(requests)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

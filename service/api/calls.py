@@ -8,22 +8,35 @@ a match of one route after the other, more than an act takes. What is not below 
 from __future__ import annotations
 
 import asyncio
+import random
 import re
+import time
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from functools import partial
+from http import HTTPMethod
 from itertools import chain
-from typing import Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from fastapi import FastAPI, Request
+from fastapi import FastAPI, Request, Response
 from fastapi.routing import APIRoute
-from starlette.types import Message, Receive, Scope, Send
+from starlette.routing import Mount
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ..api_keys import ApiKey
 from ..cooperative import LARGE_INPUT_BYTES, STREAMED_FROM_BYTES, Body, FairYield, json_chunks, run_in_thread
-from ..errors import InvalidRequestError, PayloadTooLargeError, RequestTimeoutError, ServiceError
+from ..errors import (
+    InvalidRequestError,
+    NotFoundError,
+    OverloadedError,
+    PayloadTooLargeError,
+    RequestTimeoutError,
+    ServiceError,
+)
 from ..models.events import PRINTABLE_ASCII, Event, Idempotency, digest, digest_of
 from ..sessions.views import ALL, Rights
-from ..telemetry.logs import IS_GONE, KEY_IN_SCOPE
+from ..telemetry import logs
+from ..telemetry.logs import ERROR_IN_SCOPE, ID_IN_SCOPE, IS_GONE, KEY_IN_SCOPE
+from ..telemetry.metrics import OTHER
 from .json_body import (
     JSON,
     SORTED,
@@ -37,9 +50,12 @@ from .json_body import (
     read_small,
 )
 from .path_operations import REQUIRED, Field, PathOperation
-from .problems import from_pydantic_errors
-from .runtime import Runtime
+from .problems import REQUEST_ID, from_pydantic_errors, problem, reason_of
+from .runtime import Logged, Runtime, access_of
 from .schemas import Feedbacks
+
+if TYPE_CHECKING:
+    from ..telemetry.tracing import Spans
 
 PREFIX = "/v1/"
 _JSON = JSON.encode()
@@ -47,18 +63,6 @@ _JSON = JSON.encode()
 IDEMPOTENCY_KEY = "Idempotency-Key"
 _KEY = b"idempotency-key"
 MAX_KEY_LENGTH = 255
-KEYED: dict[str, Any] = {
-    "parameters": [
-        {
-            "name": IDEMPOTENCY_KEY,
-            "in": "header",
-            "required": False,
-            "description": "A request with the same key and body gets the first answer again and changes nothing.",
-            "schema": {"type": "string", "minLength": 1, "maxLength": MAX_KEY_LENGTH, "pattern": PRINTABLE_ASCII},
-        }
-    ]
-}
-"""What the OpenAPI document says of the header."""
 
 
 class Reply(NamedTuple):
@@ -304,3 +308,164 @@ async def send_but_last(pieces: Iterator[str], scope: Scope, send: Send) -> byte
                 break
         await fair_yield()
     return "".join(chunk).encode()
+
+
+# -- Gives every request an id, counts and times it, logs it, and answers it when a stop cancels it.
+#
+# Plain ASGI, as Starlette's middleware classes cost more time than an act.
+
+_SANE_ID = re.compile(rb"[!-~](?:[ -~]{0,126}[!-~])?")
+"""An id that a client may give its request: short and printable."""
+_REPLAYED = (b"idempotent-replayed", b"true")
+"""Header of an answer that an earlier request with the same key got."""
+_JSON_TYPE = (b"content-type", _JSON)
+STOPPING = "The service is stopping; what this request asked may have been done or not: send it again"
+
+
+class Requests:
+    """What a server calls: answers calls of the API, and hands all other requests on.
+
+    It gives each request an id, asks for its API key, and counts, times and logs its answer.
+
+    Parameters
+    ----------
+    app : answers what is no call of the API
+    described : FastAPI's application, with the routes, which say who may call them and what successes are logged
+    runtime : has metrics, ids for requests that bring none, and the share of successes to log
+    spans : gets the status and route of each request; None if requests are not traced
+    admit : refuses those that may not call an operation, or what else they ask for; None if there are no API keys
+    """
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        described: FastAPI,
+        runtime: Runtime,
+        spans: Spans | None,
+        admit: Callable[[Scope, PathOperation | None], None] | None,
+    ) -> None:
+        self._app, self._calls, self._admit, self._spans = app, Calls(described, runtime), admit, spans
+        self._metrics, self._settings, self._new_ids = runtime.metrics, runtime.settings, runtime.request_ids
+        self._on_error: Mapping[Any, Callable[..., Any]] = described.exception_handlers
+        self._logged = {
+            (method, route.path): access_of(route).logged
+            for route in described.routes
+            if isinstance(route, APIRoute)
+            for method in route.methods or ()
+        }
+        self._mounted = {route.path for route in described.routes if isinstance(route, Mount)}
+        self._last_status: dict[str, int] = {}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request, but no path with an encoded slash."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        started, calls, app = time.perf_counter(), self._calls, self._app
+        given = dict(reversed(scope["headers"]))  # Of each name the first.
+        request_id = given.get(REQUEST_ID)
+        if request_id is None or not _SANE_ID.fullmatch(request_id):
+            request_id = next(self._new_ids)
+        scope[ID_IN_SCOPE] = request_id
+        try:
+            raw = scope.get("raw_path") or b""
+            if b"%2f" in raw or b"%2F" in raw:  # Proxies may see other parts of the path there.
+                raise NotFoundError
+            operation = calls.find(scope)
+            if self._admit is not None:
+                self._admit(scope, operation)
+            if operation is not None:
+                scope["route"] = operation.route
+                body = await calls.receive(operation, scope, given, receive)
+                reply = await calls.reply(operation, scope, given, body)
+        except ServiceError as error:
+            # The scope keeps it as long as the connection is idle, and its frames would keep the body.
+            error.__traceback__ = error.__context__ = error.__cause__ = None
+            operation, app = None, await self._on_error[ServiceError](Request(scope), error)
+        except asyncio.CancelledError:
+            operation, app = None, self._stopping()
+        except Exception as error:
+            operation, app = None, await self._on_error[Exception](Request(scope), error)
+        if operation is None:
+            await self._hand_on(app, scope, receive, send, started)
+            return
+        answer, status = reply.body, reply.status
+        headers = [_REPLAYED] if reply.replayed else []
+        if status != 204:
+            if isinstance(answer, bytes):
+                headers.append((b"content-length", b"%d" % len(answer)))
+            headers.append(_JSON_TYPE)
+        headers.append((REQUEST_ID, request_id))
+        await send({"type": "http.response.start", "status": status, "headers": headers})
+        if not isinstance(answer, bytes):
+            answer = await send_but_last(answer, scope, send)
+        self._answered(scope, status, time.perf_counter() - started)
+        await send({"type": "http.response.body", "body": answer})
+
+    def _stopping(self) -> Response:
+        self._metrics.problems[OverloadedError.code]()
+        return problem(OverloadedError(STOPPING), self._settings.retry_after_seconds, {"Connection": "close"})
+
+    async def _hand_on(self, app: ASGIApp, scope: Scope, receive: Receive, send: Send, started: float) -> None:
+        """Let an application, or a response, answer a request; the answer gets the request's id."""
+        status, complete = 0, False
+
+        async def answer(message: Message) -> None:
+            nonlocal status, complete
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                message["headers"] = [*message.get("headers", ()), (REQUEST_ID, scope[ID_IN_SCOPE])]
+            elif not message.get("more_body", False):
+                complete = True
+                self._answered(scope, status, time.perf_counter() - started)
+            await send(message)
+
+        try:
+            await app(scope, receive, answer)
+        except asyncio.CancelledError:
+            if status:
+                raise
+            await self._stopping()(scope, receive, answer)
+        except Exception:
+            # A fault is raised on behind its answer, which ``problems`` has logged; uvicorn would log it again.
+            if not complete:
+                raise
+
+    def _answered(self, scope: Scope, status: int, seconds: float) -> None:
+        if (route := scope.get("route")) is not None:
+            template = route.path
+        else:  # The path of what is mounted there, or of the request.
+            mounted = "/" + str(scope.get("root_path") or "").rpartition("/")[2]
+            template = mounted if mounted in self._mounted else str(scope["path"])
+        method, path = self._metrics.answered(scope["method"], template, status, seconds)
+        logged = self._logged.get((method, path), Logged.ALL)
+        if logged is Logged.CHANGES:
+            is_sampled = self._last_status.get(path, 200) == status
+            self._last_status[path] = status
+        else:
+            is_sampled = logged is Logged.SAMPLE and status < 400
+        skipped = is_sampled and random.random() >= self._settings.log_sample  # noqa: S311 - a sample is no secret
+        if not skipped or self._spans is not None:
+            self._report(scope, method, path, status, seconds, is_logged=not skipped)
+
+    def _report(
+        self, scope: Scope, method: str, route: str, status: int, seconds: float, *, is_logged: bool
+    ) -> None:
+        request_id = scope[ID_IN_SCOPE].decode("ascii")
+        session = logs.shown((scope.get("path_params") or {}).get("session_id"))
+        if self._spans is not None:
+            self._spans.answered(method=method, route=route, status=status, request_id=request_id, session=session)
+        if is_logged:
+            sent = scope["method"]  # Which may be long.
+            logs.request(
+                request_id=request_id,
+                method=sent if sent in HTTPMethod.__members__ else OTHER,
+                route=route,
+                status=status,
+                duration_ms=round(seconds * 1000, 3),
+                api_key=None if (key := scope.get(KEY_IN_SCOPE)) is None else key.name,
+                session=session,
+                client=logs.shown(peer[0]) if (peer := scope.get("client")) else None,
+                trace_id=logs.trace_id(scope["headers"]) if self._spans is None else self._spans.trace_id(),
+                **reason_of(scope.get(ERROR_IN_SCOPE)),
+            )

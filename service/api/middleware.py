@@ -1,21 +1,15 @@
-"""What surrounds every request: where it comes from, its API key, its id, log line and labels."""
+"""What a request must bring to be served, by where it comes from and by its API key; and the labels of metrics."""
 
 from __future__ import annotations
 
-import asyncio
 import ipaddress
-import random
 import re
-import time
 from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
-from http import HTTPMethod
-from typing import TYPE_CHECKING, Any
 
-from fastapi import FastAPI, Request, Response
 from fastapi.routing import APIRoute
 from starlette.routing import Match
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import Scope
 
 from .. import api_keys
 from ..api_keys import ApiKey, Role, needs_keys
@@ -23,28 +17,18 @@ from ..errors import (
     CrossSiteError,
     ForbiddenError,
     ForeignHostError,
-    NotFoundError,
-    OverloadedError,
     ServiceError,
     UnauthorizedError,
     UnknownSessionError,
 )
 from ..learners import REGISTRY
 from ..settings import Settings
-from ..telemetry import logs
-from ..telemetry.logs import ERROR_IN_SCOPE, ID_IN_SCOPE, KEY_IN_SCOPE
-from ..telemetry.metrics import OTHER, Labels
-from .calls import Calls, send_but_last
-from .json_body import JSON
+from ..telemetry.logs import KEY_IN_SCOPE
+from ..telemetry.metrics import Labels
 from .path_operations import PathOperation
-from .problems import REQUEST_ID, problem, reason_of
-from .routes import ROUTES, service_routes
+from .routes import ROUTES
 from .routes.sessions import router as sessions
-from .runtime import ADMINS, Access, Logged, RouteAccess, Runtime, access_of
-
-if TYPE_CHECKING:
-    from ..telemetry.tracing import Spans
-
+from .runtime import ADMINS, Access, RouteAccess, Runtime
 
 # -- Which requests a service without API keys serves: none that a page of another site made a browser send.
 #
@@ -248,176 +232,6 @@ def _check_prefix(prefix: str, path: str, access: Access | None) -> None:
         raise UnknownSessionError
     if access is not None and access.of_all_sessions:
         raise ForbiddenError("Metrics cover all sessions; this API key has a session prefix")
-
-
-# -- Gives every request an id, counts and times it, logs it, and answers it when a stop cancels it.
-#
-# Plain ASGI, as Starlette's middleware classes cost more time than an act.
-
-_TRACE = re.compile(rb"[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}(-.*)?", re.DOTALL)
-"""A ``traceparent``: https://www.w3.org/TR/trace-context. Later versions may add parts."""
-_SANE_ID = re.compile(rb"[!-~](?:[ -~]{0,126}[!-~])?")
-"""An id that a client may give its request: short and printable."""
-_MOUNTED = frozenset({service_routes.ASSETS, service_routes.ASSETS_OF_DASHBOARD})
-_REPLAYED = (b"idempotent-replayed", b"true")
-"""Header of an answer that an earlier request with the same key got."""
-_JSON_TYPE = (b"content-type", JSON.encode())
-STOPPING = "The service is stopping; what this request asked may have been done or not: send it again"
-
-
-class Requests:
-    """What a server calls: answers calls of the API, and hands all other requests on.
-
-    It gives each request an id, asks for its API key, and counts, times and logs its answer.
-
-    Parameters
-    ----------
-    app : answers what is no call of the API
-    described : FastAPI's application, with the routes, which say who may call them and what successes are logged
-    runtime : has metrics, ids for requests that bring none, and the share of successes to log
-    spans : gets the status and route of each request; None if requests are not traced
-    """
-
-    def __init__(self, app: ASGIApp, described: FastAPI, runtime: Runtime, spans: Spans | None) -> None:
-        routes = [(route, access_of(route)) for route in described.routes]
-        self._app = app
-        self._calls = Calls(described, runtime)
-        self._keys = KeyCheck(routes, runtime) if needs_keys(runtime.settings) else None
-        self._on_error: Mapping[Any, Callable[..., Any]] = described.exception_handlers
-        self._metrics = runtime.metrics
-        self._sample = runtime.settings.log_sample
-        self._retry_after = runtime.settings.retry_after_seconds
-        self._new_ids = runtime.request_ids
-        self._spans = spans
-        self._logged = {
-            (method, route.path): declared.logged
-            for route, declared in routes
-            if isinstance(route, APIRoute)
-            for method in route.methods or ()
-        }
-        self._last_status: dict[str, int] = {}
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one request, but no path with an encoded slash."""
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-        started, calls, app = time.perf_counter(), self._calls, self._app
-        given = dict(reversed(scope["headers"]))  # Of each name the first.
-        request_id = given.get(REQUEST_ID)
-        if request_id is None or not _SANE_ID.fullmatch(request_id):
-            request_id = next(self._new_ids)
-        scope[ID_IN_SCOPE] = request_id
-        try:
-            raw = scope.get("raw_path") or b""
-            if b"%2f" in raw or b"%2F" in raw:  # Proxies may see other parts of the path there.
-                raise NotFoundError
-            operation = calls.find(scope)
-            if self._keys is not None:
-                self._keys.admit(scope, operation)
-            if operation is not None:
-                scope["route"] = operation.route
-                body = await calls.receive(operation, scope, given, receive)
-                reply = await calls.reply(operation, scope, given, body)
-        except ServiceError as error:
-            # The scope keeps it as long as the connection is idle, and its frames would keep the body.
-            error.__traceback__ = error.__context__ = error.__cause__ = None
-            operation, app = None, await self._on_error[ServiceError](Request(scope), error)
-        except asyncio.CancelledError:
-            operation, app = None, self._stopping()
-        except Exception as error:
-            operation, app = None, await self._on_error[Exception](Request(scope), error)
-        if operation is None:
-            await self._hand_on(app, scope, receive, send, started)
-            return
-        answer, status = reply.body, reply.status
-        headers = [_REPLAYED] if reply.replayed else []
-        if status != 204:
-            if isinstance(answer, bytes):
-                headers.append((b"content-length", b"%d" % len(answer)))
-            headers.append(_JSON_TYPE)
-        headers.append((REQUEST_ID, request_id))
-        await send({"type": "http.response.start", "status": status, "headers": headers})
-        if not isinstance(answer, bytes):
-            answer = await send_but_last(answer, scope, send)
-        self._answered(scope, status, time.perf_counter() - started)
-        await send({"type": "http.response.body", "body": answer})
-
-    def _stopping(self) -> Response:
-        self._metrics.problems[OverloadedError.code]()
-        return problem(OverloadedError(STOPPING), self._retry_after, {"Connection": "close"})
-
-    async def _hand_on(self, app: ASGIApp, scope: Scope, receive: Receive, send: Send, started: float) -> None:
-        """Let an application, or a response, answer a request; the answer gets the request's id."""
-        status, complete = 0, False
-
-        async def answer(message: Message) -> None:
-            nonlocal status, complete
-            if message["type"] == "http.response.start":
-                status = message["status"]
-                message["headers"] = [*message.get("headers", ()), (REQUEST_ID, scope[ID_IN_SCOPE])]
-            elif not message.get("more_body", False):
-                complete = True
-                self._answered(scope, status, time.perf_counter() - started)
-            await send(message)
-
-        try:
-            await app(scope, receive, answer)
-        except asyncio.CancelledError:
-            if status:
-                raise
-            await self._stopping()(scope, receive, answer)
-        except Exception:
-            # A fault is raised on behind its answer, which ``problems`` has logged; uvicorn would log it again.
-            if not complete:
-                raise
-
-    def _answered(self, scope: Scope, status: int, seconds: float) -> None:
-        if (route := scope.get("route")) is not None:
-            template = route.path
-        else:  # The path of what is mounted there, or of the request.
-            mounted = str(scope.get("root_path") or "").rpartition("/")[2]
-            template = f"/{mounted}" if mounted in _MOUNTED else str(scope["path"])
-        method, path = self._metrics.answered(scope["method"], template, status, seconds)
-        logged = self._logged.get((method, path), Logged.ALL)
-        if logged is Logged.CHANGES:
-            is_sampled = self._last_status.get(path, 200) == status
-            self._last_status[path] = status
-        else:
-            is_sampled = logged is Logged.SAMPLE and status < 400
-        skipped = is_sampled and random.random() >= self._sample  # noqa: S311 - a sample is no secret
-        if not skipped or self._spans is not None:
-            self._report(scope, method, path, status, seconds, is_logged=not skipped)
-
-    def _report(
-        self, scope: Scope, method: str, route: str, status: int, seconds: float, *, is_logged: bool
-    ) -> None:
-        request_id = scope[ID_IN_SCOPE].decode("ascii")
-        session = logs.shown((scope.get("path_params") or {}).get("session_id"))
-        if self._spans is not None:
-            self._spans.answered(method=method, route=route, status=status, request_id=request_id, session=session)
-        if is_logged:
-            sent = scope["method"]  # Which may be long.
-            logs.request(
-                request_id=request_id,
-                method=sent if sent in HTTPMethod.__members__ else OTHER,
-                route=route,
-                status=status,
-                duration_ms=round(seconds * 1000, 3),
-                api_key=None if (key := scope.get(KEY_IN_SCOPE)) is None else key.name,
-                session=session,
-                client=logs.shown(peer[0]) if (peer := scope.get("client")) else None,
-                trace_id=_trace_id(scope["headers"]) if self._spans is None else self._spans.trace_id(),
-                **reason_of(scope.get(ERROR_IN_SCOPE)),
-            )
-
-
-def _trace_id(headers: Iterable[tuple[bytes, bytes]]) -> str | None:
-    """Return the trace that the client is in, by its ``traceparent``."""
-    for name, value in headers:
-        if name == b"traceparent" and (found := _TRACE.fullmatch(value)) and found[1].strip(b"0"):
-            return found[1].decode("ascii")
-    return None
 
 
 # -- The values that labels of metrics can have: known from the code, so that requests add none.

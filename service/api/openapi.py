@@ -25,10 +25,11 @@ from ..errors import (
 from ..learners import REGISTRY
 from ..learners.base import Spec
 from ..learners.specs import ArmsSpec
+from ..models.events import PRINTABLE_ASCII
 from ..models.specification import SESSION_ID_PATTERN
 from ..sessions.views import ALL, Limits
 from ..settings import Settings
-from .calls import KEYED
+from .calls import IDEMPOTENCY_KEY, MAX_KEY_LENGTH
 from .json_body import JSON
 from .path_operations import CallRoute
 from .problems import MEDIA_TYPE, Problem, ProblemError, problem_fields
@@ -39,6 +40,20 @@ from .runtime import access_of
 
 EXAMPLES: dict[str, Any] = json.loads(Path(__file__).with_name("examples.json").read_text("utf-8"))
 """Bodies and answers of one session that recommends three jokes, by name."""
+
+
+KEYED: dict[str, Any] = {
+    "parameters": [
+        {
+            "name": IDEMPOTENCY_KEY,
+            "in": "header",
+            "required": False,
+            "description": "A request with the same key and body gets the first answer again and changes nothing.",
+            "schema": {"type": "string", "minLength": 1, "maxLength": MAX_KEY_LENGTH, "pattern": PRINTABLE_ASCII},
+        }
+    ]
+}
+"""What the OpenAPI document says of the header."""
 
 
 def describe_answers(

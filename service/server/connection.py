@@ -137,10 +137,12 @@ class HttpConnection(HttpToolsProtocol, FlowControl):
         # What the scopes of all requests have in common.
         self._shared = dict(_SCOPE, client=self.client, server=self.server, extensions={IS_GONE: self.is_gone})
         self._only_health = self._limit.opened(self)
+        self.done = self.loop.create_future()  # What is awaited of a message that is written at once.
+        self.done.set_result(None)
         self._idle_since = self._limit.clock()
         self._close_if_idle()
 
-    def connection_lost(self, exc: Exception | None) -> None:
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - whatever ended it
         self._limit.closed(self)
         self.connections.discard(self)
         self._stop_timer()
@@ -151,8 +153,6 @@ class HttpConnection(HttpToolsProtocol, FlowControl):
                 each.disconnected = True
                 each.wake()
         self.resume_writing()
-        if exc is None:
-            self.transport.close()
         self.parser = None  # type: ignore[assignment]
 
     def is_gone(self) -> bool:
@@ -188,11 +188,10 @@ class HttpConnection(HttpToolsProtocol, FlowControl):
     def _parse_piece(self) -> None:
         """Parse one piece, unless a request waits in the pipeline already: then continue after the next answer."""
         self._next_parse = None
-        unparsed = self._unparsed
         if self.pipeline or self.transport.is_closing():
             return
-        self._unparsed = unparsed[PARSED_AT_ONCE_BYTES:]
-        self._parse(unparsed[:PARSED_AT_ONCE_BYTES])
+        piece, self._unparsed = self._unparsed[:PARSED_AT_ONCE_BYTES], self._unparsed[PARSED_AT_ONCE_BYTES:]
+        self._parse(piece)
         newest = self.cycle
         # More of a request's body may be there than its handler, which still runs, has taken.
         is_full = newest is not None and not newest.response_complete and len(newest.body) > HIGH_WATER_LIMIT
@@ -261,10 +260,8 @@ class HttpConnection(HttpToolsProtocol, FlowControl):
         if len(url) > MAX_URL_BYTES:
             raise HeadTooLargeError(f"A request's address may have {MAX_URL_BYTES} bytes")
         noted = [header for header in self.headers if header[0] in NOTED]
-        if noted == self._accepted and version == "1.1" and url.startswith(b"/") and b"#" not in url:
-            raw_path, _, query = url.partition(b"?")
-        else:
-            raw_path, query = self._check(url, version, noted)
+        is_known = noted == self._accepted and version == "1.1" and url.startswith(b"/") and b"#" not in url
+        raw_path, query = url.partition(b"?")[::2] if is_known else self._check(url, version, noted)
         if self._only_health and raw_path not in HEALTH_PATHS:
             raise OverloadedError(FULL)
         path = raw_path.decode("ascii")
@@ -318,7 +315,8 @@ class HttpConnection(HttpToolsProtocol, FlowControl):
             newest.body += body
             if len(newest.body) > HIGH_WATER_LIMIT:
                 self.pause_reading()
-            newest.wake()
+            if newest.awaited is not None:
+                newest.wake()
 
     def on_message_complete(self) -> None:
         # Where a request asks for another protocol, its parser says so before the body: see _ignore_upgrade.
@@ -327,9 +325,11 @@ class HttpConnection(HttpToolsProtocol, FlowControl):
         self._part, self._head_bytes = _NOTHING, 0
         if self._timer is not None:
             self._stop_timer()
-        if self.cycle is not None and not self.cycle.response_complete:
-            self.cycle.more_body = False
-            self.cycle.wake()
+        newest = self.cycle
+        if newest is not None and not newest.response_complete:
+            newest.more_body = False
+            if newest.awaited is not None:
+                newest.wake()
         if self._stopping and self._is_idle():
             self.transport.close()
 
@@ -353,7 +353,8 @@ class HttpConnection(HttpToolsProtocol, FlowControl):
         self.server_state.total_requests += 1
         if self._lingering or self.transport.is_closing():
             return
-        self.resume_reading()
+        if self.read_paused:
+            self.resume_reading()
         if self.pipeline:
             self._running, app = cast("tuple[Exchange, Any]", self.pipeline.pop())
             self._start_asgi_task(self._running, app)

@@ -7,7 +7,7 @@ import logging
 import re
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextvars import Context, ContextVar
 from datetime import UTC, datetime
 from types import TracebackType
@@ -78,6 +78,18 @@ class JsonLines(logging.Formatter):
 def shown(text: str | None, most: int = MAX_FIELD_CHARS) -> str | None:
     """Return a text of a request as its log line shows it, cut and without passwords; None stays None."""
     return None if text is None else hide_passwords(text[: 2 * most])[:most]
+
+
+_TRACE = re.compile(rb"[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}(-.*)?", re.DOTALL)
+"""A ``traceparent``: https://www.w3.org/TR/trace-context. Later versions may add parts."""
+
+
+def trace_id(headers: Iterable[tuple[bytes, bytes]]) -> str | None:
+    """Return the trace that the client is in, by its ``traceparent``."""
+    for name, value in headers:
+        if name == b"traceparent" and (found := _TRACE.fullmatch(value)) and found[1].strip(b"0"):
+            return found[1].decode("ascii")
+    return None
 
 
 def request(*, status: int, **fields: str | float | None) -> None:

@@ -39,7 +39,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     ),
     "A connection is held back while there is enough to parse, and cut where nothing is taken of an answer.": (
         _FLOW,
-        *_of(_FLOW, "pause_reading pause_writing resume_reading resume_writing"),
+        *_of(_FLOW, "pause_reading pause_writing read_paused resume_reading resume_writing"),
         *_of(_PROTOCOL, "pause_writing resume_writing"),
         "uvicorn.protocols.http.flow_control:HIGH_WATER_LIMIT",
     ),
