@@ -45,7 +45,7 @@ def test_probabilities_of_any_size(arms, least):
     run = stored.start()
     p = np.exp(np.random.default_rng(arms).uniform(np.log(least), 0, arms))
     p[arms // 2] = 0.0 if arms > 1 else 1.0
-    run.state = run.state._replace(p=p / p.sum())
+    run.state = run.state._replace(weights=p, total=float(p.sum()))
     cached = CachedSession("v-1", stored, run, b"", 0)
     snapshot = Snapshot("v-1", b"", b"", 1_700_000_000.0, 1_800_000_000.5)
 
