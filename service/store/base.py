@@ -14,7 +14,6 @@ A writer (one worker incarnation) has one commit in flight per session at a time
 
 from __future__ import annotations
 
-import heapq
 import re
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -481,7 +480,7 @@ class Store(Protocol):
     ) -> Sequence[bytes]:
         """Return the first ``limit`` names of segments behind ``after``, in the order of their bytes.
 
-        A segment that is kept all along is not left out.
+        A segment that is kept all along is not left out; one that began after the first page was read may be.
 
         Parameters
         ----------
@@ -599,21 +598,6 @@ def after_of(cursor: str | None, prefix: str) -> str:
 def cursor_after(session_id: str) -> str:
     """Return the cursor of the page that begins after an id."""
     return f"after~{session_id}"
-
-
-def names_behind(names: Iterable[bytes], after: bytes | None, limit: int, *, backwards: bool) -> Sequence[bytes]:
-    """Return the first ``limit`` of some names behind ``after``, in their order or backwards.
-
-    Parameters
-    ----------
-    names : different from each other, in any order
-    after : a name, itself left out; None to begin with the first, or with the last backwards
-    limit : most names returned
-    backwards : whether the order is turned round, so that smaller names are behind ``after``
-    """
-    if backwards:
-        return heapq.nlargest(limit, (name for name in names if after is None or name < after))
-    return heapq.nsmallest(limit, (name for name in names if after is None or name > after))
 
 
 # -- The options of a store beside its URL.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
@@ -33,6 +33,8 @@ class MemorySession:
     records: dict[bytes, bytes] = field(default_factory=dict)
     segments: dict[bytes, tuple[int, bytes]] = field(default_factory=dict)
     """Name to the slot in which a segment was played last, and its record."""
+    names: list[bytes] = field(default_factory=list)
+    """Of segments, in their order, as the first page of the last list had them."""
     about: bytes = b""
     summary: bytes = b""
     counts: dict[int, Row] = field(default_factory=dict)
@@ -264,9 +266,16 @@ class MemoryStore:
     async def segment_names(
         self, session_id: str, after: bytes | None, limit: int, *, backwards: bool = False
     ) -> Sequence[bytes]:
-        session = self._session(session_id)
-        names = () if session is None else session.segments
-        return base.names_behind(names, after, limit, backwards=backwards)
+        if (session := self._session(session_id)) is None:
+            return []
+        if after is None or not session.names:
+            session.names = sorted(session.segments)
+        names = session.names
+        if backwards:
+            end = len(names) if after is None else bisect_left(names, after)
+            return names[max(0, end - limit) : end][::-1]
+        start = 0 if after is None else bisect_right(names, after)
+        return names[start : start + limit]
 
     async def read_log(self, session_id: str, after: str | None, limit: int) -> base.Log | None:
         if (session := self._session(session_id)) is None:

@@ -9,7 +9,7 @@ import pytest
 from service.errors import StateCorruptError, StoreUnavailableError
 from service.store.base import ArmCounts, Committed, Conflict, NotFound, StoreOptions
 from service.store.redis.scripts import Keys
-from service.store.redis.store import RedisStore
+from service.store.redis.store import NAMES_MS, RedisStore
 from tests.support.real_redis import RedisServer
 from tests.support.sessions import commit, digest, new_session
 from tests.support.waiting import wait_until
@@ -39,6 +39,20 @@ async def test_all_keys_of_an_idle_session_share_its_deadline(store: RedisStore,
         found = deadlines(redis_server)
         assert len(found) == 5
         assert set(found.values()) == {round(snapshot.expires_at * 1000)}
+
+
+async def test_names_of_segments_are_copied_for_a_minute_and_again(
+    store: RedisStore, redis_server: RedisServer
+) -> None:
+    await store.create(new_session())
+    await store.commit(commit("v0", "v1", segments={b"a": (1, b"x"), b"b": (2, b"x")}))
+    assert await store.segment_names("s", None, 1) == [b"a"]
+    copy = "bandit:{s}:copy:list:names"
+
+    assert 0 < redis_server.client.pttl(copy) <= NAMES_MS
+    redis_server.client.delete(copy)
+    assert await store.segment_names("s", b"a", 1) == [b"b"]
+    assert redis_server.client.pttl(copy) > 0
 
 
 async def test_writers_are_listed_where_their_versions_do_not_tell(

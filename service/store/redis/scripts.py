@@ -17,7 +17,8 @@ key                                type  holds
 ``<prefix>:{<session id>}:segments`` hash  segments: name -> record
 ``<prefix>:{<session id>}:played`` zset  names of segments by the slot in which each was played last
 ``<prefix>:{<session id>}:seen:n`` hash  ids and answers of time bucket n: kind byte + digest -> answer
-``<prefix>:{<session id>}:copy:*`` any   copies of the above while a session is exported or restored
+``<prefix>:{<session id>}:copy:*`` any   copies of the above while a session is exported or restored, and of names
+                                         of segments, in their order, while these are listed
 ``<prefix>:{<session id>}:probe``  none  never exists; deleting it shows whether the server is a master
 ``<prefix>:index``                 zset  ids of all sessions, for a while after a list by prefix
 ``<prefix>:due:n``                 zset  session ids of shard n, by the time their decisions fall due
@@ -143,8 +144,8 @@ class Keys:
 
         Parameters
         ----------
-        session_id : of the session that is exported or restored
-        token : made at random for one export or one restoring
+        session_id : of the session that is exported or restored, or whose segments are listed
+        token : made at random for one export or one restoring; the list's is the same for all
         """
         return f"{self.session(session_id)}:copy:{token}:"
 

@@ -23,7 +23,6 @@ from ..base import (
     Snapshot,
     StoreOptions,
     WholeSession,
-    names_behind,
 )
 from . import scripts
 from .client import ClusterClient, RedisClient, client_of
@@ -109,8 +108,8 @@ log = logging.getLogger(__name__)
 
 RECORDS_AT_ONCE = 500
 """Records looked at in one call: a million, which a session may have, take redis-py longer than a call may take."""
-NAMES_AT_ONCE = 1000
-"""Names of segments looked at in one call."""
+NAMES_MS = 60_000
+"""Milliseconds for which the names of segments are kept in their order after a first page."""
 
 
 class RedisStore:
@@ -196,12 +195,12 @@ class RedisStore:
     async def segment_names(
         self, session_id: str, after: bytes | None, limit: int, *, backwards: bool = False
     ) -> Sequence[bytes]:
-        keys, cursor, names = (self._keys.segments(session_id)[1], self._keys.probe(session_id)), b"0", set[bytes]()
-        while True:
-            _, cursor, found = await self._run(scripts.SEGMENT_NAMES, keys, (cursor, NAMES_AT_ONCE))
-            names = {*names_behind({*names, *found[::2]}, after, limit, backwards=backwards)}
-            if cursor == b"0":
-                return sorted(names, reverse=backwards)
+        keys = (self._keys.segments(session_id)[1], f"{self._keys.copies(session_id, 'list')}names")
+        start, first, last = after and b"(" + after, *((b"+", b"-") if backwards else (b"-", b"+"))
+        args = (start or first, last, limit, int(backwards), int(after is None), NAMES_MS)
+        _, names = await self._run(scripts.SEGMENT_NAMES, (*keys, self._keys.probe(session_id)), args)
+        found: Sequence[bytes] = names
+        return found
 
     async def read_log(self, session_id: str, after: str | None, limit: int) -> Log | None:
         keys = (self._keys.session(session_id), self._keys.log(session_id), self._keys.probe(session_id))

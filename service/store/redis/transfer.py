@@ -48,7 +48,9 @@ class Transfer:
         reply = await self._run(scripts.COUNTS, (f"{copies}session", f"{copies}counts", probe), (0,))
         counts = await run_in_thread_if_large(COUNTS_BYTES * len(counted), read_fields, counted.items())
         counts = with_joined(counts, reply[1][1] if reply[0] == b"OK" else None)
-        segments = await self._segments(copies, probe)
+        segment_records = await self._hash(f"{copies}segments", probe)
+        played = await self._hash(f"{copies}played", probe, "ZSCAN")
+        segments = {name: (int(float(played.get(name, b"0"))), each) for name, each in segment_records.items()}
         events = []
         for number, deadline in buckets:
             fields = await self._parts(f"{copies}seen:{number}", probe, EVENT)
@@ -58,25 +60,16 @@ class Transfer:
         await self._run(scripts.DROP, [f"{copies}{name}" for name in names])
         return WholeSession(snapshot, records, counts, events, segments)
 
-    async def _segments(self, copies: str, probe: str) -> Mapping[bytes, tuple[int, bytes]]:
-        records, played, cursor = await self._hash(f"{copies}segments", probe), dict[bytes, bytes](), b"0"
-        while records:
-            key = (f"{copies}played", probe)
-            _, cursor, found = await self._run(scripts.SEGMENT_NAMES, key, (cursor, FIELDS_AT_ONCE))
-            played.update(zip(found[::2], found[1::2], strict=True))
-            if cursor == b"0":
-                break
-        return {name: (int(float(played.get(name, b"0"))), record) for name, record in records.items()}
-
-    async def _hash(self, key: str, probe: str) -> Mapping[bytes, bytes]:
-        items = await self._parts(key, probe, b"")
+    async def _hash(self, key: str, probe: str, command: str = "HSCAN") -> Mapping[bytes, bytes]:
+        items = await self._parts(key, probe, b"", command)
         return dict(zip(items[::2], items[1::2], strict=True))
 
-    async def _parts(self, key: str, probe: str, kind: bytes) -> list[bytes]:
+    async def _parts(self, key: str, probe: str, kind: bytes, command: str = "HSCAN") -> list[bytes]:
         items: list[bytes] = []
         cursor = b"0"
         while True:
-            _, cursor, found = await self._run(scripts.PART, (key, probe), (cursor, FIELDS_AT_ONCE, kind))
+            args = (cursor, FIELDS_AT_ONCE, kind, command)
+            _, cursor, found = await self._run(scripts.PART, (key, probe), args)
             items += found
             if cursor == b"0":
                 return items
