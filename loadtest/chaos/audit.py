@@ -33,11 +33,14 @@ class Ledger:
     ----------
     word : the field of events with the number
     has_log : whether the session keeps a decision log
+    is_named : whether acts have keys and events ids; else each was sent once and with another arm, and the service
+        may have done it without an answer
     """
 
     session_id: str
     word: str = "loss"
     has_log: bool = False
+    is_named: bool = True
     acts: list[AcknowledgedAct] = field(default_factory=list)
     events: dict[str, Event] = field(default_factory=dict)
     """Acknowledged events by id, voids among them."""
@@ -107,10 +110,13 @@ CLOSE = 1e-9
 def audit(client: Client, ledger: Ledger) -> list[str]:
     """Return the problems of a session after all its clients were answered; empty if there are none.
 
-    Send all ids once more: that must change nothing and return the same answers.
+    Send all ids once more: that must change nothing and return the same answers. What had none counts once if it
+    was acknowledged, and else once at most.
     """
     found = list(ledger.failures)
     try:
+        if not ledger.is_named:
+            return [f"session {ledger.session_id}: {problem}" for problem in _done_twice_or_lost(client, ledger)]
         found += _wrong_counts(client, ledger)
         found += _wrong_replays(client, ledger)
         found += _wrong_counts(client, ledger)
@@ -172,6 +178,17 @@ def _wrong_arms(client: Client, ledger: Ledger) -> list[str]:
             wrong.append(f"the mean of arm {arm['arm']} is {mean}")
     if expected:
         wrong.append(f"arms not listed: {sorted(expected)[:LISTED]}")
+    return wrong[:LISTED]
+
+
+def _done_twice_or_lost(client: Client, ledger: Ledger) -> list[str]:
+    acknowledged = ledger.by_arm()
+    wrong = [] if acknowledged else ["nothing was acknowledged"]
+    for arm in _pages(client, f"{ledger.path}/arms", "arms"):
+        told = acknowledged.get(arm["arm"], Counter())
+        shown = {name: arm[name] for name in ("acts", "feedbacks")}
+        if not all(told[name] <= count <= 1 for name, count in shown.items()):
+            wrong.append(f"arm {arm['arm']} has {shown}, acknowledged {dict(told)}")
     return wrong[:LISTED]
 
 

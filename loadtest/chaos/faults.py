@@ -101,6 +101,8 @@ class CuttingProxy:
 CUTS_APART = 0.02
 """Seconds between two cuts."""
 CUTTING_SECONDS = 0.5
+LONGEST_STOP = 3.0
+"""Seconds for which some of several workers are stopped."""
 LONGEST_FREEZE = 1.2
 """Longer than a call to the store may take in rounds: some are carried out after they were given up."""
 
@@ -117,8 +119,7 @@ class Stage(NamedTuple):
 def kill_worker(stage: Stage) -> None:
     """SIGKILL one worker, or both; the supervisor replaces them."""
     for worker in stage.service.workers()[: stage.chance.randint(1, 2)]:
-        with suppress(ProcessLookupError):
-            os.kill(worker, signal.SIGKILL)
+        _signal(worker, signal.SIGKILL)
 
 
 def restart_service(stage: Stage, number: signal.Signals) -> None:
@@ -162,6 +163,23 @@ def _repeat(fault: Callable[[], object]) -> None:
         time.sleep(CUTS_APART)
 
 
+def harm_workers(stage: Stage) -> None:
+    """SIGKILL, end (SIGTERM) or stop for a while some of several workers, shortly after each other."""
+    workers = list(stage.service.workers())
+    workers = stage.chance.sample(workers, min(len(workers), stage.chance.randint(1, 3)))
+    for worker in workers:
+        _signal(worker, stage.chance.choice((signal.SIGKILL, signal.SIGTERM, signal.SIGSTOP, signal.SIGSTOP)))
+        time.sleep(stage.chance.uniform(0, 0.3))
+    time.sleep(stage.chance.uniform(0.2, LONGEST_STOP))
+    for worker in workers:
+        _signal(worker, signal.SIGCONT)
+
+
+def _signal(pid: int, number: signal.Signals) -> None:
+    with suppress(ProcessLookupError):
+        os.kill(pid, number)
+
+
 FAULTS: dict[str, Callable[[Stage], None]] = {
     "worker killed": kill_worker,
     "service killed": lambda stage: restart_service(stage, signal.SIGKILL),
@@ -174,6 +192,7 @@ FAULTS: dict[str, Callable[[Stage], None]] = {
     "request cut": lambda stage: cut(stage, "request", "half_request"),
     "reply cut": lambda stage: cut(stage, "reply", "half_reply"),
 }
+WORKERS = {"several workers harmed": harm_workers}
 
 
 class Freeze(NamedTuple):
@@ -304,8 +323,7 @@ def kill_embedded_store(stage: DiskStage) -> None:
     """SIGKILL the embedded server; the supervisor starts it again on its append-only file."""
     for child in stage.service.workers():
         if "server" in Path(f"/proc/{child}/comm").read_text():
-            with suppress(ProcessLookupError):
-                os.kill(child, signal.SIGKILL)
+            _signal(child, signal.SIGKILL)
 
 
 DISKS = {"disk full": fill_disk, "embedded store killed": kill_embedded_store}

@@ -112,8 +112,8 @@ def _errors() -> Iterator[None]:
         raise ServiceError(str(error)) from error
 
 
-CLIENTS = 6
-"""Client k calls session k modulo their number."""
+CLIENTS = 7
+"""Client k calls session k modulo their number; the last one sends calls without ids."""
 ANSWER_SECONDS = 3.0
 """A client that waited so long for an answer sends the request again beside the first."""
 LONGEST_PAUSE = 0.1
@@ -129,6 +129,8 @@ LEARNERS: dict[str, dict[str, Any]] = {
     "exp3": {"learner": {"learning_rate": 0.01}},
 }
 """Options of sessions: rewards with provisional defaults, a state in one value, and records of slots beside it."""
+UNNAMED_ARMS = 3000
+"""Acts without a key that a round may send, each for another arm."""
 VOIDS = 0.1
 """Share of the events that say that the decision was never shown."""
 
@@ -148,7 +150,7 @@ def connection(url: str, retry_seconds: float = 60.0, timeout: float = ANSWER_SE
 
 
 def open_sessions(client: Client, name: str) -> Sequence[Ledger]:
-    """Create a session for each kind of learner, each with a decision log."""
+    """Create a session for each kind of learner, each with a decision log, and last one for calls without ids."""
     ledgers = []
     for kind, options in LEARNERS.items():
         body = {"session_id": f"{name}-{kind}", "seed": 1, "decision_log": {"max_entries": LOG_ENTRIES}} | options
@@ -156,7 +158,9 @@ def open_sessions(client: Client, name: str) -> Sequence[Ledger]:
         client.call("create", "POST", "/v1/sessions", body)
         word = "reward" if "reward_range" in options else "loss"
         ledgers.append(Ledger(f"{name}-{kind}", word, has_log=True))
-    return ledgers
+    learner = {"kind": "centred_tsallis", "n_arms": UNNAMED_ARMS}
+    client.call("create", "POST", "/v1/sessions", {"session_id": f"{name}-unnamed", "learner": learner})
+    return [*ledgers, Ledger(f"{name}-unnamed", is_named=False)]
 
 
 class Load:
@@ -165,7 +169,9 @@ class Load:
     def __init__(self, clients: Sequence[Client], ledgers: Sequence[Ledger]) -> None:
         self._stopping = threading.Event()
         self._errors: list[BaseException] = []
-        of = [(client, number, ledgers[number % len(ledgers)]) for number, client in enumerate(clients)]
+        named, unnamed = ledgers[:-1], ledgers[-1]
+        of = [(client, number, named[number % len(named)]) for number, client in enumerate(clients[:-1])]
+        of.append((clients[-1], len(clients), unnamed))
         self._threads = [threading.Thread(target=self._run, args=args, daemon=True) for args in of]
 
     @contextmanager
@@ -184,6 +190,9 @@ class Load:
 
     def _run(self, client: Client, number: int, ledger: Ledger) -> None:
         try:
+            if not ledger.is_named:
+                _play_unnamed(client, ledger, self._stopping)
+                return
             with _caller(client, number) as caller:
                 _play(caller, number, ledger, self._stopping)
         except ServiceError as error:
@@ -222,6 +231,22 @@ def _play(caller: PlainCaller | UsersCaller, number: int, ledger: Ledger, stoppi
             events = [outstanding.popleft() for _ in range(chance.randint(1, len(outstanding)))]
             events += events[: chance.randint(0, 1)]
             ledger.settled(events, caller.feedbacks(ledger.session_id, events, later=chance.random() < 1 / 2))
+
+
+def _play_unnamed(client: Client, ledger: Ledger, stopping: threading.Event) -> None:
+    """Act and report without keys and ids, each call with another arm, and sent once whatever comes of it."""
+    for arm in range(UNNAMED_ARMS):
+        if stopping.is_set():
+            return
+        body = {"count": 1, "eligible": [arm]}
+        try:
+            actions = client.call("acts", "POST", f"{ledger.path}/acts", body)["actions"]
+            ledger.acted("", body, actions)
+            event = {"arm": arm, ledger.word: 0.5}
+            client.call("feedback", "POST", f"{ledger.path}/feedback", event)
+            ledger.events[str(arm)] = event
+        except ServiceError:
+            time.sleep(LONGEST_PAUSE)
 
 
 def _asked(chance: random.Random) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from loadtest.chaos import faults, replicas
 from loadtest.chaos.audit import LISTED, Ledger, audit
-from loadtest.chaos.load import CLIENTS, Load, connection, open_sessions
+from loadtest.chaos.load import ANSWER_SECONDS, CLIENTS, Load, connection, open_sessions
 from loadtest.client import Client
 from loadtest.processes import running_redis, running_service, wait_until
 
@@ -93,6 +93,7 @@ def staged(data: Path, logs: Path, seed: int, *flags: str) -> Iterator[faults.St
 ONE_STORE = (
     # In short rounds commits time out, and their clients' next attempts overtake them.
     Kind(faults.FAULTS, staged, ("--store-timeout-seconds", "0.5", "--store-budget-seconds", "0.5")),
+    Kind(faults.WORKERS, staged, ("--workers", "4")),
     Kind(faults.CLOCKS, faults.staged_clock, lacks=faults.lacks_faketime),
     Kind(faults.DISKS, faults.staged_disk, lacks=faults.lacks_mount),
 )
@@ -113,6 +114,12 @@ def plan(kinds: Sequence[Kind], names: Sequence[str] | None, rounds: int) -> lis
     turns = Counter(islice(cycle(all_names), rounds))
     counts = [(kind, sum(turns[name] for name in kind.faults)) for kind in picked]
     return [(kind, count) for kind, count in counts if count]
+
+
+def _clients(stack: ExitStack, url: str, patience: float, timeout: float = ANSWER_SECONDS) -> Sequence[Client]:
+    """Open connections for all clients; the last one never sends a call again."""
+    patiences = [patience] * (CLIENTS - 1) + [0]
+    return [stack.enter_context(connection(url, each, timeout)) for each in patiences]
 
 
 class Chaos:
@@ -170,7 +177,7 @@ class Chaos:
         tally = self.tallies.setdefault(kind, Tally())
         with ExitStack() as stack:
             patience = RETRY_SECONDS + longest
-            clients = [stack.enter_context(connection(service.url, patience)) for _ in range(CLIENTS)]
+            clients = _clients(stack, service.url, patience)
             ledgers = open_sessions(clients[0], f"round-{len(self._ledgers)}")
             with Load(clients, ledgers).running():
                 ends = time.monotonic() + ROUND_SECONDS
@@ -243,7 +250,7 @@ def load_during(command: Sequence[str], url: str, *, outage: bool) -> dict[str, 
     outage : whether the service may be away meanwhile; else a retried 503 is the worst
     """
     with ExitStack() as stack:
-        clients = [stack.enter_context(connection(url, timeout=PATIENT_SECONDS)) for _ in range(CLIENTS)]
+        clients = _clients(stack, url, RETRY_SECONDS, PATIENT_SECONDS)
         ledgers = open_sessions(clients[0], f"during-{time.time_ns()}")
         with Load(clients, ledgers).running():
             time.sleep(AROUND_SECONDS)

@@ -18,7 +18,7 @@ import pytest
 from typer.testing import CliRunner
 
 from loadtest.chaos.audit import Ledger, audit
-from loadtest.chaos.faults import CLOCKS, DISKS, FAULTS, CuttingProxy, Freeze
+from loadtest.chaos.faults import CLOCKS, DISKS, FAULTS, WORKERS, CuttingProxy, Freeze
 from loadtest.chaos.replicas import FAILOVERS, PARTITIONS
 from loadtest.chaos.rounds import ONE_STORE, plan
 from loadtest.client import Client
@@ -106,6 +106,27 @@ def test_whatever_differs_is_found(client: Client, ledger: Ledger, problem: str)
     assert any(problem in found for found in audit(client, ledger))
 
 
+def test_what_has_no_id_may_count_without_an_answer_but_once(client: Client) -> None:
+    made = Ledger(uuid.uuid4().hex, is_named=False)
+    body = {"session_id": made.session_id, "learner": {"kind": "centred_tsallis", "n_arms": 3}}
+    client.call("create", "POST", "/v1/sessions", body)
+
+    def act_with(arm: int) -> Any:
+        body = {"count": 1, "eligible": [arm]}
+        return client.call("acts", "POST", f"{made.path}/acts", body)["actions"]
+
+    assert "nothing was acknowledged" in audit(client, made)[0]
+    made.acted("", {}, act_with(0))
+    act_with(1)
+    assert audit(client, made) == []
+    act_with(0)
+    made.events["2"] = {"arm": 2, "loss": 0.5}
+    assert [found.split(": ", 1)[1] for found in audit(client, made)] == [
+        "arm 0 has {'acts': 2, 'feedbacks': 0}, acknowledged {'acts': 1}",
+        "arm 2 has {'acts': 0, 'feedbacks': 0}, acknowledged {'feedbacks': 1}",
+    ]
+
+
 def test_bounds_of_a_freeze_are_held() -> None:
     assert Freeze(1.9, 0.9, 4.9).problems() == []
     assert Freeze(2.5, 0.9, 4.9).problems() == ["red_after was 2.50 s, allowed 2 s"]
@@ -166,10 +187,13 @@ def test_one_round_of_each_other_fault_runs_clean(tmp_path: Path, kinds: Iterabl
 @pytest.mark.alone
 @in_time
 @on_linux
-def test_a_planned_failover_runs_clean(tmp_path: Path) -> None:
-    summary = chaos(tmp_path, ["planned failover"], "--failovers", "1")
+@pytest.mark.parametrize("flags", [("planned failover", "--failovers=1"), (*WORKERS, "--rounds=4")])
+def test_some_rounds_run_clean(tmp_path: Path, flags: tuple[str, str]) -> None:
+    kind, rounds = flags
 
-    assert summary["faults"]["planned failover"]["events"] > 0
+    summary = chaos(tmp_path, [kind], rounds, "--time-factor=2")
+
+    assert summary["faults"][kind]["events"] > 0
 
 
 @pytest.mark.slow
@@ -205,9 +229,10 @@ def test_a_kind_that_the_machine_does_not_allow_is_skipped_with_the_reason(
 
 
 def test_faults_of_all_stages_take_turns() -> None:
-    every = len(FAULTS) + len(CLOCKS) + len(DISKS)
+    kinds = [FAULTS, WORKERS, CLOCKS, DISKS]
 
-    assert [count for _, count in plan(ONE_STORE, None, every + 2)] == [len(FAULTS) + 2, len(CLOCKS), len(DISKS)]
+    planned = plan(ONE_STORE, None, sum(map(len, kinds)) + 2)
+    assert [count for _, count in planned] == [len(FAULTS) + 2, *map(len, kinds[1:])]
     assert [(list(kind.faults), count) for kind, count in plan(ONE_STORE, ["disk full"], 2)] == [(["disk full"], 2)]
     assert plan(ONE_STORE, ["planned failover"], 2) == plan(ONE_STORE, None, 0) == []
 
