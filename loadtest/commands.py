@@ -272,18 +272,30 @@ def chaos(
 
 
 class Part(StrEnum):
-    """What the bench measures."""
+    """What the bench measures; the first six are parts of ``throughput.PARTS``."""
 
-    RATES = "rates"
-    """Rates and processor times, beside floors."""
-    START = "start"
-    """Import of the application, and a start until it is ready."""
+    FLOORS = "floors"
+    """Endpoints that do less, and what one would write instead."""
+    SESSIONS = "sessions"
+    """Act and feedback in one session and in many."""
+    README = "readme"
+    """The same in sessions as the README creates them."""
+    ARMS = "arms"
+    """Few arms and many, few outstanding decisions and many."""
+    BULK = "bulk"
+    """Calls of 100 acts or events."""
+    REST = "rest"
+    """Views, lists and creations."""
+    WORKERS = "workers"
+    """Services with one worker and with more."""
+    SEGMENTS = "segments"
+    """All pages of the segments of a session."""
     STORED = "stored"
     """Bytes of the log, and memory of idle sessions."""
-    GROWTH = "growth"
-    """How times grow with sizes."""
     TURNS = "turns"
     """For how long the largest requests block the event loop."""
+    START = "start"
+    """Import of the application, and a start until it is ready."""
 
 
 IDLE_FOR_EACH = 5
@@ -293,52 +305,49 @@ IDLE_FOR_EACH = 5
 @app.command()
 def bench(
     seconds: Annotated[float, flag("Seconds of each target in a round; wrk takes whole ones.", 0.1, 3600)] = 3.0,
-    repetitions: Annotated[int, flag("Rounds; each calls every target.", 1)] = 5,
+    repetitions: Annotated[int, flag("Rounds; each calls every target.", 1)] = 3,
     clients: Annotated[int, flag("Connections; each sends a request after the answer to the one before.", 1)] = 32,
     n_arms: Annotated[int, flag("Arms of each session.", 2, 100_000)] = 100,
     sessions: Annotated[int, flag("Sessions where there are many.", 1)] = 1000,
-    workers: Annotated[
-        list[int] | None, flag("Worker processes; again for others. 1 and 2 if not given.", 1)
-    ] = None,
     part: Annotated[list[Part] | None, flag("Part to measure; repeat it for several. All if not given.")] = None,
-    grow_to: Annotated[int, flag("Largest size of what grows.", 3)] = 1_000_000,
     with_wrk: Annotated[bool, Option("--wrk/--no-wrk", help="Let wrk make the load, if installed.")] = True,
     out: Annotated[Path, flag("Folder for summary.json and the logs.")] = Path("runs/bench"),
     page: Annotated[Path | None, flag("Write the tables into this page, and the figures into results/.")] = None,
 ) -> None:
-    """Measure the service beside endpoints that do less: rates, times, bytes, and how they grow."""
-    parts, counts = set(part or Part), workers or [1, 2]
+    """Measure the service beside endpoints that do less: rates, processor times and bytes."""
+    parts = set(part or Part)
     if page is not None:
-        if 1 not in counts or parts != set(Part):
-            raise typer.BadParameter(
-                "the page has all parts, and the figures of one worker: measure --workers 1 too"
-            )
+        if parts != set(Part):
+            raise typer.BadParameter("the page has all parts")
         check_marks(page, report.MARKS)
     program, has_peers = find_wrk() if with_wrk else None, find_spec("river") is not None
     if with_wrk and program is None:
         print_note("clients in Python make the load: wrk is not installed")
-    if not has_peers:
+    if not has_peers and Part.FLOORS in parts:
         print_note("river is left out: it is not installed (extra peers)")
-    options = Options(seconds, repetitions, clients, n_arms, counts, sessions, wrk=program, peers=has_peers)
-    with terminal.own_processes(out):
+    options = Options(seconds, repetitions, clients, n_arms, sessions, wrk=program, peers=has_peers)
+    with terminal.own_processes(out), tempfile.TemporaryDirectory(prefix="bench-") as data:
         summary: dict[str, Any] = {"date": dt.datetime.now(dt.UTC).date().isoformat(), "machine": machine()}
-        summary["options"] = options._asdict()
-        if Part.RATES in parts:
-            steps = repetitions * sum(len(names_of(options, count)) for count in counts)
-            with tempfile.TemporaryDirectory(prefix="bench-") as data, progress_bar("rates", steps) as advance:
-                summary |= throughput.measure(options, Path(data), out, advance)
-        if Part.START in parts:
-            with terminal.messages.status("start"):
-                summary["start"] = footprint.start_times(repetitions)
-        if Part.STORED in parts:
-            with terminal.messages.status("bytes"):
+        summary |= {
+            "options": options._asdict(),
+            "generator": throughput.PYTHON if program is None else throughput.WRK,
+        }
+        if parts & {*throughput.PARTS, Part.TURNS}:  # Turns are compared with bare ASGI.
+            names = names_of(options, parts)
+            with progress_bar("rates", repetitions * len(names)) as advance:
+                summary |= throughput.measure(options, names, Path(data), out, advance)
+        if Part.WORKERS in parts:
+            with progress_bar("workers", repetitions * 2 * len(throughput.WORKERS)) as advance:
+                summary["workers"] = throughput.measure_workers(options, Path(data), out, advance)
+        with terminal.messages.status("segments, bytes, start"):
+            if Part.SEGMENTS in parts:
+                summary["segments"] = footprint.listed_segments(clients, repetitions)
+            if Part.STORED in parts:
                 summary["stored"] = footprint.stored_bytes(clients, seconds, IDLE_FOR_EACH * sessions)
-        if Part.GROWTH in parts:
-            sizes = footprint.Sizes(min(100_000, grow_to), grow_to, repetitions)
-            with progress_bar("growth", len([*sizes.sessions()])) as advance:
-                summary["growth"] = footprint.grown_times(sizes, out, advance)
+            if Part.START in parts:
+                summary["start"] = footprint.start_times(repetitions)
         if Part.TURNS in parts:
-            with progress_bar("turns", repetitions * len(turns.LARGE_REQUESTS)) as advance:
+            with progress_bar("turns", repetitions * len(turns.ALL)) as advance:
                 summary["turns"] = turns.measure(repetitions, advance)
         terminal.write_summary(out, summary)
     for title, head, rows in report.tables(summary):

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TypeVar
@@ -69,22 +69,17 @@ class RunningProcess:
     Parameters
     ----------
     environment : its variables; this process's if not given
-    with_children : whether ``end`` also ends the processes it has started
     """
 
-    def __init__(
-        self, command: Sequence[str], log: Path, environment: Variables = None, *, with_children: bool = False
-    ) -> None:
-        self.command_line, self.log = command, log
-        self._environment, self._with_children = environment, with_children
+    def __init__(self, command: Sequence[str], log: Path, environment: Variables = None) -> None:
+        self.command_line, self.log, self._environment = command, log, environment
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
         """Start the process, without waiting until it serves."""
-        group = 0 if self._with_children else None
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(  # noqa: S603 - programs of this project
-                self.command_line, stdout=log, stderr=log, env=self._environment, process_group=group
+                self.command_line, stdout=log, stderr=log, env=self._environment
             )
 
     @property
@@ -109,11 +104,7 @@ class RunningProcess:
         if self.running:
             self.send(signal.SIGCONT)
             self.send(number)
-        code = self._process.wait(START_SECONDS)
-        if self._with_children:
-            with suppress(ProcessLookupError):
-                os.killpg(self.pid, signal.SIGKILL)
-        return code
+        return self._process.wait(START_SECONDS)
 
     def last_words(self) -> str:
         """Return the end of its log."""

@@ -40,7 +40,11 @@ ARROWS = {
 }
 """Folder (or file) of ``service/`` to the folders it may import beside itself and the leaves."""
 LOADTEST = {"engine", "learners", "client"}
-LOADTEST_ALSO = {"loadtest.bench.turns": {"app", "server.worker", "store.memory", *LEAVES}}
+LOADTEST_ALSO = {
+    "loadtest.bench.turns": {"app", "server.worker", "store.memory", *LEAVES},
+    "loadtest.bench.floors": {"server.worker", "store.redis.connection"},
+    "loadtest.bench.peers": {"server.worker"},
+}
 """What these drive within their own process."""
 CLIENT = {"httpx", "httpcore"}
 """What the client needs beside Python: httpx, and what that makes its connections with."""

@@ -12,6 +12,11 @@ from pathlib import Path
 from fastapi import FastAPI
 from pydantic import BaseModel, ConfigDict
 from redis.asyncio import Redis
+from redis.asyncio.connection import parse_url
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from service.server.worker import limit_event_loop_waits
+from service.store.redis.connection import Pipeline, packed
 
 REDIS = "FLOORS_REDIS"
 """The variable with the Redis's URL."""
@@ -49,14 +54,24 @@ class Drawn(BaseModel):
     arm: int
 
 
-def make_app() -> FastAPI:
-    """Make an endpoint that does nothing (N), one with a GET of a Redis (G), and a learner written as scripts."""
+HEAD = {"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"2")]}
+BODY = {"type": "http.response.body", "body": b"{}"}
+
+
+def make_app() -> ASGIApp:
+    """Make the floors, with garbage and threads as a worker of the service has them.
+
+    A bare ASGI function; an endpoint of FastAPI that does nothing (N), one with a GET by redis-py's pool (G), one
+    with a GET on one pipelined connection (P); and a learner written as scripts.
+    """
     app = FastAPI(openapi_url=None)
-    redis: Redis = Redis.from_url(os.environ[REDIS], max_connections=64)
+    url = os.environ[REDIS]
+    redis: Redis = Redis.from_url(url, max_connections=64)
     scripts = Path(__file__).parent / "lua"
     act, feedback = (
         redis.register_script((scripts / f"{name}.lua").read_text("utf-8")) for name in ("act", "feedback")
     )
+    get, pipelines = packed(("GET", f"{KEY}:nothing")), list[Pipeline]()
 
     @app.post("/nothing")
     async def nothing(event: Event) -> Settled:  # noqa: ARG001 - a floor
@@ -65,6 +80,13 @@ def make_app() -> FastAPI:
     @app.post("/read")
     async def read(event: Event) -> Settled:  # noqa: ARG001 - a floor
         await redis.get(f"{KEY}:nothing")
+        return Settled()
+
+    @app.post("/pipelined")
+    async def pipelined(event: Event) -> Settled:  # noqa: ARG001 - a floor
+        if not pipelines:
+            pipelines.append(await Pipeline.open(parse_url(url), 5))
+        await pipelines[0].send(get)
         return Settled()
 
     @app.post("/act")
@@ -77,4 +99,12 @@ def make_app() -> FastAPI:
         slot, outstanding = await feedback(keys=[KEY], args=[event.arm, event.loss, *RATES])
         return Settled(slot=slot, outstanding=outstanding)
 
-    return app
+    async def bare(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope.get("path") != "/bare":
+            await app(scope, receive, send)
+            return
+        await send(HEAD)
+        await send(BODY)
+
+    limit_event_loop_waits()
+    return bare

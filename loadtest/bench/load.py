@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import random
 import re
 import shutil
 import subprocess
+import uuid
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -22,6 +22,8 @@ from loadtest.errors import LoadTestError, ServiceError
 Conversation = Generator[bytes, bytes, None]
 """The requests of one client: a generator that yields requests and receives the bodies of their answers."""
 
+REPORTED = '{"arm": %d, "loss": 0.5}'
+"""The event after an act."""
 SECONDS_TO_ANSWER = 30
 TALK = Path(__file__).parent / "lua" / "talk.lua"
 _LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
@@ -53,22 +55,29 @@ def repeated(method: str, path: str, body: bytes = b"") -> Conversation:
         yield asked
 
 
-def posts(path: str, bodies: Iterator[bytes]) -> Conversation:
-    """Post one body after the other; clients may share them, and end with the last."""
-    for body in bodies:
-        yield request("POST", path, body)
+def sent(requests: Iterator[bytes]) -> Conversation:
+    """Send one request after the other; clients may share them, and end with the last."""
+    for asked in requests:  # noqa: UP028 - an iterator takes no answers
+        yield asked
 
 
-def act_and_feedback(act: str, feedback: str, sessions: int = 1, seed: int = 1) -> Conversation:
-    """Repeat an act and the feedback for its arm; ``%d`` in the paths is one of the sessions, drawn anew."""
+def act_and_feedback(
+    act: str, feedback: str, sessions: int = 1, event: str = REPORTED, seed: int = 1
+) -> Conversation:
+    """Repeat an act and the feedback for its arm; ``%d`` in the paths is one of the sessions, drawn anew.
+
+    Parameters
+    ----------
+    event : JSON in which ``%d`` stands for the arm, and ``%s`` for an id that no other event has
+    """
     chance = random.Random(seed)  # noqa: S311 - spreads load
     while True:
         session = chance.randrange(sessions)
         drawn = _ARM.search((yield request("POST", act.replace("%d", str(session)))))
         if drawn is None:
             raise ServiceError(f"{act} gave no arm")
-        event = json.dumps({"arm": int(drawn[1]), "loss": 0.5}).encode()
-        yield request("POST", feedback.replace("%d", str(session)), event)
+        body = event.replace("%d", drawn[1].decode()).replace("%s", uuid.uuid4().hex)
+        yield request("POST", feedback.replace("%d", str(session)), body.encode())
 
 
 def find_wrk() -> str | None:
@@ -212,7 +221,7 @@ class _Client(asyncio.Protocol):
         self._answer += data
         head, _, body = self._answer.partition(b"\r\n\r\n")
         length = _LENGTH.search(head)
-        if length is None or len(body) < int(length[1]):
+        if not (body.endswith(b"0\r\n\r\n") if length is None else len(body) >= int(length[1])):
             return
         self._answer = b""
         if not head.startswith(b"HTTP/1.1 20"):

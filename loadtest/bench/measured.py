@@ -10,29 +10,22 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import httpx
 
 from loadtest.errors import LoadTestError
-from loadtest.processes import RunningProcess, children, free_port, wait_until
+from loadtest.processes import RunningProcess, free_port, wait_until
 
 PACKAGES = ("fastapi", "starlette", "uvicorn", "uvloop", "httptools", "pydantic", "numpy", "redis", "hiredis")
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 
-class Server(NamedTuple):
-    """A server that answers."""
-
-    port: int
-    pids: Sequence[int]
-
-
 @contextmanager
 def running_uvicorn(
-    module: str, environment: Mapping[str, str], logs: Path, workers: int, probe: str
-) -> Iterator[Server]:
-    """Serve ``make_app`` of a module of this folder, and end the server and its workers in any case.
+    module: str, environment: Mapping[str, str], logs: Path, probe: str
+) -> Iterator[tuple[int, Sequence[int]]]:
+    """Serve ``make_app`` of a module of this folder in one process, and end it in any case; port and process id.
 
     Parameters
     ----------
@@ -40,10 +33,10 @@ def running_uvicorn(
     probe : path to which it can post an event once it has started
     """
     port = free_port()
-    served = ("--port", str(port), "--workers", str(workers), "--loop", "uvloop", "--http", "httptools")
+    served = ("--port", str(port), "--loop", "uvloop", "--http", "httptools")
     quiet = ("--no-access-log", "--log-level", "warning", "--no-server-header")
     command = [sys.executable, "-m", "uvicorn", f"loadtest.bench.{module}:make_app", "--factory", *served, *quiet]
-    server = RunningProcess(command, logs / f"{module}.log", os.environ | environment, with_children=True)
+    server = RunningProcess(command, logs / f"{module}.log", os.environ | environment)
 
     def answers() -> bool:
         if not server.running:
@@ -57,7 +50,7 @@ def running_uvicorn(
     try:
         server.start()
         wait_until(answers, f"{module} start")
-        yield Server(port, [server.pid, *children(server.pid)])
+        yield port, [server.pid]
     finally:
         server.end()
 

@@ -19,6 +19,7 @@ from redis.asyncio import Redis
 from river.bandit import Exp3
 
 from loadtest.bench.floors import LOCKED_PATH, MEMORY_PATH, PEERS_ARMS, PEERS_REDIS, Event, Settled
+from service.server.worker import limit_event_loop_waits
 
 EXPLORED = 0.1
 """Share of uniform draws."""
@@ -39,6 +40,7 @@ def make_app() -> FastAPI:
     arms = list(range(int(os.environ[PEERS_ARMS])))
     _in_memory(app, arms)
     _under_a_lock(app, arms, Redis.from_url(os.environ[PEERS_REDIS]))
+    limit_event_loop_waits()
     return app
 
 

@@ -3,66 +3,68 @@
 from __future__ import annotations
 
 import json
-import statistics
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+import re
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from functools import partial
-from itertools import count
 from pathlib import Path
+from statistics import median
 from typing import Any, NamedTuple
 
 import httpx
 from redis import Redis
 
+from loadtest.bench import load
 from loadtest.bench.floors import LOCKED_PATH, MEMORY_PATH, PEERS_ARMS, PEERS_REDIS, REDIS
-from loadtest.bench.load import (
-    Conversation,
-    Rate,
-    act_and_feedback,
-    latencies,
-    posts,
-    repeated,
-    run_clients,
-    run_wrk,
-)
-from loadtest.bench.measured import cpu_seconds, machine, ratios, running_uvicorn, spread
+from loadtest.bench.measured import cpu_seconds, ratios, running_uvicorn, spread
 from loadtest.errors import LoadTestError
 from loadtest.processes import RedisProcess, running_redis, running_service
 
-NOTHING, READ, SCRIPT = "nothing", "redis_get", "lua_script"
-HOT, MANY, ACTS, EVENTS = "hot", "many", "bulk_acts", "bulk_events"
-SEPARATE, MOST = "separate", "most"
-EVERYSEC, MANY_EVERYSEC, FEW_ARMS, MOST_ARMS = "hot_everysec", "many_everysec", "few_arms", "most_arms"
-VIEW, LIST, CREATE = "view", "list", "create"
-MEMORY_HOT, MEMORY_MANY, LOCKED_HOT, LOCKED_MANY = "memory_hot", "memory_many", "locked_hot", "locked_many"
 LABELS = {
-    NOTHING: "N: an endpoint doing nothing",
-    READ: "G: the same with one Redis GET",
-    SCRIPT: "the same update as a Lua script",
-    MEMORY_HOT: "river in memory: one session",
-    MEMORY_MANY: "river in memory: {sessions} sessions",
-    LOCKED_HOT: "river in Redis, locked: one session",
-    LOCKED_MANY: "river in Redis, locked: {sessions} sessions",
-    HOT: "service: act and feedback, one session",
-    EVERYSEC: "service: one session, `appendfsync everysec`",
-    FEW_ARMS: "service: one session, 10 arms",
-    MOST_ARMS: "service: one session, 10,000 arms",
-    MANY: "service: act and feedback, {sessions} sessions",
-    MOST: "service: act and feedback, {most} sessions",
-    MANY_EVERYSEC: "service: {sessions} sessions, `appendfsync everysec`",
-    SEPARATE: "service: act and feedback, a session for each client",
-    ACTS: "service: acts, {bulk} a call",
-    EVENTS: "service: events, {bulk} a call",
-    VIEW: "service: view of a session",
-    LIST: "service: sessions listed, {page} a page",
-    CREATE: "service: sessions created",
+    "asgi": "bare ASGI: an application doing nothing",
+    "nothing": "N: an endpoint of FastAPI doing nothing",
+    "redis_get": "G: the same with one Redis GET, by redis-py's pool",
+    "pipelined_get": "P: the same with one Redis GET, on one pipelined connection",
+    "lua_script": "the same update as a Lua script",
+    "memory_hot": "river in memory: one session",
+    "memory_many": "river in memory: {sessions} sessions",
+    "locked_hot": "river in Redis, locked: one session",
+    "locked_many": "river in Redis, locked: {sessions} sessions",
+    "hot": "service: act and feedback, one session",
+    "many": "service: act and feedback, {sessions} sessions",
+    "most": "service: act and feedback, {most} sessions",
+    "hot_always": "service: one session, `appendfsync always`",
+    "readme_hot": "service: README's session with ids",
+    "readme_many": "service: {sessions} of README's sessions with ids",
+    "few_arms": "service: one session, 10 arms",
+    "most_arms": "service: one session, 10,000 arms",
+    "few_tsallis": "service: `multiscale_tsallis`, 10 arms",
+    "most_tsallis": "service: `multiscale_tsallis`, 10,000 arms",
+    "few_open": "service: one session with expiry, {few_open} outstanding",
+    "most_open": "service: the same, {most_open} outstanding",
+    "bulk_acts": "service: acts, {bulk} a call",
+    "bulk_events": "service: events, {bulk} a call",
+    "view": "service: view of a session",
+    "list": "service: sessions listed, {page} a page",
+    "create": "service: sessions created",
 }
-FLOORS = (NOTHING, READ)
+IN_MEMORY, IN_REDIS = ("memory_hot", "memory_many"), ("locked_hot", "locked_many")
+PARTS = {
+    "floors": ("redis_get", "pipelined_get", "lua_script", *IN_MEMORY, *IN_REDIS),
+    "sessions": ("hot", "many", "most", "hot_always"),
+    "readme": ("readme_hot", "readme_many"),
+    "arms": ("few_arms", "most_arms", "few_tsallis", "most_tsallis", "few_open", "most_open"),
+    "bulk": ("bulk_acts", "bulk_events"),
+    "rest": ("view", "list", "create"),
+}
+"""Targets that are measured together, beside N and bare ASGI."""
 MOST_OF = 10
 """Most sessions for each of those where there are many."""
-ARMS = {FEW_ARMS: 10, MOST_ARMS: 10_000}
-"""Of sessions that are used beside those of the command's number of arms."""
-IN_MEMORY, IN_REDIS = (MEMORY_HOT, MEMORY_MANY), (LOCKED_HOT, LOCKED_MANY)
+OUTSTANDING = {"few_open": 10, "most_open": 1000}
+"""Decisions that are outstanding, for each of those sessions."""
+WORKERS = (1, 2, 4)
+"""Worker processes of services that are compared with each other."""
 CALLS = 1500
 """Calls of bulk events that are prepared for each second of a turn, which ends with the last of them."""
 MOST_CALLS = 10_000
@@ -73,6 +75,10 @@ PAGE = 50
 """Sessions in a page of the list."""
 EVENT = b'{"arm": 3, "loss": 0.5}'
 SESSIONS = "/v1/sessions"
+AT_ONCE = 1000
+"""Most acts in a call."""
+CREATE_SECONDS = 600
+"""For which sessions may be created."""
 
 
 class Options(NamedTuple):
@@ -82,7 +88,6 @@ class Options(NamedTuple):
     repetitions: int
     clients: int
     n_arms: int
-    workers: Sequence[int]
     sessions: int = 1000
     bulk: int = 100
     wrk: str | None = None
@@ -100,7 +105,7 @@ class Target(NamedTuple):
     """A port, what clients say to it, and the processes that work for it."""
 
     port: int
-    talk: Callable[[], Conversation]
+    talk: Callable[[], load.Conversation]
     pids: Sequence[int]
     says: Mapping[str, str] | None = None
     """The same for wrk: variables of ``talk.lua``; None where only clients in Python say it."""
@@ -108,28 +113,58 @@ class Target(NamedTuple):
     """Whether what it acknowledges is counted by sessions."""
     per_call: int = 1
     """Acts, events or listed sessions in one request."""
-    appendfsync: str = "always"
+    appendfsync: str = "everysec"
     """When Redis writes its log to the disk meanwhile."""
     prepare: Callable[[float], Sequence[bytes]] | None = None
     """Acts before a turn of so many seconds, and returns the bodies of the events that clients post in it."""
 
 
-def names_of(options: Options, workers: int) -> list[str]:
-    """Return the targets in their order; what keeps its state in memory has one process only."""
-    left_out = set[str]() if options.peers else {*IN_MEMORY, *IN_REDIS}
-    if workers > 1:
-        left_out.update(IN_MEMORY)
-    return [name for name in LABELS if name not in left_out]
+class Kept(NamedTuple):
+    """So many sessions of a target, whose ids begin with ``name``, and what they are created with."""
+
+    name: str
+    number: int
+    fields: Mapping[str, Any]
+    event: str = load.REPORTED
+    acts: int = 1
+    """Outstanding from the start, in each but the most."""
+
+
+README = {"reward_range": [0, 1], "expiry": {"after_seconds": 1800, "default_reward": 0}}
+README_EVENT = '{"arm": %d, "reward": 1, "event_id": "%s"}'
+DEXP3 = {"kind": "dexp3", "learning_rate": 0.01, "loss_clip": 1.0, "probability_floor": 0.1}
+TSALLIS = {"kind": "multiscale_tsallis"}
+
+
+def kept_for(options: Options) -> dict[str, Kept]:
+    """Return the sessions of each target that acts and reports in turn; of the same ones, the fewest first."""
+    dexp3, arms = {"learner": DEXP3 | {"n_arms": options.n_arms}}, {"n_arms": options.n_arms}
+    hot = Kept("s", 1, dexp3)
+    readme = Kept("readme", 1, README | {"learner": TSALLIS | arms}, README_EVENT)
+    found = {"hot_always": hot, "hot": hot, "many": hot._replace(number=options.sessions)}
+    found |= {"most": hot._replace(number=options.most), "readme_hot": readme}
+    found["readme_many"] = readme._replace(number=options.sessions)
+    for name, learner in (("arms", DEXP3), ("tsallis", TSALLIS)):
+        for size, n_arms in (("few", 10), ("most", 10_000)):
+            found[f"{size}_{name}"] = Kept(f"{size}_{name}", 1, {"learner": learner | {"n_arms": n_arms}})
+    late, acts = dexp3 | {"expiry": {"after_seconds": 86_400}}, options.sessions
+    return found | {name: Kept(name, 1, late, acts=acts * each) for name, each in OUTSTANDING.items()}
+
+
+def names_of(options: Options, parts: Iterable[str]) -> list[str]:
+    """Return the targets of these parts in their order, behind what all are compared with."""
+    wanted = {"asgi", "nothing", *(name for part in parts for name in PARTS.get(part, ()))}
+    wanted -= set() if options.peers else {*IN_MEMORY, *IN_REDIS}
+    return [name for name in LABELS if name in wanted]
 
 
 def of_floors(port: int, pids: Sequence[int], redis: int, n_arms: int) -> dict[str, Target]:
-    """Two endpoints without a learner, and a learner written as scripts; ``redis`` is a process id."""
-
-    def floor(path: str, *others: int) -> Target:
-        return one_call(port, [*pids, *others], "POST", path, EVENT)
-
-    script = calls_in_turn(port, [*pids, redis], f"/act?n_arms={n_arms}", "/feedback", 1)
-    return {NOTHING: floor("/nothing"), READ: floor("/read", redis), SCRIPT: script}
+    """Endpoints without a learner, and a learner written as scripts; ``redis`` is a process id."""
+    with_redis = [*pids, redis]
+    paths = {"asgi": ("/bare", pids), "nothing": ("/nothing", pids)}
+    paths |= {"redis_get": ("/read", with_redis), "pipelined_get": ("/pipelined", with_redis)}
+    found = {name: one_call(port, used, "POST", path, EVENT) for name, (path, used) in paths.items()}
+    return found | {"lua_script": calls_in_turn(port, with_redis, f"/act?n_arms={n_arms}", "/feedback", 1)}
 
 
 def of_peers(port: int, pids: Sequence[int], redis: int, sessions: int) -> dict[str, Target]:
@@ -142,61 +177,43 @@ def of_peers(port: int, pids: Sequence[int], redis: int, sessions: int) -> dict[
     return found
 
 
-def of_service(url: str, pids: Sequence[int], options: Options, learner: Mapping[str, object]) -> dict[str, Target]:
+def in_sessions(port: int, pids: Sequence[int], kept: Kept) -> Target:
+    """Acts and reports in turn, in one of these sessions at random."""
+    path = f"{SESSIONS}/{kept.name}%d"
+    asked = calls_in_turn(port, pids, f"{path}/act", f"{path}/feedback", kept.number, kept.event)
+    return asked._replace(is_audited=True)
+
+
+def of_service(url: str, pids: Sequence[int], options: Options) -> dict[str, Target]:
     """Single calls in one session and in many, calls in bulk and views of the first one, lists and creations."""
     port = int(url.rpartition(":")[2])
-
-    def single(name: str, number: int) -> Target:
-        path = f"{SESSIONS}/{name}%d"
-        return calls_in_turn(port, pids, f"{path}/act", f"{path}/feedback", number)._replace(is_audited=True)
-
-    hot, many = single("s", 1), single("s", options.sessions)
-    acts, new = json.dumps({"count": options.bulk}).encode(), json.dumps({"learner": learner}).encode()
+    kept = kept_for(options)
+    found = {name: in_sessions(port, pids, each) for name, each in kept.items()}
+    found["hot_always"] = found["hot_always"]._replace(appendfsync="always")
+    acts, new = (json.dumps(body).encode() for body in ({"count": options.bulk}, kept["hot"].fields))
     other, listed = partial(one_call, port, pids), min(PAGE, options.sessions)
     bulk = other("POST", f"{SESSIONS}/s0/acts", acts)._replace(is_audited=True, per_call=options.bulk)
-    return {
-        HOT: hot,
-        EVERYSEC: hot._replace(appendfsync="everysec"),
-        **{name: single(name, 1) for name in ARMS},
-        MANY: many,
-        MOST: single("s", options.most),
-        MANY_EVERYSEC: many._replace(appendfsync="everysec"),
-        SEPARATE: many._replace(talk=separate(f"{SESSIONS}/s%d", options.sessions), says=None),
-        ACTS: bulk,
-        EVENTS: bulk._replace(says=None, prepare=partial(acted, f"{url}{SESSIONS}/s0/acts", options.bulk)),
-        VIEW: other("GET", f"{SESSIONS}/s0"),
-        LIST: other("GET", f"{SESSIONS}?limit={PAGE}")._replace(per_call=listed),
-        CREATE: other("POST", SESSIONS, new),
+    return found | {
+        "bulk_acts": bulk,
+        "bulk_events": bulk._replace(says=None, prepare=partial(acted, f"{url}{SESSIONS}/s0/acts", options.bulk)),
+        "view": other("GET", f"{SESSIONS}/s0"),
+        "list": other("GET", f"{SESSIONS}?limit={PAGE}")._replace(per_call=listed),
+        "create": other("POST", SESSIONS, new),
     }
 
 
 def one_call(port: int, pids: Sequence[int], method: str, path: str, body: bytes = b"") -> Target:
     """Repeat one request."""
     says = {"BENCH_METHOD": method, "BENCH_PATH": path} | ({"BENCH_BODY": body.decode()} if body else {})
-    return Target(port, partial(repeated, method, path, body), pids, says)
+    return Target(port, partial(load.repeated, method, path, body), pids, says)
 
 
-def calls_in_turn(port: int, pids: Sequence[int], act: str, feedback: str, sessions: int) -> Target:
+def calls_in_turn(
+    port: int, pids: Sequence[int], act: str, feedback: str, sessions: int, event: str = load.REPORTED
+) -> Target:
     """Make an act and the feedback for its arm, in one of so many sessions; ``%d`` in the paths is its number."""
-    says = {"BENCH_ACT": act, "BENCH_FEEDBACK": feedback, "BENCH_SESSIONS": str(sessions)}
-    return Target(port, partial(act_and_feedback, act, feedback, sessions), pids, says)
-
-
-def separate(session: str, sessions: int) -> Callable[[], Conversation]:
-    """Return what makes conversations like ``act_and_feedback``, each with a session of its own.
-
-    Parameters
-    ----------
-    session : its path, in which ``%d`` is its number
-    sessions : there are; with more clients some share one
-    """
-    numbers = count()
-
-    def talk() -> Conversation:
-        path = session.replace("%d", str(next(numbers) % sessions))
-        return act_and_feedback(f"{path}/act", f"{path}/feedback")
-
-    return talk
+    says = {"BENCH_ACT": act, "BENCH_FEEDBACK": feedback, "BENCH_SESSIONS": str(sessions), "BENCH_EVENT": event}
+    return Target(port, partial(load.act_and_feedback, act, feedback, sessions, event), pids, says)
 
 
 def acted(acts: str, bulk: int, seconds: float) -> list[bytes]:
@@ -218,126 +235,159 @@ def acted(acts: str, bulk: int, seconds: float) -> list[bytes]:
     return bodies
 
 
-LEARNER = {"kind": "dexp3", "learning_rate": 0.01, "loss_clip": 1.0, "probability_floor": 0.1}
 WARM_UP = 0.2
 """Share of a turn that every target gets before the first one counts."""
 OPEN_LOOP_SHARE = 0.6
 """Share of the measured rate at which latencies are measured."""
 PYTHON = "clients in Python"
-WRK = f"wrk; {PYTHON} for events in bulk, a session for each client, and latency"
-
-
-SCALED = (HOT, MANY, SEPARATE)
-"""Targets whose rates with several workers are compared with those of one."""
+WRK = f"wrk; {PYTHON} for events in bulk and latency"
+PLAIN = "plain"
+"""In the name or the labels of the metric that counts commits by the short script; no such metric: no share."""
 
 
 class Measured:
-    """Requests, acts or events per second of every target, and processor time of each, by repetition."""
+    """What came of every target, by repetition."""
 
-    def __init__(self, names: Iterable[str]) -> None:
-        self.rates: dict[str, list[float]] = {name: [] for name in names}
-        self.cpu: dict[str, list[float]] = {name: [] for name in self.rates}
+    def __init__(self) -> None:
+        self.rates: dict[str, list[float]] = defaultdict(list)
+        """Requests, acts or events per second."""
+        self.cpu: dict[str, list[float]] = defaultdict(list)
         """Microseconds of all processes that work for the target, Redis included."""
+        self.shares: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+        """Of the commits of a target, those that were in conflict, and those that went the plain way."""
         self.latencies: list[dict[str, float]] = []
-        """What the open loop found, in each repetition."""
+        """What the open loop found."""
 
     def summary(self) -> dict[str, Any]:
-        """Rates, and the ratios of each target and its processor time to each floor within each repetition."""
-        others = [name for name in self.rates if name not in FLOORS]
+        """Spreads, and the ratios of each target and its processor time to N's within each repetition."""
+        others = [name for name in self.rates if name != "nothing" and "nothing" in self.rates]
+        latency = {name: spread([each[name] for each in self.latencies]) for name in (self.latencies or [{}])[0]}
         return {
             "per_second": {name: spread(rates) for name, rates in self.rates.items()},
             "cpu_microseconds": {name: spread(used) for name, used in self.cpu.items()},
-            "rate_over": {floor: {name: ratios(self.rates, name, floor) for name in others} for floor in FLOORS},
-            "cpu_over": {floor: {name: ratios(self.cpu, name, floor) for name in others} for floor in FLOORS},
-            "open_loop_milliseconds": {
-                name: spread([each[name] for each in self.latencies]) for name in self.latencies[0]
-            },
-        }
+            "rate_over": {name: ratios(self.rates, name, "nothing") for name in others},
+            "cpu_over": {name: ratios(self.cpu, name, "nothing") for name in others},
+            "shares": {kind: {n: spread(each) for n, each in of.items()} for kind, of in self.shares.items()},
+        } | ({"open_loop_milliseconds": latency} if latency else {})
 
 
-def workers_ratio(found: Mapping[str, Measured], options: Options) -> dict[str, Any]:
-    """Return the service's medians with the most workers to those with the fewest.
-
-    ``cpu_allows`` is what processor time would allow with a core for each process: the ratio of the numbers of
-    workers, over that of the processor time of an act or event.
-    """
-    fewest, most = (pick(found, key=int) for pick in (min, max))
-
-    def ratio(numbers: str, target: str) -> float:
-        one, other = (statistics.median(getattr(found[count], numbers)[target]) for count in (most, fewest))
-        return float(one / other)
-
-    scaled = SCALED if options.sessions >= options.clients else (HOT, MANY)
-    rate = {target: ratio("rates", target) for target in scaled}
-    allowed = {target: int(most) / int(fewest) / ratio("cpu", target) for target in scaled}
-    return {f"{most}_to_{fewest}": rate | {f"{target}_cpu_allows": number for target, number in allowed.items()}}
-
-
-def measure(options: Options, data: Path, logs: Path, advance: Callable[[], object]) -> dict[str, Any]:
-    """Measure all targets and return the summary.
+def measure(
+    options: Options, names: Sequence[str], data: Path, logs: Path, advance: Callable[[], object]
+) -> dict[str, Any]:
+    """Measure these targets of one worker and return the summary.
 
     Raises
     ------
     LoadTestError
         where something does not start, a request fails, or a session has other counts than were acknowledged.
     """
-    before = machine()
-    with running_redis(data, logs) as redis:
-        found = {str(count): _measured(options, redis, logs, count, advance) for count in options.workers}
+    with running_redis(data, logs) as redis, ExitStack() as stack:
+        url = f"redis://127.0.0.1:{redis.port}/0"
+        floors = stack.enter_context(running_uvicorn("floors", {REDIS: url}, logs, "/read"))
+        found = of_floors(*floors, redis.pid, options.n_arms)
+        service = stack.enter_context(running_service(logs, "--workers", "1", "--store-url", url))
+        found |= of_service(service.url, [*service.workers(), redis.pid], options)
+        if options.peers:
+            variables = {PEERS_ARMS: str(options.n_arms), PEERS_REDIS: url}
+            peers = stack.enter_context(running_uvicorn("peers", variables, logs, "/memory/0/act"))
+            found |= of_peers(*peers, redis.pid, options.sessions)
+        kept = [each for name, each in kept_for(options).items() if name in names or name == "hot"]
+        acknowledged = {service.port: _create(service.port, options, kept)}
+        measured = _in_turns(options, redis, {name: found[name] for name in names}, acknowledged, advance)
         with Redis(port=redis.port) as client:
-            server = client.info("server")
-    return {
-        "workers": {count: measured.summary() for count, measured in found.items()},
-        "workers_ratio": workers_ratio(found, options),
-        "options": options._asdict(),
-        "machine": before | {"redis_server": server["redis_version"], "appendfsync": "always"},
-        "generator": PYTHON if options.wrk is None else WRK,
-    }
+            return {"rates": measured.summary(), "redis_server": client.info("server")["redis_version"]}
 
 
-def _measured(
-    options: Options, redis: RedisProcess, logs: Path, workers: int, advance: Callable[[], object]
+def measure_workers(options: Options, data: Path, logs: Path, advance: Callable[[], object]) -> dict[str, Any]:
+    """Compare services with one worker and with more on one Redis: one session, and many at random."""
+    with running_redis(data, logs) as redis, ExitStack() as stack:
+        targets, acknowledged = dict[str, Target](), dict[int, int]()
+        for workers in WORKERS:
+            flags = ("--workers", str(workers), "--key-prefix", f"workers-{workers}")
+            url = f"redis://127.0.0.1:{redis.port}/0"
+            service = stack.enter_context(running_service(logs, *flags, "--store-url", url))
+            kept = {name: each for name, each in kept_for(options).items() if name in ("hot", "many")}
+            acknowledged[service.port] = _create(service.port, options, kept.values())
+            pids = [*service.workers(), redis.pid]
+            for name, each in kept.items():
+                targets[f"{name}_{workers}"] = in_sessions(service.port, pids, each)
+        return _in_turns(options, redis, targets, acknowledged, advance).summary()
+
+
+def _in_turns(
+    options: Options,
+    redis: RedisProcess,
+    targets: Mapping[str, Target],
+    acknowledged: Mapping[int, int],
+    advance: Callable[[], object],
 ) -> Measured:
-    measured, acknowledged = Measured(names_of(options, workers)), 2 * (options.sessions + len(ARMS))
-    with _targets(options, redis, logs, workers) as targets:
-        for target in targets.values():
-            acknowledged += _turn(options, redis, target, WARM_UP * options.seconds)[0]
-        for _ in range(options.repetitions):
-            for name, target in targets.items():
-                counted, rate, used = _turn(options, redis, target, options.seconds)
+    """Call all targets in turn, and compare what was acknowledged with what the sessions count.
+
+    Parameters
+    ----------
+    acknowledged : acts before, by the port of their service
+    """
+    measured, counted = Measured(), Counter(acknowledged)
+    for number in range(options.repetitions + 1):
+        seconds = options.seconds if number else WARM_UP * options.seconds
+        for name, target in targets.items():
+            done, rate, used, shares = _turn(options, redis, target, seconds)
+            counted[target.port] += done
+            if number:
                 measured.rates[name].append(rate)
                 measured.cpu[name].append(used)
-                acknowledged += counted
+                for kind, share in shares.items():
+                    measured.shares[kind][name].append(share)
                 advance()
-        rate = OPEN_LOOP_SHARE * statistics.median(measured.rates[MANY])
+    if (many := targets.get("many")) is not None:
+        rate = OPEN_LOOP_SHARE * median(measured.rates["many"])
         for _ in range(options.repetitions):
-            target = targets[MANY]
-            measured.latencies.append(latencies(target.port, target.talk, options.clients, options.seconds, rate))
-        acknowledged += sum(int(each["requests"]) for each in measured.latencies)
-        _audit(targets[HOT].port, acknowledged, cut_off(options, targets.values()))
+            measured.latencies.append(load.latencies(many.port, many.talk, options.clients, options.seconds, rate))
+            counted[many.port] += int(measured.latencies[-1]["requests"])
+    for port in acknowledged:
+        of_port = [target for target in targets.values() if target.port == port]
+        _audit(port, counted[port], cut_off(options, of_port))
     return measured
 
 
-def _turn(options: Options, redis: RedisProcess, target: Target, seconds: float) -> tuple[int, float, float]:
+def _turn(
+    options: Options, redis: RedisProcess, target: Target, seconds: float
+) -> tuple[int, float, float, Mapping[str, float]]:
     """Call a target for some seconds.
 
     Returns
     -------
-    Acts and events of the service that were acknowledged, those (or requests) per second, and microseconds of
-    processor time for each.
+    Acts and events of the service that were acknowledged, those (or requests) per second, microseconds of processor
+    time for each, and shares of commits.
     """
     bodies = () if target.prepare is None else target.prepare(seconds)
-    talk = partial(posts, f"{SESSIONS}/s0/feedbacks", iter(bodies)) if bodies else target.talk
+    events = iter([load.request("POST", f"{SESSIONS}/s0/feedbacks", body) for body in bodies])
+    talk = partial(load.sent, events) if bodies else target.talk
     redis.command(f"CONFIG SET appendfsync {target.appendfsync}")
+    counted: Callable[[], Counter[str]] = partial(_commits, target.port) if target.is_audited else Counter
+    commits = counted()
     before = cpu_seconds(target.pids)
     if options.wrk is not None and target.says is not None:
-        rate: Rate = run_wrk(options.wrk, target.port, options.clients, seconds, target.says)
+        rate = load.run_wrk(options.wrk, target.port, options.clients, seconds, target.says)
     else:
-        rate = run_clients(target.port, talk, options.clients, seconds)
+        rate = load.run_clients(target.port, talk, options.clients, seconds)
     done = rate.requests * target.per_call
     used = 1e6 * (cpu_seconds(target.pids) - before) / max(done, 1)
+    commits = counted() - commits
+    tried = sum(commits.values()) - commits[PLAIN]
+    shares = {"conflict": commits["conflict"] / tried} if tried else {}
+    shares |= {PLAIN: commits[PLAIN] / commits["committed"]} if commits[PLAIN] else {}
     acted = len(bodies) * target.per_call
-    return (done + acted) * target.is_audited, done / rate.seconds, used
+    return (done + acted) * target.is_audited, done / rate.seconds, used, shares
+
+
+def _commits(port: int) -> Counter[str]:
+    """Count the commits of a service by their outcome, and those that went the plain way."""
+    lines = httpx.get(f"http://127.0.0.1:{port}/metrics").raise_for_status().text.splitlines()
+    samples = {name: float(value) for name, _, value in (line.rpartition(" ") for line in lines if line[0] != "#")}
+    outcomes = {name.split('"')[1]: value for name, value in samples.items() if "bandit_commits_total{" in name}
+    plain = (value for name, value in samples.items() if PLAIN in name and re.search("_(count|total)", name))
+    return Counter({name: int(value) for name, value in outcomes.items()} | {PLAIN: int(sum(plain))})
 
 
 def cut_off(options: Options, targets: Iterable[Target]) -> int:
@@ -372,40 +422,17 @@ def _audit(port: int, acknowledged: int, cut_off: int) -> None:
         raise LoadTestError(f"{of}; {cut_off} more may be")
 
 
-@contextmanager
-def _targets(options: Options, redis: RedisProcess, logs: Path, workers: int) -> Iterator[Mapping[str, Target]]:
-    """Start all servers on an empty Redis; end them in any case."""
-    url = f"redis://127.0.0.1:{redis.port}/0"
-    redis.command("FLUSHALL")
-    with (
-        running_uvicorn("floors", {REDIS: url}, logs, workers, "/read") as floors,
-        running_service(logs, "--workers", str(workers), "--store-url", url) as service,
-        ExitStack() as stack,
-    ):
-        _create(service.url, options)
-        found = of_floors(*floors, redis.pid, options.n_arms)
-        learner = LEARNER | {"n_arms": options.n_arms}
-        found |= of_service(service.url, [*service.workers(), redis.pid], options, learner)
-        if options.peers:
-            variables = {PEERS_ARMS: str(options.n_arms), PEERS_REDIS: url}
-            peers = stack.enter_context(running_uvicorn("peers", variables, logs, workers, "/memory/0/act"))
-            found |= of_peers(*peers, redis.pid, options.sessions)
-        yield {name: found[name] for name in names_of(options, workers)}
-
-
-def _create(url: str, options: Options) -> None:
-    """Create the sessions, and use all but the most once: the first request of a session in a worker reads it."""
-    numbers = {f"s{number}": options.n_arms for number in range(options.most)}
-    numbers |= {f"{name}0": n_arms for name, n_arms in ARMS.items()}
-    unused = {f"s{number}" for number in range(options.sessions, options.most)}
-    with httpx.Client(base_url=url) as client:
-        for seed, (name, n_arms) in enumerate(numbers.items()):
-            body = {"session_id": name, "learner": LEARNER | {"n_arms": n_arms}, "seed": seed}
-            created = client.post(SESSIONS, json=body)
-            if created.status_code != httpx.codes.CREATED:
-                raise LoadTestError(f"a session was not created: {created.text}")
-            if name in unused:
-                continue
-            arm = client.post(f"{SESSIONS}/{name}/act").raise_for_status().json()["arm"]
-            event = {"arm": arm, "loss": 0.5}
-            client.post(f"{SESSIONS}/{name}/feedback", json=event).raise_for_status()
+def _create(port: int, options: Options, kept: Iterable[Kept]) -> int:
+    """Create these sessions, and act in all but the most; return the number of acts."""
+    new, acts, count = list[bytes](), list[bytes](), 0
+    for name, number, fields, _, open_acts in {each.name: each for each in kept}.values():
+        bodies = ({"session_id": f"{name}{each}", "seed": each, **fields} for each in range(number))
+        new += [load.request("POST", SESSIONS, json.dumps(body).encode()) for body in bodies]
+        at_once, used = min(open_acts, AT_ONCE), min(number, options.sessions)
+        body = json.dumps({"count": at_once}).encode()
+        for each in [*range(used)] * (open_acts // at_once):
+            acts.append(load.request("POST", f"{SESSIONS}/{name}{each}/acts", body))
+        count += used * (open_acts // at_once) * at_once
+    for requests in (new, acts):
+        load.run_clients(port, partial(load.sent, iter(requests)), options.clients, CREATE_SECONDS)
+    return count

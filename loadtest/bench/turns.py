@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import json
+import re
 import sys
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
@@ -100,27 +101,24 @@ class Large(NamedTuple):
     headers: Headers = ()
     status: int = 200
     """Of its answer."""
-    acts: int = 0
-    """Outstanding in the session."""
-    earlier: str = ""
-    """Where the same body was posted before."""
+    before: Sequence[tuple[str, Callable[[], Any]]] = ()
+    """What is posted before: paths behind the session's, and what makes the bodies."""
+    of_drawn: Callable[[Sequence[int]], Any] | None = None
+    """Makes the body, given the arms that were drawn before."""
     sessions: int = 0
     """Created before."""
 
     async def prepare(self, service: InProcessApp) -> Coroutine[Any, Any, Answer]:
         """Do what comes before the request, and return its call."""
         path = "" if self.learner is None else await service.create(self.learner)
-        for _ in range(self.acts // 1000):
-            await service.call("POST", f"{path}/acts", _thousand())
-        if self.earlier:
-            await service.call("POST", f"{path}{self.earlier}", self.body())
+        drawn = list[int]()
+        for posted, make in self.before:
+            _, answer = await service.call("POST", f"{path}{posted}", make())
+            drawn += map(int, re.findall(rb'"arm": ?(\d+)', b"".join(answer)) if self.of_drawn else ())
         for _ in range(self.sessions):
             await service.create({"kind": "dexp3", "n_arms": 3})
-        return service.call(self.method, f"{path}{self.path}", self.body(), self.headers)
-
-
-def _thousand() -> dict[str, Any]:
-    return {"count": 1000}
+        body = self.body() if self.of_drawn is None else self.of_drawn(drawn)
+        return service.call(self.method, f"{path}{self.path}", body, self.headers)
 
 
 def _batch() -> dict[str, Any]:
@@ -140,21 +138,41 @@ def _probabilities() -> dict[str, Any]:
     return {"learner": {"kind": "fixed", "arms": list(share), "probabilities": share}}
 
 
-BATCH = Large("10,000 events with ids", ONE_ARM, "POST", "/feedbacks", _batch, acts=10_000)
+ACT = ("/act", lambda: None)
+TEN, A_THOUSAND = (("/acts", lambda count=count: {"count": count}) for count in (10, 1000))
+BATCH = Large("10,000 events with ids", ONE_ARM, "POST", "/feedbacks", _batch, before=[A_THOUSAND] * 10)
 BUNDLES = Large("9,900 events of 60 losses, refused", ONE_ARM, "POST", "/feedbacks", _bundles)
+AT_MANY_ARMS = {
+    "act_at_many_arms": Large("act at 100,000 arms", MANY_ARMS, "POST", "/act"),
+    "acts_at_many_arms": Large("10 acts at 100,000 arms", MANY_ARMS, "POST", "/acts", TEN[1]),
+    "event_at_many_arms": Large(
+        *("event at 100,000 arms", MANY_ARMS, "POST", "/feedback"),
+        before=[TEN] * 40,
+        of_drawn=lambda arms: {"arm": arms[-1], "loss": 0.5},
+    ),
+    "events_at_many_arms": Large(
+        *("400 events at 100,000 arms", MANY_ARMS, "POST", "/feedbacks"),
+        before=[TEN] * 40,
+        of_drawn=lambda arms: {"events": [{"arm": arm, "loss": 0.5} for arm in arms]},
+    ),
+    "view_of_many_arms": Large("view at 100,000 arms", MANY_ARMS, "GET", "", before=[ACT]),
+}
+"""What one session of so many arms is asked most."""
 POINT = Large("act in 1,000 dimensions", SIMPLEX | {"dim": 1000}, "POST", "/act")
 LABELLED_SESSION = {"learner": {"kind": "dexp3", "arms": LABELS}}
 LARGE_REQUESTS = {
+    "view_of_many_arms": AT_MANY_ARMS["view_of_many_arms"],
     "batch_of_ids": BATCH,
     "batch_with_a_key": BATCH._replace(title="the same with an idempotency key", headers=KEYED),
-    "refused_batch": BATCH._replace(title="the same, refused", acts=9_000, status=409),
+    "refused_batch": BATCH._replace(title="the same, refused", before=[A_THOUSAND] * 9, status=409),
     "refused_bundles": BUNDLES._replace(headers=KEYED, status=422),
-    "batch_sent_again": BATCH._replace(title="10,000 events, all sent before", earlier="/feedbacks"),
+    "batch_sent_again": BATCH._replace(
+        title="10,000 events, all sent before", before=[*BATCH.before, ("/feedbacks", _batch)]
+    ),
     "one_large_point": POINT,
     "one_large_point_with_a_key": POINT._replace(title="the same with an idempotency key", headers=KEYED),
-    "many_points": Large("1,000 acts in 31 dimensions", SIMPLEX | {"dim": 31}, "POST", "/acts", _thousand),
-    "many_acts": Large("1,000 acts at 1,000 arms", ONE_ARM | {"n_arms": 1000}, "POST", "/acts", _thousand),
-    "view_of_many_arms": Large("view at 100,000 arms", MANY_ARMS, "GET", "", earlier="/act"),
+    "many_points": Large("1,000 acts in 31 dimensions", SIMPLEX | {"dim": 31}, "POST", "/acts", A_THOUSAND[1]),
+    "many_acts": Large("1,000 acts at 1,000 arms", ONE_ARM | {"n_arms": 1000}, "POST", "/acts", A_THOUSAND[1]),
     "view_of_many_labels": Large("view at 80,000 labels", LABELLED_SESSION["learner"], "GET", ""),
     "session_of_many_labels": Large(
         "session with 80,000 labels", None, "POST", "/v1/sessions", lambda: LABELLED_SESSION, status=201
@@ -174,15 +192,16 @@ LARGE_REQUESTS = {
         "a session with 50,000 probabilities", None, "POST", "/v1/sessions", _probabilities, status=201
     ),
     "arms_by_mean": Large(
-        "page of 100,000 arms by their means", MANY_ARMS, "GET", "/arms?limit=1000&sort=-mean", earlier="/act"
+        "page of 100,000 arms by their means", MANY_ARMS, "GET", "/arms?limit=1000&sort=-mean", before=[ACT]
     ),
     "page_of_sessions": Large("page of 1,000 sessions", None, "GET", "/v1/sessions?limit=1000", sessions=1000),
 }
+ALL = AT_MANY_ARMS | LARGE_REQUESTS
 
 
 async def longest_turn(name: str, clock: Callable[[], float]) -> float:
-    """Work on a request of ``LARGE_REQUESTS``, and return the longest turn of the event loop, by the clock."""
-    large = LARGE_REQUESTS[name]
+    """Work on one of these requests, and return the longest turn of the event loop, by the clock."""
+    large = ALL[name]
     async with in_process_app() as service:
         call = asyncio.create_task(await large.prepare(service))
         turns = [clock()]
@@ -209,7 +228,7 @@ def worker_settings() -> Iterator[None]:
 
 def measure(repetitions: int, advance: Callable[[], object]) -> dict[str, Any]:
     """Return milliseconds of processor time of this thread, of the longest turn with each request."""
-    found: dict[str, list[float]] = {name: [] for name in LARGE_REQUESTS}
+    found: dict[str, list[float]] = {name: [] for name in ALL}
     for name in [*found] * repetitions:
         with worker_settings():
             found[name].append(1000 * asyncio.run(longest_turn(name, time.thread_time)))

@@ -17,21 +17,24 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from loadtest.bench import floors, footprint, turns
+from loadtest.bench import floors, turns
 from loadtest.bench.floors import LOCKED_PATH, MEMORY_PATH, PEERS_ARMS, PEERS_REDIS
-from loadtest.bench.footprint import stored_bytes
-from loadtest.bench.load import act_and_feedback, find_wrk, posts, run_clients
+from loadtest.bench.footprint import listed_segments, stored_bytes
+from loadtest.bench.load import act_and_feedback, find_wrk, request, run_clients, sent
 from loadtest.bench.measured import spread
-from loadtest.bench.report import GOALS, MARKS, compared, growth_rows, section, spread_cell
+from loadtest.bench.report import GOALS, MARKS, compared, section, spread_cell
 from loadtest.bench.throughput import (
     CALLS,
     IN_MEMORY,
     IN_REDIS,
     LABELS,
+    PARTS,
     TOGETHER,
     Options,
     acted,
     cut_off,
+    in_sessions,
+    kept_for,
     of_service,
 )
 from loadtest.commands import app
@@ -54,30 +57,27 @@ NEEDS_WRK = pytest.mark.skipif(find_wrk() is None, reason="wrk is not installed"
 @pytest.mark.slow
 @pytest.mark.alone
 @pytest.mark.parametrize("generator", ["--no-wrk", pytest.param("--wrk", marks=NEEDS_WRK)])
-@pytest.mark.parametrize("workers", [1, 2])
-def test_a_tiny_run_has_every_ratio(tmp_path: Path, generator: str, workers: int) -> None:
+def test_a_tiny_run_has_every_ratio(tmp_path: Path, generator: str) -> None:
     server_binary()
     arguments = ["bench", "--seconds", "0.2", "--repetitions", "2", "--clients", "4", "--out", str(tmp_path)]
 
-    arguments += ["--workers", str(workers), "--sessions", "3", generator]
-    result = CliRunner().invoke(app, [*arguments, "--part=rates"])
+    arguments += ["--sessions", "3", generator, *(f"--part={part}" for part in PARTS)]
+    result = CliRunner().invoke(app, arguments)
 
     assert result.exit_code == 0, result.output
     assert ("river is left out: it is not installed" in result.output) == (not HAS_RIVER)
     assert ("river in Redis, locked: 3 sessions" in result.output) == HAS_RIVER
-    summary = json.loads((tmp_path / "summary.json").read_text())
-    measured = summary["workers"][str(workers)]
-    names = set(LABELS) - set(IN_MEMORY if HAS_RIVER and workers > 1 else () if HAS_RIVER else IN_MEMORY + IN_REDIS)
+    measured = json.loads((tmp_path / "summary.json").read_text())["rates"]
+    names = set(LABELS) - set(() if HAS_RIVER else IN_MEMORY + IN_REDIS)
     assert measured["per_second"].keys() == measured["cpu_microseconds"].keys() == names
     assert all(len(found["all"]) == 2 and found["min"] > 0 for found in measured["per_second"].values())
-    for floor, ratios in measured["rate_over"].items():
-        for name, ratio in ratios.items():
-            rates = [measured["per_second"][each]["all"] for each in (name, floor)]
-            assert ratio["all"] == [ours / theirs for ours, theirs in zip(*rates, strict=True)]
+    for name, ratio in measured["rate_over"].items():
+        rates = [measured["per_second"][each]["all"] for each in (name, "nothing")]
+        assert ratio["all"] == [ours / theirs for ours, theirs in zip(*rates, strict=True)]
     latency = {name: each["median"] for name, each in measured["open_loop_milliseconds"].items()}
     assert latency["p99"] >= latency["p50"] > 0
     assert len(measured["open_loop_milliseconds"]["p99"]["all"]) == 2
-    assert summary["machine"]["versions"].keys() >= {"fastapi", "uvicorn", "redis"}
+    assert measured["shares"]["conflict"]["hot"]["max"] == 0
     assert "the same update as a Lua script" in result.output
 
 
@@ -93,8 +93,8 @@ def test_refusals_and_lost_connections_end_a_run(tmp_path: Path) -> None:
 
         with http_client(service.url) as client:
             client.post("/v1/sessions", json={"session_id": "s", "learner": {"kind": "dexp3", "n_arms": 2}})
-        bodies = iter([b'{"count":2}'] * 5)
-        assert run_clients(port, lambda: posts("/v1/sessions/s/acts", bodies), 2, 30).requests == 5
+        acts = iter([request("POST", "/v1/sessions/s/acts", b'{"count":1000}')] * 5)
+        assert run_clients(port, lambda: sent(acts), 8, 30).requests == 5
 
 
 @pytest.mark.processes
@@ -104,21 +104,32 @@ def test_events_are_prepared_for_a_turn_and_sent_once(tmp_path: Path) -> None:
         client.post("/v1/sessions", json={"session_id": "s", "learner": {"kind": "dexp3", "n_arms": 2}})
 
         bodies = acted(f"{service.url}/v1/sessions/s/acts", 3, (TOGETHER + 1) / CALLS)
-        shared = iter(bodies)
+        shared = iter([request("POST", "/v1/sessions/s/feedbacks", body) for body in bodies])
         port = int(service.url.rpartition(":")[2])
-        sent = run_clients(port, lambda: posts("/v1/sessions/s/feedbacks", shared), 2, 30).requests
+        count = run_clients(port, lambda: sent(shared), 2, 30).requests
 
         view = client.get("/v1/sessions/s").json()
-    assert sent == len(bodies) == 2 * TOGETHER
-    assert view["slot"] == view["feedbacks"] == 3 * sent
+    assert count == len(bodies) == 2 * TOGETHER
+    assert view["slot"] == view["feedbacks"] == 3 * count
+
+
+def test_readmes_events_have_ids_of_their_own() -> None:
+    options = Options(seconds=1, repetitions=1, clients=1, n_arms=2)
+    talk = in_sessions(1, [], kept_for(options)["readme_hot"]).talk()
+    asked = [next(talk)] + [talk.send(b'{"slot": 1, "arm": 1}') for _ in range(3)]
+
+    events = [json.loads(each.partition(b"\r\n\r\n")[2]) for each in asked[1::2]]
+
+    assert [(event["arm"], event["reward"]) for event in events] == [(1, 1), (1, 1)]
+    assert events[0]["event_id"] != events[1]["event_id"]
 
 
 def test_wrk_may_leave_a_request_of_each_client_in_each_turn() -> None:
     """The sessions may count so many acts and events more than were acknowledged."""
-    options = Options(seconds=1, repetitions=2, clients=4, n_arms=2, workers=[1], bulk=100, wrk="wrk")
-    targets = of_service("http://127.0.0.1:1", [], options, {})
+    options = Options(seconds=1, repetitions=2, clients=4, n_arms=2, bulk=100, wrk="wrk")
+    targets = of_service("http://127.0.0.1:1", [], options)
 
-    single, rounds = 7, 3
+    single, rounds = len(kept_for(options)), 3
     assert cut_off(options, targets.values()) == 4 * rounds * (single + options.bulk)
     assert cut_off(options._replace(wrk=None), targets.values()) == 0
 
@@ -146,14 +157,9 @@ def test_the_scripts_compute_what_the_learner_does(redis_server: RedisServer) ->
 
 
 PAGE = ROOT / "docs" / "performance.md"
-BEYOND_SMALL_SIZES = {
-    "1,000 sessions, rate over G",
-    "10,000 sessions, rate over G",
-    "1,000 sessions, processor time over N",
-    "kB of an idle session of 100 arms: worker",
-    "100,000 arms, one act: passes beyond N",
-    "100,000 arms, one event: passes beyond N",
-}
+BEYOND_SMALL_SIZES = {goal.name for goal in GOALS if goal.sessions}
+NOT_COUNTED_YET = {"README's commits that are plain, share"}
+"""Until the store counts them."""
 
 
 @pytest.mark.recipes
@@ -165,14 +171,14 @@ def test_a_small_run_measures_all_parts(tmp_path: Path) -> None:
     page = tmp_path / "performance.md"
     page.write_text("\n\n".join(MARKS))
     before = children(os.getpid())
-    small = ["--seconds=0.2", "--repetitions=1", "--clients=4", "--sessions=30", "--grow-to=30", "--no-wrk"]
+    small = ["--seconds=0.2", "--repetitions=1", "--clients=4", "--sessions=30", "--no-wrk"]
 
     result = CliRunner().invoke(app, ["bench", *small, f"--out={tmp_path}", f"--page={page}"])
 
     assert result.exit_code == 0, result.output
     summary = json.loads((tmp_path / "summary.json").read_text())
     left_out = {goal.name for goal, found in compared(summary) if found is None}
-    assert left_out == BEYOND_SMALL_SIZES
+    assert left_out - NOT_COUNTED_YET == BEYOND_SMALL_SIZES
     assert section(summary) in page.read_text()
     assert "start until ready" in result.output
     assert json.loads((tmp_path / "results" / "bench.json").read_text()) == summary
@@ -182,12 +188,7 @@ def test_a_small_run_measures_all_parts(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("text", "flags", "reason"),
-    [
-        (f"{MARKS[0]}\n", [], "lacks"),
-        ("\n".join(MARKS), ["--workers=2"], "one worker"),
-        ("\n".join(MARKS), ["--part=start"], "all parts"),
-        (None, [], "lacks"),
-    ],
+    [(f"{MARKS[0]}\n", [], "lacks"), ("\n".join(MARKS), ["--part=start"], "all parts"), (None, [], "lacks")],
 )
 def test_a_page_that_cannot_be_written_is_refused_before_anything_runs(
     tmp_path: Path, text: str | None, flags: list[str], reason: str
@@ -211,12 +212,10 @@ def test_the_page_is_what_the_command_writes() -> None:
     text = PAGE.read_text()
 
     assert page_with(text, MARKS, section(summary)) == text
-    assert all(found is not None for _, found in compared(summary))
+    assert {goal.name for goal, found in compared(summary) if found is None} <= NOT_COUNTED_YET
 
 
-@pytest.mark.parametrize(
-    ("name", "good", "bad"), [("one session, rate over N", 1.2, 1.19), (GOALS[4].name, 0.9, 0.91)]
-)
+@pytest.mark.parametrize(("name", "good", "bad"), [("one session, over N", 0.6, 0.61), (GOALS[4].name, 80, 79)])
 def test_a_goal_is_reached_at_its_number(name: str, good: float, bad: float) -> None:
     (goal,) = (each for each in GOALS if each.name == name)
 
@@ -233,7 +232,7 @@ def test_a_spread_is_shown_where_there_is_one() -> None:
 
 @pytest.mark.slow
 def test_a_turn_is_measured_as_often_as_asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(turns, "LARGE_REQUESTS", {"many_acts": turns.LARGE_REQUESTS["many_acts"]})
+    monkeypatch.setattr(turns, "ALL", {"many_acts": turns.LARGE_REQUESTS["many_acts"]})
     interval = sys.getswitchinterval()
 
     found = turns.measure(2, lambda: None)["many_acts"]
@@ -245,7 +244,7 @@ def test_a_turn_is_measured_as_often_as_asked(monkeypatch: pytest.MonkeyPatch) -
 
 async def test_another_answer_than_expected_ends_the_measurement(monkeypatch: pytest.MonkeyPatch) -> None:
     other = turns.LARGE_REQUESTS["many_acts"]._replace(status=418)
-    monkeypatch.setitem(turns.LARGE_REQUESTS, "many_acts", other)
+    monkeypatch.setitem(turns.ALL, "many_acts", other)
 
     with pytest.raises(ServiceError, match="status 200"):
         await turns.longest_turn("many_acts", lambda: 0.0)
@@ -262,30 +261,12 @@ def test_bytes_are_measured() -> None:
     assert 1_000 < found["idle_memory"]["redis"] < 20_000
 
 
-@pytest.mark.slow
-def test_growth_is_measured_at_each_size(tmp_path: Path) -> None:
-    sizes = footprint.Sizes(arms=20, outstanding=60, repetitions=2, calls=2)
+@pytest.mark.processes
+def test_all_pages_of_segments_are_read() -> None:
+    found = listed_segments(clients=4, repetitions=2, sizes=(120, 240))
 
-    found = footprint.grown_times(sizes, tmp_path, lambda: None)
-
-    assert {row["grows"]: row["steps"][-1]["size"] for row in found["rows"]} == {
-        "arms": 20,
-        "outstanding decisions": 60,
-    }
-    assert all(
-        len(step["values"]) == 2 and min(step["values"]) > 0 for row in found["rows"] for step in row["steps"]
-    )
-
-
-def test_sizes_end_with_the_largest_and_time_grows_as_the_size_to_the_exponent() -> None:
-    assert [footprint.sizes_to(*each) for each in ((1500, 100), (7, 10))] == [[100, 1000, 1500], [7]]
-    steps = [{"size": 10, "values": [1, 3, 2]}, {"size": 100, "values": [200, 200, 200]}]
-    found = {"rows": [{"name": "one act", "grows": "arms", "steps": steps}]}
-
-    assert list(growth_rows(found)) == [
-        ("arms", "10", "one act", "2.00 (1.00 to 3.00)", ""),
-        ("", "100", "", "200 (200 to 200)", "2.00"),
-    ]
+    assert found["milliseconds"].keys() == {"120", "240"}
+    assert len(found["ratio"]["all"]) == 2
 
 
 SESSION = 7

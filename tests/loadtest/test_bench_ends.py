@@ -20,8 +20,8 @@ from tests.support.running import alive
 from tests.support.waiting import wait_until
 
 MARK = "BENCH_TEST_MARK"
-PROCESSES = 9
-"""The bench, Redis, service and floors with two workers each, and what multiprocessing has beside the floors'."""
+PROCESSES = 5
+"""The bench, Redis, the floors, and the service with its worker."""
 
 
 @pytest.mark.slow
@@ -32,9 +32,9 @@ def test_no_process_stays_behind(tmp_path: Path, end: str) -> None:
     """A worker whose parent has ended is nobody's child, so a variable that it inherits shows it."""
     server_binary()
     mark = uuid.uuid4().hex
-    words = ["bench", "--repetitions", "1", "--workers", "2", "--sessions", "2", "--clients", "2", "--no-wrk"]
+    words = ["bench", "--repetitions", "1", "--sessions", "2", "--clients", "2", "--no-wrk"]
     words += ["--seconds", "0.2" if end == "normal" else "60", "--out", str(tmp_path)]
-    words += ["--part=rates"]
+    words += ["--part=bulk"]
     with subprocess.Popen(
         [sys.executable, "-m", "loadtest", *words],
         env=os.environ | {MARK: mark},
@@ -55,7 +55,7 @@ def test_no_process_stays_behind(tmp_path: Path, end: str) -> None:
 
 
 def all_of(bench: int) -> Callable[[], list[int] | Literal[False]]:
-    """All processes of the bench, once they are there: the floors and the service have two workers each."""
+    """All processes of the bench, once they are there."""
 
     def found() -> list[int] | Literal[False]:
         pids = [bench]

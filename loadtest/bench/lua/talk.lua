@@ -2,11 +2,13 @@
 --
 -- BENCH_ACT, BENCH_FEEDBACK              paths, "%d" stands for the session
 -- BENCH_SESSIONS                         number of sessions
+-- BENCH_EVENT                            JSON: %d stands for the arm, and %s behind it for an id
 -- BENCH_METHOD, BENCH_PATH, BENCH_BODY   the request to repeat, where there is no BENCH_ACT
 
 local act, feedback = os.getenv("BENCH_ACT"), os.getenv("BENCH_FEEDBACK")
 local sessions = tonumber(os.getenv("BENCH_SESSIONS"))
 local json = { ["Content-Type"] = "application/json" }
+local event, events, begun = os.getenv("BENCH_EVENT"), 0, os.time()
 local drawn, first, last = {}, 1, 0
 
 if not act then
@@ -18,7 +20,8 @@ else
     if last >= first then
       local session, arm = unpack(drawn[first])
       drawn[first], first = nil, first + 1
-      return wrk.format("POST", feedback:format(session), json, '{"arm": ' .. arm .. ', "loss": 0.5}')
+      events = events + 1
+      return wrk.format("POST", feedback:format(session), json, event:format(arm, begun .. "-" .. events))
     end
     local session = math.random(0, sessions - 1)
     return wrk.format("POST", act:format(session), { ["X-Request-Id"] = tostring(session) })
