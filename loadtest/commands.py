@@ -231,7 +231,7 @@ def study(
 
 @app.command()
 def chaos(
-    rounds: Annotated[int, flag("Short rounds, one fault each; the kinds of fault take turns.", 0)] = 27,
+    rounds: Annotated[int, flag("Short rounds, one fault each; the kinds of fault take turns.", 0)] = 28,
     long_freezes: Annotated[int, flag("Rounds after them in which the store is frozen for long.", 0)] = 0,
     failovers: Annotated[int, flag("Rounds with replicas and a sentinel; faults take turns.", 0)] = 0,
     fault: Annotated[list[str] | None, flag("Kind of fault, by its name; all if not given.")] = None,
