@@ -17,7 +17,6 @@ from ..errors import FieldValueError
 from .base import ArmLearner, FloatArray, IntArray, Log, RateMode, Slot, Steps
 from .maths import add_arms, remove_arms
 from .specs import MAX_COUNT, ArmsSpec, LearningRate, MaxDelay, Rate, RatedSpec, RateFields, TotalDelay, Whole
-from .tsallis import column
 
 # -- The log of many arms: weights, and those that were set since. No state of many arms has a vector: the log is
 # stored beside it, and a commit adds the weights that it set.
@@ -142,13 +141,13 @@ class State(NamedTuple):
     @property
     def p(self) -> FloatArray:
         """After the latest event, p_t^n of the paper, shape (..., n_arms)."""
-        p: FloatArray = self.weights / column(self.total)
+        p: FloatArray = self.weights / np.asarray(self.total)[..., None]
         return p
 
     @property
     def p_open(self) -> FloatArray:
         """p_t of the open slot, shape (..., n_arms)."""
-        p: FloatArray = self.opened / column(self.total_open)
+        p: FloatArray = self.opened / np.asarray(self.total_open)[..., None]
         return p
 
     def at(self, weights: FloatArray, opened: FloatArray) -> State:
