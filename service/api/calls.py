@@ -383,7 +383,7 @@ class Requests:
             error.__traceback__ = error.__context__ = error.__cause__ = None
             operation, app = None, await self._on_error[ServiceError](Request(scope), error)
         except asyncio.CancelledError:
-            operation, app = None, self._stopping()
+            operation, app = None, self._stopping(scope)
         except Exception as error:
             operation, app = None, await self._on_error[Exception](Request(scope), error)
         if operation is None:
@@ -402,9 +402,10 @@ class Requests:
         self._answered(scope, status, time.perf_counter() - started)
         await send({"type": "http.response.body", "body": answer})
 
-    def _stopping(self) -> Response:
+    def _stopping(self, scope: Scope) -> Response:
         self._metrics.problems[OverloadedError.code]()
-        return problem(OverloadedError(STOPPING), self._settings.retry_after_seconds, {"Connection": "close"})
+        scope[ERROR_IN_SCOPE] = error = OverloadedError(STOPPING)
+        return problem(error, self._settings.retry_after_seconds, {"Connection": "close"})
 
     async def _hand_on(self, app: ASGIApp, scope: Scope, receive: Receive, send: Send, started: float) -> None:
         """Let an application, or a response, answer a request; the answer gets the request's id."""
@@ -425,7 +426,7 @@ class Requests:
         except asyncio.CancelledError:
             if status:
                 raise
-            await self._stopping()(scope, receive, answer)
+            await self._stopping(scope)(scope, receive, answer)
         except Exception:
             # A fault is raised on behind its answer, which ``problems`` has logged; uvicorn would log it again.
             if not complete:

@@ -131,7 +131,12 @@ def parse(body: bytes, limits: PartLimits) -> dict[str, Any]:
     _check_parts(body, limits)
     large: list[dict[str, Any]] = []
     try:
-        value = _decoder(large).decode(body.decode("utf-8"))
+        value = json.JSONDecoder(
+            object_pairs_hook=partial(_unique, large),
+            parse_constant=_no_constant,
+            parse_int=partial(_number, int),
+            parse_float=partial(_number, float),
+        ).decode(body.decode("utf-8"))
     except ServiceError:
         raise
     except RecursionError as error:
@@ -188,16 +193,6 @@ def _unique(large: list[dict[str, Any]], pairs: list[tuple[str, Any]]) -> dict[s
 
 def _no_constant(name: str) -> Any:
     raise InvalidRequestError(f"{name} is not a JSON number")
-
-
-def _decoder(large: list[dict[str, Any]]) -> json.JSONDecoder:
-    """Make a decoder of one body, which collects the objects with many fields."""
-    return json.JSONDecoder(
-        object_pairs_hook=partial(_unique, large),
-        parse_constant=_no_constant,
-        parse_int=partial(_number, int),
-        parse_float=partial(_number, float),
-    )
 
 
 # -- Lists that are too long are found before they are validated: validating them keeps all other requests

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections.abc import Callable, Iterable, Mapping
-from functools import lru_cache
 
 from fastapi.routing import APIRoute
 from starlette.routing import Match
@@ -106,7 +105,6 @@ def _listed(setting: str) -> list[str]:
     return [each.strip().lower() for each in setting.split(",") if each.strip()]
 
 
-@lru_cache(maxsize=64)
 def host_name(text: str) -> str:
     """Return the host of a host and a port: names without their last dot, addresses in one form.
 
@@ -125,7 +123,6 @@ def _plain_host(text: str) -> str:
     return host_name(f"[{text}]" if ":" in text and not text.startswith("[") else text)
 
 
-@lru_cache(maxsize=64)
 def is_local(host: str) -> bool:
     """Return whether a host, as ``host_name`` returns it, is this machine whoever looks it up."""
     if host == "localhost" or host.endswith(".localhost"):

@@ -23,7 +23,6 @@ from ..errors import (
     UnauthorizedError,
 )
 from ..learners import REGISTRY
-from ..learners.base import Spec
 from ..learners.specs import ArmsSpec
 from ..models.events import PRINTABLE_ASCII
 from ..models.specification import SESSION_ID_PATTERN
@@ -158,11 +157,17 @@ def document(app: FastAPI, settings: Settings) -> dict[str, Any]:
         schemas[model.__name__] = schema
     for path, calls in described["paths"].items():
         for method, call in calls.items():
-            _fit_problems(path, call, asks_for_key=path not in keyless)
+            responses = call["responses"]  # The errors that a route can answer, and no others.
+            if "requestBody" not in call:
+                for status in _OF_BODIES:
+                    if status != "409" or path not in _CONFLICTING:
+                        responses.pop(status, None)
+            for status in _OF_ALL if path in keyless else (*_OF_ALL, *_OF_KEYS):
+                responses.setdefault(status, PROBLEMS[int(status)])
             if method == "head":  # Its answers have the headers of those to GET, and no bodies.
                 call["responses"] = {
                     status: {name: part for name, part in response.items() if name != "content"}
-                    for status, response in call["responses"].items()
+                    for status, response in responses.items()
                 }
             for parameter in call.get("parameters", ()):
                 if parameter["name"] == "session_id":
@@ -192,17 +197,6 @@ def _show_whole_examples(calls: dict[str, Any], route: APIRoute) -> None:
                 call["requestBody"]["content"][JSON]["examples"] = shown
 
 
-def _fit_problems(path: str, call: dict[str, Any], *, asks_for_key: bool) -> None:
-    """Describe the errors that a route can answer, and no others."""
-    responses = call["responses"]
-    if "requestBody" not in call:
-        for status in _OF_BODIES:
-            if status != "409" or path not in _CONFLICTING:
-                responses.pop(status, None)
-    for status in (*_OF_ALL, *_OF_KEYS) if asks_for_key else _OF_ALL:
-        responses.setdefault(status, PROBLEMS[int(status)])
-
-
 def _add_limits(schemas: dict[str, Any], settings: Settings) -> None:
     """Add the limits that the settings give."""
     for name, field, limit in (
@@ -217,17 +211,14 @@ def _add_limits(schemas: dict[str, Any], settings: Settings) -> None:
     for name, field in (("ChangeArms", "add"), ("ReplaceArms", "arms")):
         _limit_label(_given(schemas[name]["properties"][field])["items"], settings)
     for spec in REGISTRY.values():
-        _limit_learner(spec, schemas[spec.__name__]["properties"], settings)
-
-
-def _limit_learner(spec: type[Spec], fields: dict[str, Any], settings: Settings) -> None:
-    if issubclass(spec, ArmsSpec):
-        most = Limits(settings).max_arms(spec, ALL)
-        _given(fields["n_arms"])["maximum"] = most
-        _given(fields["arms"])["maxItems"] = most
-        _limit_label(_given(fields["arms"])["items"], settings)
-    else:
-        _given(fields["dim"])["maximum"] = settings.max_dim
+        fields = schemas[spec.__name__]["properties"]
+        if issubclass(spec, ArmsSpec):
+            most = Limits(settings).max_arms(spec, ALL)
+            _given(fields["n_arms"])["maximum"] = most
+            _given(fields["arms"])["maxItems"] = most
+            _limit_label(_given(fields["arms"])["items"], settings)
+        else:
+            _given(fields["dim"])["maximum"] = settings.max_dim
 
 
 def _limit_label(label: dict[str, Any], settings: Settings) -> None:

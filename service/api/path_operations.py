@@ -138,7 +138,7 @@ class PathOperation:
             # Most of these are given by few clients or by none: each is compiled when one is.
             adapter = TypeAdapter(annotation, config=None if _is_model(kind) else ConfigDict(defer_build=True))
             self.query[name] = Field(name, parameter.default, adapter)
-            if not _is_one_value(annotation, adapter) or source.alias or source.validation_alias:
+            if not all(map(_is_one_value, _members(annotation))) or source.alias or source.validation_alias:
                 yield f"query parameter {name} of several values or with an alias"
             if source.default_factory is not None:
                 yield f"parameter {name} with a default factory"
@@ -146,7 +146,8 @@ class PathOperation:
             columns = next((mark for mark in marks if inspect.isfunction(mark)), None)
             adapter = TypeAdapter(kind if _is_model(kind) else annotation)
             self.body = Field(name, parameter.default, adapter, columns)
-            if source.embed or source.alias or source.media_type != JSON or not _is_object(annotation, adapter):
+            is_object = all(map(_is_model, _members(annotation)))
+            if source.embed or source.alias or source.media_type != JSON or not is_object:
                 yield f"body {name} that is not one JSON object"
         else:
             yield f"parameter {name}, which is a second or other {type(source).__name__}"
@@ -195,24 +196,9 @@ def _members(annotation: Any) -> list[Any]:
     return [annotation]
 
 
-def _is_model(annotation: Any) -> bool:
-    return isinstance(annotation, type) and issubclass(annotation, BaseModel)
+def _is_one_value(kind: Any) -> bool:
+    return get_origin(kind) is Literal or kind in {str, int, float, bool, NoneType}
 
 
-# JSON schemas take long to make, and every start would wait for them: they are asked only where types don't tell.
-
-
-def _is_one_value(annotation: Any, adapter: TypeAdapter[Any]) -> bool:
-    if all(
-        get_origin(each) is Literal or each in {str, int, float, bool, NoneType} for each in _members(annotation)
-    ):
-        return True
-    schema = adapter.json_schema()
-    parts = (schema, *schema.get("anyOf", ()), *schema.get("$defs", {}).values())
-    return not {"array", "object"} & {part.get("type") for part in parts}
-
-
-def _is_object(annotation: Any, adapter: TypeAdapter[Any]) -> bool:
-    if all(_is_model(each) and not issubclass(each, RootModel) for each in _members(annotation)):
-        return True
-    return bool(adapter.json_schema().get("type", "object") == "object")
+def _is_model(kind: Any) -> bool:
+    return isinstance(kind, type) and issubclass(kind, BaseModel) and not issubclass(kind, RootModel)

@@ -15,7 +15,6 @@ from fastapi.exceptions import RequestValidationError
 from pydantic import Field
 from starlette.exceptions import HTTPException
 from starlette.routing import Match
-from starlette.types import Receive, Scope, Send
 
 from ..errors import (
     MAX_ANSWER,
@@ -202,26 +201,7 @@ def problem(error: ServiceError, retry_after: int, headers: Mapping[str, str] | 
     if error.status in (408, 413):
         # The rest of the body may still come: it is not read as the next request.
         extra["Connection"] = "close"
-    return ProblemResponse(error, extra)
-
-
-class ProblemResponse(Response):
-    """The response for an error; it leaves the error in the scope, for the log line of the request.
-
-    Parameters
-    ----------
-    error : which the client gets
-    headers : beside ``Content-Type``
-    """
-
-    def __init__(self, error: ServiceError, headers: Mapping[str, str]) -> None:
-        super().__init__(json.dumps(problem_fields(error)), error.status, headers, MEDIA_TYPE)
-        self._error = error
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send the response."""
-        scope[ERROR_IN_SCOPE] = self._error
-        await super().__call__(scope, receive, send)
+    return Response(json.dumps(problem_fields(error)), error.status, extra, MEDIA_TYPE)
 
 
 def _clipped(text: str, size: int = MAX_MESSAGE) -> str:
@@ -258,29 +238,30 @@ def install(app: FastAPI, metrics: Metrics, retry_after: int) -> None:
     retry_after : seconds in ``Retry-After``, for errors after which the same request may succeed
     """
 
-    def answer(error: ServiceError, headers: Mapping[str, str] | None = None) -> Response:
+    def answer(request: Request, error: ServiceError, headers: Mapping[str, str] | None = None) -> Response:
         metrics.problems[error.code]()
+        request.scope[ERROR_IN_SCOPE] = error  # For the log line.
         return problem(error, retry_after, headers)
 
     async def on_service_error(request: Request, error: Any) -> Response:
         if isinstance(error, StateCorruptError):
             log.error("%s: session %.128s", error.title, request.path_params.get("session_id", ""))
-        return answer(error)
+        return answer(request, error)
 
-    async def on_validation(_: Request, error: Any) -> Response:
-        return answer(from_pydantic_errors(error.errors()))
+    async def on_validation(request: Request, error: Any) -> Response:
+        return answer(request, from_pydantic_errors(error.errors()))
 
     async def on_http(request: Request, error: Any) -> Response:
         known = _BY_STATUS.get(error.status_code, InvalidRequestError if error.status_code < 500 else InternalError)
         if known is MethodNotAllowedError:
             methods = _methods(request)
-            return answer(MethodNotAllowedError.of(methods), {"Allow": methods})
-        return answer(known(), error.headers)
+            return answer(request, MethodNotAllowedError.of(methods), {"Allow": methods})
+        return answer(request, known(), error.headers)
 
     async def on_fault(request: Request, error: Exception) -> Response:
         fields = {"request_id": request.scope[ID_IN_SCOPE].decode("ascii")}
         log.error("request failed", exc_info=error, extra={"fields": fields})
-        return answer(InternalError())
+        return answer(request, InternalError())
 
     app.add_exception_handler(ServiceError, on_service_error)
     app.add_exception_handler(RequestValidationError, on_validation)

@@ -12,7 +12,6 @@ import re
 import resource
 import sys
 from collections.abc import Callable, Sequence
-from functools import lru_cache
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
@@ -136,7 +135,6 @@ def check_headers(version: str, headers: Sequence[tuple[bytes, bytes]]) -> None:
         raise BadRequestError("The only Transfer-Encoding is chunked")
 
 
-@lru_cache(maxsize=64)
 def is_host(value: bytes) -> bool:
     """Return whether a value is a host, or a host and a port; both may be empty.
 
