@@ -22,10 +22,8 @@ GROUPS: dict[str, tuple[str, ...]] = {
         *_of(_PROTOCOL, "on_header on_headers_complete on_body on_message_complete on_response_complete"),
     ),
     "What the connection class reads and changes of the connection: what was parsed, what waits, and timers.": (
-        *_of(
-            _PROTOCOL, "app client connections cycle expect_100_continue flow headers loop parser pipeline server"
-        ),
-        *_of(_PROTOCOL, "server_state transport url timeout_keep_alive timeout_keep_alive_task"),
+        *_of(_PROTOCOL, "app client connections cycle expect_100_continue flow headers loop parser pipeline"),
+        *_of(_PROTOCOL, "server server_state transport url timeout_keep_alive timeout_keep_alive_task"),
         *_of(_PROTOCOL, "_start_asgi_task _unset_keepalive_if_required"),
         *_of("uvicorn.server:ServerState", "default_headers total_requests"),
         "httptools:HttpRequestParser.set_dangerous_leniencies",

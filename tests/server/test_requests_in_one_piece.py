@@ -51,8 +51,7 @@ def test_a_client_of_http_1_0_gets_no_continue(service: RunningService) -> None:
 
 
 async def test_a_connection_is_not_idle_where_the_next_request_has_begun() -> None:
-    first = request("/first", b"{}")
-    second = request("/second", b"{}")
+    first, second = request("/first", b"{}"), request("/second", b"{}")
     async with spoken_to() as (reader, writer, served):
         writer.write(first + second[:20])
         await reader.readuntil(b"\r\n\r\n")
